@@ -1,5 +1,5 @@
-//! What a caller of the library pays, beside the bound measured in the same run: an empty call beside a raw echo over a
-//! Unix socket, and a load to its first inference beside starting the same executable to its first byte.
+//! The costs of the library's calls, beside a bound measured in the same run: an empty call beside a raw echo over a
+//! Unix socket, and a load with its first inference beside a start of the same executable up to its first byte.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,8 +1,8 @@
-//! What a call of an ONNX model costs through Carton and a runner process, beside the same engine called directly in this
-//! process: each in turn in one run, on one thread each. A convolutional net at batch 1 and 32; a model that looks at one element
-//! of an input of 100 MB, so that a copy of it would stand out; and one whose output has 100 MB.
+//! The costs of a call of an ONNX model through Carton and a runner process, beside the same engine called directly in this
+//! process: alternately in one run, on one thread each. A convolutional net at batch 1 and 32; a model that reads one element
+//! of an input of 100 MB, so that a copy of it would be visible; and a model whose output has 100 MB.
 //!
-//! ONNX Runtime is the library that `CARTON_TEST_ONNXRUNTIME` names; without it only the built-in engine is measured. To reach:
+//! ONNX Runtime is the library that `CARTON_TEST_ONNXRUNTIME` names; without it only the built-in engine is measured. The goal is
 //! at most 50 us or 2 % over the direct call, whichever is larger.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
@@ -20,7 +20,7 @@ const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runners/onnx/tests
 
 /// Calls of one kind that follow each other, as they do in use.
 const IN_A_ROW: usize = 10;
-/// Calls at the start of each such row that do not count: they find cold caches, and at first memory that nobody has touched.
+/// Calls at the start of each such row that are not measured: they find cold caches, and at first untouched memory.
 const WARM_UP: usize = 2;
 
 /// Elements of 100 MB.
@@ -41,7 +41,7 @@ fn main() {
         if library.is_none() {
             eprintln!("skipped for ONNX Runtime: CARTON_TEST_ONNXRUNTIME does not name its library");
         }
-        // There is one in a process.
+        // A process has only one environment.
         let environment =
             library.as_ref().map(|library| ort::init_from(library).unwrap().with_telemetry(false).build());
         let environment = environment.transpose().unwrap();
@@ -58,7 +58,7 @@ fn main() {
 
 /// An engine in this process.
 trait Direct {
-    /// Runs the model; the sum of a few elements of the output.
+    /// Runs the model. Returns the sum of a few elements of the output.
     fn run(&mut self, shape: &[usize], x: &[f32]) -> f32;
 }
 
@@ -157,7 +157,7 @@ impl Direct for Rten {
     }
 }
 
-/// Medians, since other work on the machine must not count, and what the call through Carton adds to each direct one.
+/// Prints the medians, so that other work on the machine has no effect, and the time that Carton adds to a direct call.
 fn report(name: &str, ours: &mut [Duration], bound: &mut [Duration]) {
     let median = |times: &mut [Duration]| {
         times.sort();

@@ -1,6 +1,6 @@
-//! What a call of a Python model costs through Carton, beside the same function called directly inside one Python process: nothing to do,
-//! some NumPy, and an input of 100 MB. Both are measured in turns, on one thread, and the direct calls by Python itself. To reach: at
-//! most 50 us or 2 % over the direct call, whichever is larger.
+//! The costs of a call of a Python model through Carton, beside the same function called directly inside one Python process: an empty
+//! function, some NumPy, and an input of 100 MB. Both are measured alternately, on one thread, and the direct calls by Python itself. The
+//! goal is at most 50 us or 2 % over the direct call, whichever is larger.
 //!
 //! Needs `CARTON_TEST_PYTHON`, a Python with NumPy (scripts/test makes one).
 
@@ -53,10 +53,10 @@ def large_out(n):
     return {"y": y}
 "#;
 
-/// A second thread of BLAS waits in a loop on the other core, where the caller has to run. Read when NumPy is imported.
+/// Limits BLAS to one thread: a second one would spin on the other core, which the caller needs. Read when NumPy is imported.
 const ONE_THREAD: (&str, &str) = ("OPENBLAS_NUM_THREADS", "1");
 
-/// Times calls inside one Python process: a line with the number of calls in, the durations in nanoseconds out.
+/// Times calls inside one Python process: reads a line with the number of calls, and prints the durations in nanoseconds.
 const DIRECT: &str = r#"
 import sys, time
 import main

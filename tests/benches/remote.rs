@@ -1,4 +1,4 @@
-//! What fetching costs, beside the bound measured in the same run: a carton of a gigabyte until it is verified in the cache
+//! The costs of fetching, beside a bound measured in the same run: a carton of a gigabyte until it is verified in the cache
 //! beside four concurrent ranges of it into memory, and its second load beside that of the same carton from disk.
 //!
 //! The server is nginx on the loopback interface, with `tcp_nopush off`: with it on, small ranges wait for 45 ms.
@@ -82,7 +82,7 @@ async fn downloads(place: &TestPlace, nginx: &Nginx) {
     );
 }
 
-/// As many bytes as the carton has, in so many requests at once, each into its part of the memory.
+/// Fetches as many bytes as the carton has, in [`N_RANGES`] concurrent requests, each into its part of the memory.
 async fn four_ranges(client: &Client, url: &str, length: u64) {
     let share = length.div_ceil(N_RANGES);
     let tasks: Vec<_> = (0..N_RANGES)

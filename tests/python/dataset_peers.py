@@ -30,7 +30,7 @@ CARTON, FOLDER = sys.argv[1], Path(sys.argv[2])
 INDEX = "_tensor_index.parquet"
 N = 150
 
-# Numbers that round differently when they are cut off, halves that are ties, and what is not finite.
+# Numbers that truncation changes differently from rounding, ties, and numbers that are not finite.
 FLOATS = np.concatenate([
     np.random.default_rng(7).standard_normal(N - 8).astype(np.float32),
     np.array([1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-11, 65519, 1e-8, np.inf, -np.inf, -0.0], np.float32),
@@ -42,7 +42,7 @@ INTEGERS = {
     "uint16": (np.arange(N) * 400).astype(np.uint16),
     "int32": np.arange(N, dtype=np.int32) - (1 << 30),
     "uint32": np.arange(N, dtype=np.uint32) + (1 << 31),
-    # Not what float64 can hold.
+    # Integers that float64 cannot represent.
     "int64": np.arange(N, dtype=np.int64) - (1 << 62) - 1,
     "uint64": np.arange(N, dtype=np.uint64) + np.uint64((1 << 63) + 1),
 }
@@ -50,7 +50,7 @@ PICTURES = np.arange(N * 12, dtype=np.float32).reshape(N, 3, 4)
 
 
 def carton(*arguments, code=0):
-    """Runs the command; what it prints as JSON."""
+    """Runs the command, and returns its JSON output."""
     answer = subprocess.run([CARTON, "dataset", *map(str, arguments), "--json"], stdout=subprocess.PIPE, check=False)
     assert answer.returncode == code, (arguments, answer.returncode, answer.stdout)
     return json.loads(answer.stdout)
@@ -111,7 +111,7 @@ SCHEMAS = schemas()
 
 
 def validate(dataset):
-    """Headers and manifest against the JSON schemas; the manifest against the files. Returns the manifest."""
+    """Checks headers and manifest against the JSON schemas, and the manifest against the files. Returns the manifest."""
     manifest = json.loads((dataset / "dataset_manifest.json").read_text())
     SCHEMAS["dataset-manifest.schema.json"].validate(manifest)
     names = sorted(path.name for path in dataset.glob("part-*"))
@@ -133,7 +133,7 @@ def shards(dataset, manifest):
 
 def assert_same(found, expected, what):
     assert found.dtype == expected.dtype and found.shape == expected.shape, (what, found.dtype, found.shape, expected.shape)
-    # To the bit: zeros have signs.
+    # Compared as bytes, because zeros have signs.
     assert found.tobytes() == expected.tobytes(), what
 
 
@@ -175,7 +175,7 @@ def shorter_floats():
 
 
 def raw(dataset, manifest, name):
-    """The patterns of numbers of 16 bits in the only shard, as the library finds their bytes."""
+    """Returns the bit patterns of 16-bit numbers in the only shard, as the library reads them."""
     (shard,) = manifest["shards"]
     parsed = dict(safetensors.deserialize((dataset / shard["shard_path"]).read_bytes()))
     return np.frombuffer(parsed[name]["data"], np.uint16)
@@ -214,8 +214,8 @@ def named_tensors_and_the_index():
 
 
 def class_of_the_connector(dataset):
-    """The index as the connector's Python class `DistributedSafetensorsDataset` takes it in `from_path`: from a file, which pyarrow reads, and
-    from nothing else. The class is in no package index; this is what it does."""
+    """Reads the index as the connector's Python class `DistributedSafetensorsDataset` does in `from_path`: only from a file, with pyarrow.
+    The class is not in a package index, so its behaviour is reproduced here."""
     filesystem = pyarrow.fs.LocalFileSystem()
     path = f"{dataset}/_tensor_index.parquet"
     if not filesystem.get_file_info(path).is_file:
@@ -231,12 +231,12 @@ def an_index_for_each_reader():
         dataset = FOLDER / f"index-{layout}"
         carton("write", rows, dataset, "--batch-size=64", f"--generate-index={layout}")
         assert carton("verify", dataset)["passed"]
-        # A path is a path, whatever is there.
+        # pyarrow reads a file and a folder at the same path.
         found[layout] = [{**row, "file_name": row["file_name"][:15]} for row in pa.parquet.read_table(dataset / INDEX).to_pylist()]
         assert len(found[layout]) == 6, found
     assert found["folder"] == found["file"]
     assert found["file"][0] == {"tensor_key": "float32", "file_name": "part-00000-0000", "shape": [64], "dtype": "F32"}
-    # A folder is what the connector writes itself, and its own class does not find.
+    # The connector itself writes a folder, which its own class does not find.
     assert class_of_the_connector(FOLDER / "index-folder") is None
     assert class_of_the_connector(FOLDER / "index-file").num_rows == 6
     only = list((FOLDER / "index-folder" / INDEX).iterdir())
@@ -261,7 +261,7 @@ def structs():
 
 
 def what_others_write():
-    """A dataset of the Python library, as the Spark connector lays one out, with an index that is a folder."""
+    """Reads a dataset that the Python library wrote in the Spark connector's layout, with an index that is a folder."""
     dataset = FOLDER / "others"
     dataset.mkdir()
     rows, entries = [], []
@@ -297,7 +297,7 @@ def what_others_write():
     printed = carton("cat", dataset, "x", f"--shard={entries[1]['shard_path']}", "--slice=2")
     assert printed["tensor"]["data"] == PICTURES[12].tolist(), printed
 
-    # A byte less, and a shard that is not there.
+    # A shard without its last byte, and a missing shard.
     whole = (dataset / entries[2]["shard_path"]).read_bytes()
     (dataset / entries[2]["shard_path"]).write_bytes(whole[:-1])
     (dataset / entries[0]["shard_path"]).rename(FOLDER / "away")
@@ -308,7 +308,7 @@ def what_others_write():
 
 
 def connector(name, separator, columns, shards, count=len):
-    """A dataset as the connector writes one in key-value mode: nothing but names says which tensors belong together. The manifest has the
+    """Writes a dataset as the connector does in key-value mode: only names show which tensors belong together. The manifest has the
     `count` of the rows of a shard."""
     dataset = FOLDER / name
     dataset.mkdir()
@@ -332,11 +332,11 @@ def whatever_the_separator_is():
             dataset = connector(name, separator, columns, [["ada", "bob", "eve"], ["joe"]])
             verified = carton("verify", dataset)
             assert verified["passed"] and verified["samples"] == 4, (separator, columns, verified)
-            # `lastWin` counts the rows whose names came again.
+            # `lastWin` also counts the rows whose names come again.
             dataset = connector(f"{name}-last-win", separator, columns, [["ada", "bob", "eve"], ["joe"]], lambda rows: 2 * len(rows))
             verified = carton("verify", dataset)
             assert verified["passed"] and verified["samples"] == 8, (separator, columns, verified)
-            # Without the manifest the separator has to be said: 768 numbers are no rows.
+            # Without the manifest the separator has to be given, so that the 768 numbers are not taken for rows.
             (dataset / "dataset_manifest.json").unlink()
             refused = carton("merge", dataset, code=2)
             assert "--kv-separator" in refused["error"]["hint"], refused
@@ -344,7 +344,7 @@ def whatever_the_separator_is():
             assert merged["samples"] == 4, merged
             assert carton("verify", dataset)["passed"]
             validate(dataset)
-    # A row in each shard.
+    # One row in each shard.
     dataset = connector("connector-single", "__", ["emb"], [["ada"], ["bob"], ["eve"]])
     assert carton("verify", dataset)["passed"]
     (dataset / "dataset_manifest.json").unlink()

@@ -1,4 +1,4 @@
-"""Writes a carton of examples/digits with Python's standard library alone, to see whether Carton takes what others write.
+"""Writes a carton of examples/digits with only Python's standard library, to test that Carton accepts cartons of other writers.
 
     make_carton.py OUT.carton [--compression stored|deflate] [--streamed] [--directories]
 
@@ -54,7 +54,7 @@ runner_compat_version = 1
 
 
 def float32_array(data):
-    """Shape and little-endian bytes of a version 1 .npy file of float32 in C order."""
+    """Returns shape and little-endian bytes of a version 1 .npy file of float32 in C order."""
     assert data[:8] == b"\x93NUMPY\x01\x00", "not a version 1 .npy file"
     (length,) = struct.unpack("<H", data[8:10])
     header = ast.literal_eval(data[10 : 10 + length].decode("latin1"))
@@ -63,7 +63,7 @@ def float32_array(data):
 
 
 def tensors():
-    """Name, shape and bytes of each tensor."""
+    """Yields name, shape and bytes of each tensor."""
     yield "one_image", *float32_array((DIGITS / "image.npy").read_bytes())
     yield "one_answer", *float32_array((DIGITS / "probabilities.npy").read_bytes())
     with zipfile.ZipFile(DIGITS / "cases.npz") as cases:
@@ -72,7 +72,7 @@ def tensors():
 
 
 def contents():
-    """Every file of the carton but MANIFEST: path to bytes."""
+    """Returns every file of the carton except MANIFEST: path to bytes."""
     files = {
         "carton.toml": CARTON_TOML.encode(),
         "model/model.onnx": (DIGITS / "model.onnx").read_bytes(),
@@ -82,7 +82,7 @@ def contents():
     for number, (name, shape, data) in enumerate(tensors()):
         file = f"tensor_{number}.bin"
         files[f"tensor_data/{file}"] = data
-        # A JSON list of numbers and a JSON string are the same in TOML.
+        # Lists of numbers and strings have the same syntax in JSON and in TOML.
         index.append(
             f'[[tensor]]\nname = {json.dumps(name)}\ndtype = "float32"\nshape = {json.dumps(shape)}\nfile = "{file}"\n'
         )
@@ -95,7 +95,7 @@ def contents():
 
 
 class Unseekable(io.RawIOBase):
-    """An output that cannot go back, for which zipfile writes sizes after the data instead of before it."""
+    """An output without seeking, for which zipfile writes sizes after the data instead of before it."""
 
     def __init__(self, file):
         self.file = file

@@ -1,6 +1,6 @@
-"""A runner with nothing but sockets, structs and JSON: no shared memory, no passed descriptors.
+"""A runner with only sockets, structs and JSON: no shared memory, no passed descriptors.
 
-Written from spec/runner-protocol.md alone. It returns its inputs; with a mode as its argument it misbehaves instead.
+Written from spec/runner-protocol.md alone. It returns its inputs; a mode as its argument makes it misbehave instead.
 """
 
 import json
@@ -38,7 +38,7 @@ def send(message, id=None, data=b""):
 
 
 def read_ranges(ranges):
-    """Reads every file of the model through the paths that stand in for descriptors, and says how long they are."""
+    """Reads every file of the model through the paths that replace descriptors, and checks their lengths."""
     for entry in ranges["entries"]:
         with open(ranges["sources"][entry["source"]]["path"], "rb") as file:
             file.seek(entry["offset"])

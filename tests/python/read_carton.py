@@ -1,4 +1,4 @@
-"""Opens a carton with Python's standard library alone and checks every hash, to see whether others can read what we write.
+"""Opens a carton with only Python's standard library and checks every hash, to test that other readers can read our cartons.
 
     read_carton.py FILE.carton
 
@@ -31,7 +31,7 @@ ITEM_SIZES = {
 
 
 class Malformed(Exception):
-    """What is wrong with the carton."""
+    """A fault of the carton."""
 
 
 def require(condition, problem):
@@ -40,7 +40,7 @@ def require(condition, problem):
 
 
 def read_manifest(data):
-    """Path to hash. A path may contain `=`, a hash cannot."""
+    """Parses MANIFEST: path to hash. A path may contain `=`, a hash cannot."""
     text = data.decode("utf-8")
     require(text.endswith("\n"), "MANIFEST does not end in a newline")
     paths = {}
@@ -54,7 +54,7 @@ def read_manifest(data):
 
 
 def read_entries(carton):
-    """Path to bytes, links resolved to the bytes of their target."""
+    """Returns path to bytes; links have the bytes of their target."""
     entries, links = {}, {}
     for info in carton.infolist():
         require(info.filename not in entries and info.filename not in links, f"{info.filename} is there twice")
@@ -76,7 +76,7 @@ def read_entries(carton):
 
 
 def read_tensors(entries):
-    """Name to dtype and shape, after comparing them with the files."""
+    """Returns name to dtype and shape, after comparing them with the files."""
     if "tensor_data/index.toml" not in entries:
         require(not any(path.startswith("tensor_data/") for path in entries), "tensor_data has no index.toml")
         return {}

@@ -1,4 +1,4 @@
-"""Opens a carton that leaves files out, with Python's standard library alone, and checks what LINKS says about them.
+"""Opens a shrunk carton with only Python's standard library, and checks the entries of LINKS for the missing files.
 
     read_shrunk_carton.py FILE.carton
 

@@ -1,4 +1,4 @@
-//! The kinds of errors, as callers of the public API meet them: a table of one failure after the other.
+//! The kinds of errors that callers of the public API get: a table of failures.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -18,7 +18,7 @@ fn floats(n: usize) -> Tensor {
     NumericTensor::from_vec(vec![1.0_f32; n], vec![n]).unwrap().into()
 }
 
-/// What failed, as which kind.
+/// The kind of error of each failure.
 #[derive(Default)]
 struct Table {
     wrong: Vec<String>,
@@ -44,7 +44,7 @@ impl Drop for Table {
     }
 }
 
-/// A model of the runner that returns its inputs, with these options.
+/// Loads a model of the runner that returns its inputs, with these options.
 async fn noop(place: &TestPlace, options: &str) -> Carton {
     place.load(place.pack_noop(&format!("[runner.opts]\n{options}\n")).await).await.unwrap()
 }
@@ -64,7 +64,7 @@ async fn of_calls() {
     let stream = model.infer(Inputs::none()).timeout(short).stream().await;
     table.check("a stream takes too long", ErrorKind::Timeout, stream.unwrap().next().await.unwrap());
 
-    // One call runs, another one waits, and that is all that may.
+    // One call may run and another one may wait.
     let load = place.load(place.path().join("noop.carton")).max_waiting_calls(1);
     let model = load.await.unwrap();
     let running = tokio::spawn({
@@ -116,7 +116,7 @@ async fn of_loads() {
     table.check("another carton", ErrorKind::Integrity, place.load(&carton).expect_hash(other).await);
     table.check("another carton, opened", ErrorKind::Integrity, place.open(&carton).expect_hash(other).await);
     let damaged = place.path().join("damaged.carton");
-    // Stored, so that the bytes of the file are found in it.
+    // Stored, so that the bytes of the file can be found in the carton.
     let pack = place.pack(place.path().join("model"), "noop", &damaged).compression(Compression::Stored);
     pack.await.unwrap();
     let bytes = std::fs::read(&damaged).unwrap();

@@ -1,5 +1,5 @@
-//! Runners that misbehave in every way, started for real. After each of them the host goes on, and within two seconds its
-//! descendants, descriptors and maps are what they were.
+//! Runners that misbehave in every way, as real processes. After each of them the host keeps working, and within two seconds it
+//! has the same descendants, descriptors and maps as before.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -21,7 +21,7 @@ fn python() -> String {
     std::env::var("CARTON_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned())
 }
 
-/// A place where `plain` is the runner written in Python, in `mode`.
+/// Makes a place where `plain` is the runner written in Python, in `mode`.
 fn place(mode: &str) -> TestPlace {
     let place = TestPlace::new(RUNNER);
     let folder = place.config().runner_dir.join("plain");
@@ -32,7 +32,8 @@ fn place(mode: &str) -> TestPlace {
     place
 }
 
-/// Writes through a renamed copy: a file still open for writing in a child being forked could not be executed.
+/// Writes a file and renames it. A child that is being forked may still have the file open for writing, and such a file cannot be
+/// executed.
 fn write_executable(path: &std::path::Path, text: &str) {
     let unfinished = path.with_extension("new");
     std::fs::write(&unfinished, text).unwrap();
@@ -45,7 +46,7 @@ fn load(place: &TestPlace, carton: &std::path::Path) -> Load {
     place.load(carton).runner("plain").framework_version("=1.0.0".parse().unwrap())
 }
 
-/// How long a fault may take to be told on a busy machine. Whatever hangs takes longer.
+/// The time in which a fault must be reported on a busy machine. An operation that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn tensor() -> Tensor {
@@ -62,7 +63,7 @@ fn chain(error: &Error) -> String {
     text
 }
 
-/// Loads a good model first, so that everything the runtime keeps is there before the census.
+/// Takes a census. Loads a good model first, so that everything that the runtime keeps exists before.
 async fn census(place: &TestPlace, carton: &std::path::Path) -> Census {
     let good = place.load(carton).await.unwrap();
     good.infer([("x", tensor())]).await.unwrap();
@@ -70,14 +71,14 @@ async fn census(place: &TestPlace, carton: &std::path::Path) -> Census {
     Census::at_rest()
 }
 
-/// The load fails in time with an error that says `expected`, and leaves nothing behind.
+/// Checks that the load fails in time with an error that contains `expected`, and leaves nothing behind.
 async fn check_load(mode: &str, expected: &[&str]) {
     let _alone = ALONE.lock().await;
     let place = place(mode);
     let carton = place.pack_noop("").await;
     let before = census(&place, &carton).await;
     let start = Instant::now();
-    // Whoever never says hello is waited for no longer than asked; for all others there is time to start.
+    // The wait for a runner that never sends hello is short; all others get enough time to start.
     let start_timeout = if mode == "never-hello" { Duration::from_secs(1) } else { PATIENCE * 2 };
     let error = load(&place, &carton).start_timeout(start_timeout).await.unwrap_err();
     assert!(start.elapsed() < PATIENCE, "{mode} took {:?}", start.elapsed());
@@ -88,7 +89,8 @@ async fn check_load(mode: &str, expected: &[&str]) {
     before.assert_restored();
 }
 
-/// The call fails in time with an error that says `expected`, a later call gets a fresh runner, and nothing is left.
+/// Checks that the call fails in time with an error that contains `expected`, that a later call gets a fresh runner, and that nothing
+/// is left behind.
 async fn check_infer(mode: &str, expected: &[&str]) {
     let _alone = ALONE.lock().await;
     let place = place(mode);

@@ -1,7 +1,7 @@
-//! Memory stays flat: packing and loading hold no file in memory, however large or many they are.
+//! Memory use is bounded: packing and loading keep no file in memory, however large or numerous the files are.
 //!
-//! The work is done by this very test program, started once more as a child, whose anonymous memory is read from `/proc`
-//! every few milliseconds. `CARTON_TEST_LARGE_BYTES` and `CARTON_TEST_MANY_FILES` ask for other sizes.
+//! A child process does the work: this test program, started again. Its anonymous memory is read from `/proc`
+//! every few milliseconds. `CARTON_TEST_LARGE_BYTES` and `CARTON_TEST_MANY_FILES` set other sizes.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -19,17 +19,17 @@ use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 
-/// The most anonymous memory that any of the work may take, in bytes.
+/// The limit for the anonymous memory of each task, in bytes.
 const LIMIT: u64 = 200 << 20;
 
-/// The variable that tells the child what to do.
+/// The variable that names the child's task.
 const WORK: &str = "CARTON_TEST_MEMORY_WORK";
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// Not a test of its own: what the child does. Without the variable, nothing.
+/// Not a separate test: performs the child's task. Does nothing without the variable.
 #[test]
 fn work() {
     let Ok(work) = std::env::var(WORK) else { return };
@@ -57,7 +57,7 @@ fn work() {
     }
 }
 
-/// Lets a child do the work and checks the most anonymous memory it had at once.
+/// Lets a child do the work and checks the peak of its anonymous memory.
 fn check(home: &Path, work: &str) {
     let start = Instant::now();
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -88,7 +88,7 @@ fn check(home: &Path, work: &str) {
     assert!(peak < LIMIT, "{work}: {peak} bytes of anonymous memory");
 }
 
-/// RssAnon of a process; `None` when it has ended.
+/// Returns RssAnon of a process; `None` if it has ended.
 fn anonymous_memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
@@ -98,13 +98,13 @@ fn anonymous_memory(process: u32) -> Option<u64> {
 fn check_all(home: &Path) {
     check(home, "pack");
     std::fs::remove_dir_all(home.join("model")).unwrap();
-    // The ranges before anything is remembered to be verified, so that they are hashed; the folder for the runner last.
+    // The ranges come before any file is recorded as verified, so that they are hashed; the folder for the runner comes last.
     for work in ["open", "model_ranges", "verify", "model_directory", "load"] {
         check(home, work);
     }
 }
 
-/// Packs and loads a model of one file with what `bytes` gives.
+/// Packs and loads a model of one file with the contents of `bytes`.
 fn check_large(mut bytes: impl Read) {
     let place = TestPlace::new(RUNNER);
     let model = place.path().join("model");

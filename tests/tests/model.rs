@@ -57,7 +57,7 @@ async fn noop(place: &TestPlace, metadata: &str) -> Carton {
     noop_with(place, metadata, |load| load).await
 }
 
-/// As [`noop`], loaded as `set` says.
+/// As [`noop`], with the settings that `set` applies.
 async fn noop_with(place: &TestPlace, metadata: &str, set: impl FnOnce(Load) -> Load) -> Carton {
     match set(place.load(place.pack_noop(metadata).await)).await {
         Ok(model) => model,
@@ -99,7 +99,7 @@ async fn contradictions_of_the_signature_are_named() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     let error = model.infer([("x", floats(2))]).await.unwrap_err();
     assert!(error.to_string().contains("`s`"), "{error}");
-    // Nothing of it reached the runner.
+    // The refused inputs did not reach the runner.
     model.infer([("x", floats(2)), ("s", strings(2))]).await.unwrap();
 
     for mode in [SignatureMode::Warn, SignatureMode::Off] {
@@ -152,7 +152,7 @@ async fn streams_end() {
         items += 1;
     }
     assert_eq!(items, 40);
-    // A stream that nobody reads to its end does not keep the runner from other calls.
+    // A stream that is dropped before its end does not block other calls.
     let stream = model.infer([("x", floats(3))]).stream().await.unwrap();
     drop(stream);
     model.infer([("x", floats(3))]).await.unwrap();
@@ -250,7 +250,7 @@ async fn a_ping_that_is_not_answered_kills_nothing() {
 const ONE_AT_A_TIME: &str =
     "[runner.opts]\nmax_concurrency = 1\ndelay_ms = 60000\nignore_cancel = true\nonly_with = \"slow\"\n";
 
-/// Makes a call that is killed for its deadline, and meanwhile calls of every sort that wait behind it: how each of these ended.
+/// Makes a call that is killed at its deadline, and meanwhile calls of every kind that wait behind it. Returns the results of those.
 async fn behind_a_killed_call(model: &Carton) -> Vec<(&'static str, Result<Tensor, Error>)> {
     let sealed = model.seal([("x", floats(3))]).await.unwrap();
     // In memory that is shared with the runner that will be killed.

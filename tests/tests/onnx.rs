@@ -52,12 +52,12 @@ async fn digits_pass_their_self_tests_on_onnx_runtime() {
     let place = TestPlace::new(RUNNER);
     let carton = pack_digits(&place).await;
     let model = load(&place, &carton, "onnxruntime", &library).await.unwrap();
-    // The same implementation made the expected outputs: they are equal but for its threads.
+    // The same implementation made the expected outputs; only the number of its threads makes a difference.
     let report = model.self_test().tolerance(Tolerance { rtol: 1e-6, ..Tolerance::default() }).await.unwrap();
     assert!(report.passed && report.self_tests.len() == 2, "{report:?}");
 }
 
-/// A tensor as the models' `cases.json` writes it.
+/// Reads a tensor in the format of the models' `cases.json`.
 fn tensor(json: &serde_json::Value) -> Tensor {
     let shape: Vec<usize> = serde_json::from_value(json["shape"].clone()).unwrap();
     let data = json["data"].clone();
@@ -78,7 +78,7 @@ fn tensor(json: &serde_json::Value) -> Tensor {
     }
 }
 
-/// Pipelines of scikit-learn, quantized nets, float16 and bfloat16, with the signature that packing reads off the file.
+/// Pipelines of scikit-learn, quantized nets, float16 and bfloat16, with the signature that packing reads from the file.
 #[tokio::test]
 async fn models_of_others_on_an_installed_onnx_runtime() {
     let Ok(library) = std::env::var("CARTON_TEST_ONNXRUNTIME") else {
@@ -135,7 +135,7 @@ async fn a_self_test_with_a_wrong_expectation_fails() {
     let place = TestPlace::new(RUNNER);
     let digits = Path::new(DIGITS);
     let text = std::fs::read_to_string(digits.join("carton.toml")).unwrap();
-    // The picture of the first test, but the sixteen answers of the second.
+    // The image of the first self-test, but the sixteen answers of the second.
     let text = text.replacen("probabilities = \"probabilities.npy\"", "probabilities = \"cases.npz#probabilities\"", 1);
     let metadata = carton_core::metadata::Draft::parse(&text).unwrap();
     let output = place.path().join("wrong.carton");

@@ -1,5 +1,5 @@
-//! Cartons that others wrote, and ours read by others: Python's `zipfile` and Info-ZIP's `unzip`. A test whose tool is
-//! missing prints so and passes.
+//! Cartons of other writers, and our cartons in other readers: Python's `zipfile` and Info-ZIP's `unzip`. A test whose tool is
+//! missing prints that it is skipped, and passes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,7 +17,7 @@ const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 const PYTHON_SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python");
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits");
 
-/// Runs one of our Python scripts; `None`, with a line that says why, without a Python that has `tomllib`.
+/// Runs one of our Python scripts. Returns `None`, and prints the reason, without a Python that has `tomllib`.
 fn python(script: &str, arguments: &[&str]) -> Option<Output> {
     let python = std::env::var("CARTON_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has_tomllib = Command::new(&python).args(["-c", "import tomllib"]).output();
@@ -29,7 +29,7 @@ fn python(script: &str, arguments: &[&str]) -> Option<Output> {
     Some(Command::new(python).arg(script).args(arguments).output().unwrap())
 }
 
-/// What a tool printed, which must have succeeded.
+/// Returns the output of a tool, which must have succeeded.
 fn printed(output: Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}{}", String::from_utf8_lossy(&output.stdout));
@@ -120,7 +120,7 @@ async fn unzip_reads_ours() {
     }
 }
 
-/// Makes a model of every sort of file, in the given order, and packs it.
+/// Makes a model of every kind of file, in the given order, and packs it.
 async fn pack_little(place: &TestPlace, name: &str, reversed: bool, compression: Compression) -> Vec<u8> {
     let model = place.path().join(name);
     std::fs::create_dir_all(model.join("folder/empty")).unwrap();
@@ -162,8 +162,8 @@ async fn pack_little(place: &TestPlace, name: &str, reversed: bool, compression:
     std::fs::read(output).unwrap()
 }
 
-/// What packing writes for the same input, for as long as the layout and the compressors stay as they are. A change here is
-/// a change for everybody who compares cartons by their bytes: name it in the changelog.
+/// The bytes that packing writes for the same input do not change as long as the layout and the compressors stay the same. A change
+/// here affects everybody who compares cartons by their bytes: name it in the changelog.
 #[tokio::test]
 async fn the_same_input_gives_the_same_bytes() {
     let place = TestPlace::new(RUNNER);

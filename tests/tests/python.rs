@@ -1,5 +1,5 @@
 //! Python models through the library and a real process of the python runner: streams, errors, logs, memory, and models that misbehave.
-//! Models with packages of their own are in `python_environments.rs`.
+//! Models with their own packages are in `python_environments.rs`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,10 +13,10 @@ use carton_tests::place::TestPlace;
 use carton_tests::python_runner::{install, interpreter, load, pack};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
-/// How long what is immediate may take on a busy machine.
+/// The time that an immediate answer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A place with the python runner; `None`, with the reason printed, where there is no Python.
+/// Makes a place with the python runner. Returns `None`, and prints the reason, if there is no Python.
 fn place() -> Option<TestPlace> {
     let interpreter = interpreter()?;
     let place = TestPlace::new(RUNNER);
@@ -72,12 +72,12 @@ async fn a_text_generator_streams() {
         }
         assert_eq!(n_items, 1000);
     }
-    // One that is left early does not keep the runner from other calls.
+    // A stream that is dropped early does not block other calls.
     let endless = [("prompt", text("x")), ("n", Tensor::scalar(1_i64 << 40))];
     let mut stream = model.infer(endless).stream().await.unwrap();
     assert!(stream.next().await.unwrap().is_ok());
     drop(stream);
-    // Of a stream with one item there is an answer, of others there is none.
+    // `infer` answers with the item of a stream that has exactly one, and fails for other streams.
     let outputs = model.infer([("prompt", text("x")), ("n", Tensor::scalar(1_i64))]).await.unwrap();
     assert_eq!(outputs["token"].as_string().unwrap().elements(), ["x \0🙂"]);
     let error = model.infer(inputs()).await.unwrap_err();
@@ -129,7 +129,7 @@ async fn a_model_that_cannot_be_loaded_says_why() {
         }
         let error = load.await.err().unwrap();
         assert!(chain(&error).contains(expected), "expected `{expected}` in: {}", chain(&error));
-        // The kind of errors that a runner refuses a model with: exit code 6.
+        // The kind of error with which a runner refuses a model: exit code 6.
         assert_eq!(error.kind(), ErrorKind::RunnerCrashed);
         let hint = error.hint().unwrap_or_default();
         assert_eq!(hint.contains("a line `nonsense_that_is_nowhere`"), expected.contains("nonsense"), "{hint}");
@@ -169,12 +169,12 @@ async fn large_tensors_are_not_copied() {
     let mut addresses = Vec::new();
     for _ in 0..2 {
         let outputs = model.infer([("x", x.clone())]).await.unwrap();
-        // What comes back lies where it was sent from: nobody has copied it, on either side.
+        // The outputs are at the addresses of the inputs: neither side has copied them.
         assert_eq!(bytes(&outputs["all"]).as_ptr(), bytes(&x).as_ptr());
         assert_eq!(bytes(&outputs["part"]).as_ptr(), bytes(&x)[4..].as_ptr());
         addresses.push(bytes(&outputs["address"]).to_vec());
     }
-    // The runner has mapped it once.
+    // The runner has mapped the region once.
     assert_eq!(addresses[0], addresses[1]);
 }
 
@@ -221,9 +221,9 @@ async fn arrays_in_the_pool_of_the_runner() {
         let outputs = model.infer([("n", Tensor::scalar(100_000_i64))]).await.unwrap();
         earlier.push(outputs);
     }
-    // All are held at once, and none was written to again.
+    // All outputs are held at the same time, and none was written to again.
     assert!(earlier.iter().all(|outputs| bytes(&outputs["y"]) == expected));
-    // A model that keeps its array, and writes to it again, changes no answer that it gave before.
+    // A model that keeps its array, and writes to it again, does not change its earlier answers.
     let model = load(&place, MEMORY, "keeps", "").await;
     let mut answers = Vec::new();
     for _ in 0..5 {
@@ -278,7 +278,7 @@ import numpy as np
 def f(trouble):
     trouble = trouble[()]
     if trouble == "fork":
-        # The child comes back from the call too.
+        # The child returns from the call too.
         if os.fork() == 0:
             return {"y": 666.0}
         os.wait()
@@ -304,7 +304,7 @@ def f(trouble):
     elif trouble == "segfault":
         ctypes.string_at(0)
     elif trouble == "out of memory":
-        # What the kernel does when there is no more.
+        # The kernel does this when there is no memory left.
         os.kill(os.getpid(), signal.SIGKILL)
     elif trouble == "no more memory":
         resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))

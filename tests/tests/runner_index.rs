@@ -1,4 +1,4 @@
-//! Runners that come from a server: downloads that break, indexes that lie, and models that ask for them.
+//! Runners from a server: downloads that break off, indexes with false statements, and models that need such runners.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -14,7 +14,7 @@ use carton_tests::server::{Answer, File, Server};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 
-/// Larger than one request of a download, so that there is something to break and to go on with.
+/// Larger than one request of a download, so that a download can break off and be resumed.
 const NOISE_LENGTH: usize = 24 << 20;
 
 /// A server with the runner `echo` and its index, and a folder to install it into.
@@ -103,7 +103,7 @@ impl Site {
         names(&folder).into_iter().map(|name| folder.join(name)).collect()
     }
 
-    /// What the registry can see, and what it cannot.
+    /// Returns the visible names in the folder of runners, and the hidden ones.
     fn names(&self) -> (Vec<String>, Vec<String>) {
         let mut names = names(&self.runner_dir());
         names.sort();
@@ -159,7 +159,7 @@ fn a_damaged_leftover_of_a_download_does_no_harm() {
     assert_eq!(site.downloads().len(), 0);
 }
 
-/// A server that says nothing more is not waited for.
+/// A cancelled installation does not wait for a server that sends nothing more.
 #[test]
 fn a_cancelled_installation_ends_soon() {
     let site = Site::new();
@@ -245,7 +245,7 @@ fn several_processes_worth_of_installations_fetch_it_once() {
     assert_eq!(site.names(), (vec!["echo-1.0.0".to_owned()], vec![]));
     let written = site.server.written_for("/files/echo.tar.gz");
     let whole = site.archive.len() as u64;
-    // One that starts after another has ended installs again; those that waited do not.
+    // An installation that starts after another has ended installs again; those that waited do not.
     assert!(written < 2 * whole, "{written} bytes came of {whole}");
 }
 

@@ -1,4 +1,4 @@
-//! `scripts/test-summary`, on what cargo, unittest and Node print: `test_summary/` has runs of theirs.
+//! Tests `scripts/test-summary` on output of cargo, unittest and Node, which is recorded in `test_summary/`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ fn run_of(tool: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/test_summary").join(format!("{tool}.txt"))
 }
 
-/// What `cargo test` printed, as it is shown and counted.
+/// Returns the filtered output of `cargo test`, as it is shown and counted.
 fn filtered() -> String {
     let input = Stdio::from(File::open(run_of("cargo")).unwrap());
     let output = Command::new(script()).arg("filter").stdin(input).output().unwrap();
@@ -21,7 +21,7 @@ fn filtered() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What is printed in the end.
+/// Returns the summary that is printed at the end.
 fn counted(log: &str, parts: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
@@ -40,7 +40,7 @@ fn of_what_passing_tests_print_reasons_are_left() {
     for absent in ["nothing\n", "skipped by hand", "test tests::prints skipped", "test tests::fails skipped"] {
         assert!(!shown.contains(absent), "{shown}");
     }
-    // What a failing test printed is there as it was, and so are all counts.
+    // The output of a failing test is unchanged, and so are all counts.
     assert!(shown.contains("---- tests::fails stdout ----\nskipped: half of it\n"), "{shown}");
     assert_eq!(shown.matches("\ntest result: ").count(), 2, "{shown}");
 }
@@ -52,13 +52,13 @@ fn skipped_tests_are_not_passed_ones() {
     assert_eq!(last("", &[]), "0 passed, 0 failed, 0 skipped");
     assert_eq!(last(&filtered(), &[]), "3 passed, 1 failed, 3 skipped");
     assert_eq!(last(&read("unittest"), &[]), "1 passed, 2 failed, 1 skipped");
-    // What unittest prints of tests that are expected to fail, and where nothing ran because setting up failed.
+    // unittest's output for tests that are expected to fail, and for a failed setup, after which no test ran.
     let unittest = |ran: u32, result: &str| last(&format!("Ran {ran} tests in 0.001s\n\n{result}\n"), &[]);
     assert_eq!(unittest(2, "OK (expected failures=1)"), "2 passed, 0 failed, 0 skipped");
     assert_eq!(unittest(2, "FAILED (failures=1, unexpected successes=1)"), "0 passed, 2 failed, 0 skipped");
     assert_eq!(unittest(0, "FAILED (errors=1)"), "0 passed, 1 failed, 0 skipped");
     assert_eq!(last(&read("node"), &[]), "1 passed, 1 failed, 1 skipped");
-    // A part that does not build has failed, one whose tests fail is counted once, and one that cannot run here is skipped.
+    // A part that does not build has failed, a part whose tests fail is counted once, and a part that cannot run here is skipped.
     let parts = [filtered(), read("unittest"), read("node"), "error: could not compile\n".to_owned()];
     let log: String = parts.iter().map(|part| format!("part begins\n{part}part failed\n")).collect();
     let all = counted(&log, &["the example for Spark: there is no Java 17"]);

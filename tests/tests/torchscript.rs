@@ -1,8 +1,8 @@
-//! Models made by Python's torch, packed, loaded and run with the installed torchscript runner. What Python computed is recorded
-//! beside them (runners/torchscript/tests/models/make.py).
+//! Models made by Python's torch, packed, loaded and run with the installed torchscript runner. The outputs that Python computed are
+//! recorded beside them (runners/torchscript/tests/models/make.py).
 //!
-//! The runner is that of the series 1.13, or of the one that CARTON_TEST_TORCHSCRIPT_SERIES names; the models are those of the newest torch
-//! of our models that is not newer.
+//! The runner is that of the series 1.13, or of the series that CARTON_TEST_TORCHSCRIPT_SERIES names. The models are those of the newest
+//! recorded torch that is not newer than the runner.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -38,7 +38,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None`, with the reason told, where the runner is not installed for the tests.
+    /// Makes a stage. Returns `None`, and prints the reason, if the runner is not installed for the tests.
     fn new() -> Option<Self> {
         let Some(runners) = std::env::var_os("CARTON_TEST_RUNNERS").map(PathBuf::from) else {
             eprintln!("skipped: CARTON_TEST_RUNNERS names no folder where the torchscript runner is installed");
@@ -53,7 +53,7 @@ impl Stage {
         Some(stage.with_files("ranges"))
     }
 
-    /// The installed runner alone, with this value of `files` in its descriptor.
+    /// Uses only the installed runner, with this value of `files` in its descriptor.
     fn with_files(self, files: &str) -> Self {
         let installed = self.installed.join(format!("torchscript-{}", release().0));
         let folder = self.place.config().runner_dir.join("torchscript");
@@ -84,7 +84,7 @@ fn model(name: &str) -> PathBuf {
     release().1.join(format!("{name}.pt"))
 }
 
-/// What Python recorded of a model.
+/// Returns the cases that Python recorded for a model.
 fn cases(name: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(release().1.join("cases.json")).unwrap();
     let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
@@ -126,7 +126,7 @@ fn check_outputs(found: &BTreeMap<String, Tensor>, expected: &Value) {
     }
 }
 
-/// Every recorded call of a model, through a carton of it.
+/// Checks every recorded call of a model through a carton of it.
 async fn check_model(name: &str, files: &str) {
     let Some(stage) = Stage::new() else { return };
     let stage = stage.with_files(files);

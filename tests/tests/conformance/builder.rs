@@ -1,4 +1,4 @@
-//! Builds cartons, good and bad: a small good one to start from, of which a case changes what it is about.
+//! Builds good and bad cartons: each case changes one property of a small good carton.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -69,45 +69,45 @@ inner = ["numbers", "numbers"]
 /// The values of the tensor `numbers`.
 pub(crate) const NUMBERS: [f32; 6] = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0];
 
-/// A carton to be: a list of entries, and what is to be wrong with it.
+/// A carton to build: a list of entries, and the faults that it is to have.
 #[derive(Clone)]
 pub(crate) struct CartonBuilder {
-    /// In the order they are written. MANIFEST is not among them.
+    /// The entries without MANIFEST, in the order in which they are written.
     pub(crate) entries: Vec<Entry>,
     pub(crate) manifest: Manifest,
-    /// How MANIFEST is compressed.
+    /// The compression method of MANIFEST.
     pub(crate) manifest_method: u16,
-    /// Where MANIFEST is written, counted in entries; the end by default.
+    /// The position of MANIFEST among the entries; the end by default.
     pub(crate) manifest_position: Option<usize>,
-    /// What comes before the first entry, as in a self-extracting archive.
+    /// The bytes before the first entry, as in a self-extracting archive.
     pub(crate) prefix: Vec<u8>,
     pub(crate) comment: Vec<u8>,
     /// Whether there is a zip64 end of central directory record.
     pub(crate) zip64: bool,
     pub(crate) change_end: Option<fn(&mut End)>,
-    /// Done to the finished file.
+    /// Applied to the finished file.
     pub(crate) damage: Option<fn(&mut Vec<u8>)>,
 }
 
-/// What MANIFEST has.
+/// The contents of MANIFEST.
 #[derive(Clone)]
 pub(crate) enum Manifest {
-    /// What belongs there.
+    /// The correct contents.
     Right,
-    /// What this makes of what belongs there.
+    /// The correct contents after this edit.
     Edited(fn(String) -> Vec<u8>),
-    /// It is not there.
+    /// There is no MANIFEST.
     Absent,
 }
 
-/// An entry to be.
+/// An entry to build.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
-    /// Before compression.
+    /// The data before compression.
     pub(crate) data: Vec<u8>,
     pub(crate) method: u16,
-    /// In place of what the method makes of the data.
+    /// Written instead of the compressed data.
     pub(crate) compressed: Option<Vec<u8>>,
     /// The file's type and permissions.
     pub(crate) mode: u32,
@@ -116,7 +116,7 @@ pub(crate) struct Entry {
     pub(crate) descriptor: Descriptor,
     /// Whether its sizes and offset are in zip64 extra fields.
     pub(crate) zip64: bool,
-    /// What lies between this entry and the one before.
+    /// The bytes between the previous entry and this one.
     pub(crate) gap: Vec<u8>,
     pub(crate) local_extra: Vec<u8>,
     pub(crate) change_local: Option<fn(&mut LocalHeader)>,
@@ -184,12 +184,12 @@ pub(crate) fn hex_sha256(data: &[u8]) -> String {
     Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes without a pattern, the same ones each time.
+/// Returns pseudo-random bytes, the same each time.
 pub(crate) fn noise(length: usize, mut seed: u64) -> Vec<u8> {
     (0..length).map(|_| random(&mut seed) as u8).collect()
 }
 
-/// The next of a row of numbers without a pattern (SplitMix64).
+/// Returns the next pseudo-random number (SplitMix64).
 pub(crate) fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut value = *state;
@@ -199,7 +199,7 @@ pub(crate) fn random(state: &mut u64) -> u64 {
 }
 
 impl CartonBuilder {
-    /// The good carton that cases start from: a file of every method, a link, a tensor of every sort.
+    /// The good carton that cases start from: a file of every method, a link, a tensor of every kind.
     pub(crate) fn little() -> Self {
         let mut carton = Self::with([
             Entry::new("model/config.json", r#"{"layers": 2}"#),
@@ -216,7 +216,7 @@ impl CartonBuilder {
         carton
     }
 
-    /// A carton of these entries and nothing wrong.
+    /// A carton of these entries without faults.
     pub(crate) fn with(entries: impl IntoIterator<Item = Entry>) -> Self {
         Self {
             entries: entries.into_iter().collect(),
@@ -244,7 +244,7 @@ impl CartonBuilder {
         self.entries.remove(position)
     }
 
-    /// Replaces text in an entry of text.
+    /// Replaces text in a text entry.
     pub(crate) fn edit(&mut self, name: &str, from: &str, to: &str) {
         let entry = self.entry(name);
         let text = String::from_utf8(entry.data.clone()).unwrap();
@@ -252,13 +252,13 @@ impl CartonBuilder {
         entry.data = text.replacen(from, to, 1).into_bytes();
     }
 
-    /// The files that MANIFEST has to list and what is read from them; links lead to the bytes of their targets.
+    /// The files that MANIFEST has to list, with the bytes that are read from them; links have the bytes of their targets.
     pub(crate) fn files(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let listed = self.entries.iter().filter(|entry| entry.mode != FOLDER && entry.name != b"LINKS");
         listed.map(|entry| (entry.name.clone(), self.resolve(entry).data.clone())).collect()
     }
 
-    /// The entry that a link leads to, or the entry itself; a link that leads nowhere is taken as it is.
+    /// Returns the entry that a link leads to, or the entry itself if it is not a link or leads nowhere.
     fn resolve<'a>(&'a self, mut entry: &'a Entry) -> &'a Entry {
         for _ in 0..self.entries.len() {
             if entry.mode & 0o170_000 != 0o120_000 {

@@ -1,14 +1,13 @@
-//! Cartons damaged in every place: whatever becomes of them, nothing wrong is ever handed out as right, nothing panics, and
-//! everything ends.
+//! Cartons damaged in every place: wrong bytes are never returned as correct, nothing panics, and everything ends.
 
-// All ways to damage have one type, and some change the length.
+// All functions that damage a carton have one type, and some change the length.
 #![allow(clippy::ptr_arg)]
 
 use crate::builder::{CartonBuilder, Entry, hex_sha256, random};
 use crate::judge::{Court, Everything, Verdict};
 use crate::records::Descriptor;
 
-/// How many damaged cartons of each sort are tried; `CARTON_TEST_DAMAGE` asks for another number.
+/// The number of damaged cartons of each sort; `CARTON_TEST_DAMAGE` overrides it.
 fn rounds() -> u64 {
     std::env::var("CARTON_TEST_DAMAGE").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(700)
 }
@@ -35,7 +34,7 @@ fn cut_off_at_every_length_with_zip64() {
     carton.entries.iter_mut().for_each(|entry| (entry.zip64, entry.descriptor) = (true, Descriptor::Signed));
     let bytes = carton.build();
     let court = Court::new();
-    // All that the little carton has not: the records at the end.
+    // The parts that the little carton does not have: the records at the end.
     for length in bytes.len() - 200..bytes.len() {
         assert!(
             matches!(court.judge(&bytes[..length]), Verdict::Bad(_)),
@@ -46,7 +45,7 @@ fn cut_off_at_every_length_with_zip64() {
     assert!(matches!(court.judge(&bytes), Verdict::Good(_)));
 }
 
-/// Damages the carton again and again, and checks that it is refused, or that all its files are what they were.
+/// Damages the carton repeatedly, and checks that it is refused, or that all its files are unchanged.
 fn check_damage(carton: &CartonBuilder, seed: u64, damage: fn(&mut Vec<u8>, &mut u64)) {
     let court = Court::new();
     let bytes = carton.build();
@@ -64,12 +63,12 @@ fn check_damage(carton: &CartonBuilder, seed: u64, damage: fn(&mut Vec<u8>, &mut
             }
         }
     }
-    // Dates, comments and permissions are all that can change unseen.
+    // Only dates, comments and permissions can change without an error.
     assert!(n_bad > n_good, "{n_good} of {} damaged cartons are good", n_good + n_bad);
 }
 
 fn is_same(one: &Everything, other: &Everything) -> bool {
-    // Where MANIFEST is another one, it is another carton; its hash says so.
+    // With another MANIFEST it is another carton, which its hash shows.
     one.manifest_hash == other.manifest_hash
         && one.files == other.files
         && one.tensors.keys().eq(other.tensors.keys())

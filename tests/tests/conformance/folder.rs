@@ -1,4 +1,4 @@
-//! Unpacked cartons: what is refused in a file is refused in a folder.
+//! Unpacked cartons: faults that are refused in a file are refused in a folder too.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Judges a carton by everything that the public API can do with one short of running it.
+//! Judges a carton with everything that the public API can do except running it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,22 +14,22 @@ use carton_core::metadata::Oddity;
 use carton_core::{Carton, Error, ErrorKind, Package, Sha256Digest, VerifyReport};
 use carton_tensor::Tensor;
 
-/// Longer than anything here takes; what exceeds it hangs.
+/// The time limit. It is longer than any operation here takes, so an operation that exceeds it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The largest file that is read as a whole.
 const CAP: u64 = 64 << 20;
 
-/// What became of a carton.
+/// The result of judging a carton.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// It opened and everything in it could be had.
+    /// The carton opened and everything in it could be read.
     Good(Box<Everything>),
-    /// The first thing that failed.
+    /// The first operation that failed.
     Bad(Failure),
 }
 
-/// Everything that was read from a carton, each file in every way there is.
+/// Everything that was read from a carton, with each file read in every possible way.
 #[derive(Debug)]
 pub(crate) struct Everything {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
@@ -43,7 +43,7 @@ pub(crate) struct Everything {
 /// An error as the API gives it.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What was tried.
+    /// The operation that failed.
     pub(crate) stage: &'static str,
     pub(crate) kind: ErrorKind,
     /// The error and its causes.
@@ -58,16 +58,16 @@ impl Failure {
             text = format!("{text}: {cause}");
             source = cause.source();
         }
-        // A panic on one of the library's threads arrives as this.
+        // A panic on one of the library's threads is reported as `Internal`.
         assert!(!matches!(error, Error::Internal(_)), "{stage}: {text}");
         Self { stage, kind: error.kind(), text }
     }
 }
 
-/// A folder for the judged carton, its cache and what is unpacked from it.
+/// A folder for the judged carton, its cache and its unpacked files.
 pub(crate) struct Court {
     folder: tempfile::TempDir,
-    /// Whether a carton got as far as having something in the cache.
+    /// Whether a carton has put anything into the cache.
     cached: Cell<bool>,
 }
 
@@ -78,12 +78,12 @@ impl Court {
 
     pub(crate) fn config(&self) -> Config {
         let mut config = Config::in_folder(self.folder.path());
-        // Some have URLs, which are nobody's.
+        // Some cartons have URLs, which must not be fetched.
         config.offline = true;
         config
     }
 
-    /// Judges the carton of these bytes on a thread that is given a time in which to finish.
+    /// Judges the carton of these bytes on a thread with a time limit.
     pub(crate) fn judge(&self, bytes: &[u8]) -> Verdict {
         let path = self.folder.path().join("judged.carton");
         std::fs::write(&path, bytes).unwrap();
@@ -94,7 +94,7 @@ impl Court {
     pub(crate) fn judge_path(&self, path: PathBuf) -> Verdict {
         let (send, receive) = mpsc::channel();
         let (config, unpacked) = (self.config(), self.folder.path().join("unpacked"));
-        // A model that was good once is found in the cache, whatever became of its carton since.
+        // Removed, because an earlier good model would be found in the cache.
         if self.cached.take() {
             std::fs::remove_dir_all(&config.cache_dir).unwrap();
         }
@@ -128,10 +128,10 @@ async fn judge_everything(path: PathBuf, config: Config, unpacked: &Path) -> Ver
     let verified = package.verify().await;
     let n_bad = verified.as_ref().map_or(1, |report| report.bad.len() + report.not_fetched.len());
     let read = read_everything(&package, unpacked, verified).await;
-    // However a file is read, the same ones are bad.
+    // `verify` and reading must find the same files bad.
     match (&read, n_bad) {
         (Ok(_), 0) | (Err(_), 1..) => {}
-        // A tensor's file can be what MANIFEST lists and yet be no tensor.
+        // A tensor's file can match MANIFEST and yet not be a tensor.
         (Err(failure), 0) if failure.stage == "read tensor" => {}
         (read, n_bad) => panic!("verify found {n_bad} bad files, and reading ends with {read:?}"),
     }
@@ -141,7 +141,7 @@ async fn judge_everything(path: PathBuf, config: Config, unpacked: &Path) -> Ver
     }
 }
 
-/// Reads everything and fails with the first error, but not before all ways to read were tried.
+/// Reads everything in all ways, and then returns the first error.
 async fn read_everything(
     package: &Package,
     unpacked: &Path,
@@ -219,7 +219,7 @@ async fn read_everything(
     }
 }
 
-/// Checks that a folder has the files below `prefix` and nothing else, but for what describes an unpacked carton.
+/// Checks that a folder has the files below `prefix` and nothing else, except the files that describe an unpacked carton.
 fn compare_folder(root: &Path, files: &BTreeMap<String, Vec<u8>>, prefix: &str) {
     let mut found = BTreeMap::new();
     let mut folders = vec![(root.to_path_buf(), prefix.to_owned())];

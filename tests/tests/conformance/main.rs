@@ -1,4 +1,4 @@
-//! Which files are cartons and which are not: every case is a carton built in code, judged through the public API
+//! Decides which files are cartons: every case is a carton built in code, judged through the public API
 //! (spec/carton-format.md, "What is accepted").
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -19,8 +19,8 @@ use carton_core::ErrorKind;
 use builder::CartonBuilder;
 use judge::{Court, Verdict};
 
-/// A carton that must be refused: what is wrong with it, how to make it, and a part of the message, which names the
-/// offender.
+/// A carton that must be refused: the name of its fault, the change that makes it, and a part of the message, which names
+/// the offending item.
 pub(crate) struct Reject {
     pub(crate) name: &'static str,
     pub(crate) change: fn(&mut CartonBuilder),
@@ -33,12 +33,12 @@ pub(crate) const fn bad(name: &'static str, change: fn(&mut CartonBuilder), mess
     Reject { name, change, kind: ErrorKind::Integrity, message }
 }
 
-/// A case whose carton may be fine, and needs what is not supported.
+/// A case whose carton may be well-formed, but needs an unsupported feature.
 pub(crate) const fn unsupported(name: &'static str, change: fn(&mut CartonBuilder), message: &'static str) -> Reject {
     Reject { name, change, kind: ErrorKind::Other, message }
 }
 
-/// Makes each case's change to the good little carton and judges the result; tells of all that went wrong at the end.
+/// Applies each case's change to the good little carton and judges the result; reports all failures at the end.
 pub(crate) fn check_rejected(cases: &[Reject]) {
     let court = Court::new();
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! What the original Carton writes and reads, and we do not write: read, shrunk, made whole again, and told.
+//! Metadata that the original Carton writes and we do not: such cartons are read, shrunk, resolved again, and reported.
 
 use carton_core::Side;
 use carton_core::metadata::Oddity;
@@ -18,7 +18,7 @@ fn edit(carton: &mut CartonBuilder, from: &str, to: &str) {
     carton.edit("carton.toml", from, to);
 }
 
-/// The little carton's metadata without what lies from `start` to `end`.
+/// Removes the part from `start` to `end` from the little carton's metadata.
 fn cut(carton: &mut CartonBuilder, start: &str, end: &str) {
     let at = |text: &str| CARTON_TOML.find(text).unwrap();
     carton.entry("carton.toml").data = [&CARTON_TOML[..at(start)], &CARTON_TOML[at(end)..]].concat().into_bytes();

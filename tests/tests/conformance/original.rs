@@ -76,8 +76,8 @@ file = "tensor_0.bin"
 inner = []
 "#;
 
-/// Everything zstd but MANIFEST, which is stored and last; no order, no folders; links with mode 0xa1ff; some dates of no
-/// day; files of `misc/` without an extension.
+/// Everything is zstd except MANIFEST, which is stored and last; no order, no folders; links with mode 0xa1ff; some invalid
+/// dates; files of `misc/` without an extension.
 fn carton() -> CartonBuilder {
     let link = Entry { method: ZSTD, mode: 0xa1ff, ..Entry::symlink("model/shared/link.txt", "../weights/part.bin") };
     let mut carton = CartonBuilder::with([

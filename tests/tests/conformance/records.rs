@@ -1,8 +1,8 @@
-//! The records of a zip file as plain fields, written to bytes as they are, right or wrong.
+//! The records of a zip file as plain fields, which are written to bytes without checks.
 //!
-//! Written from the ZIP Application Note and apart from the code under test, so that a mistake there is not made here too.
+//! Written from the ZIP Application Note and independently of the code under test, so that a mistake there is not repeated here.
 
-/// What stands before an entry's data (§4.3.7).
+/// The local file header before an entry's data (§4.3.7).
 #[derive(Clone, Debug)]
 pub(crate) struct LocalHeader {
     pub(crate) signature: u32,
@@ -22,7 +22,7 @@ pub(crate) struct LocalHeader {
     pub(crate) extra_length_off_by: i32,
 }
 
-/// What the central directory says of an entry (§4.3.12).
+/// An entry's header in the central directory (§4.3.12).
 #[derive(Clone, Debug)]
 pub(crate) struct DirectoryHeader {
     pub(crate) signature: u32,
@@ -69,20 +69,20 @@ pub(crate) struct Zip64End {
     pub(crate) entries: u64,
     pub(crate) directory_size: u64,
     pub(crate) directory_offset: u64,
-    /// Where the locator says that the record is.
+    /// The offset of the record in the locator.
     pub(crate) record_offset: u64,
-    /// How many disks the locator counts.
+    /// The number of disks in the locator.
     pub(crate) disks: u32,
 }
 
 /// Whether and how CRC and sizes follow the data (§4.3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
-    /// They do not: the local header has them.
+    /// They do not follow: the local header has them.
     None,
-    /// They do, behind a signature.
+    /// They follow, after a signature.
     Signed,
-    /// They do, without the optional signature.
+    /// They follow, without the optional signature.
     Unsigned,
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn zip64_field(values: &[u64]) -> Vec<u8> {
     extra_field(1, &data)
 }
 
-/// What follows the data of a streamed entry.
+/// Returns the data descriptor, which follows the data of a streamed entry.
 pub(crate) fn descriptor(kind: Descriptor, crc32: u32, compressed_size: u64, size: u64, zip64: bool) -> Vec<u8> {
     let mut output = Vec::new();
     match kind {

@@ -1,4 +1,4 @@
-//! Cartons of any writer shrunk by us: the same carton, without files that can be fetched, and whole again.
+//! Cartons of any writer, shrunk by us and resolved again: they stay the same carton.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use carton_core::{Carton, LeaveOut, Links, Package, Sha256Digest};
 
 use crate::judge::Court;
 
-/// Shrinks the carton in two ways and makes it whole again: its MANIFEST is the same to the byte, and so is each file.
+/// Shrinks the carton in two ways and resolves it again: the bytes of its MANIFEST and of each file stay the same.
 pub(crate) fn check(name: &str, bytes: &[u8]) {
     let court = Court::new();
     let folder = court.config().cache_dir.with_file_name("shrunk");
@@ -34,7 +34,7 @@ pub(crate) fn check(name: &str, bytes: &[u8]) {
             let small = folder.join(small);
             match Carton::shrink(&path, &small, leave_out).config(court.config()).await {
                 Ok(shrunk) => assert!(!shrunk.left_out.is_empty(), "{name}"),
-                // Some have nothing that is large.
+                // Some cartons have no large files.
                 Err(carton_core::Error::Shrink(_)) => continue,
                 Err(error) => panic!("{name}: {error}"),
             }
@@ -74,7 +74,7 @@ fn entry(carton: &Path, name: &str) -> Option<Vec<u8>> {
     archive.get(name).map(|entry| archive.read(entry, 64 << 20).unwrap())
 }
 
-/// Puts a file where the cache keeps those that were fetched.
+/// Puts a file into the cache, as if it had been fetched.
 fn insert_into_cache(cache: &Path, bytes: &[u8]) {
     let digest = Sha256Digest::of(bytes).to_string();
     let folder = cache.join("files-v1").join(&digest[..2]);

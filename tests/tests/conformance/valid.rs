@@ -6,7 +6,7 @@ use crate::builder::{CARTON_TOML, CartonBuilder, DEFLATE, Entry, Manifest, NUMBE
 use crate::judge::{Court, Everything, Verdict};
 use crate::records::{Descriptor, extra_field};
 
-/// Builds the carton and checks that everything can be read and is as it was put in, and that it can be shrunk.
+/// Builds the carton and checks that everything can be read back unchanged, and that the carton can be shrunk.
 pub(crate) fn check_valid(name: &str, carton: &CartonBuilder) -> Everything {
     crate::shrunk::check(name, &carton.build());
     let everything = match Court::new().judge(&carton.build()) {
@@ -125,7 +125,7 @@ fn records() {
         ("zip64 end with extensible data", |c| {
             c.zip64 = true;
             c.damage = Some(|bytes| {
-                // Between the record and its locator, as long as the record says.
+                // Bytes between the record and its locator, which the record's length includes.
                 let locator = bytes.len() - 22 - 20;
                 bytes.splice(locator..locator, *b"more");
                 let record = locator - 56;
@@ -364,7 +364,7 @@ fn linked_files_are_listed_and_the_rest_is_read() {
     assert_eq!(report.not_fetched, [WEIGHTS]);
     assert!(package.tensor("numbers").is_ok());
 
-    // LINKS may know more than is missing.
+    // LINKS may have links for files that are not missing.
     let mut carton = CartonBuilder::little();
     carton.add(Entry::new("LINKS", format!("version = 1\n[urls]\n{} = [\"http://host/x\"]\n", "ab".repeat(32))));
     check_valid("LINKS for nothing", &carton);

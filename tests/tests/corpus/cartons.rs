@@ -1,4 +1,4 @@
-//! Cartons and unpacked cartons, by the public API.
+//! Cartons and unpacked cartons, read through the public API.
 
 use std::error::Error as _;
 
@@ -16,15 +16,15 @@ use crate::{Case, Refusal, check};
 /// The largest file that is read as a whole.
 const CAP: u64 = 64 << 20;
 
-/// Cases for which our errors tell another reason.
+/// Cases for which our errors have another reason.
 const DIFFERING: [(&str, &str); 8] = [
-    // libzstd does not tell a window that is too large from damage.
+    // libzstd does not distinguish a window that is too large from damage.
     ("zstd-window-too-large.carton", "archive"),
-    // The digests of link and file are compared with each other, before one of them is with the file.
+    // The digests of link and file are compared with each other before either is compared with the file.
     ("link-of-the-text.carton", "link"),
-    // One error for whatever is no file: it has no word for why.
+    // There is one error for everything that is not a file, without a reason.
     ("links-is-a-folder.carton", "link"),
-    // Names that exclude each other are a fault of the archive to us.
+    // We report names that exclude each other as a fault of the archive.
     ("path-inside-a-file.carton", "archive"),
     ("path-inside-a-link.carton", "archive"),
     ("path-of-file-and-folder.carton", "archive"),
@@ -37,7 +37,7 @@ fn every_carton_is_read_as_the_corpus_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     check("cartons", &DIFFERING, |case| {
-        // A cache of its own: a file of another case must not stand in for one of this.
+        // A separate cache, so that a file of another case is not used for one of this case.
         let mut config = Config::in_folder(&folder.path().join(&case.name));
         config.offline = true;
         let open = Carton::open(&case.path).config(config);
@@ -57,7 +57,7 @@ async fn read(case: &Case, open: Open) -> Result<Value, Error> {
     for (name, entry) in package.tensors().iter() {
         tensors.push(describe_tensor(&package, name, entry)?);
     }
-    // The corpus has tensors in the order of the index, which our API does not tell.
+    // The corpus has tensors in the order of the index, which our API does not return.
     if let Some(expected) = case.description["reads"]["tensors"].as_array() {
         tensors.sort_by_key(|tensor| expected.iter().position(|expected| expected["name"] == tensor["name"]));
     }
@@ -73,8 +73,8 @@ async fn read(case: &Case, open: Open) -> Result<Value, Error> {
     }))
 }
 
-/// A file as the corpus has it. One that is linked, or a symbolic link to such a one, has URLs there, which our API does not tell: those of
-/// the corpus are taken for them, and the file is not read.
+/// Describes a file in the form of the corpus. A linked file, or a symbolic link to one, has URLs there, which our API does not return:
+/// they are copied from the corpus, and the file is not read.
 #[allow(clippy::result_large_err, reason = "the error is the library's own, and is matched on")]
 fn describe_file(package: &Package, info: FileInfo, expected: Option<&Value>) -> Result<Value, Error> {
     let mut described =
@@ -111,8 +111,8 @@ fn describe_tensor(package: &Package, name: &str, entry: &TensorEntry) -> Result
     })
 }
 
-/// The metadata as the corpus has it, which calls lists in the plural. The field `optional` is as the author wrote it there, and what
-/// comes of it here.
+/// Describes the metadata in the form of the corpus, which names lists in the plural. In the corpus the field `optional` is as the author
+/// wrote it; here it is the resulting value.
 fn describe_metadata(metadata: &Metadata, expected: &Value) -> Value {
     let toml: toml::Table = metadata.to_toml().parse().unwrap();
     let Value::Object(fields) = serde_json::to_value(toml).unwrap() else { panic!("a table is an object") };
@@ -136,9 +136,9 @@ fn describe_metadata(metadata: &Metadata, expected: &Value) -> Value {
         }
         described.insert(name, value);
     }
-    // We write the default, too.
+    // Our writer also writes the default.
     described["runner"]["runner_compat_version"] = metadata.runner().runner_compat_version.into();
-    // Requirements are the same that are written differently: `=1` and `= 1`.
+    // Equal requirements may be written differently: `=1` and `= 1`.
     let requirement = &expected["runner"]["required_framework_version"];
     if requirement.as_str().and_then(|text| text.parse().ok()).as_ref()
         == Some(&metadata.runner().required_framework_version)
@@ -148,7 +148,7 @@ fn describe_metadata(metadata: &Metadata, expected: &Value) -> Value {
     Value::Object(described)
 }
 
-/// An empty symbol, which we keep as it is written, is the same as "*".
+/// Replaces empty symbols by "*", which means the same. We keep them as they are written.
 fn with_stars(spec: &mut Value) {
     let shape = &mut spec["shape"];
     if shape == "" {

@@ -1,4 +1,4 @@
-//! Datasets: their samples, their index, and what verifying them finds.
+//! Datasets: their samples, their index, and the findings of verification.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! The conformance corpus of the specification (spec/conformance): our readers say of each case what the corpus has.
+//! The conformance corpus of the specification (spec/conformance): our readers report the corpus's result for each case.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// What a reader says: the object `reads` of a case, or one of the reasons of spec/conformance/README.md with the error's text.
+/// The result of a reader: the object `reads` of a case, or one of the reasons of spec/conformance/README.md with the error's text.
 pub(crate) type Said = Result<Value, Refusal>;
 
-/// Why a reader refuses a file.
+/// The reason why a reader refuses a file.
 pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
     pub(crate) text: String,
@@ -67,8 +67,8 @@ pub(crate) fn cites(case: &Case, text: &str) -> bool {
     })
 }
 
-/// Checks a reader on the cases of a group. `differing` are cases for which it gives another reason than the corpus has, with that
-/// reason.
+/// Checks a reader on the cases of a group. `differing` lists cases for which the reader gives another reason than the corpus, with
+/// that reason.
 pub(crate) fn check(group: &str, differing: &[(&str, &str)], mut reader: impl FnMut(&Case) -> Said) {
     let cases = cases(group);
     let mut wrong = Vec::new();

@@ -39,7 +39,7 @@ fn every_ztensor_file_is_read_as_the_corpus_has_it() {
     check("ztensor", &[], |case| said(case, || Ok(read_ztensor(case)?)));
 }
 
-/// The tensors as the corpus has them: by the bytes of their names.
+/// Describes the tensors in the order of the corpus: by the bytes of their names.
 fn describe(
     mut names: Vec<String>,
     read: impl Fn(&str) -> Result<RawTensor, Box<dyn StdError>>,
@@ -84,7 +84,8 @@ fn read_ztensor(case: &Case) -> Result<Value, ZTensorError> {
     Ok(described)
 }
 
-/// What an object stands for that is not dense, or why no array can be made of it. An error is about the file: what a verifier finds, too.
+/// Describes the array of an object that is not dense, or the reason why none can be made. An error is about the file, and a verifier
+/// would find it too.
 fn dense(case: &Case, reader: &ztensor::Reader, object: &Object<'_>) -> Result<Option<Value>, ZTensorError> {
     let array = match object.format().name() {
         "dense" => {
@@ -112,7 +113,7 @@ fn dense(case: &Case, reader: &ztensor::Reader, object: &Object<'_>) -> Result<O
     }))
 }
 
-/// What the corpus calls a finding.
+/// The name of a finding in the corpus.
 fn word_of(rule: VersionRule) -> &'static str {
     match rule {
         VersionRule::Padding => "padding",
@@ -126,7 +127,7 @@ fn word_of(rule: VersionRule) -> &'static str {
     }
 }
 
-/// What a reader says. Its errors cite sections, not reasons: the case's reason is taken for one that cites the case's section.
+/// Returns the result of a reader. Its errors cite sections, not reasons, so an error that cites the case's section gets the case's reason.
 fn said(case: &Case, read: impl FnOnce() -> Result<Value, Box<dyn StdError>>) -> Said {
     read().map_err(|error| {
         let mut text = error.to_string();
@@ -139,7 +140,7 @@ fn said(case: &Case, read: impl FnOnce() -> Result<Value, Box<dyn StdError>>) ->
     })
 }
 
-/// The reason that is expected, if the error cites a section that the case is about.
+/// Returns the expected reason, if the error cites a section that the case is about.
 fn reason(case: &Case, expected: Option<&str>, text: &str) -> &'static str {
     match expected {
         Some("tensor") if cites(case, text) => "tensor",

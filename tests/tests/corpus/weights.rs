@@ -1,4 +1,4 @@
-//! The weights of models: what is loaded, counted, quantized, validated and merged (spec/weights.md).
+//! The weights of models: loading, statistics, quantization, validation and merging (spec/weights.md).
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -206,12 +206,12 @@ fn describe_objects(reader: &ztensor::Reader) -> Answer {
     Ok(json!({ "objects": objects, "attributes": attributes }))
 }
 
-/// What was found, with the numbers of the corpus where they are nearly the same: sums and quotients may be rounded otherwise.
+/// Replaces numbers that nearly equal those of the corpus by them, because sums and quotients may be rounded differently.
 fn as_expected(expected: &Value, mut found: Value) -> Value {
     for (name, object) in found.as_object_mut().into_iter().flatten() {
         let expected = &expected[name];
         match name.as_str() {
-            // Of numbers that are nearly the same the difference has fewer digits than they have.
+            // The difference of nearly equal numbers has fewer significant digits than they have.
             "error" => nearly_equal(expected, object, expected["norm"].as_f64().unwrap_or_default()),
             "statistics" => {
                 let tensors = object.as_object_mut().into_iter().flatten();
@@ -223,7 +223,7 @@ fn as_expected(expected: &Value, mut found: Value) -> Value {
     found
 }
 
-/// Takes over those numbers of an object that differ from the expected ones by 12 digits of `unit` at most.
+/// Replaces the numbers of an object that equal the expected ones to 12 digits of `unit`.
 fn nearly_equal(expected: &Value, found: &mut Value, unit: f64) {
     for (name, number) in found.as_object_mut().into_iter().flatten() {
         let expected = &expected[name];

@@ -1,4 +1,4 @@
-//! Downloads in the cache: shared, waited for, checked, and made again.
+//! Downloads in the cache: sharing, waiting, verification, and repetition.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -100,7 +100,7 @@ async fn a_corrupted_file_is_noticed_and_fetched_again() {
         let written = setting.server.written_for("/model.carton");
         assert!(written >= LENGTH as u64, "{what}: {written} bytes were fetched");
     }
-    // Where nothing can be fetched, that is said, and nothing wrong is run.
+    // If nothing can be fetched, the load fails with an error, and wrong bytes are not used.
     let file = fs::File::options().write(true).open(&path);
     let file = file.or_else(|_| {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;

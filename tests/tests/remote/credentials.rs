@@ -1,4 +1,4 @@
-//! Who may know what: credentials go where they belong, and nowhere else.
+//! Credentials are sent to the servers that they are for, and to no others.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use carton_tests::weights;
 
 use crate::setting::{Setting, chain};
 
-/// `me:hunter2` as a header has it.
+/// The value of the header for `me:hunter2`.
 const BASIC: &str = "Basic bWU6aHVudGVyMg==";
 
 fn guarded(file: File) -> impl Fn(&Request) -> Answer + Send + Sync {
@@ -62,18 +62,18 @@ async fn a_redirect_to_another_host_gets_no_password() {
     let (setting, file) = setting().await;
     let other = Server::start();
     other.serve("/model.carton", file.clone());
-    // Another host than 127.0.0.1, as far as names tell.
+    // By its name, another host than 127.0.0.1.
     let port = other.authority().split(':').next_back().unwrap().to_owned();
     let target = format!("http://localhost:{port}/model.carton");
     setting.server.route("/model.carton", move |_| Answer::redirect(302, target.as_str()));
-    // `localhost` may be ::1, where nobody listens: then nothing reaches the other server either.
+    // `localhost` may be ::1, where no server listens: then nothing reaches the other server either.
     let _ = setting.load(&format!("http://me:hunter2@{}/model.carton", setting.server.authority())).await;
     assert!(setting.server.exchanges().iter().all(|exchange| exchange.request.header("authorization") == Some(BASIC)));
     for exchange in other.exchanges() {
         assert_eq!(exchange.request.header("authorization"), None);
     }
 
-    // The same name and another port is another server as well.
+    // The same name with another port is another server too.
     let target = other.url("/model.carton");
     setting.server.route("/model.carton", move |_| Answer::redirect(302, target.as_str()));
     setting.must_load(&format!("http://me:hunter2@{}/model.carton", setting.server.authority())).await;

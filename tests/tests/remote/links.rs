@@ -1,4 +1,4 @@
-//! Linked files: every URL in turn, encodings undone, wrong bytes never taken.
+//! Linked files: every URL is tried in turn, encodings are decoded, and wrong bytes are never accepted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::setting::{Setting, chain, run};
 
 const LENGTH: usize = 3 << 20;
 
-/// A setting with a carton whose `weights.bin` is linked from `urls`; `{}` in one stands for the server.
+/// Makes a setting with a carton whose `weights.bin` is linked from `urls`; `{}` in a URL stands for the server.
 async fn linked(urls: &[&str]) -> (Setting, PathBuf, Vec<u8>) {
     let setting = Setting::new();
     let weights = weights::bytes(LENGTH, 1);
@@ -24,7 +24,7 @@ async fn linked(urls: &[&str]) -> (Setting, PathBuf, Vec<u8>) {
     (setting, carton, weights)
 }
 
-/// The carton without one file, which is linked instead. Made without our own writer.
+/// Writes the carton without one file, which is linked instead. Does not use our own writer.
 pub(crate) fn link(carton: &Path, entry: &str, bytes: &[u8], urls: &[String]) -> PathBuf {
     let links = format!("version = 1\n[urls]\n{} = {urls:?}\n", Sha256Digest::of(bytes));
     let output = carton.with_extension("linked.carton");
@@ -114,18 +114,18 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).unwrap()
 }
 
-/// Brotli's form for what it does not compress (RFC 7932, section 9.2): a window of 64 KiB, then blocks of up to that size.
+/// Encodes bytes as uncompressed Brotli (RFC 7932, section 9.2): a window of 64 KiB, then blocks of up to that size.
 fn brotli(bytes: &[u8]) -> Vec<u8> {
-    // The window's size is one bit, and all that follows is shifted by it once: each block's header fills whole bytes.
+    // The window's size is one bit, which shifts only the first block's header: each further header fills whole bytes.
     let mut encoded = Vec::new();
     for (index, block) in bytes.chunks(1 << 16).enumerate() {
-        // Not the last (1 bit), four digits of length (2 bits), the length less one (16 bits), not compressed (1 bit).
+        // Not the last block (1 bit), length of four digits (2 bits), the length less one (16 bits), not compressed (1 bit).
         let header = (block.len() as u32 - 1) << 3 | 1 << 19;
         let header = if index == 0 { header << 1 } else { header };
         encoded.extend_from_slice(&header.to_le_bytes()[..3]);
         encoded.extend_from_slice(block);
     }
-    // The last, and empty.
+    // The last block, which is empty.
     encoded.push(0b11);
     encoded
 }
@@ -205,7 +205,7 @@ async fn encodings_that_are_wrong_move_on_to_the_next_url() {
 
 #[tokio::test]
 async fn bombs_do_not_fill_the_disk() {
-    // A gibibyte of zeros in a megabyte or less, then stacked once more, in some kilobytes.
+    // A gibibyte of zeros in a megabyte or less, then encoded once more, in some kilobytes.
     let zeros = vec![0; 1 << 20];
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     (0..1024).for_each(|_| encoder.write_all(&zeros).unwrap());
@@ -226,7 +226,7 @@ async fn bombs_do_not_fill_the_disk() {
 
 #[tokio::test]
 async fn an_endless_file_ends() {
-    // Without a size in LINKS, nothing says when it is too much but the limits of the reader; here it is told.
+    // Without a size in LINKS only the limits of the reader bound the body, unless the answer states its length, as here.
     let (setting, carton, weights) = linked(&["{}/endless"]).await;
     setting.server.route("/endless", move |_| Answer::endless(200, *b"never ends").claiming(LENGTH as u64 + 1));
     let error = setting.load(text(&carton)).await.unwrap_err();
@@ -251,7 +251,7 @@ async fn files_of_this_machine_are_linked_only_where_the_user_allows_it() {
 
     let error = load(text(&carton), false).await.unwrap_err();
     assert!(chain(&error).contains("file://") || chain(&error).contains("elsewhere.bin"), "{}", chain(&error));
-    // Whoever put a carton on a server has no say in which of our files are read.
+    // A carton from a server must not decide which of our files are read.
     let url = setting.serve("/model.carton", &carton);
     for allow in [false, true] {
         let error = load(&url, allow).await.unwrap_err();
@@ -259,7 +259,7 @@ async fn files_of_this_machine_are_linked_only_where_the_user_allows_it() {
         assert_eq!(setting.n_cached(&[("", &weights)]), 0);
     }
     run(load(text(&carton), true)).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
-    // Now that its bytes are known, it does not matter where they came from.
+    // Once the bytes are in the cache, their source does not matter.
     setting.must_load(&url).await;
 }
 
@@ -285,7 +285,7 @@ async fn a_redirect_of_a_link_may_not_lead_to_files() {
     setting.must_fail(text(&carton), ErrorKind::Network).await;
 }
 
-/// A carton with a link, at a URL with another host than the server's own: both are this machine.
+/// Serves a carton with a link at a URL with another host than the server's own: both are this machine.
 fn on_another_host(setting: &Setting, carton: &Path) -> String {
     setting.serve("/model.carton", carton).replace("127.0.0.1", "localhost")
 }
@@ -315,11 +315,11 @@ async fn links_to_private_addresses_are_followed_where_the_user_named_them() {
     let mut config = setting.config();
     config.allow_private_links = true;
     run(Carton::load(&url).config(config)).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
-    // Its own host, and a carton of this machine: other tests too.
+    // Links to the carton's own host are allowed, and so are those of a local carton, which other tests have.
     let (setting, carton, weights) = linked(&["{}/right"]).await;
     setting.server.serve("/right", File::new(weights.clone()));
     setting.must_load(&setting.serve("/model.carton", &carton)).await;
-    // A redirect from there is not what the user named.
+    // The user did not name the target of a redirect.
     let (setting, carton, weights) = linked(&["{}/detour"]).await;
     setting.server.serve("/right", File::new(weights.clone()));
     let target = setting.server.url("/right").replace("127.0.0.1", "127.0.0.2");

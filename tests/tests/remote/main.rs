@@ -1,4 +1,4 @@
-//! Files and cartons from servers: nginx as it is everywhere, and one that misbehaves.
+//! Files and cartons from servers: an ordinary nginx, and a server that misbehaves.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 

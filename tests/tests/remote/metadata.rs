@@ -1,4 +1,4 @@
-//! What looking at a remote carton costs, and what it shows.
+//! Opening a remote carton: the number of bytes fetched, and the metadata.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ async fn one_request_shows_a_carton() {
     let asked: Vec<_> = requests.iter().map(|request| (request.method.as_str(), request.range.as_str())).collect();
     assert_eq!(asked, [("GET", "bytes=-65536")]);
 
-    // A carton smaller than that comes whole.
+    // A carton smaller than that is fetched as a whole.
     let packed = setting.pack("small", &[("weights.bin", b"w")]).await;
     fs::copy(&packed.path, nginx.root().join("small.carton")).unwrap();
     nginx.forget_requests();
@@ -139,7 +139,7 @@ async fn offline_is_what_the_cache_has() {
     }
     assert!(setting.server.exchanges().is_empty());
 
-    // Looked at is not loaded: what was never fetched is missed.
+    // Opening a carton does not fetch its files, so they are missing later.
     let packed = setting.pack("other", &[("weights.bin", &weights::bytes(1 << 20, 2))]).await;
     let url = setting.serve("/other.carton", &packed.path);
     setting.info(&url).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_carton_that_changed_is_fetched_anew() {
     setting.serve("/model.carton", &second.path);
     assert_eq!(hash().await, second.manifest_sha256);
     setting.must_load(&url).await;
-    // The first is still there for whoever pins it.
+    // The first version is still available by its hash.
     setting.server.forget();
     setting.must_load(&format!("{url}#sha256={}", first.manifest_sha256)).await;
     assert!(setting.server.exchanges().is_empty());

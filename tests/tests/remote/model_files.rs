@@ -1,4 +1,4 @@
-//! Model files of remote cartons: fetched once, in parts, verified, and never mixed.
+//! Model files of remote cartons: they are fetched once, in parts, verified, and never mixed from two versions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::setting::{Setting, chain, run};
 
 const LENGTH: usize = 24 << 20;
 
-/// A setting with a carton of one large file and one small one, served by what `handler` makes of the right answers.
+/// Makes a setting with a carton of one large and one small file. `handler` changes the server's correct answers.
 async fn serving(handler: impl Fn(&Request, Answer) -> Answer + Send + Sync + 'static) -> (Setting, String, Vec<u8>) {
     let setting = Setting::new();
     let weights = weights::bytes(LENGTH, 1);
@@ -28,7 +28,7 @@ async fn serving(handler: impl Fn(&Request, Answer) -> Answer + Send + Sync + 's
     (setting, url, weights)
 }
 
-/// A server that has the file until it has sent so many bytes.
+/// Returns a handler that serves the file until it has sent `n_bytes`, and then fails.
 pub(crate) fn breaking_down(file: File, n_bytes: u64) -> impl Fn(&Request) -> Answer + Send + Sync {
     let left = AtomicU64::new(n_bytes);
     move |request| {
@@ -72,7 +72,7 @@ async fn a_load_fetches_once_and_then_never_again() {
 
 #[tokio::test]
 async fn ranges_are_fetched_concurrently() {
-    /// How many answers wait for another request, whether there ever was one, and how many waited in vain.
+    /// The number of answers that wait for another request, whether two ever met, and the number that waited in vain.
     #[derive(Default)]
     struct Meeting {
         waiting: usize,
@@ -82,7 +82,7 @@ async fn ranges_are_fetched_concurrently() {
     let meeting = Arc::new((Mutex::new(Meeting::default()), Condvar::new()));
     let shared = Arc::clone(&meeting);
     let (setting, url, _) = serving(move |request, answer| {
-        // Headers and other small pieces do not count.
+        // Headers and other small parts do not count.
         let is_large = request.range(u64::MAX).is_some_and(|range| range.end - range.start > 64 << 10);
         if asks_for_data(request) && is_large {
             let (meeting, changed) = &*shared;
@@ -90,7 +90,7 @@ async fn ranges_are_fetched_concurrently() {
             state.waiting += 1;
             state.met |= state.waiting > 1;
             changed.notify_all();
-            // The first answer tells what there is to fetch, so nothing else is asked for before it is there.
+            // The first answer shows what there is to fetch, so no other request comes before it.
             let alone = |state: &mut Meeting| !state.met && state.n_alone < 3;
             let (mut state, _) = changed.wait_timeout_while(state, Duration::from_millis(400), alone).unwrap();
             state.n_alone += 1;
@@ -153,7 +153,7 @@ async fn a_failed_download_goes_on_in_the_next_load() {
     setting.must_load(&url).await;
     assert_eq!(setting.n_cached(&[("", &weights)]), 1);
     let after = setting.server.written_for("/model.carton");
-    // 64 KiB of metadata each time, and of each of four ranges what was not recorded yet.
+    // 64 KiB of metadata each time, and the part of each of the four ranges that was not recorded yet.
     assert!(before + after <= LENGTH as u64 + (3 << 20), "{before} bytes, then {after}, for {LENGTH}");
     assert!(after < LENGTH as u64, "nothing was kept");
 }
@@ -163,7 +163,7 @@ async fn a_file_that_changes_underneath_is_an_error_and_not_a_mixture() {
     let setting = Setting::new();
     let (first, second) = (weights::bytes(LENGTH, 1), weights::bytes(LENGTH, 2));
     let old = setting.pack("model", &[("weights.bin", &first)]).await.path;
-    // Other weights in the same place, so that it is only the hash that tells.
+    // Other weights in the same place, so that only the hash differs.
     let mut bytes = fs::read(&old).unwrap();
     let start = bytes.windows(64).position(|window| window == &first[..64]).unwrap();
     bytes[start..start + LENGTH].copy_from_slice(&second);
@@ -191,7 +191,7 @@ async fn a_file_that_changes_underneath_is_an_error_and_not_a_mixture() {
     check("date", dated(&old), newer, network).await;
     let weak = |path: &Path, tag| open(path).with_etag(tag);
     check("weak", weak(&old, "W/\"1\""), weak(&new, "W/\"2\""), network).await;
-    // A server that lies about it, or does not say, is found out by the hash.
+    // If a server sends the same tag for both, or no tag, the hash reveals the change.
     check("same-tag", same_tag(&old), same_tag(&new), &[ErrorKind::Integrity]).await;
     let silent = |path: &Path| open(path).without_validators();
     check("silent", silent(&old), silent(&new), &[ErrorKind::Integrity]).await;
@@ -199,7 +199,7 @@ async fn a_file_that_changes_underneath_is_an_error_and_not_a_mixture() {
     check("length", silent(&old), File::new(longer).without_validators(), network).await;
 }
 
-/// The bytes that the cache takes on the disk, what is linked counted once.
+/// Returns the bytes that the cache takes on the disk; hard links are counted once.
 fn takes(setting: &Setting) -> u64 {
     let mut seen = BTreeSet::new();
     let files = setting.cache_files();
@@ -233,7 +233,7 @@ async fn a_server_without_ranges_costs_one_download() {
         setting.must_load(&url).await;
         assert!(setting.server.written_for(&path) < length / 2, "{name}: the carton came twice");
         assert!(takes(&setting) < length * 5 / 4, "{name}: {:#?}", setting.cache_files());
-        // Nothing is missing: neither for a load without a network, nor for one that only this carton will do for.
+        // Nothing is missing, neither for a load without a network nor for a load with the expected hash.
         let written = setting.server.written_for(&path);
         run(setting.loading_offline(&url)).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
         setting.must_load(&format!("{url}#sha256={}", packed.manifest_sha256)).await;
@@ -241,7 +241,7 @@ async fn a_server_without_ranges_costs_one_download() {
         let package = setting.open(&url).await.unwrap();
         assert!(package.verify().await.unwrap().is_good());
         drop(package);
-        // A file that is gone brings the whole carton again.
+        // If a file is missing, the whole carton is fetched again.
         fs::remove_file(setting.cached_path(&Sha256Digest::of(files[0].1))).unwrap();
         fs::remove_dir_all(setting.place.config().cache_dir.join("models-v1")).unwrap();
         setting.must_load(&url).await;
@@ -264,19 +264,19 @@ async fn without_ranges_and_cut_is_an_error() {
 
 #[tokio::test]
 async fn wrong_bytes_are_never_kept() {
-    // Bytes of the model, but not those that MANIFEST lists.
+    // Bytes that do not match MANIFEST.
     let (setting, url, weights) = serving(answer_with_wrong_bytes).await;
     let text = setting.must_fail(&url, ErrorKind::Integrity).await;
     assert!(text.contains("weights.bin"), "{text}");
     assert_eq!(setting.n_cached(&[("", &weights)]), 0);
-    // Nothing wrong is left for the next load either.
+    // No wrong bytes are left for the next load either.
     let file = File::new(Content::open(&setting.place.path().join("model.carton")));
     setting.server.serve("/model.carton", file);
     setting.must_load(&url).await;
     assert_eq!(setting.n_cached(&[("", &weights)]), 1);
 }
 
-/// Zeros in place of what is asked for, with every header right.
+/// Replaces requested data by zeros, with correct headers.
 fn answer_with_wrong_bytes(request: &Request, answer: Answer) -> Answer {
     if asks_for_data(request) { answer.with_zeros() } else { answer }
 }
@@ -318,7 +318,7 @@ async fn lengths_that_are_lies_are_found_out() {
     for (name, lie) in lies {
         let (setting, url, weights) =
             serving(move |request, answer| if asks_for_data(request) { lie(answer) } else { answer }).await;
-        // What comes is either the right bytes and more, which may be cut off, or an error.
+        // The load either succeeds, because extra bytes may be cut off, or fails with an error.
         match setting.load(&url).await {
             Ok(_) => assert_eq!(setting.n_cached(&[("", &weights)]), 1, "{name}"),
             Err(error) => {
@@ -340,7 +340,7 @@ async fn a_stall_ends() {
     assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
     assert!(text.contains("sent only 1000 bytes"), "{text}");
 
-    // A byte now and then is as good as none.
+    // A server that sends a byte now and then counts as stalled.
     let (setting, url, _) =
         serving(
             |request, answer| {
@@ -423,7 +423,7 @@ async fn a_remote_carton_that_was_edited_is_noticed_although_its_files_are_cache
     setting.must_load(&url).await;
 }
 
-/// The carton with one byte of an entry changed, made without our own writer.
+/// Writes the carton with one byte of an entry changed. Does not use our own writer.
 fn edit(carton: &Path, entry: &str) -> std::path::PathBuf {
     use std::io::{Read, Write};
     let output = carton.with_extension("edited.carton");

@@ -1,4 +1,4 @@
-//! Single requests: what the network layer makes of right and wrong answers.
+//! Single requests: the network layer's handling of correct and wrong answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn bytes() -> Vec<u8> {
     (0..LENGTH).map(|i| (i * 7 % 251) as u8).collect()
 }
 
-/// Impatient, so that a test of stalls is short.
+/// Options with short timeouts, so that tests of stalls are short.
 fn options() -> NetworkOptions {
     NetworkOptions {
         idle_timeout: Duration::from_millis(600),
@@ -74,7 +74,7 @@ fn the_misbehaving_server_can_behave() {
     );
 }
 
-/// Serves what `handler` makes of the right answer, and reads bytes 1000 to 2000 of it.
+/// Serves the correct answer as `handler` changes it, and reads bytes 1000 to 2000.
 fn read_wrong(
     handler: impl Fn(&Request, Answer) -> Answer + Send + Sync + 'static,
 ) -> (Server, Result<Vec<u8>, NetworkError>) {
@@ -151,7 +151,7 @@ fn a_body_that_does_not_end_is_cut_off() {
         });
         result.unwrap_err();
         let written: u64 = server.exchanges_for("/file").iter().map(|exchange| exchange.written).sum();
-        // What the operating system holds between the two is counted as well.
+        // This includes the bytes that the operating system buffers between the two.
         assert!(written < 64 << 20, "{written} bytes were sent");
     }
 }

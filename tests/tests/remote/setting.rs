@@ -1,4 +1,4 @@
-//! What each test has: a home of its own, a server that misbehaves on request, and cartons of a few files.
+//! The setting of each test: a temporary place, a server that misbehaves on request, and cartons of a few files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ impl Setting {
         Self { place: TestPlace::new(RUNNER), server: Server::start() }
     }
 
-    /// A configuration that waits and retries little, so that tests of what fails are short.
+    /// A configuration with short waits and few retries, so that tests of failures are short.
     pub(crate) fn config(&self) -> Config {
         let mut config = self.place.config();
         config.idle_timeout = Some(Duration::from_millis(800));
@@ -45,7 +45,7 @@ impl Setting {
         Carton::open(location).config(self.config())
     }
 
-    /// What a carton says of itself, or why it does not.
+    /// Returns the description of a carton.
     pub(crate) async fn info(&self, location: impl Into<Location>) -> Result<Info, Error> {
         Ok(self.open(location).await?.info())
     }
@@ -68,7 +68,7 @@ impl Setting {
         pack.await.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
 
-    /// Serves a file as it should be, and returns its URL.
+    /// Serves a file correctly, and returns its URL.
     pub(crate) fn serve(&self, path: &str, file: impl AsRef<Path>) -> String {
         self.server.serve(path, File::new(Content::open(file.as_ref())));
         self.server.url(path)
@@ -84,7 +84,7 @@ impl Setting {
         self.load(url).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
 
-    /// Loads a carton that must not load, for a reason of this kind. Returns all that the error says.
+    /// Checks that a carton does not load, with an error of this kind. Returns the text of the error and its causes.
     pub(crate) async fn must_fail(&self, url: &str, kind: ErrorKind) -> String {
         let error = self.load(url).await.expect_err("it loaded");
         assert_eq!(error.kind(), kind, "{}", chain(&error));
@@ -102,7 +102,7 @@ impl Setting {
         self.place.config().cache_dir.join("files-v1").join(&name[..2]).join(name)
     }
 
-    /// How many files of these the cache has, each with the right bytes.
+    /// Returns how many of these files the cache has, each with the right bytes.
     pub(crate) fn n_cached(&self, files: &[(&str, &[u8])]) -> usize {
         let is_cached = |bytes: &[u8]| match self.cached(&Sha256Digest::of(bytes)) {
             Some(found) => {
@@ -132,14 +132,14 @@ impl Setting {
     }
 }
 
-/// The model, once it was loaded and run.
+/// Loads a model and runs it once.
 pub(crate) async fn run(load: Load) -> Result<Carton, Error> {
     let model = load.await?;
     model.infer(Inputs::none()).await?;
     Ok(model)
 }
 
-/// All that an error says.
+/// Returns the text of an error and its causes.
 pub(crate) fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! Files of tensors that are on a server: those of a carton there, and those that a carton links to.
+//! Tensor files on a server: those of a carton there, and those that a carton links to.
 
 use std::path::Path;
 
@@ -43,12 +43,12 @@ async fn pack(setting: &Setting, format: TensorFormat) -> Packed {
     pack.await.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
-/// Loads a carton, and runs nothing yet.
+/// Loads a carton without running it.
 async fn load(setting: &Setting, url: &str) -> Carton {
     setting.loading(url).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
-/// The self-test passes, and its tensors are views of a file of the cache.
+/// Checks that the self-test passes, and that its tensors are views of a file of the cache.
 async fn check(setting: &Setting, model: &Carton) {
     let report = model.self_test().mapped(true).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
     assert!(report.passed && report.self_tests.len() == 1, "{report:?}");
@@ -84,10 +84,10 @@ async fn a_file_of_tensors_in_a_carton_on_a_server() {
         nginx.forget_requests();
         check(&setting, &model).await;
         let fetched: u64 = nginx.requests().iter().map(|request| request.body_bytes).sum();
-        // Inputs and what is expected, and no weights.
+        // Inputs and expected outputs were fetched, but no weights.
         let length = 2 * LENGTH as u64;
         assert!((length..length + (64 << 10)).contains(&fetched), "{fetched} bytes were fetched");
-        // Once is enough.
+        // A second load fetches nothing.
         nginx.forget_requests();
         check(&setting, &load(&setting, &url).await).await;
         let fetched: u64 = nginx.requests().iter().map(|request| request.body_bytes).sum();

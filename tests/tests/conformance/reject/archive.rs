@@ -1,4 +1,4 @@
-//! Zip files that are none, that contradict themselves, or that need what is not supported.
+//! Files that are not zip files, that contradict themselves, or that need unsupported features.
 
 use crate::builder::{CartonBuilder, Entry, STREAMED, UTF8};
 use crate::records::{extra_field, zip64_field};
@@ -7,7 +7,7 @@ use crate::{bad, check_rejected, unsupported};
 const WEIGHTS: &str = "model/weights.bin";
 const CONFIG: &str = "model/config.json";
 
-/// Where the local header of the entry is.
+/// Returns the offset of the entry's local header.
 fn header_of(bytes: &[u8], name: &str) -> usize {
     let position = bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
     position - 30
@@ -183,7 +183,7 @@ fn where_entries_are() {
         bad(
             "two entries for one file",
             |c| {
-                // As a bomb does it: every entry is the same large one.
+                // As in a zip bomb, all entries share the same large data.
                 let name = "model/weights.bin";
                 c.add(Entry {
                     change_directory: Some(|h| {

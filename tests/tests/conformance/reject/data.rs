@@ -1,4 +1,4 @@
-//! Entries whose data is not what their headers or MANIFEST say.
+//! Entries whose data differs from their headers or MANIFEST.
 
 use crate::builder::{Entry, deflate, noise};
 use crate::{bad, check_rejected, unsupported};
@@ -20,7 +20,7 @@ fn bytes_that_changed() {
         bad(
             "a byte and the CRC",
             |c| {
-                // All that zip has to say is in order; MANIFEST is not.
+                // All zip headers match the data, but MANIFEST does not.
                 let mut changed = noise(300, 1);
                 changed[100] ^= 1;
                 let entry = Entry::new(WEIGHTS, changed).stored();
@@ -60,7 +60,7 @@ fn bytes_that_changed() {
     ]);
 }
 
-/// Puts in MANIFEST what was there before the change.
+/// Restores the MANIFEST from before the change.
 fn keep_manifest(carton: &mut crate::builder::CartonBuilder, manifest: &[u8]) {
     carton.manifest = crate::builder::Manifest::Absent;
     carton.add(Entry::new("MANIFEST", manifest));
@@ -69,7 +69,7 @@ fn keep_manifest(carton: &mut crate::builder::CartonBuilder, manifest: &[u8]) {
 #[test]
 fn data_of_another_length() {
     fn sized(size: u32, crc_of: &'static [u8], compressed: Vec<u8>, method: u16) -> Entry {
-        // Both headers say the same, so that only reading the data can tell.
+        // Both headers agree, so that only reading the data can find the fault.
         let data = crc_of[..size as usize].to_vec();
         Entry { compressed: Some(compressed), method, ..Entry::new("model/a", data) }
     }
@@ -167,7 +167,7 @@ fn bombs() {
         bad(
             "a zstd window of 2 GiB",
             |c| {
-                // A frame header with the largest window descriptor we allow others to ask for, and one raw block of a byte.
+                // A frame header with a window descriptor at the limit, and one raw block of a byte.
                 let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x09, 0, 0, b'x'];
                 c.add(Entry { compressed: Some(frame.to_vec()), ..Entry::new("model/window", "x").zstd() });
             },
@@ -179,7 +179,7 @@ fn bombs() {
         |c| c.add(Entry::symlink("model/long", "a".repeat(1 << 20))),
         "model/long",
     )]);
-    // Not larger than allowed, only larger than we take.
+    // Within the format, but larger than we accept.
     check_rejected(&[unsupported(
         "a carton.toml of 4 MiB",
         |c| {

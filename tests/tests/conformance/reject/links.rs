@@ -1,4 +1,4 @@
-//! LINKS malformed, or without what is missing.
+//! LINKS malformed, or without a link for a missing file.
 
 use crate::builder::{CartonBuilder, Entry, Manifest, hex_sha256, noise};
 use crate::{bad, check_rejected};

@@ -1,4 +1,4 @@
-//! MANIFEST missing, malformed, or not in agreement with what is in the carton.
+//! MANIFEST missing, malformed, or different from the files in the carton.
 
 use crate::builder::{CartonBuilder, Entry, Manifest, hex_sha256};
 use crate::{bad, check_rejected};
@@ -8,7 +8,7 @@ fn edit(carton: &mut CartonBuilder, edit: fn(String) -> Vec<u8>) {
     carton.manifest = Manifest::Edited(edit);
 }
 
-/// The text with one line more.
+/// Appends a line to the text.
 fn with_line(text: &str, line: &[u8]) -> Vec<u8> {
     [text.as_bytes(), line, b"\n"].concat()
 }

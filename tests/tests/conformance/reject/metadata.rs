@@ -1,4 +1,4 @@
-//! carton.toml malformed, with wrong types, or with values that mean nothing.
+//! carton.toml malformed, with wrong types, or with invalid values.
 
 use crate::builder::CartonBuilder;
 use crate::{bad, check_rejected, unsupported};

@@ -1,4 +1,4 @@
-//! Cartons that must be refused, by what is wrong with them.
+//! Cartons that must be refused, by their faults.
 
 mod archive;
 mod data;

@@ -1,4 +1,4 @@
-//! Names that no file of a carton can have, and links that lead where they must not.
+//! Names that no file of a carton can have, and links to forbidden places.
 
 use crate::builder::{CartonBuilder, Entry};
 use crate::{bad, check_rejected, unsupported};

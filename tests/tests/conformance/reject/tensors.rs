@@ -1,4 +1,4 @@
-//! `tensor_data/` without an index, with one that is malformed, or with files that are not what it says.
+//! `tensor_data/` without an index, with a malformed index, or with files that contradict the index.
 
 use crate::builder::{CartonBuilder, Entry};
 use crate::{bad, check_rejected, unsupported};
