@@ -1,4 +1,4 @@
-"""Trains the digit classifier of this folder and writes everything next to this script but carton.toml and README.md.
+"""Trains the digit classifier of this folder and writes all files beside this script except carton.toml and README.md.
 
     python3 -m venv /tmp/digits && /tmp/digits/bin/pip install -r requirements.txt && /tmp/digits/bin/python train.py
 
@@ -9,7 +9,7 @@ another implementation. Seeds are fixed and one thread is used: on one machine, 
 
 import os
 
-# Before NumPy is imported: sums of several threads would be added up in another order each time.
+# Set before NumPy is imported: with several threads, sums would be added up in another order each time.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
@@ -33,7 +33,7 @@ PICTURE_SCALE = 8
 
 
 def build_model(classifier):
-    """The network as an ONNX graph: images in, a probability for each digit out."""
+    """Returns the network as an ONNX graph: images in, a probability for each digit out."""
     names = ["hidden_weight", "output_weight", "hidden_bias", "output_bias"]
     parameters = [
         numpy_helper.from_array(array.astype(np.float32), name)
@@ -59,7 +59,7 @@ def build_model(classifier):
 
 
 def png(pixels):
-    """A grey picture as PNG, uncompressed so that its bytes depend on no compressor."""
+    """Returns a grey picture as PNG, uncompressed so that its bytes do not depend on a compressor."""
     height, width = pixels.shape
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)
 

@@ -1,5 +1,5 @@
 // Frames and tensors of the runner protocol (spec/runner-protocol.md, sections 2, 3 and 6), from bytes and to bytes.
-// Tensors are in the form that models have them (README.md).
+// Tensors are in the form that models use (README.md).
 
 import { on } from "node:events";
 
@@ -13,14 +13,14 @@ export function check(condition, message, code = "protocol", hint = undefined) {
 
 export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 export const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
-// Throws what is not UTF-8, and leaves byte order marks where they are.
+// Throws if text is not UTF-8, and keeps byte order marks.
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The frames in a stream of bytes, each as `{ id, name, fields, bytes }`. Where the stream ends, no other comes. */
+/** Yields the frames in a stream of bytes, each as `{ id, name, fields, bytes }`, until the stream ends. */
 export async function* readFrames(stream) {
   const chunks = on(stream, "data");
   let chunk = Buffer.alloc(0);
-  // The next n bytes in a buffer of their own, whose start is aligned for every dtype.
+  // Returns the next n bytes in a new buffer, whose start is aligned for every dtype.
   async function take(n) {
     const taken = Buffer.from(new ArrayBuffer(n));
     for (let filled = 0; filled < n; ) {
@@ -45,7 +45,7 @@ export async function* readFrames(stream) {
   }
 }
 
-/** Sends a message, and the bytes that its tensors refer to, in one piece. The promise is one of its having left. */
+/** Sends a message, and the bytes that its tensors refer to, in one piece. The promise resolves when it has been sent. */
 export function sendFrame(socket, envelope, parts) {
   const json = Buffer.from(JSON.stringify(envelope));
   const length = parts.reduce((sum, part) => sum + part.length, 4 + json.length);
@@ -65,7 +65,7 @@ const ARRAYS = new Map(Object.entries({
   uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, uint64: BigUint64Array, float64: Float64Array,
 }));
 
-// How many elements a tensor has; not a count (`isCount`) if the shape is none.
+// Returns the number of elements of a tensor; NaN if the shape is not valid.
 function countElements(shape) {
   if (!Array.isArray(shape) || shape.length > 64 || !shape.every(isCount)) return NaN;
   return shape.includes(0) ? 0 : shape.reduce((n, size) => n * size, 1);
@@ -78,7 +78,7 @@ function mapInner(inner, code, convert) {
   return { dtype: "nested", inner: inner.map(convert) };
 }
 
-/** The named tensors of a message, as an object. Numbers are views of `bytes` where their alignment allows it. */
+/** Returns the named tensors of a message as an object. Numbers are views of `bytes` if their alignment allows it. */
 export function decodeTensors(list, bytes) {
   check(Array.isArray(list) && list.every((tensor) => typeof tensor?.name === "string"), "a tensor without a name");
   check(new Set(list.map(({ name }) => name)).size === list.length, "two tensors with one name");
@@ -110,7 +110,7 @@ function decodeStrings(block, n) {
   return ends.slice(1).map((end, i) => utf8.decode(block.subarray(ends[i], end)));
 }
 
-/** What a message says of a model's outputs, and the bytes behind it. */
+/** Returns the description of a model's outputs for a message, and the bytes after it. */
 export function encodeOutputs(tensors) {
   check(isObject(tensors), "the model did not return an object with its outputs", "failed");
   const parts = [];

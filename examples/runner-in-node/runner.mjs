@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec node "$0" "$@" 3<&0 </dev/null'
 // Runs models that are JavaScript modules; README.md says what they export. The line above moves the socket from
-// standard input to descriptor 3, which Node passes to no child, so that no model takes what is meant for the runner.
+// standard input to descriptor 3, which Node passes to no child, so that no model reads data that is meant for the runner.
 
 import { existsSync, promises as fs } from "node:fs";
 import net from "node:net";
@@ -32,7 +32,7 @@ async function importModel(folder) {
 
 async function loadModel(folder, { max_concurrency, ...options }, signature, call) {
   const model = await importModel(folder);
-  // What a GPU is good for only a model can know, and only one that has `load` is told of it.
+  // Only a model with `load` can use a GPU, because only `load` gets the device.
   const { device } = signature;
   const isUsable = [undefined, null, "cpu"].includes(device) || (model.load && GPU.test(device));
   check(isUsable, `device \`${device}\` cannot be used: the model runs on the CPU`, "unavailable", "use the device `cpu`");
@@ -47,7 +47,7 @@ async function loadModel(folder, { max_concurrency, ...options }, signature, cal
   return { model, concurrency };
 }
 
-// Each returns its answer: the name, the fields, and the bytes that its tensors refer to.
+// The handlers of calls. Each returns its answer: the name, the fields, and the bytes that its tensors refer to.
 const CALLS = {
   async load({ options = {}, files, device, inputs, outputs }, call) {
     check(loading === undefined, "a model is loaded already", "already_loaded");
@@ -86,7 +86,7 @@ const CALLS = {
   },
 };
 
-// What has no answer, or one that waits for nothing.
+// The handlers of messages without an answer, or with an immediate one.
 const NOTICES = {
   hello(id, { protocol, versions }) {
     const speaksOurs = protocol === "carton-runner" && Array.isArray(versions) && versions.includes(2);
@@ -108,7 +108,7 @@ const HAS_RIGHT_TYPES = {
   credit: ({ n }) => isCount(n),
 };
 
-// What models get to know of a call, and what the runner does.
+// Makes the object of a call, with the properties for the model and those for the runner.
 function newCall(id, inputs) {
   const controller = new AbortController();
   const call = { id, inputs, signal: controller.signal, credits: 0, wake() {} };

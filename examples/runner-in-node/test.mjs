@@ -1,4 +1,4 @@
-// Tests of the runner: `node --test test.mjs`. They play the host, and need nothing but Node and `sh`.
+// Tests of the runner: `node --test test.mjs`. They play the host, and need only Node and `sh`.
 // With the path of a `carton` command in CARTON the runner is also installed and used by the real host.
 
 import assert from "node:assert/strict";
@@ -15,10 +15,10 @@ const here = path.dirname(fileURLToPath(import.meta.url));
 const echo = path.join(here, "echo");
 const hello = { hello: { protocol: "carton-runner", versions: [2], features: ["shared_memory"] } };
 
-// A runner that does not answer must not hold up whoever runs the tests.
+// A time limit, so that a runner that does not answer does not block the tests.
 const test = (name, run, options = {}) => nodeTest(name, { timeout: 300_000, ...options }, run);
 
-// What the specification says of a frame, written down once more.
+// Encodes a frame, written from the specification and independently of the runner.
 function frame(envelope, bytes = Buffer.alloc(0)) {
   const json = Buffer.isBuffer(envelope) ? envelope : Buffer.from(JSON.stringify(envelope));
   const header = Buffer.alloc(12);
@@ -30,7 +30,7 @@ function frame(envelope, bytes = Buffer.alloc(0)) {
 /** A runner process, and this side of its socket. */
 class Runner {
   constructor(t) {
-    // What Node calls a pipe is a pair of sockets, usable both ways from descriptor 3 on: `sh` moves it to 0.
+    // Node's "pipe" is a pair of sockets. From descriptor 3 on it can be used in both directions, so `sh` moves it to 0.
     const stdio = ["ignore", "pipe", "pipe", "pipe"];
     this.process = spawn("sh", ["-c", 'exec "$0" 0<&3 3<&-', path.join(here, "runner.mjs")], { stdio });
     this.socket = this.process.stdio[3];
@@ -120,7 +120,7 @@ test("returns every dtype, shape and alignment as it came", async (t) => {
   }
 });
 
-// "a", "", a byte order mark with NUL and é behind it, and an emoji, as the specification draws them.
+// "a", "", a byte order mark followed by NUL and é, and an emoji, encoded as the specification shows.
 const text = Buffer.from("a" + "\ufeff\0\u00e9" + "\u{1f600}");
 const strings = Buffer.concat([Buffer.from(BigUint64Array.from([0n, 1n, 1n, 7n, 11n]).buffer), text]);
 
@@ -345,7 +345,7 @@ test("refuses devices that a model cannot use", async (t) => {
     assert.deepEqual([error.code, error.hint], ["unavailable", "use the device `cpu`"]);
     assert.match(error.message, new RegExp(`^device \`${device}\` cannot be used`));
   }
-  // A model with `load` is asked itself, but not for what is no device.
+  // A model with `load` decides itself, except about names that are not devices.
   await fs.writeFile(
     path.join(folder, "model.mjs"),
     "export const load = (options, { device }) => { throw new Error(`no ${device} here`); }; export const infer = () => ({});",
@@ -388,7 +388,7 @@ test("ends with the connection, and after a shutdown when the last call is done"
 
 test("keeps its socket from the model and the programs that it starts", async (t) => {
   const folder = await temporaryFolder(t);
-  // The program reads what its standard input is, and lists what else it was given.
+  // The program reads its standard input, and lists its other descriptors.
   const program = "cat; ls -l /dev/fd/ | grep -c socket:";
   const model = `
     import { spawnSync } from "node:child_process";
@@ -400,7 +400,7 @@ test("keeps its socket from the model and the programs that it starts", async (t
   const runner = await Runner.loaded(t, {}, folder);
   runner.send(infer(), 2);
   const { bytes } = await runner.next();
-  // The one is standard error, for which Node takes a socket too.
+  // The only socket is standard error, for which Node uses a socket too.
   assert.equal(bytes.subarray(16).toString(), "1\n");
 });
 

@@ -47,9 +47,9 @@ WRITE_OPTIONS = {
     "duplicates",
     "rounding",
 }
-# What the Spark connector calls one of them. Options come in lower case.
+# The Spark connector's name for one of them. Spark passes options in lower case.
 ALIASES = {"duplicatesstrategy": "duplicates"}
-# Arrow batches that are handed to Spark are about as large as this.
+# The approximate size in bytes of Arrow batches that are passed to Spark.
 BATCH_BYTES = 16 << 20
 
 # The element types of safetensors: in NumPy, and in Spark, which has no unsigned and no short floating-point numbers.
@@ -64,7 +64,7 @@ DTYPES = {
     "I64": ("<i8", "bigint"),
     "U64": ("<u8", "decimal(20,0)"),
     "F16": ("<f2", "float"),
-    # Made float32 by hand: NumPy does not have it.
+    # Converted to float32 here, because NumPy does not have BF16.
     "BF16": ("<u2", "float"),
     "F32": ("<f4", "float"),
     "F64": ("<f8", "double"),
@@ -79,10 +79,10 @@ ARROW_TYPES = {
     "float": pa.float32(),
     "double": pa.float64(),
 }
-# What a safetensors file may have: bytes of its header, and dimensions of a tensor.
+# The limits of a safetensors file: bytes of its header, and dimensions of a tensor.
 MAX_HEADER = 100_000_000
 MAX_RANK = 64
-# A tensor as the Spark connector has it in a row, and as `carton dataset write` takes it.
+# The type of a tensor in a row of the Spark connector, which `carton dataset write` accepts too.
 TENSOR = "struct<data: binary, shape: array<int>, dtype: string>"
 TENSOR_TYPE = pa.struct([("data", pa.binary()), ("shape", pa.list_(pa.int32())), ("dtype", pa.string())])
 LAYOUTS = ("samples", "shards", "tensors")
@@ -90,14 +90,14 @@ TENSOR_COLUMNS = "tensor_key string, file_name string, dtype string, shape array
 
 
 def register(spark):
-    """Makes the format known to a session, and this file to its executors."""
+    """Registers the format with a session, and sends this file to its executors."""
     spark.sparkContext.addPyFile(__file__)
     spark.dataSource.register(CartonDataset)
 
 
 class CartonDataset(DataSource):
-    """A folder of shards, `dataset_manifest.json` and perhaps `_tensor_index.parquet`. For reading also a folder of safetensors files without
-    a manifest, or such files.
+    """A folder of shards with `dataset_manifest.json` and perhaps `_tensor_index.parquet`. Reading also accepts a folder of safetensors
+    files without a manifest, or such files.
 
     Options: `path`; for writing those of `carton dataset write`, with underscores (`batch_size`, `name_col`, …), `generate_index`,
     and `carton`, where the command is if it is not in PATH; for reading `layout`, which is `samples` (a row for each sample),
@@ -123,7 +123,7 @@ class CartonDataset(DataSource):
 
 @dataclass
 class Attempt(WriterCommitMessage):
-    """What one attempt at a task tells the driver. `attempt` is what its shards have in their names."""
+    """The message of one attempt at a task to the driver. `attempt` is the id in the names of its shards."""
 
     task: int
     attempt: str
@@ -141,24 +141,24 @@ class Writer(DataSourceArrowWriter):
             raise ValueError(f"generate_index is true, false, folder or file, not {index}")
         if index != "false":
             self.merge.append(f"--generate-index={'folder' if index == 'true' else index}")
-        # What Spark calls options is not told apart by case.
+        # Names of options are case-insensitive in Spark.
         for alias, name in ALIASES.items():
             if alias in options:
                 options.setdefault(name, options.pop(alias))
-        # As for the connector, no column has no name.
+        # As in the connector, an empty `name_col` means none.
         if not options.get("name_col", "name"):
             del options["name_col"]
         unknown = set(options) - WRITE_OPTIONS
         if unknown:
             raise ValueError(f"unknown options {sorted(unknown)}; there are {sorted(WRITE_OPTIONS)}")
-        # What tells the attempts of this job from those of one that failed before.
+        # Distinguishes the attempts of this job from those of an earlier failed one.
         self.write_options = [*overwrite, f"--job={uuid.uuid4()}"]
         self.write_options += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
     def write(self, batches) -> WriterCommitMessage:
         """Runs on an executor, once for each attempt at a task."""
         batch = next(batches, None)
-        # A task without rows has an attempt as well: one that is missing would be noticed.
+        # A task without rows makes an attempt too, because a missing task is an error.
         schema = self.schema if batch is None else batch.schema
         task = TaskContext.get().partitionId()
         command = [self.carton, "dataset", "write", "-", self.path, f"--task={task}", "--json", *self.write_options]
@@ -168,10 +168,10 @@ class Writer(DataSourceArrowWriter):
                 while batch is not None:
                     stream.write_batch(batch)
                     batch = next(batches, None)
-                # Closed when all went well, and only then: a stream that just stops is an error for the command.
+                # Closed only on success: the command treats a stream without its end marker as an error.
                 stream.close()
             except BrokenPipeError:
-                # The command gave up, and says why.
+                # The command has ended early, and reports the reason.
                 pass
             except BaseException:
                 process.kill()
@@ -189,11 +189,11 @@ class Writer(DataSourceArrowWriter):
             answer(process)
 
     def abort(self, messages):
-        """Runs on the driver when a task failed for good. What was written stays in `_tasks`, until the next write into this folder."""
+        """Runs on the driver when a task has finally failed. The written files stay in `_tasks` until the next write into this folder."""
 
 
 def answer(process):
-    """The object that the command prints once its input has ended, or its error."""
+    """Returns the object that the command prints once its input has ended, or raises its error."""
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()
     printed, code = process.stdout.read(), process.wait()
@@ -213,7 +213,7 @@ def answer(process):
 
 @dataclass
 class Part(InputPartition):
-    """One shard, as the manifest has it, and its folder. Of a file without a manifest the samples may not be known."""
+    """One shard with its entry in the manifest, and its folder. Without a manifest the number of samples may be unknown."""
 
     name: str
     samples: int | None
@@ -237,15 +237,15 @@ class Reader(DataSourceReader):
                     raise ValueError(f"the first dimensions of the tensors in {part.folder}/{part.name} are no number of samples")
 
     def open_manifest(self, folder):
-        """Reads what the manifest says. Returns the layout that fits."""
+        """Reads the manifest. Returns the layout that fits."""
         manifest = json.loads((folder / MANIFEST).read_bytes())
         self.schema = manifest["schema"]
         self.parts = [Part(s["shard_path"], s["samples_count"], s["bytes"], str(folder)) for s in manifest["shards"]]
         return "samples" if "key_value" not in manifest and self.has_samples() else "tensors"
 
     def open_files(self, paths):
-        """Reads the headers of files that no manifest describes. Returns the layout that fits: as in the connector, a row for each file, or,
-        where they have different tensors, a row for each tensor."""
+        """Reads the headers of files without a manifest. Returns the layout that fits: as in the connector a row for each file, or a row
+        for each tensor if the files have different tensors."""
         files = []
         for path in paths:
             if not path.exists():
@@ -281,7 +281,7 @@ class Reader(DataSourceReader):
         return Shard(Path(part.folder), part)
 
     def columns(self):
-        """What a row has, as Spark writes it."""
+        """Returns the schema of a row, in Spark's syntax."""
         if self.layout == "tensors":
             return TENSOR_COLUMNS
         columns = []
@@ -318,7 +318,7 @@ class Reader(DataSourceReader):
             yield pa.RecordBatch.from_arrays(columns, names=list(arrays))
 
     def shard_row(self, shard):
-        """All tensors of a shard in one row. One that it does not have is null."""
+        """Yields all tensors of a shard in one row. A tensor that the shard does not have is null."""
 
         def cell(name):
             tensor = shard.tensors.get(name)
@@ -340,9 +340,9 @@ class Reader(DataSourceReader):
 
 
 class Shard:
-    """A safetensors file, mapped: 8 bytes that say how long the header is, the header as JSON, and the numbers.
+    """A mapped safetensors file: 8 bytes with the length of the header, the header as JSON, and the numbers.
 
-    What the header says is compared with the file before anything is read there.
+    The header's statements are compared with the file before any numbers are read.
     """
 
     def __init__(self, folder, part):
@@ -377,7 +377,7 @@ class Shard:
         return self
 
     def __exit__(self, *_):
-        # The map goes when the last array that looks into it does.
+        # The file is unmapped when the last array over it is gone.
         del self.map
 
     def range(self, name):
@@ -389,7 +389,7 @@ class Shard:
         return self.map[begin:end]
 
     def array(self, name):
-        """The numbers in place."""
+        """Returns the numbers of a tensor without copying them."""
         tensor = self.tensors[name]
         begin, _ = self.range(name)
         dtype = np.dtype(DTYPES[tensor["dtype"]][0])
@@ -397,7 +397,7 @@ class Shard:
 
 
 def unique(pairs):
-    """A JSON object in which no name comes twice."""
+    """Returns a JSON object, and refuses duplicate names."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name is there twice")
@@ -405,7 +405,7 @@ def unique(pairs):
 
 
 def wrong_with(tensor, size):
-    """Why what a header says of a tensor cannot be true, where all tensors have `size` bytes; None if it can."""
+    """Returns the reason why a header's entry for a tensor cannot be true, if all tensors together have `size` bytes; None if it can."""
 
     def are_counts(numbers):
         return isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
@@ -422,7 +422,7 @@ def wrong_with(tensor, size):
     begin, end = offsets
     if not begin <= end <= size:
         return f"is at {begin} to {end} of {size} bytes"
-    # Of other element types the bytes alone are read.
+    # For other element types only the bytes are read.
     if dtype in DTYPES:
         expected = math.prod(shape) * np.dtype(DTYPES[dtype][0]).itemsize
         if end - begin != expected:
@@ -431,7 +431,7 @@ def wrong_with(tensor, size):
 
 
 def column(array, dtype):
-    """Samples as Arrow has them for Spark: numbers, or lists of lists of numbers."""
+    """Converts samples into an Arrow array for Spark: numbers, or nested lists of numbers."""
     numbers = np.ascontiguousarray(array).reshape(-1)
     if dtype == "BF16":
         numbers = (numbers.astype("<u4") << 16).view("<f4")

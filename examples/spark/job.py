@@ -1,4 +1,4 @@
-"""Writes a dataset with Spark, reads it again, and compares: a job to begin yours with.
+"""Writes a dataset with Spark, reads it again, and compares: a starting point for your own job.
 
     python job.py OUT                                            on this machine, in this process
     spark-submit --master spark://HOST:7077 job.py OUT           on a cluster; OUT is a folder that all machines share
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession, functions
 
 import carton_dataset
 
-# Samples as a pipeline may have them: a number that tells them apart, a label, and a picture of 3 rows and 4 columns.
+# Typical samples of a pipeline: an identifying number, a label, and a picture of 3 rows and 4 columns.
 SAMPLES = """
     select id,
            cast(id % 10 as tinyint) as label,
@@ -30,7 +30,7 @@ def main(out):
     found = spark.read.format("carton").load(out)
     found.printSchema()
     print(f"{found.count()} samples in {found.rdd.getNumPartitions()} shards")
-    # Lists of lists come back, because the shape says so.
+    # Lists of lists are returned, because of the shape.
     flat = found.withColumn("picture", functions.flatten("picture"))
     assert flat.exceptAll(samples).isEmpty() and samples.exceptAll(flat).isEmpty()
     spark.stop()
