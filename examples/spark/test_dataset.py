@@ -27,7 +27,7 @@ import carton_dataset
 from carton_dataset import CartonDataset, Part, Shard, Writer
 
 HERE = Path(__file__).resolve().parent
-# Without it Spark starts whichever python3 is in PATH.
+# Without this variable Spark starts the first python3 in PATH.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 CARTON = os.environ.get("CARTON") or shutil.which("carton")
 N = 1000
@@ -42,7 +42,7 @@ BATCHES = {"batch_size": "64", "shapes": '{"picture": [2, 3]}', "carton": CARTON
 
 
 def session(master, **settings):
-    # A session on another master would be taken for this one.
+    # Spark would reuse an existing session on another master.
     active = SparkSession.getActiveSession()
     if active:
         active.stop()
@@ -51,7 +51,7 @@ def session(master, **settings):
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
-        # Several Arrow batches a task.
+        # Several Arrow batches per task.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50",
         "spark.executorEnv.PYTHONPATH": str(HERE),
         **settings,
@@ -65,7 +65,7 @@ def session(master, **settings):
 
 
 def carton(*arguments):
-    """Runs the command; what it prints as JSON."""
+    """Runs the command, and returns its JSON output."""
     answer = subprocess.run([CARTON, "dataset", *map(str, arguments), "--json"], stdout=subprocess.PIPE, check=False)
     return {"code": answer.returncode, **json.loads(answer.stdout)}
 
@@ -82,7 +82,7 @@ def wait_for_port(port):
 
 
 def tensors_of(file):
-    """Bytes, shape and dtype of the tensors in a file, by what the format says and nothing of the data source."""
+    """Returns bytes, shape and dtype of the tensors in a file, read by the format's definition and independently of the data source."""
     content = file.read_bytes()
     (length,) = struct.unpack_from("<Q", content)
     header = json.loads(content[8 : 8 + length])
@@ -102,7 +102,7 @@ class Base(unittest.TestCase):
         self.out = self.folder / "dataset"
 
     def check_samples(self, spark, shards):
-        """Every sample once, with the numbers that were written, a partition a shard."""
+        """Checks that every sample is read once, with the written numbers, and that there is a partition per shard."""
         manifest = json.loads((self.out / "dataset_manifest.json").read_text())
         self.assertEqual((manifest["total_samples"], len(manifest["shards"])), (N, shards))
         self.assertEqual(manifest["schema"]["picture"]["dtype"], "F32")
@@ -119,12 +119,12 @@ class Base(unittest.TestCase):
         self.assertEqual((verified["code"], verified["passed"]), (0, True), verified)
 
     def names(self):
-        """What is in the dataset's folder, but for its shards."""
+        """Returns the names in the dataset's folder, except its shards."""
         return sorted(path.name for path in self.out.iterdir() if not path.name.startswith("part-"))
 
 
 class Local(Base):
-    """One process. What writing in parallel needs is tested by `Cluster`."""
+    """Tests in one process. `Cluster` tests parallel writing."""
 
     @classmethod
     def setUpClass(cls):
@@ -139,7 +139,7 @@ class Local(Base):
 
     def test_samples_come_back(self):
         self.write(SAMPLES, **BATCHES | {"generate_index": "true"})
-        # 250 rows a task: three full batches and the rest.
+        # 250 rows per task: three full batches and the rest.
         self.check_samples(self.spark, 16)
         self.assertEqual(self.names(), ["_tensor_index.parquet", "dataset_manifest.json"])
 
@@ -155,13 +155,13 @@ class Local(Base):
         pictures = {tuple(row["shape"]) for row in rows if row["tensor_key"] == "picture"}
         self.assertEqual(pictures, {(64, 2, 3), (250 - 3 * 64, 2, 3)})
         self.assertEqual(len(pandas.read_parquet(path)), 3 * 16)
-        # As the connector writes it: a file for each task.
+        # As the connector writes it, with a file for each task.
         shutil.rmtree(path)
         self.spark.createDataFrame(rows, index.schema).repartition(3).write.parquet(path)
         self.assertGreater(len(list(Path(path).glob("part-*.parquet"))), 1)
         verified = carton("verify", self.out)
         self.assertEqual((verified["code"], verified["passed"]), (0, True), verified)
-        # A file is for others: Spark passes over it.
+        # An index that is a file is for other readers: Spark ignores it.
         self.write(SAMPLES, mode="overwrite", **BATCHES | {"generate_index": "file"})
         self.assertTrue(Path(path).is_file())
         with self.assertRaisesRegex(Exception, "UNABLE_TO_INFER_SCHEMA"):
@@ -195,19 +195,19 @@ class Local(Base):
             return self.spark.read.format("carton").options(**options).load(*paths)
 
         check(read(str(self.out), layout="shards"), expected)
-        # Samples where there is a manifest, and without one as in the connector.
+        # The layout `samples` with a manifest, and without one the connector's.
         self.check_samples(self.spark, 16)
         (self.out / "dataset_manifest.json").unlink()
         check(read(str(self.out)), expected)
         one, two, *_ = sorted(expected)
         check(read(str(self.out / one)), [one])
         check(read([str(self.out / one), str(self.out / two)]), [one, two])
-        # In NumPy, which has the same numbers.
+        # Read with NumPy, which has the same numbers.
         pictures = [np.frombuffer(row["picture"]["data"], "<f4") for row in read(str(self.out / one)).collect()]
         self.assertEqual(pictures[0].tolist(), list(map(float, range(64 * 6))))
         samples = read(str(self.out), layout="samples")
         self.assertEqual(sorted(row["id"] for row in samples.select("id").collect()), list(range(N)))
-        # What was read is what can be written.
+        # The rows that were read can be written again.
         again = self.folder / "again"
         rows = read(str(self.out / one)).selectExpr("'first' as name", "*")
         rows.coalesce(1).write.format("carton").mode("append").options(name_col="name", carton=CARTON).save(str(again))
@@ -246,7 +246,7 @@ class Local(Base):
             self.write(ragged, batch_size="4")
         self.assertEqual([name for name in self.names() if name != "_tasks"], [])
         self.assertEqual(list(self.out.glob("part-*")), [])
-        # What it left behind is no part of what comes next.
+        # Files that it left behind do not become part of the next dataset.
         self.write(SAMPLES, **BATCHES)
         self.check_samples(self.spark, 16)
         self.assertEqual(self.names(), ["dataset_manifest.json"])
@@ -298,7 +298,7 @@ class Local(Base):
 
 
 class FaultyDataset(CartonDataset):
-    """Writes with accidents, each of which happens once."""
+    """Writes with failures, each of which happens once."""
 
     @classmethod
     def name(cls):
@@ -340,7 +340,7 @@ class FaultyWriter(Writer):
 
 
 class Cluster(Base):
-    """A master, and two workers that look like two machines: Spark starts no duplicate of a task where the first one runs."""
+    """A master, and two workers that look like two machines, because Spark starts the duplicate of a task on another machine."""
 
     def start(self, *arguments):
         spark = Path(sys.modules["pyspark"].__file__).parent
@@ -349,7 +349,7 @@ class Cluster(Base):
         environment = {**os.environ, "SPARK_HOME": str(spark)}
         command = [spark / "bin" / "spark-class", *arguments]
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-        # The script becomes Java; the executors are its children, and end with it.
+        # The script replaces itself by Java; the executors are its children, and end with it.
         self.addCleanup(process.wait)
         self.addCleanup(process.terminate)
 
@@ -359,7 +359,7 @@ class Cluster(Base):
             port = probe.getsockname()[1]
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         self.start(*master)
-        # Whoever finds nobody there tries again after 20 seconds.
+        # A worker that does not reach the master tries again only after 20 seconds.
         wait_for_port(port)
         for host in ("127.0.0.2", "127.0.0.3"):
             worker = ["org.apache.spark.deploy.worker.Worker", "--host", host, "--cores", "2", "--memory", "1g"]
@@ -384,7 +384,7 @@ class Cluster(Base):
         self.addCleanup(spark.stop)
         spark.dataSource.register(FaultyDataset)
 
-        # A job that was given up had finished task 3, with other rows.
+        # An abandoned job had finished task 3, with other rows.
         table = pa.table({"id": pa.array([7] * 9), "quarter": pa.array([0.0] * 9, pa.float32()),
                           "picture": pa.array([[0.0] * 6] * 9, pa.list_(pa.float32()))})
         with pa.OSFile(str(self.folder / "old.arrows"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
@@ -398,13 +398,13 @@ class Cluster(Base):
         spark.sql(SAMPLES).write.format("faulty").mode("append").options(**options).save(str(self.out))
         self.assertLess(time.monotonic() - begun, 500, "it waited for the slow attempt")
 
-        # Both accidents happened, and their tasks were attempted again.
+        # Both failures happened, and their tasks were attempted again.
         self.assertTrue((marks / "killed").exists() and (marks / "slow").exists())
         attempts = [sum(1 for _ in marks.glob(f"task-{task}-*")) for task in range(N_PARTITIONS)]
         self.assertGreaterEqual(min(attempts[1:3]), 2, attempts)
         self.check_samples(spark, 16)
         spark.stop()
-        # Nothing of the attempts that lost, also after the last of them has ended.
+        # Nothing of the losing attempts is left, even after the last of them has ended.
         self.assertEqual(self.names(), ["_tensor_index.parquet", "dataset_manifest.json"])
         parts = {tuple(path.name.split("-", 3)[1:2] + path.name.split("-", 3)[3:]) for path in self.out.glob("part-*")}
         self.assertEqual(len(parts), N_PARTITIONS, "one attempt of each task")

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes a Python environment with PySpark for the tests of examples/spark, and prints what to set for them.
+# Makes a Python environment with PySpark for the tests of examples/spark, and prints the variables that they need.
 #
 #   eval "$(tests/python/setup-spark.sh target/test-spark)"
 #
-# An environment that already has what requirements.txt asks for is left as it is. PySpark is 450 MB; `uv`, if it is there, installs it
-# faster. Exit status 1, with the reason, where there is no Java.
+# An environment that already has the packages of requirements.txt is not changed. PySpark is 450 MB; `uv`, if present, installs it
+# faster. Exits with status 1, and prints the reason, if there is no Java.
 set -eu
 
 if [ $# -ne 1 ]; then
@@ -14,7 +14,7 @@ fi
 directory=$1
 requirements=$(dirname "$0")/../../examples/spark/requirements.txt
 
-# Whether the Java of a folder is one that Spark 4 runs on.
+# Whether Spark 4 runs on the Java in a folder.
 is_usable() { "$1/bin/java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\)[."].*/\1/p' | grep -qE '^(1[7-9]|[2-9][0-9])$'; }
 
 home=${JAVA_HOME:-}
@@ -35,7 +35,7 @@ if ! cmp -s "$requirements" "$directory/requirements.txt"; then
         python3 -m venv --clear "$directory" >&2
         "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$requirements" >&2
     fi
-    # Written last: an installation that was interrupted is made again.
+    # Written last, so that an interrupted installation is made again.
     cp "$requirements" "$directory/requirements.txt"
 fi
 printf "export CARTON_TEST_SPARK='%s' JAVA_HOME='%s'\n" "$(cd "$directory" && pwd)/bin/python" "$home"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes a Python environment for the tests that compare Carton with NumPy and other libraries, and prints what to set for them.
+# Makes a Python environment for the tests that compare Carton with NumPy and other libraries, and prints the variables that they need.
 #
 #   tests/python/setup.sh target/test-python
 #   CARTON_TEST_PYTHON=$PWD/target/test-python/bin/python cargo test --workspace
 #
-# An environment that already has what requirements.txt asks for is left as it is. Only this script uses the network.
+# An environment that already has the packages of requirements.txt is not changed. Only this script uses the network.
 set -eu
 
 if [ $# -ne 1 ]; then
@@ -13,7 +13,7 @@ if [ $# -ne 1 ]; then
 fi
 directory=$1
 requirements=$(dirname "$0")/requirements.txt
-# What is there may be replaced, which must not happen to somebody else's environment.
+# An existing environment may be replaced, so it must be one that this script made.
 if [ -L "$directory" ]; then
     echo "$0: $directory is a symbolic link" >&2
     exit 2
@@ -28,7 +28,7 @@ if ! cmp -s "$requirements" "$directory/requirements.txt"; then
     # Two versions of a library cannot be in one environment: this one is imported from a folder of its own.
     "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --target "$directory/ztensor-1.1" \
         ztensor==1.1.1 --no-deps cffi==2.1.1 pycparser==3.0
-    # Written last: an installation that was interrupted is made again.
+    # Written last, so that an interrupted installation is made again.
     cp "$requirements" "$directory/requirements.txt"
 fi
 echo "CARTON_TEST_PYTHON=$(cd "$directory" && pwd)/bin/python"

@@ -1,4 +1,4 @@
-// Returns its inputs, and misbehaves on demand: what a test of a runner needs from a model. Its options:
+// A model for tests of a runner: returns its inputs, and misbehaves on request. Its options:
 //
 // - `model.sleep_ms`: how long a call takes, unless it is cancelled
 // - `model.fail`: what each call throws
@@ -31,7 +31,7 @@ export async function infer(inputs, call) {
   return inputs;
 }
 
-// Each input is an item of its own.
+// Each input is a separate item.
 export async function* inferStream(inputs, call) {
   for (const [name, tensor] of Object.entries(inputs)) {
     await misbehave(call);
