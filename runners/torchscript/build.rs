@@ -1,4 +1,4 @@
-//! Finds libtorch, compiles the shim against it, links both, and tells the crate its version.
+//! Finds libtorch, compiles the shim against it, links both, and passes the version of libtorch to the crate.
 //!
 //! `LIBTORCH` names the folder with `include` and `lib`; `LIBTORCH_INCLUDE` another one for `include`. `LIBTORCH_CXX11_ABI` is 0 for a
 //! libtorch that was built with the older ABI of the C++ library, as PyPI's wheels before 2.6 were.

@@ -58,7 +58,7 @@ class HostMemory:
     def _keep(self, number, descriptor):
         """Keeps a descriptor of a region, if it is useful and there is room for it. Without one, inputs in the region are
         copied if they may be written to."""
-        # Each mapping uses a descriptor of its own already, and the model needs some too.
+        # Each mapping already uses a descriptor, and the model needs some too.
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if not self.are_inputs_writable or (limit != resource.RLIM_INFINITY and len(self._files) >= limit // 4):
             return

@@ -41,7 +41,7 @@ MODEL = """
     def forget_later(x):
         def later():
             import time
-            # The thread that tells the host of it is asleep by then.
+            # The thread that sends releases to the host is asleep by then.
             time.sleep(2)
             kept.clear()
         kept.append(x)
@@ -51,7 +51,7 @@ MODEL = """
     def pooled(n):
         y = carton_runner.empty(int(n), "float32")
         y[:] = 7
-        # Whoever gets it can compare it with where it came from.
+        # The receiver can compare the address with that of the original.
         return {"y": y, "address": np.uint64(y.__array_interface__["data"][0])}
 
     def pooled_part(n):
@@ -210,7 +210,7 @@ class SharedMemory(support.ModelTest):
             def f(x):
                 x[0] += 1
                 others = [os.open("other", os.O_RDONLY) for _ in range(3)]
-                # The descriptors of the runner but for its socket: they are of files that have no name.
+                # The runner's descriptors except its socket: those of files without a name.
                 for number in map(int, os.listdir("/proc/self/fd")):
                     try:
                         if "carton" in os.readlink("/proc/self/fd/%d" % number) or "memfd" in os.readlink("/proc/self/fd/%d" % number):

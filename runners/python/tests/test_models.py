@@ -128,7 +128,7 @@ class EntryPoints(support.ModelTest):
 
             class Tensors:
                 def infer_with_tensors(self, inputs):
-                    # A dict of its own each time.
+                    # Each call gets a separate dict.
                     return {"y": inputs.pop("x") + 1}
         """
         for entrypoint, expected in (("Both", 103), ("Tensors", 4)):

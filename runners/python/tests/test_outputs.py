@@ -190,7 +190,7 @@ class Outputs(support.ModelTest):
                 with self.host(SOURCE, {"infer_fn": "f"}, outputs=outputs) as host:
                     dtype, _, data = host.outputs(*self.ask(host, case))["y"]
                     if expected is None:
-                        # Nothing is rounded, or wrapped around; the host says what it expected.
+                        # Nothing is rounded, or wrapped around; the host reports the expected dtype.
                         self.assertNotEqual(dtype, declared)
                     else:
                         self.assertEqual((dtype, data), (declared, expected))

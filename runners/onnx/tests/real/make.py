@@ -66,7 +66,7 @@ def case(name, inputs):
     record(name, inputs, outputs)
 
 
-# People, what they wrote, and whether they come back.
+# Samples of customers: their data, a text, and whether they return.
 CITIES = ["Köln", "Aix", "Oslo", "東京"]
 WORDS = ["good", "bad", "slow", "quick", "friendly", "rude", "cheap", "dear"]
 N = 80
@@ -192,7 +192,7 @@ for name, (element, bits) in HALVES.items():
     values += [1e30, -3.4e38, 3.3895e38, 3.40e38, 2.0**-24, 2.0**-25, 2.0**-25 * 1.01, 3 * 2.0**-25, 2.0**-133, 2.0**-134]
     values += [2.0**-134 * 1.5, 6.1e-5, -6.0976e-5, np.inf, -np.inf, np.pi, 1 / 3]
     x = np.concatenate([np.array(values, np.float32), RANDOM.standard_normal(40).astype(np.float32)])
-    # The model itself rounds `f`; what it says of `x` is recorded through float32 all the way.
+    # The model itself rounds `f`; its outputs for `x` are recorded in float32 throughout.
     session = onnxruntime.InferenceSession(HERE / f"{name}.onnx", providers=["CPUExecutionProvider"])
     if name == "float16":
         with np.errstate(over="ignore"):

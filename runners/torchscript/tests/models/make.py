@@ -76,7 +76,7 @@ class Raises(nn.Module):
 
 
 class Echo(nn.Module):
-    """Returns what it is given."""
+    """Returns its inputs."""
 
     def forward(self, inputs: Dict[str, Any]) -> Dict[str, Any]:
         return inputs
@@ -191,7 +191,7 @@ def ramp(*shape):
 
 
 def to_json(value):
-    """A tensor as its dtype, shape and elements; texts and lists as they are."""
+    """Describes a tensor by its dtype, shape and elements; texts and lists unchanged."""
     if isinstance(value, Tensor):
         names = {torch.bool: "uint8", torch.half: "float32", torch.bfloat16: "float32"}
         dtype = names.get(value.dtype, str(value.dtype).removeprefix("torch."))

@@ -112,7 +112,7 @@ pub fn floats(elements: Vec<f32>, shape: Vec<usize>) -> Tensor {
     Tensor::from_vec(elements, shape).unwrap()
 }
 
-/// An error and everything behind it.
+/// Returns the text of an error and its causes.
 pub fn message(error: &CallError) -> String {
     match error {
         CallError::Runner { error, .. } => [vec![error.message.clone()], error.causes.clone()].concat().join("\n"),

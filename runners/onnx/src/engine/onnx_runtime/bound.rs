@@ -32,7 +32,7 @@ const MARK: [u8; 16] = *b"\xd3\x1e\x9b\x06not written\x97";
 
 /// The states of an output: its shape was not compared yet, was as predicted, or it cannot be bound.
 const UNKNOWN: u8 = 0;
-const AS_FORETOLD: u8 = 1;
+const AS_PREDICTED: u8 = 1;
 const NOT_BOUND: u8 = 2;
 
 /// The outputs of a session that may be bound, with their states.
@@ -63,17 +63,17 @@ impl Bindable {
     }
 
     /// Predicts the shape of an output from the inputs. Returns `None` if the output cannot be bound.
-    pub(super) fn foretell(&self, output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Option<Vec<usize>> {
+    pub(super) fn predict(&self, output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Option<Vec<usize>> {
         if self.state(output)?.load(Ordering::Relaxed) == NOT_BOUND {
             return None;
         }
-        foretold(output, inputs)
+        predicted_shape(output, inputs)
     }
 
     /// Allocates memory for an output whose predicted shape has been right before. Returns `None` if the output is not to be
     /// bound.
     pub(super) fn allocate(&self, output: &GraphValue, shape: &[usize], allocate: Allocate<'_>) -> Option<Bound> {
-        if self.state(output)?.load(Ordering::Relaxed) != AS_FORETOLD {
+        if self.state(output)?.load(Ordering::Relaxed) != AS_PREDICTED {
             return None;
         }
         let ValueKind::Tensor { element, .. } = output.kind else { return None };
@@ -89,9 +89,9 @@ impl Bindable {
     }
 
     /// Records whether the output of the first run had the predicted shape.
-    pub(super) fn learn(&self, output: &GraphValue, foretold: &[usize], found: Option<&[usize]>) {
+    pub(super) fn learn(&self, output: &GraphValue, predicted: &[usize], found: Option<&[usize]>) {
         if let Some(state) = self.state(output) {
-            let known = if found == Some(foretold) { AS_FORETOLD } else { NOT_BOUND };
+            let known = if found == Some(predicted) { AS_PREDICTED } else { NOT_BOUND };
             // An output that was given up stays so, because its shape may be right and another fault the reason.
             let _ = state.compare_exchange(UNKNOWN, known, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -143,7 +143,7 @@ fn in_place(element: ElementType) -> Option<TensorElementType> {
 }
 
 /// Returns the declared shape of an output, with the inputs' values for its symbols.
-fn foretold(output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Option<Vec<usize>> {
+fn predicted_shape(output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Option<Vec<usize>> {
     let ValueKind::Tensor { shape: SymbolicShape::Dimensions(dimensions), .. } = &output.kind else { return None };
     dimensions
         .iter()

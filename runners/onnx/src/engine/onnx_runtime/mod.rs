@@ -179,12 +179,12 @@ impl Engine for OnnxRuntime {
                 .iter()
                 .map(|(declared, tensor)| Input::new(declared, tensor))
                 .collect::<Result<Vec<Input<'_>>, _>>()?;
-            let foretold: Vec<Option<Vec<usize>>> =
-                outputs.iter().map(|output| self.bindable.foretell(output, inputs)).collect();
+            let predicted: Vec<Option<Vec<usize>>> =
+                outputs.iter().map(|output| self.bindable.predict(output, inputs)).collect();
             let names = Names::new(inputs.iter().map(|(declared, _)| *declared), outputs)?;
             let mut bound: Vec<Option<Bound>> = outputs
                 .iter()
-                .zip(&foretold)
+                .zip(&predicted)
                 .map(|(output, shape)| self.bindable.allocate(output, shape.as_deref()?, allocate))
                 .collect();
             if bound.iter().any(Option::is_some) {
@@ -199,7 +199,7 @@ impl Engine for OnnxRuntime {
                 .zip(&results)
                 .map(|(declared, value)| output::read(declared, value, allocate))
                 .collect::<Result<Vec<Tensor>, _>>()?;
-            for ((output, shape), tensor) in outputs.iter().zip(foretold).zip(&tensors) {
+            for ((output, shape), tensor) in outputs.iter().zip(predicted).zip(&tensors) {
                 if let Some(shape) = shape {
                     self.bindable.learn(output, &shape, tensor.shape());
                 }
