@@ -171,12 +171,12 @@ async fn tensors_in_the_pool_need_no_copy() {
     assert!(returned.as_slice::<f32>().unwrap().iter().all(|&x| x == 1.5));
 }
 
-fn kill_runners(place: &Place) {
+fn kill_runners(place: &TestPlace) {
     signal_runners(place, Signal::KILL);
 }
 
 /// Sends a signal to every runner of this place. Runners are found by the path that they were started from.
-fn signal_runners(place: &Place, signal: Signal) {
+fn signal_runners(place: &TestPlace, signal: Signal) {
     let path = place.config().runner_dir.into_os_string().into_encoded_bytes();
     let mut n_found = 0;
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -235,7 +235,7 @@ async fn only_a_timeout_kills() {
 
 #[tokio::test]
 async fn a_ping_that_is_not_answered_kills_nothing() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let set = |load: Load| load.restart(false).timeout(Duration::from_millis(300));
     let model = noop_with(&place, "", set).await;
     signal_runners(&place, Signal::STOP);
@@ -246,7 +246,7 @@ async fn a_ping_that_is_not_answered_kills_nothing() {
     model.infer([("x", floats(1))]).timeout(Duration::from_secs(30)).await.unwrap();
 }
 
-/// A runner that makes one call at a time, and hangs in those with an input `slow`.
+/// A runner that runs one call at a time, and hangs in calls with an input `slow`.
 const ONE_AT_A_TIME: &str =
     "[runner.opts]\nmax_concurrency = 1\ndelay_ms = 60000\nignore_cancel = true\nonly_with = \"slow\"\n";
 
