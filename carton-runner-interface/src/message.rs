@@ -10,7 +10,7 @@ use carton_tensor::DataType;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::model::{Options, TensorSpec};
+use crate::model::{LoadRequest, PackRequest, PackResponse};
 use crate::protocol_error::ProtocolError;
 
 /// The JSON part of a frame.
@@ -40,13 +40,13 @@ pub(crate) enum Message {
     /// Both ways, first, once; the same in every version.
     Hello(Hello),
     /// Host: load a model. Answered by `loaded`.
-    Load(Load),
+    Load(LoadRequest<WireFiles>),
     /// Runner: the model is loaded.
     Loaded { max_concurrency: u64 },
     /// Host: prepare a model for packing. Answered by `packed`.
-    Pack(Pack),
+    Pack(PackRequest),
     /// Runner: what to pack.
-    Packed(Packed),
+    Packed(PackResponse),
     /// Host: run once. Answered by `inferred`.
     Infer { inputs: Vec<WireTensor> },
     /// Runner: the outputs of `infer` or `infer_sealed`.
@@ -168,19 +168,6 @@ pub(crate) struct Hello {
     pub(crate) framework_version: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Load {
-    #[serde(default, skip_serializing_if = "Options::is_empty")]
-    pub(crate) options: Options,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) device: Option<String>,
-    #[serde(default)]
-    pub(crate) inputs: Vec<TensorSpec>,
-    #[serde(default)]
-    pub(crate) outputs: Vec<TensorSpec>,
-    pub(crate) files: WireFiles,
-}
-
 /// Where a model's files are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -204,40 +191,6 @@ pub(crate) struct WireEntry {
     pub(crate) source: u32,
     pub(crate) offset: u64,
     pub(crate) length: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Pack {
-    pub(crate) path: PathBuf,
-    pub(crate) scratch: PathBuf,
-    #[serde(default, skip_serializing_if = "Options::is_empty")]
-    pub(crate) options: Options,
-    #[serde(default, skip_serializing_if = "Options::is_empty")]
-    pub(crate) pack_options: Options,
-    /// `None`: the user declares none, which is not the same as an empty list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) inputs: Option<Vec<TensorSpec>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) outputs: Option<Vec<TensorSpec>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) runner_compat_version: Option<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Packed {
-    pub(crate) path: PathBuf,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) required_framework_version: Option<String>,
-    #[serde(default, skip_serializing_if = "Options::is_empty")]
-    pub(crate) options: Options,
-    #[serde(default)]
-    pub(crate) inputs: Vec<TensorSpec>,
-    #[serde(default)]
-    pub(crate) outputs: Vec<TensorSpec>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) mismatches: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) runner_compat_version: Option<u64>,
 }
 
 /// A tensor as messages name it.
@@ -470,6 +423,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::TensorSpec;
 
     #[test]
     fn the_schema_has_the_same_messages() {

@@ -1,6 +1,8 @@
-//! What both sides say of a model: its tensors, its options.
+//! What both sides say of a model: its tensors, its options, and how it is loaded and packed. These types are what the messages
+//! `load`, `pack` and `packed` carry (spec/runner-protocol.md, "What each message says").
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use carton_tensor::{DataType, SymbolicShape, Tensor};
 use serde::{Deserialize, Serialize};
@@ -34,4 +36,77 @@ impl TensorSpec {
     pub fn model_name(&self) -> &str {
         self.internal_name.as_deref().unwrap_or(&self.name)
     }
+}
+
+/// What to load. `F` says where the model's files are: a host names them, a runner gets them opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadRequest<F> {
+    /// The model's files.
+    pub files: F,
+    /// `[runner.opts]` with overrides applied.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub options: Options,
+    /// `None`: the runner chooses; `"cpu"`, a GPU index, `GPU-…`, `MIG-…`, or whatever else the user wrote.
+    /// [`Device`](crate::runner::Device) reads it. A runner fails with
+    /// [`Unavailable`](crate::runner::RunnerErrorKind::Unavailable) where it cannot use the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Declared inputs, in order; empty when the carton declares none.
+    #[serde(default)]
+    pub inputs: Vec<TensorSpec>,
+    /// Declared outputs, in order; empty when the carton declares none.
+    #[serde(default)]
+    pub outputs: Vec<TensorSpec>,
+}
+
+/// What to prepare for packing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PackRequest {
+    /// The user's file or folder, as an absolute path.
+    pub path: PathBuf,
+    /// An empty temporary folder that the runner may fill and return as [`PackResponse::path`].
+    pub scratch: PathBuf,
+    /// `[runner.opts]`.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub options: Options,
+    /// Options for packing alone; they are not stored. The runner warns about unknown ones, as about those of the model.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub pack_options: Options,
+    /// Inputs that the user declares, in order. `None`: the user declares none, and the runner returns those of the model.
+    /// An empty list declares that the model has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Vec<TensorSpec>>,
+    /// Outputs that the user declares, as [`inputs`](Self::inputs).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Vec<TensorSpec>>,
+    /// The structure of `model/` that the user asks for; `None` leaves it to the runner. The runner refuses a model that cannot
+    /// have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner_compat_version: Option<u64>,
+}
+
+/// What a runner says of a model to be packed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PackResponse {
+    /// The file or folder that becomes `model/`.
+    pub path: PathBuf,
+    /// The framework versions that run the model; `None`: exactly the runner's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required_framework_version: Option<String>,
+    /// Options to be stored in `[runner.opts]`, where the user has not set them.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub options: Options,
+    /// Inputs read from the model, in order.
+    #[serde(default)]
+    pub inputs: Vec<TensorSpec>,
+    /// Outputs read from the model, in order.
+    #[serde(default)]
+    pub outputs: Vec<TensorSpec>,
+    /// The ways in which what [`PackRequest`] declares contradicts the model, a plain sentence each
+    /// ([`signature`](crate::signature) makes them).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mismatches: Vec<String>,
+    /// The structure that `model/` has, for a runner that reads several; `None`: the one of the runner's descriptor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner_compat_version: Option<u64>,
 }

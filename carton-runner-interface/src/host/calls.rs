@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{CallError, CloseReason};
-use crate::model::Tensors;
+use crate::model::{PackResponse, Tensors};
 use crate::protocol_error::ProtocolError;
-use crate::runner::PackResponse;
 
 /// What a call is answered with.
 pub(super) enum Answer {

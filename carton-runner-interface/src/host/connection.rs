@@ -16,9 +16,8 @@ use super::turn::Turn;
 use super::{CallError, CallOptions, CloseReason, ConnectionOptions, LoadRequest, Loaded, Peer, Phase, SealedInputs};
 use crate::housekeeper::Elapsed;
 use crate::link::{Link, LinkOptions};
-use crate::message::{self, Message, Side};
-use crate::model::Tensors;
-use crate::runner::{PackRequest, PackResponse};
+use crate::message::{Message, Side};
+use crate::model::{self, PackRequest, PackResponse, Tensors};
 use crate::shared_memory::THRESHOLD;
 use crate::transport::Transport;
 use crate::transport::reader::FrameReader;
@@ -108,11 +107,11 @@ impl Connection {
     /// The runner's, or the connection's.
     pub async fn load(&self, request: LoadRequest, options: CallOptions) -> Result<Loaded, CallError> {
         let shared = self.shared();
-        let LoadRequest { files, options: model_options, device, inputs, outputs } = request;
         let descriptors_agreed = shared.peer.get().is_some_and(|(_, agreement)| agreement.has(version::DESCRIPTORS));
+        let LoadRequest { files, options: model_options, device, inputs, outputs } = request;
         let (files, descriptors) = describe_files(&files, descriptors_agreed)?;
-        let load = message::Load { options: model_options, device, inputs, outputs, files };
-        let answer = shared.call(Kind::Load, Message::Load(load), descriptors, &options).await?;
+        let load = Message::Load(model::LoadRequest { files, options: model_options, device, inputs, outputs });
+        let answer = shared.call(Kind::Load, load, descriptors, &options).await?;
         let Answer::Loaded { max_concurrency } = answer else { return Err(shared.wrong_answer()) };
         let n_slots = usize::try_from(max_concurrency.clamp(1, CONCURRENCY_CAP)).unwrap_or(1);
         let loaded = Loaded { max_concurrency: n_slots };
@@ -127,16 +126,7 @@ impl Connection {
     /// # Errors
     /// The runner's, or the connection's.
     pub async fn pack(&self, request: PackRequest, options: CallOptions) -> Result<PackResponse, CallError> {
-        let pack = Message::Pack(message::Pack {
-            path: request.path,
-            scratch: request.scratch,
-            options: request.options,
-            pack_options: request.pack_options,
-            inputs: request.inputs,
-            outputs: request.outputs,
-            runner_compat_version: request.runner_compat_version,
-        });
-        match self.shared().call(Kind::Pack, pack, Vec::new(), &options).await? {
+        match self.shared().call(Kind::Pack, Message::Pack(request), Vec::new(), &options).await? {
             Answer::Packed(packed) => Ok(packed),
             _ => Err(self.shared().wrong_answer()),
         }

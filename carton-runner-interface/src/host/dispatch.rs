@@ -8,7 +8,7 @@ use super::{CallError, CloseReason, Event};
 use crate::frame::Frame;
 use crate::message::{Hello, Message, Parsed, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
-use crate::runner::{PackResponse, RunnerError, RunnerErrorKind};
+use crate::runner::{RunnerError, RunnerErrorKind};
 use crate::shared_memory::peer::MapError;
 use crate::tensor_encoding::decode;
 use crate::transport::reader::{FrameReader, ReadError};
@@ -98,15 +98,6 @@ fn handle(
             calls.answer(call()?, name, &[Kind::Load], Ok(Answer::Loaded { max_concurrency }))?;
         }
         Message::Packed(packed) => {
-            let packed = PackResponse {
-                path: packed.path,
-                required_framework_version: packed.required_framework_version,
-                options: packed.options,
-                inputs: packed.inputs,
-                outputs: packed.outputs,
-                mismatches: packed.mismatches,
-                runner_compat_version: packed.runner_compat_version,
-            };
             calls.answer(call()?, name, &[Kind::Pack], Ok(Answer::Packed(packed)))?;
         }
         Message::Sealed { handle } => {

@@ -25,7 +25,6 @@ pub use turn::Turn;
 
 pub use crate::message::{LogLevel, code};
 pub use crate::transport::Transport;
-use crate::{Options, TensorSpec};
 
 /// Limits and habits of a connection.
 #[derive(Clone)]
@@ -109,19 +108,7 @@ pub struct Peer {
 }
 
 /// What to load.
-#[derive(Clone, Debug)]
-pub struct LoadRequest {
-    /// The model's files.
-    pub files: Files,
-    /// `[runner.opts]` with overrides applied.
-    pub options: Options,
-    /// `None`: the runner chooses; `"cpu"`, a GPU index, `GPU-…`, `MIG-…`.
-    pub device: Option<String>,
-    /// Declared inputs, in order; empty when the carton declares none.
-    pub inputs: Vec<TensorSpec>,
-    /// Declared outputs, in order; empty when the carton declares none.
-    pub outputs: Vec<TensorSpec>,
-}
+pub type LoadRequest = crate::model::LoadRequest<Files>;
 
 /// The files of a model as they are given to a runner.
 #[derive(Clone, Debug)]

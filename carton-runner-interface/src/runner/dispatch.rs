@@ -11,7 +11,8 @@ use super::server::{End, Server, lock};
 use super::{LoadRequest, PackRequest, Runner, Tensors};
 use crate::frame::Frame;
 use crate::link::Outbound;
-use crate::message::{self, Message, Parsed, WireEntry, WireError, WireFiles, WireSource, code, parse};
+use crate::message::{Message, Parsed, WireEntry, WireError, WireFiles, WireSource, code, parse};
+use crate::model;
 use crate::protocol_error::ProtocolError;
 use crate::tensor_encoding::decode;
 use crate::transport::reader::FrameReader;
@@ -70,13 +71,7 @@ impl<R: Runner> Server<R> {
                     return Ok(None);
                 }
             },
-            Message::Pack(pack) => {
-                let message::Pack { path, scratch, options, pack_options, inputs, outputs, runner_compat_version } =
-                    pack;
-                let request =
-                    PackRequest { path, scratch, options, pack_options, inputs, outputs, runner_compat_version };
-                (Work::Pack(request), 0)
-            }
+            Message::Pack(request) => (Work::Pack(request), 0),
             Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body)?), 0),
             Message::InferStream { inputs, credits } => (Work::Stream(decode(memory, inputs, body)?), credits),
             Message::Seal { inputs } => (Work::Seal(decode(memory, inputs, body)?), 0),
@@ -170,9 +165,9 @@ impl<R: Runner> Server<R> {
     fn load_request(
         &self,
         reader: &mut FrameReader,
-        load: message::Load,
+        load: model::LoadRequest<WireFiles>,
     ) -> Result<Result<LoadRequest, String>, ProtocolError> {
-        let message::Load { options, device, inputs, outputs, files } = load;
+        let model::LoadRequest { options, device, inputs, outputs, files } = load;
         let files = match files {
             WireFiles::Directory { path } => ModelFiles::from_directory(path),
             WireFiles::Ranges { sources, entries } => {

@@ -31,7 +31,6 @@ mod process;
 mod server;
 
 use std::any::Any;
-use std::path::PathBuf;
 
 use carton_tensor::TensorError;
 
@@ -41,7 +40,7 @@ pub use files::ModelFiles;
 pub use process::run;
 pub use server::{ServeError, ServeOptions, serve};
 
-pub use crate::model::{Options, TensorSpec, Tensors};
+pub use crate::model::{Options, PackRequest, PackResponse, TensorSpec, Tensors};
 
 /// What a runner calls itself.
 #[derive(Clone, Debug)]
@@ -122,59 +121,7 @@ pub trait Runner: Send + Sync + Sized + 'static {
 pub type Sealed = Box<dyn Any + Send + Sync>;
 
 /// What `load` is asked to load.
-pub struct LoadRequest {
-    /// The model's files.
-    pub files: ModelFiles,
-    /// `[runner.opts]` with overrides applied.
-    pub options: Options,
-    /// `None`: the runner chooses; `"cpu"`, a GPU index, `GPU-…`, `MIG-…`, or whatever else the user wrote. [`Device`] reads it; one that
-    /// cannot be used is an error, [`RunnerErrorKind::Unavailable`].
-    pub device: Option<String>,
-    /// Declared inputs, in order; empty when the carton declares none.
-    pub inputs: Vec<TensorSpec>,
-    /// Declared outputs, in order; empty when the carton declares none.
-    pub outputs: Vec<TensorSpec>,
-}
-
-/// What `pack` is asked to prepare.
-#[derive(Clone, Debug, Default)]
-pub struct PackRequest {
-    /// The user's file or folder.
-    pub path: PathBuf,
-    /// An empty temporary folder the runner may fill and return as [`PackResponse::path`].
-    pub scratch: PathBuf,
-    /// `[runner.opts]`.
-    pub options: Options,
-    /// Options for packing alone; they are not stored. Unknown ones are warned about, as those of the model are.
-    pub pack_options: Options,
-    /// Inputs that the user declares, in order; `None` where the user declares none and those of the model are wanted. An empty
-    /// list declares that there are none.
-    pub inputs: Option<Vec<TensorSpec>>,
-    /// Outputs that the user declares, as [`inputs`](Self::inputs).
-    pub outputs: Option<Vec<TensorSpec>>,
-    /// The structure of `model/` that the user asks for; `None` leaves it to the runner. A model that cannot have it is refused.
-    pub runner_compat_version: Option<u64>,
-}
-
-/// What a runner says of a model to be packed.
-#[derive(Clone, Debug, Default)]
-pub struct PackResponse {
-    /// The file or folder that becomes `model/`.
-    pub path: PathBuf,
-    /// The framework versions that run the model; `None`: exactly the runner's own.
-    pub required_framework_version: Option<String>,
-    /// Options to be stored in `[runner.opts]`, where the user has not set them.
-    pub options: Options,
-    /// Inputs read from the model, in order.
-    pub inputs: Vec<TensorSpec>,
-    /// Outputs read from the model, in order.
-    pub outputs: Vec<TensorSpec>,
-    /// The ways in which what [`PackRequest`] declares contradicts the model, a plain sentence each
-    /// ([`signature`](crate::signature) makes them).
-    pub mismatches: Vec<String>,
-    /// The structure that `model/` has, for a runner that reads several; `None`: the one of the runner's descriptor.
-    pub runner_compat_version: Option<u64>,
-}
+pub type LoadRequest = crate::model::LoadRequest<ModelFiles>;
 
 /// An error of one call: a message and the chain of causes.
 #[derive(Clone, Debug, Default)]

@@ -15,7 +15,7 @@ use super::call::{AnswerError, Call, CallState, OutputStream};
 use super::dispatch::{Job, Work};
 use super::{Runner, RunnerError, RunnerErrorKind, Sealed, Tensors};
 use crate::link::{Link, LinkOptions};
-use crate::message::{self, Message, Parsed, Side, WireError, code, parse};
+use crate::message::{Message, Parsed, Side, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
 use crate::shared_memory::peer::MapError;
 use crate::spin::Spin;
@@ -345,16 +345,7 @@ impl<R: Runner> Server<R> {
             return answer(Message::Loaded { max_concurrency });
         }
         if let Work::Pack(request) = work {
-            let packed = R::pack(request, call).map_err(failed)?;
-            return answer(Message::Packed(message::Packed {
-                path: packed.path,
-                required_framework_version: packed.required_framework_version,
-                options: packed.options,
-                inputs: packed.inputs,
-                outputs: packed.outputs,
-                mismatches: packed.mismatches,
-                runner_compat_version: packed.runner_compat_version,
-            }));
+            return answer(Message::Packed(R::pack(request, call).map_err(failed)?));
         }
         let Some(model) = self.model.get() else { return refused(code::NOT_LOADED, "no model is loaded") };
         match work {
