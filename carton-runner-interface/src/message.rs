@@ -33,126 +33,84 @@ pub(crate) struct Release {
     pub(crate) offset: u64,
 }
 
-/// Every message of version 2.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Message {
+/// Declares the messages. The name of a message on the wire is written once, in front of its variant.
+macro_rules! messages {
+    ($($(#[$documentation:meta])* $name:literal => $variant:ident $fields:tt,)*) => {
+        /// Every message of version 2.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub(crate) enum Message {
+            $($(#[$documentation])* #[serde(rename = $name)] $variant $fields,)*
+        }
+
+        impl Message {
+            const NAMES: &[&str] = &[$($name),*];
+
+            /// The name on the wire.
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => $name,)*
+                }
+            }
+        }
+    };
+}
+
+messages! {
     /// Both ways, first, once; the same in every version.
-    Hello(Hello),
+    "hello" => Hello(Hello),
     /// Host: load a model. Answered by `loaded`.
-    Load(LoadRequest<WireFiles>),
+    "load" => Load(LoadRequest<WireFiles>),
     /// Runner: the model is loaded.
-    Loaded { max_concurrency: u64 },
+    "loaded" => Loaded { max_concurrency: u64 },
     /// Host: prepare a model for packing. Answered by `packed`.
-    Pack(PackRequest),
+    "pack" => Pack(PackRequest),
     /// Runner: what to pack.
-    Packed(PackResponse),
+    "packed" => Packed(PackResponse),
     /// Host: run once. Answered by `inferred`.
-    Infer { inputs: Vec<WireTensor> },
+    "infer" => Infer { inputs: Vec<WireTensor> },
     /// Runner: the outputs of `infer` or `infer_sealed`.
-    Inferred { outputs: Vec<WireTensor> },
+    "inferred" => Inferred { outputs: Vec<WireTensor> },
     /// Host: run, sending outputs as they come. Answered by any number of `stream_item` and one `stream_end`.
-    InferStream { inputs: Vec<WireTensor>, credits: u32 },
+    "infer_stream" => InferStream { inputs: Vec<WireTensor>, credits: u32 },
     /// Runner: one item; uses up one credit.
-    StreamItem { outputs: Vec<WireTensor> },
+    "stream_item" => StreamItem { outputs: Vec<WireTensor> },
     /// Runner: no more items.
-    StreamEnd {},
+    "stream_end" => StreamEnd {},
     /// Host: `n` more items may be sent.
-    Credit { n: u32 },
+    "credit" => Credit { n: u32 },
     /// Host: keep these inputs. Answered by `sealed`.
-    Seal { inputs: Vec<WireTensor> },
+    "seal" => Seal { inputs: Vec<WireTensor> },
     /// Runner: the inputs are kept under this handle.
-    Sealed { handle: u64 },
+    "sealed" => Sealed { handle: u64 },
     /// Host: run on sealed inputs. Answered by `inferred`.
-    InferSealed { handle: u64 },
+    "infer_sealed" => InferSealed { handle: u64 },
     /// Host: forget sealed inputs. Not answered.
-    Unseal { handle: u64 },
+    "unseal" => Unseal { handle: u64 },
     /// Host: the call of this id is no longer wanted. The call is still answered.
-    Cancel {},
+    "cancel" => Cancel {},
     /// Both: a new region of the sender's shared memory; one descriptor comes with it.
-    Map { region: u64, size: u64 },
+    "map" => Map { region: u64, size: u64 },
     /// Both: a region is gone.
-    Unmap { region: u64 },
+    "unmap" => Unmap { region: u64 },
     /// Both: carries releases when there is nothing else to say.
-    Release {},
+    "release" => Release {},
     /// Runner: a log record.
-    Log { level: LogLevel, message: String },
+    "log" => Log { level: LogLevel, message: String },
     /// Runner: how far a call has come.
-    Progress {
+    "progress" => Progress {
         what: String,
         done: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         total: Option<u64>,
     },
     /// Both: answer with `pong` and the same id.
-    Ping {},
+    "ping" => Ping {},
     /// Both: the answer to `ping`.
-    Pong {},
+    "pong" => Pong {},
     /// Host: end when the running calls are done.
-    Shutdown {},
+    "shutdown" => Shutdown {},
     /// Both: a call failed (with id), or the connection is about to be closed (without).
-    Error(WireError),
-}
-
-impl Message {
-    /// The name on the wire.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Hello(_) => "hello",
-            Self::Load(_) => "load",
-            Self::Loaded { .. } => "loaded",
-            Self::Pack(_) => "pack",
-            Self::Packed(_) => "packed",
-            Self::Infer { .. } => "infer",
-            Self::Inferred { .. } => "inferred",
-            Self::InferStream { .. } => "infer_stream",
-            Self::StreamItem { .. } => "stream_item",
-            Self::StreamEnd {} => "stream_end",
-            Self::Credit { .. } => "credit",
-            Self::Seal { .. } => "seal",
-            Self::Sealed { .. } => "sealed",
-            Self::InferSealed { .. } => "infer_sealed",
-            Self::Unseal { .. } => "unseal",
-            Self::Cancel {} => "cancel",
-            Self::Map { .. } => "map",
-            Self::Unmap { .. } => "unmap",
-            Self::Release {} => "release",
-            Self::Log { .. } => "log",
-            Self::Progress { .. } => "progress",
-            Self::Ping {} => "ping",
-            Self::Pong {} => "pong",
-            Self::Shutdown {} => "shutdown",
-            Self::Error(_) => "error",
-        }
-    }
-
-    const NAMES: [&'static str; 25] = [
-        "hello",
-        "load",
-        "loaded",
-        "pack",
-        "packed",
-        "infer",
-        "inferred",
-        "infer_stream",
-        "stream_item",
-        "stream_end",
-        "credit",
-        "seal",
-        "sealed",
-        "infer_sealed",
-        "unseal",
-        "cancel",
-        "map",
-        "unmap",
-        "release",
-        "log",
-        "progress",
-        "ping",
-        "pong",
-        "shutdown",
-        "error",
-    ];
+    "error" => Error(WireError),
 }
 
 /// Who speaks which versions and features.
@@ -426,11 +384,21 @@ mod tests {
     use crate::model::TensorSpec;
 
     #[test]
+    fn the_specification_has_the_same_messages() {
+        let specification = include_str!("../../spec/runner-protocol.md");
+        // The headings of section 5 name all messages but `hello`, which has a section of its own.
+        let headings = specification.lines().filter_map(|line| line.strip_prefix("### `"));
+        let names = headings.flat_map(|heading| heading.split('`').step_by(2));
+        let names: BTreeSet<_> = names.chain(["hello"]).collect();
+        assert_eq!(names, Message::NAMES.iter().copied().collect());
+    }
+
+    #[test]
     fn the_schema_has_the_same_messages() {
         let schema: serde_json::Value =
             serde_json::from_str(include_str!("../../spec/runner-protocol.schema.json")).unwrap();
         let names: BTreeSet<_> = schema["$defs"]["messages"].as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(names, Message::NAMES.into_iter().collect());
+        assert_eq!(names, Message::NAMES.iter().copied().collect());
         let dtypes = &schema["$defs"]["tensor"]["oneOf"][0]["properties"]["dtype"]["enum"];
         let dtypes: BTreeSet<_> = dtypes.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         assert_eq!(dtypes, DataType::ALL.into_iter().map(DataType::name).collect());
