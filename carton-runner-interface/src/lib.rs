@@ -57,6 +57,6 @@ mod transport;
 pub mod version;
 
 pub use message::{LogLevel, code};
-pub use model::{LoadRequest, OptionValue, Options, PackRequest, PackResponse, TensorSpec, Tensors};
+pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Tensors};
 pub use protocol_error::ProtocolError;
 pub use transport::Transport;

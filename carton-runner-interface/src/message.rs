@@ -381,7 +381,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::TensorSpec;
+    use crate::model::DeclaredTensor;
 
     #[test]
     fn the_specification_has_the_same_messages() {
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn declaring_nothing_is_not_declaring_an_empty_list() {
-        fn check(fields: &str, expected: Option<Vec<TensorSpec>>) {
+        fn check(fields: &str, expected: Option<Vec<DeclaredTensor>>) {
             let json = format!(r#"{{"id":1,"message":{{"pack":{{"path":"/m","scratch":"/s"{fields}}}}}}}"#);
             let Parsed::Known(envelope) = parse(json.as_bytes()).unwrap() else { panic!("{json}") };
             let Message::Pack(pack) = &envelope.message else { panic!("{json}") };

@@ -18,7 +18,7 @@ pub type Options = BTreeMap<String, OptionValue>;
 
 /// One declared input or output of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TensorSpec {
+pub struct DeclaredTensor {
     /// The name callers use.
     pub name: String,
     /// The element type.
@@ -30,7 +30,7 @@ pub struct TensorSpec {
     pub internal_name: Option<String>,
 }
 
-impl TensorSpec {
+impl DeclaredTensor {
     /// The name that the model itself uses.
     #[must_use]
     pub fn model_name(&self) -> &str {
@@ -53,10 +53,10 @@ pub struct LoadRequest<F> {
     pub device: Option<String>,
     /// Declared inputs, in order; empty when the carton declares none.
     #[serde(default)]
-    pub inputs: Vec<TensorSpec>,
+    pub inputs: Vec<DeclaredTensor>,
     /// Declared outputs, in order; empty when the carton declares none.
     #[serde(default)]
-    pub outputs: Vec<TensorSpec>,
+    pub outputs: Vec<DeclaredTensor>,
 }
 
 /// What to prepare for packing.
@@ -75,10 +75,10 @@ pub struct PackRequest {
     /// Inputs that the user declares, in order. `None`: the user declares none, and the runner returns those of the model.
     /// An empty list declares that the model has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inputs: Option<Vec<TensorSpec>>,
+    pub inputs: Option<Vec<DeclaredTensor>>,
     /// Outputs that the user declares, as [`inputs`](Self::inputs).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outputs: Option<Vec<TensorSpec>>,
+    pub outputs: Option<Vec<DeclaredTensor>>,
     /// The structure of `model/` that the user asks for; `None` leaves it to the runner. The runner refuses a model that cannot
     /// have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,10 +98,10 @@ pub struct PackResponse {
     pub options: Options,
     /// Inputs read from the model, in order.
     #[serde(default)]
-    pub inputs: Vec<TensorSpec>,
+    pub inputs: Vec<DeclaredTensor>,
     /// Outputs read from the model, in order.
     #[serde(default)]
-    pub outputs: Vec<TensorSpec>,
+    pub outputs: Vec<DeclaredTensor>,
     /// The ways in which what [`PackRequest`] declares contradicts the model, a plain sentence each
     /// ([`signature`](crate::signature) makes them).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

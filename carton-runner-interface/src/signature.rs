@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use carton_tensor::{DataType, Dimension, SymbolicShape};
 
-use crate::model::TensorSpec;
+use crate::model::DeclaredTensor;
 
 /// How many names of a model one sentence lists.
 const MAX_NAMES: usize = 16;
@@ -62,13 +62,13 @@ pub struct ModelValue {
 /// A declared input that the model lacks is one, and so is a required input of the model that is not declared.
 ///
 /// ```
-/// use carton_runner_interface::TensorSpec;
+/// use carton_runner_interface::DeclaredTensor;
 /// use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches};
 /// use carton_tensor::{DataType, Dimension, SymbolicShape};
 ///
 /// let shape = |size| SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Fixed(size)]);
 /// let (name, dtype) = ("x".to_owned(), DataType::Float32);
-/// let declared = TensorSpec { name: name.clone(), dtype, shape: shape(5), internal_name: None };
+/// let declared = DeclaredTensor { name: name.clone(), dtype, shape: shape(5), internal_name: None };
 /// let model = ModelValue { name, elements: Elements::Only(dtype), shape: shape(4), is_required: true };
 /// assert_eq!(
 ///     input_mismatches(Some(&[declared]), &[model]),
@@ -76,10 +76,10 @@ pub struct ModelValue {
 /// );
 /// ```
 #[must_use]
-pub fn input_mismatches(declared: Option<&[TensorSpec]>, model: &[ModelValue]) -> Vec<String> {
+pub fn input_mismatches(declared: Option<&[DeclaredTensor]>, model: &[ModelValue]) -> Vec<String> {
     let Some(declared) = declared else { return Vec::new() };
     let mut mismatches = compare("input", declared, model);
-    let names: HashSet<&str> = declared.iter().map(TensorSpec::model_name).collect();
+    let names: HashSet<&str> = declared.iter().map(DeclaredTensor::model_name).collect();
     let missing = model.iter().filter(|value| value.is_required && !names.contains(value.name.as_str()));
     mismatches.extend(missing.map(|value| format!("input `{}` of the model is not declared", value.name)));
     mismatches
@@ -89,11 +89,11 @@ pub fn input_mismatches(declared: Option<&[TensorSpec]>, model: &[ModelValue]) -
 ///
 /// Outputs of the model that are not declared are not among them: a carton may leave them out.
 #[must_use]
-pub fn output_mismatches(declared: Option<&[TensorSpec]>, model: &[ModelValue]) -> Vec<String> {
+pub fn output_mismatches(declared: Option<&[DeclaredTensor]>, model: &[ModelValue]) -> Vec<String> {
     compare("output", declared.unwrap_or_default(), model)
 }
 
-fn compare(what: &str, declared: &[TensorSpec], model: &[ModelValue]) -> Vec<String> {
+fn compare(what: &str, declared: &[DeclaredTensor], model: &[ModelValue]) -> Vec<String> {
     let values: HashMap<&str, &ModelValue> = model.iter().map(|value| (value.name.as_str(), value)).collect();
     let mut seen: HashMap<&str, &str> = HashMap::new();
     let mut mismatches = Vec::new();
@@ -129,7 +129,7 @@ fn compare(what: &str, declared: &[TensorSpec], model: &[ModelValue]) -> Vec<Str
 }
 
 /// A declared name, and the model's where it is another one.
-fn described(spec: &TensorSpec) -> String {
+fn described(spec: &DeclaredTensor) -> String {
     match &spec.internal_name {
         Some(inner) if *inner != spec.name => format!("`{}` (`{inner}` in the model)", spec.name),
         _ => format!("`{}`", spec.name),
@@ -152,14 +152,14 @@ mod tests {
     use super::*;
 
     /// `x: float32 ["batch", 4]`, or `x as x:0: …` with a name inside the model.
-    fn spec(text: &str) -> TensorSpec {
+    fn spec(text: &str) -> DeclaredTensor {
         let (names, rest) = text.split_once(": ").unwrap();
         let (dtype, shape) = rest.split_once(' ').unwrap();
         let (name, internal_name) = match names.split_once(" as ") {
             Some((name, inner)) => (name, Some(inner.to_owned())),
             None => (names, None),
         };
-        TensorSpec {
+        DeclaredTensor {
             name: name.to_owned(),
             dtype: dtype.parse().unwrap(),
             shape: serde_json::from_str(shape).unwrap(),
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    fn specs(texts: &[&str]) -> Vec<TensorSpec> {
+    fn specs(texts: &[&str]) -> Vec<DeclaredTensor> {
         texts.iter().map(|text| spec(text)).collect()
     }
 

@@ -15,7 +15,7 @@ use carton_runner_interface::host::{
     CallError, CallOptions, Connection, ConnectionOptions, Event, Files, LoadRequest, LogLevel,
 };
 use carton_runner_interface::runner::{PackRequest, ServeOptions, serve};
-use carton_runner_interface::{Options, TensorSpec, Tensors};
+use carton_runner_interface::{DeclaredTensor, Options, Tensors};
 use carton_runner_noop::Noop;
 use carton_tensor::{DataType, NestedTensor, NumericTensor};
 use rustix::fs::SealFlags;
@@ -115,7 +115,7 @@ fn our_runner_understands_hosts_of_version_2() {
 }
 
 async fn recorded_load(connection: &Connection, options: Value) {
-    let spec = |value| -> TensorSpec { serde_json::from_value(value).unwrap() };
+    let spec = |value| -> DeclaredTensor { serde_json::from_value(value).unwrap() };
     let request = LoadRequest {
         files: Files::Directory(PathBuf::from("/models/echo")),
         options: serde_json::from_value::<Options>(options).unwrap(),

@@ -8,7 +8,7 @@ use carton_runner_interface::host::{CallOptions, Connection, ConnectionOptions};
 use carton_runner_interface::runner::{
     Call, Description, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, ServeOptions, serve,
 };
-use carton_runner_interface::{TensorSpec, Tensors};
+use carton_runner_interface::{DeclaredTensor, Tensors};
 use serde_json::json;
 
 /// Says back what it was told of inputs and outputs.
@@ -40,7 +40,7 @@ async fn the_runner_is_told_what_is_declared_and_its_mismatches_come_back() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let runner = std::thread::spawn(move || serve::<Repeats>(theirs.into(), ServeOptions::default()));
     let connection = Connection::open(ours.into(), ConnectionOptions::default()).await.unwrap();
-    let check = async |inputs: Option<Vec<TensorSpec>>, outputs, expected: &[&str]| {
+    let check = async |inputs: Option<Vec<DeclaredTensor>>, outputs, expected: &[&str]| {
         let request = PackRequest { path: "/model".into(), inputs, outputs, ..PackRequest::default() };
         let packed = connection.pack(request, CallOptions::default()).await.unwrap();
         assert_eq!(packed.mismatches, expected);

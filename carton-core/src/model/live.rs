@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use carton_runner_interface::TensorSpec;
+use carton_runner_interface::DeclaredTensor;
 use carton_runner_interface::host::{
     CallError, CallOptions, CallTimings, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase, Turn,
 };
@@ -267,13 +267,13 @@ fn wire_range(range: &contents::ModelRange) -> FileRange {
 /// Converts declared inputs or outputs into the form that a runner receives. Other writers may declare several with the same
 /// name, of which the runner gets the first. A spec with neither a name nor an internal name means nothing to a runner and is
 /// left out.
-pub(crate) fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<TensorSpec> {
+pub(crate) fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<DeclaredTensor> {
     let mut names = BTreeSet::new();
     specs
         .iter()
         .filter(|spec| names.insert(spec.name.as_str()))
         .filter(|spec| !spec.name.is_empty() || spec.internal_name.is_some())
-        .map(|spec| TensorSpec {
+        .map(|spec| DeclaredTensor {
             name: spec.name.clone(),
             dtype: spec.dtype,
             shape: without_empty_symbols(&spec.shape),

@@ -2,7 +2,7 @@
 
 use carton_runner_interface::host::{CallError, CallOptions, ConnectionOptions};
 use carton_runner_interface::runner::{PackRequest, PackResponse};
-use carton_runner_interface::{Options, TensorSpec};
+use carton_runner_interface::{DeclaredTensor, Options};
 use semver::VersionReq;
 use std::path::Path;
 
@@ -89,7 +89,7 @@ pub(super) fn complete(
     Ok(())
 }
 
-fn declared(spec: &TensorSpec) -> metadata::TensorSpec {
+fn declared(spec: &DeclaredTensor) -> metadata::TensorSpec {
     metadata::TensorSpec {
         name: spec.name.clone(),
         dtype: spec.dtype,

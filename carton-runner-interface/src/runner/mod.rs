@@ -40,7 +40,7 @@ pub use files::ModelFiles;
 pub use process::run;
 pub use server::{ServeError, ServeOptions, serve};
 
-pub use crate::model::{Options, PackRequest, PackResponse, TensorSpec, Tensors};
+pub use crate::model::{DeclaredTensor, Options, PackRequest, PackResponse, Tensors};
 
 /// What a runner calls itself.
 #[derive(Clone, Debug)]

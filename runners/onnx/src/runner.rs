@@ -1,8 +1,8 @@
 //! The runner itself: finds the model among the files, selects an engine and translates names.
 
 use carton_runner_interface::runner::{
-    Call, Description, Device, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, RunnerErrorKind,
-    TensorSpec, Tensors,
+    Call, DeclaredTensor, Description, Device, LoadRequest, PackRequest, PackResponse, Runner, RunnerError,
+    RunnerErrorKind, Tensors,
 };
 
 use crate::engine::library::{LibrarySearch, SearchPath};
@@ -71,7 +71,7 @@ impl Onnx {
         files: &dyn Files,
         options: &ModelOptions,
         device: Option<&str>,
-        (inputs, outputs): (&[TensorSpec], &[TensorSpec]),
+        (inputs, outputs): (&[DeclaredTensor], &[DeclaredTensor]),
         libraries: &SearchPath,
         warn: &mut dyn FnMut(String),
     ) -> Result<Self, RunnerError> {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use carton_runner_interface::runner::{RunnerError, TensorSpec, Tensors};
+use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
 use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches, output_mismatches};
 use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
@@ -13,24 +13,27 @@ use crate::model_file::{GraphValue, ModelFile, ValueKind};
 ///
 /// # Errors
 /// A description of the first input or output that format version 1 cannot declare.
-pub(crate) fn of_file(file: &ModelFile) -> Result<(Vec<TensorSpec>, Vec<TensorSpec>), String> {
+pub(crate) fn of_file(file: &ModelFile) -> Result<(Vec<DeclaredTensor>, Vec<DeclaredTensor>), String> {
     let inputs = file.inputs.iter().map(|value| spec("input", value)).collect::<Result<_, _>>()?;
     let outputs = file.outputs.iter().map(|value| spec("output", value)).collect::<Result<_, _>>()?;
     Ok((inputs, outputs))
 }
 
-fn spec(what: &str, value: &GraphValue) -> Result<TensorSpec, String> {
+fn spec(what: &str, value: &GraphValue) -> Result<DeclaredTensor, String> {
     let name = &value.name;
     match &value.kind {
-        ValueKind::Tensor { element, shape } => Ok(TensorSpec {
+        ValueKind::Tensor { element, shape } => Ok(DeclaredTensor {
             name: name.clone(),
             dtype: element.carton().ok_or_else(|| format!("{what} `{name}` is {element}"))?,
             shape: shape.clone(),
             internal_name: None,
         }),
-        ValueKind::Scores if what == "output" => {
-            Ok(TensorSpec { name: name.clone(), dtype: DataType::Float32, shape: scores_shape(), internal_name: None })
-        }
+        ValueKind::Scores if what == "output" => Ok(DeclaredTensor {
+            name: name.clone(),
+            dtype: DataType::Float32,
+            shape: scores_shape(),
+            internal_name: None,
+        }),
         ValueKind::Scores => Err(format!("{what} `{name}` is a sequence")),
         ValueKind::Other(kind) => Err(format!("{what} `{name}` is {kind}")),
         ValueKind::Undeclared => Err(format!("the model does not say what {what} `{name}` is")),
@@ -40,8 +43,8 @@ fn spec(what: &str, value: &GraphValue) -> Result<TensorSpec, String> {
 /// Returns the contradictions between declared inputs and outputs and the model, as one sentence each.
 pub(crate) fn mismatches(
     file: &ModelFile,
-    inputs: Option<&[TensorSpec]>,
-    outputs: Option<&[TensorSpec]>,
+    inputs: Option<&[DeclaredTensor]>,
+    outputs: Option<&[DeclaredTensor]>,
 ) -> Vec<String> {
     let values = |values: &[GraphValue]| values.iter().map(model_value).collect::<Vec<_>>();
     let mut mismatches = input_mismatches(inputs, &values(&file.inputs));
@@ -62,7 +65,7 @@ fn model_value(value: &GraphValue) -> ModelValue {
 }
 
 /// Returns a sentence for each declared input or output that no tensor can hold.
-fn impossible(what: &str, declared: Option<&[TensorSpec]>, values: &[GraphValue]) -> Vec<String> {
+fn impossible(what: &str, declared: Option<&[DeclaredTensor]>, values: &[GraphValue]) -> Vec<String> {
     let problems: BTreeMap<&str, String> =
         values.iter().filter_map(|value| Some((value.name.as_str(), problem(what, value)?))).collect();
     let declared = declared.unwrap_or_default().iter();
@@ -94,8 +97,8 @@ impl Binding {
     /// The model does not have a declared name, or tensors cannot hold an input or a declared output.
     pub(crate) fn new(
         file: &ModelFile,
-        inputs: &[TensorSpec],
-        outputs: &[TensorSpec],
+        inputs: &[DeclaredTensor],
+        outputs: &[DeclaredTensor],
         warn: &mut dyn FnMut(String),
     ) -> Result<Self, RunnerError> {
         let declared_inputs = callers_names("input", inputs, &file.inputs)?;
@@ -181,7 +184,7 @@ impl Binding {
 /// Returns the callers' names by the model's names.
 fn callers_names<'a>(
     what: &str,
-    specs: &'a [TensorSpec],
+    specs: &'a [DeclaredTensor],
     values: &[GraphValue],
 ) -> Result<BTreeMap<&'a str, &'a str>, RunnerError> {
     let mut names = BTreeMap::new();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use carton_runner_interface::runner::{RunnerError, TensorSpec, Tensors};
+use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
 use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches};
 use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
@@ -62,8 +62,8 @@ impl Binding {
     /// No input can be passed for an argument, or there are more or fewer declared inputs than arguments.
     pub(crate) fn new(
         arguments: &[Argument],
-        inputs: &[TensorSpec],
-        outputs: &[TensorSpec],
+        inputs: &[DeclaredTensor],
+        outputs: &[DeclaredTensor],
     ) -> Result<Self, RunnerError> {
         let convention = match arguments {
             [first, rest @ ..] if is_dictionary(first, rest) => {
@@ -191,7 +191,7 @@ impl Binding {
 /// Returns the contradictions between declared inputs and the arguments of forward, as one sentence each.
 ///
 /// A dictionary takes any names. Unless all declared inputs are named after arguments, they are compared in order, as they are bound.
-pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) -> Vec<String> {
+pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[DeclaredTensor]>) -> Vec<String> {
     let declared = inputs.unwrap_or_default();
     let mut kinds: Vec<Option<Kind>> = declared
         .iter()
@@ -211,7 +211,7 @@ pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) 
                 .iter()
                 .map(|argument| model_value(&argument.name, argument.kind, !argument.may_be_missing))
                 .collect();
-            let is_in_place = |(index, spec): (usize, &TensorSpec)| {
+            let is_in_place = |(index, spec): (usize, &DeclaredTensor)| {
                 let name = spec.internal_name.as_ref();
                 name.is_none_or(|name| arguments.get(index).is_some_and(|argument| argument.name == *name))
             };
@@ -219,10 +219,13 @@ pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) 
                 input_mismatches(inputs, &values)
             } else {
                 kinds = (0..declared.len()).map(|index| Some(arguments.get(index)?.kind)).collect();
-                let in_order: Vec<TensorSpec> = declared
+                let in_order: Vec<DeclaredTensor> = declared
                     .iter()
                     .zip(arguments)
-                    .map(|(spec, argument)| TensorSpec { internal_name: Some(argument.name.clone()), ..spec.clone() })
+                    .map(|(spec, argument)| DeclaredTensor {
+                        internal_name: Some(argument.name.clone()),
+                        ..spec.clone()
+                    })
                     .collect();
                 input_mismatches(inputs.map(|_| in_order.as_slice()), &values)
             }
@@ -267,13 +270,13 @@ fn is_dictionary(first: &Argument, rest: &[Argument]) -> bool {
 }
 
 /// Whether all declared inputs are named after arguments.
-fn is_by_name(arguments: &[Argument], inputs: &[TensorSpec]) -> bool {
+fn is_by_name(arguments: &[Argument], inputs: &[DeclaredTensor]) -> bool {
     inputs.iter().all(|spec| arguments.iter().any(|argument| argument.name == spec.model_name()))
 }
 
 /// Returns the arguments of forward with the names that callers use. Without declared inputs these are the arguments' names.
 /// Declared inputs are matched by name if all their names are names of arguments, otherwise in order.
-fn positional(arguments: &[Argument], inputs: &[TensorSpec]) -> Result<Vec<(String, Argument)>, RunnerError> {
+fn positional(arguments: &[Argument], inputs: &[DeclaredTensor]) -> Result<Vec<(String, Argument)>, RunnerError> {
     let is_argument = |name: &str| arguments.iter().any(|argument| argument.name == name);
     let takes = || {
         let list: Vec<_> =

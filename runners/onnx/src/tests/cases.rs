@@ -1,6 +1,6 @@
 //! Each model returns the outputs that ONNX Runtime recorded for it.
 
-use carton_runner_interface::runner::{TensorSpec, Tensors};
+use carton_runner_interface::runner::{DeclaredTensor, Tensors};
 use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor, Tolerance, allclose};
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ fn cases() -> Vec<Value> {
 fn check(case: &Value, engine: EngineChoice, files: &TestFiles) {
     let name = case["model"].as_str().unwrap();
     let expected = tensors(&case["outputs"]);
-    let declared: Vec<TensorSpec> = expected.iter().map(|(name, tensor)| spec(name, tensor, None)).collect();
+    let declared: Vec<DeclaredTensor> = expected.iter().map(|(name, tensor)| spec(name, tensor, None)).collect();
     let options = ModelOptions { engine, ..ModelOptions::default() };
     let (model, _) = open_with(files, &options, &[], &declared).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     let found = run(&model, &tensors(&case["inputs"])).unwrap_or_else(|error| panic!("{name}: {error:?}"));
@@ -31,8 +31,8 @@ fn compare(name: &str, found: &Tensors, expected: &Tensors) {
     }
 }
 
-fn spec(name: &str, tensor: &Tensor, internal_name: Option<&str>) -> TensorSpec {
-    TensorSpec {
+fn spec(name: &str, tensor: &Tensor, internal_name: Option<&str>) -> DeclaredTensor {
+    DeclaredTensor {
         name: name.to_owned(),
         dtype: tensor.dtype().unwrap_or(DataType::Float32),
         shape: SymbolicShape::Any,

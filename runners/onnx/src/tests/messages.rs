@@ -1,6 +1,6 @@
 //! The messages that users get about models, options, inputs and libraries.
 
-use carton_runner_interface::runner::{TensorSpec, Tensors};
+use carton_runner_interface::runner::{DeclaredTensor, Tensors};
 use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor};
 
 use super::{TestFiles, onnx_runtime, open, open_with, run};
@@ -157,13 +157,13 @@ fn inputs() {
 
 #[test]
 fn declared_names() {
-    let spec = |name: &str, internal_name: Option<&str>| TensorSpec {
+    let spec = |name: &str, internal_name: Option<&str>| DeclaredTensor {
         name: name.to_owned(),
         dtype: DataType::Float32,
         shape: SymbolicShape::Any,
         internal_name: internal_name.map(str::to_owned),
     };
-    let check = |inputs: &[TensorSpec], outputs: &[TensorSpec], expected: &str| {
+    let check = |inputs: &[DeclaredTensor], outputs: &[DeclaredTensor], expected: &str| {
         let options = ModelOptions { engine: EngineChoice::Rten, ..ModelOptions::default() };
         let error = open_with(&TestFiles::of_model("mlp.onnx"), &options, inputs, outputs).err().unwrap();
         assert_eq!(error.message, expected);
@@ -249,7 +249,7 @@ fn signatures() {
     let check = |model: &str, expected: Result<(&str, &str), &str>| {
         let bytes = std::fs::read(super::models().join(model)).unwrap();
         let file = crate::model_file::ModelFile::parse(&bytes).unwrap();
-        let list = |specs: Vec<TensorSpec>| {
+        let list = |specs: Vec<DeclaredTensor>| {
             let texts: Vec<String> = specs
                 .iter()
                 .map(|spec| format!("{} {} {}", spec.name, spec.dtype, serde_json::to_string(&spec.shape).unwrap()))

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carton_runner_interface::runner::{RunnerError, TensorSpec, Tensors};
+use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
 use carton_tensor::{AlignedBytes, DataType, NumericTensor, Storage, StringTensor, Tensor};
 use serde_json::Value;
 
@@ -103,8 +103,8 @@ pub(super) fn open(files: &TestFiles, engine: EngineChoice) -> Result<(Onnx, Vec
 pub(super) fn open_with(
     files: &TestFiles,
     options: &ModelOptions,
-    inputs: &[TensorSpec],
-    outputs: &[TensorSpec],
+    inputs: &[DeclaredTensor],
+    outputs: &[DeclaredTensor],
 ) -> Result<(Onnx, Vec<String>), RunnerError> {
     let libraries = match options.engine {
         EngineChoice::OnnxRuntime => onnx_runtime().unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use carton_runner_interface::runner::{PackRequest, PackResponse, TensorSpec};
+use carton_runner_interface::runner::{DeclaredTensor, PackRequest, PackResponse};
 use serde_json::json;
 
 use super::{models, onnx_runtime};
@@ -135,7 +135,7 @@ fn the_built_in_engine_is_warned_about_only_where_it_would_run_the_model() {
 #[test]
 fn what_contradicts_the_model() {
     let pack = |model: &str, inputs: serde_json::Value, outputs: serde_json::Value| {
-        let specs = |specs| serde_json::from_value::<Option<Vec<TensorSpec>>>(specs).unwrap();
+        let specs = |specs| serde_json::from_value::<Option<Vec<DeclaredTensor>>>(specs).unwrap();
         let path = models().join(model);
         let request = PackRequest { path, inputs: specs(inputs), outputs: specs(outputs), ..PackRequest::default() };
         pack_request(request, &ModelOptions::default(), &SearchPath::default()).response.unwrap()

@@ -135,7 +135,7 @@ fn outputs_are_written_straight_into_memory_of_ours() {
         ]);
         (x, inputs)
     };
-    let spec = |name: &str| carton_runner_interface::runner::TensorSpec {
+    let spec = |name: &str| carton_runner_interface::runner::DeclaredTensor {
         name: name.to_owned(),
         dtype: DataType::Float32,
         shape: carton_tensor::SymbolicShape::Any,

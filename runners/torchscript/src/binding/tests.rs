@@ -27,9 +27,9 @@ fn argument(text: &str) -> Argument {
 }
 
 /// A declared tensor from `NAME` or `NAME=INTERNAL`.
-fn spec(text: &str) -> TensorSpec {
+fn spec(text: &str) -> DeclaredTensor {
     let (name, internal) = text.split_once('=').map_or((text, None), |(name, internal)| (name, Some(internal)));
-    TensorSpec {
+    DeclaredTensor {
         name: name.to_owned(),
         dtype: DataType::Float32,
         shape: SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Any]),
@@ -39,8 +39,8 @@ fn spec(text: &str) -> TensorSpec {
 
 fn binding(arguments: &[&str], inputs: &[&str], outputs: &[&str]) -> Result<Binding, String> {
     let arguments: Vec<Argument> = arguments.iter().map(|text| argument(text)).collect();
-    let inputs: Vec<TensorSpec> = inputs.iter().map(|text| spec(text)).collect();
-    let outputs: Vec<TensorSpec> = outputs.iter().map(|text| spec(text)).collect();
+    let inputs: Vec<DeclaredTensor> = inputs.iter().map(|text| spec(text)).collect();
+    let outputs: Vec<DeclaredTensor> = outputs.iter().map(|text| spec(text)).collect();
     Binding::new(&arguments, &inputs, &outputs).map_err(|error| error.message)
 }
 
@@ -94,12 +94,12 @@ fn arguments_by_name_and_in_order() {
 
 #[test]
 fn mismatches_of_what_is_declared() {
-    let check = |arguments: &[&str], declared: &[TensorSpec], expected: &[&str]| {
+    let check = |arguments: &[&str], declared: &[DeclaredTensor], expected: &[&str]| {
         let arguments: Vec<Argument> = arguments.iter().map(|text| argument(text)).collect();
         assert_eq!(mismatches(&arguments, Some(declared)), expected, "{declared:?}");
     };
     let specs = |names: &[&str]| names.iter().map(|text| spec(text)).collect::<Vec<_>>();
-    let text = |name: &str, rank: usize| TensorSpec {
+    let text = |name: &str, rank: usize| DeclaredTensor {
         dtype: DataType::String,
         shape: SymbolicShape::Dimensions(vec![Dimension::Any; rank]),
         ..spec(name)
@@ -127,22 +127,25 @@ fn mismatches_of_what_is_declared() {
         &[spec("x"), text("y", 0), spec("z"), spec("more")],
         &[r#"input `z` (`c` in the model): declared ["*", "*"], the model has []"#],
     );
-    let scalar = TensorSpec { shape: SymbolicShape::Dimensions(Vec::new()), ..spec("z") };
+    let scalar = DeclaredTensor { shape: SymbolicShape::Dimensions(Vec::new()), ..spec("z") };
     check(
         &arguments,
         &[spec("x"), text("y", 0), scalar, spec("more")],
         &["the carton declares 4 inputs, but forward takes (a: Tensor, b: str, c: int)"],
     );
     assert_eq!(mismatches(&[argument("a: Tensor")], None), [""; 0]);
-    let wide = TensorSpec { dtype: DataType::Uint32, ..spec("a") };
+    let wide = DeclaredTensor { dtype: DataType::Uint32, ..spec("a") };
     let lacks = format!("input `a`: libtorch {LIBTORCH_VERSION} has no tensors of uint32");
     let expected = if is_supported(DataType::Uint32) { &[][..] } else { &[lacks.as_str()][..] };
     for arguments in [["a: Tensor"], ["inputs: Dict[str, Tensor]"], ["x: Any"]] {
         check(&arguments, std::slice::from_ref(&wide), expected);
     }
     // One integer is converted without libtorch.
-    let count =
-        |name: &str| TensorSpec { shape: SymbolicShape::Dimensions(Vec::new()), dtype: DataType::Uint32, ..spec(name) };
+    let count = |name: &str| DeclaredTensor {
+        shape: SymbolicShape::Dimensions(Vec::new()),
+        dtype: DataType::Uint32,
+        ..spec(name)
+    };
     check(&["x: Tensor", "a: int"], &[spec("x"), count("a")], &[]);
     check(&["x: Tensor", "n: int"], &[spec("x"), count("a")], &[]);
     check(&["counts: Dict[str, int]"], &[count("a")], &[]);

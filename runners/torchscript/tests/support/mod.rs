@@ -11,7 +11,7 @@ use carton_runner_interface::host::{
     CallError, CallOptions, Connection, ConnectionOptions, Event, FileRange, Files, LoadRequest,
 };
 use carton_runner_interface::runner::{ServeOptions, serve};
-use carton_runner_interface::{Options, TensorSpec, Tensors};
+use carton_runner_interface::{DeclaredTensor, Options, Tensors};
 use carton_runner_torchscript::TorchScript;
 use carton_tensor::{DataType, Element, Tensor};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ pub fn request(files: Files, options: Value) -> LoadRequest {
 }
 
 /// Declared tensors: `NAME` or `NAME=INTERNAL`, of any shape.
-pub fn specs(names: &[&str]) -> Vec<TensorSpec> {
+pub fn specs(names: &[&str]) -> Vec<DeclaredTensor> {
     let spec = |text: &&str| {
         let (name, internal) = text.split_once('=').map_or((*text, None), |(name, internal)| (name, Some(internal)));
         let json = json!({"name": name, "dtype": "float32", "shape": "*", "internal_name": internal});
