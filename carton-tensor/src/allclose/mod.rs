@@ -7,28 +7,14 @@ use std::fmt;
 
 use crate::{NestedTensor, StringTensor, Tensor};
 
+mod findings;
 mod numbers;
+mod tolerance;
 
+pub(crate) use findings::index_of;
+use findings::{Findings, Worst, how_many, merge};
 use numbers::compare_numeric;
-
-/// How close numbers must be: `|actual - expected| <= atol + rtol * |expected|`.
-///
-/// The tolerances are for floats; integers and strings must be equal.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tolerance {
-    /// Relative tolerance.
-    pub rtol: f64,
-    /// Absolute tolerance.
-    pub atol: f64,
-    /// Whether NaN equals NaN.
-    pub equal_nan: bool,
-}
-
-impl Default for Tolerance {
-    fn default() -> Self {
-        Self { rtol: 1e-5, atol: 1e-8, equal_nan: false }
-    }
-}
+pub use tolerance::Tolerance;
 
 /// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,54 +54,24 @@ pub fn allclose(actual: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Com
         (Tensor::Numeric(actual), Tensor::Numeric(expected)) => compare_numeric(actual, expected, tolerance),
         (Tensor::String(actual), Tensor::String(expected)) => compare_strings(actual, expected),
         (Tensor::Nested(actual), Tensor::Nested(expected)) => compare_nested(actual, expected, tolerance),
-        _ => Findings::other_kind(actual, expected),
+        _ => other_kind(actual, expected),
     };
-    findings.into_comparison()
+    findings.into()
 }
 
-/// The result of comparing some or all elements.
-#[derive(Default)]
-struct Findings {
-    max_abs_diff: Option<f64>,
-    max_rel_diff: Option<f64>,
-    worst: Option<Worst>,
-}
-
-/// The element, or the difference of type, that decides that the tensors differ.
-struct Worst {
-    /// The absolute difference; infinite if it cannot be measured.
-    severity: f64,
-    detail: String,
-}
-
-impl Findings {
-    fn other_kind(actual: &Tensor, expected: &Tensor) -> Self {
-        Self::incomparable(format!("expected {}, found {}", describe(expected), describe(actual)))
-    }
-
-    fn incomparable(detail: String) -> Self {
-        Self { worst: Some(Worst { severity: f64::INFINITY, detail }), ..Self::default() }
-    }
-
-    fn into_comparison(self) -> Comparison {
-        Comparison {
-            passed: self.worst.is_none(),
-            max_abs_diff: self.max_abs_diff,
-            max_rel_diff: self.max_rel_diff,
-            detail: self.worst.map(|worst| worst.detail),
+impl From<Findings> for Comparison {
+    fn from(findings: Findings) -> Self {
+        Self {
+            passed: findings.worst.is_none(),
+            max_abs_diff: findings.max_abs_diff,
+            max_rel_diff: findings.max_rel_diff,
+            detail: findings.worst.map(|worst| worst.detail),
         }
     }
 }
 
-/// Returns the larger of two differences. NaN counts as larger than every number, so that it is never lost.
-fn larger(left: f64, right: f64) -> f64 {
-    if left.is_nan() || left > right { left } else { right }
-}
-
-fn merge(into: &mut Option<f64>, difference: Option<f64>) {
-    if let Some(difference) = difference {
-        *into = Some(into.map_or(difference, |found| larger(found, difference)));
-    }
+fn other_kind(actual: &Tensor, expected: &Tensor) -> Findings {
+    Findings::incomparable(format!("expected {}, found {}", describe(expected), describe(actual)))
 }
 
 fn describe(tensor: &Tensor) -> String {
@@ -138,7 +94,7 @@ fn compare_nested(actual: &NestedTensor, expected: &NestedTensor, tolerance: Tol
         let found = match (actual, expected) {
             (Tensor::Numeric(actual), Tensor::Numeric(expected)) => compare_numeric(actual, expected, tolerance),
             (Tensor::String(actual), Tensor::String(expected)) => compare_strings(actual, expected),
-            _ => Findings::other_kind(actual, expected),
+            _ => other_kind(actual, expected),
         };
         merge(&mut all.max_abs_diff, found.max_abs_diff);
         merge(&mut all.max_rel_diff, found.max_rel_diff);
@@ -183,27 +139,6 @@ impl fmt::Display for Shortened<'_> {
             Some((end, _)) => write!(f, "{:?}… ({} bytes)", &self.0[..end], self.0.len()),
         }
     }
-}
-
-fn how_many(differing: usize, total: usize) -> String {
-    format!("{differing} of {total} {}", if total == 1 { "element differs" } else { "elements differ" })
-}
-
-/// Returns the index of the element at `position` in C order.
-pub(crate) fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
-    let mut rest = position;
-    let mut index: Vec<usize> = shape
-        .iter()
-        .rev()
-        .map(|&size| {
-            let size = size.max(1);
-            let coordinate = rest % size;
-            rest /= size;
-            coordinate
-        })
-        .collect();
-    index.reverse();
-    index
 }
 
 #[cfg(test)]

@@ -6,25 +6,12 @@ use bytemuck::Pod;
 use ndarray::{ArrayView, ArrayViewMut, IxDyn, ShapeBuilder};
 
 use super::error::Problem;
+use super::fill::fill;
 use super::header::{self, DtypeKind, Header, OtherNumber};
 use crate::{AlignedBytes, DataType, NumericTensor, StringTensor, Tensor, TensorError, element_count};
 
 /// The bytes to allocate before any data has arrived, for a reader of unknown size.
 const FIRST_STEP: usize = 1 << 20;
-
-/// Reads until `buffer` is full or the reader ends, and returns the number of bytes read.
-pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match reader.read(rest) {
-            Ok(0) => break,
-            Ok(n_read) => filled += n_read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
 
 /// Reads exactly `n_bytes`. If `known` is false, the bytes may be missing, so the allocation only grows as data arrives.
 pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> Result<AlignedBytes, Problem> {

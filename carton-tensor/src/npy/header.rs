@@ -5,8 +5,8 @@
 
 use std::io::Read;
 
-use super::elements::fill;
 use super::error::Problem;
+use super::fill::fill;
 use crate::{DataType, MAX_RANK, element_count};
 
 /// The longest header that is read. Version 1 cannot hold more, and no array that a carton can hold needs more.

@@ -30,6 +30,7 @@ use crate::{AlignedBytes, Tensor};
 mod array;
 mod elements;
 mod error;
+mod fill;
 mod header;
 mod npz;
 
@@ -117,7 +118,7 @@ fn read_elements(
         return Err(Problem::TooLarge { needed, limit });
     }
     let bytes = elements::read_bytes(&mut reader, n_bytes, matches!(size, Size::Known(_)))?;
-    if elements::fill(&mut reader, &mut [0])? != 0 {
+    if fill::fill(&mut reader, &mut [0])? != 0 {
         return Err(Problem::Format(format!("there are bytes after the {n_bytes} bytes of the array")));
     }
     Ok(bytes)

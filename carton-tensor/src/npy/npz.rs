@@ -12,8 +12,8 @@ use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
-use super::elements::fill;
 use super::error::{NpyError, Problem};
+use super::fill::fill;
 #[cfg(feature = "files")]
 use super::{Array, ArrayInfo};
 use super::{Size, elements, read_bounded};

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::header_json::{self, Entry};
+use super::header_json::{Entry, Parsed, parse_json};
+use super::header_plain;
 use super::string_table::StringTable;
 use super::{HeaderError, Metadata};
 use crate::files::ElementType;
@@ -88,7 +89,7 @@ impl Header {
         let Some(header) = usize::try_from(data_start).ok().and_then(|end| bytes.get(Self::PREFIX..end)) else {
             return Err(incomplete);
         };
-        let parsed = header_json::parse(header)?;
+        let parsed = parse(header)?;
         let mut header = Self {
             entries: parsed.entries,
             names: parsed.names,
@@ -193,4 +194,21 @@ impl Header {
     pub fn data_start(&self) -> u64 {
         self.data_start
     }
+}
+
+/// Parses the header, without the eight bytes before it.
+fn parse(header: &[u8]) -> Result<Parsed, HeaderError> {
+    let text = std::str::from_utf8(header)
+        .map_err(|error| HeaderError::NotUtf8 { position: (error.valid_up_to() + Header::PREFIX) as u64 })?;
+    let json = text.trim_end_matches(' ');
+    if !json.starts_with('{') {
+        return Err(HeaderError::FirstByte { found: text.bytes().next().unwrap_or_default() });
+    }
+    if !json.ends_with('}') {
+        return Err(HeaderError::LastByte { found: json.bytes().next_back().unwrap_or_default() });
+    }
+    if let Some(parsed) = header_plain::parse(json) {
+        return Ok(parsed);
+    }
+    parse_json(json)
 }

@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 
 use super::error::cut;
 use super::string_table::StringTable;
-use super::{HeaderError, Metadata, dtype, header_plain};
+use super::{HeaderError, Metadata, dtype};
 use crate::MAX_RANK;
 use crate::files::ElementType;
 
@@ -62,23 +62,6 @@ enum HeaderPart {
     Metadata,
     /// The entry of the tensor whose name was added last.
     Tensor,
-}
-
-/// Parses the header, without the eight bytes before it.
-pub(super) fn parse(header: &[u8]) -> Result<Parsed, HeaderError> {
-    let text = std::str::from_utf8(header)
-        .map_err(|error| HeaderError::NotUtf8 { position: (error.valid_up_to() + super::Header::PREFIX) as u64 })?;
-    let json = text.trim_end_matches(' ');
-    if !json.starts_with('{') {
-        return Err(HeaderError::FirstByte { found: text.bytes().next().unwrap_or_default() });
-    }
-    if !json.ends_with('}') {
-        return Err(HeaderError::LastByte { found: json.bytes().next_back().unwrap_or_default() });
-    }
-    if let Some(parsed) = header_plain::parse(json) {
-        return Ok(parsed);
-    }
-    parse_json(json)
 }
 
 /// Parses arbitrary JSON, from its `{` to its `}`.

@@ -4,7 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{TensorError, check_rank, element_count};
+use super::error::{TensorError, check_rank};
+use super::shape::element_count;
 use crate::element::with_element;
 use crate::{AlignedBytes, DataType, Element, Storage};
 

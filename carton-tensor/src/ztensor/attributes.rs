@@ -7,7 +7,7 @@ use minicbor::data::{Tag, Type};
 use minicbor::encode::Encoder;
 
 use super::ZTensorError;
-use super::cbor::{MAX_DEPTH, Walker};
+use super::cbor::{MAX_DEPTH, OBJECT_DEPTH, Walker};
 use super::name::Name;
 use super::place::Place;
 
@@ -169,7 +169,7 @@ pub(super) fn encode(attributes: &Attributes, at: &Place) -> Result<Vec<u8>, ZTe
     });
     written.map_err(|error| ZTensorError::Attributes { at: Box::new(at.clone()), problem: error.to_string() })?;
     // Checks the nesting from the depth at which the attributes of an object start.
-    Walker::new(&cbor, 0).skip_attributes(super::parse::OBJECT_DEPTH, at)?;
+    Walker::new(&cbor, 0).skip_attributes(OBJECT_DEPTH, at)?;
     decode(&cbor, at)?;
     Ok(cbor)
 }

@@ -7,12 +7,15 @@ use minicbor::Decoder;
 use minicbor::data::Type;
 
 use super::ZTensorError;
-use super::manifest::Span;
 use super::name::Name;
 use super::place::Place;
+use super::span::Span;
 
 /// The deepest nesting of values.
 pub(super) const MAX_DEPTH: usize = 64;
+
+/// The nesting depth of values in the fields of an object of a manifest.
+pub(super) const OBJECT_DEPTH: usize = 4;
 
 /// The number of the tag that marks the following bytes as CBOR.
 const SELF_DESCRIBED: u64 = 55_799;

@@ -5,28 +5,11 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 
 use super::ZTensorError;
+use super::digest_algorithm::DigestAlgorithm;
 use super::name::Name;
 use super::place::Place;
 
-/// The algorithm of a digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DigestAlgorithm {
-    /// SHA-256, which is collision-resistant: an attacker cannot construct other bytes with the same digest.
-    Sha256,
-    /// CRC-32C, which detects accidental changes and is many times faster.
-    Crc32c,
-}
-
 impl DigestAlgorithm {
-    /// The prefix of digests of this algorithm.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sha256 => "sha256",
-            Self::Crc32c => "crc32c",
-        }
-    }
-
     /// Computes the digest of some bytes.
     ///
     /// ```
@@ -38,12 +21,6 @@ impl DigestAlgorithm {
         let mut hasher = Hasher::new(self);
         hasher.update(bytes);
         hasher.finish()
-    }
-}
-
-impl fmt::Display for DigestAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -4,8 +4,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::DigestAlgorithm;
 use super::bytes::Bytes;
+use super::digest_algorithm::DigestAlgorithm;
 use super::name::Name;
 use super::place::Place;
 use super::{QuantizedGroupError, SparseError};

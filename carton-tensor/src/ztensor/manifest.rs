@@ -9,7 +9,8 @@ use std::ops::Range;
 use super::attributes::{self, Attributes};
 use super::name::Name;
 use super::place::Place;
-use super::{Digest, ZTensorError, parse, types};
+use super::span::Span;
+use super::{Digest, ZTensorError, types};
 use crate::files::ElementType;
 
 /// The objects of a file, from a validated manifest.
@@ -36,23 +37,6 @@ pub struct Manifest {
     pub(super) shares_blobs: bool,
     pub(super) version: Span,
     pub(super) file_attributes: Span,
-}
-
-/// A range of one of the buffers. A manifest has at most 1 GiB, and so have the buffers, so that 32 bits are enough.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) start: u32,
-    pub(super) end: u32,
-}
-
-impl Span {
-    pub(super) const fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-
-    pub(super) const fn is_empty(self) -> bool {
-        self.start == self.end
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -153,15 +137,6 @@ impl<'m> Format<'m> {
 }
 
 impl Manifest {
-    /// Parses the manifest of a file, which starts at byte `offset` of the file. Checks everything that does not require reading the
-    /// blobs.
-    ///
-    /// # Errors
-    /// The rule of sections 1.3 to 4.1 that the manifest breaks.
-    pub fn parse(cbor: &[u8], offset: u64) -> Result<Self, ZTensorError> {
-        parse::parse(cbor, offset)
-    }
-
     /// The version that the manifest states. Some writers state another version than they write.
     #[must_use]
     pub fn version(&self) -> &str {

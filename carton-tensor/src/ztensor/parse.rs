@@ -1,42 +1,49 @@
 //! Parses the CBOR of a manifest into a [`Manifest`], and checks its ranges and sizes (spec/ztensor.md §1.3 to §4.1).
 
-use super::cbor::Walker;
+use super::cbor::{OBJECT_DEPTH, Walker};
 use super::footer::{ALIGNMENT, MAX_MANIFEST};
-use super::manifest::{ComponentEntry, Encoding, FormatEntry, Logical, Manifest, ObjectEntry, Span};
+use super::manifest::{ComponentEntry, Encoding, FormatEntry, Logical, Manifest, ObjectEntry};
 use super::name::Name;
 use super::place::Place;
+use super::span::Span;
 use super::{ZTensorError, types};
 use crate::files::ElementType;
 use crate::{MAX_RANK, element_count};
 
-/// The nesting depth of values in the fields of the root, of an object and of a component.
+/// The nesting depth of values in the fields of the root and of a component.
 const ROOT_DEPTH: usize = 2;
-pub(super) const OBJECT_DEPTH: usize = 4;
 const COMPONENT_DEPTH: usize = 6;
 
-pub(super) fn parse(cbor: &[u8], offset: u64) -> Result<Manifest, ZTensorError> {
-    let found = cbor.len() as u64;
-    if found > MAX_MANIFEST {
-        return Err(ZTensorError::ManifestSize { found, limit: MAX_MANIFEST });
+impl Manifest {
+    /// Parses the manifest of a file, which starts at byte `offset` of the file. Checks everything that does not require reading the
+    /// blobs.
+    ///
+    /// # Errors
+    /// The rule of sections 1.3 to 4.1 that the manifest breaks.
+    pub fn parse(cbor: &[u8], offset: u64) -> Result<Self, ZTensorError> {
+        let found = cbor.len() as u64;
+        if found > MAX_MANIFEST {
+            return Err(ZTensorError::ManifestSize { found, limit: MAX_MANIFEST });
+        }
+        let mut parser = Parser {
+            walker: Walker::new(cbor, offset),
+            manifest: Self::default(),
+            blobs_end: offset,
+            last_end: 0,
+            in_order: true,
+        };
+        parser.walker.take_self_described();
+        parser.root()?;
+        let n_bytes = cbor.len().saturating_sub(parser.walker.position()) as u64;
+        if n_bytes > 0 {
+            return Err(ZTensorError::TrailingCbor { position: parser.walker.place(), n_bytes });
+        }
+        parser.index()?;
+        if !parser.in_order {
+            parser.check_overlaps()?;
+        }
+        Ok(parser.manifest)
     }
-    let mut parser = Parser {
-        walker: Walker::new(cbor, offset),
-        manifest: Manifest::default(),
-        blobs_end: offset,
-        last_end: 0,
-        in_order: true,
-    };
-    parser.walker.take_self_described();
-    parser.root()?;
-    let n_bytes = cbor.len().saturating_sub(parser.walker.position()) as u64;
-    if n_bytes > 0 {
-        return Err(ZTensorError::TrailingCbor { position: parser.walker.place(), n_bytes });
-    }
-    parser.index()?;
-    if !parser.in_order {
-        parser.check_overlaps()?;
-    }
-    Ok(parser.manifest)
 }
 
 struct Parser<'b> {

@@ -1,7 +1,7 @@
 //! The spelling of element types in the format: a storage type (`dtype`), and a logical type (`type`) if the storage type does not
 //! determine the element type (spec/ztensor.md §3).
 
-use super::Version;
+use super::version::Version;
 use crate::files::ElementType;
 
 /// Parses `dtype`: the thirteen storage types, and the four others that version 1.1 also has.
@@ -96,6 +96,20 @@ pub(super) fn spelling(dtype: ElementType, version: Version) -> Option<(&'static
     match version {
         Version::V1_2 => Some((storage, Some(logical.0))),
         Version::V1_1 => logical.1.map(|name| (name, None)),
+    }
+}
+
+impl Version {
+    /// Whether files of this version can hold elements of this type (spec/ztensor.md §3).
+    ///
+    /// ```
+    /// use carton_tensor::files::ElementType;
+    /// use carton_tensor::ztensor::Version;
+    /// assert!(Version::V1_1.has(ElementType::Float8E5m2) && !Version::V1_1.has(ElementType::Float8E5m2Fnuz));
+    /// ```
+    #[must_use]
+    pub fn has(self, dtype: ElementType) -> bool {
+        spelling(dtype, self).is_some()
     }
 }
 

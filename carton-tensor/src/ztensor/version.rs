@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use super::types;
-use crate::files::ElementType;
-
 /// A version of the format. Only writers need it, because readers depend on the fields that are present (spec/ztensor.md §6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
@@ -23,18 +20,6 @@ impl Version {
             Self::V1_1 => "1.1.0",
             Self::V1_2 => "1.2.0",
         }
-    }
-
-    /// Whether files of this version can hold elements of this type (spec/ztensor.md §3).
-    ///
-    /// ```
-    /// use carton_tensor::files::ElementType;
-    /// use carton_tensor::ztensor::Version;
-    /// assert!(Version::V1_1.has(ElementType::Float8E5m2) && !Version::V1_1.has(ElementType::Float8E5m2Fnuz));
-    /// ```
-    #[must_use]
-    pub fn has(self, dtype: ElementType) -> bool {
-        types::spelling(dtype, self).is_some()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Checks weights against a description, and their numbers for soundness (spec/weights.md §4).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
 
 use super::description::{Description, ExpectedTensor, Quantization, ValueRange};
 use super::load::{select, verifying_reader};
@@ -16,11 +15,13 @@ use crate::parallel::available_threads;
 mod finding;
 mod numbers;
 mod scales;
+mod subject;
 
 use finding::some_names;
 pub use finding::{Category, Finding, Validation};
 use numbers::{look_at, precision, quantization_problem, range_problem};
-use scales::{OfFile, Role, Scaled};
+use scales::{OfFile, Role};
+use subject::{Decoding, Subject, assign};
 
 /// Compares the tensors of a file with a description, and checks all their numbers, piece by piece, so that little memory is needed.
 ///
@@ -69,17 +70,8 @@ pub fn validate(
             role: Role::Tensor,
         });
     }
-    scales::assign(&mut subjects, description, &OfFile { file, verifying: verifying.as_ref() })?;
+    assign(&mut subjects, description, &OfFile { file, verifying: verifying.as_ref() })?;
     judge(&subjects, description, &options.filter, options.threads())
-}
-
-/// The results of decoding a tensor, besides its numbers.
-#[derive(Default)]
-struct Decoding {
-    /// Why the numbers cannot be read.
-    problem: OnceLock<String>,
-    /// The largest step of a quantized group, which is the largest distance of neighbouring numbers.
-    largest_step: OnceLock<f64>,
 }
 
 /// Reads the numbers of a tensor. If the content of the file prevents this, records the problem in `decoding` and returns a tensor
@@ -116,7 +108,7 @@ pub fn validate_weights(weights: &Weights, description: &Description) -> Result<
     }
     let mut subjects: Vec<Subject<'_>> =
         weights.tensors.iter().map(|(name, tensor)| Subject::of(name, tensor)).collect();
-    scales::assign(&mut subjects, description, weights)?;
+    assign(&mut subjects, description, weights)?;
     judge(&subjects, description, &super::Filter::ALL, available_threads())
 }
 
@@ -205,61 +197,6 @@ pub fn verify_layer_structure<'a>(
     LayerStructure {
         missing: missing.map(str::to_owned).collect(),
         unexpected: unexpected.map(|&name| name.to_owned()).collect(),
-    }
-}
-
-/// A tensor that is validated.
-struct Subject<'a> {
-    name: String,
-    shape: Vec<usize>,
-    /// `None` if the numbers must be computed, as for a `quantized_group`.
-    dtype: Option<ElementType>,
-    /// The size of the data in bytes, if it has not yet been compared with the shape.
-    n_bytes: Option<usize>,
-    /// A description of the entry, if it is not a tensor of numbers.
-    not_numbers: Option<String>,
-    /// Set for tensors that are read from a file.
-    decoding: Option<&'a Decoding>,
-    data: Data<'a>,
-    /// The scales of its integers, if they are known.
-    scaled: Option<Scaled>,
-    role: Role,
-}
-
-impl<'a> Subject<'a> {
-    fn of(name: &str, tensor: &'a RawTensor) -> Self {
-        Self {
-            name: name.to_owned(),
-            shape: tensor.shape().to_vec(),
-            dtype: Some(tensor.dtype()),
-            n_bytes: Some(tensor.bytes().len()),
-            not_numbers: None,
-            decoding: None,
-            data: Data::Memory(tensor.bytes()),
-            scaled: None,
-            role: Role::Tensor,
-        }
-    }
-
-    /// Whether the tensor is stored as integers with scales, or is quantized in groups.
-    fn is_quantized(&self) -> bool {
-        self.scaled.is_some() || (self.dtype.is_none() && self.not_numbers.is_none())
-    }
-
-    /// Returns why the numbers cannot be read, if they cannot.
-    fn problem(&self) -> Option<&String> {
-        self.decoding.and_then(|decoding| decoding.problem.get())
-    }
-
-    /// Returns by how much rounding can have changed a number, if this is only known for the whole tensor, as for a quantized group.
-    /// Otherwise 0.
-    fn rounded_by(&self) -> f64 {
-        let step = self.decoding.and_then(|decoding| decoding.largest_step.get());
-        step.map_or(0.0, |step| step / 2.0)
-    }
-
-    fn is_scales(&self) -> bool {
-        matches!(self.role, Role::Scales { .. })
     }
 }
 

@@ -6,8 +6,8 @@ use super::super::description::{Quantization, ValueRange};
 use super::super::kernels::{Level, Moments, n_off_grid, smallest, widen, with_encoding};
 use super::super::pieces::{Job, for_each_piece};
 use super::super::statistics::{Statistics, moments_of};
-use super::Subject;
 use super::scales::Scaled;
+use super::subject::Subject;
 use crate::files::ElementType;
 
 /// The results for a piece of a tensor.

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
+use super::super::WeightsError;
 use super::super::load::Weights;
 use super::super::scales::{Channels, Granularity, NoScales, SCALE_SUFFIX, scales_of};
-use super::super::{Description, WeightsError};
-use super::Subject;
 use crate::files::{ElementType, TensorFile};
 use crate::ztensor;
 
@@ -81,31 +80,13 @@ impl Tensors for Weights {
     }
 }
 
-/// Sets the role of each subject, and the scales of int8 tensors.
-pub(super) fn assign(
-    subjects: &mut [Subject<'_>],
-    description: &Description,
-    tensors: &impl Tensors,
-) -> Result<(), WeightsError> {
-    for subject in subjects {
-        if subject.dtype == Some(ElementType::Int8) {
-            subject.scaled = scales(&subject.name, &subject.shape, tensors)?.and_then(Result::ok);
-        }
-        // The description may itself have a tensor with this name.
-        let of = subject.name.strip_suffix(SCALE_SUFFIX).filter(|_| description.tensor(&subject.name).is_none());
-        if let Some(of) = of
-            && let Some((Some(ElementType::Int8), shape)) = tensors.find(of)
-        {
-            let problem = scales(of, shape, tensors)?.and_then(Result::err);
-            subject.role = Role::Scales { of: of.to_owned(), problem };
-        }
-    }
-    Ok(())
-}
-
 /// Returns the scales of the int8 tensor of this name and shape, or what is wrong with the tensor that should hold them; `None` if
 /// there is no such tensor.
-fn scales(name: &str, shape: &[usize], tensors: &impl Tensors) -> Result<Option<Result<Scaled, String>>, WeightsError> {
+pub(super) fn scales(
+    name: &str,
+    shape: &[usize],
+    tensors: &impl Tensors,
+) -> Result<Option<Result<Scaled, String>>, WeightsError> {
     let scale = format!("{name}{SCALE_SUFFIX}");
     let Some((dtype, found)) = tensors.find(&scale) else { return Ok(None) };
     let Some(dtype) = dtype else { return Ok(Some(Err("it is no dense tensor of numbers".to_owned()))) };

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use super::{MAX_DENSE, SparseError, Values, index};
+use super::error::SparseError;
+use super::index;
+use super::values::{MAX_DENSE, Values};
 use crate::files::RawTensor;
 use crate::ztensor::manifest::{Format, Object};
 use crate::ztensor::place::Place;
