@@ -9,8 +9,9 @@ use arrow_schema::DataType;
 use carton_tensor::element_count;
 use carton_tensor::files::ElementType;
 
-use super::run::{Gathered, slice};
-use super::{Fault, Run, Target};
+use super::fault::Fault;
+use super::run::{Gathered, Run, slice};
+use super::target::Target;
 use crate::error::ColumnProblem;
 
 /// Whether a type is binary.

@@ -6,8 +6,10 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::DataType;
 use carton_tensor::element_count;
 
-use super::run::slice;
-use super::{Fault, Run, Target, first_null, number};
+use super::fault::{Fault, first_null};
+use super::number;
+use super::run::{Run, slice};
+use super::target::Target;
 use crate::error::ColumnProblem;
 use crate::options::Rounding;
 

@@ -5,18 +5,21 @@
 //! their own dtype and shape, `number` converts and `rounding` rounds.
 
 mod binary;
+mod fault;
 mod list;
 mod number;
 mod rounding;
 mod run;
+mod target;
 mod tensor_struct;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field};
-use carton_tensor::files::ElementType;
 use carton_tensor::{MAX_RANK, element_count};
 
+use fault::{Fault, check_nulls};
 pub(crate) use run::{Run, without_the_rest};
+use target::Target;
 
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Rounding, WriteOptions};
@@ -39,21 +42,6 @@ enum Values {
     Binary(Target),
     /// Structs with the fields `data`, `shape` and `dtype`.
     Structs,
-}
-
-/// The dtype and shape of the tensors.
-#[derive(Clone, Debug)]
-struct Target {
-    dtype: ElementType,
-    /// The shape of a sample, if the options give one.
-    shape: Option<Vec<usize>>,
-}
-
-/// A problem with a value, and its row in the array.
-#[derive(Debug)]
-struct Fault {
-    row: usize,
-    problem: ColumnProblem,
 }
 
 impl Column {
@@ -132,20 +120,4 @@ impl Column {
     fn escaped_name(&self) -> String {
         self.name.escape_debug().to_string()
     }
-}
-
-/// Refuses missing values, which tensors cannot represent.
-fn check_nulls(array: &dyn Array) -> Result<(), Fault> {
-    match first_null(array) {
-        Some(row) => Err(Fault { row, problem: ColumnProblem::Null }),
-        None => Ok(()),
-    }
-}
-
-/// Returns the position of the first missing value.
-fn first_null(array: &dyn Array) -> Option<usize> {
-    if array.null_count() == 0 {
-        return None;
-    }
-    array.nulls().and_then(|nulls| nulls.iter().position(|is_valid| !is_valid))
 }

@@ -12,7 +12,8 @@ use carton_tensor::files::ElementType;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::{Fault, rounding};
+use super::fault::Fault;
+use super::rounding;
 use crate::error::ColumnProblem;
 use crate::options::Rounding;
 

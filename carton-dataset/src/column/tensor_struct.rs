@@ -7,7 +7,10 @@ use carton_tensor::MAX_RANK;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::parse_dtype;
 
-use super::{Fault, Run, Target, binary, check_nulls, list, number};
+use super::fault::{Fault, check_nulls};
+use super::run::Run;
+use super::target::Target;
+use super::{binary, list, number};
 use crate::error::ColumnProblem;
 use crate::options::Rounding;
 

@@ -14,7 +14,8 @@ use arrow_schema::SchemaRef;
 use carton_tensor::files::FileBytes;
 
 use super::ipc_message::{self, Encapsulated, invalid};
-use super::{InputError, Rows, ipc_projection};
+use super::rows::Rows;
+use super::{InputError, ipc_projection};
 
 /// The last bytes of a file, after the length of its footer.
 const MAGIC: &[u8; 6] = b"ARROW1";

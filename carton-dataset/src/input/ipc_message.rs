@@ -10,6 +10,7 @@ use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::{CompressionType, Message, MessageHeader, RecordBatch, root_as_message};
 
 use super::InputError;
+use super::read_start::read_start;
 
 /// The marker in front of a message's length since Arrow 0.15.
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -108,12 +109,12 @@ pub(super) fn row_count(batch: RecordBatch<'_>) -> Result<u64, InputError> {
 /// really exist, whichever is more.
 pub(super) fn read(reader: &mut impl Read) -> Result<Option<Encapsulated>, InputError> {
     let mut length = [0; 4];
-    match super::read_start(&mut *reader, &mut length)? {
+    match read_start(&mut *reader, &mut length)? {
         4 => {}
         0 => return Err(InputError::EndsEarly),
         _ => return Err(ends_inside()),
     }
-    if length == CONTINUATION && super::read_start(&mut *reader, &mut length)? < 4 {
+    if length == CONTINUATION && read_start(&mut *reader, &mut length)? < 4 {
         return Err(ends_inside());
     }
     let length = u64::from(u32::from_le_bytes(length));
@@ -143,7 +144,7 @@ fn read_body(reader: &mut impl Read, n_bytes: u64) -> Result<Buffer, InputError>
     while filled < n_bytes {
         let target = body.len();
         let piece = body.as_slice_mut().get_mut(filled..target).unwrap_or_default();
-        if super::read_start(&mut *reader, piece)? < piece.len() {
+        if read_start(&mut *reader, piece)? < piece.len() {
             return Err(ends_inside());
         }
         filled = target;

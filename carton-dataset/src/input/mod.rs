@@ -14,6 +14,8 @@ mod parquet_footer;
 mod parquet_headers;
 mod parquet_layout;
 mod parquet_pages;
+mod read_start;
+mod rows;
 mod thrift;
 
 use std::fmt;
@@ -26,6 +28,8 @@ use arrow_schema::SchemaRef;
 
 pub use self::error::InputError;
 pub(crate) use self::guard::guarded;
+use self::read_start::read_start;
+use self::rows::Rows;
 use crate::error::DatasetError;
 
 /// The largest number of rows in a batch, unless [`Input::max_rows`] sets another.
@@ -51,21 +55,6 @@ pub struct Input {
     max_rows: usize,
     /// A batch of the file that is larger than `max_rows`, and the number of its rows that were returned already.
     rest: Option<(RecordBatch, usize)>,
-}
-
-/// The reader of one file format.
-trait Rows: Send {
-    /// The schema of all columns, or of the requested ones.
-    fn schema(&self) -> SchemaRef;
-
-    /// The number of rows, if it is known before they are read.
-    fn n_rows(&self) -> Option<u64>;
-
-    /// Restricts reading to these columns. Called at most once, before the first batch.
-    fn project(&mut self, columns: Vec<usize>) -> Result<(), InputError>;
-
-    /// Returns the next batch, of about `max_rows` rows at most. Not called again after the last batch or an error.
-    fn next_batch(&mut self, max_rows: usize) -> Result<Option<RecordBatch>, InputError>;
 }
 
 impl Input {
@@ -269,18 +258,4 @@ impl FileFormat {
             false => Err(InputError::Unrecognized { start: start.to_vec() }),
         }
     }
-}
-
-/// Fills `start` as far as the reader has bytes, and returns their number.
-fn read_start(mut reader: impl Read, start: &mut [u8]) -> io::Result<usize> {
-    let mut n_bytes = 0;
-    while let Some(rest) = start.get_mut(n_bytes..).filter(|rest| !rest.is_empty()) {
-        match reader.read(rest) {
-            Ok(0) => break,
-            Ok(read) => n_bytes += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(n_bytes)
 }

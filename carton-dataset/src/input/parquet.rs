@@ -14,7 +14,8 @@ use parquet::file::metadata::ParquetMetaData;
 use super::ipc_message::invalid;
 use super::parquet_headers::PageFile;
 use super::parquet_pages::RowGroup;
-use super::{InputError, Rows, parquet_footer};
+use super::rows::Rows;
+use super::{InputError, parquet_footer};
 
 /// The last bytes of a file, after the length of its metadata.
 const MAGIC: &[u8; 4] = b"PAR1";

@@ -12,7 +12,6 @@ mod shards;
 mod verify;
 
 use std::collections::VecDeque;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -94,40 +93,6 @@ impl Dataset {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
-    }
-
-    /// All shards, in the order of the manifest.
-    #[must_use]
-    pub fn shards(&self) -> Shards<'_> {
-        Shards { dataset: self, positions: (0..self.manifest.shards().len()).collect() }
-    }
-
-    /// The shards of worker `worker` out of `n_workers`. Workers are counted from 0.
-    ///
-    /// # Errors
-    /// [`DatasetError::Options`] if there is no such worker.
-    pub fn worker(
-        &self,
-        worker: usize,
-        n_workers: NonZeroUsize,
-        assignment: Assignment,
-    ) -> Result<Shards<'_>, DatasetError> {
-        if worker >= n_workers.get() {
-            return Err(DatasetError::Options(format!("worker {worker} of {n_workers}, which are counted from 0")));
-        }
-        let sizes: Vec<u64> = self.manifest.shards().iter().map(|shard| shard.bytes).collect();
-        let positions = assignment.divide(&sizes, n_workers).into_iter().nth(worker).unwrap_or_default();
-        Ok(Shards { dataset: self, positions })
-    }
-
-    /// Opens one shard after another.
-    pub fn batches(&self) -> impl Iterator<Item = Result<Batch, DatasetError>> {
-        self.shards().batches()
-    }
-
-    /// Yields the samples of one shard after another. Ends after the first error.
-    pub fn samples(&self) -> impl Iterator<Item = Result<Sample, DatasetError>> {
-        self.shards().samples()
     }
 
     /// Opens the shard at this position of the manifest.

@@ -1,14 +1,52 @@
 //! Iteration over some of a dataset's shards.
 
+use std::num::NonZeroUsize;
+
+use super::{Assignment, Batch, Dataset, Sample};
 use crate::error::DatasetError;
 use crate::manifest::Shard;
-use crate::read::{Batch, Dataset, Sample};
 
 /// Some shards of a dataset: all of them, or those of one worker.
 #[derive(Clone, Debug)]
 pub struct Shards<'d> {
-    pub(super) dataset: &'d Dataset,
-    pub(super) positions: Vec<usize>,
+    dataset: &'d Dataset,
+    positions: Vec<usize>,
+}
+
+impl Dataset {
+    /// All shards, in the order of the manifest.
+    #[must_use]
+    pub fn shards(&self) -> Shards<'_> {
+        Shards { dataset: self, positions: (0..self.manifest.shards().len()).collect() }
+    }
+
+    /// The shards of worker `worker` out of `n_workers`. Workers are counted from 0.
+    ///
+    /// # Errors
+    /// [`DatasetError::Options`] if there is no such worker.
+    pub fn worker(
+        &self,
+        worker: usize,
+        n_workers: NonZeroUsize,
+        assignment: Assignment,
+    ) -> Result<Shards<'_>, DatasetError> {
+        if worker >= n_workers.get() {
+            return Err(DatasetError::Options(format!("worker {worker} of {n_workers}, which are counted from 0")));
+        }
+        let sizes: Vec<u64> = self.manifest.shards().iter().map(|shard| shard.bytes).collect();
+        let positions = assignment.divide(&sizes, n_workers).into_iter().nth(worker).unwrap_or_default();
+        Ok(Shards { dataset: self, positions })
+    }
+
+    /// Opens one shard after another.
+    pub fn batches(&self) -> impl Iterator<Item = Result<Batch, DatasetError>> {
+        self.shards().batches()
+    }
+
+    /// Yields the samples of one shard after another. Ends after the first error.
+    pub fn samples(&self) -> impl Iterator<Item = Result<Sample, DatasetError>> {
+        self.shards().samples()
+    }
 }
 
 impl<'d> Shards<'d> {

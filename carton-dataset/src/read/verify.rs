@@ -18,7 +18,7 @@ use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexRow};
 use crate::manifest::{Manifest, Shard, TensorSchema};
 use crate::shard_metadata::{BATCH, MODE_KEY};
-use crate::write::attempt::TASKS;
+use crate::write::staging::TASKS;
 
 /// The largest number of findings that are listed. Further ones are only counted, because a longer list would not be read.
 const MOST_FINDINGS: usize = 1000;

@@ -14,16 +14,11 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::commit_record::RECORD;
+use super::staging::{RECORD, REPORT, TASKS, folder, io_error, write_whole};
 use crate::error::DatasetError;
 use crate::manifest::MANIFEST_NAME;
 use crate::part_name::PartName;
 use crate::report::TaskReport;
-
-/// The folder of all attempts, in the dataset's folder.
-pub(crate) const TASKS: &str = "_tasks";
-/// The file name of an attempt's report.
-pub(super) const REPORT: &str = "task.json";
 
 /// An attempt in progress. If it is dropped unfinished, it removes what it wrote.
 #[derive(Debug)]
@@ -111,30 +106,4 @@ impl Drop for Attempt {
             let _ = fs::remove_dir(self.dataset.join(TASKS));
         }
     }
-}
-
-/// The folder of an attempt.
-pub(super) fn folder(dataset: &Path, task: u32, attempt: Uuid) -> PathBuf {
-    dataset.join(TASKS).join(format!("{task:05}-{}", attempt.hyphenated()))
-}
-
-/// Writes a file that gets its name only when it is complete. Replaces an existing file.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), DatasetError> {
-    let temporary = temporary(path);
-    let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        io_error(path)(error)
-    })
-}
-
-/// A temporary name in the same folder, for a file that is not complete. No two processes use the same one.
-pub(super) fn temporary(path: &Path) -> PathBuf {
-    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    path.with_file_name(format!(".{name}.{}.partial", Uuid::new_v4().simple()))
-}
-
-pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DatasetError + use<> {
-    let path = path.to_owned();
-    move |source| DatasetError::Io { path, source }
 }

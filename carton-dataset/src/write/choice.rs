@@ -8,8 +8,8 @@ use std::path::Path;
 
 use uuid::Uuid;
 
-use super::attempt::{REPORT, TASKS, folder, io_error};
 use super::commit_record::read_capped;
+use super::staging::{REPORT, TASKS, folder, io_error};
 use crate::error::DatasetError;
 use crate::part_name::PartName;
 use crate::report::TaskReport;

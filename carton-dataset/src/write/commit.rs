@@ -14,13 +14,13 @@ use std::path::Path;
 use carton_tensor::safetensors::Reader;
 use uuid::Uuid;
 
-use super::attempt::{TASKS, folder, io_error};
 use super::choice;
 use super::commit_lock::CommitLock;
 use super::commit_options::{CommitOptions, CommitStep};
-use super::commit_record::{self, CommitRecord, RECORD};
+use super::commit_record::{self, CommitRecord};
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
+use super::staging::{RECORD, TASKS, folder, io_error};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexLayout};
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard};

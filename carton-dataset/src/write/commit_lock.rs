@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use super::attempt::{TASKS, io_error};
 use super::publish::remove;
+use super::staging::{TASKS, io_error};
 use crate::error::DatasetError;
 
 /// The name of the locked file in `_tasks`. It is removed together with `_tasks`.

@@ -9,14 +9,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::attempt::{TASKS, folder, io_error, write_whole};
+use super::staging::{RECORD, TASKS, folder, io_error, write_whole};
 use crate::error::DatasetError;
 use crate::manifest::{Manifest, Shard, TensorSchema};
 use crate::part_name::PartName;
 use crate::shard_path;
 
-/// The file name of the record.
-pub(super) const RECORD: &str = "commit.json";
 /// The version of the record. Other versions are refused.
 const VERSION: u32 = 1;
 

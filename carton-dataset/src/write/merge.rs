@@ -4,29 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use carton_tensor::safetensors::Header;
 use uuid::Uuid;
 
-use super::attempt::io_error;
 use super::choice;
 use super::commit::{commit, done, open_shard, parts_in};
 use super::commit_options::{CommitOptions, CommitStep};
 use super::commit_record::{self, CommitRecord};
+use super::found_shard::FoundShard;
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
 use super::samples;
+use super::staging::io_error;
 use crate::error::DatasetError;
 use crate::index;
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
 use crate::part_name::PartName;
-
-/// A shard in the folder, and its header.
-pub(super) struct FoundShard {
-    pub(super) part: PartName,
-    pub(super) shard_path: String,
-    pub(super) bytes: u64,
-    pub(super) header: Header,
-}
 
 /// Makes a dataset of what is in `folder`, and returns the manifest. If tasks have left attempts there, it does the same as [`commit`].
 /// Otherwise it takes all shards `part-….safetensors`, such as those copied together from many machines, and reads their tensors from

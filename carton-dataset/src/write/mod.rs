@@ -6,7 +6,7 @@
 //! `commit_record` states what is then done. `merge` makes a dataset of shards that came without reports, and counts their samples with
 //! `samples`.
 
-pub(crate) mod attempt;
+mod attempt;
 mod batch;
 mod choice;
 mod columns;
@@ -14,6 +14,7 @@ mod commit;
 mod commit_lock;
 mod commit_options;
 mod commit_record;
+mod found_shard;
 mod gathered_schema;
 mod key_value;
 mod merge;
@@ -21,6 +22,7 @@ mod progress;
 mod publish;
 mod samples;
 mod shard_file;
+pub(crate) mod staging;
 mod task;
 
 use std::ops::ControlFlow;

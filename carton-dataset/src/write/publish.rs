@@ -6,7 +6,7 @@ use std::path::Path;
 
 use uuid::Uuid;
 
-use super::attempt::io_error;
+use super::staging::io_error;
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME};
 use crate::manifest::{MANIFEST_NAME, Manifest, ManifestError};

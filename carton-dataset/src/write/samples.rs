@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 
 use carton_tensor::safetensors::Header;
 
+use super::found_shard::FoundShard;
 use super::gathered_schema::Sharing;
-use super::merge::FoundShard;
 use crate::error::DatasetError;
 use crate::manifest::{KeyValueNames, Manifest};
 use crate::options::{Duplicates, ShardLayout, check_separator};

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use carton_tensor::safetensors::{Layout, Metadata, SafetensorsError, Writer};
 
-use super::attempt::{Attempt, io_error};
+use super::attempt::Attempt;
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::progress::Meter;
+use super::staging::io_error;
 use crate::error::DatasetError;
 use crate::manifest::Shard;
 use crate::options::{Duplicates, KeyValue};

@@ -1,0 +1,11 @@
+//! What the values of a column become.
+
+use carton_tensor::files::ElementType;
+
+/// The dtype and shape of the tensors.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) dtype: ElementType,
+    /// The shape of a sample, if the options give one.
+    pub(super) shape: Option<Vec<usize>>,
+}
