@@ -6,6 +6,7 @@
 
 mod element_type;
 mod engine;
+mod identity;
 mod model_file;
 mod model_location;
 mod model_source;
@@ -22,23 +23,9 @@ mod tests;
 use std::path::Path;
 use std::process::ExitCode;
 
+pub use identity::{COMPAT_VERSION, FRAMEWORK_VERSION, RUNNER_NAME};
 pub use onnx_release::recommended_requirement;
 pub use runner::Onnx;
-
-/// The name of this runner, for `runner_name` of a carton.
-pub const RUNNER_NAME: &str = "onnx";
-
-/// The ONNX release this runner implements.
-///
-/// ONNX Runtime 1.31, the release that these bindings are made for, supports operator sets up to 26 and refuses
-/// later ones; `rten` 0.27 has operators up to the same set. Operator set 26 came with ONNX 1.21.
-pub const FRAMEWORK_VERSION: &str = "1.21.0";
-
-/// The compatibility version of this runner: the version of the options and of the layout of `model/`.
-pub const COMPAT_VERSION: u64 = 1;
-
-/// The newest operator set of [`FRAMEWORK_VERSION`].
-const NEWEST_OPERATOR_SET: u64 = 26;
 
 /// Since 1.31 ONNX Runtime writes an identifier of the machine below the user's home and sends usage data to its vendor,
 /// unless this variable is set before it is loaded. A runner must not report the use of a model to anybody.

@@ -9,11 +9,12 @@ use crate::engine::library::{LibrarySearch, SearchPath};
 use crate::engine::onnx_runtime::{self, OnnxRuntime};
 use crate::engine::rten::Rten;
 use crate::engine::{Allocate, Engine};
+use crate::identity::{FRAMEWORK_VERSION, NEWEST_OPERATOR_SET, RUNNER_NAME};
 use crate::model_source::{Files, ModelSource};
 use crate::onnx_runtime_library::OLDEST_VERSION;
 use crate::options::{EngineChoice, ModelOptions};
+use crate::pack;
 use crate::signature::Binding;
-use crate::{FRAMEWORK_VERSION, NEWEST_OPERATOR_SET, RUNNER_NAME, pack};
 
 /// A loaded ONNX model.
 ///

@@ -9,7 +9,7 @@ use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
 use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches};
 use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
-use crate::LIBTORCH_VERSION;
+use crate::identity::LIBTORCH_VERSION;
 use crate::libtorch::{Argument, Kind, Structure, is_supported};
 
 /// The name of an output that neither the carton nor the model names.

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use carton_runner_interface::runner::{self, RunnerError};
 
-use crate::LIBTORCH_VERSION;
+use crate::identity::LIBTORCH_VERSION;
 use crate::libtorch::{Device, process};
 
 /// The variable that lists the GPUs that CUDA shows.

@@ -11,20 +11,17 @@ mod binding;
 mod convert;
 mod device;
 mod error;
+mod identity;
 #[allow(unsafe_code, reason = "libtorch is C++")]
 pub mod libtorch;
+mod load_module;
 mod model_location;
 mod options;
 mod pack;
 mod runner;
 
+pub use identity::{LIBTORCH_VERSION, RUNNER_NAME};
 pub use runner::TorchScript;
-
-/// The name of this runner, for `runner_name` of a carton.
-pub const RUNNER_NAME: &str = "torchscript";
-
-/// The version of libtorch that this runner was built with.
-pub const LIBTORCH_VERSION: &str = env!("CARTON_LIBTORCH_VERSION");
 
 /// Serves the protocol over standard input until the host is gone.
 #[must_use]

@@ -8,10 +8,11 @@ use std::path::Path;
 use carton_runner_interface::runner::{Call, ModelFiles, PackRequest, PackResponse, RunnerError};
 
 use crate::binding::{self, Binding};
+use crate::identity::LIBTORCH_VERSION;
 use crate::libtorch::Device;
+use crate::load_module::load_module;
+use crate::model_location;
 use crate::options::ModelOptions;
-use crate::runner::load_module;
-use crate::{LIBTORCH_VERSION, model_location};
 
 /// The name of a model's TorchScript file in a carton: the original Carton's runner opens no other.
 const MODEL_FILE: &str = "model.pt";

@@ -9,9 +9,11 @@ use carton_runner_interface::runner::{
 use carton_tensor::Storage;
 
 use crate::binding::Binding;
+use crate::identity::{LIBTORCH_VERSION, RUNNER_NAME};
 use crate::libtorch::{Device, Module, OutputValue, Structure, Value, process};
+use crate::load_module::load_module;
 use crate::options::ModelOptions;
-use crate::{LIBTORCH_VERSION, RUNNER_NAME, archive, convert, device, model_location, pack};
+use crate::{convert, device, model_location, pack};
 
 /// A loaded TorchScript model.
 ///
@@ -92,14 +94,6 @@ fn find(files: &ModelFiles, wanted: Option<&str>) -> Result<(String, Arc<dyn Sto
     let path = model_location::choose(&files.paths(), wanted)?;
     let bytes = files.map(&path).map_err(|error| RunnerError::new(format!("reading `{path}`: {error}")))?;
     Ok((path, bytes))
-}
-
-/// Checks the archive in `bytes` and loads its module; `path` is for messages.
-pub(crate) fn load_module(path: &str, bytes: Arc<dyn Storage>, device: Device) -> Result<Module, RunnerError> {
-    let about =
-        |error: RunnerError| RunnerError { message: format!("cannot load `{path}`: {}", error.message), ..error };
-    archive::check(bytes.bytes()).map_err(about)?;
-    Module::load(bytes, device).map_err(about)
 }
 
 /// Sets the numbers of libtorch's threads. The threads between operators can be set only once, before they are started.

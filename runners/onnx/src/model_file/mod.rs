@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod error;
 mod value;
 
+pub(crate) use error::ModelFileError;
 pub(crate) use value::{GraphValue, ValueKind};
 
 use crate::element_type::ElementType;
-use crate::protobuf::{Budget, Message, WireError};
+use crate::protobuf::{Budget, Message};
 use value::{graph_value, value_kind};
 
 /// Operators whose kernel has the shape of their second input unless `kernel_shape` states it.
@@ -87,17 +89,6 @@ pub(crate) struct WideConstant {
     pub(crate) name: String,
     pub(crate) index: usize,
     pub(crate) value: i64,
-}
-
-/// The reason why a file is not a model that this runner can read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ModelFileError {
-    #[error("not a well-formed ONNX file: {0}")]
-    Malformed(#[from] WireError),
-    #[error("not an ONNX model: the file has no {0}")]
-    Missing(&'static str),
-    #[error("not a valid ONNX model: {0}")]
-    Invalid(String),
 }
 
 impl ModelFile {

@@ -2,7 +2,7 @@
 
 use carton_tensor::{Dimension, SymbolicShape};
 
-use super::ModelFileError;
+use super::error::ModelFileError;
 use crate::element_type::ElementType;
 use crate::protobuf::{Field, Message};
 

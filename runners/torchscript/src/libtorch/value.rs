@@ -45,7 +45,10 @@ impl SharedTensor {
     pub fn new(tensor: &NumericTensor) -> Result<Self, RunnerError> {
         let dtype = tensor.dtype();
         if !is_supported(dtype) {
-            return Err(RunnerError::new(format!("libtorch {} has no tensors of {dtype}", crate::LIBTORCH_VERSION)));
+            return Err(RunnerError::new(format!(
+                "libtorch {} has no tensors of {dtype}",
+                crate::identity::LIBTORCH_VERSION
+            )));
         }
         let shape = tensor.shape().iter().map(|&size| i64::try_from(size));
         let shape = shape.collect::<Result<_, _>>().map_err(|_| RunnerError::new("a dimension that is too large"))?;
