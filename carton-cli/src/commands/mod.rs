@@ -2,6 +2,7 @@
 
 mod cache;
 mod completions;
+mod context;
 mod dataset;
 mod elements;
 mod example;
@@ -20,37 +21,12 @@ mod unpack;
 mod verify;
 
 use carton_core::Config;
+use context::{Context, set, warn_each};
 
 use crate::args::{Cli, Command};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Output, one_line};
-
-/// The context that every command gets.
-struct Context<'a> {
-    config: Config,
-    output: &'a Output,
-}
-
-/// Calls a setter of an operation if there is a value for it.
-fn set<B, V>(operation: B, value: Option<V>, setter: impl FnOnce(B, V) -> B) -> B {
-    match value {
-        Some(value) => setter(operation, value),
-        None => operation,
-    }
-}
-
-/// Prints each warning, up to a limit, and then the number of the remaining ones.
-fn warn_each(warnings: impl ExactSizeIterator<Item = String>, output: &Output) {
-    const LIMIT: usize = 20;
-    let n_left = warnings.len().saturating_sub(LIMIT);
-    for warning in warnings.take(LIMIT) {
-        output.warning(&one_line(&warning));
-    }
-    if n_left > 0 {
-        output.warning(&format!("and {n_left} more like these"));
-    }
-}
+use crate::output::Output;
 
 /// Runs the command and returns the exit code of the process.
 ///

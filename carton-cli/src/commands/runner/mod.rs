@@ -1,6 +1,7 @@
 //! `carton runner`: lists, installs, packages and removes runners.
 
 mod install;
+mod installer;
 mod list;
 mod offer;
 mod onnx_runtime;
@@ -8,17 +9,11 @@ mod package;
 mod prune;
 mod remove;
 
-use std::sync::Arc;
+use installer::{failure, index_place, with_installer};
 
-use carton_core::Config;
-use carton_core::errors::InstallError;
-use carton_core::runner::{Installer, Place};
-use carton_core::shown_url;
-
-use super::{Context, open};
+use super::Context;
 use crate::args::RunnerCommand;
 use crate::failure::{Exit, Failure};
-use crate::interrupt;
 
 pub(super) async fn run(command: RunnerCommand, context: &Context<'_>) -> Result<Exit, Failure> {
     match command {
@@ -29,35 +24,4 @@ pub(super) async fn run(command: RunnerCommand, context: &Context<'_>) -> Result
         RunnerCommand::Prune(arguments) => prune::run(arguments, context).await,
         RunnerCommand::Package(arguments) => package::run(arguments, context).await,
     }
-}
-
-fn failure(error: InstallError) -> Failure {
-    carton_core::Error::from(error).into()
-}
-
-/// Returns the index from the command line, or else from the configuration.
-fn index_place(asked: Option<&str>, config: &Config) -> Result<Option<Place>, Failure> {
-    let Some(text) = asked.or(config.runner_index.as_deref()) else { return Ok(None) };
-    let place = Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown_url(text), source }))?;
-    Ok(Some(place))
-}
-
-/// Runs `work` with an installer for this context, on another thread.
-async fn with_installer<T: Send + 'static>(
-    context: &Context<'_>,
-    work: impl FnOnce(&Installer<'_>) -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
-    let config = context.config.clone();
-    let progress = open::progress(context);
-    let display = Arc::clone(context.output.progress());
-    let result = interrupt::blocking(move |cancel_token| {
-        let installer = Installer::new(&config).cancel_token(cancel_token.clone());
-        work(&match progress {
-            Some(progress) => installer.progress(progress),
-            None => installer,
-        })
-    })
-    .await;
-    display.finish();
-    result
 }

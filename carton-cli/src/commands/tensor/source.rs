@@ -1,0 +1,49 @@
+//! Opening what the tensors come from, and what all commands do with it.
+
+use carton_core::CancelToken;
+use carton_tensor::files::RawTensor;
+
+use super::super::{Context, open};
+use crate::args::{DenseArgs, ModelArgs, OnlyArgs, SourceArgs};
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::tensor_files::{Source, SourceLocation, TensorFileError, Value};
+
+/// Opens the source of the tensors.
+pub(super) async fn open_source(source: SourceArgs, context: &Context<'_>) -> Result<Source, Failure> {
+    match SourceLocation::parse(&source.source) {
+        SourceLocation::File(path, only) => {
+            interrupt::blocking(move |_| Ok(Source::open(&path, only.as_deref())?)).await
+        }
+        SourceLocation::Carton(path, only) => {
+            let model = ModelArgs { path: path.clone(), expect: None, allow_file_links: false };
+            let package = open::open(&model, context).await?;
+            interrupt::blocking(move |_| Ok(Source::carton(package, &path, only.as_deref())?)).await
+        }
+    }
+}
+
+/// As [`open_source`], with only the requested tensors.
+pub(super) async fn open_some(
+    source: SourceArgs,
+    only: OnlyArgs,
+    dense: DenseArgs,
+    context: &Context<'_>,
+) -> Result<Source, Failure> {
+    let mut source = open_source(source, context).await?.with_max_dense(dense.max_dense);
+    source.keep_matching(&only.only)?;
+    Ok(source)
+}
+
+/// Returns an error if the work was cancelled.
+pub(super) fn check_cancelled(cancel_token: &CancelToken) -> Result<(), TensorFileError> {
+    if cancel_token.is_cancelled() { Err(TensorFileError::Interrupted) } else { Ok(()) }
+}
+
+/// Returns a numeric tensor; `None` for strings and lists.
+pub(super) fn numbers(value: Value) -> Option<RawTensor> {
+    match value {
+        Value::Numbers(tensor) => Some(tensor),
+        Value::Strings(_) | Value::Nested(_) => None,
+    }
+}
