@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::calls::{Answer, Kind};
-use super::dispatch::features;
+use super::dispatch::{features, read};
 use super::files::describe_files;
+use super::handle::Handle;
 use super::shared::Shared;
 use super::stream::InferStream;
 use super::turn::Turn;
@@ -29,18 +30,7 @@ const CONCURRENCY_CAP: u64 = 4096;
 /// A connection to one runner process. Clones share it; it closes when the last one is dropped.
 #[derive(Clone)]
 pub struct Connection {
-    pub(super) handle: Arc<Handle>,
-}
-
-/// Closes the connection when dropped; the threads of the connection hold only what it points to.
-pub(super) struct Handle {
-    pub(super) shared: Arc<Shared>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.shared.close(CloseReason::Requested("the connection was dropped".to_owned()));
-    }
+    handle: Arc<Handle>,
 }
 
 impl Connection {
@@ -79,7 +69,7 @@ impl Connection {
         let thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("carton-reader".to_owned())
-            .spawn(move || thread.read(reader, &our_features, said_hello))
+            .spawn(move || read(&thread, reader, &our_features, said_hello))
             .map_err(io_error)?;
         match shared.housekeeper.within(Instant::now().checked_add(hello_timeout), hello).await {
             Ok(Ok(())) => Ok(connection),
@@ -88,7 +78,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 
@@ -153,7 +143,7 @@ impl Connection {
         let shared = self.shared();
         let (id, started) = (shared.next_id(), Instant::now());
         let slot = shared.slot(options.deadline).instrument(tracing::debug_span!("queue", call = id)).await?;
-        Ok(Turn { connection: self.clone(), id, slot, queue: started.elapsed(), deadline: options.deadline })
+        Ok(Turn { handle: Arc::clone(&self.handle), id, slot, queue: started.elapsed(), deadline: options.deadline })
     }
 
     /// Waits for a turn and runs the model once. Dropping the future cancels the call.

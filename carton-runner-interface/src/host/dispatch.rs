@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use super::calls::{Answer, Kind};
 use super::shared::Shared;
-use super::{CallError, CloseReason, Event};
+use super::{CallError, CloseReason, Event, Peer};
 use crate::frame::Frame;
 use crate::message::{Hello, Message, Parsed, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
@@ -39,8 +41,52 @@ impl From<MapError> for CloseReason {
     }
 }
 
+/// The thread that reads. It never writes more than fits, so the runner can always finish what it sends.
+pub(super) fn read(shared: &Shared, mut reader: FrameReader, our_features: &[&str], said_hello: oneshot::Sender<()>) {
+    let reason = read_until_closed(shared, &mut reader, our_features, said_hello);
+    last_words(shared, &reason);
+    shared.close(reason);
+}
+
+fn read_until_closed(
+    shared: &Shared,
+    reader: &mut FrameReader,
+    our_features: &[&str],
+    said_hello: oneshot::Sender<()>,
+) -> CloseReason {
+    let mut greet = || -> Result<(), CloseReason> {
+        let hello = read_hello(reader)?;
+        let agreement = version::agree(our_features, &hello)?;
+        if agreement.has(version::SHARED_MEMORY) {
+            shared.link.memory.enable();
+        }
+        let peer = Peer {
+            name: hello.name,
+            framework_version: hello.framework_version,
+            version: agreement.version,
+            features: agreement.features.clone(),
+        };
+        let _ = shared.peer.set((peer, agreement));
+        Ok(())
+    };
+    if let Err(reason) = greet() {
+        return reason;
+    }
+    // Whoever waited may have given up; the connection is closed then, and reading fails.
+    let _ = said_hello.send(());
+    loop {
+        let frame = match reader.next() {
+            Ok(frame) => frame,
+            Err(error) => return error.into(),
+        };
+        if let Err(reason) = dispatch(shared, reader, frame) {
+            return reason;
+        }
+    }
+}
+
 /// Reads the first frame.
-pub(super) fn read_hello(reader: &mut FrameReader) -> Result<Hello, CloseReason> {
+fn read_hello(reader: &mut FrameReader) -> Result<Hello, CloseReason> {
     let frame = reader.next()?;
     match parse(&frame.json)? {
         Parsed::Known(envelope) => match envelope.message {
@@ -57,7 +103,7 @@ fn refused(error: WireError) -> CloseReason {
 }
 
 /// Takes one frame and does what it asks for.
-pub(super) fn dispatch(shared: &Shared, reader: &mut FrameReader, frame: Frame) -> Result<(), CloseReason> {
+fn dispatch(shared: &Shared, reader: &mut FrameReader, frame: Frame) -> Result<(), CloseReason> {
     let envelope = match parse(&frame.json)? {
         Parsed::Known(envelope) => envelope,
         Parsed::Unknown { id, release, name } => {
@@ -173,7 +219,7 @@ pub(super) fn features(shared_memory: bool) -> Vec<&'static str> {
 }
 
 /// Tells the peer why the connection is about to be closed.
-pub(super) fn last_words(shared: &Shared, reason: &CloseReason) {
+fn last_words(shared: &Shared, reason: &CloseReason) {
     if let CloseReason::Protocol(error) = reason {
         let _ = shared.link.send_plain(Message::Error(WireError::new(code::PROTOCOL, error.to_string())));
     }

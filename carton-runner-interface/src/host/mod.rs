@@ -9,6 +9,7 @@ mod connection;
 mod dispatch;
 mod error;
 mod files;
+mod handle;
 mod shared;
 mod stream;
 mod turn;

@@ -10,11 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use tracing::Instrument;
 
 use super::calls::{Answer, Calls, Kind, Waiter};
-use super::dispatch::{dispatch, last_words, read_hello};
-use super::turn::Turn;
 use super::{CallError, CallOptions, CallTimings, CloseReason, ConnectionOptions, Event, Loaded, Peer, Phase};
 use crate::housekeeper::{Elapsed, Housekeeper};
 use crate::link::{Link, Outbound, SendError};
@@ -25,7 +22,6 @@ use crate::runner::RunnerError;
 use crate::shared_memory::pool::{PoolBuffer, PoolError};
 use crate::spin::Spin;
 use crate::tensor_encoding::{encode, inline_sizes, pool_needs, split_off_borrowed};
-use crate::transport::reader::FrameReader;
 use crate::version;
 
 /// How long a caller spins for its answer at most.
@@ -63,50 +59,6 @@ impl Shared {
             taking_buffers: tokio::sync::Mutex::default(),
             last_id: AtomicU64::new(0),
             closed: watch::Sender::new(None),
-        }
-    }
-
-    /// The thread that reads. It never writes more than fits, so the runner can always finish what it sends.
-    pub(super) fn read(&self, mut reader: FrameReader, our_features: &[&str], said_hello: oneshot::Sender<()>) {
-        let reason = self.read_until_closed(&mut reader, our_features, said_hello);
-        last_words(self, &reason);
-        self.close(reason);
-    }
-
-    fn read_until_closed(
-        &self,
-        reader: &mut FrameReader,
-        our_features: &[&str],
-        said_hello: oneshot::Sender<()>,
-    ) -> CloseReason {
-        let mut greet = || -> Result<(), CloseReason> {
-            let hello = read_hello(reader)?;
-            let agreement = version::agree(our_features, &hello)?;
-            if agreement.has(version::SHARED_MEMORY) {
-                self.link.memory.enable();
-            }
-            let peer = Peer {
-                name: hello.name,
-                framework_version: hello.framework_version,
-                version: agreement.version,
-                features: agreement.features.clone(),
-            };
-            let _ = self.peer.set((peer, agreement));
-            Ok(())
-        };
-        if let Err(reason) = greet() {
-            return reason;
-        }
-        // Whoever waited may have given up; the connection is closed then, and reading fails.
-        let _ = said_hello.send(());
-        loop {
-            let frame = match reader.next() {
-                Ok(frame) => frame,
-                Err(error) => return error.into(),
-            };
-            if let Err(reason) = dispatch(self, reader, frame) {
-                return reason;
-            }
         }
     }
 
@@ -283,30 +235,8 @@ impl Shared {
         self.exchange(id, kind, message, outbound, None, options.deadline).await
     }
 
-    /// Makes a call whose turn it is.
-    pub(super) async fn run(
-        self: &Arc<Self>,
-        turn: Turn,
-        kind: Kind,
-        inputs: Tensors,
-        message: impl FnOnce(Vec<WireTensor>) -> Message,
-    ) -> Result<(Answer, CallTimings), CallError> {
-        let Turn { id, slot, queue, deadline, connection: _open_meanwhile } = turn;
-        let started = Instant::now();
-        let (outbound, inputs) =
-            self.encode(id, inputs, deadline).instrument(tracing::debug_span!("transfer", call = id)).await?;
-        let transfer = started.elapsed();
-        let answer = self
-            .exchange(id, kind, message(inputs), outbound, Some(slot), deadline)
-            .instrument(tracing::debug_span!("run", call = id))
-            .await?;
-        let run = started.elapsed() - transfer;
-        tracing::debug!(call = id, ?queue, ?transfer, ?run, "call answered");
-        Ok((answer, CallTimings { call: id, queue, transfer, run }))
-    }
-
     /// Sends the message of a call and waits for its answer. Giving up cancels the call.
-    async fn exchange(
+    pub(super) async fn exchange(
         self: &Arc<Self>,
         id: u64,
         kind: Kind,

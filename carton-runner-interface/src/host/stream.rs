@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc;
 
-use super::connection::Handle;
+use super::handle::Handle;
 use super::{CallError, Phase};
 use crate::link::Outbound;
 use crate::message::Message;

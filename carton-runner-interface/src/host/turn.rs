@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tracing::Instrument;
 
 use super::calls::{Answer, Kind, Waiter};
-use super::connection::Connection;
-use super::shared::Shared;
-use super::stream::InferStream;
-use super::{CallError, CallTimings, SealedInputs};
-use crate::message::{Message, code};
+use super::handle::Handle;
+use super::stream::{InferStream, SealedInputs};
+use super::{CallError, CallTimings};
+use crate::message::{Message, WireTensor, code};
 use crate::model::Tensors;
 use crate::runner::RunnerError;
 
-/// A call that may be sent to the runner now; [`Connection::turn`] waits for one.
+/// A call that may be sent to the runner now; [`Connection::turn`](super::Connection::turn) waits for one.
 ///
 /// Nothing of the call has reached the runner. If its connection closes while a caller waits for a turn, the same call can be made
 /// on another connection.
 pub struct Turn {
-    pub(super) connection: Connection,
+    pub(super) handle: Arc<Handle>,
     /// The number of the call.
     pub(super) id: u64,
     pub(super) slot: OwnedSemaphorePermit,
@@ -35,8 +35,8 @@ impl Turn {
     /// The runner's, or the connection's.
     pub async fn infer(self, inputs: Tensors) -> Result<(Tensors, CallTimings), CallError> {
         let message = |inputs| Message::Infer { inputs };
-        let shared = Arc::clone(self.shared());
-        let (answer, timings) = shared.run(self, Kind::Infer, inputs, message).await?;
+        let shared = Arc::clone(&self.handle.shared);
+        let (answer, timings) = self.run(Kind::Infer, inputs, message).await?;
         shared.outputs(answer, timings)
     }
 
@@ -45,14 +45,14 @@ impl Turn {
     /// # Errors
     /// As [`infer`](Self::infer); those of the run itself come from [`InferStream::recv`].
     pub async fn infer_stream(self, inputs: Tensors) -> Result<InferStream, CallError> {
-        let Self { connection, id, slot, deadline, .. } = self;
-        let shared = connection.shared();
+        let Self { handle, id, slot, deadline, .. } = self;
+        let shared = &handle.shared;
         let credits = shared.options.stream_credits.max(1);
         let (outbound, inputs) = shared.encode(id, inputs, deadline).await?;
         let (items, received) = mpsc::unbounded_channel();
         shared.calls.add(id, Kind::Stream, Waiter::Items(items), credits, Some(slot))?;
         shared.send_call(id, Message::InferStream { inputs, credits }, outbound).await?;
-        Ok(InferStream::new(connection.handle, id, received, credits, deadline))
+        Ok(InferStream::new(handle, id, received, credits, deadline))
     }
 
     /// Hands inputs to the runner for many calls of [`infer_sealed`](Self::infer_sealed).
@@ -61,10 +61,10 @@ impl Turn {
     /// As [`infer`](Self::infer).
     pub async fn seal(self, inputs: Tensors) -> Result<SealedInputs, CallError> {
         let message = |inputs| Message::Seal { inputs };
-        let connection = self.connection.clone();
-        match connection.shared().run(self, Kind::Seal, inputs, message).await?.0 {
-            Answer::Sealed { handle } => Ok(SealedInputs::new(connection.handle, handle)),
-            _ => Err(connection.shared().wrong_answer()),
+        let connection = Arc::clone(&self.handle);
+        match self.run(Kind::Seal, inputs, message).await?.0 {
+            Answer::Sealed { handle } => Ok(SealedInputs::new(connection, handle)),
+            _ => Err(connection.shared.wrong_answer()),
         }
     }
 
@@ -74,18 +74,36 @@ impl Turn {
     /// As [`infer`](Self::infer). A runner that was loaded anew knows nothing of what was sealed before: the inputs have to
     /// be sealed again.
     pub async fn infer_sealed(self, sealed: &SealedInputs) -> Result<(Tensors, CallTimings), CallError> {
-        let Some(handle) = sealed.number_on(&self.connection.handle) else {
+        let Some(handle) = sealed.number_on(&self.handle) else {
             let error = RunnerError::new("these inputs were sealed on another connection");
             return Err(CallError::Runner { code: code::UNKNOWN_HANDLE.to_owned(), error });
         };
         let message = |_| Message::InferSealed { handle };
-        let shared = Arc::clone(self.shared());
-        let (answer, timings) = shared.run(self, Kind::Infer, Tensors::new(), message).await?;
+        let shared = Arc::clone(&self.handle.shared);
+        let (answer, timings) = self.run(Kind::Infer, Tensors::new(), message).await?;
         shared.outputs(answer, timings)
     }
 
-    fn shared(&self) -> &Arc<Shared> {
-        self.connection.shared()
+    /// Makes the call. The connection stays open meanwhile.
+    async fn run(
+        self,
+        kind: Kind,
+        inputs: Tensors,
+        message: impl FnOnce(Vec<WireTensor>) -> Message,
+    ) -> Result<(Answer, CallTimings), CallError> {
+        let Self { handle, id, slot, queue, deadline } = self;
+        let shared = &handle.shared;
+        let started = Instant::now();
+        let (outbound, inputs) =
+            shared.encode(id, inputs, deadline).instrument(tracing::debug_span!("transfer", call = id)).await?;
+        let transfer = started.elapsed();
+        let answer = shared
+            .exchange(id, kind, message(inputs), outbound, Some(slot), deadline)
+            .instrument(tracing::debug_span!("run", call = id))
+            .await?;
+        let run = started.elapsed() - transfer;
+        tracing::debug!(call = id, ?queue, ?transfer, ?run, "call answered");
+        Ok((answer, CallTimings { call: id, queue, transfer, run }))
     }
 }
 

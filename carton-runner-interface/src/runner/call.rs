@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use carton_tensor::{DataType, NumericTensor};
 
-use super::{RunnerError, Tensors};
+use super::error::RunnerError;
 use crate::link::{Link, Outbound, SendError};
 use crate::message::{LogLevel, Message, WireTensor, code};
+use crate::model::Tensors;
 use crate::shared_memory::THRESHOLD;
 use crate::shared_memory::pool::{PoolBuffer, PoolError};
 use crate::tensor_encoding::{encode, pool_needs, split_off_borrowed};

@@ -1,6 +1,6 @@
 //! Where a model shall run, as `load` says it (spec/runner-protocol.md, "`load`, `loaded`"). Pure.
 
-use super::RunnerError;
+use super::error::RunnerError;
 
 /// A device that a user may ask for.
 ///

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::call::{Call, CallState};
 use super::files::{ModelFiles, Range};
-use super::server::{End, Server, lock};
+use super::state::{End, Server, lock};
 use super::{LoadRequest, PackRequest, Runner, Tensors};
 use crate::frame::Frame;
 use crate::link::Outbound;

@@ -4,23 +4,22 @@
 //! call itself, so that no call waits for another thread to wake up. Whoever reads never waits for the host to read.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::call::{AnswerError, Call, CallState, OutputStream};
+use super::call::{AnswerError, Call, OutputStream};
 use super::dispatch::{Job, Work};
-use super::{Runner, RunnerError, RunnerErrorKind, Sealed, Tensors};
+use super::state::{End, ServeError, ServeOptions, Server, lock};
+use super::{Runner, RunnerError, RunnerErrorKind, Tensors};
 use crate::link::{Link, LinkOptions};
 use crate::message::{Message, Parsed, Side, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
-use crate::shared_memory::peer::MapError;
 use crate::spin::Spin;
 use crate::transport::Transport;
-use crate::transport::reader::{FrameReader, ReadError};
+use crate::transport::reader::FrameReader;
 use crate::transport::turn::Turn;
 use crate::version;
 
@@ -34,37 +33,6 @@ const STACK: usize = 8 << 20;
 /// How long a thread that has answered a call spins for the next one at most: about as long as a host takes that makes one call
 /// after the other, and whose core fell asleep during the last one.
 const LONGEST_SPIN: Duration = Duration::from_micros(400);
-
-/// Why a runner stopped serving, other than by the end of its host.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The host broke the protocol, or speaks another one.
-    #[error("the host broke the protocol")]
-    Protocol(#[from] ProtocolError),
-    /// The operating system failed us.
-    #[error("reading from or writing to the host")]
-    Io(#[from] std::io::Error),
-}
-
-/// How a runner serves.
-#[derive(Clone, Copy, Debug)]
-pub struct ServeOptions {
-    /// Whether tensors may travel in shared memory, where the host can do that too.
-    pub shared_memory: bool,
-    /// The most bytes of shared memory the runner lends out.
-    pub pool_cap: u64,
-    /// How long a call waits for room in a full pool.
-    pub pool_wait: Duration,
-    /// The largest frame the runner writes, in bytes: what hosts accept.
-    pub frame_cap: u64,
-}
-
-impl Default for ServeOptions {
-    fn default() -> Self {
-        Self { shared_memory: true, pool_cap: 4 << 30, pool_wait: Duration::from_secs(30), frame_cap: 1 << 30 }
-    }
-}
 
 /// Serves the host at the other end of `transport` until it is gone or asks to shut down. Calls that still run then are
 /// cancelled, and not waited for.
@@ -105,60 +73,6 @@ pub fn serve<R: Runner>(transport: Transport, options: ServeOptions) -> Result<(
     server.greet(&features);
     server.add_thread();
     server.wait_for_end()
-}
-
-/// A host being served, as the threads of the runner share it.
-pub(super) struct Server<R> {
-    pub(super) options: ServeOptions,
-    pub(super) link: Arc<Link>,
-    turn: Turn,
-    spin: Spin,
-    reader: Mutex<FrameReader>,
-    /// Threads that wait for their turn.
-    n_waiting: AtomicUsize,
-    pub(super) model: OnceLock<R>,
-    loading: AtomicBool,
-    pub(super) calls: Mutex<HashMap<u64, Arc<CallState>>>,
-    pub(super) sealed: Mutex<HashMap<u64, Arc<Sealed>>>,
-    last_handle: AtomicU64,
-    pub(super) stopping: AtomicBool,
-    end: Mutex<Option<Result<(), ServeError>>>,
-    ended: Condvar,
-}
-
-/// Why reading ended.
-pub(super) enum End {
-    HostIsGone,
-    Failed(ServeError),
-}
-
-impl From<ReadError> for End {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::EndOfFile => Self::HostIsGone,
-            ReadError::Protocol(error) => Self::Failed(error.into()),
-            ReadError::Io(error) => Self::Failed(error.into()),
-        }
-    }
-}
-
-impl From<MapError> for End {
-    fn from(error: MapError) -> Self {
-        match error {
-            MapError::Protocol(error) => Self::Failed(error.into()),
-            MapError::Io(error) => Self::Failed(error.into()),
-        }
-    }
-}
-
-impl From<ProtocolError> for End {
-    fn from(error: ProtocolError) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<R: Runner> Server<R> {
@@ -209,25 +123,6 @@ impl<R: Runner> Server<R> {
             }
             end = self.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    fn has_ended(&self) -> bool {
-        lock(&self.end).is_some()
-    }
-
-    fn finish(&self, end: End) {
-        let result = match end {
-            End::HostIsGone => Ok(()),
-            End::Failed(error) => Err(error),
-        };
-        if let Err(ServeError::Protocol(error)) = &result {
-            let _ = self.link.send_plain(Message::Error(WireError::new(code::PROTOCOL, error.to_string())));
-        }
-        lock(&self.end).get_or_insert(result);
-        self.ended.notify_all();
-        self.link.close();
-        lock(&self.calls).values().for_each(|call| call.cancel());
-        lock(&self.sealed).clear();
     }
 
     /// What each thread does: take a turn at reading, pass it on when a call arrived, run the call.
@@ -378,12 +273,6 @@ impl<R: Runner> Server<R> {
             return Err(AnswerError { code: code::CANCELLED, error: RunnerError::new("the call was cancelled") });
         }
         call.send_tensors(outputs, |outputs| Message::Inferred { outputs })
-    }
-
-    pub(super) fn stop_when_idle(&self) {
-        if self.stopping.load(Ordering::Acquire) && lock(&self.calls).is_empty() {
-            self.finish(End::HostIsGone);
-        }
     }
 }
 

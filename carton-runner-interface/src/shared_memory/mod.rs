@@ -4,6 +4,7 @@
 //! before it is read, and what it gives back must have been lent ([`lending`]).
 
 pub(crate) mod lending;
+mod listener;
 pub(crate) mod peer;
 pub(crate) mod pool;
 pub(crate) mod ranges;
@@ -16,25 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use self::lending::LentBuffers;
+pub(crate) use self::listener::MemoryListener;
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::listener::NoListener;
 use self::peer::{PeerMemory, ReleaseQueue};
 use self::pool::Pool;
 use crate::message::Side;
-
-/// Who tidies up shared memory.
-pub(crate) trait MemoryListener: Send + Sync {
-    /// Buffers of the peer with so many bytes wait to be given back, or (0) memory of this side became idle. Called
-    /// without any lock of this module held, from whichever thread dropped a tensor: must not block.
-    fn memory_is_idle(&self, n_bytes: u64);
-}
-
-/// For memory that is not tidied up, in tests and fuzz targets.
-#[cfg(any(test, fuzzing))]
-pub(crate) struct NoListener;
-
-#[cfg(any(test, fuzzing))]
-impl MemoryListener for NoListener {
-    fn memory_is_idle(&self, _: u64) {}
-}
 
 /// All shared memory of one connection, as one of its sides sees it.
 pub(crate) struct SharedMemory {

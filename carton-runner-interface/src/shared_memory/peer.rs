@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use carton_tensor::Storage;
 
-use super::MemoryListener;
+use super::listener::MemoryListener;
 use super::region::{self, Mapping, ReceiveError};
 use crate::message::Release;
 use crate::protocol_error::ProtocolError;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use carton_tensor::Storage;
 
-use super::MemoryListener;
+use super::listener::MemoryListener;
 use super::ranges::FreeRanges;
 use super::region::{self, Mapping};
 
