@@ -8,15 +8,15 @@
 
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use carton_core::Sha256Digest;
 use carton_core::internals::digest::Hasher;
 use carton_core::internals::download::{Download, Target};
 use carton_core::internals::network::{Activity, Network, NetworkOptions, Url};
+use carton_test_server::nginx::Nginx;
 
 const N_RANGES: u64 = 4;
 const RANGE: u64 = 8 << 20;
@@ -26,11 +26,9 @@ fn main() {
     let full = std::env::args().any(|argument| argument == "--bench");
     let (length, n_runs) = if full { (1 << 30, 9) } else { (20 << 20, 1) };
     let folder = tempfile::tempdir().unwrap();
-    let digest = make_file(&folder.path().join("file"), length);
-    let Some((mut server, url)) = start_nginx(folder.path()) else {
-        println!("nginx is not there: nothing measured");
-        return;
-    };
+    let Some(nginx) = Nginx::start("") else { return };
+    let digest = make_file(&nginx.root().join("file"), length);
+    let url = nginx.url("file").parse().unwrap();
     let network = Network::new(NetworkOptions::default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (mut downloads, mut bounds) = (Vec::new(), Vec::new());
@@ -46,10 +44,6 @@ fn main() {
             bounds.push(bound);
         }
     }
-    // An orderly shutdown: the workers would outlive a master that is killed.
-    let master = rustix::process::Pid::from_child(&server);
-    rustix::process::kill_process(master, rustix::process::Signal::TERM).unwrap();
-    server.wait().unwrap();
     let median_of = |times: &[Times], get: fn(&Times) -> f64| median(times.iter().map(get).collect());
     let print = |name: &str, times: &[Times]| {
         let (wall, cpu) = (median_of(times, |times| times.wall), median_of(times, |times| times.cpu));
@@ -122,32 +116,6 @@ fn make_file(path: &Path, length: u64) -> Sha256Digest {
         file.write_all(&block).unwrap();
     }
     hasher.finish()
-}
-
-/// Serves a folder on a free port.
-fn start_nginx(folder: &Path) -> Option<(Child, Url)> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let place = folder.display();
-    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|name| format!("{name}_temp_path {place}/temporary;"))
-        .join(" ");
-    let configuration = format!(
-        "worker_processes 2; daemon off; pid {place}/pid; error_log stderr; events {{}}
-         http {{ access_log off; sendfile on; tcp_nopush off; keepalive_requests 1000000; {temporary}
-         server {{ listen 127.0.0.1:{port}; root {place}; }} }}"
-    );
-    // The workers run as another user if this user is root.
-    std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    std::fs::write(folder.join("nginx.conf"), configuration).unwrap();
-    let mut command = Command::new("nginx");
-    command.arg("-p").arg(folder).arg("-c").arg(folder.join("nginx.conf")).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command.spawn().ok()?;
-    let begin = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "nginx does not start");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Some((child, format!("http://127.0.0.1:{port}/file").parse().unwrap()))
 }
 
 fn time(run: impl FnOnce()) -> Times {

@@ -1,10 +1,12 @@
 //! Shared by the end-to-end tests: the suite that every runner passes, a temporary place with its own configuration, installed test
-//! runners, a census of this process's resources, servers (a real one and one that misbehaves), and files that stand for weights.
+//! runners, a census of this process's resources, and files that stand for weights. The servers, a real one and one that misbehaves, are in
+//! a separate crate that the unit tests of `carton-core` use too.
 
 pub mod behaviour;
 pub mod census;
-pub mod nginx;
 pub mod place;
 pub mod python_runner;
-pub mod server;
 pub mod weights;
+
+pub use carton_test_server as server;
+pub use carton_test_server::nginx;

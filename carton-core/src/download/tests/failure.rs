@@ -5,9 +5,9 @@ use super::*;
 #[test]
 fn cut_connections_are_continued() {
     let (all, folder) = (content(7 * CHUNK + 3), tempfile::tempdir().unwrap());
-    let server = Server::start(all.clone());
+    let server = FileServer::start(all.clone());
     // Each range needs three requests.
-    server.rule(|_, _| Act::Cut(CHUNK * 2 / 5));
+    server.rule(|_, right| right.cut_after(CHUNK as u64 * 2 / 5));
     let brought = fetch(&target(&server.url, folder.path())).unwrap();
     assert!(brought.bytes == all);
     assert_eq!(brought.activity.received(), all.len() as u64);
@@ -16,10 +16,13 @@ fn cut_connections_are_continued() {
 #[test]
 fn a_server_that_fails_again_and_again_ends_the_download() {
     let (all, folder) = (content(7 * CHUNK), tempfile::tempdir().unwrap());
-    let server = Server::start(all.clone());
+    let server = FileServer::start(all.clone());
     let target = target(&server.url, folder.path());
     // All ranges but the first fail, each as often as it may.
-    server.rule(|_, range| if range.unwrap().start == 0 { Act::Serve } else { Act::Cut(0) });
+    server.rule(|request, right| {
+        let is_first = request.header("range").is_some_and(|range| range.starts_with("bytes=0-"));
+        if is_first { right } else { right.cut_after(0) }
+    });
     let download = Download::start(&network(), &target, &Arc::new(Activity::default())).unwrap();
     let mut reader = download.reader();
     let mut first = vec![0; CHUNK];
@@ -31,28 +34,34 @@ fn a_server_that_fails_again_and_again_ends_the_download() {
     assert!(read(&download).is_err());
     assert!(download.source().read_at(5 * CHUNK as u64, &mut [0]).is_err());
     drop(download);
-    server.rule(|_, _| Act::Serve);
+    server.serve();
     let brought = fetch(&target).unwrap();
     assert!(brought.bytes == all && brought.download.is_resumed());
 }
 
 #[test]
 fn a_server_that_refuses_is_named() {
-    let (server, folder) = (Server::start(content(10)), tempfile::tempdir().unwrap());
-    server.rule(|_, _| Act::Raw("HTTP/1.1 404 Gone\r\nContent-Length: 0\r\n\r\n".to_owned()));
+    let (server, folder) = (FileServer::start(content(10)), tempfile::tempdir().unwrap());
+    server.rule(|_, _| Answer::status(404));
     let error = failure(&target(&server.url, folder.path()));
     assert!(error.to_string().contains("answered 404"), "{error}");
-    server.rule(|_, _| Act::Raw("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned()));
+    server.rule(|_, _| Answer::status(503));
     let error = failure(&target(&server.url, folder.path()));
-    assert!(error.to_string().contains("answered 503") && server.count() == 4, "{error}");
+    assert!(error.to_string().contains("answered 503") && server.requests().len() == 4, "{error}");
 }
 
 #[test]
 fn wrong_ranges_are_not_used() {
     let all = content(7 * CHUNK);
     for from in [0, 1, 5] {
-        let (server, folder) = (Server::start(all.clone()), tempfile::tempdir().unwrap());
-        server.rule(move |number, _| if number >= from { Act::Shift } else { Act::Serve });
+        let (server, folder) = (FileServer::start(all.clone()), tempfile::tempdir().unwrap());
+        let file = server.file().clone();
+        server.rule(move |request, right| {
+            let range = request.range(u64::MAX).unwrap();
+            let shifted = format!("bytes={}-{}", range.start + 1, range.end);
+            let shifted = request.clone().with_header("range", shifted);
+            if request.number < from { right } else { file.answer(&shifted) }
+        });
         let error = failure(&target(&server.url, folder.path()));
         assert!(matches!(error, DownloadError::Network(NetworkError::Answer { .. })), "{error}");
     }
@@ -61,13 +70,10 @@ fn wrong_ranges_are_not_used() {
 #[test]
 fn a_file_that_changes_underneath_is_never_mixed() {
     let (old, new) = (content(8 * CHUNK), content(8 * CHUNK + 1)[1..].to_vec());
-    for (headers, change_at) in [("ETag: \"2\"\r\n", 1), ("ETag: \"2\"\r\n", 4), ("ETag: W/\"2\"\r\n", 2)] {
-        let (server, folder) = (Server::start(old.clone()), tempfile::tempdir().unwrap());
-        let new = new.clone();
-        server.rule(move |number, _| match number == change_at {
-            true => Act::Change(new.clone(), headers.to_owned()),
-            false => Act::Serve,
-        });
+    for (etag, change_at) in [("\"2\"", 1), ("\"2\"", 4), ("W/\"2\"", 2)] {
+        let (server, folder) = (FileServer::start(old.clone()), tempfile::tempdir().unwrap());
+        let new = File { last_modified: None, ..File::new(new.clone()).with_etag(etag) };
+        server.change_at(change_at, new);
         let error = failure(&target(&server.url, folder.path()));
         assert!(matches!(error, DownloadError::Network(NetworkError::Changed { .. })), "{error}");
     }
@@ -75,10 +81,10 @@ fn a_file_that_changes_underneath_is_never_mixed() {
 
 #[test]
 fn ranges_that_end_in_the_middle_are_an_error() {
-    let (server, folder) = (Server::start(content(8 * CHUNK)), tempfile::tempdir().unwrap());
-    server.rule(|number, _| match number {
-        0 => Act::Serve,
-        _ => Act::Raw(format!("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: {}\r\n\r\n", 8 * CHUNK)),
+    let (server, folder) = (FileServer::start(content(8 * CHUNK)), tempfile::tempdir().unwrap());
+    server.rule(|request, right| match request.number {
+        0 => right,
+        _ => Answer::raw(format!("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: {}\r\n\r\n", 8 * CHUNK)),
     });
     let error = failure(&target(&server.url, folder.path()));
     assert!(error.to_string().contains("does not answer with ranges any more"), "{error}");
@@ -86,11 +92,11 @@ fn ranges_that_end_in_the_middle_are_an_error() {
 
 #[test]
 fn a_body_ends_at_the_limit() {
-    let (server, folder) = (Server::start(content(1001)), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(content(1001)), tempfile::tempdir().unwrap());
     let target = Target { limit: 1000, ..target(&server.url, folder.path()) };
     let check = |head: &str| {
-        let head = head.to_owned();
-        server.rule(move |_, _| Act::Flood(head.clone()));
+        let flood = Answer::endless(0, [7]).with_raw_head(head);
+        server.rule(move |_, _| flood.clone());
         let error = failure(&target);
         assert!(matches!(error, DownloadError::Network(NetworkError::TooLarge { limit: 1000, .. })), "{error}");
         let length = std::fs::metadata(folder.path().join("data")).map_or(0, |metadata| metadata.len());
@@ -99,7 +105,7 @@ fn a_body_ends_at_the_limit() {
     check("HTTP/1.1 200 OK\r\n\r\n");
     check("HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n");
     check("HTTP/1.1 206 Part\r\nContent-Range: bytes 0-1000/1001\r\n\r\n");
-    server.rule(|_, _| Act::Serve);
+    server.serve();
     assert!(failure(&target).to_string().contains("at most 1000 bytes"));
     let range = Some(1..1001);
     assert_eq!(fetch(&Target { range, ..target }).unwrap().bytes.len(), 1000);
@@ -108,10 +114,10 @@ fn a_body_ends_at_the_limit() {
 #[test]
 fn a_stream_that_breaks_off_goes_on_only_with_the_same_bytes() {
     let all = content(3 * CHUNK);
-    for (headers, goes_on) in [("ETag: \"1\"\r\n", true), ("", false)] {
-        let (server, folder) = (Server::start(all.clone()), tempfile::tempdir().unwrap());
-        (server.file().knows_ranges, server.file().headers) = (false, headers.to_owned());
-        server.rule(|number, _| if number == 0 { Act::Cut(CHUNK + 5) } else { Act::Serve });
+    for (etag, goes_on) in [(Some("\"1\""), true), (None, false)] {
+        let (server, folder) = (FileServer::start(all.clone()), tempfile::tempdir().unwrap());
+        (server.file().ranges, server.file().etag) = (false, etag.map(str::to_owned));
+        server.rule(|request, right| if request.number == 0 { right.cut_after(CHUNK as u64 + 5) } else { right });
         match fetch(&target(&server.url, folder.path())) {
             Ok(brought) => assert!(goes_on && brought.bytes == all),
             Err(error) => assert!(!goes_on && matches!(error, DownloadError::Network(NetworkError::Cut { .. }))),
@@ -121,11 +127,14 @@ fn a_stream_that_breaks_off_goes_on_only_with_the_same_bytes() {
 
 #[test]
 fn stopping_ends_it_soon() {
-    let (server, folder) = (Server::start(content(8 * CHUNK)), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(content(8 * CHUNK)), tempfile::tempdir().unwrap());
     let target = target(&server.url, folder.path());
     // Before the first answer's head, and in its body.
     for head in ["", "HTTP/1.1 206 Part\r\nETag: \"1\"\r\nContent-Range: bytes 0-131071/1048576\r\n\r\n"] {
-        server.rule(move |number, _| Act::Hang(if number == 0 { head } else { "" }.to_owned()));
+        server.rule(move |request, _| {
+            let head = if request.number == 0 { head } else { "" };
+            Answer::raw(head).stall_after(0)
+        });
         let activity = Arc::new(Activity::default());
         let (started, stopped) = std::thread::scope(|scope| {
             let shared = activity.clone();
@@ -134,7 +143,7 @@ fn stopping_ends_it_soon() {
                 let download = Download::start(&network(), target, &shared)?;
                 read(&download).map(drop)
             });
-            wait_until(|| server.count() > 0);
+            wait_until(|| !server.requests().is_empty());
             let started = Instant::now();
             activity.stop();
             (started, reading.join().unwrap())
@@ -146,24 +155,24 @@ fn stopping_ends_it_soon() {
 
 #[test]
 fn what_was_stopped_before_does_not_begin() {
-    let (server, folder) = (Server::start(content(8)), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(content(8)), tempfile::tempdir().unwrap());
     let activity = Arc::new(Activity::default());
     activity.stop();
     let error = Download::start(&network(), &target(&server.url, folder.path()), &activity).unwrap_err();
     assert!(matches!(error, DownloadError::Network(NetworkError::Interrupted)));
-    assert_eq!(server.count(), 0);
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[test]
 fn a_dropped_download_leaves_nothing_behind() {
-    let (server, folder) = (Server::start(content(8 * CHUNK)), tempfile::tempdir().unwrap());
-    server.rule(|_, _| Act::Stall(100));
+    let (server, folder) = (FileServer::start(content(8 * CHUNK)), tempfile::tempdir().unwrap());
+    server.stall_from(0, 100);
     let activity = Arc::new(Activity::default());
     let target = target(&server.url, folder.path());
     let download = Download::start(&network(), &target, &activity).unwrap();
     let mut reader = download.reader();
     assert_eq!(reader.read(&mut [0; 1000]).unwrap(), 100);
-    wait_until(|| server.count() > 3);
+    wait_until(|| server.requests().len() > 3);
     let fetch = Arc::downgrade(&download.fetch);
     let start = Instant::now();
     drop(download);
@@ -176,11 +185,12 @@ fn a_dropped_download_leaves_nothing_behind() {
 
 #[test]
 fn too_little_space_is_noticed_before() {
-    let (server, folder) = (Server::start(Vec::new()), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(Vec::new()), tempfile::tempdir().unwrap());
     let total = 1_u64 << 46;
     server.rule(move |_, _| {
         let part = format!("Content-Range: bytes 0-{}/{total}", CHUNK - 1);
-        Act::Flood(format!("HTTP/1.1 206 Part\r\nETag: \"1\"\r\n{part}\r\nContent-Length: {CHUNK}\r\n\r\n"))
+        let head = format!("HTTP/1.1 206 Part\r\nETag: \"1\"\r\n{part}\r\nContent-Length: {CHUNK}\r\n\r\n");
+        Answer::endless(0, [7]).with_raw_head(head)
     });
     let target = Target { limit: u64::MAX, ..target(&server.url, folder.path()) };
     let error = Download::start(&network(), &target, &Arc::new(Activity::default())).unwrap_err();
@@ -192,7 +202,7 @@ fn too_little_space_is_noticed_before() {
 
 #[test]
 fn a_folder_that_is_not_there_is_named() {
-    let (server, folder) = (Server::start(content(8)), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(content(8)), tempfile::tempdir().unwrap());
     let missing = folder.path().join("missing");
     let error = failure(&target(&server.url, &missing));
     assert!(error.to_string().contains("missing/data"), "{error}");

@@ -30,7 +30,7 @@ fn lay_out(folder: &Path, url: &Url, all: &[u8], done: &[usize]) {
 #[test]
 fn every_state_is_continued() {
     let all = content(4 * CHUNK + 1000);
-    let (server, folder) = (Server::start(all.clone()), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(all.clone()), tempfile::tempdir().unwrap());
     let check = |done: [usize; 5]| {
         lay_out(folder.path(), &server.url, &all, &done);
         let brought = fetch(&target(&server.url, folder.path())).unwrap();
@@ -52,7 +52,7 @@ fn every_state_is_continued() {
 #[test]
 fn a_damaged_journal_costs_at_most_a_restart() {
     let all = content(2 * CHUNK + 1000);
-    let (server, folder) = (Server::start(all.clone()), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(all.clone()), tempfile::tempdir().unwrap());
     let path = folder.path().join("journal");
     lay_out(folder.path(), &server.url, &all, &[CHUNK, 5, 0]);
     let good = std::fs::read(&path).unwrap();
@@ -75,7 +75,7 @@ fn a_damaged_journal_costs_at_most_a_restart() {
 #[test]
 fn slots_that_are_swapped_count_as_empty() {
     let all = content(3 * CHUNK);
-    let (server, folder) = (Server::start(all.clone()), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(all.clone()), tempfile::tempdir().unwrap());
     lay_out(folder.path(), &server.url, &all, &[CHUNK, 5, 0]);
     let path = folder.path().join("journal");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -89,7 +89,7 @@ fn slots_that_are_swapped_count_as_empty() {
 #[test]
 fn data_that_does_not_fit_the_journal_is_not_used() {
     let all = content(3 * CHUNK);
-    let (server, folder) = (Server::start(all.clone()), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(all.clone()), tempfile::tempdir().unwrap());
     let data = folder.path().join("data");
     let check = |spoil: &dyn Fn()| {
         lay_out(folder.path(), &server.url, &all, &[CHUNK, 5, 0]);

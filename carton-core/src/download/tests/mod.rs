@@ -3,19 +3,19 @@
 mod failure;
 mod journal;
 mod resume;
-mod server;
 mod whole;
 
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use carton_test_server::{Answer, File, Request, Server};
 
 use super::fetch::FIRST_REQUEST;
 use super::{Download, DownloadError, Target};
 use crate::network::{Activity, Network, NetworkError, NetworkOptions, Url, Version};
-use server::{Act, Server};
 
 /// The size of a chunk of all the small files here.
 const CHUNK: usize = FIRST_REQUEST as usize;
@@ -32,6 +32,73 @@ fn content(length: usize) -> Vec<u8> {
     }
     bytes.truncate(length);
     bytes
+}
+
+/// The path of the one file of a [`FileServer`].
+const PATH: &str = "/a/file";
+
+/// A server of one file, which a test may change meanwhile.
+struct FileServer {
+    server: Server,
+    file: Arc<Mutex<File>>,
+    url: Url,
+}
+
+impl FileServer {
+    /// Serves `content` under a strong `ETag`.
+    fn start(content: Vec<u8>) -> Self {
+        let file = File { last_modified: None, ..File::new(content).with_etag("\"1\"") };
+        let server = Server::start();
+        let url = server.url(PATH).parse().unwrap();
+        let server = Self { server, file: Arc::new(Mutex::new(file)), url };
+        server.serve();
+        server
+    }
+
+    fn file(&self) -> MutexGuard<'_, File> {
+        self.file.lock().unwrap()
+    }
+
+    /// Gives right answers from now on, and counts requests anew.
+    fn serve(&self) {
+        self.rule(|_, right| right);
+    }
+
+    /// Gives what the rule makes of the right answers from now on, and counts requests anew.
+    fn rule(&self, rule: impl Fn(&Request, Answer) -> Answer + Send + Sync + 'static) {
+        let file = self.file.clone();
+        self.server.route(PATH, move |request| {
+            let right = file.lock().unwrap().answer(request);
+            rule(request, right)
+        });
+        self.server.forget();
+    }
+
+    /// Gives right answers to the first requests, and stops sending after so many bytes of the body at each later one.
+    fn stall_from(&self, number: usize, n_bytes: usize) {
+        self.rule(
+            move |request, right| {
+                if request.number < number { right } else { right.stall_after(n_bytes as u64) }
+            },
+        );
+    }
+
+    /// Puts another file in the place of this one at one request, and closes that connection.
+    fn change_at(&self, number: usize, new: File) {
+        let file = self.file.clone();
+        self.rule(move |request, right| {
+            if request.number != number {
+                return right;
+            }
+            *file.lock().unwrap() = new.clone();
+            Answer::raw("")
+        });
+    }
+
+    /// The requests since the rule was set.
+    fn requests(&self) -> Vec<Request> {
+        self.server.requests()
+    }
 }
 
 fn network() -> Network {

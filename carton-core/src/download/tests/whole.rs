@@ -9,7 +9,7 @@ const LENGTHS: [usize; 10] =
 #[test]
 fn a_file_of_any_length_comes_whole() {
     for length in LENGTHS {
-        let (server, folder) = (Server::start(content(length)), tempfile::tempdir().unwrap());
+        let (server, folder) = (FileServer::start(content(length)), tempfile::tempdir().unwrap());
         let brought = fetch(&target(&server.url, folder.path())).unwrap();
         assert!(brought.bytes == content(length), "{length}");
         assert_eq!(brought.download.length(), Some(length as u64));
@@ -22,7 +22,7 @@ fn a_file_of_any_length_comes_whole() {
 #[test]
 fn a_range_is_kept_from_its_start() {
     let all = content(12 * CHUNK);
-    let server = Server::start(all.clone());
+    let server = FileServer::start(all.clone());
     for length in LENGTHS.into_iter().filter(|length| *length < 10 * CHUNK) {
         for start in [0, 1, CHUNK - 1, all.len() - length] {
             let folder = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn a_range_is_kept_from_its_start() {
 
 #[test]
 fn a_range_that_the_file_does_not_have_is_an_error() {
-    let server = Server::start(content(CHUNK));
+    let server = FileServer::start(content(CHUNK));
     for range in [CHUNK - 1..CHUNK + 1, CHUNK..CHUNK + 1, 0..5 * CHUNK, 9 * CHUNK..10 * CHUNK] {
         let folder = tempfile::tempdir().unwrap();
         let target = Target { range: Some(as_u64(range)), ..target(&server.url, folder.path()) };
@@ -49,7 +49,7 @@ fn a_range_that_the_file_does_not_have_is_an_error() {
 #[test]
 fn any_number_of_ranges_at_once_will_do() {
     let (all, folder) = (content(20 * CHUNK + 7), tempfile::tempdir().unwrap());
-    let server = Server::start(all.clone());
+    let server = FileServer::start(all.clone());
     for n_ranges in [0, 1, 2, 7, 50] {
         Download::forget(folder.path()).unwrap();
         let network = Network::new(NetworkOptions { n_ranges, ..NetworkOptions::default() });
@@ -61,17 +61,17 @@ fn any_number_of_ranges_at_once_will_do() {
 
 #[test]
 fn requests_ask_for_no_byte_twice() {
-    let (server, folder) = (Server::start(content(40 * CHUNK + 1)), tempfile::tempdir().unwrap());
+    let (server, folder) = (FileServer::start(content(40 * CHUNK + 1)), tempfile::tempdir().unwrap());
     fetch(&target(&server.url, folder.path())).unwrap();
-    let mut asked: Vec<_> = server.file().asked.iter().flatten().map(|range| (range.start, range.end)).collect();
-    asked.sort_unstable();
-    assert!(asked.windows(2).all(|pair| pair[0].1 == pair[1].0), "{asked:?}");
+    let mut asked: Vec<_> = server.requests().iter().filter_map(|request| request.range(u64::MAX)).collect();
+    asked.sort_unstable_by_key(|range| range.start);
+    assert!(asked.windows(2).all(|pair| pair[0].end == pair[1].start), "{asked:?}");
 }
 
 #[test]
 fn several_readers_see_the_same() {
     let (all, folder) = (content(5 * CHUNK), tempfile::tempdir().unwrap());
-    let server = Server::start(all.clone());
+    let server = FileServer::start(all.clone());
     let target = target(&server.url, folder.path());
     let download = Download::start(&network(), &target, &Arc::new(Activity::default())).unwrap();
     std::thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn several_readers_see_the_same() {
 #[test]
 fn a_download_behaves_as_a_source() {
     let (all, folder) = (content(3 * CHUNK), tempfile::tempdir().unwrap());
-    let server = Server::start(all.clone());
+    let server = FileServer::start(all.clone());
     let target = target(&server.url, folder.path());
     let download = Download::start(&network(), &target, &Arc::new(Activity::default())).unwrap();
     behaviour::check(&*download.source(), &all);
@@ -93,7 +93,7 @@ fn a_download_behaves_as_a_source() {
 #[test]
 fn a_source_of_a_range_has_the_positions_of_the_file() {
     let (all, folder) = (content(6 * CHUNK), tempfile::tempdir().unwrap());
-    let server = Server::start(all.clone());
+    let server = FileServer::start(all.clone());
     let target = Target { range: Some(as_u64(CHUNK + 5..4 * CHUNK)), ..target(&server.url, folder.path()) };
     let download = Download::start(&network(), &target, &Arc::new(Activity::default())).unwrap();
     let source = download.source();
@@ -118,11 +118,11 @@ fn a_source_of_a_range_has_the_positions_of_the_file() {
 #[test]
 fn a_server_without_ranges_is_read_in_one_stream() {
     for length in LENGTHS {
-        let (server, folder) = (Server::start(content(length)), tempfile::tempdir().unwrap());
-        server.file().knows_ranges = false;
+        let (server, folder) = (FileServer::start(content(length)), tempfile::tempdir().unwrap());
+        server.file().ranges = false;
         let brought = fetch(&target(&server.url, folder.path())).unwrap();
         assert!(brought.bytes == content(length), "{length}");
-        assert_eq!((server.count(), brought.download.length()), (1, Some(length as u64)));
+        assert_eq!((server.requests().len(), brought.download.length()), (1, Some(length as u64)));
         assert_eq!(brought.download.source().len(), length as u64);
         let ranged = Target { range: Some(0..1), ..target(&server.url, folder.path()) };
         let error = failure(&ranged);
@@ -133,8 +133,8 @@ fn a_server_without_ranges_is_read_in_one_stream() {
 
 #[test]
 fn a_stream_of_unknown_length_ends_where_it_ends() {
-    let (server, folder) = (Server::start(Vec::new()), tempfile::tempdir().unwrap());
-    server.rule(|_, _| Act::Raw("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nthe bytes".to_owned()));
+    let (server, folder) = (FileServer::start(Vec::new()), tempfile::tempdir().unwrap());
+    server.rule(|_, _| Answer::bytes(200, *b"the bytes").without_length());
     let brought = fetch(&target(&server.url, folder.path())).unwrap();
     assert_eq!((brought.bytes.as_slice(), brought.download.length()), (&b"the bytes"[..], Some(9)));
     behaviour::check(&*brought.download.source(), b"the bytes");
@@ -144,8 +144,8 @@ fn a_stream_of_unknown_length_ends_where_it_ends() {
 fn encoded_bytes_come_as_ranges_only_if_their_tag_is_strong() {
     for (tag, is_ranged) in [("\"z\"", true), ("W/\"z\"", false)] {
         let (all, folder) = (content(3 * CHUNK), tempfile::tempdir().unwrap());
-        let server = Server::start(all.clone());
-        server.file().headers = format!("Content-Encoding: gzip\r\nETag: {tag}\r\n");
+        let server = FileServer::start(all.clone());
+        (server.file().encoding, server.file().etag) = (Some("gzip".to_owned()), Some(tag.to_owned()));
         let error = failure(&target(&server.url, folder.path()));
         assert!(matches!(error, DownloadError::Network(NetworkError::Answer { .. })), "{error}");
         let target = Target { accept_encoded: true, ..target(&server.url, folder.path()) };
@@ -158,13 +158,16 @@ fn encoded_bytes_come_as_ranges_only_if_their_tag_is_strong() {
 #[test]
 fn dates_that_a_server_does_not_take_are_compared_here() {
     let (all, folder) = (content(9 * CHUNK), tempfile::tempdir().unwrap());
-    let server = Server::start(all.clone());
-    server.file().headers = "ETag: W/\"1\"\r\nLast-Modified: Sat, 21 Nov 2026 19:30:00 GMT\r\n".to_owned();
-    server.file().knows_dates = false;
+    let server = FileServer::start(all.clone());
+    let dated = |etag: &str, date: &str| File {
+        last_modified: Some(date.to_owned()),
+        if_range_dates: false,
+        ..File::new(all.clone()).with_etag(etag)
+    };
+    *server.file() = dated("W/\"1\"", "Sat, 21 Nov 2026 19:30:00 GMT");
     let target = target(&server.url, folder.path());
     assert!(fetch(&target).unwrap().bytes == all);
     Download::forget(folder.path()).unwrap();
-    let other = "ETag: W/\"2\"\r\nLast-Modified: Sat, 21 Nov 2026 19:30:01 GMT\r\n";
-    server.rule(move |number, _| if number == 4 { Act::Change(all.clone(), other.to_owned()) } else { Act::Serve });
+    server.change_at(4, dated("W/\"2\"", "Sat, 21 Nov 2026 19:30:01 GMT"));
     assert!(matches!(failure(&target), DownloadError::Network(NetworkError::Changed { .. })));
 }

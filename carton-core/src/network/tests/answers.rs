@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::server::{Answer, Server, answer, header, network};
+use carton_test_server::{Answer, Server};
+
+use super::{answer, network, serve, url};
 use crate::network::{Activity, Extent, Fetched, NetworkError, Part, Version, Wanted};
 
 const FILE: &str = "0123456789abcdef";
 
 fn wanted(server: &Server, part: Part) -> Wanted {
-    Wanted { url: server.url.clone(), part, version: None, known: None, limit: 1 << 20 }
+    Wanted { url: url(server), part, version: None, known: None, limit: 1 << 20 }
 }
 
 fn read(server: &Server, part: Part) -> Result<Fetched, NetworkError> {
@@ -27,7 +29,7 @@ fn whole() -> Answer {
 
 /// The text of an error without the address.
 fn text(server: &Server, error: &NetworkError) -> String {
-    error.to_string().replace(server.url.as_str(), "URL")
+    error.to_string().replace(url(server).as_str(), "URL")
 }
 
 fn version(etag: &str, length: u64) -> Version {
@@ -37,7 +39,7 @@ fn version(etag: &str, length: u64) -> Version {
 #[test]
 fn parts_are_what_was_asked_for() {
     let check = |answers: &[Answer], part: Part, expected: Result<&str, &str>| {
-        let server = Server::start(answers);
+        let server = serve(answers);
         let result = read(&server, part.clone());
         let result = result.map(|fetched| String::from_utf8(fetched.bytes).unwrap());
         let result = result.map_err(|error| text(&server, &error));
@@ -94,17 +96,18 @@ fn the_end_is_asked_for_by_position_where_it_must() {
         answer(&format!("200 OK\r\nAccept-Ranges: bytes\r\nContent-Length: {}", 2 << 20), "…"),
     ];
     for refusal in refusals {
-        let server = Server::start(&[refusal.clone(), part(0, 1), part(12, 16)]);
+        let server = serve(&[refusal.clone(), part(0, 1), part(12, 16)]);
         let fetched = read(&server, Part::Suffix(4)).unwrap();
         assert_eq!(fetched.bytes, b"cdef", "{refusal:?}");
         assert_eq!(fetched.extent, Extent::Part { range: 12..16, total: 16 });
-        let ranges: Vec<_> = server.heads().iter().filter_map(|head| header(head, "range")).collect();
+        let requests = server.requests();
+        let ranges: Vec<_> = requests.iter().filter_map(|request| request.header("range")).collect();
         assert_eq!(ranges, ["bytes=-4", "bytes=0-0", "bytes=12-15"]);
     }
     // The refusal was not about the end of the file.
-    let server = Server::start(&[answer("400 Bad Request", "")]);
+    let server = serve(&[answer("400 Bad Request", "")]);
     assert!(matches!(read(&server, Part::Suffix(4)), Err(NetworkError::Status { status, .. }) if status.code() == 400));
-    assert_eq!(server.count(), 2);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
@@ -112,18 +115,18 @@ fn an_empty_file_has_an_end() {
     let empty = answer("416 No\r\nContent-Range: bytes */0\r\nContent-Length: 5", "error");
     let nothing = Extent::Part { range: 0..0, total: 0 };
     for answers in [vec![empty.clone()], vec![answer("400 Bad Request", ""), empty]] {
-        let fetched = read(&Server::start(&answers), Part::Suffix(4)).unwrap();
+        let fetched = read(&serve(&answers), Part::Suffix(4)).unwrap();
         assert_eq!((fetched.bytes.len(), &fetched.extent, fetched.version.length), (0, &nothing, Some(0)));
     }
-    let fetched = read(&Server::start(&[answer("200 OK\r\nContent-Length: 0", "")]), Part::Suffix(4)).unwrap();
+    let fetched = read(&serve(&[answer("200 OK\r\nContent-Length: 0", "")]), Part::Suffix(4)).unwrap();
     assert_eq!((fetched.bytes.len(), fetched.extent), (0, Extent::Whole));
 }
 
 #[test]
 fn a_large_file_without_ranges_is_not_read() {
-    let flood = |head: &str| Answer::Flood(format!("HTTP/1.1 200 OK\r\n{head}\r\n").into_bytes(), vec![b'x'; 4096]);
-    for (head, length) in [("Content-Length: 9999999999\r\n", Some(9_999_999_999)), ("", None)] {
-        let server = Server::start(&[flood(head)]);
+    let flood = || Answer::endless(200, *b"x");
+    for (answer, length) in [(flood().claiming(9_999_999_999), Some(9_999_999_999)), (flood(), None)] {
+        let server = serve(&[answer]);
         let activity = Arc::new(Activity::default());
         let error = network().read(wanted(&server, Part::Suffix(4)), &activity).unwrap_err();
         assert!(matches!(error, NetworkError::NoRanges { length: found, .. } if found == length), "{error:?}");
@@ -135,19 +138,19 @@ fn a_large_file_without_ranges_is_not_read() {
 
 #[test]
 fn no_head_is_too_large() {
-    let flood = Answer::Flood(b"HTTP/1.1 200 OK\r\n".to_vec(), b"X-More: and more and more\r\n".to_vec());
-    let error = read(&Server::start(&[flood]), Part::Whole).unwrap_err();
+    let flood = Answer::endless(200, *b"X-More: and more and more\r\n").with_raw_head("HTTP/1.1 200 OK\r\n");
+    let error = read(&serve(&[flood]), Part::Whole).unwrap_err();
     assert!(matches!(error, NetworkError::Connection { action: "get an answer from", .. }), "{error:?}");
 }
 
 #[test]
 fn another_version_is_told() {
     let check = |expected: Version, head: &str, changed: bool| {
-        let server = Server::start(&[answer(head, FILE)]);
+        let server = serve(&[answer(head, FILE)]);
         let wanted = Wanted { version: Some(expected), ..wanted(&server, Part::Range(0..16)) };
         let result = network().read(wanted, &Arc::default());
         assert_eq!(matches!(result, Err(NetworkError::Changed { .. })), changed, "{head} {result:?}");
-        assert_eq!(server.count(), 1);
+        assert_eq!(server.requests().len(), 1);
     };
     let range = "206 OK\r\nContent-Range: bytes 0-15/16\r\n";
     let dated = |date: &str| Version { etag: None, last_modified: Some(date.to_owned()), length: Some(16) };
@@ -174,13 +177,13 @@ fn validators_are_sent() {
     let check = |etag: Option<&str>, expected: Option<&str>| {
         let version =
             Version { etag: etag.map(str::to_owned), last_modified: Some(today.to_owned()), length: Some(16) };
-        let server = Server::start(&[part(2, 6)]);
+        let server = serve(&[part(2, 6)]);
         network()
             .read(Wanted { version: Some(version), ..wanted(&server, Part::Range(2..6)) }, &Arc::default())
             .unwrap();
-        let head = &server.heads()[0];
-        assert_eq!(header(head, "if-range").as_deref(), expected, "{head}");
-        assert_eq!(header(head, "accept-encoding").as_deref(), Some("identity"));
+        let request = &server.requests()[0];
+        assert_eq!(request.header("if-range"), expected, "{request:?}");
+        assert_eq!(request.header("accept-encoding"), Some("identity"));
     };
     check(Some("\"a\""), Some("\"a\""));
     check(Some("W/\"a\""), Some(today));
@@ -189,23 +192,23 @@ fn validators_are_sent() {
 
 #[test]
 fn what_was_not_modified_is_not_sent_again() {
-    let server = Server::start(&[answer("304 Not Modified\r\nContent-Length: 0\r\nETag: \"a\"", "")]);
+    let server = serve(&[answer("304 Not Modified\r\nContent-Length: 0\r\nETag: \"a\"", "")]);
     let known = version("\"a\"", 16);
     let wanted =
         Wanted { known: Some(known.clone()), version: Some(known.clone()), ..wanted(&server, Part::Suffix(4)) };
     let fetched = network().read(wanted, &Arc::default()).unwrap();
     assert_eq!((fetched.extent, fetched.version, fetched.bytes.len()), (Extent::NotModified, known, 0));
-    assert_eq!(header(&server.heads()[0], "if-none-match").as_deref(), Some("\"a\""));
+    assert_eq!(server.requests()[0].header("if-none-match"), Some("\"a\""));
 }
 
 #[test]
 fn encodings_nobody_asked_for_are_passed_on_or_refused() {
     let encoded =
         |head: &str| answer(&format!("{head}\r\nContent-Encoding: Gzip, identity\r\nContent-Encoding: br"), FILE);
-    let fetched = read(&Server::start(&[encoded("200 OK")]), Part::Whole).unwrap();
+    let fetched = read(&serve(&[encoded("200 OK")]), Part::Whole).unwrap();
     assert_eq!(fetched.encodings, ["gzip", "br"]);
     for head in ["200 OK", "206 OK\r\nContent-Range: bytes 2-5/16"] {
-        let server = Server::start(&[encoded(head)]);
+        let server = serve(&[encoded(head)]);
         let error = read(&server, Part::Range(2..6)).unwrap_err();
         assert_eq!(
             text(&server, &error),
@@ -221,48 +224,40 @@ fn bodies_that_break_off_are_tried_again() {
         answer("200 OK\r\nTransfer-Encoding: chunked", "10\r\n0123456789abcdef\r\n"),
         answer("503 Busy\r\nRetry-After: 0", ""),
         answer("nonsense", ""),
-        Answer::Send(Vec::new()),
+        Answer::raw(""),
     ];
     for answer in broken {
-        let server = Server::start(&[answer.clone(), answer.clone(), whole()]);
+        let server = serve(&[answer.clone(), answer.clone(), whole()]);
         assert_eq!(read(&server, Part::Whole).unwrap().bytes, FILE.as_bytes(), "{answer:?}");
-        let server = Server::start(std::slice::from_ref(&answer));
+        let server = serve(std::slice::from_ref(&answer));
         read(&server, Part::Whole).unwrap_err();
-        assert_eq!(server.count(), 3, "{answer:?}");
+        assert_eq!(server.requests().len(), 3, "{answer:?}");
     }
-    let server = Server::start(&[answer("200 OK\r\nContent-Length: 20", FILE)]);
+    let server = serve(&[answer("200 OK\r\nContent-Length: 20", FILE)]);
     assert_eq!(text(&server, &read(&server, Part::Whole).unwrap_err()), "`URL` sent 16 bytes, expected 20");
 }
 
 #[test]
 fn what_is_too_slow_has_stalled() {
-    let head = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+    let drip = |text: &'static [u8]| Answer::endless(200, text).paced(text.len() as u64, Duration::from_millis(20));
     let check = |answer: Answer, expected: &str| {
-        let server = Server::start(&[answer]);
+        let server = serve(&[answer]);
         let error = read(&server, Part::Whole).unwrap_err();
         assert!(text(&server, &error).starts_with(expected), "{error}");
-        assert_eq!(server.count(), 3);
+        assert_eq!(server.requests().len(), 3);
     };
-    check(Answer::Stall(Vec::new()), "`URL` sent nothing in 0.3 s");
-    check(Answer::Stall(head.clone()), "`URL` sent nothing in 0.3 s");
-    check(Answer::Drip(head, b"x", Duration::from_millis(20)), "`URL` sent only ");
-    check(
-        Answer::Drip(b"HTTP/1.1 200 OK\r\n".to_vec(), b"A: b\r\n", Duration::from_millis(20)),
-        "`URL` sent nothing in",
-    );
+    check(Answer::raw("").stall_after(0), "`URL` sent nothing in 0.3 s");
+    check(Answer::raw("HTTP/1.1 200 OK\r\n\r\n").stall_after(0), "`URL` sent nothing in 0.3 s");
+    check(drip(b"x"), "`URL` sent only ");
+    check(drip(b"A: b\r\n").with_raw_head("HTTP/1.1 200 OK\r\n"), "`URL` sent nothing in");
 }
 
 #[test]
 fn a_slow_body_of_which_enough_comes_is_read() {
-    static PIECE: [u8; 600] = [b'x'; 600];
     // 600 bytes in 100 ms are above 1 KiB in 300 ms; the whole takes longer than that.
-    let server = Server::start(&[Answer::Drip(
-        b"HTTP/1.1 200 OK\r\nContent-Length: 6000\r\n\r\n".to_vec(),
-        &PIECE,
-        Duration::from_millis(60),
-    )]);
+    let server = serve(&[Answer::bytes(200, [b'x'; 6000]).paced(600, Duration::from_millis(60))]);
     assert_eq!(read(&server, Part::Whole).unwrap().bytes.len(), 6000);
-    assert_eq!(server.count(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]
@@ -280,22 +275,22 @@ fn what_cannot_be_reached_is_told() {
     let unknown = format!("http://{}.invalid/x", "x".repeat(64));
     let error = error_of(&unknown);
     assert!(error.starts_with(&format!("cannot find the host of `{unknown}`: failed to lookup")), "{error}");
-    let plain = Server::start(&[answer("200 OK", "no TLS\r\n\r\n")]);
-    let error = error_of(&plain.url.as_str().replace("http:", "https:"));
+    let silent = Server::start();
+    silent.greet("");
+    let error = error_of(&url(&silent).as_str().replace("http:", "https:"));
     assert!(error.starts_with("cannot connect to `https://"), "{error}");
 }
 
 #[test]
 fn redirects_take_the_request_along() {
-    let last = Server::start(&[part(2, 6)]);
-    let first = Server::start(&[answer(&format!("307 Elsewhere\r\nLocation: {}?signature=s", last.url), "…")]);
+    let last = serve(&[part(2, 6)]);
+    let first = serve(&[answer(&format!("307 Elsewhere\r\nLocation: {}?signature=s", url(&last)), "…")]);
     assert_eq!(read(&first, Part::Range(2..6)).unwrap().bytes, b"2345");
-    assert_eq!(header(&last.heads()[0], "range").as_deref(), Some("bytes=2-5"));
-    let circle =
-        Server::start(&[answer("302 Found\r\nLocation: /b", ""), answer("302 Found\r\nLocation: /a/file", "")]);
+    assert_eq!(last.requests()[0].header("range"), Some("bytes=2-5"));
+    let circle = serve(&[answer("302 Found\r\nLocation: /b", ""), answer("302 Found\r\nLocation: /a/file", "")]);
     let error = read(&circle, Part::Whole).unwrap_err();
     assert!(error.to_string().ends_with("which led there: a circle"), "{error}");
-    assert_eq!(circle.count(), 2);
-    let nowhere = Server::start(&[answer("302 Found", "")]);
+    assert_eq!(circle.requests().len(), 2);
+    let nowhere = serve(&[answer("302 Found", "")]);
     assert_eq!(text(&nowhere, &read(&nowhere, Part::Whole).unwrap_err()), "`URL` answered 302 Found");
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::server::{Server, answer, header, network};
+use carton_test_server::Server;
+
+use super::{answer, network, serve, url};
 use crate::network::{
     Credentials, HostToken, NetrcFile, Network, NetworkError, NetworkOptions, Part, Secret, Url, Wanted,
 };
@@ -29,11 +31,11 @@ fn get(network: &Network, url: &Url) -> Result<(), NetworkError> {
 
 /// The `Authorization` that a server receives.
 fn told(network: &Network, change: impl FnOnce(&mut Url)) -> Option<String> {
-    let server = Server::start(&[answer("200 OK", "")]);
-    let mut url = server.url.clone();
+    let server = serve(&[answer("200 OK", "")]);
+    let mut url = url(&server);
     change(&mut url);
     get(network, &url).unwrap();
-    header(&server.heads()[0], "authorization")
+    server.requests()[0].header("authorization").map(str::to_owned)
 }
 
 #[test]
@@ -67,25 +69,25 @@ fn only_the_host_itself_is_told() {
     let netrc = Some(NetrcFile { path, named: true });
     let tokens = vec![host_token("127.0.0.2", true), host_token("127.0.0.1:1", true), host_token("localhost", true)];
     assert_eq!(told(&with(Credentials { netrc, tokens, ..Credentials::default() }), |_| ()), None);
-    let port = |server: &Server| host_token(&format!("127.0.0.1:{}", server.url.port().unwrap()), false);
-    let server = Server::start(&[answer("200 OK", "")]);
-    get(&with(Credentials { tokens: vec![port(&server)], ..Credentials::default() }), &server.url).unwrap();
-    assert_eq!(header(&server.heads()[0], "authorization").as_deref(), Some("Bearer config"));
+    let port = |server: &Server| host_token(&format!("127.0.0.1:{}", url(server).port().unwrap()), false);
+    let server = serve(&[answer("200 OK", "")]);
+    get(&with(Credentials { tokens: vec![port(&server)], ..Credentials::default() }), &url(&server)).unwrap();
+    assert_eq!(server.requests()[0].header("authorization"), Some("Bearer config"));
 }
 
 #[test]
 fn a_redirect_takes_credentials_along_only_to_the_same_server() {
-    let elsewhere = Server::start(&[answer("200 OK", "")]);
-    for location in [elsewhere.url.as_str(), &elsewhere.url.as_str().replace("http://", "http://me:secret@")] {
-        let first = Server::start(&[answer(&format!("302 Found\r\nLocation: {location}"), "")]);
-        get(&with_variable("secret"), &first.url).unwrap();
-        assert_eq!(header(&first.heads()[0], "authorization").as_deref(), Some("Bearer secret"));
-        assert_eq!(header(elsewhere.heads().last().unwrap(), "authorization"), None);
+    let elsewhere = serve(&[answer("200 OK", "")]);
+    for location in [url(&elsewhere).as_str(), &url(&elsewhere).as_str().replace("http://", "http://me:secret@")] {
+        let first = serve(&[answer(&format!("302 Found\r\nLocation: {location}"), "")]);
+        get(&with_variable("secret"), &url(&first)).unwrap();
+        assert_eq!(first.requests()[0].header("authorization"), Some("Bearer secret"));
+        assert_eq!(elsewhere.requests().last().unwrap().header("authorization"), None);
     }
-    let same = Server::start(&[answer("302 Found\r\nLocation: /b", ""), answer("200 OK", "")]);
-    get(&with_variable("secret"), &same.url).unwrap();
-    assert_eq!(header(&same.heads()[1], "authorization").as_deref(), Some("Bearer secret"));
-    assert_eq!(header(&same.heads()[1], "referer"), None);
+    let same = serve(&[answer("302 Found\r\nLocation: /b", ""), answer("200 OK", "")]);
+    get(&with_variable("secret"), &url(&same)).unwrap();
+    assert_eq!(same.requests()[1].header("authorization"), Some("Bearer secret"));
+    assert_eq!(same.requests()[1].header("referer"), None);
 }
 
 #[test]
@@ -122,8 +124,8 @@ fn every_host_has_a_variable_of_its_own() {
 #[test]
 fn a_refusal_names_what_to_do() {
     let hint = |network: &Network, status: &str, change: fn(Url) -> Url| {
-        let server = Server::start(&[answer(status, "")]);
-        get(network, &change(server.url.clone())).unwrap_err().hint()
+        let server = serve(&[answer(status, "")]);
+        get(network, &change(url(&server))).unwrap_err().hint()
     };
     let same = |url| url;
     let named = "set CARTON_TOKEN_127_0_0_1 to a token, or put a token for `127.0.0.1` into the configuration's \
@@ -133,9 +135,9 @@ fn a_refusal_names_what_to_do() {
     assert_eq!(hint(&network(), "404 No", same), None);
     let refused = "the server does not accept the credentials from CARTON_TOKEN_127_0_0_1";
     assert_eq!(hint(&with_variable("secret"), "403 No", same).as_deref(), Some(refused));
-    let elsewhere = Server::start(&[answer("401 No", "")]);
-    let first = Server::start(&[answer(&format!("302 Found\r\nLocation: {}", elsewhere.url), "")]);
-    let redirected = get(&with_variable("secret"), &first.url).unwrap_err().hint().unwrap();
+    let elsewhere = serve(&[answer("401 No", "")]);
+    let first = serve(&[answer(&format!("302 Found\r\nLocation: {}", url(&elsewhere)), "")]);
+    let redirected = get(&with_variable("secret"), &url(&first)).unwrap_err().hint().unwrap();
     assert!(redirected.starts_with("the URL leads to another server"), "{redirected}");
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use super::server::{Answer, Server, answer, network};
+use carton_test_server::{Answer, Server};
+
+use super::{answer, network, serve, url};
 use crate::network::{
     Credentials, HostToken, NetrcFile, Network, NetworkError, NetworkOptions, Part, Request, Secret, Url, Version,
     Wanted,
@@ -85,7 +86,7 @@ fn fail(kind: &str, network: &Network, wanted: Wanted) {
 #[test]
 fn no_failure_shows_a_secret() {
     record_everything();
-    let answered = |kind: &str, answers: &[Answer]| fail(kind, &network(), wanted(&Server::start(answers).url));
+    let answered = |kind: &str, answers: &[Answer]| fail(kind, &network(), wanted(&url(&serve(answers))));
     for status in ["400 No", "401 No", "403 No", "404 No", "407 No", "416 No", "429 No", "503 No", "302 Nowhere"] {
         answered("Status", &[answer(status, SECRET)]);
     }
@@ -93,9 +94,9 @@ fn no_failure_shows_a_secret() {
     answered("Answer", &[answer("206 OK\r\nContent-Range: bytes 1-2/9", "")]);
     answered("NoRanges", &[answer("200 OK\r\nContent-Length: 9", "")]);
     answered("Cut", &[answer("206 OK\r\nContent-Range: bytes 0-3/9\r\nContent-Length: 4", "ab")]);
-    answered("Stalled", &[Answer::Stall(Vec::new())]);
-    answered("Connection", &[Answer::Send(b"nonsense\r\n\r\n".to_vec())]);
-    answered("Connection", &[Answer::Send(Vec::new())]);
+    answered("Stalled", &[Answer::raw("").stall_after(0)]);
+    answered("Connection", &[Answer::raw("nonsense\r\n\r\n")]);
+    answered("Connection", &[Answer::raw("")]);
     let to = |location: &str| answer(&format!("302 Found\r\nLocation: {location}"), "");
     let elsewhere = format!("http://me:{SECRET}@127.0.0.1:1/x?y={SECRET}#{SECRET}");
     answered("Connection", &[to(&elsewhere)]);
@@ -108,15 +109,17 @@ fn no_failure_shows_a_secret() {
 
     let part = answer("206 OK\r\nContent-Range: bytes 0-3/9\r\nETag: \"b\"", "abcd");
     let version = Some(Version { etag: Some("\"a\"".to_owned()), last_modified: None, length: None });
-    let server = Server::start(std::slice::from_ref(&part));
-    fail("Changed", &network(), Wanted { version, ..wanted(&server.url) });
-    fail("TooLarge", &network(), Wanted { limit: 1, ..wanted(&server.url) });
+    let server = serve(std::slice::from_ref(&part));
+    fail("Changed", &network(), Wanted { version, ..wanted(&url(&server)) });
+    fail("TooLarge", &network(), Wanted { limit: 1, ..wanted(&url(&server)) });
     let offline = Network::new(NetworkOptions { offline: true, ..NetworkOptions::default() });
-    fail("Offline", &offline, wanted(&server.url));
+    fail("Offline", &offline, wanted(&url(&server)));
     fail("Connection", &network(), wanted(&"http://127.0.0.1:1/x".parse().unwrap()));
     let unknown = format!("http://{}.invalid/x", "x".repeat(64));
     fail("Connection", &network(), wanted(&unknown.parse().unwrap()));
-    fail("Tls", &network(), wanted(&without_tls()));
+    let without_tls = Server::start();
+    without_tls.greet("HTTP/1.1 400 Bad Request\r\n\r\n");
+    fail("Tls", &network(), wanted(&without_tls.url("/x").replace("http:", "https:").parse().unwrap()));
 
     let records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let records = String::from_utf8_lossy(&records);
@@ -126,19 +129,6 @@ fn no_failure_shows_a_secret() {
     }
     let found = records.lines().find(|line| line.contains(SECRET) || line.contains("dXNlci1LZWVw"));
     assert_eq!(found, None);
-}
-
-/// The address of a server that answers a TLS handshake with plain text.
-fn without_tls() -> Url {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://{}/x", listener.local_addr().unwrap()).parse().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-            let _ = std::io::copy(&mut stream, &mut std::io::sink());
-        }
-    });
-    url
 }
 
 #[test]
@@ -159,8 +149,8 @@ fn tokens_and_logins_are_not_shown() {
     ] {
         std::fs::write(&path, netrc).unwrap();
         let network = Network::new(NetworkOptions { credentials: credentials.clone(), ..network().options().clone() });
-        let url = Server::start(&[answer("401 No", "")]).url;
-        let wanted = Wanted { url, part: Part::Whole, version: None, known: None, limit: 1 };
+        let server = serve(&[answer("401 No", "")]);
+        let wanted = Wanted { url: url(&server), part: Part::Whole, version: None, known: None, limit: 1 };
         let error = network.read(wanted, &Arc::default()).unwrap_err();
         assert!(matches!(error, NetworkError::Status { .. }));
         check("a refusal", &format!("{error:?} {:?}", error.hint()));
@@ -175,8 +165,8 @@ fn tokens_and_logins_are_not_shown() {
 
 #[test]
 fn no_debug_form_shows_a_secret() {
-    let server = Server::start(&[answer("200 OK", "abc")]);
-    let wanted = Wanted { part: Part::Whole, ..wanted(&server.url) };
+    let server = serve(&[answer("200 OK", "abc")]);
+    let wanted = Wanted { part: Part::Whole, ..wanted(&url(&server)) };
     check("Wanted", &format!("{wanted:?}"));
     check("Request", &format!("{:?}", Request::new(&wanted.url, Part::Whole)));
     let network = network();

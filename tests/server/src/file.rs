@@ -68,6 +68,8 @@ pub struct File {
     pub ranges: bool,
     /// Whether ranges counted from the end are supported.
     pub suffix_ranges: bool,
+    /// Whether a date in `If-Range` is supported; if not, such requests are answered with the whole file.
+    pub if_range_dates: bool,
     /// The value of `Content-Encoding`; the content is encoded already.
     pub encoding: Option<String>,
 }
@@ -84,6 +86,7 @@ impl File {
             last_modified: Some("Fri, 02 Jan 2026 03:04:05 GMT".to_owned()),
             ranges: true,
             suffix_ranges: true,
+            if_range_dates: true,
             encoding: None,
         }
     }
@@ -123,7 +126,7 @@ impl File {
             if validator.contains('"') {
                 strong == Some(validator)
             } else {
-                self.last_modified.as_deref() == Some(validator)
+                self.if_range_dates && self.last_modified.as_deref() == Some(validator)
             }
         });
         let knows = self.ranges && (self.suffix_ranges || !request.is_suffix());
@@ -136,7 +139,7 @@ impl File {
                 let answer = Answer::content(206, self.content.clone(), range);
                 self.describe(answer).header("Content-Range", content_range)
             }
-            None => Answer::status(416).header("Content-Range", format!("bytes */{length}")),
+            None => self.describe(Answer::status(416)).header("Content-Range", format!("bytes */{length}")),
         }
     }
 

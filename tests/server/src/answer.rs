@@ -1,6 +1,6 @@
 //! An answer: its contents, and how its bytes are sent.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Content, Request};
 const CHUNK: u64 = 64 << 10;
 
 /// The body of an answer.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Body {
     /// A range of bytes of a content.
     Part(Content, Range<u64>),
@@ -21,7 +21,7 @@ pub enum Body {
 }
 
 /// An answer. Each method changes one property of a correct answer.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Answer {
     pub(super) status: u16,
     headers: Vec<(String, String)>,
@@ -33,7 +33,8 @@ pub struct Answer {
     stall_after: Option<u64>,
     pace: Option<(u64, Duration)>,
     delay: Duration,
-    raw: bool,
+    /// In place of the status line and the headers.
+    raw_head: Option<String>,
 }
 
 impl Answer {
@@ -64,10 +65,10 @@ impl Answer {
         Self::body(status, Body::Endless(pattern.into()))
     }
 
-    /// These bytes without any HTTP; then the connection ends.
+    /// This text without any HTTP; then the connection ends.
     #[must_use]
-    pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { raw: true, ..Self::bytes(0, bytes) }
+    pub fn raw(text: impl Into<String>) -> Self {
+        Self::status(0).with_raw_head(text)
     }
 
     /// A redirect to `location`.
@@ -87,7 +88,7 @@ impl Answer {
             stall_after: None,
             pace: None,
             delay: Duration::ZERO,
-            raw: false,
+            raw_head: None,
         }
     }
 
@@ -110,6 +111,12 @@ impl Answer {
     #[must_use]
     pub fn with_status(self, status: u16) -> Self {
         Self { status, ..self }
+    }
+
+    /// Sends this text in place of the status line and the headers; the connection ends after the body.
+    #[must_use]
+    pub fn with_raw_head(self, text: impl Into<String>) -> Self {
+        Self { raw_head: Some(text.into()), ..self }
     }
 
     /// Sends this `Content-Length`, whatever the length of the body; then the connection ends.
@@ -182,10 +189,9 @@ impl Answer {
             Body::Endless(_) => None,
         };
         let claimed = if self.chunked { None } else { self.claimed_length.unwrap_or(length) };
-        let keep = !self.raw && (self.chunked || claimed.is_some()) && (claimed == length || self.chunked);
-        if !self.raw {
-            connection.write_all(self.head(claimed, keep).as_bytes())?;
-        }
+        let keep = self.raw_head.is_none() && (self.chunked || (claimed.is_some() && claimed == length));
+        let head = self.raw_head.clone().unwrap_or_else(|| self.head(claimed, keep));
+        connection.write_all(head.as_bytes())?;
         if request.method == "HEAD" || self.status == 304 {
             return Ok(keep);
         }
@@ -254,7 +260,7 @@ fn repeat(pattern: &[u8], offset: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Waits for the end of the connection. Clients send nothing while they wait, so a read ends only then.
-fn wait_for_hang_up(mut connection: &TcpStream) {
-    let _ = connection.read(&mut [0; 1]);
+/// Waits until the client closes the connection, and ignores what it sends until then.
+pub(super) fn wait_for_hang_up(mut connection: &TcpStream) {
+    let _ = io::copy(&mut connection, &mut io::sink());
 }

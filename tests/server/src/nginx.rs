@@ -2,8 +2,6 @@
 //!
 //! It runs as the user of the test, in one process that ends with the [`Nginx`], and logs every request.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

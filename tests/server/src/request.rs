@@ -53,6 +53,14 @@ impl Request {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns the same request with another value of a header, whose name is given in lower case.
+    #[must_use]
+    pub fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.retain(|(other, _)| other != name);
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
     /// The range of a file of `length` bytes that `Range` requests: from the first byte to one past the last.
     #[must_use]
     pub fn range(&self, length: u64) -> Option<std::ops::Range<u64>> {

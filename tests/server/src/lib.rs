@@ -1,10 +1,12 @@
-//! A server that can be made to misbehave: for each path a function makes the answer to each request, and the answer determines how
-//! its bytes are sent. All requests and sent bytes are recorded.
+//! HTTP servers for tests: [`nginx`], and [`Server`], which can be made to misbehave. For each path a function makes the answer to each
+//! request, and the answer determines how its bytes are sent. All requests and sent bytes are recorded.
+//!
+//! This crate depends on no crate of the workspace, so that the unit tests of each of them can use it.
 //!
 //! [`File`] makes correct answers; a handler that changes them makes wrong ones:
 //!
 //! ```
-//! use carton_tests::server::{File, Server};
+//! use carton_test_server::{File, Server};
 //! let server = Server::start();
 //! let file = File::new(vec![7; 1000]);
 //! // The connection breaks in the first answer only.
@@ -19,11 +21,13 @@
 
 mod answer;
 mod file;
+pub mod nginx;
 mod request;
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,7 +37,7 @@ pub use request::Request;
 
 type Handler = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;
 
-/// A running server. It ends, and breaks its connections, when it is dropped.
+/// A running server. It ends and closes its connections when it is dropped.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -56,8 +60,13 @@ pub struct Exchange {
 #[derive(Default)]
 struct Shared {
     routes: Mutex<HashMap<String, Handler>>,
+    /// Answers the paths without a route.
+    fallback: Mutex<Option<Handler>>,
+    /// Sent in place of all answers.
+    greeting: Mutex<Option<Vec<u8>>>,
     exchanges: Mutex<Vec<Exchange>>,
-    connections: Mutex<Vec<TcpStream>>,
+    /// The open connections, by number.
+    connections: Mutex<HashMap<usize, TcpStream>>,
     is_closed: AtomicBool,
 }
 
@@ -68,7 +77,16 @@ impl Server {
     /// If there is no free port.
     #[must_use]
     pub fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_at("127.0.0.1")
+    }
+
+    /// Starts a server that listens at this IP address.
+    ///
+    /// # Panics
+    /// If there is no free port.
+    #[must_use]
+    pub fn start_at(address: &str) -> Self {
+        let listener = TcpListener::bind((address, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
         let acceptor = std::thread::spawn({
@@ -81,6 +99,21 @@ impl Server {
     /// Lets `handler` answer the requests for a path; it replaces an earlier one. The path has no query.
     pub fn route(&self, path: &str, handler: impl Fn(&Request) -> Answer + Send + Sync + 'static) {
         lock(&self.shared.routes).insert(path.to_owned(), Arc::new(handler));
+    }
+
+    /// Gives these answers, in this order, to requests for paths without a route. The last one is repeated.
+    pub fn answer_in_turn(&self, answers: impl Into<Vec<Answer>>) {
+        let (answers, next) = (answers.into(), AtomicUsize::new(0));
+        let handler = move |_: &Request| {
+            let turn = next.fetch_add(1, Ordering::SeqCst);
+            answers.get(turn).or(answers.last()).cloned().unwrap_or_else(|| Answer::status(404))
+        };
+        *lock(&self.shared.fallback) = Some(Arc::new(handler));
+    }
+
+    /// Answers nothing from now on: sends these bytes when a client connects, and ignores what the client sends.
+    pub fn greet(&self, bytes: impl Into<Vec<u8>>) {
+        *lock(&self.shared.greeting) = Some(bytes.into());
     }
 
     /// Serves a file correctly.
@@ -104,6 +137,12 @@ impl Server {
     #[must_use]
     pub fn exchanges(&self) -> Vec<Exchange> {
         lock(&self.shared.exchanges).clone()
+    }
+
+    /// Returns all requests so far, in the order of their arrival.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.exchanges().into_iter().map(|exchange| exchange.request).collect()
     }
 
     /// Returns the requests for one path.
@@ -142,7 +181,7 @@ impl Server {
         // Wakes the acceptor, which drops the listener.
         let _ = TcpStream::connect(self.address);
         let _ = acceptor.join();
-        for connection in lock(&self.shared.connections).drain(..) {
+        for (_, connection) in lock(&self.shared.connections).drain() {
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
@@ -155,44 +194,55 @@ impl Drop for Server {
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for connection in listener.incoming() {
+    for (number, connection) in listener.incoming().enumerate() {
         if shared.is_closed.load(Ordering::SeqCst) {
             return;
         }
         let Ok(connection) = connection else { continue };
         let _ = connection.set_nodelay(true);
         if let Ok(clone) = connection.try_clone() {
-            lock(&shared.connections).push(clone);
+            lock(&shared.connections).insert(number, clone);
         }
         let shared = Arc::clone(shared);
-        std::thread::spawn(move || shared.talk(connection));
+        std::thread::spawn(move || {
+            shared.talk(&connection);
+            // Shut down rather than dropped, because there is a clone of the descriptor.
+            let _ = connection.shutdown(Shutdown::Both);
+            lock(&shared.connections).remove(&number);
+        });
     }
 }
 
 impl Shared {
     /// Answers requests on one connection until either side ends it.
-    fn talk(&self, connection: TcpStream) {
-        let mut reader = std::io::BufReader::new(&connection);
+    fn talk(&self, mut connection: &TcpStream) {
+        let greeting = lock(&self.greeting).clone();
+        if let Some(greeting) = greeting {
+            let _ = connection.write_all(&greeting);
+            answer::wait_for_hang_up(connection);
+            return;
+        }
+        let mut reader = std::io::BufReader::new(connection);
         while let Ok(Some(mut request)) = Request::read(&mut reader) {
             let index = {
                 let mut exchanges = lock(&self.exchanges);
-                request.number = exchanges.iter().filter(|other| other.request.path() == request.path()).count();
+                let last = exchanges.iter().rev().find(|other| other.request.path() == request.path());
+                request.number = last.map_or(0, |last| last.request.number + 1);
                 exchanges.push(Exchange { request: request.clone(), status: 0, written: 0, is_over: false });
                 exchanges.len() - 1
             };
-            let handler = lock(&self.routes).get(request.path()).cloned();
+            let route = lock(&self.routes).get(request.path()).cloned();
+            let handler = route.or_else(|| lock(&self.fallback).clone());
             let answer = handler.map_or_else(|| Answer::status(404), |handler| handler(&request));
             self.update(index, &request, |exchange| exchange.status = answer.status);
-            let keep = answer.send(&request, &connection, &|n_bytes| {
+            let keep = answer.send(&request, connection, &|n_bytes| {
                 self.update(index, &request, |exchange| exchange.written += n_bytes);
             });
             self.update(index, &request, |exchange| exchange.is_over = true);
             if !keep || self.is_closed.load(Ordering::SeqCst) {
-                break;
+                return;
             }
         }
-        // Shut down rather than dropped, because there is a clone of the descriptor.
-        let _ = connection.shutdown(Shutdown::Both);
     }
 
     /// Changes the record of an exchange, unless it was forgotten meanwhile.
