@@ -1,8 +1,8 @@
 //! Files on their way into another carton.
 
-use super::origin::Origin;
+use super::locate::{Archived, Located};
 use super::{Contents, ContentsError, Place};
-use crate::archive::{Content, EntryKind};
+use crate::archive::Content;
 
 impl Contents {
     /// What puts this file into another carton. Nothing of it was verified: whoever writes that one compares digests.
@@ -10,20 +10,17 @@ impl Contents {
     /// # Errors
     /// There is no such file, or it is elsewhere and cannot be fetched.
     pub(crate) fn content(&self, path: &str) -> Result<Content, ContentsError> {
-        let index = self.find(path)?;
-        let item = &self.items[index];
-        let missing = || ContentsError::NoSuchFile { path: item.path.clone() };
-        match (&item.place, &self.origin) {
-            (Place::Symlink { target, .. }, _) => {
-                Ok(Content::Symlink(target.clone(), item.digest.ok_or_else(missing)?))
-            }
-            _ if self.is_elsewhere(index) => Ok(Content::File(self.fetched(index)?)),
-            (Place::Linked, _) => Err(missing()),
-            (Place::Here { entry, .. }, Origin::Archive { archive, .. }) => {
-                let entry = archive.entries().get(*entry).filter(|entry| entry.kind() == EntryKind::File);
-                Ok(Content::Entry(archive.clone(), entry.ok_or_else(missing)?.clone()))
-            }
-            (Place::Here { .. }, origin) => Ok(Content::File(origin.path_of(item).ok_or_else(missing)?)),
+        let item = self.find(path)?;
+        if let Place::Symlink { target, digest, .. } = &item.place {
+            return Ok(Content::Symlink(target.clone(), *digest));
         }
+        Ok(match self.locate(item) {
+            Located::Local(file) => Content::Entry(file.archive.clone(), file.entry.clone()),
+            Located::Remote { file: Archived { digest, .. }, .. } | Located::Linked { digest } => {
+                Content::File(self.fetched(item, digest)?)
+            }
+            Located::Folder { root, .. } => Content::File(root.join(path)),
+            Located::Bare { path, .. } => Content::File(path.to_path_buf()),
+        })
     }
 }

@@ -8,6 +8,7 @@
 mod copy;
 mod error;
 mod fetch;
+mod locate;
 mod model;
 mod open;
 mod origin;
@@ -36,6 +37,7 @@ pub(crate) use progress::{OnProgress, Progress, Work};
 pub use ranges::{ModelRange, ModelRanges};
 pub use verify::{BadFile, VerifyReport};
 
+use locate::Located;
 use origin::Origin;
 use progress::Meter;
 use tree::{Item, Place};
@@ -65,8 +67,8 @@ pub(crate) struct Contents {
     lease: OnceLock<Arc<Lease>>,
     /// For listings of the cache.
     model_name: Option<String>,
-    /// The files of which parts were read, by their place in the list of items.
-    verified: Mutex<BTreeMap<usize, Arc<part::Verified>>>,
+    /// The files of which parts were read, by their path.
+    verified: Mutex<BTreeMap<String, Arc<part::Verified>>>,
     /// The CRC-32 and sizes of files, for comparing them with what the archive states.
     known: Mutex<stated::Known>,
 }
@@ -139,29 +141,20 @@ impl Contents {
 
     /// All files but MANIFEST and LINKS, sorted by path.
     pub(crate) fn files(&self) -> Vec<FileInfo> {
-        self.items
-            .iter()
-            .enumerate()
-            .map(|(index, item)| FileInfo {
-                path: item.path.clone(),
-                sha256: item.digest,
-                size: self.size(index),
-                stored: match item.place {
-                    Place::Here { size, entry } => Some(self.origin.stored_size(entry).unwrap_or(size)),
-                    Place::Symlink { ref target, .. } => Some(target.len() as u64),
-                    Place::Linked => None,
-                },
-                method: match item.place {
-                    Place::Here { entry, .. } => self.origin.method(entry),
-                    Place::Symlink { .. } | Place::Linked => None,
-                },
-                linked: item.place == Place::Linked,
-                symlink: match &item.place {
-                    Place::Symlink { target, .. } => Some(target.clone()),
-                    _ => None,
-                },
-            })
-            .collect()
+        self.items.iter().map(|item| self.file_info(item)).collect()
+    }
+
+    fn file_info(&self, item: &Item) -> FileInfo {
+        let (symlink, stored, method, linked) = match (&item.place, self.locate(item)) {
+            (Place::Symlink { target, .. }, _) => (Some(target.clone()), Some(target.len() as u64), None, false),
+            (_, Located::Local(file) | Located::Remote { file, .. }) => {
+                (None, Some(file.entry.compressed_size()), Some(file.entry.method()), false)
+            }
+            (_, Located::Folder { size, .. } | Located::Bare { size, .. }) => (None, Some(size), None, false),
+            (_, Located::Linked { .. }) => (None, None, None, true),
+        };
+        let (path, sha256, size) = (item.path.clone(), item.digest(), self.size(item));
+        FileInfo { path, sha256, size, stored, method, linked, symlink }
     }
 
     /// Keeps what the carton has in the cache from being deleted; none without a cache or a MANIFEST.
@@ -193,44 +186,6 @@ impl Contents {
             let _ = self.lease.set(lease);
         }
         Ok(())
-    }
-
-    /// The place of a path in the list of items.
-    fn find(&self, path: &str) -> Result<usize, ContentsError> {
-        self.items
-            .binary_search_by(|item| item.path.as_str().cmp(path))
-            .map_err(|_| ContentsError::NoSuchFile { path: path.to_owned() })
-    }
-
-    /// The item that has the bytes: itself, or the file that a symbolic link leads to.
-    fn follow(&self, index: usize) -> usize {
-        match self.items[index].place {
-            Place::Symlink { leads_to, .. } => leads_to,
-            _ => index,
-        }
-    }
-
-    fn size(&self, index: usize) -> Option<u64> {
-        let item = &self.items[self.follow(index)];
-        match (&item.place, item.digest) {
-            (Place::Here { size, .. }, _) => Some(*size),
-            (_, Some(digest)) => {
-                let fetched = self.cache.as_ref().and_then(|cache| std::fs::metadata(cache.file_path(&digest)).ok());
-                fetched.map(|metadata| metadata.len()).or_else(|| self.links.size(&digest))
-            }
-            _ => None,
-        }
-    }
-
-    /// How many bytes these items have, as far as that is known. A link has none of its own.
-    fn total(&self, indices: &[usize]) -> u64 {
-        let has_bytes = |index: &&usize| !matches!(self.items[**index].place, Place::Symlink { .. });
-        indices.iter().filter(has_bytes).filter_map(|index| self.size(*index)).sum()
-    }
-
-    /// The items of the model, with the links among them.
-    fn model_items(&self) -> Vec<usize> {
-        (0..self.items.len()).filter(|index| tree::model_path(&self.items[*index].path).is_some()).collect()
     }
 }
 

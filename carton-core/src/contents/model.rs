@@ -1,17 +1,19 @@
 //! The model's files as a folder.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use carton_tensor::parallel::par_for_each;
 
-use super::origin::{Origin, open_item};
+use super::locate::Located;
+use super::origin::{Origin, open_in_folder};
 use super::progress::{Meter, OnProgress};
-use super::tree::model_path;
 use super::unpack::{TemporaryFolder, write_tree};
-use super::{Contents, ContentsError, Place};
+use super::{Contents, ContentsError, Item, Place};
 use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, Sink, check_bytes};
+use crate::digest::Sha256Digest;
 use crate::source::FileIdentity;
 
 /// A folder with the model's files, verified, that stays as long as this lives. Its files must not be written to.
@@ -44,29 +46,28 @@ impl Contents {
     /// # Errors
     /// A file of the model is not what MANIFEST lists or cannot be fetched, or the folder cannot be written.
     pub(crate) fn model_directory(&self, on_progress: OnProgress<'_>) -> Result<ModelDirectory, ContentsError> {
-        let indices = self.model_items();
-        let meter = Meter::new(self.total(&indices), on_progress);
-        let is_complete = indices.iter().all(|index| self.items[*index].place != Place::Linked);
+        let items = self.model_items();
+        let meter = Meter::new(self.total(&items), on_progress);
+        let is_complete = !items.iter().any(|item| self.is_elsewhere(item));
         match (&self.origin, &self.cache, self.manifest()) {
             (Origin::BareFolder(path), ..) => Ok(ModelDirectory { path: path.clone(), _keeps: Keeps::Nothing }),
             (Origin::Folder(root), _, Some(_)) if is_complete => {
                 let lease = Keeps::InPlace { _lease: self.lease(&meter)? };
-                self.verify_in_folder(root, &indices, &meter)?;
+                self.verify_in_folder(root, &items, &meter)?;
                 Ok(ModelDirectory { path: root.join("model"), _keeps: lease })
             }
             (_, Some(cache), Some(manifest)) => {
                 let lease = self.lease(&meter)?;
                 if let Origin::Folder(root) = &self.origin {
                     // The cache may have the files that MANIFEST lists, while these are others.
-                    self.verify_in_folder(root, &indices, &meter)?;
+                    self.verify_in_folder(root, &items, &meter)?;
                 }
-                let files = Files { contents: self, indices, meter: &meter, read: Mutex::default() };
+                let files = Files { contents: self, items: &items, meter: &meter, read: Mutex::default() };
                 let folder = cache.model_folder(&manifest.hash(), &files)?;
                 let path = folder.path().to_path_buf();
-                let Files { indices, read, .. } = files;
-                self.note_proven(read.into_inner().unwrap_or_else(PoisonError::into_inner));
-                let file = |index: usize| Some(path.join(model_path(&self.items[index].path)?));
-                self.check_stated(&indices, &file, &meter)?;
+                self.note_proven(files.read.into_inner().unwrap_or_else(PoisonError::into_inner));
+                let file = |item: &Item| Some(path.join(item.path_in_model()?));
+                self.check_stated(&items, &file, &meter)?;
                 self.check_recorded(&meter)?;
                 self.remember_stated();
                 Ok(ModelDirectory { path, _keeps: Keeps::Cached { _folder: folder, _lease: lease } })
@@ -75,8 +76,8 @@ impl Contents {
                 let folder = TemporaryFolder::create(self.cache.as_deref())?;
                 let path = folder.path().join("model");
                 if !self.link_bare_file(&path)? {
-                    self.fetch_items(&indices, &meter)?;
-                    write_tree(self, &indices, folder.path(), &meter)?;
+                    self.fetch_items(&items, &meter)?;
+                    write_tree(self, &items, folder.path(), &meter)?;
                 }
                 Ok(ModelDirectory { path, _keeps: Keeps::Temporary { _folder: folder } })
             }
@@ -88,7 +89,7 @@ impl Contents {
     fn link_bare_file(&self, folder: &Path) -> Result<bool, ContentsError> {
         let (Origin::BareFile(file), [item]) = (&self.origin, self.items.as_slice()) else { return Ok(false) };
         std::fs::create_dir(folder).map_err(ContentsError::io("create folder", folder))?;
-        let name = model_path(&item.path).unwrap_or_default();
+        let name = item.path_in_model().unwrap_or_default();
         if std::fs::hard_link(file, folder.join(name)).is_ok() {
             return Ok(true);
         }
@@ -100,35 +101,34 @@ impl Contents {
     pub(super) fn verify_in_folder(
         &self,
         root: &Path,
-        indices: &[usize],
+        items: &[&Item],
         meter: &Meter<'_>,
     ) -> Result<(), ContentsError> {
         let (folder, known) = self.known_of_folder(root)?;
         let lines = Mutex::new(Vec::new());
-        let here: Vec<usize> =
-            indices.iter().copied().filter(|index| matches!(self.items[*index].place, Place::Here { .. })).collect();
-        let order = self.largest_first(here);
+        let order = self.largest_first(items.iter().copied().filter(|item| !item.is_symlink()));
         par_for_each(order.len(), |at| {
-            if let (_, Some(line)) = self.verified_in_folder(order[at], &known, meter)? {
+            if let Located::Folder { digest, .. } = self.locate(order[at])
+                && let (_, Some(line)) = self.verified_in_folder(root, order[at], digest, &known, meter)?
+            {
                 lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line);
             }
             Ok::<(), ContentsError>(())
         })?;
-        self.remember_in_folder(&folder, known, indices, lines.into_inner().unwrap_or_else(|p| p.into_inner()));
+        self.remember_in_folder(&folder, known, items, lines.into_inner().unwrap_or_else(|p| p.into_inner()));
         Ok(())
     }
 
     /// An open file of an unpacked carton, verified unless `known` has it as it is. The line is what may be remembered.
     pub(super) fn verified_in_folder(
         &self,
-        index: usize,
+        root: &Path,
+        item: &Item,
+        digest: Sha256Digest,
         known: &[Line],
         meter: &Meter<'_>,
     ) -> Result<((File, FileIdentity), Option<Line>), ContentsError> {
-        let item = &self.items[index];
-        let (file, path, identity) = open_item(&self.origin, item)?;
-        // A bare model, of which nothing is promised.
-        let Some(digest) = item.digest else { return Ok(((file, identity), None)) };
+        let (file, path, identity) = open_in_folder(root, item)?;
         let line = Line { path: item.path.clone(), digest: Some(digest), identity };
         let remembered = known.binary_search_by(|known| known.path.cmp(&line.path)).ok().map(|at| &known[at]);
         if remembered == Some(&line) {
@@ -149,18 +149,19 @@ impl Contents {
         Ok((folder, known.map(|index| index.lines).unwrap_or_default()))
     }
 
-    /// Remembers `lines`, which are all that is known now of the files at `indices`. What was known of others stays.
+    /// Remembers `lines`, which are all that is known now of these items. What was known of others stays.
     pub(super) fn remember_in_folder(
         &self,
         folder: &FileIdentity,
         known: Vec<Line>,
-        indices: &[usize],
+        items: &[&Item],
         mut lines: Vec<Line>,
     ) {
         let (Some(cache), Some(manifest)) = (&self.cache, self.manifest_hash()) else { return };
+        let replaced: HashSet<&str> = items.iter().map(|item| item.path.as_str()).collect();
         let is_other = |line: &&Line| {
-            let index = self.items.binary_search_by(|item| item.path.cmp(&line.path));
-            index.is_ok_and(|index| self.items[index].digest == line.digest && !indices.contains(&index))
+            let is_listed = self.find(&line.path).is_ok_and(|item| item.digest() == line.digest);
+            is_listed && !replaced.contains(line.path.as_str())
         };
         lines.extend(known.iter().filter(is_other).cloned());
         lines.sort_by(|one, other| one.path.cmp(&other.path));
@@ -175,42 +176,41 @@ impl Contents {
 /// The model's files for the cache.
 struct Files<'a> {
     contents: &'a Contents,
-    indices: Vec<usize>,
+    items: &'a [&'a Item],
     meter: &'a Meter<'a>,
     /// The items whose bytes were read from the archive itself, to its own checks at their end.
-    read: Mutex<Vec<usize>>,
+    read: Mutex<Vec<&'a Item>>,
 }
 
-impl ModelFiles for Files<'_> {
+impl<'a> ModelFiles for Files<'a> {
     type Error = ContentsError;
 
     fn prepare(&self, indices: &[usize]) -> Result<(), ContentsError> {
-        let items: Vec<usize> = indices.iter().map(|index| self.indices[*index]).collect();
+        let items: Vec<&Item> = indices.iter().map(|index| self.items[*index]).collect();
         self.contents.fetch_items(&items, self.meter)
     }
 
     fn files(&self) -> Vec<ModelFile<'_>> {
-        let file = |index: &usize| {
-            let item = &self.contents.items[*index];
-            let (path, digest) = (model_path(&item.path)?, item.digest?);
+        let file = |item: &&'a Item| {
+            let (path, digest) = (item.path_in_model()?, item.digest()?);
             let (symlink, size) = match &item.place {
                 // The bytes are counted where the link leads.
                 Place::Symlink { target, .. } => (Some(target.as_str()), Some(0)),
-                _ => (None, self.contents.size(*index)),
+                _ => (None, self.contents.size(item)),
             };
             Some(ModelFile { path, digest, size, symlink })
         };
-        self.indices.iter().filter_map(file).collect()
+        self.items.iter().filter_map(file).collect()
     }
 
     fn feed(&self, index: usize, sink: &mut Sink<'_, ContentsError>) -> Result<(), ContentsError> {
-        let index = self.indices[index];
-        self.contents.feed_locked(index, &mut |chunk| {
+        let item = self.items[index];
+        self.contents.feed_locked(item, &mut |chunk| {
             sink(chunk)?;
             self.meter.advance(chunk.len() as u64)
         })?;
-        if !self.contents.is_elsewhere(index) {
-            self.read.lock().unwrap_or_else(PoisonError::into_inner).push(index);
+        if !self.contents.is_elsewhere(item) {
+            self.read.lock().unwrap_or_else(PoisonError::into_inner).push(item);
         }
         Ok(())
     }

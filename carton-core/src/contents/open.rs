@@ -105,8 +105,8 @@ impl Contents {
             let name = checked_name("model/", name.as_bytes(), path)?;
             // A link to the model is followed here, and nowhere else: its user named it.
             let path = std::fs::canonicalize(path).map_err(ContentsError::io("open", path))?;
-            let place = Place::Here { size: metadata.len(), entry: 0 };
-            (Origin::BareFile(path), vec![Item { path: name, digest: None, place }])
+            let place = Place::Bare { path: path.clone(), size: metadata.len() };
+            (Origin::BareFile(path), vec![Item { path: name, place }])
         } else {
             return Err(ContentsError::Kind { path: path.to_path_buf() });
         };
@@ -224,7 +224,7 @@ fn walk_bare(root: &Path) -> Result<Vec<Item>, ContentsError> {
             let name = checked_name(&prefix, entry.file_name().as_bytes(), &path)?;
             let metadata = std::fs::metadata(&path).map_err(ContentsError::io("inspect", &path))?;
             if metadata.is_file() {
-                items.push(Item { path: name, digest: None, place: Place::Here { size: metadata.len(), entry: 0 } });
+                items.push(Item { path: name, place: Place::Bare { path, size: metadata.len() } });
             } else if metadata.is_dir() {
                 // A link to a folder above itself would be walked through again and again.
                 let resolve = |path: &Path| std::fs::canonicalize(path).map_err(ContentsError::io("resolve", path));

@@ -1,16 +1,18 @@
 //! Where the bytes of a carton's files come from. They are not verified here.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::locate::{Archived, Located};
 use super::progress::{Meter, silent};
 use super::tree::DESCRIBING;
-use super::{Contents, ContentsError, Item, Place};
-use crate::archive::{Archive, ArchiveError, Entry, EntryReader, Method};
+use super::{Contents, ContentsError, Item};
+use crate::archive::{Archive, ArchiveError, EntryReader};
 use crate::cache::{Moment, SHARED_FROM, open_following, open_regular};
 use crate::digest::Sha256Digest;
-use crate::source::FileIdentity;
+use crate::source::{FileIdentity, RemoteSource};
 
 /// Bytes are handed on in pieces of this size.
 pub(super) const CHUNK_LENGTH: usize = 256 * 1024;
@@ -56,32 +58,6 @@ impl Origin {
         };
         std::path::absolute(path).ok()
     }
-
-    /// How many bytes an entry takes in the archive.
-    pub(super) fn stored_size(&self, entry: usize) -> Option<u64> {
-        match self {
-            Self::Archive { archive, .. } => archive.entries().get(entry).map(Entry::compressed_size),
-            _ => None,
-        }
-    }
-
-    /// How an entry's data is stored in the archive.
-    pub(super) fn method(&self, entry: usize) -> Option<Method> {
-        match self {
-            Self::Archive { archive, .. } => archive.entries().get(entry).map(Entry::method),
-            _ => None,
-        }
-    }
-
-    /// Where an item of an unpacked carton or a bare model is in the file system.
-    pub(super) fn path_of(&self, item: &Item) -> Option<PathBuf> {
-        match self {
-            Self::Archive { .. } => None,
-            Self::Folder(root) => Some(root.join(&item.path)),
-            Self::BareFolder(root) => Some(root.join(super::tree::model_path(&item.path)?)),
-            Self::BareFile(path) => Some(path.clone()),
-        }
-    }
 }
 
 /// The unverified bytes of one file.
@@ -124,135 +100,130 @@ impl RawReader<'_> {
     }
 }
 
-/// Opens an item of an unpacked carton or a bare model, which is where it was when the folder was listed.
-pub(super) fn open_item(origin: &Origin, item: &Item) -> Result<(File, PathBuf, FileIdentity), ContentsError> {
-    let path = origin.path_of(item).ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })?;
-    // Nothing is promised about a bare model, and links may lead anywhere.
-    let follow = matches!(origin, Origin::BareFolder(_));
-    let opened = if follow { open_following(&path)? } else { open_regular(&path)? };
+/// Opens a file of an unpacked carton, which is a regular file as when the folder was listed.
+pub(super) fn open_in_folder(root: &Path, item: &Item) -> Result<(File, PathBuf, FileIdentity), ContentsError> {
+    let path = root.join(&item.path);
+    still_there(open_regular(&path)?, path)
+}
+
+/// Opens a file of a model that is not in a carton. Nothing is promised about such a model, and links may lead anywhere.
+pub(super) fn open_bare(path: &Path) -> Result<(File, PathBuf, FileIdentity), ContentsError> {
+    still_there(open_following(path)?, path.to_path_buf())
+}
+
+fn still_there(
+    opened: Option<(File, FileIdentity)>,
+    path: PathBuf,
+) -> Result<(File, PathBuf, FileIdentity), ContentsError> {
     match opened {
         Some((file, identity)) => Ok((file, path, identity)),
         None => Err(ContentsError::Changed { location: path.display().to_string() }),
     }
 }
 
-impl Contents {
-    /// The unverified bytes of an item that is not a symbolic link.
-    pub(super) fn raw_reader(&self, index: usize) -> Result<RawReader<'_>, ContentsError> {
-        let item = &self.items[index];
-        if self.is_elsewhere(index) {
-            return self.elsewhere_reader(index);
-        }
-        match (&item.place, &self.origin) {
-            (Place::Here { entry, .. }, Origin::Archive { archive, .. }) => {
-                let entry = archive
-                    .entries()
-                    .get(*entry)
-                    .ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })?;
-                let reader = archive.reader(entry).map_err(ContentsError::archive(&item.path))?;
-                Ok(RawReader::Entry { reader, path: &item.path })
-            }
-            (Place::Here { .. }, origin) => {
-                let (file, path, _) = open_item(origin, item)?;
-                Ok(RawReader::File { file, path, offset: 0 })
-            }
-            (Place::Linked, _) => self.elsewhere_reader(index),
-            (Place::Symlink { leads_to, .. }, _) => self.raw_reader(*leads_to),
-        }
+impl<'a> Archived<'a> {
+    fn reader(&self) -> Result<RawReader<'a>, ContentsError> {
+        let path = &self.item.path;
+        let reader = self.archive.reader(self.entry).map_err(ContentsError::archive(path))?;
+        Ok(RawReader::Entry { reader, path })
     }
 
-    /// The bytes of an item that is elsewhere: from the cache, into which it is fetched first if need be.
-    pub(super) fn elsewhere_reader(&self, index: usize) -> Result<RawReader<'_>, ContentsError> {
-        if let Some(reader) = self.cached_reader(index)? {
+    /// Whether the bytes were read when the remote archive was opened: those of its metadata.
+    fn is_known(&self, remote: &RemoteSource) -> bool {
+        // What describes the carton is read through the source, so that it is known the next time.
+        let describes = DESCRIBING.iter().any(|(name, _)| *name == self.item.path);
+        describes || remote.holds(&self.archive.window(self.entry))
+    }
+
+    /// Where the bytes are in the archive as they are, if that is a local file.
+    pub(super) fn stored_range(&self) -> Result<Option<Range<u64>>, ContentsError> {
+        match self.archive.source().file() {
+            Some(_) => self.archive.stored_range(self.entry).map_err(ContentsError::archive(&self.item.path)),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Contents {
+    /// The unverified bytes of an item. One that is elsewhere is read from the cache, into which it is fetched first if need be.
+    pub(super) fn raw_reader<'a>(&'a self, item: &'a Item) -> Result<RawReader<'a>, ContentsError> {
+        let located = self.locate(item);
+        if let Some(digest) = located.elsewhere()
+            && let Some(reader) = self.cached_reader(item, digest)?
+        {
             return Ok(reader);
         }
-        if let Some(reader) = self.known_reader(index)? {
-            return Ok(reader);
-        }
-        self.fetch_items(&[index], &Meter::new(0, &silent))?;
-        let item = &self.items[index];
-        let not_fetched = |digest| ContentsError::NotFetched { path: item.path.clone(), digest };
-        let no_such_file = || ContentsError::NoSuchFile { path: item.path.clone() };
-        self.cached_reader(index)?.ok_or_else(|| item.digest.map_or_else(no_such_file, not_fetched))
+        let (file, path, _) = match located {
+            Located::Local(file) => return file.reader(),
+            Located::Remote { file, remote } if file.is_known(remote) => return file.reader(),
+            Located::Remote { file: Archived { digest, .. }, .. } | Located::Linked { digest } => {
+                self.fetch_items(&[item], &Meter::new(0, &silent))?;
+                let not_fetched = || ContentsError::NotFetched { path: item.path.clone(), digest };
+                return self.cached_reader(item, digest)?.ok_or_else(not_fetched);
+            }
+            Located::Folder { root, .. } => open_in_folder(root, self.follow(item))?,
+            Located::Bare { path, .. } => open_bare(path)?,
+        };
+        Ok(RawReader::File { file, path, offset: 0 })
     }
 
     /// Where the cache has the file of an item that is elsewhere; it is fetched there if need be.
-    pub(super) fn fetched(&self, index: usize) -> Result<PathBuf, ContentsError> {
-        self.fetch_items(&[index], &Meter::new(0, &silent))?;
-        let item = &self.items[index];
-        let found = self.cache.as_ref().zip(item.digest).map(|(cache, digest)| cache.file_path(&digest));
-        let found = found.ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })?;
-        self.check_stated(&[index], &|_| Some(found.clone()), &Meter::new(0, &silent))?;
+    pub(super) fn fetched(&self, item: &Item, digest: Sha256Digest) -> Result<PathBuf, ContentsError> {
+        self.fetch_items(&[item], &Meter::new(0, &silent))?;
+        let not_fetched = || ContentsError::NotFetched { path: item.path.clone(), digest };
+        let found = self.cache.as_ref().ok_or_else(not_fetched)?.file_path(&digest);
+        self.check_stated(&[item], &|_| Some(found.clone()), &Meter::new(0, &silent))?;
         Ok(found)
     }
 
     /// The bytes of an item that the cache has. One that is damaged there is deleted, and is then not there.
-    fn cached_reader(&self, index: usize) -> Result<Option<RawReader<'_>>, ContentsError> {
-        let (Some(cache), Some(digest)) = (&self.cache, self.items[index].digest) else { return Ok(None) };
-        if self.is_small(index) {
+    fn cached_reader(&self, item: &Item, digest: Sha256Digest) -> Result<Option<RawReader<'_>>, ContentsError> {
+        let Some(cache) = &self.cache else { return Ok(None) };
+        if self.is_small(item) {
             let Some(bytes) = cache.read_small(&digest, SHARED_FROM)? else { return Ok(None) };
-            self.check_stated_of(index, &bytes)?;
+            self.check_stated_of(item, &bytes)?;
             return Ok(Some(RawReader::Bytes { bytes, offset: 0 }));
         }
         let Some(file) = cache.file(&digest)? else { return Ok(None) };
         let path = cache.file_path(&digest);
-        self.check_stated(&[index], &|_| Some(path.clone()), &Meter::new(0, &silent))?;
+        self.check_stated(&[item], &|_| Some(path.clone()), &Meter::new(0, &silent))?;
         Ok(Some(RawReader::File { file, path, offset: 0 }))
-    }
-
-    /// The bytes of an item that were read when the remote archive was opened: those of its metadata.
-    fn known_reader(&self, index: usize) -> Result<Option<RawReader<'_>>, ContentsError> {
-        let Item { path, place, .. } = &self.items[index];
-        let (Place::Here { entry, .. }, Origin::Archive { archive, .. }) = (place, &self.origin) else {
-            return Ok(None);
-        };
-        let (Some(entry), Some(remote)) = (archive.entries().get(*entry), archive.source().remote()) else {
-            return Ok(None);
-        };
-        // What describes the carton is read through the source, so that it is known the next time.
-        let describes = DESCRIBING.iter().any(|(name, _)| name == path);
-        if !describes && !remote.holds(&archive.window(entry)) {
-            return Ok(None);
-        }
-        let reader = archive.reader(entry).map_err(ContentsError::archive(path))?;
-        Ok(Some(RawReader::Entry { reader, path }))
     }
 
     /// Hands on all unverified bytes of an item, in order.
     pub(super) fn feed(
         &self,
-        index: usize,
+        item: &Item,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<(), ContentsError> {
-        self.pump(index, self.raw_reader(index)?, sink)
+        self.pump(item, self.raw_reader(item)?, sink)
     }
 
-    /// As [`feed`](Self::feed), for whoever holds the lock of this file in the cache: it is not fetched, because that would wait
+    /// As [`feed`](Self::feed), for a caller that holds the lock of this file in the cache: it is not fetched, because that would wait
     /// for the same lock. Small files have none.
     pub(super) fn feed_locked(
         &self,
-        index: usize,
+        item: &Item,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<(), ContentsError> {
-        let item = &self.items[index];
-        let reader = match (self.is_elsewhere(index) && !self.is_small(index), item.digest) {
-            (true, Some(digest)) => {
+        let reader = match self.locate(item).elsewhere() {
+            Some(digest) if !self.is_small(item) => {
                 let gone = || ContentsError::NotFetched { path: item.path.clone(), digest };
-                self.cached_reader(index)?.ok_or_else(gone)?
+                self.cached_reader(item, digest)?.ok_or_else(gone)?
             }
-            _ => self.raw_reader(index)?,
+            _ => self.raw_reader(item)?,
         };
-        self.pump(index, reader, sink)
+        self.pump(item, reader, sink)
     }
 
     fn pump(
         &self,
-        index: usize,
+        item: &Item,
         mut reader: RawReader<'_>,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<(), ContentsError> {
         // One byte more than a short file has, so that the same read can meet its end.
-        let length = self.size(index).and_then(|size| usize::try_from(size).ok()).unwrap_or(CHUNK_LENGTH);
+        let length = self.size(item).and_then(|size| usize::try_from(size).ok()).unwrap_or(CHUNK_LENGTH);
         let mut chunk = vec![0; length.saturating_add(1).min(CHUNK_LENGTH)];
         loop {
             match reader.read(&mut chunk)? {

@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use carton_tensor::files::{FileBytes, SharedBytes};
 
-use super::origin::{Origin, RawReader};
+use super::locate::{Archived, Located};
+use super::origin::RawReader;
 use super::progress::{Meter, silent};
-use super::ranges::stored_range;
 use super::unpack::{TemporaryFolder, create_file};
-use super::{Contents, ContentsError, Place};
+use super::{Contents, ContentsError, Item};
 use crate::cache::Scope;
 use crate::digest::Hasher;
 use crate::source::FileIdentity;
@@ -128,99 +128,94 @@ impl Contents {
 
     /// The file at this path, verified by this call or an earlier one.
     fn verified(&self, path: &str) -> Result<Arc<Verified>, ContentsError> {
-        let index = self.follow(self.find(path)?);
+        let item = self.follow(self.find(path)?);
         // Held while a file is verified, so that none is verified twice at the same time.
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = verified.get(&index) {
+        if let Some(found) = verified.get(&item.path) {
             return Ok(Arc::clone(found));
         }
-        let found = Arc::new(self.verify_for_parts(index)?);
+        let found = Arc::new(self.verify_for_parts(item)?);
         if verified.len() >= MOST_OPEN {
             verified.clear();
         }
-        verified.insert(index, Arc::clone(&found));
+        verified.insert(item.path.clone(), Arc::clone(&found));
         Ok(found)
     }
 
-    fn verify_for_parts(&self, index: usize) -> Result<Verified, ContentsError> {
-        let item = &self.items[index];
+    fn verify_for_parts(&self, item: &Item) -> Result<Verified, ContentsError> {
         let meter = Meter::new(0, &silent);
-        if self.is_elsewhere(index) {
-            return match self.elsewhere_reader(index)? {
+        match self.locate(item) {
+            Located::Remote { .. } | Located::Linked { .. } => match self.raw_reader(item)? {
                 // The cache has checked it.
                 RawReader::File { file, path, .. } => whole(file, &path),
-                RawReader::Bytes { .. } | RawReader::Entry { .. } => self.in_memory(index),
-            };
-        }
-        match (&self.origin, &item.place) {
-            (Origin::Archive { archive, .. }, Place::Here { entry, .. }) => {
-                let in_place = stored_range(archive, *entry, &item.path)?.zip(self.unchanged_identity()?);
-                let file = archive.source().file().map(File::try_clone).transpose();
-                let file = file.map_err(ContentsError::io("open", Path::new(archive.source().location())))?;
-                if let (Some((range, identity)), Some(file)) = (in_place, file) {
-                    self.verify_with_its_folder(index, &meter)?;
+                RawReader::Bytes { .. } | RawReader::Entry { .. } => self.in_memory(item),
+            },
+            Located::Local(archived) => {
+                let source = archived.archive.source();
+                let Some(file) = source.file() else { return self.in_memory(item) };
+                if let Some((range, identity)) = archived.stored_range()?.zip(self.unchanged_identity()?) {
+                    let file = file.try_clone().map_err(ContentsError::io("open", Path::new(source.location())))?;
+                    self.verify_with_its_folder(&archived, &meter)?;
                     return Ok(Verified::file(file, range, identity));
                 }
-                if self.is_small(index) || archive.source().file().is_none() {
-                    return self.in_memory(index);
+                match &self.cache {
+                    _ if self.is_small(item) => self.in_memory(item),
+                    Some(cache) => whole(self.cached(cache, item, archived.digest, &meter)?, Path::new(&item.path)),
+                    None => self.in_temporary_file(item),
                 }
-                if self.cache.is_some() && item.digest.is_some() {
-                    return whole(self.cached(index, &meter)?, Path::new(&item.path));
-                }
-                self.in_temporary_file(index)
             }
-            (Origin::Folder(root), Place::Here { .. }) => {
+            Located::Folder { root, digest, .. } => {
                 let (folder, known) = self.known_of_folder(root)?;
-                let ((file, identity), line) = self.verified_in_folder(index, &known, &meter)?;
-                self.remember_in_folder(&folder, known, &[index], line.into_iter().collect());
+                let ((file, identity), line) = self.verified_in_folder(root, item, digest, &known, &meter)?;
+                self.remember_in_folder(&folder, known, &[item], line.into_iter().collect());
                 Ok(Verified::file(file, 0..identity.size, identity))
             }
-            _ => self.in_memory(index),
+            Located::Bare { .. } => self.in_memory(item),
         }
     }
 
     /// Verifies a file that is stored in a local archive. Those beside it in `tensor_data/` are verified with it, because that is
     /// what can be remembered.
-    fn verify_with_its_folder(&self, index: usize, meter: &Meter<'_>) -> Result<(), ContentsError> {
-        let Origin::Archive { archive, .. } = &self.origin else { return Ok(()) };
-        if self.cache.is_none() || !self.items[index].path.starts_with(TENSORS) {
+    fn verify_with_its_folder(&self, file: &Archived<'_>, meter: &Meter<'_>) -> Result<(), ContentsError> {
+        let is_tensor_file = |item: &&Item| item.path.starts_with(TENSORS) && !item.is_symlink();
+        if self.cache.is_none() || !is_tensor_file(&file.item) {
             let mut hasher = Hasher::new();
-            self.feed(index, &mut |chunk| {
+            self.feed(file.item, &mut |chunk| {
                 hasher.update(chunk);
                 Ok(())
             })?;
-            return self.compare(index, hasher);
+            return self.compare(file.item, hasher);
         }
         let mut stored = Vec::new();
-        for (index, item) in self.items.iter().enumerate().filter(|(_, item)| item.path.starts_with(TENSORS)) {
-            if let Place::Here { entry, .. } = item.place
-                && stored_range(archive, entry, &item.path)?.is_some()
+        for item in self.items.iter().filter(is_tensor_file) {
+            if let Located::Local(file) = self.locate(item)
+                && file.stored_range()?.is_some()
             {
-                stored.push(index);
+                stored.push(item);
             }
         }
         self.verify_stored(stored, Scope::StoredTensorFiles, meter)
     }
 
     /// A small file, or one of an archive that is itself in memory.
-    fn in_memory(&self, index: usize) -> Result<Verified, ContentsError> {
-        Ok(Verified::Memory(self.read(&self.items[index].path, u64::MAX)?))
+    fn in_memory(&self, item: &Item) -> Result<Verified, ContentsError> {
+        Ok(Verified::Memory(self.read(&item.path, u64::MAX)?))
     }
 
     /// A file that is compressed, without a cache to keep it in.
-    fn in_temporary_file(&self, index: usize) -> Result<Verified, ContentsError> {
+    fn in_temporary_file(&self, item: &Item) -> Result<Verified, ContentsError> {
         let folder = TemporaryFolder::create(None)?;
         let path = folder.path().join("file");
         let output = create_file(&path)?;
         let mut hasher = Hasher::new();
         let mut length = 0;
-        self.feed(index, &mut |chunk| {
+        self.feed(item, &mut |chunk| {
             hasher.update(chunk);
             output.write_all_at(chunk, length).map_err(ContentsError::io("write", &path))?;
             length += chunk.len() as u64;
             Ok(())
         })?;
-        self.compare(index, hasher)?;
+        self.compare(item, hasher)?;
         // Opened anew, without the right to write; the folder goes, and the open file keeps the bytes.
         whole(File::open(&path).map_err(ContentsError::io("open", &path))?, &path)
     }

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use carton_tensor::parallel::par_for_each;
 
-use super::origin::{Origin, open_item};
+use super::locate::Located;
+use super::origin::{Origin, open_bare, open_in_folder};
 use super::progress::{Meter, OnProgress};
-use super::tree::model_path;
 use super::unpack::TemporaryFolder;
-use super::{Contents, ContentsError, Place};
-use crate::archive::{Archive, Entry};
-use crate::cache::{Lease, SHARED_FROM, Scope};
-use crate::digest::Hasher;
+use super::{Contents, ContentsError, Item};
+use crate::cache::{Cache, Lease, SHARED_FROM, Scope};
+use crate::digest::{Hasher, Sha256Digest};
+use crate::source::FileIdentity;
 
 /// Small files share a file, each at a multiple of this: a tensor in one is then as aligned as in a file of its own.
 const ALIGNMENT: u64 = 64;
@@ -48,16 +49,22 @@ impl ModelRanges {
 }
 
 /// Where the bytes of an item will be read from.
-enum Way {
+enum Way<'a> {
     /// They are stored in the carton as they are.
-    InPlace { offset: u64, length: u64 },
-    /// In a file of an unpacked carton or bare model.
-    OwnFile,
+    InPlace { carton: Arc<File>, range: Range<u64> },
+    /// In a file of the unpacked carton at `root`.
+    InFolder { root: &'a Path },
+    /// In a file of a bare model.
+    Bare { path: &'a Path },
     /// From the cache, into which they are fetched or copied first.
-    Cached,
-    /// They are copied to the file that small ones share, at this offset.
-    Bundled { offset: u64, length: u64 },
+    Cached { cache: &'a Cache, digest: Sha256Digest },
+    /// They are copied to the file that small ones share, at this range. Descriptors are few; a model can have a hundred thousand
+    /// small files.
+    Bundled(Range<u64>),
 }
+
+/// Open files and the ranges of them that have the bytes of items, by their paths.
+type Opened<'a> = BTreeMap<&'a str, (Arc<File>, Range<u64>)>;
 
 impl Contents {
     /// The model's files as ranges of open files. What is stored in the carton without compression is verified where it is,
@@ -67,84 +74,90 @@ impl Contents {
     /// # Errors
     /// As for [`Contents::model_directory`].
     pub(crate) fn model_ranges(&self, on_progress: OnProgress<'_>) -> Result<ModelRanges, ContentsError> {
-        let indices = self.model_items();
-        let meter = Meter::new(self.total(&indices), on_progress);
+        let items = self.model_items();
+        let meter = Meter::new(self.total(&items), on_progress);
         let lease = self.lease(&meter)?;
-        self.fetch_items(&indices, &meter)?;
-        let (ways, bundle_length) = self.ways(&indices)?;
-        self.verify_in_place(&ways, &meter)?;
+        self.fetch_items(&items, &meter)?;
+        let ways = self.ways(&items)?;
+        let in_place = ways.iter().filter(|(_, way)| matches!(way, Way::InPlace { .. })).map(|(item, _)| *item);
+        self.verify_stored(in_place, Scope::StoredModelFiles, &meter)?;
         if let Origin::Folder(root) = &self.origin {
-            self.verify_in_folder(root, &indices, &meter)?;
+            self.verify_in_folder(root, &items, &meter)?;
         }
-        let bundle = match bundle_length {
-            0 => None,
-            length => Some(self.bundle(&ways, length, &meter)?),
-        };
-        let files = self.open_ranges(&indices, &ways, bundle, &meter)?;
+        let mut opened = self.bundle(&ways, &meter)?;
+        opened.extend(self.open_ranges(ways, &meter)?);
+        let files = items.iter().map(|item| {
+            let missing = || ContentsError::NoSuchFile { path: item.path.clone() };
+            let (file, range) = opened.get(self.follow(item).path.as_str()).ok_or_else(missing)?;
+            let path = item.path_in_model().unwrap_or_default().to_owned();
+            Ok(ModelRange { path, file: Arc::clone(file), offset: range.start, length: range.end - range.start })
+        });
+        let files = files.collect::<Result<_, ContentsError>>()?;
         self.check_recorded(&meter)?;
         self.remember_stated();
         Ok(ModelRanges { files, _lease: lease })
     }
 
-    /// Decides for each item that has bytes where they will be read from, and how long the file of small ones becomes.
-    fn ways(&self, indices: &[usize]) -> Result<(BTreeMap<usize, Way>, u64), ContentsError> {
-        let mut ways = BTreeMap::new();
+    /// Decides for each item that has bytes where they will be read from.
+    fn ways<'a>(&'a self, items: &[&'a Item]) -> Result<Vec<(&'a Item, Way<'a>)>, ContentsError> {
+        let carton = self.open_carton()?;
         let mut bundle_length = 0_u64;
-        for index in indices {
-            let item = &self.items[*index];
-            let Place::Here { size, entry } = item.place else {
-                if item.place == Place::Linked {
-                    ways.insert(*index, Way::Cached);
+        let mut bundled = |item: &Item, size: u64| {
+            let start = bundle_length;
+            let end = start.checked_add(size);
+            let too_large = || ContentsError::Size {
+                path: item.path.clone(),
+                expected: "less than a file can have".to_owned(),
+                found: size,
+            };
+            bundle_length = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT)).ok_or_else(too_large)?;
+            Ok::<_, ContentsError>(Way::Bundled(start..start + size))
+        };
+        let way = |item: &'a Item| {
+            let file = match (self.locate(item), &self.cache) {
+                (Located::Linked { digest }, Some(cache)) => return Ok((item, Way::Cached { cache, digest })),
+                (Located::Linked { digest }, None) => {
+                    return Err(ContentsError::NotFetched { path: item.path.clone(), digest });
                 }
-                continue;
+                (Located::Folder { size, .. } | Located::Bare { size, .. }, _) if size < SHARED_FROM => {
+                    return Ok((item, bundled(item, size)?));
+                }
+                (Located::Folder { root, .. }, _) => return Ok((item, Way::InFolder { root })),
+                (Located::Bare { path, .. }, _) => return Ok((item, Way::Bare { path })),
+                (Located::Local(file) | Located::Remote { file, .. }, _) => file,
             };
-            if let Origin::Archive { archive, .. } = &self.origin
-                && let Some(range) = stored_range(archive, entry, &item.path)?
-            {
-                ways.insert(*index, Way::InPlace { offset: range.start, length: range.end - range.start });
-                continue;
-            }
-            let is_archive = matches!(self.origin, Origin::Archive { .. });
-            let way = match (size < SHARED_FROM, is_archive) {
-                // Descriptors are few; a model can have a hundred thousand small files.
-                (true, _) => Way::Bundled { offset: bundle_length, length: size },
-                (false, false) => Way::OwnFile,
-                (false, true) if self.cache.is_some() => Way::Cached,
-                (false, true) => Way::Bundled { offset: bundle_length, length: size },
+            let way = match (file.stored_range()?, &carton, &self.cache) {
+                (Some(range), Some(carton), _) => Way::InPlace { carton: Arc::clone(carton), range },
+                (_, _, Some(cache)) if file.entry.size() >= SHARED_FROM => Way::Cached { cache, digest: file.digest },
+                _ => bundled(item, file.entry.size())?,
             };
-            if let Way::Bundled { length, .. } = way {
-                let end = bundle_length.checked_add(length).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
-                bundle_length = end.ok_or_else(|| ContentsError::Size {
-                    path: item.path.clone(),
-                    expected: "less than a file can have".to_owned(),
-                    found: length,
-                })?;
-            }
-            ways.insert(*index, way);
-        }
-        Ok((ways, bundle_length))
+            Ok((item, way))
+        };
+        items.iter().copied().filter(|item| !item.is_symlink()).map(way).collect()
     }
 
-    /// Verifies what is read in place, unless that is remembered for the file as it is now.
-    fn verify_in_place(&self, ways: &BTreeMap<usize, Way>, meter: &Meter<'_>) -> Result<(), ContentsError> {
-        let in_place = |(index, way): (&usize, &Way)| matches!(way, Way::InPlace { .. }).then_some(*index);
-        self.verify_stored(ways.iter().filter_map(in_place).collect(), Scope::StoredModelFiles, meter)
+    /// The file of a local archive, which ranges of it share.
+    fn open_carton(&self) -> Result<Option<Arc<File>>, ContentsError> {
+        let Origin::Archive { archive, .. } = &self.origin else { return Ok(None) };
+        let Some(file) = archive.source().file() else { return Ok(None) };
+        let file = file.try_clone().map_err(ContentsError::io("open", Path::new(archive.source().location())))?;
+        Ok(Some(Arc::new(file)))
     }
 
     /// Verifies files that the archive has stored, which are all that `scope` means, unless that is remembered for the archive
     /// as it is now.
-    pub(super) fn verify_stored(
+    pub(super) fn verify_stored<'a>(
         &self,
-        indices: Vec<usize>,
+        items: impl IntoIterator<Item = &'a Item>,
         scope: Scope,
         meter: &Meter<'_>,
     ) -> Result<(), ContentsError> {
-        let order = self.largest_first(indices);
+        let order = self.largest_first(items);
         let identity = self.unchanged_identity()?;
         if let (Some(cache), Some(hash), Some(identity)) = (&self.cache, self.manifest_hash(), identity)
             && cache.is_carton_verified(&identity, &hash, scope)
         {
-            return meter.advance(order.iter().filter_map(|index| self.size(*index)).sum());
+            return meter.advance(order.iter().filter_map(|item| self.size(item)).sum());
         }
         par_for_each(order.len(), |at| {
             let mut hasher = Hasher::new();
@@ -158,25 +171,23 @@ impl Contents {
     }
 
     /// Copies small files to one temporary file, verified.
-    fn bundle(&self, ways: &BTreeMap<usize, Way>, length: u64, meter: &Meter<'_>) -> Result<Arc<File>, ContentsError> {
+    fn bundle<'a>(&self, ways: &[(&'a Item, Way<'a>)], meter: &Meter<'_>) -> Result<Opened<'a>, ContentsError> {
+        let bundled = |(item, way): &(&'a Item, Way<'a>)| match way {
+            Way::Bundled(range) => Some((*item, range.clone())),
+            Way::InPlace { .. } | Way::InFolder { .. } | Way::Bare { .. } | Way::Cached { .. } => None,
+        };
+        let jobs: Vec<(&Item, Range<u64>)> = ways.iter().filter_map(bundled).collect();
+        let Some((_, last)) = jobs.last() else { return Ok(Opened::new()) };
         let folder = TemporaryFolder::create(self.cache.as_deref())?;
         let path = folder.path().join("small-files");
         let output = super::unpack::create_file(&path)?;
-        output.set_len(length).map_err(ContentsError::io("resize", &path))?;
-        let jobs: Vec<(usize, u64, u64)> = ways
-            .iter()
-            .filter_map(|(index, way)| match way {
-                Way::Bundled { offset, length } => Some((*index, *offset, *length)),
-                _ => None,
-            })
-            .collect();
+        output.set_len(last.end).map_err(ContentsError::io("resize", &path))?;
         par_for_each(jobs.len(), |at| {
-            let (index, mut offset, length) = jobs[at];
-            let end = offset.saturating_add(length);
+            let (item, Range { start: mut offset, end }) = jobs[at].clone();
             let mut hasher = Hasher::new();
-            self.feed(index, &mut |chunk| {
+            self.feed(item, &mut |chunk| {
                 if offset.saturating_add(chunk.len() as u64) > end {
-                    return Err(ContentsError::Changed { location: self.items[index].path.clone() });
+                    return Err(ContentsError::Changed { location: item.path.clone() });
                 }
                 hasher.update(chunk);
                 output.write_all_at(chunk, offset).map_err(ContentsError::io("write", &path))?;
@@ -184,110 +195,66 @@ impl Contents {
                 meter.advance(chunk.len() as u64)
             })?;
             if offset != end {
-                return Err(ContentsError::Changed { location: self.items[index].path.clone() });
+                return Err(ContentsError::Changed { location: item.path.clone() });
             }
-            self.compare(index, hasher)
+            self.compare(item, hasher)
         })?;
         // Opened anew, without the right to write; the folder goes, and the open file keeps the bytes.
-        Ok(Arc::new(File::open(&path).map_err(ContentsError::io("open", &path))?))
+        let bundle = Arc::new(File::open(&path).map_err(ContentsError::io("open", &path))?);
+        Ok(jobs.into_iter().map(|(item, range)| (item.path.as_str(), (Arc::clone(&bundle), range))).collect())
     }
 
-    fn open_ranges(
-        &self,
-        indices: &[usize],
-        ways: &BTreeMap<usize, Way>,
-        bundle: Option<Arc<File>>,
-        meter: &Meter<'_>,
-    ) -> Result<Vec<ModelRange>, ContentsError> {
-        let carton = match &self.origin {
-            Origin::Archive { archive, .. } => match archive.source().file() {
-                Some(file) => {
-                    let location = PathBuf::from(archive.source().location());
-                    Some(Arc::new(file.try_clone().map_err(ContentsError::io("open", &location))?))
-                }
-                None => None,
-            },
-            _ => None,
-        };
-        let opened = Mutex::new(BTreeMap::new());
-        let jobs: Vec<usize> = ways.keys().copied().collect();
-        let missing = |index: usize| ContentsError::NoSuchFile { path: self.items[index].path.clone() };
-        par_for_each(jobs.len(), |at| {
-            let index = jobs[at];
-            let found = match &ways[&index] {
-                Way::InPlace { offset, length } => {
-                    (Arc::clone(carton.as_ref().ok_or_else(|| missing(index))?), *offset, *length)
-                }
-                Way::Bundled { offset, length } => match &bundle {
-                    Some(bundle) => (Arc::clone(bundle), *offset, *length),
-                    // All of them are empty, and any file has their bytes.
-                    None => (Arc::new(empty_file()?), 0, 0),
-                },
-                Way::OwnFile => {
-                    let (file, _, identity) = open_item(&self.origin, &self.items[index])?;
-                    (Arc::new(file), 0, identity.size)
-                }
-                Way::Cached => {
-                    let file = self.cached(index, meter)?;
-                    let metadata = file
-                        .metadata()
-                        .map_err(ContentsError::io("inspect", &PathBuf::from(&self.items[index].path)))?;
-                    (Arc::new(file), 0, metadata.len())
+    /// Opens what is not bundled.
+    fn open_ranges<'a>(&self, ways: Vec<(&'a Item, Way<'a>)>, meter: &Meter<'_>) -> Result<Opened<'a>, ContentsError> {
+        let opened = Mutex::new(Opened::new());
+        par_for_each(ways.len(), |at| {
+            let (item, way) = &ways[at];
+            let (file, range) = match way {
+                Way::InPlace { carton, range } => (Arc::clone(carton), range.clone()),
+                Way::Bundled(_) => return Ok(()),
+                Way::InFolder { root } => own_file(open_in_folder(root, item)?),
+                Way::Bare { path } => own_file(open_bare(path)?),
+                Way::Cached { cache, digest } => {
+                    let file = self.cached(cache, item, *digest, meter)?;
+                    let metadata = file.metadata().map_err(ContentsError::io("inspect", Path::new(&item.path)))?;
+                    (Arc::new(file), 0..metadata.len())
                 }
             };
-            opened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(index, found);
+            let mut opened = opened.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            opened.insert(item.path.as_str(), (file, range));
             Ok::<(), ContentsError>(())
         })?;
-        let opened = opened.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        indices
-            .iter()
-            .map(|index| {
-                let (file, offset, length) = opened.get(&self.follow(*index)).ok_or_else(|| missing(*index))?;
-                let path = model_path(&self.items[*index].path).unwrap_or_default().to_owned();
-                Ok(ModelRange { path, file: Arc::clone(file), offset: *offset, length: *length })
-            })
-            .collect()
+        Ok(opened.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// A file of the cache. If it is not there, it is copied there now.
-    pub(super) fn cached(&self, index: usize, meter: &Meter<'_>) -> Result<File, ContentsError> {
-        let item = &self.items[index];
-        let (Some(cache), Some(digest)) = (&self.cache, item.digest) else {
-            return Err(ContentsError::NoSuchFile { path: item.path.clone() });
-        };
+    /// The file of the cache for an item. If it is not there, it is copied there now.
+    pub(super) fn cached(
+        &self,
+        cache: &Cache,
+        item: &Item,
+        digest: Sha256Digest,
+        meter: &Meter<'_>,
+    ) -> Result<File, ContentsError> {
         let mut was_read = false;
         let file = cache.obtain_file(
             &digest,
             &item.path,
             &mut |sink| {
-                was_read = !self.is_elsewhere(index);
-                self.feed_locked(index, &mut |chunk| {
+                was_read = !self.is_elsewhere(item);
+                self.feed_locked(item, &mut |chunk| {
                     sink(chunk)?;
                     meter.advance(chunk.len() as u64)
                 })
             },
             &|n_bytes| meter.advance(n_bytes),
         )?;
-        self.note_proven(was_read.then_some(index));
-        self.check_stated(&[index], &|_| Some(cache.file_path(&digest)), meter)?;
+        self.note_proven(was_read.then_some(item));
+        self.check_stated(&[item], &|_| Some(cache.file_path(&digest)), meter)?;
         Ok(file)
     }
 }
 
-/// Where an entry is stored as it is in a file that can be mapped.
-pub(super) fn stored_range(
-    archive: &Archive,
-    entry: usize,
-    path: &str,
-) -> Result<Option<std::ops::Range<u64>>, ContentsError> {
-    let entry: Option<&Entry> = archive.entries().get(entry);
-    match (entry, archive.source().file()) {
-        (Some(entry), Some(_)) => archive.stored_range(entry).map_err(ContentsError::archive(path)),
-        _ => Ok(None),
-    }
-}
-
-fn empty_file() -> Result<File, ContentsError> {
-    let path = PathBuf::from("/dev/null");
-    File::open(&path).map_err(ContentsError::io("open", &path))
+/// All of a file.
+fn own_file((file, _, identity): (File, PathBuf, FileIdentity)) -> (Arc<File>, Range<u64>) {
+    (Arc::new(file), 0..identity.size)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use super::origin::{CHUNK_LENGTH, RawReader};
-use super::{Contents, ContentsError};
+use super::{Contents, ContentsError, Item};
 use crate::digest::{Hasher, Sha256Digest};
 
 impl Contents {
@@ -12,11 +12,11 @@ impl Contents {
     /// # Errors
     /// There is no such file, it is larger, it is linked and not fetched, or its bytes are not what MANIFEST lists.
     pub(crate) fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, ContentsError> {
-        let index = self.follow(self.find(path)?);
+        let item = self.find(path)?;
         let too_large =
             |found| ContentsError::Size { path: path.to_owned(), expected: format!("at most {cap}"), found };
         let mut bytes = Vec::new();
-        if let Some(size) = self.size(index) {
+        if let Some(size) = self.size(item) {
             if size > cap {
                 return Err(too_large(size));
             }
@@ -24,7 +24,7 @@ impl Contents {
             bytes.reserve(usize::try_from(size).unwrap_or(0).min(1024 * CHUNK_LENGTH));
         }
         let mut hasher = Hasher::new();
-        self.feed(index, &mut |chunk| {
+        self.feed(item, &mut |chunk| {
             let length = bytes.len() as u64 + chunk.len() as u64;
             if length > cap {
                 return Err(too_large(length));
@@ -33,7 +33,7 @@ impl Contents {
             bytes.extend_from_slice(chunk);
             Ok(())
         })?;
-        self.compare(index, hasher)?;
+        self.compare(item, hasher)?;
         Ok(bytes)
     }
 
@@ -43,14 +43,14 @@ impl Contents {
     /// # Errors
     /// As for [`Contents::read`]; any other length is one too.
     pub(crate) fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), ContentsError> {
-        let index = self.follow(self.find(path)?);
+        let item = self.find(path)?;
         let expected = buffer.len() as u64;
         let wrong_size =
             |found| ContentsError::Size { path: path.to_owned(), expected: format!("exactly {expected}"), found };
-        if let Some(size) = self.size(index).filter(|size| *size != expected) {
+        if let Some(size) = self.size(item).filter(|size| *size != expected) {
             return Err(wrong_size(size));
         }
-        let mut reader = self.raw_reader(index)?;
+        let mut reader = self.raw_reader(item)?;
         let mut hasher = Hasher::new();
         let mut filled = 0;
         while filled < buffer.len() {
@@ -66,7 +66,7 @@ impl Contents {
         if reader.read(&mut [0])? != 0 {
             return Err(wrong_size(expected.saturating_add(1)));
         }
-        self.compare(index, hasher)
+        self.compare(item, hasher)
     }
 
     /// A file's bytes as they are asked for. They are verified at the end: until `read` has returned `Ok(0)` they may be
@@ -75,14 +75,13 @@ impl Contents {
     /// # Errors
     /// There is no such file, it is linked and not fetched, or it cannot be opened.
     pub(crate) fn reader(&self, path: &str) -> Result<Box<dyn Read + Send + '_>, ContentsError> {
-        let index = self.follow(self.find(path)?);
-        let reader = self.raw_reader(index)?;
-        Ok(Box::new(VerifyingReader { contents: self, index, reader, hasher: Some(Hasher::new()) }))
+        let item = self.find(path)?;
+        let reader = self.raw_reader(item)?;
+        Ok(Box::new(VerifyingReader { contents: self, item, reader, hasher: Some(Hasher::new()) }))
     }
 
-    pub(super) fn compare(&self, index: usize, hasher: Hasher) -> Result<(), ContentsError> {
-        let item = &self.items[index];
-        let Some(expected) = item.digest else { return Ok(()) };
+    pub(super) fn compare(&self, item: &Item, hasher: Hasher) -> Result<(), ContentsError> {
+        let Some(expected) = item.digest() else { return Ok(()) };
         let found: Sha256Digest = hasher.finish();
         if found != expected {
             return Err(ContentsError::Digest { path: item.path.clone(), expected, found });
@@ -93,7 +92,7 @@ impl Contents {
 
 struct VerifyingReader<'a> {
     contents: &'a Contents,
-    index: usize,
+    item: &'a Item,
     reader: RawReader<'a>,
     /// None when the end was met.
     hasher: Option<Hasher>,
@@ -110,7 +109,7 @@ impl Read for VerifyingReader<'_> {
                 hasher.update(&buffer[..n_bytes]);
             }
         } else if let Some(hasher) = self.hasher.take() {
-            self.contents.compare(self.index, hasher).map_err(into_read)?;
+            self.contents.compare(self.item, hasher).map_err(into_read)?;
         }
         Ok(n_bytes)
     }

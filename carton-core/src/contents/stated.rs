@@ -4,16 +4,14 @@
 //! it away, because the CRC-32 or the size of a changed file is another one there. Nothing is read for this where the cache has a
 //! record of both; where it has none, as one of an earlier version, the file of the cache is read once.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{MutexGuard, PoisonError};
 
 use carton_tensor::parallel::par_for_each;
 
-use super::origin::Origin;
+use super::locate::Located;
 use super::progress::Meter;
-use super::{Contents, ContentsError, Place};
-use crate::archive::EntryKind;
+use super::{Contents, ContentsError, Item};
 use crate::cache::{Checksum, Checksums, checksum_of_file};
 use crate::digest::{Hasher, Sha256Digest};
 
@@ -24,14 +22,12 @@ pub(super) struct Known {
     checksums: Option<Checksums>,
     /// Whether there are some that are not on record.
     is_new: bool,
-    /// Items whose bytes came from this archive, which compared their CRC-32 and size, and had the digest that MANIFEST lists.
-    proven: BTreeSet<usize>,
 }
 
 /// A file that the archive holds, and what it states.
 #[derive(Clone, Copy)]
-struct Stated {
-    index: usize,
+struct Stated<'a> {
+    item: &'a Item,
     digest: Sha256Digest,
     checksum: Checksum,
 }
@@ -44,26 +40,25 @@ impl Contents {
     /// An item of the archive is not the file that MANIFEST lists.
     pub(super) fn check_stated(
         &self,
-        indices: &[usize],
-        path: &(dyn Fn(usize) -> Option<PathBuf> + Sync),
+        items: &[&Item],
+        path: &(dyn Fn(&Item) -> Option<PathBuf> + Sync),
         meter: &Meter<'_>,
     ) -> Result<(), ContentsError> {
         let mut differing = Vec::new();
         let mut unknown = Vec::new();
         {
             let mut known = self.known();
-            for stated in indices.iter().filter_map(|index| self.stated(*index)) {
+            for stated in items.iter().filter_map(|item| self.stated(item)) {
                 match self.loaded(&mut known).get(&stated.digest).copied() {
                     Some(found) if found == stated.checksum => {}
                     Some(found) => differing.push((stated, found)),
-                    None if known.proven.contains(&stated.index) => known.add(stated.digest, stated.checksum),
                     None => unknown.push(stated),
                 }
             }
         }
         par_for_each(unknown.len(), |at| {
-            let Stated { index, digest, .. } = unknown[at];
-            let found = path(index).map(|path| checksum_of_file::<ContentsError>(&path, &|_| meter.advance(0)));
+            let Stated { item, digest, .. } = unknown[at];
+            let found = path(item).map(|path| checksum_of_file::<ContentsError>(&path, &|_| meter.advance(0)));
             // If the cache lost the file meanwhile, no file stands in for the item, and there is nothing to compare.
             if let Some(found) = found.transpose()?.flatten() {
                 self.known().add(digest, found);
@@ -85,13 +80,12 @@ impl Contents {
     /// # Errors
     /// As [`check_stated`](Self::check_stated).
     pub(super) fn check_recorded(&self, meter: &Meter<'_>) -> Result<(), ContentsError> {
-        let all: Vec<usize> = (0..self.items.len()).collect();
-        self.check_stated(&all, &|_| None, meter)
+        self.check_stated(&self.items.iter().collect::<Vec<_>>(), &|_| None, meter)
     }
 
     /// As [`check_stated`](Self::check_stated), for bytes that are at hand.
-    pub(super) fn check_stated_of(&self, index: usize, bytes: &[u8]) -> Result<(), ContentsError> {
-        match self.stated(index) {
+    pub(super) fn check_stated_of(&self, item: &Item, bytes: &[u8]) -> Result<(), ContentsError> {
+        match self.stated(item) {
             Some(stated) if stated.checksum != Checksum::of(bytes) => self.check_differing(stated, Checksum::of(bytes)),
             _ => Ok(()),
         }
@@ -99,8 +93,12 @@ impl Contents {
 
     /// Notes that the bytes of these items came from the archive, which found their CRC-32 and size to be as it states, and that
     /// MANIFEST lists their digest.
-    pub(super) fn note_proven(&self, indices: impl IntoIterator<Item = usize>) {
-        self.known().proven.extend(indices);
+    pub(super) fn note_proven<'a>(&self, items: impl IntoIterator<Item = &'a Item>) {
+        let mut known = self.known();
+        self.loaded(&mut known);
+        for Stated { digest, checksum, .. } in items.into_iter().filter_map(|item| self.stated(item)) {
+            known.add(digest, checksum);
+        }
     }
 
     /// Records the checksums that were found out since the last call. Loading a model calls this once for all of its files; dropping the
@@ -119,32 +117,32 @@ impl Contents {
 
     /// Tells what is wrong with an item that is not what was verified. The archive's own bytes have the last word where they are at
     /// hand: should they be right, what was on record is not.
-    fn check_differing(&self, stated: Stated, expected: Checksum) -> Result<(), ContentsError> {
-        let Stated { index, digest, checksum: found } = stated;
-        if self.is_elsewhere(index) {
-            return Err(ContentsError::Checksum { path: self.items[index].path.clone(), expected, found });
+    fn check_differing(&self, stated: Stated<'_>, expected: Checksum) -> Result<(), ContentsError> {
+        let Stated { item, digest, checksum: found } = stated;
+        if self.is_elsewhere(item) {
+            return Err(ContentsError::Checksum { path: item.path.clone(), expected, found });
         }
         let mut hasher = Hasher::new();
-        self.feed(index, &mut |chunk| {
+        self.feed(item, &mut |chunk| {
             hasher.update(chunk);
             Ok(())
         })?;
-        self.compare(index, hasher)?;
+        self.compare(item, hasher)?;
         let mut known = self.known();
         self.loaded(&mut known);
         known.add(digest, found);
         Ok(())
     }
 
-    /// What the archive states of an item; `None` for an item that is not in an archive, or is not a regular file there.
-    fn stated(&self, index: usize) -> Option<Stated> {
-        let item = &self.items[index];
-        let (Origin::Archive { archive, .. }, Place::Here { entry, .. }) = (&self.origin, &item.place) else {
-            return None;
-        };
-        let entry = archive.entries().get(*entry).filter(|entry| entry.kind() == EntryKind::File)?;
-        let checksum = Checksum { crc32: entry.crc32(), size: entry.size() };
-        Some(Stated { index, digest: item.digest?, checksum })
+    /// What the archive states of an item; `None` for an item that is not in an archive, or is a symbolic link there.
+    fn stated<'a>(&'a self, item: &'a Item) -> Option<Stated<'a>> {
+        match self.locate(item) {
+            Located::Local(file) | Located::Remote { file, .. } if !item.is_symlink() => {
+                let checksum = Checksum { crc32: file.entry.crc32(), size: file.entry.size() };
+                Some(Stated { item, digest: file.digest, checksum })
+            }
+            _ => None,
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

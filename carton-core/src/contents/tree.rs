@@ -1,6 +1,7 @@
 //! What MANIFEST lists against what is there. Pure: no bytes of files are looked at.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use super::{ContentsError, LinkProblem};
 use crate::digest::Sha256Digest;
@@ -29,20 +30,39 @@ pub(super) enum Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) path: String,
-    /// None in a bare model, which has no MANIFEST.
-    pub(super) digest: Option<Sha256Digest>,
     pub(super) place: Place,
 }
 
-/// Where a file's bytes are.
+/// What an item is. `digest` is its digest in MANIFEST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In the carton.
-    Here { size: u64, entry: usize },
-    /// In the file that this link leads to, by its place in the list of items; never itself a link.
-    Symlink { target: String, leads_to: usize },
-    /// Elsewhere: LINKS knows from where it can be fetched.
-    Linked,
+    /// A file in the carton. `entry` is its position among the entries of the archive, and unused in an unpacked carton.
+    Here { size: u64, entry: usize, digest: Sha256Digest },
+    /// A file of a model that is not in a carton: no MANIFEST lists it.
+    Bare { path: PathBuf, size: u64 },
+    /// A symbolic link. `leads_to` is the position of its file in the list of items, which is never itself a link.
+    Symlink { target: String, leads_to: usize, digest: Sha256Digest },
+    /// A file that is not in the carton: LINKS says where it can be fetched.
+    Linked { digest: Sha256Digest },
+}
+
+impl Item {
+    /// Its digest in MANIFEST; `None` in a model that is not in a carton.
+    pub(super) fn digest(&self) -> Option<Sha256Digest> {
+        match self.place {
+            Place::Here { digest, .. } | Place::Symlink { digest, .. } | Place::Linked { digest } => Some(digest),
+            Place::Bare { .. } => None,
+        }
+    }
+
+    pub(super) fn is_symlink(&self) -> bool {
+        matches!(self.place, Place::Symlink { .. })
+    }
+
+    /// The path inside the model folder, for a file of the model.
+    pub(super) fn path_in_model(&self) -> Option<&str> {
+        model_path(&self.path)
+    }
 }
 
 /// Joins MANIFEST, LINKS and what is there into the list of files, sorted by path.
@@ -60,16 +80,16 @@ pub(super) fn arrange(
     let mut items = Vec::with_capacity(manifest.len());
     for (index, (path, digest)) in manifest.iter().enumerate() {
         let place = match found.remove(path) {
-            Some(Found::File { size, entry }) => Place::Here { size, entry },
+            Some(Found::File { size, entry }) => Place::Here { size, entry, digest },
             Some(Found::Symlink { target }) => {
-                targets.insert(index, target);
-                // Replaced below, when the places of all files are known.
-                Place::Linked
+                targets.insert(index, (target, digest));
+                // Replaced below, when the positions of all files are known.
+                Place::Linked { digest }
             }
-            None if !links.urls(&digest).is_empty() => Place::Linked,
+            None if !links.urls(&digest).is_empty() => Place::Linked { digest },
             None => return Err(ContentsError::Missing { path: path.to_owned() }),
         };
-        items.push(Item { path: path.to_owned(), digest: Some(digest), place });
+        items.push(Item { path: path.to_owned(), place });
     }
     if let Some((path, _)) = found.pop_first() {
         return Err(ContentsError::Unlisted { path });
@@ -81,9 +101,9 @@ pub(super) fn arrange(
 /// The most links that lie between a link and its file: what Linux follows. A circle is longer than that too.
 pub(super) const MAX_LINK_STEPS: usize = 40;
 
-/// Follows each link to its end. `targets` has the links by their place in `items`.
-fn lead(items: &mut [Item], targets: &BTreeMap<usize, Vec<u8>>) -> Result<(), ContentsError> {
-    for (link, target) in targets {
+/// Follows each link to its end. `targets` has the links and their digests by their position in `items`.
+fn lead(items: &mut [Item], targets: &BTreeMap<usize, (Vec<u8>, Sha256Digest)>) -> Result<(), ContentsError> {
+    for (link, (target, digest)) in targets {
         let problem = |reason| ContentsError::Link {
             path: items[*link].path.clone(),
             target: String::from_utf8_lossy(target).into_owned(),
@@ -91,7 +111,7 @@ fn lead(items: &mut [Item], targets: &BTreeMap<usize, Vec<u8>>) -> Result<(), Co
         };
         let mut at = *link;
         let mut n_steps = 0;
-        while let Some(target) = targets.get(&at) {
+        while let Some((target, _)) = targets.get(&at) {
             if n_steps == MAX_LINK_STEPS {
                 return Err(problem(LinkProblem::Circle));
             }
@@ -105,12 +125,12 @@ fn lead(items: &mut [Item], targets: &BTreeMap<usize, Vec<u8>>) -> Result<(), Co
                 .binary_search_by(|item| item.path.as_str().cmp(&next))
                 .map_err(|_| problem(LinkProblem::Dangling))?;
         }
-        if items[*link].digest != items[at].digest {
+        if items[at].digest() != Some(*digest) {
             return Err(problem(LinkProblem::Digest));
         }
         // Only text: resolve_link took it for UTF-8 above.
         let target = String::from_utf8_lossy(target).into_owned();
-        items[*link].place = Place::Symlink { target, leads_to: at };
+        items[*link].place = Place::Symlink { target, leads_to: at, digest: *digest };
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use carton_tensor::parallel::par_for_each;
 
 use super::progress::{Meter, OnProgress};
-use super::{Contents, ContentsError, Place};
+use super::{Contents, ContentsError, Item, Place};
 use crate::cache::{Cache, CacheError};
 use crate::digest::Hasher;
 use crate::manifest;
@@ -31,10 +31,10 @@ impl Contents {
         let temporary = TemporaryFolder::create_in(parent, &format!(".{name}.partial"))?;
         let root = temporary.path().join("unpacked");
         create_folder(&root)?;
-        let indices: Vec<usize> = (0..self.items.len()).collect();
-        let meter = Meter::new(self.total(&indices), on_progress);
-        self.fetch_items(&indices, &meter)?;
-        write_tree(self, &indices, &root, &meter)?;
+        let items: Vec<&Item> = self.items.iter().collect();
+        let meter = Meter::new(self.total(&items), on_progress);
+        self.fetch_items(&items, &meter)?;
+        write_tree(self, &items, &root, &meter)?;
         if let Some(manifest) = self.manifest() {
             write_file(&root.join(manifest::NAME), manifest.to_bytes())?;
         }
@@ -64,13 +64,13 @@ fn check_destination(destination: &Path) -> Result<(), ContentsError> {
 /// Writes the given items below `root`, verified, on all cores.
 pub(super) fn write_tree(
     contents: &Contents,
-    indices: &[usize],
+    items: &[&Item],
     root: &Path,
     meter: &Meter<'_>,
 ) -> Result<(), ContentsError> {
     let mut folders = BTreeSet::new();
-    for index in indices {
-        let mut path = contents.items[*index].path.as_str();
+    for item in items {
+        let mut path = item.path.as_str();
         while let Some((parent, _)) = path.rsplit_once('/') {
             if !folders.insert(parent) {
                 break;
@@ -82,21 +82,21 @@ pub(super) fn write_tree(
     for folder in folders {
         create_folder(&root.join(folder))?;
     }
-    let order = contents.largest_first(indices.to_vec());
+    let order = contents.largest_first(items.iter().copied());
     par_for_each(order.len(), |at| {
-        let item = &contents.items[order[at]];
+        let item = order[at];
         let path = root.join(&item.path);
         if let Place::Symlink { target, .. } = &item.place {
             return std::os::unix::fs::symlink(target, &path).map_err(ContentsError::io("create link", &path));
         }
         let mut file = create_file(&path)?;
         let mut hasher = Hasher::new();
-        contents.feed(order[at], &mut |chunk| {
+        contents.feed(item, &mut |chunk| {
             hasher.update(chunk);
             file.write_all(chunk).map_err(ContentsError::io("write", &path))?;
             meter.advance(chunk.len() as u64)
         })?;
-        contents.compare(order[at], hasher)
+        contents.compare(item, hasher)
     })
 }
 

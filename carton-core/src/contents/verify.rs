@@ -7,7 +7,7 @@ use carton_tensor::parallel::par_for_each;
 use super::origin::Origin;
 use super::progress::{Meter, OnProgress};
 use super::tree::case_collisions;
-use super::{Contents, ContentsError, ErrorKind, Place};
+use super::{Contents, ContentsError, ErrorKind, Item};
 use crate::cache::Scope;
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
@@ -60,37 +60,36 @@ impl Contents {
     /// # Errors
     /// Only when it cannot be told whether the files are good: interrupted, changed meanwhile, or the file cannot be read.
     pub(crate) fn verify(&self, on_progress: OnProgress<'_>) -> Result<VerifyReport, ContentsError> {
-        let indices: Vec<usize> =
-            (0..self.items.len()).filter(|index| !matches!(self.items[*index].place, Place::Symlink { .. })).collect();
-        let meter = Meter::new(self.total(&indices), on_progress);
+        let items: Vec<&Item> = self.items.iter().filter(|item| !item.is_symlink()).collect();
+        let meter = Meter::new(self.total(&items), on_progress);
         self.unchanged_identity()?;
-        let (here, fetched) = self.fetch_to_verify(indices, &meter)?;
+        let (here, fetched) = self.fetch_to_verify(items, &meter)?;
         let findings = Mutex::new(fetched);
         let may_not_fetch = self.may_not_fetch();
         let order = self.largest_first(here);
         par_for_each(order.len(), |at| {
-            let index = order[at];
-            let path = self.items[index].path.clone();
+            let item = order[at];
+            let path = item.path.clone();
             let mut hasher = Hasher::new();
             let mut n_bytes = 0;
             let result = self
-                .feed(index, &mut |chunk| {
+                .feed(item, &mut |chunk| {
                     hasher.update(chunk);
                     n_bytes += chunk.len() as u64;
                     meter.advance(chunk.len() as u64)
                 })
-                .and_then(|()| self.compare(index, hasher));
+                .and_then(|()| self.compare(item, hasher));
             let mut findings = findings.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             match result {
                 Ok(()) => {
                     findings.n_bytes += n_bytes;
-                    if !self.is_elsewhere(index) {
-                        self.note_proven([index]);
+                    if !self.is_elsewhere(item) {
+                        self.note_proven([item]);
                     }
                 }
                 Err(error)
                     if may_not_fetch
-                        && self.is_elsewhere(index)
+                        && self.is_elsewhere(item)
                         && matches!(error.kind(), ErrorKind::NotFetched | ErrorKind::Network | ErrorKind::Request) =>
                 {
                     findings.not_fetched.push(path);
@@ -130,31 +129,31 @@ impl Contents {
     }
 
     /// Brings what is elsewhere. Returns the items that are here now, and what is known of the others.
-    fn fetch_to_verify(
-        &self,
-        mut indices: Vec<usize>,
+    fn fetch_to_verify<'a>(
+        &'a self,
+        mut items: Vec<&'a Item>,
         meter: &Meter<'_>,
-    ) -> Result<(Vec<usize>, Findings), ContentsError> {
+    ) -> Result<(Vec<&'a Item>, Findings), ContentsError> {
         let mut findings = Findings::default();
         if self.may_not_fetch() {
             // What is not in the cache will be found not to be there.
-            return Ok((indices, findings));
+            return Ok((items, findings));
         }
-        for (failed, error) in self.fetch_each(&indices, meter, true)? {
+        for (failed, error) in self.fetch_each(&items, meter, true)? {
             if error.kind() != ErrorKind::Integrity {
                 return Err(error);
             }
-            let digest = self.items[failed].digest;
-            indices.retain(|index| self.items[*index].digest != digest);
-            findings.bad.push(BadFile { path: self.items[failed].path.clone(), error });
+            items.retain(|item| item.digest() != failed.digest());
+            findings.bad.push(BadFile { path: failed.path.clone(), error });
         }
-        Ok((indices, findings))
+        Ok((items, findings))
     }
 
     /// Largest first, so that no core is left with a large one at the end; small ones in their order.
-    pub(super) fn largest_first(&self, mut indices: Vec<usize>) -> Vec<usize> {
-        indices.sort_by_key(|index| std::cmp::Reverse(self.size(*index).unwrap_or(0) / (1024 * 1024)));
-        indices
+    pub(super) fn largest_first<'a>(&self, items: impl IntoIterator<Item = &'a Item>) -> Vec<&'a Item> {
+        let mut items: Vec<&Item> = items.into_iter().collect();
+        items.sort_by_key(|item| std::cmp::Reverse(self.size(item).unwrap_or(0) / (1024 * 1024)));
+        items
     }
 
     /// The identity of the carton file, which must still be as it was opened; none when it is not a local file.

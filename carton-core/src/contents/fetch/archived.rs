@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Fetch;
 use super::plan::Candidate;
 use super::settle::{DECODED, settle};
-use crate::archive::{Archive, Entry, Method};
+use super::{Failure, Fetch};
+use crate::archive::{Archive, Method};
 use crate::cache::{Cache, CacheError, Checksum, FileLock, SHARED_FROM};
+use crate::contents::locate::Archived;
 use crate::contents::origin::CHUNK_LENGTH;
-use crate::contents::{ContentsError, ErrorKind, Place};
+use crate::contents::{ContentsError, ErrorKind};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::download::{Download, Target};
 use crate::fetch_verified::Unverified;
@@ -59,37 +60,38 @@ fn target<'a>(remote: &'a RemoteSource, range: &Range<u64>, folder: &'a Path) ->
     }
 }
 
-impl Fetch<'_> {
+impl<'a> Fetch<'a> {
     /// Small files that lie beside each other.
-    pub(super) fn span(&self, window: &Range<u64>, files: &[Candidate]) -> Vec<(usize, ContentsError)> {
-        let all = |error: ContentsError| {
-            // One message is enough: it is about the request, and so about all files.
-            files.first().map(|file| (file.item, error)).into_iter().collect()
+    pub(super) fn span(
+        &self,
+        remote: &RemoteSource,
+        window: &Range<u64>,
+        files: &[Candidate<Archived<'a>>],
+    ) -> Vec<Failure<'a>> {
+        let result = || {
+            let lock = self.cache.lock_file::<ContentsError>(&span_key(files), &|| self.checkpoint())?;
+            // Another process may have fetched some of them meanwhile.
+            let is_missing = |candidate: &&Candidate<Archived<'a>>| !self.cache.has_file(&candidate.file.digest);
+            let missing: Vec<_> = files.iter().filter(is_missing).collect();
+            match missing.first() {
+                Some(first) => self.missing_of_span(&lock, remote, first.file.archive, window, &missing),
+                None => Ok(lock.discard().map(|()| Vec::new())?),
+            }
         };
-        let lock = match self.cache.lock_file::<ContentsError>(&self.span_key(files), &|| self.checkpoint()) {
-            Ok(lock) => lock,
-            Err(error) => return all(error),
-        };
-        // Another process may have fetched some of them meanwhile.
-        let is_missing = |file: &&Candidate| {
-            self.contents.items[file.item].digest.is_some_and(|digest| !self.cache.has_file(&digest))
-        };
-        let missing: Vec<&Candidate> = files.iter().filter(is_missing).collect();
-        if missing.is_empty() {
-            return lock.discard().map_or_else(|error| all(error.into()), |()| Vec::new());
-        }
-        self.missing_of_span(&lock, window, &missing).unwrap_or_else(all)
+        // One message is enough: it is about the request, and so about all files.
+        result()
+            .unwrap_or_else(|error| files.first().map(|candidate| (candidate.file.item, error)).into_iter().collect())
     }
 
     /// Fetches files by one download, and returns those that failed.
     fn missing_of_span(
         &self,
         lock: &FileLock<'_>,
+        remote: &RemoteSource,
+        archive: &Archive,
         window: &Range<u64>,
-        missing: &[&Candidate],
-    ) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
-        let archive = self.archive()?;
-        let remote = self.remote(archive)?;
+        missing: &[&Candidate<Archived<'a>>],
+    ) -> Result<Vec<Failure<'a>>, ContentsError> {
         let needed = missing.iter().fold(window.end..window.start, |needed, file| {
             needed.start.min(file.window.start)..needed.end.max(file.window.end)
         });
@@ -107,9 +109,8 @@ impl Fetch<'_> {
             let nearby = Nearby::new(archive.source().clone(), range.clone(), download.source());
             self.keep_all(&archive.with_source(Arc::new(nearby)), missing)
         };
-        let is_wrong = |failures: &[(usize, ContentsError)]| {
-            failures.iter().any(|(_, error)| error.kind() == ErrorKind::Integrity)
-        };
+        let is_wrong =
+            |failures: &[Failure<'_>]| failures.iter().any(|(_, error)| error.kind() == ErrorKind::Integrity);
         let mut failures = attempt()?;
         if has_earlier_bytes && is_wrong(&failures) {
             tracing::warn!("what an earlier download left is damaged; it is fetched again");
@@ -125,11 +126,15 @@ impl Fetch<'_> {
     }
 
     /// Puts files of an archive that is near into the cache, and returns those that failed.
-    fn keep_all(&self, archive: &Archive, files: &[&Candidate]) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
+    fn keep_all(
+        &self,
+        archive: &Archive,
+        files: &[&Candidate<Archived<'a>>],
+    ) -> Result<Vec<Failure<'a>>, ContentsError> {
         let mut failures = Vec::new();
         let mut small = Small::new(self.cache);
-        for file in files {
-            if let Err(error) = self.keep(archive, file.item, &mut small) {
+        for Candidate { file, .. } in files {
+            if let Err(error) = self.keep(archive, file, &mut small) {
                 failures.push((file.item, error));
             }
         }
@@ -137,32 +142,15 @@ impl Fetch<'_> {
         Ok(failures)
     }
 
-    /// The lock of several files: the same in every process that wants the same ones.
-    fn span_key(&self, files: &[Candidate]) -> Sha256Digest {
-        let mut hasher = Hasher::new();
-        for digest in files.iter().filter_map(|file| self.contents.items[file.item].digest) {
-            hasher.update(digest.as_bytes());
-        }
-        hasher.finish()
-    }
-
-    fn remote<'a>(&self, archive: &'a Archive) -> Result<&'a RemoteSource, ContentsError> {
-        archive.source().remote().ok_or_else(|| ContentsError::NoSuchFile { path: self.contents.location() })
-    }
-
-    fn entry<'a>(&self, archive: &'a Archive, item: usize) -> Result<(&'a Entry, Sha256Digest), ContentsError> {
-        let item = &self.contents.items[item];
-        let entry = match item.place {
-            Place::Here { entry, .. } => archive.entries().get(entry),
-            _ => None,
-        };
-        entry.zip(item.digest).ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })
-    }
-
-    /// Puts a file of an archive that is near into the cache, or into `small` if it is small.
-    pub(super) fn keep(&self, archive: &Archive, item: usize, small: &mut Small<'_>) -> Result<(), ContentsError> {
-        let path = &self.contents.items[item].path;
-        let (entry, digest) = self.entry(archive, item)?;
+    /// Puts a file of an archive into the cache, or into `small` if it is small. `archive` is the same one, near.
+    pub(super) fn keep(
+        &self,
+        archive: &Archive,
+        file: &Archived<'_>,
+        small: &mut Small<'_>,
+    ) -> Result<(), ContentsError> {
+        let Archived { item, entry, digest, .. } = *file;
+        let path = &item.path;
         let mut reader = archive.reader(entry).map_err(ContentsError::archive(path))?;
         if entry.size() < SHARED_FROM {
             let mut bytes = Vec::with_capacity(usize::try_from(entry.size()).unwrap_or(0));
@@ -196,21 +184,23 @@ impl Fetch<'_> {
     }
 
     /// A file that is downloaded by itself.
-    pub(super) fn large(&self, file: &Candidate) -> Result<(), ContentsError> {
-        let archive = self.archive()?;
-        let path = &self.contents.items[file.item].path;
-        let (entry, digest) = self.entry(archive, file.item)?;
+    pub(super) fn large(
+        &self,
+        remote: &RemoteSource,
+        candidate: &Candidate<Archived<'_>>,
+    ) -> Result<(), ContentsError> {
+        let Archived { item, archive, entry, digest } = candidate.file;
+        let path = &item.path;
         let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.checkpoint())?;
         if lock.file::<ContentsError>(&|_| self.checkpoint())?.is_some() {
             return Ok(());
         }
-        let remote = self.remote(archive)?;
         let (range, is_stored) = match entry.method() {
             Method::Stored => {
                 let range = archive.stored_range(entry).map_err(ContentsError::archive(path))?;
-                (range.unwrap_or_else(|| file.window.clone()), true)
+                (range.unwrap_or_else(|| candidate.window.clone()), true)
             }
-            _ => (file.window.clone(), false),
+            _ => (candidate.window.clone(), false),
         };
         settle(&lock, path, |folder| {
             let target = target(remote, &range, folder);
@@ -236,7 +226,16 @@ impl Fetch<'_> {
             let file = folder.join(DECODED);
             Ok(Unverified { digest: self.write(&mut reader, &file, path)?, file })
         })?;
-        self.contents.note_proven([file.item]);
+        self.contents.note_proven([item]);
         Ok(())
     }
+}
+
+/// The lock of several files: the same in every process that wants the same ones.
+fn span_key(files: &[Candidate<Archived<'_>>]) -> Sha256Digest {
+    let mut hasher = Hasher::new();
+    for candidate in files {
+        hasher.update(candidate.file.digest.as_bytes());
+    }
+    hasher.finish()
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use super::Fetch;
 use super::settle::{DECODED, settle};
 use crate::causes::in_one_line;
-use crate::contents::{ContentsError, ErrorKind, LinkFailure};
+use crate::contents::{ContentsError, ErrorKind, Item, LinkFailure};
+use crate::digest::Sha256Digest;
 use crate::download::{Download, DownloadError, Target};
 use crate::encoding::{self, Limit};
 use crate::fetch_verified::Unverified;
@@ -15,11 +16,8 @@ use crate::source::{FileSource, Source};
 
 impl Fetch<'_> {
     /// A linked file, from the first of its URLs that has it.
-    pub(super) fn link(&self, item: usize) -> Result<(), ContentsError> {
-        let path = &self.contents.items[item].path;
-        let Some(digest) = self.contents.items[item].digest else {
-            return Err(ContentsError::NoSuchFile { path: path.clone() });
-        };
+    pub(super) fn link(&self, item: &Item, digest: Sha256Digest) -> Result<(), ContentsError> {
+        let path = &item.path;
         let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.checkpoint())?;
         if lock.file::<ContentsError>(&|_| self.checkpoint())?.is_some() {
             return Ok(());

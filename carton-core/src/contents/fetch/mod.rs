@@ -17,14 +17,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(super) use self::ahead::read_ahead;
-use self::plan::{Candidate, Job};
-use super::origin::Origin;
+use self::plan::{Candidate, Planned};
+use super::locate::{Archived, Located};
 use super::progress::{Meter, OnProgress};
-use super::{Contents, ContentsError, ErrorKind, Place};
-use crate::archive::Archive;
-use crate::cache::{Cache, SHARED_FROM};
+use super::{Contents, ContentsError, ErrorKind, Item};
+use crate::cache::Cache;
 use crate::digest::Sha256Digest;
 use crate::network::{Activity, Network};
+use crate::source::RemoteSource;
 
 /// How many files, or groups of small ones, are fetched at once.
 const N_WORKERS: usize = 4;
@@ -57,6 +57,17 @@ impl Drop for Leaving<'_> {
     }
 }
 
+/// What one worker does at a time.
+enum Job<'a> {
+    /// Fetches a file that LINKS names.
+    Link { item: &'a Item, digest: Sha256Digest },
+    /// Makes one download from the carton's archive.
+    Archived { remote: &'a RemoteSource, planned: Planned<Archived<'a>> },
+}
+
+/// An item that could not be fetched, and why.
+type Failure<'a> = (&'a Item, ContentsError);
+
 /// What the workers of one call share.
 struct Fetch<'a> {
     contents: &'a Contents,
@@ -76,147 +87,114 @@ impl Contents {
         is_wanted: impl Fn(&str) -> bool,
         on_progress: OnProgress<'_>,
     ) -> Result<(), ContentsError> {
-        let indices: Vec<usize> = (0..self.items.len()).filter(|index| is_wanted(&self.items[*index].path)).collect();
-        self.fetch_items(&indices, &Meter::new(0, on_progress))
+        let items: Vec<&Item> = self.items.iter().filter(|item| is_wanted(&item.path)).collect();
+        self.fetch_items(&items, &Meter::new(0, on_progress))
     }
 
     /// Whether no wanted file would have to be fetched: each is in the carton itself, or in the cache, where its bytes were not
     /// looked at.
     pub(crate) fn is_at_hand(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
-        let has_file = |digest: &Sha256Digest| self.cache.as_ref().is_some_and(|cache| cache.has_file(digest));
-        let mut wanted = (0..self.items.len()).filter(|index| is_wanted(&self.items[*index].path));
-        wanted.all(|index| {
-            !self.is_elsewhere(self.follow(index)) || self.items[index].digest.is_some_and(|digest| has_file(&digest))
-        })
-    }
-
-    /// Whether an item's bytes must be fetched unless the cache has them.
-    pub(super) fn is_elsewhere(&self, index: usize) -> bool {
-        match (&self.items[index].place, &self.origin) {
-            (Place::Linked, _) => true,
-            (Place::Here { .. }, Origin::Archive { archive, .. }) => archive.source().remote().is_some(),
-            _ => false,
-        }
+        let has_file = |digest| self.cache.as_ref().is_some_and(|cache| cache.has_file(&digest));
+        let mut wanted = self.items.iter().filter(|item| is_wanted(&item.path));
+        wanted.all(|item| self.locate(item).elsewhere().is_none_or(has_file))
     }
 
     /// Fetches those of these items that are elsewhere and not in the cache yet. The first one that fails ends it.
-    pub(super) fn fetch_items(&self, indices: &[usize], meter: &Meter<'_>) -> Result<(), ContentsError> {
-        match self.fetch_each(indices, meter, false)?.pop() {
+    pub(super) fn fetch_items(&self, items: &[&Item], meter: &Meter<'_>) -> Result<(), ContentsError> {
+        match self.fetch_each(items, meter, false)?.pop() {
             Some((_, error)) => Err(error),
             None => Ok(()),
         }
     }
 
     /// As [`fetch_items`](Self::fetch_items). With `keep_going`, a failure does not end it, and all of them are returned.
-    pub(super) fn fetch_each(
-        &self,
-        indices: &[usize],
+    pub(super) fn fetch_each<'a>(
+        &'a self,
+        items: &[&'a Item],
         meter: &Meter<'_>,
         keep_going: bool,
-    ) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
-        if indices.iter().any(|index| self.is_elsewhere(self.follow(*index))) {
-            self.hold_while(meter)?;
-        }
-        let missing = self.missing(indices, meter)?;
-        if missing.is_empty() {
+    ) -> Result<Vec<Failure<'a>>, ContentsError> {
+        // Each digest once.
+        let mut seen = HashSet::new();
+        let elsewhere = |item: &&'a Item| Some((self.follow(item), self.locate(item).elsewhere()?));
+        let items: Vec<(&Item, Sha256Digest)> =
+            items.iter().filter_map(elsewhere).filter(|(_, digest)| seen.insert(*digest)).collect();
+        if items.is_empty() {
             return Ok(Vec::new());
         }
-        let (Some(cache), Some(access)) = (self.cache.as_deref(), self.access.as_ref()) else {
-            let Some((path, digest)) = missing.first().and_then(|index| self.listed(*index)) else {
-                return Ok(Vec::new());
-            };
-            return Err(ContentsError::NotFetched { path: path.to_owned(), digest });
+        self.hold_while(meter)?;
+        let mut missing = HashSet::new();
+        for (item, digest) in &items {
+            if !self.is_in_cache(item, digest, meter)? {
+                missing.insert(*digest);
+            }
+        }
+        let Some((item, digest)) = items.iter().find(|(_, digest)| missing.contains(digest)) else {
+            return Ok(Vec::new());
         };
-        let (jobs, total) = self.jobs(indices, &missing)?;
+        let (Some(cache), Some(access)) = (self.cache.as_deref(), self.access.as_ref()) else {
+            return Err(ContentsError::NotFetched { path: item.path.clone(), digest: *digest });
+        };
+        let (jobs, total) = self.jobs(&items, &missing);
         let fetch = Fetch { contents: self, cache, access, activity: Arc::default() };
         fetch.run(&jobs, total, meter, keep_going)
     }
 
-    /// The items that have bytes elsewhere and not in the cache, each digest once.
-    fn missing(&self, indices: &[usize], meter: &Meter<'_>) -> Result<Vec<usize>, ContentsError> {
-        let mut seen = HashSet::new();
-        let mut missing = Vec::new();
-        for index in indices.iter().map(|index| self.follow(*index)) {
-            let Some((_, digest)) = self.listed(index) else { continue };
-            if self.is_elsewhere(index) && seen.insert(digest) && !self.is_in_cache(index, &digest, meter)? {
-                missing.push(index);
-            }
-        }
-        Ok(missing)
-    }
-
     /// Whether the cache has an item. Large files are checked; small ones will be when they are read.
-    fn is_in_cache(&self, index: usize, digest: &Sha256Digest, meter: &Meter<'_>) -> Result<bool, ContentsError> {
+    fn is_in_cache(&self, item: &Item, digest: &Sha256Digest, meter: &Meter<'_>) -> Result<bool, ContentsError> {
         let Some(cache) = &self.cache else { return Ok(false) };
-        if self.is_small(index) {
+        if self.is_small(item) {
             return Ok(cache.has_file(digest));
         }
         Ok(cache.checked_file::<ContentsError>(digest, &|_| meter.advance(0))?.is_some())
     }
 
-    /// Whether an item is so small that it is read as a whole, and hashed each time.
-    pub(super) fn is_small(&self, index: usize) -> bool {
-        self.size(index).is_some_and(|size| size < SHARED_FROM)
-    }
-
-    fn listed(&self, index: usize) -> Option<(&str, Sha256Digest)> {
-        let item = &self.items[index];
-        Some((item.path.as_str(), item.digest?))
-    }
-
     /// What is to be done to have the missing ones of these items, and how many bytes have to come, as far as that is known.
     ///
     /// All of them take part in the plan, so that an attempt that goes on with an interrupted one makes the same requests.
-    fn jobs(&self, indices: &[usize], missing: &[usize]) -> Result<(Vec<Job>, u64), ContentsError> {
-        let missing: HashSet<usize> = missing.iter().copied().collect();
-        let mut seen = HashSet::new();
+    fn jobs<'a>(&'a self, items: &[(&'a Item, Sha256Digest)], missing: &HashSet<Sha256Digest>) -> (Vec<Job<'a>>, u64) {
         let mut candidates = Vec::new();
+        let mut server = None;
         let mut jobs = Vec::new();
         let mut total = 0_u64;
-        for index in indices.iter().map(|index| self.follow(*index)) {
-            let digest = self.items[index].digest;
-            let is_missing = missing.contains(&index);
-            if !self.is_elsewhere(index) || !seen.insert(digest) {
-                continue;
-            }
-            match (&self.items[index].place, &self.origin) {
-                (Place::Here { entry, .. }, Origin::Archive { archive, .. }) => {
-                    let Some(entry) = archive.entries().get(*entry) else { continue };
-                    candidates.push(Candidate { item: index, window: archive.window(entry) });
-                    total = total.saturating_add(if is_missing { entry.compressed_size() } else { 0 });
+        for (item, digest) in items {
+            let is_missing = missing.contains(digest);
+            match self.locate(item) {
+                Located::Remote { file, remote } => {
+                    candidates.push(Candidate { file, window: file.archive.window(file.entry) });
+                    server = Some(remote);
+                    total = total.saturating_add(if is_missing { file.entry.compressed_size() } else { 0 });
                 }
-                _ if is_missing => {
-                    jobs.push(Job::Link { item: index });
-                    total = total.saturating_add(self.declared_size(index).unwrap_or(0));
+                Located::Linked { digest } if is_missing => {
+                    jobs.push(Job::Link { item, digest });
+                    total = total.saturating_add(self.links.size(&digest).unwrap_or(0));
                 }
-                _ => {}
+                // There is nothing to do.
+                Located::Linked { .. } | Located::Local(_) | Located::Folder { .. } | Located::Bare { .. } => {}
             }
         }
-        let is_needed = |job: &Job| match job {
-            Job::Span { files, .. } => files.iter().any(|file| missing.contains(&file.item)),
-            Job::Large(file) => missing.contains(&file.item),
-            Job::Link { item } => missing.contains(item),
+        let is_needed = |planned: &Planned<Archived<'_>>| match planned {
+            Planned::Span { files, .. } => files.iter().any(|candidate| missing.contains(&candidate.file.digest)),
+            Planned::Large(candidate) => missing.contains(&candidate.file.digest),
         };
         // Links first: how large they are is not known before they are asked for.
-        jobs.extend(plan::plan(candidates).into_iter().filter(is_needed));
-        Ok((jobs, total))
-    }
-
-    /// What LINKS says about the size of a file.
-    fn declared_size(&self, index: usize) -> Option<u64> {
-        self.links.size(&self.items[index].digest?)
+        if let Some(remote) = server {
+            let planned = plan::plan(candidates).into_iter().filter(is_needed);
+            jobs.extend(planned.map(|planned| Job::Archived { remote, planned }));
+        }
+        (jobs, total)
     }
 }
 
-impl Fetch<'_> {
+impl<'a> Fetch<'a> {
     /// Does all jobs, while this thread reports progress and watches whether they are still wanted.
     fn run(
         &self,
-        jobs: &[Job],
+        jobs: &[Job<'a>],
         total: u64,
         meter: &Meter<'_>,
         keep_going: bool,
-    ) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
+    ) -> Result<Vec<Failure<'a>>, ContentsError> {
         let next = AtomicUsize::new(0);
         let failures = Mutex::new(Vec::new());
         let (running, ended) = (Mutex::new(N_WORKERS.min(jobs.len())), Condvar::new());
@@ -261,19 +239,16 @@ impl Fetch<'_> {
     }
 
     /// Does one job and returns the items that failed.
-    fn perform(&self, job: &Job) -> Vec<(usize, ContentsError)> {
-        let one = |item: usize, result: Result<(), ContentsError>| result.err().map(|error| (item, error)).into_iter();
+    fn perform(&self, job: &Job<'a>) -> Vec<Failure<'a>> {
+        let one = |item: &'a Item, result: Result<(), ContentsError>| {
+            result.err().map(|error| (item, error)).into_iter().collect()
+        };
         match job {
-            Job::Link { item } => one(*item, self.link(*item)).collect(),
-            Job::Large(file) => one(file.item, self.large(file)).collect(),
-            Job::Span { window, files } => self.span(window, files),
-        }
-    }
-
-    fn archive(&self) -> Result<&Archive, ContentsError> {
-        match &self.contents.origin {
-            Origin::Archive { archive, .. } => Ok(archive),
-            _ => Err(ContentsError::NoSuchFile { path: self.contents.location() }),
+            Job::Link { item, digest } => one(item, self.link(item, *digest)),
+            Job::Archived { remote, planned: Planned::Large(candidate) } => {
+                one(candidate.file.item, self.large(remote, candidate))
+            }
+            Job::Archived { remote, planned: Planned::Span { window, files } } => self.span(remote, window, files),
         }
     }
 

@@ -11,29 +11,26 @@ pub(super) const LARGEST_GAP: u64 = 64 << 10;
 
 /// A file that must come out of a remote archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
-    /// Its place in the list of items.
-    pub(super) item: usize,
+pub(super) struct Candidate<F> {
+    pub(super) file: F,
     /// Where its local header and data are in the archive.
     pub(super) window: Range<u64>,
 }
 
-/// What one worker does at a time.
+/// One download from a remote archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Job {
-    /// Small files that lie beside each other, by one download.
-    Span { window: Range<u64>, files: Vec<Candidate> },
+pub(super) enum Planned<F> {
+    /// Small files that lie beside each other.
+    Span { window: Range<u64>, files: Vec<Candidate<F>> },
     /// A large file.
-    Large(Candidate),
-    /// A file that is not in the archive.
-    Link { item: usize },
+    Large(Candidate<F>),
 }
 
 /// Groups the files of an archive. Large ones come first, so that no worker is left with one at the end.
-pub(super) fn plan(mut candidates: Vec<Candidate>) -> Vec<Job> {
+pub(super) fn plan<F>(mut candidates: Vec<Candidate<F>>) -> Vec<Planned<F>> {
     candidates.sort_by_key(|candidate| candidate.window.start);
     let mut large = Vec::new();
-    let mut spans: Vec<(Range<u64>, Vec<Candidate>)> = Vec::new();
+    let mut spans: Vec<(Range<u64>, Vec<Candidate<F>>)> = Vec::new();
     for candidate in candidates {
         if candidate.window.end - candidate.window.start >= LARGE {
             large.push(candidate);
@@ -51,8 +48,8 @@ pub(super) fn plan(mut candidates: Vec<Candidate>) -> Vec<Job> {
         }
     }
     large.sort_by_key(|candidate| std::cmp::Reverse(candidate.window.end - candidate.window.start));
-    let spans = spans.into_iter().map(|(window, files)| Job::Span { window, files });
-    large.into_iter().map(Job::Large).chain(spans).collect()
+    let spans = spans.into_iter().map(|(window, files)| Planned::Span { window, files });
+    large.into_iter().map(Planned::Large).chain(spans).collect()
 }
 
 #[cfg(test)]
@@ -63,13 +60,12 @@ mod tests {
     fn small_neighbours_come_together() {
         let check = |windows: &[Range<u64>], expected: &[(Range<u64>, usize)]| {
             let candidates = windows.iter().cloned().enumerate();
-            let jobs = plan(candidates.map(|(item, window)| Candidate { item, window }).collect());
-            let found: Vec<(Range<u64>, usize)> = jobs
+            let planned = plan(candidates.map(|(file, window)| Candidate { file, window }).collect());
+            let found: Vec<(Range<u64>, usize)> = planned
                 .into_iter()
-                .map(|job| match job {
-                    Job::Span { window, files } => (window, files.len()),
-                    Job::Large(candidate) => (candidate.window, 0),
-                    Job::Link { item } => (0..0, item),
+                .map(|planned| match planned {
+                    Planned::Span { window, files } => (window, files.len()),
+                    Planned::Large(candidate) => (candidate.window, 0),
                 })
                 .collect();
             assert_eq!(found, expected, "{windows:?}");

@@ -7,10 +7,10 @@ use carton_tensor::parallel::par_for_each;
 
 use super::Fetch;
 use super::archived::Small;
-use crate::cache::SHARED_FROM;
+use crate::contents::locate::{Archived, Located};
 use crate::contents::origin::Origin;
 use crate::contents::progress::{Meter, silent};
-use crate::contents::{Contents, ContentsError, Place};
+use crate::contents::{Contents, ContentsError, Item};
 use crate::network::Activity;
 use crate::source::Source;
 
@@ -29,13 +29,13 @@ impl Contents {
         self.hold_while(&Meter::new(0, &silent))?;
         let fetch = Fetch { contents: self, cache, access, activity: Arc::clone(activity) };
         let archive = archive.with_source(near);
-        let (small, large): (Vec<usize>, Vec<usize>) = self.archived().partition(|index| self.is_small(*index));
-        par_for_each(large.len(), |at| fetch.keep(&archive, large[at], &mut Small::new(cache)))?;
+        let (small, large): (Vec<_>, Vec<_>) = self.archived().partition(|file| self.is_small(file.item));
+        par_for_each(large.len(), |at| fetch.keep(&archive, &large[at], &mut Small::new(cache)))?;
         let mut files = Small::new(cache);
-        small.into_iter().try_for_each(|index| fetch.keep(&archive, index, &mut files))?;
+        small.iter().try_for_each(|file| fetch.keep(&archive, file, &mut files))?;
         files.store()?;
-        let all: Vec<usize> = self.archived().collect();
-        let path = |index: usize| Some(cache.file_path(&self.items[index].digest?));
+        let all: Vec<&Item> = self.archived().map(|file| file.item).collect();
+        let path = |item: &Item| Some(cache.file_path(&item.digest()?));
         self.check_stated(&all, &path, &Meter::new(0, &silent))?;
         self.remember_stated();
         Ok(())
@@ -46,11 +46,10 @@ impl Contents {
     pub(crate) fn holds_files(&self) -> Result<bool, ContentsError> {
         self.hold_while(&Meter::new(0, &silent))?;
         let Some(cache) = &self.cache else { return Ok(false) };
-        for index in self.archived() {
-            let is_there = match self.items[index].digest {
-                Some(digest) if self.size(index).is_some_and(|size| size < SHARED_FROM) => cache.has_file(&digest),
-                Some(digest) => cache.file(&digest)?.is_some(),
-                None => false,
+        for file in self.archived() {
+            let is_there = match self.is_small(file.item) {
+                true => cache.has_file(&file.digest),
+                false => cache.file(&file.digest)?.is_some(),
             };
             if !is_there {
                 return Ok(false);
@@ -59,12 +58,13 @@ impl Contents {
         Ok(true)
     }
 
-    /// The items that the archive holds, each digest once.
-    fn archived(&self) -> impl Iterator<Item = usize> {
+    /// The files that the archive holds, each digest once.
+    fn archived(&self) -> impl Iterator<Item = Archived<'_>> {
         let mut seen = HashSet::new();
-        let items = self.items.iter().enumerate();
-        items
-            .filter(|(_, item)| matches!(item.place, Place::Here { .. }))
-            .filter_map(move |(index, item)| seen.insert(item.digest).then_some(index))
+        let files = self.items.iter().filter(|item| !item.is_symlink()).filter_map(|item| match self.locate(item) {
+            Located::Local(file) | Located::Remote { file, .. } => Some(file),
+            Located::Folder { .. } | Located::Bare { .. } | Located::Linked { .. } => None,
+        });
+        files.filter(move |file| seen.insert(file.digest))
     }
 }

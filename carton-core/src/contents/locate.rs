@@ -1,0 +1,112 @@
+//! Where the bytes of each file are. Every operation on a file asks here, and nothing else looks at what was opened.
+
+use std::path::Path;
+
+use super::origin::Origin;
+use super::tree::{Item, Place};
+use super::{Contents, ContentsError};
+use crate::archive::{Archive, Entry};
+use crate::cache::SHARED_FROM;
+use crate::digest::Sha256Digest;
+use crate::source::RemoteSource;
+
+/// Where the bytes of an item are, symbolic links followed. `digest` is what MANIFEST lists for them.
+pub(super) enum Located<'a> {
+    /// In an archive that is read without requests.
+    Local(Archived<'a>),
+    /// In an archive on a server. They are fetched into the cache before they are used.
+    Remote { file: Archived<'a>, remote: &'a RemoteSource },
+    /// In a file of the unpacked carton at `root`.
+    Folder { root: &'a Path, size: u64, digest: Sha256Digest },
+    /// In a file of a model that is not in a carton.
+    Bare { path: &'a Path, size: u64 },
+    /// Not in the carton: at a URL of LINKS. They are fetched into the cache before they are used.
+    Linked { digest: Sha256Digest },
+}
+
+/// A file in an archive.
+#[derive(Clone, Copy)]
+pub(super) struct Archived<'a> {
+    pub(super) item: &'a Item,
+    pub(super) archive: &'a Archive,
+    pub(super) entry: &'a Entry,
+    pub(super) digest: Sha256Digest,
+}
+
+impl Located<'_> {
+    /// The digest of a file that must be fetched unless the cache has it.
+    pub(super) fn elsewhere(&self) -> Option<Sha256Digest> {
+        match self {
+            Self::Remote { file, .. } => Some(file.digest),
+            Self::Linked { digest } => Some(*digest),
+            Self::Local(_) | Self::Folder { .. } | Self::Bare { .. } => None,
+        }
+    }
+}
+
+impl Contents {
+    pub(super) fn locate<'a>(&'a self, item: &'a Item) -> Located<'a> {
+        match (&item.place, &self.origin) {
+            (Place::Symlink { .. }, _) => self.locate(self.follow(item)),
+            (Place::Linked { digest }, _) => Located::Linked { digest: *digest },
+            (Place::Bare { path, size }, _) => Located::Bare { path, size: *size },
+            (Place::Here { entry, digest, .. }, Origin::Archive { archive, .. }) => {
+                let file = Archived { item, archive, entry: &archive.entries()[*entry], digest: *digest };
+                match archive.source().remote() {
+                    Some(remote) => Located::Remote { file, remote },
+                    None => Located::Local(file),
+                }
+            }
+            (
+                Place::Here { size, digest, .. },
+                Origin::Folder(root) | Origin::BareFolder(root) | Origin::BareFile(root),
+            ) => Located::Folder { root, size: *size, digest: *digest },
+        }
+    }
+
+    /// The item that has the bytes: itself, or the file that a symbolic link leads to.
+    pub(super) fn follow<'a>(&'a self, item: &'a Item) -> &'a Item {
+        match item.place {
+            Place::Symlink { leads_to, .. } => &self.items[leads_to],
+            Place::Here { .. } | Place::Bare { .. } | Place::Linked { .. } => item,
+        }
+    }
+
+    /// The item at a path.
+    pub(super) fn find(&self, path: &str) -> Result<&Item, ContentsError> {
+        let found = self.items.binary_search_by(|item| item.path.as_str().cmp(path));
+        found.map(|at| &self.items[at]).map_err(|_| ContentsError::NoSuchFile { path: path.to_owned() })
+    }
+
+    /// Whether an item's bytes must be fetched unless the cache has them.
+    pub(super) fn is_elsewhere(&self, item: &Item) -> bool {
+        self.locate(item).elsewhere().is_some()
+    }
+
+    /// The length of an item, unless it is linked, not fetched, and LINKS does not give it.
+    pub(super) fn size(&self, item: &Item) -> Option<u64> {
+        match self.locate(item) {
+            Located::Local(file) | Located::Remote { file, .. } => Some(file.entry.size()),
+            Located::Folder { size, .. } | Located::Bare { size, .. } => Some(size),
+            Located::Linked { digest } => {
+                let fetched = self.cache.as_ref().and_then(|cache| std::fs::metadata(cache.file_path(&digest)).ok());
+                fetched.map(|metadata| metadata.len()).or_else(|| self.links.size(&digest))
+            }
+        }
+    }
+
+    /// Whether an item is so small that it is read as a whole, and hashed each time.
+    pub(super) fn is_small(&self, item: &Item) -> bool {
+        self.size(item).is_some_and(|size| size < SHARED_FROM)
+    }
+
+    /// How many bytes these items have, as far as that is known. A link has none of its own.
+    pub(super) fn total(&self, items: &[&Item]) -> u64 {
+        items.iter().filter(|item| !item.is_symlink()).filter_map(|item| self.size(item)).sum()
+    }
+
+    /// The items of the model, with the links among them.
+    pub(super) fn model_items(&self) -> Vec<&Item> {
+        self.items.iter().filter(|item| item.path_in_model().is_some()).collect()
+    }
+}
