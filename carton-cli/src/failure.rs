@@ -170,6 +170,7 @@ impl From<carton_core::Error> for Failure {
     fn from(error: carton_core::Error) -> Self {
         let exit = match error.kind() {
             _ if is_misuse(&error) => Exit::Usage,
+            _ if is_refusal(&error) => Exit::Runner,
             ErrorKind::Integrity => Exit::Integrity,
             ErrorKind::NoRunner => Exit::NoRunner,
             ErrorKind::RunnerCrashed => Exit::Runner,
@@ -188,6 +189,16 @@ impl From<carton_core::Error> for Failure {
 fn is_misuse(error: &carton_core::Error) -> bool {
     use carton_core::Error;
     matches!(error, Error::Location(_) | Error::Pin { .. } | Error::TwoPins { .. })
+}
+
+/// Returns whether a runner refused to load the model. This failure shares an exit code with crashes.
+fn is_refusal(error: &carton_core::Error) -> bool {
+    use carton_core::Error;
+    match error {
+        Error::LoadRefused { .. } => true,
+        Error::Check { source, .. } | Error::Reference { source, .. } => is_refusal(source),
+        _ => false,
+    }
 }
 
 /// Returns the messages of an error's causes, nearest first.

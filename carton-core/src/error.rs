@@ -10,7 +10,7 @@ use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;
 use crate::config::ConfigError;
-use crate::contents::{self, ContentsError};
+use crate::contents::ContentsError;
 use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
 use crate::location::LocationError;
@@ -246,19 +246,6 @@ pub enum Error {
     Internal(String),
 }
 
-impl From<contents::ErrorKind> for ErrorKind {
-    fn from(kind: contents::ErrorKind) -> Self {
-        match kind {
-            contents::ErrorKind::Integrity | contents::ErrorKind::Format => Self::Integrity,
-            contents::ErrorKind::NotFetched | contents::ErrorKind::Network => Self::Network,
-            contents::ErrorKind::Interrupted => Self::Interrupted,
-            contents::ErrorKind::Request => Self::InvalidInput,
-            contents::ErrorKind::Io => Self::Machine,
-            contents::ErrorKind::Unsupported => Self::Other,
-        }
-    }
-}
-
 impl Error {
     /// For `map_err`: `what` could not be done with the file at `path`.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
@@ -288,14 +275,11 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            // Not what a caller asked for, but what the library reads to open a carton: the carton is beyond our limits.
-            Self::Package(PackageError::Contents(ContentsError::Size { .. })) => ErrorKind::Other,
-            Self::Package(error) => error.kind().into(),
-            Self::Contents(error) => error.kind().into(),
+            Self::Package(error) => error.kind(),
+            Self::Contents(error) => error.kind(),
             // The model and the metadata that were to be packed: what is wrong with them is no damage of a carton.
             Self::Pack(error) => match error.kind() {
-                contents::ErrorKind::Interrupted => ErrorKind::Interrupted,
-                contents::ErrorKind::Io => ErrorKind::Machine,
+                kind @ (ErrorKind::Interrupted | ErrorKind::Machine) => kind,
                 _ => ErrorKind::InvalidInput,
             },
             Self::Check { source, .. } | Self::Reference { source, .. } => source.kind(),
@@ -305,12 +289,11 @@ impl Error {
             Self::Network(_) | Self::RunnerNetwork { .. } => ErrorKind::Network,
             Self::NoRunner(_) | Self::Unavailable { .. } => ErrorKind::NoRunner,
             Self::Install(error) => error.kind(),
-            Self::Launch(_)
-            | Self::RunnerCrashed(_)
-            | Self::RunnerGone { .. }
-            | Self::LoadRefused { .. }
-            | Self::Call(CallError::Closed(_)) => ErrorKind::RunnerCrashed,
-            Self::Model { .. } => ErrorKind::Model,
+            Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::Call(CallError::Closed(_)) => {
+                ErrorKind::RunnerCrashed
+            }
+            Self::Model { .. } | Self::LoadRefused { .. } => ErrorKind::Model,
+            Self::Platform { .. } => ErrorKind::Unsupported,
             Self::Timeout { .. } => ErrorKind::Timeout,
             // Inputs that no pool of this size can hold.
             Self::Call(CallError::PoolFull { bytes, cap, .. }) if bytes > cap => ErrorKind::InvalidInput,

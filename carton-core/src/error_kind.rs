@@ -13,14 +13,17 @@ pub enum ErrorKind {
     Timeout,
     /// The model is busy: too many calls wait for it, or their tensors fill its shared memory. The same call may succeed later.
     Busy,
-    /// The model or its framework failed in the call. The runner goes on.
+    /// The model or its framework failed in the call, after which the runner goes on; or the runner refuses to load the model.
     Model,
-    /// The runner died, could not be started, or refused the model.
+    /// The runner died, or could not be started.
     RunnerCrashed,
     /// No installed runner fits the carton, or one lacks what it needs on this machine.
     NoRunner,
     /// The carton is malformed, damaged, tampered with, or not the one that was expected.
     Integrity,
+    /// The carton needs something that this version of the library or this platform lacks, or it is beyond a limit of the library:
+    /// a later version of the format, another platform, too many files. The carton may be fine.
+    Unsupported,
     /// Something has to come over the network and cannot.
     Network,
     /// This machine refused something: a file cannot be read or written, a disk is full, memory cannot be had.

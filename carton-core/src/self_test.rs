@@ -259,8 +259,8 @@ impl Carton {
 
 /// Whether an error of this kind fails the test. Errors of other kinds say nothing about the model.
 fn is_verdict(kind: ErrorKind) -> bool {
-    use ErrorKind::{Busy, InvalidInput, Machine, Model, Other, Timeout};
-    matches!(kind, InvalidInput | Timeout | Busy | Model | Machine | Other)
+    use ErrorKind::{Busy, InvalidInput, Machine, Model, Other, Timeout, Unsupported};
+    matches!(kind, InvalidInput | Timeout | Busy | Model | Machine | Unsupported | Other)
 }
 
 pub(crate) fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: Tolerance) -> OutputResult {

@@ -103,7 +103,7 @@ async fn of_calls() {
 async fn of_loads() {
     let (place, mut table) = (TestPlace::new(RUNNER), Table::default());
     let refused = place.pack_noop("[runner.opts]\nfail_load = 'not this one'\n").await;
-    table.check("the runner refuses the model", ErrorKind::RunnerCrashed, place.load(&refused).await);
+    table.check("the runner refuses the model", ErrorKind::Model, place.load(&refused).await);
     let lacking = place.pack_noop("[runner.opts]\nunavailable = 'no library'\n").await;
     table.check("the runner lacks something", ErrorKind::NoRunner, place.load(&lacking).await);
     let carton = place.pack_noop(SIGNATURE).await;
@@ -147,7 +147,11 @@ async fn of_loads() {
     table.check("no such file in it", ErrorKind::InvalidInput, package.read_file("model/absent", 1));
     table.check("larger than was asked for", ErrorKind::InvalidInput, package.read_file("model/weights.bin", 1));
     let elsewhere = place.pack_noop("required_platforms = ['sparc-sun-solaris']\n").await;
-    table.check("for other platforms", ErrorKind::Other, place.load(&elsewhere).await);
+    let later = place.path().join("later");
+    std::fs::create_dir(&later).unwrap();
+    std::fs::write(later.join("carton.toml"), "spec_version = 2\n").unwrap();
+    table.check("of a later version of the format", ErrorKind::Unsupported, place.open(&later).await);
+    table.check("for other platforms", ErrorKind::Unsupported, place.load(&elsewhere).await);
 }
 
 #[tokio::test]

@@ -129,8 +129,7 @@ async fn a_model_that_cannot_be_loaded_says_why() {
         }
         let error = load.await.err().unwrap();
         assert!(chain(&error).contains(expected), "expected `{expected}` in: {}", chain(&error));
-        // The kind of error with which a runner refuses a model: exit code 6.
-        assert_eq!(error.kind(), ErrorKind::RunnerCrashed);
+        assert_eq!(error.kind(), ErrorKind::Model);
         let hint = error.hint().unwrap_or_default();
         assert_eq!(hint.contains("a line `nonsense_that_is_nowhere`"), expected.contains("nonsense"), "{hint}");
     }

@@ -9,6 +9,7 @@ use crate::cache::{CacheError, Checksum};
 use crate::digest::Sha256Digest;
 use crate::download::DownloadError;
 use crate::encoding::EncodingError;
+use crate::error_kind::ErrorKind;
 use crate::fetch_verified::FetchError;
 use crate::links::LinksError;
 use crate::manifest::ManifestError;
@@ -249,30 +250,9 @@ pub enum LinkProblem {
     Digest,
 }
 
-/// What kind of failure an error is, for exit codes and for deciding whether to try again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The carton is not what its MANIFEST, or the caller, says.
-    Integrity,
-    /// The carton breaks a rule of the format.
-    Format,
-    /// The carton uses something that is not supported, or is larger than our limits.
-    Unsupported,
-    /// A linked file must be fetched first.
-    NotFetched,
-    /// Something could not be fetched.
-    Network,
-    /// What was asked for makes no sense for this carton or destination.
-    Request,
-    /// The caller asked to stop.
-    Interrupted,
-    /// The operating system refused.
-    Io,
-}
-
 impl ContentsError {
-    /// What kind of failure this is.
+    /// What sort of failure this is.
+    #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Digest { .. }
@@ -281,26 +261,25 @@ impl ContentsError {
             | Self::Missing { .. }
             | Self::Unlisted { .. }
             | Self::Changed { .. }
-            | Self::Link { .. } => ErrorKind::Integrity,
+            | Self::Link { .. }
+            | Self::NoManifest { .. }
+            | Self::Manifest(_)
+            | Self::Kind { .. }
+            | Self::Encoding { .. } => ErrorKind::Integrity,
             Self::Links(LinksError::Version { .. }) => ErrorKind::Unsupported,
-            Self::NoManifest { .. } | Self::Manifest(_) | Self::Links(_) | Self::Kind { .. } => ErrorKind::Format,
+            Self::Links(_) => ErrorKind::Integrity,
             Self::Archive { source, .. } => match source {
-                ArchiveError::Mismatch { .. } | ArchiveError::Corrupt { .. } => ErrorKind::Integrity,
                 ArchiveError::Unsupported { .. } | ArchiveError::Limit { .. } => ErrorKind::Unsupported,
                 ArchiveError::Interrupted => ErrorKind::Interrupted,
-                ArchiveError::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof => {
-                    ErrorKind::Integrity
-                }
-                ArchiveError::Io { .. } => ErrorKind::Io,
-                _ => ErrorKind::Format,
+                // An end that comes too early is damage.
+                ArchiveError::Io { source, .. } if source.kind() != io::ErrorKind::UnexpectedEof => ErrorKind::Machine,
+                _ => ErrorKind::Integrity,
             },
-            Self::NotFetched { .. } => ErrorKind::NotFetched,
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
-            Self::Network(_) => ErrorKind::Network,
+            Self::Network(_) | Self::NotFetched { .. } => ErrorKind::Network,
             Self::FileLinkRefused { .. } | Self::PrivateLinkRefused { .. } | Self::FileLink { .. } => {
-                ErrorKind::Request
+                ErrorKind::InvalidInput
             }
-            Self::Encoding { .. } => ErrorKind::Integrity,
             Self::Unavailable { failures, .. } => {
                 let any = |kind| failures.iter().any(|failure| failure.error.kind() == kind);
                 let has_wrong_size = failures.iter().any(|failure| matches!(*failure.error, Self::Size { .. }));
@@ -308,14 +287,14 @@ impl ContentsError {
                     // Wrong bytes are worse news than none.
                     () if any(ErrorKind::Integrity) || has_wrong_size => ErrorKind::Integrity,
                     () if any(ErrorKind::Network) => ErrorKind::Network,
-                    () => ErrorKind::Request,
+                    () => ErrorKind::InvalidInput,
                 }
             }
-            Self::NoSuchFile { .. } | Self::Size { .. } | Self::DestinationExists { .. } => ErrorKind::Request,
+            Self::NoSuchFile { .. } | Self::Size { .. } | Self::DestinationExists { .. } => ErrorKind::InvalidInput,
             Self::Interrupted => ErrorKind::Interrupted,
-            Self::Io { .. } => ErrorKind::Io,
+            Self::Io { .. } => ErrorKind::Machine,
             Self::Cache(CacheError::Digest { .. }) => ErrorKind::Integrity,
-            Self::Cache(_) => ErrorKind::Io,
+            Self::Cache(_) => ErrorKind::Machine,
         }
     }
 

@@ -28,7 +28,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::Serialize;
 
-pub(crate) use error::ErrorKind;
 pub use error::{ContentsError, LinkFailure, LinkProblem};
 pub(crate) use fetch::Access;
 pub use model::ModelDirectory;

@@ -7,9 +7,10 @@ use carton_tensor::parallel::par_for_each;
 use super::origin::Origin;
 use super::progress::{Meter, OnProgress};
 use super::tree::case_collisions;
-use super::{Contents, ContentsError, ErrorKind, Item};
+use super::{Contents, ContentsError, Item};
 use crate::cache::Scope;
 use crate::digest::{Hasher, Sha256Digest};
+use crate::error_kind::ErrorKind;
 use crate::source::FileIdentity;
 
 /// What `Contents::verify` found.
@@ -90,11 +91,13 @@ impl Contents {
                 Err(error)
                     if may_not_fetch
                         && self.is_elsewhere(item)
-                        && matches!(error.kind(), ErrorKind::NotFetched | ErrorKind::Network | ErrorKind::Request) =>
+                        && matches!(error.kind(), ErrorKind::Network | ErrorKind::InvalidInput) =>
                 {
                     findings.not_fetched.push(path);
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io | ErrorKind::Network) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine | ErrorKind::Network) =>
+                {
                     return Err(error);
                 }
                 Err(error) => findings.bad.push(BadFile { path, error }),

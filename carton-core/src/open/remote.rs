@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Opening;
 use crate::archive::SUFFIX_LENGTH;
 use crate::cache::{About, RemoteCarton};
-use crate::contents::{self, Access, ContentsError};
+use crate::contents::{Access, ContentsError};
 use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, Target};
 use crate::encoding::{self, Limit};
@@ -14,7 +14,7 @@ use crate::network::{Extent, Network, NetworkError, Part, Url, Version, Wanted};
 use crate::package::{OpenOptions, Package};
 use crate::progress::{ProgressEvent, Stage};
 use crate::source::{FileSource, RemoteSource, Source};
-use crate::{Error, network};
+use crate::{Error, ErrorKind, network};
 
 /// Opens the carton at `url`.
 ///
@@ -159,9 +159,7 @@ impl Remote<'_> {
         let package = match self.keep_files(&path, &version, digest) {
             // A carton with a bad or unreadable file is kept as one file of the cache, so that errors can say what is wrong with
             // it.
-            Err(Error::Contents(error))
-                if !matches!(error.kind(), contents::ErrorKind::Interrupted | contents::ErrorKind::Io) =>
-            {
+            Err(Error::Contents(error)) if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) => {
                 let file_lock = cache.lock_file::<Error>(&digest, &checkpoint)?;
                 // Pruning is held off until the cache records that the carton uses the file.
                 let _no_prune = cache.hold_off_prune(&checkpoint)?;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::MAX_METADATA_LENGTH;
 use crate::archive::ArchiveError;
-use crate::contents::{ContentsError, ErrorKind};
+use crate::contents::ContentsError;
+use crate::error_kind::ErrorKind;
 use crate::metadata::MetadataError;
 use crate::name::NameError;
 use crate::tensor_data::TensorDataError;
@@ -144,16 +145,17 @@ impl PackageError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
+            // The library reads this file to open the carton, so the carton exceeds a limit of the library.
+            Self::Contents(ContentsError::Size { .. }) => ErrorKind::Unsupported,
             Self::Contents(error) => error.kind(),
             Self::Metadata(MetadataError::UnsupportedVersion { .. }) => ErrorKind::Unsupported,
-            Self::Metadata(_) | Self::NoMetadata { .. } | Self::Dangling { .. } => ErrorKind::Format,
-            Self::TensorData(TensorDataError::NoSuchTensor { .. }) => ErrorKind::Request,
-            Self::TensorData(TensorDataError::TooLarge { .. } | TensorDataError::OutOfMemory { .. }) => {
-                ErrorKind::Unsupported
-            }
-            Self::TensorData(_) => ErrorKind::Format,
+            Self::Metadata(_) | Self::NoMetadata { .. } | Self::Dangling { .. } => ErrorKind::Integrity,
+            Self::TensorData(TensorDataError::NoSuchTensor { .. }) => ErrorKind::InvalidInput,
+            Self::TensorData(TensorDataError::TooLarge { .. }) => ErrorKind::Unsupported,
+            Self::TensorData(TensorDataError::OutOfMemory { .. }) => ErrorKind::Machine,
+            Self::TensorData(_) => ErrorKind::Integrity,
             Self::Archive(ArchiveError::Interrupted) | Self::Interrupted => ErrorKind::Interrupted,
-            Self::Archive(ArchiveError::Io { .. }) | Self::Io { .. } => ErrorKind::Io,
+            Self::Archive(ArchiveError::Io { .. }) | Self::Io { .. } => ErrorKind::Machine,
             // Here archives are only written, so the fault is in the input.
             Self::Archive(_)
             | Self::SpecialFile { .. }
@@ -166,7 +168,7 @@ impl PackageError {
             | Self::TooManyFiles { .. }
             | Self::SourceChanged { .. }
             | Self::NoExample { .. }
-            | Self::ExampleInput { .. } => ErrorKind::Request,
+            | Self::ExampleInput { .. } => ErrorKind::InvalidInput,
         }
     }
 

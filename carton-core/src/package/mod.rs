@@ -31,8 +31,9 @@ pub(crate) use write::{silent, write};
 
 use crate::archive::Archive;
 use crate::cache::Cache;
-use crate::contents::{self, Access, Contents, ContentsError, ErrorKind};
+use crate::contents::{self, Access, Contents, ContentsError};
 use crate::digest::Sha256Digest;
+use crate::error_kind::ErrorKind;
 use crate::metadata::{Draft, Example, Metadata, MetadataError, Oddity, Reference, SelfTest};
 use crate::source::{FileSource, Source};
 use crate::tensor_data::{self, Directories, Index, TensorDataError, TensorFiles};
@@ -394,7 +395,9 @@ fn read_index(contents: &Contents) -> Result<Index, PackageError> {
 /// Returns the error of an unsupported format version if that may be why the carton cannot be opened: a later version may have
 /// another MANIFEST. The version is then reported from a carton.toml that nothing vouches for.
 fn unsupported_version(error: &ContentsError, bytes: impl FnOnce() -> Option<Vec<u8>>) -> Option<PackageError> {
-    if !matches!(error.kind(), ErrorKind::Format | ErrorKind::Unsupported) {
+    use ContentsError::{Archive, Kind, Links, Manifest, NoManifest};
+    let is_malformed = matches!(error, NoManifest { .. } | Manifest(_) | Links(_) | Kind { .. } | Archive { .. });
+    if !is_malformed || !matches!(error.kind(), ErrorKind::Integrity | ErrorKind::Unsupported) {
         return None;
     }
     match Metadata::from_bytes(&bytes()?) {

@@ -35,7 +35,7 @@ pub(crate) const fn bad(name: &'static str, change: fn(&mut CartonBuilder), mess
 
 /// A case whose carton may be well-formed, but needs an unsupported feature.
 pub(crate) const fn unsupported(name: &'static str, change: fn(&mut CartonBuilder), message: &'static str) -> Reject {
-    Reject { name, change, kind: ErrorKind::Other, message }
+    Reject { name, change, kind: ErrorKind::Unsupported, message }
 }
 
 /// Applies each case's change to the good little carton and judges the result; reports all failures at the end.

@@ -10,11 +10,12 @@ use super::settle::{DECODED, settle};
 use super::{Failure, Fetch};
 use crate::archive::{Archive, Method};
 use crate::cache::{Cache, CacheError, Checksum, FileLock, SHARED_FROM};
+use crate::contents::ContentsError;
 use crate::contents::locate::Archived;
 use crate::contents::origin::CHUNK_LENGTH;
-use crate::contents::{ContentsError, ErrorKind};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::download::{Download, Target};
+use crate::error_kind::ErrorKind;
 use crate::fetch_verified::Unverified;
 use crate::source::{Nearby, RemoteSource};
 

@@ -6,10 +6,11 @@ use std::path::Path;
 use super::Fetch;
 use super::settle::{DECODED, settle};
 use crate::causes::in_one_line;
-use crate::contents::{ContentsError, ErrorKind, Item, LinkFailure};
+use crate::contents::{ContentsError, Item, LinkFailure};
 use crate::digest::Sha256Digest;
 use crate::download::{Download, DownloadError, Target};
 use crate::encoding::{self, Limit};
+use crate::error_kind::ErrorKind;
 use crate::fetch_verified::Unverified;
 use crate::network::{NetworkError, Url, address};
 use crate::source::{FileSource, Source};
@@ -49,7 +50,7 @@ impl Fetch<'_> {
             match result {
                 Ok(()) => return Ok(()),
                 // Another URL would not help.
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) => return Err(error),
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) => return Err(error),
                 Err(error) => {
                     if failures.len() + 1 < urls.len() {
                         let error = in_one_line(&error);

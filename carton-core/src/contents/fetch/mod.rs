@@ -20,9 +20,10 @@ pub(super) use self::ahead::read_ahead;
 use self::plan::{Candidate, Planned};
 use super::locate::{Archived, Located};
 use super::progress::{Meter, OnProgress};
-use super::{Contents, ContentsError, ErrorKind, Item};
+use super::{Contents, ContentsError, Item};
 use crate::cache::Cache;
 use crate::digest::Sha256Digest;
+use crate::error_kind::ErrorKind;
 use crate::network::{Activity, Network};
 use crate::source::RemoteSource;
 
@@ -204,7 +205,7 @@ impl<'a> Fetch<'a> {
                 let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                 for (item, error) in self.perform(job) {
                     // Every other file would fail in the same way: the user stopped it, or the disk is full.
-                    if !keep_going || matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) {
+                    if !keep_going || matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) {
                         self.activity.stop();
                     }
                     failures.lock().unwrap_or_else(PoisonError::into_inner).push((item, error));
@@ -232,7 +233,7 @@ impl<'a> Fetch<'a> {
         let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
         // One failure interrupts the other workers: that is not what went wrong.
         failures.sort_by_key(|(_, error)| error.kind() == ErrorKind::Interrupted);
-        if !keep_going || failures.iter().any(|(_, error)| error.kind() == ErrorKind::Io) {
+        if !keep_going || failures.iter().any(|(_, error)| error.kind() == ErrorKind::Machine) {
             failures.truncate(1);
         }
         Ok(failures)

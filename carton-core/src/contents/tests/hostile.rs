@@ -46,7 +46,7 @@ fn a_carton_has_a_manifest() {
         }
         let error = Contents::open_archive(Arc::new(MemorySource::new(bytes, "x.carton")), None, None).unwrap_err();
         assert_eq!(error.to_string(), "`x.carton` is not a carton: it has no file MANIFEST");
-        assert_eq!(error.kind(), ErrorKind::Format);
+        assert_eq!(error.kind(), ErrorKind::Integrity);
     }
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(Contents::open_folder(folder.path(), None), Err(ContentsError::NoManifest { .. })));
@@ -190,9 +190,9 @@ fn linked_files_come_from_the_cache_or_not_at_all() {
     assert_eq!((file.linked, file.size, file.stored), (true, None, None));
     let error = contents.read("model/large.json", u64::MAX).unwrap_err();
     assert!(error.to_string().starts_with("`model/large.json` is a linked file that is not fetched yet"), "{error}");
-    assert_eq!(error.kind(), ErrorKind::NotFetched);
-    assert_eq!(contents.model_directory(&silent).unwrap_err().kind(), ErrorKind::NotFetched);
-    assert_eq!(contents.model_ranges(&silent).unwrap_err().kind(), ErrorKind::NotFetched);
+    assert_eq!(error.kind(), ErrorKind::Network);
+    assert_eq!(contents.model_directory(&silent).unwrap_err().kind(), ErrorKind::Network);
+    assert_eq!(contents.model_ranges(&silent).unwrap_err().kind(), ErrorKind::Network);
     let report = contents.verify(&silent).unwrap();
     assert_eq!((report.is_good(), report.not_fetched), (true, vec!["model/large.json".to_owned()]));
     // Somebody fetches it.
@@ -207,7 +207,7 @@ fn linked_files_come_from_the_cache_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     builder.write_folder(folder.path());
     let contents = Contents::open_folder(folder.path(), None).unwrap();
-    assert_eq!(contents.model_directory(&silent).unwrap_err().kind(), ErrorKind::NotFetched);
+    assert_eq!(contents.model_directory(&silent).unwrap_err().kind(), ErrorKind::Network);
     let contents = contents.with_cache(Some(Arc::clone(&desk.cache)));
     assert!(contents.model_directory(&silent).unwrap().path().starts_with(desk.cache.path()));
 }

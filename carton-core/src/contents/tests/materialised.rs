@@ -79,7 +79,7 @@ fn unpacking_gives_a_folder_that_is_the_same_carton() {
     let desk = Desk::new();
     desk.write(&builder);
     let destination = desk.folder.path().join("unpacked");
-    assert_eq!(desk.open().unwrap().unpack(&destination, &silent).unwrap_err().kind(), ErrorKind::NotFetched);
+    assert_eq!(desk.open().unwrap().unpack(&destination, &silent).unwrap_err().kind(), ErrorKind::Network);
     assert!(!destination.exists());
     desk.cache.insert_file(&mut &b"a picture"[..]).unwrap();
     fs::create_dir(&destination).unwrap();

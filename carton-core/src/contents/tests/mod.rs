@@ -17,6 +17,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::*;
+use crate::error_kind::ErrorKind;
 use crate::source::{FileSource, MemorySource};
 
 /// A carton in the making.

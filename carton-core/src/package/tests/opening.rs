@@ -39,24 +39,24 @@ pub(super) fn valid(top: &str) -> String {
 
 #[test]
 fn metadata_that_cannot_be_used() {
-    check("spec_version = ", &[], ErrorKind::Format, "carton.toml is not valid TOML");
-    check("spec_version = 1", &[], ErrorKind::Format, "`runner.runner_name`");
+    check("spec_version = ", &[], ErrorKind::Integrity, "carton.toml is not valid TOML");
+    check("spec_version = 1", &[], ErrorKind::Integrity, "`runner.runner_name`");
     check(
         "spec_version = 2",
         &[],
         ErrorKind::Unsupported,
         "unsupported carton format: expected spec_version 1, found 2",
     );
-    check(&valid("model_name = 1"), &[], ErrorKind::Format, "`model_name`: invalid type");
+    check(&valid("model_name = 1"), &[], ErrorKind::Integrity, "`model_name`: invalid type");
     let long = format!("#{}", "x".repeat(4 << 20));
-    check(&long, &[], ErrorKind::Request, "`carton.toml` has 4194305 bytes, expected at most 4194304");
+    check(&long, &[], ErrorKind::Unsupported, "`carton.toml` has 4194305 bytes, expected at most 4194304");
 }
 
 #[test]
 fn tensors_that_cannot_be_used() {
     let index = "tensor_data/index.toml";
     let tensor = b"[[tensor]]\nname = 't'\ndtype = 'float32'\nshape = [2]\nfile = 't.bin'\ninner = []";
-    let check = |files: &[(&str, &[u8])], expected: &str| check(&valid(""), files, ErrorKind::Format, expected);
+    let check = |files: &[(&str, &[u8])], expected: &str| check(&valid(""), files, ErrorKind::Integrity, expected);
     let expected = "`tensor_data/index.toml` is missing, though there are other files such as `t.bin`";
     check(&[("tensor_data/t.bin", b"1234")], expected);
     check(&[(index, b"[[tensor]]")], "`tensor_data/index.toml` is malformed");
@@ -70,7 +70,7 @@ fn tensors_that_cannot_be_used() {
 fn references_that_lead_nowhere() {
     let check = |tables: &str, expected: &str| {
         let files: &[(&str, &[u8])] = &[("tensor_data/index.toml", b"tensor = []"), ("misc/dog.png", b"dog")];
-        check(&valid(&format!("input = []\noutput = []\n{tables}")), files, ErrorKind::Format, expected);
+        check(&valid(&format!("input = []\noutput = []\n{tables}")), files, ErrorKind::Integrity, expected);
     };
     let expected = "carton.toml: self-test `self_test_0`, input `x`: `@tensor_data/t` is not in the carton (`self_test[0].inputs.x`)";
     check("[[self_test]]\ninputs = { x = '@tensor_data/t' }", expected);
@@ -127,8 +127,8 @@ fn what_is_no_carton() {
     let folder = Folder::new();
     folder.file("m/weights", "1");
     assert!(chain(&open(&folder.path("m")).unwrap_err()).contains("MANIFEST"));
-    assert_eq!(open(&folder.path("nothing")).unwrap_err().kind(), ErrorKind::Io);
-    assert_eq!(open(&folder.file("text", "not a zip file")).unwrap_err().kind(), ErrorKind::Format);
+    assert_eq!(open(&folder.path("nothing")).unwrap_err().kind(), ErrorKind::Machine);
+    assert_eq!(open(&folder.file("text", "not a zip file")).unwrap_err().kind(), ErrorKind::Integrity);
     let digest = crate::digest::Sha256Digest::of(b"1");
     folder.file("no_metadata/MANIFEST", format!("model/m={digest}\n"));
     folder.file("no_metadata/model/m", "1");
@@ -175,7 +175,7 @@ fn bare_models() {
         assert_eq!((info.manifest_sha256, info.files[0].sha256), (None, None));
         assert!(package.tensor("t").is_err());
     }
-    assert_eq!(bare("nothing", "noop").unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(bare("nothing", "noop").unwrap_err().kind(), ErrorKind::Machine);
     assert!(bare("m", "../noop").is_err());
 }
 

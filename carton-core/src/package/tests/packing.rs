@@ -269,9 +269,9 @@ fn the_output_appears_when_it_is_complete() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&carton), mode(&expected));
 
-    assert_eq!(pack(&folder, "missing/out.carton", &input).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(pack(&folder, "missing/out.carton", &input).unwrap_err().kind(), ErrorKind::Machine);
     std::fs::create_dir(folder.path("taken")).unwrap();
-    assert_eq!(pack(&folder, "taken", &input).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(pack(&folder, "taken", &input).unwrap_err().kind(), ErrorKind::Machine);
     assert_eq!(folder.names(), ["m", "out.carton", "plain"]);
 }
 

@@ -177,7 +177,7 @@ impl InstallError {
             Self::NoRunner(_) | Self::Unsupported { .. } | Self::NotInstalled { .. } => ErrorKind::NoRunner,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Network { .. } => ErrorKind::Network,
-            Self::Cache(_) => ErrorKind::Machine,
+            Self::Cache(_) | Self::Io { .. } => ErrorKind::Machine,
             Self::Unpack { source, .. } => source.kind(),
             Self::Index { .. }
             | Self::Digest { .. }

@@ -216,7 +216,7 @@ fn nothing_is_left_of_an_installation_that_fails() {
         assert!(place.installed().is_empty(), "{:?}", place.installed());
     };
     check("/0/download_info/0/sha256", "0".repeat(64).into(), ErrorKind::Integrity, "digest mismatch for `");
-    check("/0/download_info/0/url", "nothing.tar".into(), ErrorKind::Other, "cannot open");
+    check("/0/download_info/0/url", "nothing.tar".into(), ErrorKind::Machine, "cannot open");
     check("/0/framework_version", "1.0.1".into(), ErrorKind::Integrity, "expected t 1.0.1 (compat 1, interface 2, ");
     check("/0/runner_compat_version", 3.into(), ErrorKind::Integrity, "does not hold the runner");
     check("/0/runner_interface_version", 1.into(), ErrorKind::NoRunner, "it speaks runner interface 1");

@@ -97,7 +97,7 @@ impl UnpackError {
     /// Returns the kind of this failure.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { .. } | Self::Zip(ArchiveError::Io { .. }) => ErrorKind::Other,
+            Self::Io { .. } | Self::Zip(ArchiveError::Io { .. }) => ErrorKind::Machine,
             Self::Interrupted => ErrorKind::Interrupted,
             _ => ErrorKind::Integrity,
         }
