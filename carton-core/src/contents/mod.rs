@@ -207,4 +207,4 @@ impl std::fmt::Debug for Contents {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

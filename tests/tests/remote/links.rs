@@ -1,7 +1,7 @@
 //! Linked files: every URL is tried in turn, encodings are decoded, and wrong bytes are never accepted.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use carton_core::{Carton, ErrorKind, Sha256Digest};
@@ -9,7 +9,7 @@ use carton_tests::nginx::Nginx;
 use carton_tests::server::{Answer, File};
 use carton_tests::weights;
 
-use crate::setting::{Setting, chain, run};
+use crate::setting::{Setting, chain, read_zip, run, write_zip};
 
 const LENGTH: usize = 3 << 20;
 
@@ -28,23 +28,10 @@ async fn linked(urls: &[&str]) -> (Setting, PathBuf, Vec<u8>) {
 pub(crate) fn link(carton: &Path, entry: &str, bytes: &[u8], urls: &[String]) -> PathBuf {
     let links = format!("version = 1\n[urls]\n{} = {urls:?}\n", Sha256Digest::of(bytes));
     let output = carton.with_extension("linked.carton");
-    let mut archive = zip::ZipArchive::new(fs::File::open(carton).unwrap()).unwrap();
-    let mut writer = zip::ZipWriter::new(fs::File::create(&output).unwrap());
-    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
-    for index in 0..archive.len() {
-        let mut file = archive.by_index(index).unwrap();
-        let name = file.name().unwrap().into_owned();
-        if name == entry {
-            continue;
-        }
-        let mut content = Vec::new();
-        file.read_to_end(&mut content).unwrap();
-        writer.start_file(name, options).unwrap();
-        writer.write_all(&content).unwrap();
-    }
-    writer.start_file("LINKS", options).unwrap();
-    writer.write_all(links.as_bytes()).unwrap();
-    writer.finish().unwrap();
+    let mut entries = read_zip(carton);
+    entries.retain(|(name, _)| name != entry);
+    entries.push(("LINKS".to_owned(), links.into_bytes()));
+    write_zip(&output, &entries);
     output
 }
 

@@ -13,7 +13,7 @@ use carton_tests::nginx::Nginx;
 use carton_tests::server::{Answer, Content, File, Request};
 use carton_tests::weights;
 
-use crate::setting::{Setting, chain, run};
+use crate::setting::{Setting, chain, read_zip, run, write_zip};
 
 const LENGTH: usize = 24 << 20;
 
@@ -425,22 +425,10 @@ async fn a_remote_carton_that_was_edited_is_noticed_although_its_files_are_cache
 
 /// Writes the carton with one byte of an entry changed. Does not use our own writer.
 fn edit(carton: &Path, entry: &str) -> std::path::PathBuf {
-    use std::io::{Read, Write};
     let output = carton.with_extension("edited.carton");
-    let mut archive = zip::ZipArchive::new(fs::File::open(carton).unwrap()).unwrap();
-    let mut writer = zip::ZipWriter::new(fs::File::create(&output).unwrap());
-    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
-    for index in 0..archive.len() {
-        let mut file = archive.by_index(index).unwrap();
-        let name = file.name().unwrap().into_owned();
-        let mut content = Vec::new();
-        file.read_to_end(&mut content).unwrap();
-        if name == entry {
-            content[0] ^= 1;
-        }
-        writer.start_file(name, options).unwrap();
-        writer.write_all(&content).unwrap();
-    }
-    writer.finish().unwrap();
+    let mut entries = read_zip(carton);
+    let (_, content) = entries.iter_mut().find(|(name, _)| name == entry).unwrap();
+    content[0] ^= 1;
+    write_zip(&output, &entries);
     output
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -130,6 +131,30 @@ impl Setting {
         }
         found
     }
+}
+
+/// Returns the entries of a carton, read by another implementation of zip files than ours.
+pub(crate) fn read_zip(carton: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut archive = zip::ZipArchive::new(fs::File::open(carton).unwrap()).unwrap();
+    let n_entries = archive.len();
+    let read = |index| {
+        let mut file = archive.by_index(index).unwrap();
+        let mut content = Vec::new();
+        file.read_to_end(&mut content).unwrap();
+        (file.name().unwrap().into_owned(), content)
+    };
+    (0..n_entries).map(read).collect()
+}
+
+/// Writes a carton of these entries by another implementation than ours. Nothing is compressed.
+pub(crate) fn write_zip(carton: &Path, entries: &[(String, Vec<u8>)]) {
+    let mut writer = zip::ZipWriter::new(fs::File::create(carton).unwrap());
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for (name, content) in entries {
+        writer.start_file(name, options).unwrap();
+        writer.write_all(content).unwrap();
+    }
+    writer.finish().unwrap();
 }
 
 /// Loads a model and runs it once.

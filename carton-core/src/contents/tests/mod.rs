@@ -20,9 +20,9 @@ use super::*;
 use crate::error_kind::ErrorKind;
 use crate::source::{FileSource, MemorySource};
 
-/// A carton in the making.
+/// A carton in the making, written with the `zip` crate, so that it can be what our writer refuses.
 #[derive(Clone, Default)]
-struct Builder {
+pub(crate) struct Builder {
     files: Vec<(String, Vec<u8>, CompressionMethod)>,
     symlinks: Vec<(String, String)>,
     folders: Vec<String>,
@@ -45,12 +45,12 @@ impl Builder {
             .file("misc/picture.png", b"a picture")
     }
 
-    fn file(mut self, path: &str, bytes: &[u8]) -> Builder {
+    pub(crate) fn file(mut self, path: &str, bytes: &[u8]) -> Builder {
         self.files.push((path.to_owned(), bytes.to_vec(), CompressionMethod::Deflated));
         self
     }
 
-    fn stored(mut self, path: &str, bytes: &[u8]) -> Builder {
+    pub(crate) fn stored(mut self, path: &str, bytes: &[u8]) -> Builder {
         self.files.push((path.to_owned(), bytes.to_vec(), CompressionMethod::Stored));
         self
     }
@@ -71,7 +71,7 @@ impl Builder {
         self
     }
 
-    fn manifest(mut self, bytes: &[u8]) -> Builder {
+    pub(crate) fn manifest(mut self, bytes: &[u8]) -> Builder {
         self.manifest = Some(bytes.to_vec());
         self
     }
@@ -109,7 +109,7 @@ impl Builder {
         Sha256Digest::of(&self.manifest_bytes())
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let options = |method| SimpleFileOptions::default().compression_method(method);
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         for folder in &self.folders {
@@ -136,7 +136,7 @@ impl Builder {
     }
 
     /// As an unpacked carton.
-    fn write_folder(&self, root: &Path) {
+    pub(crate) fn write_folder(&self, root: &Path) {
         let path_of = |path: &String| {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

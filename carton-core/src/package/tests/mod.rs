@@ -15,7 +15,7 @@ use carton_tensor::{NestedTensor, NumericTensor, StringTensor};
 use tempfile::TempDir;
 
 use super::*;
-use crate::archive::{Compression, Content, Tail};
+use crate::archive::Compression;
 
 /// Returns the error chain on one line.
 fn chain(error: &dyn std::error::Error) -> String {

@@ -3,19 +3,17 @@
 use serde_json::json;
 
 use super::*;
+use crate::contents::tests::Builder;
 
 const RUNNER: &str = "[runner]\nrunner_name = 'noop'\nrequired_framework_version = '1'\n";
 
-/// Makes a carton of exactly these files, whatever they hold, and a folder with the unpacked carton.
+/// Makes a carton of a small model and exactly these files, whatever they hold.
 pub(super) fn carton(folder: &Folder, carton_toml: &str, files: &[(&str, &[u8])]) -> PathBuf {
-    let path = folder.path("any.carton");
-    let mut file = std::fs::File::options().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
-    let mut entries = vec![("model/m".to_owned(), Content::Bytes(b"1".to_vec()))];
-    entries.extend(files.iter().map(|(name, bytes)| ((*name).to_owned(), Content::Bytes(bytes.to_vec()))));
-    let tail = Tail { carton_toml: carton_toml.as_bytes().to_vec(), ..Tail::default() };
-    crate::archive::write(&mut file, entries, tail, Compression::Auto, &|_| std::ops::ControlFlow::Continue(()))
-        .unwrap();
-    path
+    let mut builder = Builder::default().file("carton.toml", carton_toml.as_bytes()).stored("model/m", b"1");
+    for (path, bytes) in files {
+        builder = builder.file(path, bytes);
+    }
+    folder.file("any.carton", builder.bytes())
 }
 
 /// Opens a carton of these files as a file and as a folder: both must fail in the same way.
@@ -109,14 +107,9 @@ fn another_version_with_another_manifest() {
 
     let zip = |version: u32| {
         let carton_toml = format!("spec_version = {version}\n{RUNNER}");
-        let path = folder.path("other.carton");
-        let mut writer = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
-        for (name, text) in [("carton.toml", carton_toml.as_str()), ("MANIFEST", "another format altogether")] {
-            writer.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
-            std::io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
-        }
-        writer.finish().unwrap();
-        open(&path).unwrap_err()
+        let builder = Builder::default().file("carton.toml", carton_toml.as_bytes());
+        let bytes = builder.manifest(b"another format altogether").bytes();
+        open(&folder.file("other.carton", bytes)).unwrap_err()
     };
     assert_eq!(chain(&zip(7)), "unsupported carton format: expected spec_version 1, found 7");
     assert!(chain(&zip(1)).contains("MANIFEST line 1"));
@@ -129,9 +122,7 @@ fn what_is_no_carton() {
     assert!(chain(&open(&folder.path("m")).unwrap_err()).contains("MANIFEST"));
     assert_eq!(open(&folder.path("nothing")).unwrap_err().kind(), ErrorKind::Machine);
     assert_eq!(open(&folder.file("text", "not a zip file")).unwrap_err().kind(), ErrorKind::Integrity);
-    let digest = crate::digest::Sha256Digest::of(b"1");
-    folder.file("no_metadata/MANIFEST", format!("model/m={digest}\n"));
-    folder.file("no_metadata/model/m", "1");
+    Builder::default().file("model/m", b"1").write_folder(&folder.path("no_metadata"));
     let error = open(&folder.path("no_metadata")).unwrap_err();
     assert!(chain(&error).contains("is not a carton: it has no file carton.toml"), "{error:?}");
 }
