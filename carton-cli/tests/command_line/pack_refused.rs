@@ -40,17 +40,23 @@ fn only_files_are_replaced() {
     assert!(!std::fs::metadata(&fifo).unwrap().is_file());
 }
 
-#[test]
-fn what_cannot_be_packed() {
+/// A sandbox with a model in it.
+fn with_model() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("model.bin", "weights");
+    sandbox
+}
+
+/// No carton was written, not even a part of one, and the model is as it was.
+fn check_nothing_written(sandbox: &Sandbox) {
+    assert!(!sandbox.files().iter().any(|file| file.contains("carton")), "{:?}", sandbox.files());
+    assert_eq!(fs::read(sandbox.work().join("model.bin")).unwrap(), b"weights");
+}
+
+#[test]
+fn a_model_that_no_runner_takes() {
+    let sandbox = with_model();
     sandbox.write("no-runner.toml", "model_name = 'x'\n");
-    sandbox.write("wrong.toml", "model_name = 3\n");
-    sandbox.write("broken.toml", "model_name = \n");
-    sandbox.write(
-        "dangling.toml",
-        "output = []\n[[example]]\ninputs = { x = '@misc/cat.png' }\n[[input]]\nname='x'\ndtype='int8'\nshape=[]\n",
-    );
     assert_snapshot!(sandbox.carton("pack missing.bin --runner noop"), @"
     exit code: 1
     ----- stdout -----
@@ -79,6 +85,28 @@ fn what_cannot_be_packed() {
 
     hint: name one: --runner NAME; `carton runner ls` lists them
     ");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner onnx"), @"
+    exit code: 6
+    ----- stdout -----
+
+    ----- stderr -----
+    error: runner onnx 1.21.0 refused the model
+
+    Caused by:
+      [SANDBOX]/work/model.bin is neither a .onnx file nor a folder with one
+    ");
+    check_nothing_written(&sandbox);
+}
+
+#[test]
+fn metadata_that_cannot_be_used() {
+    let sandbox = with_model();
+    sandbox.write("wrong.toml", "model_name = 3\n");
+    sandbox.write("broken.toml", "model_name = \n");
+    sandbox.write(
+        "dangling.toml",
+        "output = []\n[[example]]\ninputs = { x = '@misc/cat.png' }\n[[input]]\nname='x'\ndtype='int8'\nshape=[]\n",
+    );
     assert_snapshot!(sandbox.carton("pack model.bin --runner noop --metadata wrong.toml"), @"
     exit code: 1
     ----- stdout -----
@@ -121,6 +149,13 @@ fn what_cannot_be_packed() {
     ----- stderr -----
     error: carton.toml: example `example_0`, input `x`: `@misc/cat.png` is not in the carton (`example[0].inputs.x`)
     ");
+    check_nothing_written(&sandbox);
+}
+
+#[test]
+fn files_and_outputs_that_cannot_be_used() {
+    let sandbox = with_model();
+    sandbox.write("wrong.toml", "model_name = 3\n");
     assert_snapshot!(sandbox.carton("pack model.bin --runner noop -o model.bin"), @"
     exit code: 1
     ----- stdout -----
@@ -145,18 +180,7 @@ fn what_cannot_be_packed() {
     Caused by:
       No such file or directory (os error 2) at path "[SANDBOX]/work/missing/folder/.carton-[RANDOM].partial"
     "#);
-    assert_snapshot!(sandbox.carton("pack model.bin --runner onnx"), @"
-    exit code: 6
-    ----- stdout -----
-
-    ----- stderr -----
-    error: runner onnx 1.21.0 refused the model
-
-    Caused by:
-      [SANDBOX]/work/model.bin is neither a .onnx file nor a folder with one
-    ");
-    assert!(!sandbox.files().iter().any(|file| file.contains("carton")), "{:?}", sandbox.files());
-    assert_eq!(fs::read(sandbox.work().join("model.bin")).unwrap(), b"weights");
+    check_nothing_written(&sandbox);
 }
 
 /// Simulates a full disk: the output can have at most 50 KiB.

@@ -13,10 +13,16 @@ fn outcome_of(sandbox: &Sandbox, arguments: &str, stdout: fs::File) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-#[test]
-fn invalid_rows_are_reported_and_nothing_is_left() {
+/// Makes a sandbox with rows whose vectors in `pair` become longer.
+fn with_ragged() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("ragged.arrows", stream(&[rows(5, 2), rows(5, 3)], true));
+    sandbox
+}
+
+#[test]
+fn shapes_that_differ() {
+    let sandbox = with_ragged();
     assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --batch-size 2 --columns pair"), @"
     exit code: 1
     ----- stdout -----
@@ -33,6 +39,25 @@ fn invalid_rows_are_reported_and_nothing_is_left() {
     sandbox.write("rows.arrows", stream(&[rows(5, 2)], true));
     let of_two = sandbox.carton("dataset write rows.arrows ragged.arrows out --batch-size 2 --columns pair");
     assert!(of_two.stderr.contains("error: `ragged.arrows`: row 9 of column `pair`"), "{of_two}");
+    let long = r#"{"pair": [3]}"#;
+    assert_snapshot!(sandbox.run(["dataset", "write", "ragged.arrows", "out", "--name-col", "name", "--shapes", long]), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `ragged.arrows`: row 0 of column `pair`
+
+    Caused by:
+      has 2 elements, expected 3, the product of [3]
+
+    hint: --shapes says which shape samples have, and without it lists are vectors
+    ");
+    assert_eq!(sandbox.files(), ["ragged.arrows", "rows.arrows"]);
+}
+
+#[test]
+fn columns_that_cannot_be_written() {
+    let sandbox = with_ragged();
     assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --batch-size 2"), @"
     exit code: 1
     ----- stdout -----
@@ -63,19 +88,20 @@ fn invalid_rows_are_reported_and_nothing_is_left() {
 
     hint: --duplicates last-win keeps the last one
     ");
-    let long = r#"{"pair": [3]}"#;
-    assert_snapshot!(sandbox.run(["dataset", "write", "ragged.arrows", "out", "--name-col", "name", "--shapes", long]), @"
+    sandbox.write("other.arrows", stream(&[rows(5, 2).project(&[0]).unwrap()], true));
+    assert_snapshot!(sandbox.carton("dataset write ragged.arrows other.arrows out --batch-size 2"), @"
     exit code: 1
     ----- stdout -----
 
     ----- stderr -----
-    error: `ragged.arrows`: row 0 of column `pair`
-
-    Caused by:
-      has 2 elements, expected 3, the product of [3]
-
-    hint: --shapes says which shape samples have, and without it lists are vectors
+    error: the columns of `other.arrows` are not those of `ragged.arrows`: `id` Int64, expected `id` Int64, `name` Utf8, `pair` List(Float32)
     ");
+    assert_eq!(sandbox.files(), ["other.arrows", "ragged.arrows"]);
+}
+
+#[test]
+fn input_that_has_no_rows() {
+    let sandbox = Sandbox::new();
     // The process that wrote the stream was stopped: a part of its rows makes neither a dataset nor an attempt.
     let cut =
         with_input(&sandbox, "dataset write - out --batch-size 2 --columns id --task 0", &stream(&[rows(5, 2)], false));
@@ -101,17 +127,16 @@ fn invalid_rows_are_reported_and_nothing_is_left() {
       is neither Parquet nor Arrow IPC: it begins with `some tex`
     ");
     sandbox.carton("dataset write none.parquet out --batch-size 2").expect_code(1);
-    sandbox.write("other.arrows", stream(&[rows(5, 2).project(&[0]).unwrap()], true));
-    assert_snapshot!(sandbox.carton("dataset write ragged.arrows other.arrows out --batch-size 2"), @"
-    exit code: 1
-    ----- stdout -----
+    assert_eq!(sandbox.files(), ["input", "text.txt"]);
+}
 
-    ----- stderr -----
-    error: the columns of `other.arrows` are not those of `ragged.arrows`: `id` Int64, expected `id` Int64, `name` Utf8, `pair` List(Float32)
-    ");
+#[test]
+fn outputs_that_cannot_be_written() {
+    let sandbox = with_ragged();
+    sandbox.write("text.txt", "some text");
     let outcome = sandbox.carton("dataset write ragged.arrows text.txt --batch-size 2 --columns id").expect_code(1);
     assert!(outcome.stderr.contains("hint: a dataset is a folder"), "{outcome}");
-    assert_eq!(sandbox.files(), ["input", "other.arrows", "ragged.arrows", "rows.arrows", "text.txt"]);
+    assert_eq!(sandbox.files(), ["ragged.arrows", "text.txt"]);
     // If standard output fails, standard error says so.
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let outcome = outcome_of(&sandbox, "dataset ls nowhere --json", full);
