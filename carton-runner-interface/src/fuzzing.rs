@@ -73,7 +73,7 @@ impl Said {
 /// # Errors
 /// As text, because what was received can be sent.
 pub fn passed_on(tensors: &Tensors) -> Result<Tensors, String> {
-    let encoded = encode(&memory(), tensors, Vec::new()).map_err(|error| error.to_string())?;
+    let encoded = encode(&memory(), tensors.clone(), Vec::new()).map_err(|error| error.to_string())?;
     read(encoded.tensors, &encoded.body).map_err(|error| error.to_string())
 }
 

@@ -102,6 +102,7 @@ impl Outbound {
         self.body = encoded.body;
         self.lends = encoded.lends;
         self.regions = encoded.regions;
+        self.parting = encoded.borrowed;
         encoded.tensors
     }
 }

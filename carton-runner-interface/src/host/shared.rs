@@ -21,7 +21,7 @@ use crate::protocol_error::ProtocolError;
 use crate::runner::RunnerError;
 use crate::shared_memory::pool::{PoolBuffer, PoolError};
 use crate::spin::Spin;
-use crate::tensor_encoding::{encode, inline_sizes, pool_needs, split_off_borrowed};
+use crate::tensor_encoding::{Plan, encode};
 use crate::version;
 
 /// How long a caller spins for its answer at most.
@@ -178,24 +178,25 @@ impl Shared {
         inputs: Tensors,
         deadline: Option<Instant>,
     ) -> Result<(Outbound, Vec<WireTensor>), CallError> {
-        let mut outbound = Outbound::of_call(id);
-        let cap = self.options.frame_cap;
-        // Before they are copied.
-        if let Some((input, input_bytes, bytes)) =
-            inline_sizes(&self.link.memory, &inputs).filter(|sizes| sizes.2 > cap)
+        let (memory, cap) = (&self.link.memory, self.options.frame_cap);
+        let plan = Plan::new(memory, &inputs);
+        if let Some((input, input_bytes)) = plan.largest_inline
+            && plan.inline_bytes > cap
+            && !memory.is_in_use()
         {
-            return Err(CallError::InputsTooLarge { input: input.to_owned(), input_bytes, bytes, cap });
+            let (input, bytes) = (input.to_owned(), plan.inline_bytes);
+            return Err(CallError::InputsTooLarge { input, input_bytes, bytes, cap });
         }
-        let buffers = self.pool_buffers(&pool_needs(&self.link.memory, &inputs), deadline).await?;
+        let buffers = self.pool_buffers(&plan.buffers, deadline).await?;
         let room = poll_fn(|context| self.link.poll_room(context));
         let room = self.housekeeper.within(deadline, room).await;
         room.map_err(|Elapsed| CallError::DeadlineExceeded { phase: Phase::Queued })?;
-        let encoded = encode(&self.link.memory, &inputs, buffers).map_err(|error| CallError::Io {
+        let encoded = encode(memory, inputs, buffers).map_err(|error| CallError::Io {
             what: "writing the inputs",
             source: Arc::new(std::io::Error::other(error)),
         })?;
+        let mut outbound = Outbound::of_call(id);
         let wire = outbound.carry(encoded);
-        outbound.parting = split_off_borrowed(&self.link.memory, inputs);
         Ok((outbound, wire))
     }
 

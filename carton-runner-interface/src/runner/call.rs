@@ -12,7 +12,7 @@ use crate::message::{LogLevel, Message, WireTensor, code};
 use crate::model::Tensors;
 use crate::shared_memory::THRESHOLD;
 use crate::shared_memory::pool::{PoolBuffer, PoolError};
-use crate::tensor_encoding::{encode, pool_needs, split_off_borrowed};
+use crate::tensor_encoding::{Plan, encode};
 
 /// One call as the runner sees it: whether it was cancelled, memory for outputs, log and progress.
 pub struct Call {
@@ -146,7 +146,7 @@ impl Call {
     ) -> Result<(), AnswerError> {
         let Some(link) = &self.link else { return Ok(()) };
         let mut buffers = Vec::new();
-        for n_bytes in pool_needs(&link.memory, &tensors) {
+        for n_bytes in Plan::new(&link.memory, &tensors).buffers {
             buffers.push(
                 self.buffer(link, n_bytes)
                     .map_err(|error| AnswerError { code: code::POOL_FULL, error: RunnerError::from_error(&error) })?,
@@ -154,10 +154,9 @@ impl Call {
         }
         let failed = |error| AnswerError { code: code::FAILED, error };
         let encoded =
-            encode(&link.memory, &tensors, buffers).map_err(|error| failed(RunnerError::from_error(&error)))?;
+            encode(&link.memory, tensors, buffers).map_err(|error| failed(RunnerError::from_error(&error)))?;
         let mut outbound = Outbound::of_call(self.state.id);
         let wire = outbound.carry(encoded);
-        outbound.parting = split_off_borrowed(&link.memory, tensors);
         link.wait_for_room();
         match link.send(message(wire), outbound) {
             // Nobody is left to be told.
