@@ -9,7 +9,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use carton_core::{Compression, Packed};
-use carton_tests::nginx::Nginx;
+use carton_test_server::nginx::Nginx;
 use carton_tests::place::TestPlace;
 use carton_tests::weights;
 use reqwest::Client;

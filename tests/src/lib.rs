@@ -7,6 +7,3 @@ pub mod census;
 pub mod place;
 pub mod python_runner;
 pub mod weights;
-
-pub use carton_test_server as server;
-pub use carton_test_server::nginx;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use carton_core::config::Config;
 use carton_core::runner::{InstallError, Installed, Installer, OfferedRunner, PLATFORM, Place, Requirement, package};
 use carton_core::{CancelToken, Carton, ErrorKind, Inputs, Sha256Digest};
-use carton_tests::server::{Answer, File, Server};
+use carton_test_server::{Answer, File, Server};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 

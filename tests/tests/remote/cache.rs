@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 use carton_core::{ErrorKind, Sha256Digest};
-use carton_tests::server::File;
+use carton_test_server::File;
 use carton_tests::weights;
 
 use crate::links::link;
@@ -116,7 +116,7 @@ async fn a_corrupted_leftover_of_a_download_does_no_harm() {
     let setting = Setting::new();
     let weights = weights::bytes(LENGTH, 1);
     let packed = setting.pack("model", &[("weights.bin", &weights)]).await;
-    let file = File::new(carton_tests::server::Content::open(&packed.path));
+    let file = File::new(carton_test_server::Content::open(&packed.path));
     let url = setting.server.url("/model.carton");
     for damage in 0..3 {
         setting.server.route("/model.carton", breaking_down(file.clone(), LENGTH as u64 / 2));

@@ -3,7 +3,7 @@
 use std::fs;
 
 use carton_core::{Carton, ErrorKind};
-use carton_tests::server::{Answer, Content, File, Request, Server};
+use carton_test_server::{Answer, Content, File, Request, Server};
 use carton_tests::weights;
 
 use crate::setting::{Setting, chain};

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use carton_core::{Carton, ErrorKind, Sha256Digest};
-use carton_tests::nginx::Nginx;
-use carton_tests::server::{Answer, File};
+use carton_test_server::nginx::Nginx;
+use carton_test_server::{Answer, File};
 use carton_tests::weights;
 
 use crate::setting::{Setting, chain, read_zip, run, write_zip};

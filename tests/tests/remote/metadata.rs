@@ -3,8 +3,8 @@
 use std::fs;
 
 use carton_core::ErrorKind;
-use carton_tests::nginx::Nginx;
-use carton_tests::server::{Answer, Content, File};
+use carton_test_server::nginx::Nginx;
+use carton_test_server::{Answer, Content, File};
 use carton_tests::weights;
 
 use crate::setting::{Setting, chain};

@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use carton_core::{ErrorKind, ProgressEvent, Sha256Digest, Stage};
-use carton_tests::nginx::Nginx;
-use carton_tests::server::{Answer, Content, File, Request};
+use carton_test_server::nginx::Nginx;
+use carton_test_server::{Answer, Content, File, Request};
 use carton_tests::weights;
 
 use crate::setting::{Setting, chain, read_zip, run, write_zip};

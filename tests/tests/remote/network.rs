@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use carton_core::errors::NetworkError;
 use carton_core::internals::network::{Activity, Extent, Fetched, Network, NetworkOptions, Part, Url, Wanted};
-use carton_tests::nginx::Nginx;
-use carton_tests::server::{Answer, File, Request, Server};
+use carton_test_server::nginx::Nginx;
+use carton_test_server::{Answer, File, Request, Server};
 
 const LENGTH: u64 = 300_000;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use carton_core::config::Config;
 use carton_core::{Carton, Compression, Error, ErrorKind, Info, Inputs, Load, Location, Open, Packed, Sha256Digest};
+use carton_test_server::{Content, File, Server};
 use carton_tests::place::TestPlace;
-use carton_tests::server::{Content, File, Server};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 

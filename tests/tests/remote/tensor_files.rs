@@ -5,8 +5,8 @@ use std::path::Path;
 use carton_core::metadata::Draft;
 use carton_core::{Carton, Packed, TensorFormat};
 use carton_tensor::Tensor;
-use carton_tests::nginx::Nginx;
-use carton_tests::server::File;
+use carton_test_server::File;
+use carton_test_server::nginx::Nginx;
 
 use crate::links::link;
 use crate::setting::{Setting, chain};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use carton_tests::nginx::Nginx;
-use carton_tests::server::{Content, File, Server};
+use carton_test_server::nginx::Nginx;
+use carton_test_server::{Content, File, Server};
 use carton_tests::weights;
 
 use super::{cache, publish, room, sent};

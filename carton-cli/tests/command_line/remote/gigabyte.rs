@@ -1,6 +1,6 @@
 //! A carton of a gigabyte: the cost of inspecting it, loading it, and loading it again.
 
-use carton_tests::nginx::Nginx;
+use carton_test_server::nginx::Nginx;
 use carton_tests::weights;
 
 use super::{cache, publish, room, sent};

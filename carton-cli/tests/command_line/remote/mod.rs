@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use carton_tests::nginx::{Logged, Nginx};
+use carton_test_server::nginx::{Logged, Nginx};
 
 use crate::sandbox::Sandbox;
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use carton_tests::nginx::Nginx;
+use carton_test_server::nginx::Nginx;
 use carton_tests::weights;
 
 use super::{Random, cache, files_below, publish, room, sent};

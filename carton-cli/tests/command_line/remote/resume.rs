@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use carton_tests::nginx::{Logged, Nginx};
+use carton_test_server::nginx::{Logged, Nginx};
 use carton_tests::weights;
 
 use super::{Random, cache, files_below, publish, room, sent};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use carton_tests::nginx::Nginx;
+use carton_test_server::nginx::Nginx;
 use carton_tests::weights;
 
 use super::{cache, files_below, publish};
