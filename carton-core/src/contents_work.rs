@@ -9,7 +9,7 @@ use crate::Error;
 use crate::blocking::{Awaited, run_blocking};
 use crate::contents::{FileInfo, VerifyReport};
 use crate::context::Context;
-use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 use crate::package::Package;
 use crate::progress::{ProgressCallback, Stage};
 use crate::settings::progress_setter;
@@ -17,7 +17,7 @@ use crate::settings::progress_setter;
 impl Package {
     /// Returns the SHA-256 of MANIFEST, the model's hash; `None` for a model that is not in a carton.
     #[must_use]
-    pub fn manifest_sha256(&self) -> Option<Sha256Digest> {
+    pub fn manifest_sha256(&self) -> Option<ManifestHash> {
         self.contents().manifest_hash()
     }
 

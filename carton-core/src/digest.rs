@@ -125,6 +125,51 @@ impl<'de> serde::Deserialize<'de> for Sha256Digest {
     }
 }
 
+/// Defines a type for digests that name one sort of thing, so that they are not mixed up with digests of other things. Its text and
+/// JSON are those of the digest.
+macro_rules! digest_type {
+    ($(#[$attribute:meta])* $visibility:vis struct $name:ident) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(transparent)]
+        $visibility struct $name($crate::digest::Sha256Digest);
+
+        impl $name {
+            /// Hashes `bytes`.
+            $visibility fn of(bytes: &[u8]) -> Self {
+                Self($crate::digest::Sha256Digest::of(bytes))
+            }
+
+            /// The plain digest.
+            $visibility const fn digest(&self) -> $crate::digest::Sha256Digest {
+                self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::digest::DigestError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self)
+            }
+        }
+    };
+}
+
+pub(crate) use digest_type;
+
 /// A running SHA-256.
 ///
 /// ```

@@ -11,9 +11,9 @@ use crate::archive::ArchiveError;
 use crate::cache::CacheError;
 use crate::config::ConfigError;
 use crate::contents::ContentsError;
-use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
 use crate::location::LocationError;
+use crate::manifest::ManifestHash;
 use crate::metadata::MetadataError;
 use crate::network::NetworkError;
 use crate::package::PackageError;
@@ -218,9 +218,9 @@ pub enum Error {
     #[error("the location pins the carton to {pinned}, the options expect {expect}")]
     TwoPins {
         /// From the location.
-        pinned: Sha256Digest,
+        pinned: ManifestHash,
         /// From the options.
-        expect: Sha256Digest,
+        expect: ManifestHash,
     },
     /// No runner is named, and the model's files do not tell which one runs it.
     #[error("cannot tell from `{}` which runner runs the model", path.display())]

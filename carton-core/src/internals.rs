@@ -8,12 +8,12 @@ pub mod cache {
     use std::path::Path;
 
     use crate::cache::{Cache, Scope};
-    use crate::digest::Sha256Digest;
+    use crate::manifest::ManifestHash;
     use crate::source::FileIdentity;
 
     /// Whether `cache` remembers that every file of the carton at `path` was verified.
     #[must_use]
-    pub fn is_carton_verified(cache: &Cache, path: &Path, manifest: &Sha256Digest) -> bool {
+    pub fn is_carton_verified(cache: &Cache, path: &Path, manifest: &ManifestHash) -> bool {
         let identity = std::fs::metadata(path).map(|metadata| FileIdentity::of(&metadata));
         identity.is_ok_and(|identity| cache.is_carton_verified(&identity, manifest, Scope::Everything))
     }

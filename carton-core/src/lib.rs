@@ -95,6 +95,7 @@ pub use inputs::Inputs;
 pub use invalid_toml::InvalidToml;
 pub use links::Links;
 pub use location::{Location, Place};
+pub use manifest::ManifestHash;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
 pub use network::shown as shown_url;
 pub use open::Open;

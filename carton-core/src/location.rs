@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 use crate::network::{Url, address};
 
 /// What separates a place from the SHA-256 of the MANIFEST that is expected there.
@@ -89,7 +89,7 @@ impl Location {
     }
 
     /// The hash that the carton's MANIFEST must have: `expect`, or what follows `#sha256=`.
-    pub(crate) fn expected(&self, expect: Option<Sha256Digest>) -> Result<Option<Sha256Digest>, Error> {
+    pub(crate) fn expected(&self, expect: Option<ManifestHash>) -> Result<Option<ManifestHash>, Error> {
         let Some(pin) = &self.pin else { return Ok(expect) };
         let pinned = pin.parse().map_err(|_| Error::Pin { found: pin_shown(pin) })?;
         match expect {
@@ -219,7 +219,7 @@ impl fmt::Display for Location {
             Parsed::Invalid(error) => write!(f, "{}:…", error.scheme)?,
         }
         match &self.pin {
-            Some(pin) if pin.parse::<Sha256Digest>().is_ok() => write!(f, "{PIN}{pin}"),
+            Some(pin) if pin.parse::<ManifestHash>().is_ok() => write!(f, "{PIN}{pin}"),
             Some(_) => write!(f, "{PIN}…"),
             None => Ok(()),
         }
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn text_may_pin_a_carton() {
-        let digest = |byte: &str| byte.repeat(32).parse::<Sha256Digest>().unwrap();
+        let digest = |byte: &str| byte.repeat(32).parse::<ManifestHash>().unwrap();
         let pinned = Location::from(format!("m.carton#sha256={}", digest("ab")));
         assert_eq!(pinned.path(), Some(Path::new("m.carton")));
         assert_eq!(pinned.expected(None).unwrap(), Some(digest("ab")));

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::digest::{DigestError, Sha256Digest};
+use crate::digest::{DigestError, Sha256Digest, digest_type};
 use crate::name::{self, NameError, Overlap};
 
 /// The name of the MANIFEST file.
@@ -12,6 +12,20 @@ pub(crate) const NAME: &str = "MANIFEST";
 
 /// The largest MANIFEST that is read, in bytes: a million files with names of 190 bytes.
 pub(crate) const MAX_LENGTH: usize = 256 << 20;
+
+digest_type! {
+    /// The hash of a carton: the SHA-256 of its MANIFEST. As the MANIFEST has the digest of every file, it names the carton with all
+    /// of its contents. Its text is that of a [`Sha256Digest`].
+    ///
+    /// ```
+    /// use carton_core::ManifestHash;
+    ///
+    /// let hash: ManifestHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".parse()?;
+    /// assert_eq!(hash, ManifestHash::of(b""));
+    /// # Ok::<(), carton_core::DigestError>(())
+    /// ```
+    pub struct ManifestHash
+}
 
 /// The files of a carton and their digests, sorted by path.
 ///
@@ -187,9 +201,9 @@ impl Manifest {
         self.text.as_bytes()
     }
 
-    /// The SHA-256 of the bytes: the hash of the carton ("model hash" or "manifest hash").
-    pub fn hash(&self) -> Sha256Digest {
-        Sha256Digest::of(self.text.as_bytes())
+    /// The hash of the carton.
+    pub fn hash(&self) -> ManifestHash {
+        ManifestHash::of(self.text.as_bytes())
     }
 
     /// The digest of the file at `path`.
@@ -261,7 +275,7 @@ mod tests {
             (Ok(manifest), Ok(paths)) => {
                 assert_eq!(manifest.iter().map(|(path, _)| path).collect::<Vec<_>>(), paths);
                 assert_eq!(manifest.to_bytes(), text.as_ref());
-                assert_eq!(manifest.hash(), Sha256Digest::of(text.as_ref()));
+                assert_eq!(manifest.hash(), ManifestHash::of(text.as_ref()));
                 assert!(paths.iter().all(|path| manifest.get(path).is_some()));
                 assert_eq!((manifest.len(), manifest.is_empty()), (paths.len(), paths.is_empty()));
             }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::Error;
 use crate::config::Config;
-use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 use crate::progress::ProgressCallback;
 
 /// Settings of every operation: the configuration to use, and the callback for progress.
@@ -42,7 +42,7 @@ impl fmt::Debug for OperationSettings {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenSettings {
     /// The SHA-256 that MANIFEST must have.
-    pub(crate) expect: Option<Sha256Digest>,
+    pub(crate) expect: Option<ManifestHash>,
     /// Whether LINKS of a local carton may name local files. LINKS of a carton on a server never may.
     pub(crate) allow_file_links: bool,
     pub(crate) operation: OperationSettings,
@@ -77,7 +77,7 @@ macro_rules! progress_setter {
 macro_rules! open_setters {
     ($field:ident) => {
         /// Requires that the SHA-256 of MANIFEST is `hash`. Any other carton is refused.
-        pub fn expect_hash(mut self, hash: $crate::digest::Sha256Digest) -> Self {
+        pub fn expect_hash(mut self, hash: $crate::ManifestHash) -> Self {
             self.$field.expect = Some(hash);
             self
         }

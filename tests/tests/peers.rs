@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use carton_core::metadata::Draft;
-use carton_core::{Carton, Compression, LeaveOut, Sha256Digest};
+use carton_core::{Carton, Compression, LeaveOut, ManifestHash, Sha256Digest};
 use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -51,7 +51,7 @@ async fn a_carton_by_python_passes_its_self_tests() {
     ] {
         let path = place.path().join("by_python.carton");
         let Some(output) = python("make_carton.py", &[&[text(&path)], arguments].concat()) else { return };
-        let hash: Sha256Digest = printed(output).trim().parse().unwrap();
+        let hash: ManifestHash = printed(output).trim().parse().unwrap();
         let model = place.load(&path).await.unwrap();
         assert_eq!(model.package().manifest_sha256(), Some(hash), "{arguments:?}");
         let report = model.self_test().await.unwrap();
@@ -74,7 +74,7 @@ async fn a_shrunk_carton_is_read_by_python() {
 }
 
 /// Packs the digits with their metadata.
-async fn pack_digits(place: &TestPlace, compression: Compression) -> (PathBuf, Sha256Digest) {
+async fn pack_digits(place: &TestPlace, compression: Compression) -> (PathBuf, ManifestHash) {
     let digits = Path::new(DIGITS);
     let output = place.path().join(format!("{compression:?}.carton"));
     let metadata = Draft::parse(&std::fs::read_to_string(digits.join("carton.toml")).unwrap()).unwrap();

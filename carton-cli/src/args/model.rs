@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use carton_core::Location;
-use carton_core::Sha256Digest;
+use carton_core::{DigestError, Location, ManifestHash};
 use clap::Args;
 
 /// A carton and the hash it must have.
@@ -15,8 +14,8 @@ pub(crate) struct ModelArgs {
     pub(crate) path: PathBuf,
 
     /// Refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
-    #[arg(long, value_name = "HASH", value_parser = digest)]
-    pub(crate) expect: Option<Sha256Digest>,
+    #[arg(long, value_name = "HASH", value_parser = digest::<ManifestHash>)]
+    pub(crate) expect: Option<ManifestHash>,
 
     /// Let a carton on this machine link to files on this machine (file:// in its LINKS)
     #[arg(long)]
@@ -31,7 +30,7 @@ impl ModelArgs {
 }
 
 /// Parses a SHA-256: hexadecimal digits, with or without `sha256:` in front.
-pub(super) fn digest(text: &str) -> Result<Sha256Digest, String> {
+pub(super) fn digest<D: FromStr<Err = DigestError>>(text: &str) -> Result<D, String> {
     let hexadecimal = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
-    Sha256Digest::from_str(&hexadecimal).map_err(|error| error.to_string())
+    D::from_str(&hexadecimal).map_err(|error| error.to_string())
 }

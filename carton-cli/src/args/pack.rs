@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_core::Sha256Digest;
+use carton_core::ManifestHash;
 use clap::{Args, ValueEnum};
 use semver::VersionReq;
 
@@ -23,8 +23,8 @@ pub(crate) struct PackArgs {
     pub(crate) resolve: bool,
 
     /// With --resolve: refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
-    #[arg(long, value_name = "HASH", requires = "resolve", value_parser = digest)]
-    pub(crate) expect: Option<Sha256Digest>,
+    #[arg(long, value_name = "HASH", requires = "resolve", value_parser = digest::<ManifestHash>)]
+    pub(crate) expect: Option<ManifestHash>,
 
     /// With --resolve: let a local carton's LINKS name local files
     #[arg(long, requires = "resolve")]

@@ -57,7 +57,7 @@ pub(crate) struct RunnerInstallArgs {
     pub(crate) index: Option<String>,
 
     /// The SHA-256 that the archive must have; needed for a URL
-    #[arg(long, value_name = "HASH", value_parser = digest, conflicts_with = "index")]
+    #[arg(long, value_name = "HASH", value_parser = digest::<Sha256Digest>, conflicts_with = "index")]
     pub(crate) sha256: Option<Sha256Digest>,
 
     /// For the runner `python`: the interpreter, by its path or its version [default: `python3` in PATH]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use carton_core::Sha256Digest;
+use carton_core::ManifestHash;
 use carton_core::cache::{Cache, CachedCarton, CachedDownload, DamagedFile, PruneOptions};
 use carton_core::errors::ContentsError;
 use serde::Serialize;
@@ -31,7 +31,7 @@ struct Listing<'a> {
 
 #[derive(Serialize)]
 struct Carton {
-    manifest_sha256: Sha256Digest,
+    manifest_sha256: ManifestHash,
     /// The name that the carton gives its model.
     model_name: Option<String>,
     /// The address at which a remote carton was last found.

@@ -1,6 +1,6 @@
 //! `carton hash`: prints the hash that identifies a model.
 
-use carton_core::Sha256Digest;
+use carton_core::ManifestHash;
 use serde::Serialize;
 
 use super::{Context, open};
@@ -9,7 +9,7 @@ use crate::failure::{Exit, Failure};
 
 #[derive(Serialize)]
 struct Hash {
-    manifest_sha256: Option<Sha256Digest>,
+    manifest_sha256: Option<ManifestHash>,
 }
 
 pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit, Failure> {

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use carton_core::Compression;
 use carton_core::Links;
-use carton_core::Sha256Digest;
 use carton_core::TensorFormat;
 use carton_core::cast_inputs;
 use carton_core::errors::MetadataError;
 use carton_core::metadata::Draft;
 use carton_core::{Carton, Location, Pack, PackCheck, Resolve, UnknownKey};
+use carton_core::{ManifestHash, Sha256Digest};
 use serde::Serialize;
 
 use super::{Context, open, set, shrink, warn_each};
@@ -41,7 +41,7 @@ enum PackArgumentError {
 #[derive(Serialize)]
 struct Packed {
     path: PathBuf,
-    manifest_sha256: Sha256Digest,
+    manifest_sha256: ManifestHash,
     size: Option<u64>,
     /// Left out if nothing was checked.
     #[serde(skip_serializing_if = "Option::is_none")]

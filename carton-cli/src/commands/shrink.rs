@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::Sha256Digest;
 use carton_core::errors::{LinksError, ShrinkError};
 use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, Shrink, shown_url};
+use carton_core::{ManifestHash, Sha256Digest};
 use serde::Serialize;
 
 use super::{Context, open, set};
@@ -29,7 +29,7 @@ enum ShrinkArgumentError {
 #[derive(Serialize)]
 struct Shrunk {
     path: PathBuf,
-    manifest_sha256: Sha256Digest,
+    manifest_sha256: ManifestHash,
     size: Option<u64>,
     /// Bytes of the files that were left out; equal files are counted once.
     left_out_size: u64,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use carton_core::{Sha256Digest, Unpack};
+use carton_core::{ManifestHash, Unpack};
 use serde::Serialize;
 
 use super::{Context, open, set};
@@ -14,7 +14,7 @@ use crate::output::{count, one_line};
 struct Unpacked {
     path: PathBuf,
     files: usize,
-    manifest_sha256: Option<Sha256Digest>,
+    manifest_sha256: Option<ManifestHash>,
 }
 
 #[derive(Debug, thiserror::Error)]

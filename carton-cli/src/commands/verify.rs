@@ -1,6 +1,6 @@
 //! `carton verify`: checks every file against the manifest.
 
-use carton_core::{Sha256Digest, Verify, VerifyReport};
+use carton_core::{ManifestHash, Verify, VerifyReport};
 use serde::Serialize;
 
 use super::{Context, open, set, warn_each};
@@ -11,7 +11,7 @@ use crate::output::{Role, byte_size, count, one_line};
 #[derive(Serialize)]
 struct Report {
     passed: bool,
-    manifest_sha256: Option<Sha256Digest>,
+    manifest_sha256: Option<ManifestHash>,
     /// The number of files that were checked.
     checked: usize,
     /// Their size in bytes.
@@ -75,7 +75,7 @@ impl From<VerifyReport> for Report {
     fn from(report: VerifyReport) -> Self {
         Self {
             passed: report.is_good() && report.not_fetched.is_empty(),
-            manifest_sha256: report.manifest_hash,
+            manifest_sha256: report.manifest_sha256,
             checked: report.n_files,
             bytes: report.n_bytes,
             bad_files: report

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::read_own_file;
 use super::{Cache, CacheError};
-use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 
 const NAME: &str = "about";
 const LARGEST_RECORD: u64 = 64 << 10;
@@ -31,7 +31,7 @@ impl About {
 impl Cache {
     /// Records what is known about a carton that uses the cache, unless the record says the same already. A recorded path is kept if
     /// `about` has none.
-    pub(crate) fn describe(&self, manifest: &Sha256Digest, about: &About) -> Result<(), CacheError> {
+    pub(crate) fn describe(&self, manifest: &ManifestHash, about: &About) -> Result<(), CacheError> {
         let path = self.carton_root(manifest).join(NAME);
         let known = self.about(manifest);
         let about = About {
@@ -46,7 +46,7 @@ impl Cache {
     }
 
     /// Returns what is recorded about a carton. A damaged record counts as missing.
-    pub(super) fn about(&self, manifest: &Sha256Digest) -> Option<About> {
+    pub(super) fn about(&self, manifest: &ManifestHash) -> Option<About> {
         serde_json::from_slice(&read_own_file(&self.carton_root(manifest).join(NAME), LARGEST_RECORD)?).ok()
     }
 }

@@ -17,6 +17,7 @@ use super::files::{CHUNK_LENGTH, open_regular};
 use super::record::read_own_file;
 use super::{Cache, CacheError};
 use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 
 /// Name of the record in the folder of its carton.
 pub(super) const CHECKSUMS_NAME: &str = "checksums";
@@ -51,17 +52,17 @@ pub(crate) type Checksums = BTreeMap<Sha256Digest, Checksum>;
 
 impl Cache {
     /// Returns the recorded checksums of a carton's files. A damaged record counts as empty.
-    pub(crate) fn checksums(&self, manifest: &Sha256Digest) -> Checksums {
+    pub(crate) fn checksums(&self, manifest: &ManifestHash) -> Checksums {
         read_checksums(&self.checksums_path(manifest)).unwrap_or_default()
     }
 
     /// Replaces the recorded checksums of a carton's files. The caller guarantees that each checksum was computed from bytes with that
     /// digest.
-    pub(crate) fn remember_checksums(&self, manifest: &Sha256Digest, checksums: &Checksums) -> Result<(), CacheError> {
+    pub(crate) fn remember_checksums(&self, manifest: &ManifestHash, checksums: &Checksums) -> Result<(), CacheError> {
         self.partial()?.publish(&to_bytes(checksums), &self.checksums_path(manifest))
     }
 
-    fn checksums_path(&self, manifest: &Sha256Digest) -> PathBuf {
+    fn checksums_path(&self, manifest: &ManifestHash) -> PathBuf {
         self.carton_root(manifest).join(CHECKSUMS_NAME)
     }
 }

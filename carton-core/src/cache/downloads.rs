@@ -35,7 +35,7 @@ impl Cache {
         digest: &Sha256Digest,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<FileLock<'_>, E> {
-        Ok(FileLock { cache: self, digest: *digest, _lock: self.lock(Made::File, digest, checkpoint)? })
+        Ok(FileLock { cache: self, digest: *digest, _lock: self.lock(Made::File(digest), checkpoint)? })
     }
 
     pub(super) fn download_path(&self, digest: &Sha256Digest) -> PathBuf {
@@ -114,7 +114,7 @@ impl Cache {
     pub(super) fn delete_download(&self, path: &Path, trash: Option<&Partial>) -> Result<(), CacheError> {
         // A folder whose name is not a digest is not ours, and has no lock.
         let _lock = match path.file_name().and_then(|name| digest_of_name(name, "")) {
-            Some(digest) => match lock::try_acquire(&self.lock_path(Made::File, &digest), Mode::Exclusive)? {
+            Some(digest) => match lock::try_acquire(&self.lock_path(Made::File(&digest)), Mode::Exclusive)? {
                 Some(lock) => Some(lock),
                 None => return Ok(()),
             },

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::listing::CachedCarton;
 use super::remove::matches_text;
 use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 
 /// An operation on the cache failed. Nothing half-made is visible to others afterwards.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +78,7 @@ pub enum CacheError {
         /// The requested name; a URL without the parts that may be secret.
         wanted: String,
         /// Its manifest hash.
-        manifest: Sha256Digest,
+        manifest: ManifestHash,
     },
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use super::partial::{Partial, create_file, remove_tree};
 use super::record::Verified;
@@ -97,7 +98,7 @@ impl Cache {
                 }
             }
         })?;
-        let _lock = self.lock::<CacheError>(Made::File, &digest, &|| Ok(()))?;
+        let _lock = self.lock::<CacheError>(Made::File(&digest), &|| Ok(()))?;
         if self.checked_file::<CacheError>(&digest, &|_| Ok(()))?.is_none() {
             self.place(&partial, &digest, &path, &file)?;
         }
@@ -119,7 +120,7 @@ impl Cache {
             advance(length(&file, digest, self)?)?;
             return Ok(file);
         }
-        let _lock = self.lock(Made::File, digest, &|| advance(0))?;
+        let _lock = self.lock(Made::File(digest), &|| advance(0))?;
         if let Some(file) = self.checked_file(digest, &|_| advance(0))? {
             advance(length(&file, digest, self)?)?;
             return Ok(file);
@@ -346,6 +347,6 @@ pub(super) fn delete_if_same(path: &Path, identity: &FileIdentity) -> Result<(),
 }
 
 /// Parses the digest in the name of a file or folder of the cache, which is followed by `suffix`.
-pub(super) fn digest_of_name(name: &OsStr, suffix: &str) -> Option<Sha256Digest> {
+pub(super) fn digest_of_name<D: FromStr>(name: &OsStr, suffix: &str) -> Option<D> {
     name.to_str()?.strip_suffix(suffix)?.parse().ok()
 }

@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 use crate::source::FileIdentity;
 
 /// An index takes about 200 bytes per file.
@@ -27,7 +28,7 @@ pub(crate) struct Line {
 /// The state of a folder when it was last known to be complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FolderIndex {
-    pub(crate) manifest: Sha256Digest,
+    pub(crate) manifest: ManifestHash,
     pub(crate) lines: Vec<Line>,
 }
 

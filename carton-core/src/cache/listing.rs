@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use super::survey::HolderKind;
 use super::{Cache, CacheError};
-use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 
 /// The contents of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct CacheListing {
 #[non_exhaustive]
 pub struct CachedCarton {
     /// Its manifest hash.
-    pub manifest: Sha256Digest,
+    pub manifest: ManifestHash,
     /// The model's name in its metadata.
     pub model_name: Option<String>,
     /// The URL where it was last found, without the parts that may be secret; `None` for a carton that was loaded from a file.

@@ -89,12 +89,13 @@ pub(crate) use downloads::FileLock;
 pub(crate) use files::{Checked, SHARED_FROM, WORTH_WAITING, check_bytes, open_following, open_regular};
 pub(crate) use index::{FolderIndex, Line};
 pub(crate) use moment::Moment;
-pub(crate) use remote::RemoteCarton;
+pub(crate) use remote::{RemoteCarton, UrlKey};
 
 use lock::{Lock, Mode};
 use partial::Partial;
 
 use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 
 const FILES: &str = "files-v1";
 const MODELS: &str = "models-v1";
@@ -182,35 +183,29 @@ impl Cache {
     }
 
     /// Waits for the right to make a file or a model. The wait is not limited while downloads for it make progress.
-    fn lock<E: From<CacheError>>(
-        &self,
-        made: Made,
-        digest: &Sha256Digest,
-        checkpoint: &dyn Fn() -> Result<(), E>,
-    ) -> Result<Lock, E> {
+    fn lock<E: From<CacheError>>(&self, made: Made<'_>, checkpoint: &dyn Fn() -> Result<(), E>) -> Result<Lock, E> {
         let progress = || match made {
-            Made::File => downloads::last_change(&self.download_path(digest)),
+            Made::File(digest) => downloads::last_change(&self.download_path(digest)),
             // A model consists of files, one of which may be downloading.
-            Made::Model => {
+            Made::Model(_) => {
                 let downloads = std::fs::read_dir(self.bucket(DOWNLOADS)).into_iter().flatten().flatten();
                 downloads.filter_map(|entry| downloads::last_change(&entry.path())).max()
             }
         };
-        lock::acquire(&self.lock_path(made, digest), Mode::Exclusive, self.longest_wait, &progress, checkpoint)
+        lock::acquire(&self.lock_path(made), Mode::Exclusive, self.longest_wait, &progress, checkpoint)
     }
 
-    fn lock_path(&self, made: Made, digest: &Sha256Digest) -> PathBuf {
-        let kind = match made {
-            Made::File => "file",
-            Made::Model => "model",
-        };
-        self.bucket(LOCKS).join(format!("{kind}-{digest}.lock"))
+    fn lock_path(&self, made: Made<'_>) -> PathBuf {
+        self.bucket(LOCKS).join(match made {
+            Made::File(digest) => format!("file-{digest}.lock"),
+            Made::Model(manifest) => format!("model-{manifest}.lock"),
+        })
     }
 
     /// Takes a lease. The model folder of this manifest hash is not deleted while the lease lives.
     fn lease<E: From<CacheError>>(
         &self,
-        manifest: &Sha256Digest,
+        manifest: &ManifestHash,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lease, E> {
         let no_prune = self.hold_off_prune(checkpoint)?;
@@ -221,25 +216,25 @@ impl Cache {
     fn lease_under<E: From<CacheError>>(
         &self,
         _no_prune: &Lock,
-        manifest: &Sha256Digest,
+        manifest: &ManifestHash,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lease, E> {
         let path = self.lease_path(manifest);
         Ok(Lease { _lock: lock::acquire(&path, Mode::Shared, self.longest_wait, &|| None, checkpoint)? })
     }
 
-    fn lease_path(&self, manifest: &Sha256Digest) -> PathBuf {
+    fn lease_path(&self, manifest: &ManifestHash) -> PathBuf {
         self.bucket(LEASES).join(format!("{manifest}.lock"))
     }
 }
 
 /// What a lock protects: only one process at a time makes it.
 #[derive(Clone, Copy, Debug)]
-enum Made {
+enum Made<'a> {
     /// A file, by its SHA-256.
-    File,
+    File(&'a Sha256Digest),
     /// A model folder, by its manifest hash.
-    Model,
+    Model(&'a ManifestHash),
 }
 
 /// Held while a model is loaded: nothing that the model uses in the cache is deleted meanwhile.

@@ -15,6 +15,7 @@ use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
 use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, Made, Sink};
 use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 use crate::source::FileIdentity;
 
 pub(super) const INDEX_NAME: &str = "index";
@@ -88,7 +89,7 @@ impl Cache {
     /// Those of `source`, wrong bytes from it, and errors of the operating system. Nothing half-made is left.
     pub(crate) fn model_folder<S: ModelFiles>(
         &self,
-        manifest: &Sha256Digest,
+        manifest: &ManifestHash,
         source: &S,
     ) -> Result<ModelFolder, S::Error> {
         let wait = || source.advance(0);
@@ -103,7 +104,7 @@ impl Cache {
             work.count_all()?;
             return Ok(folder);
         }
-        let _lock = self.lock(Made::Model, manifest, &wait)?;
+        let _lock = self.lock(Made::Model(manifest), &wait)?;
         // Another process may have made it while we waited for the lock.
         let found = work.look()?;
         if work.is_whole(&found) {
@@ -116,7 +117,7 @@ impl Cache {
         Ok(folder)
     }
 
-    pub(super) fn model_root(&self, manifest: &Sha256Digest) -> PathBuf {
+    pub(super) fn model_root(&self, manifest: &ManifestHash) -> PathBuf {
         self.bucket(MODELS).join(manifest.to_string())
     }
 }
@@ -124,7 +125,7 @@ impl Cache {
 /// One call of `model_folder`.
 struct Work<'a, S> {
     cache: &'a Cache,
-    manifest: &'a Sha256Digest,
+    manifest: &'a ManifestHash,
     source: &'a S,
     files: Vec<ModelFile<'a>>,
     root: PathBuf,
@@ -340,7 +341,7 @@ impl<S: ModelFiles> Work<'_, S> {
             return Ok(());
         }
         // One process writes a shared file; the others wait and link it.
-        let _lock = self.cache.lock(Made::File, &file.digest, &|| self.source.advance(0))?;
+        let _lock = self.cache.lock(Made::File(&file.digest), &|| self.source.advance(0))?;
         if self.cache.link_file(partial, &file.digest, destination, &|_| self.source.advance(0))? {
             return self.source.advance(file.size.unwrap_or(0));
         }

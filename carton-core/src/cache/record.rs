@@ -11,6 +11,7 @@ use super::index::LARGEST_INDEX;
 use super::partial::Partial;
 use super::{Cache, CacheError, FolderIndex};
 use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 use crate::source::FileIdentity;
 
 /// A record is a few hundred bytes; a larger file was not written by us.
@@ -28,7 +29,7 @@ pub enum Verified {
     /// A carton whose files matched its MANIFEST.
     Carton {
         /// SHA-256 of the MANIFEST with which they were compared.
-        manifest_sha256: Sha256Digest,
+        manifest_sha256: ManifestHash,
         /// Which of its files were verified.
         scope: Scope,
     },
@@ -83,7 +84,7 @@ impl Cache {
     }
 
     /// Whether the files in `scope` of the carton with this identity were verified against this MANIFEST.
-    pub(crate) fn is_carton_verified(&self, identity: &FileIdentity, manifest: &Sha256Digest, scope: Scope) -> bool {
+    pub(crate) fn is_carton_verified(&self, identity: &FileIdentity, manifest: &ManifestHash, scope: Scope) -> bool {
         match self.verified(identity) {
             Some(Verified::Carton { manifest_sha256, scope: found }) => {
                 manifest_sha256 == *manifest && found.covers(scope)
@@ -97,7 +98,7 @@ impl Cache {
     pub(crate) fn remember_carton(
         &self,
         identity: &FileIdentity,
-        manifest_sha256: Sha256Digest,
+        manifest_sha256: ManifestHash,
         scope: Scope,
     ) -> Result<(), CacheError> {
         let scope = match self.verified(identity) {

@@ -11,7 +11,7 @@ use super::partial::create_file;
 use super::record::read_own_file;
 use super::{CARTONS, Cache, CacheError, LOCKS, Lease, create_folder, touch};
 use crate::digest::Sha256Digest;
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Manifest, ManifestHash};
 
 pub(super) const MANIFEST_NAME: &str = "MANIFEST";
 const USES_NAME: &str = "uses";
@@ -51,11 +51,11 @@ impl Cache {
         self.bucket(LOCKS).join(PRUNE_LOCK)
     }
 
-    pub(super) fn carton_root(&self, manifest: &Sha256Digest) -> PathBuf {
+    pub(super) fn carton_root(&self, manifest: &ManifestHash) -> PathBuf {
         self.bucket(CARTONS).join(manifest.to_string())
     }
 
-    fn register(&self, hash: &Sha256Digest, manifest: &Manifest, extra: &[Sha256Digest]) -> Result<(), CacheError> {
+    fn register(&self, hash: &ManifestHash, manifest: &Manifest, extra: &[Sha256Digest]) -> Result<(), CacheError> {
         let root = self.carton_root(hash);
         let path = root.join(MANIFEST_NAME);
         let bytes = manifest.to_bytes();
@@ -88,9 +88,9 @@ pub(super) struct Uses {
 }
 
 /// Reads a carton's registration from `root`. Damaged parts count as missing.
-pub(super) fn read_uses(root: &Path, hash: &Sha256Digest) -> Uses {
+pub(super) fn read_uses(root: &Path, hash: &ManifestHash) -> Uses {
     let manifest = read_own_file(&root.join(MANIFEST_NAME), manifest::MAX_LENGTH as u64)
-        .filter(|bytes| Sha256Digest::of(bytes) == *hash)
+        .filter(|bytes| ManifestHash::of(bytes) == *hash)
         .and_then(|bytes| Manifest::parse(&bytes).ok());
     let entries = std::fs::read_dir(root.join(USES_NAME)).into_iter().flatten().flatten();
     let extra = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::files::open_regular;
 use super::record::read_own_file;
 use super::{Cache, CacheError, URLS, create_folder, touch};
-use crate::digest::{Hasher, Sha256Digest};
-use crate::network::Version;
+use crate::digest::{Hasher, Sha256Digest, digest_type};
+use crate::manifest::ManifestHash;
+use crate::network::{Url, Version};
 
 /// The blocks of a carton with a hundred thousand files are about 30 MiB.
 const MAX_BLOCKS_LENGTH: u64 = 64 << 20;
@@ -28,17 +29,27 @@ const MAX_REMOTES: usize = 4;
 const MAGIC: &str = "carton-remote 1 ";
 const PREFIX: &str = "remote-";
 
+digest_type! {
+    /// Names a URL: the SHA-256 of its full text. The URL itself may hold a secret and is not stored.
+    pub(crate) struct UrlKey
+}
+
+impl From<&Url> for UrlKey {
+    fn from(url: &Url) -> Self {
+        Self::of(url.as_str().as_bytes())
+    }
+}
+
 /// A remote carton as it was last seen: enough to open it again without requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteCarton {
-    /// The SHA-256 of the full text of the URL. The URL itself may hold a secret and is not stored.
-    pub(crate) url_key: Sha256Digest,
+    pub(crate) url_key: UrlKey,
     /// The part of the URL that may be shown.
     pub(crate) address: String,
     /// The version of the remote file that everything else here describes.
     pub(crate) version: Version,
     /// The carton's manifest hash.
-    pub(crate) manifest: Sha256Digest,
+    pub(crate) manifest: ManifestHash,
     /// Parts of the remote file by their offset, sorted and without overlaps.
     pub(crate) blocks: Vec<(u64, Vec<u8>)>,
     /// The digest of the remote file itself, if it was downloaded as a whole because the server sends no ranges. The cache need not have
@@ -49,10 +60,10 @@ pub(crate) struct RemoteCarton {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
-    pub(super) url_key: Sha256Digest,
+    pub(super) url_key: UrlKey,
     pub(super) address: String,
     version: Version,
-    manifest: Sha256Digest,
+    manifest: ManifestHash,
     pub(super) whole: Option<Sha256Digest>,
     blocks: Vec<(u64, u64)>,
     blocks_sha256: Sha256Digest,
@@ -61,8 +72,8 @@ pub(super) struct Header {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UrlRecord {
-    url_key: Sha256Digest,
-    manifest: Sha256Digest,
+    url_key: UrlKey,
+    manifest: ManifestHash,
 }
 
 impl Cache {
@@ -92,7 +103,7 @@ impl Cache {
 
     /// Returns the carton that this URL led to when it was last used. The query counts as a use of the carton. A carton that was
     /// downloaded as a whole, and of which no block is recorded, is returned only while its file is in the cache and undamaged.
-    pub(crate) fn remote_by_url(&self, url_key: &Sha256Digest) -> Option<RemoteCarton> {
+    pub(crate) fn remote_by_url(&self, url_key: &UrlKey) -> Option<RemoteCarton> {
         let record = self.url_record(&self.url_path(url_key))?;
         let root = self.carton_root(&record.manifest);
         let carton = read_remote(&remote_path(&root, url_key))?;
@@ -105,7 +116,7 @@ impl Cache {
     }
 
     /// Returns the most recently recorded remote file that holds this carton.
-    pub(crate) fn remote_by_manifest(&self, manifest: &Sha256Digest) -> Option<RemoteCarton> {
+    pub(crate) fn remote_by_manifest(&self, manifest: &ManifestHash) -> Option<RemoteCarton> {
         let root = self.carton_root(manifest);
         let is_it = |found: &RemoteCarton| found.manifest == *manifest && self.has_whole(found);
         let carton = remotes(&root).iter().find_map(|path| read_remote(path).filter(is_it))?;
@@ -117,7 +128,7 @@ impl Cache {
         !carton.blocks.is_empty() || carton.whole.is_none_or(|whole| matches!(self.file(&whole), Ok(Some(_))))
     }
 
-    fn url_path(&self, url_key: &Sha256Digest) -> PathBuf {
+    fn url_path(&self, url_key: &UrlKey) -> PathBuf {
         self.bucket(URLS).join(format!("{url_key}.json"))
     }
 
@@ -145,7 +156,7 @@ impl Cache {
     }
 }
 
-fn remote_path(root: &Path, url_key: &Sha256Digest) -> PathBuf {
+fn remote_path(root: &Path, url_key: &UrlKey) -> PathBuf {
     root.join(format!("{PREFIX}{url_key}"))
 }
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use super::listing::CachedCarton;
 use super::lock::{self, Mode};
+use super::remote::UrlKey;
 use super::survey::{HolderKind, Survey};
 use super::{Cache, CacheError, Pruned};
-use crate::digest::Sha256Digest;
 use crate::network::{Url, address, shown};
 
 /// A text of at least this many hexadecimal digits can mean a manifest hash that begins with it. A shorter prefix fits several cartons
@@ -75,7 +75,7 @@ struct Wanted<'a> {
     text: &'a str,
     /// The first digits of a manifest hash.
     digits: Option<String>,
-    url_key: Option<Sha256Digest>,
+    url_key: Option<UrlKey>,
     address: Option<String>,
     /// The file that was loaded, as the listing shows it.
     path: Option<PathBuf>,
@@ -92,7 +92,7 @@ impl<'a> Wanted<'a> {
         Self {
             text,
             digits: is_hash.then_some(digits),
-            url_key: url.as_ref().map(|url| Sha256Digest::of(url.as_str().as_bytes())),
+            url_key: url.as_ref().map(UrlKey::from),
             address: url.as_ref().map(address),
             path: std::path::absolute(text).ok(),
         }

@@ -8,15 +8,17 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use super::downloads::last_change;
 use super::files::digest_of_name;
 use super::lock::{self, Lock, Mode};
 use super::registry::read_uses;
-use super::remote::read_headers;
+use super::remote::{UrlKey, read_headers};
 use super::{About, CARTONS, Cache, CacheError, CachedCarton, DOWNLOADS, FILES, LEASES, MODELS, Made};
 use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 
 /// Everything that can be deleted, and the bytes that each deletion would free.
 pub(super) struct Survey {
@@ -44,10 +46,10 @@ pub(super) enum HolderKind {
 
 /// What is known about a carton that uses the cache.
 pub(super) struct KnownCarton {
-    pub(super) manifest: Sha256Digest,
+    pub(super) manifest: ManifestHash,
     about: About,
     /// The URLs where it was found, the newest first: their digests, and the parts that may be shown.
-    pub(super) addresses: Vec<(Sha256Digest, String)>,
+    pub(super) addresses: Vec<(UrlKey, String)>,
     /// Whether it has a model folder or a file in the cache. A carton that is loaded from its own file has only the record of its use
     /// here.
     has_files: bool,
@@ -76,7 +78,7 @@ impl Cache {
         Ok(survey)
     }
 
-    fn is_leased(&self, manifest: &Sha256Digest) -> Result<bool, CacheError> {
+    fn is_leased(&self, manifest: &ManifestHash) -> Result<bool, CacheError> {
         let path = self.lease_path(manifest);
         if !path.exists() || lock::try_acquire(&path, Mode::Exclusive)?.is_some() {
             return Ok(false);
@@ -108,9 +110,9 @@ impl Users {
 impl Survey {
     fn add_cartons(&mut self, cache: &Cache) -> Result<Users, CacheError> {
         let mut users = Users::default();
-        let mut hashes = digests_in(&cache.bucket(CARTONS))?;
-        hashes.extend(digests_in(&cache.bucket(MODELS))?);
-        hashes.extend(digests_in(&cache.bucket(LEASES))?);
+        let mut hashes: Vec<ManifestHash> = digests_in(&cache.bucket(CARTONS))?;
+        hashes.extend(digests_in::<ManifestHash>(&cache.bucket(MODELS))?);
+        hashes.extend(digests_in::<ManifestHash>(&cache.bucket(LEASES))?);
         hashes.sort_unstable();
         hashes.dedup();
         for hash in hashes {
@@ -175,7 +177,7 @@ impl Survey {
             let mut in_use = false;
             if let Some(digest) = digest_of_name(&entry.file_name(), "") {
                 let is_wanted = users.of(&digest).iter().any(|user| self.holders[*user].in_use);
-                let lock = cache.lock_path(Made::File, &digest);
+                let lock = cache.lock_path(Made::File(&digest));
                 in_use = is_wanted || (lock.exists() && lock::try_acquire(&lock, Mode::Exclusive)?.is_none());
             }
             let last_used = last_change(&path).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -261,7 +263,7 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<std::fs::DirEntry>, CacheErro
     }
 }
 
-fn digests_in(folder: &Path) -> Result<Vec<Sha256Digest>, CacheError> {
+fn digests_in<D: FromStr>(folder: &Path) -> Result<Vec<D>, CacheError> {
     let digest = |entry: &std::fs::DirEntry| {
         let name = entry.file_name();
         digest_of_name(&name, "").or_else(|| digest_of_name(&name, ".lock"))

@@ -12,7 +12,7 @@ use crate::encoding::EncodingError;
 use crate::error_kind::ErrorKind;
 use crate::fetch_verified::FetchError;
 use crate::links::LinksError;
-use crate::manifest::ManifestError;
+use crate::manifest::{ManifestError, ManifestHash};
 use crate::name::NameError;
 use crate::network::NetworkError;
 
@@ -46,9 +46,9 @@ pub enum ContentsError {
     #[error("the carton is another one: expected manifest hash {expected}, found {found}")]
     ManifestHash {
         /// The hash that was asked for.
-        expected: Sha256Digest,
+        expected: ManifestHash,
         /// The hash of the carton's MANIFEST.
-        found: Sha256Digest,
+        found: ManifestHash,
     },
     /// MANIFEST lists a file that is neither there nor linked.
     #[error("`{path}` is listed in MANIFEST, but expected in the carton or in LINKS and found in neither")]

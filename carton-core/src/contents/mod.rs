@@ -45,7 +45,7 @@ use crate::archive::Method;
 use crate::cache::{About, Cache, Lease};
 use crate::digest::Sha256Digest;
 use crate::links::Links;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, ManifestHash};
 
 /// The files of one carton, or of a model that is not in a carton.
 ///
@@ -53,7 +53,7 @@ use crate::manifest::Manifest;
 pub(crate) struct Contents {
     origin: Origin,
     /// None for a bare model.
-    manifest: Option<(Manifest, Sha256Digest)>,
+    manifest: Option<(Manifest, ManifestHash)>,
     links: Links,
     /// Sorted by path.
     items: Vec<Item>,
@@ -101,7 +101,7 @@ impl Contents {
     }
 
     /// The SHA-256 of MANIFEST, which names the carton.
-    pub(crate) fn manifest_hash(&self) -> Option<Sha256Digest> {
+    pub(crate) fn manifest_hash(&self) -> Option<ManifestHash> {
         self.manifest.as_ref().map(|(_, hash)| *hash)
     }
 

@@ -14,7 +14,7 @@ use crate::archive::{Archive, EntryKind};
 use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
 use crate::digest::Sha256Digest;
 use crate::links::{self, Links};
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Manifest, ManifestHash};
 use crate::name;
 use crate::source::Source;
 
@@ -28,7 +28,7 @@ impl Contents {
     pub(crate) fn open_archive(
         source: Arc<dyn Source>,
         cache: Option<Arc<Cache>>,
-        expect: Option<Sha256Digest>,
+        expect: Option<ManifestHash>,
     ) -> Result<Contents, ContentsError> {
         let location = source.location().to_owned();
         // A large carton that was written just now: waiting for the clock to tick is cheaper than hashing it once more.
@@ -76,7 +76,7 @@ impl Contents {
     ///
     /// # Errors
     /// As for [`Contents::open_archive`].
-    pub(crate) fn open_folder(path: &Path, expect: Option<Sha256Digest>) -> Result<Contents, ContentsError> {
+    pub(crate) fn open_folder(path: &Path, expect: Option<ManifestHash>) -> Result<Contents, ContentsError> {
         let path = &std::path::absolute(path).map_err(ContentsError::io("resolve", path))?;
         let location = path.display().to_string();
         let manifest_bytes = read_small(&path.join(manifest::NAME), manifest::MAX_LENGTH)?;
@@ -114,7 +114,7 @@ impl Contents {
     }
 
     /// Contents that may use neither a cache nor the network.
-    fn new(origin: Origin, manifest: Option<(Manifest, Sha256Digest)>, links: Links, items: Vec<Item>) -> Contents {
+    fn new(origin: Origin, manifest: Option<(Manifest, ManifestHash)>, links: Links, items: Vec<Item>) -> Contents {
         Contents {
             origin,
             manifest,
@@ -159,10 +159,10 @@ impl Contents {
 fn check_manifest(
     bytes: Option<Vec<u8>>,
     location: &str,
-    expect: Option<Sha256Digest>,
-) -> Result<(Manifest, Sha256Digest), ContentsError> {
+    expect: Option<ManifestHash>,
+) -> Result<(Manifest, ManifestHash), ContentsError> {
     let bytes = bytes.ok_or_else(|| ContentsError::NoManifest { location: location.to_owned() })?;
-    let found = Sha256Digest::of(&bytes);
+    let found = ManifestHash::of(&bytes);
     match expect {
         Some(expected) if expected != found => Err(ContentsError::ManifestHash { expected, found }),
         _ => Ok((Manifest::parse(&bytes)?, found)),

@@ -9,15 +9,17 @@ use super::progress::{Meter, OnProgress};
 use super::tree::case_collisions;
 use super::{Contents, ContentsError, Item};
 use crate::cache::Scope;
-use crate::digest::{Hasher, Sha256Digest};
+use crate::digest::Hasher;
 use crate::error_kind::ErrorKind;
+use crate::manifest::ManifestHash;
 use crate::source::FileIdentity;
 
 /// What `Contents::verify` found.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// The SHA-256 of MANIFEST; none for a model that is not in a carton, of which nothing can be verified.
-    pub manifest_hash: Option<Sha256Digest>,
+    pub manifest_sha256: Option<ManifestHash>,
     /// How many files were checked.
     pub n_files: usize,
     /// How many bytes they have.
@@ -40,6 +42,7 @@ struct Findings {
 
 /// A file that is not what MANIFEST lists.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct BadFile {
     /// Its path in the carton.
     pub path: String,
@@ -124,7 +127,7 @@ impl Contents {
             })
             .collect();
         let n_files = self.items.len() - not_fetched.len();
-        Ok(VerifyReport { manifest_hash: self.manifest_hash(), n_files, n_bytes, bad, not_fetched, warnings })
+        Ok(VerifyReport { manifest_sha256: self.manifest_hash(), n_files, n_bytes, bad, not_fetched, warnings })
     }
 
     fn may_not_fetch(&self) -> bool {

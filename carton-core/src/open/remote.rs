@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::Opening;
 use crate::archive::SUFFIX_LENGTH;
-use crate::cache::{About, RemoteCarton};
+use crate::cache::{About, RemoteCarton, UrlKey};
 use crate::contents::{Access, ContentsError};
 use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, Target};
 use crate::encoding::{self, Limit};
+use crate::manifest::ManifestHash;
 use crate::network::{Extent, Network, NetworkError, Part, Url, Version, Wanted};
 use crate::package::{OpenOptions, Package};
 use crate::progress::{ProgressEvent, Stage};
@@ -23,11 +24,11 @@ use crate::{Error, ErrorKind, network};
 /// longer.
 pub(super) fn open(
     url: &Url,
-    expect: Option<Sha256Digest>,
+    expect: Option<ManifestHash>,
     access: Access,
     opening: &Opening,
 ) -> Result<Package, Error> {
-    let key = Sha256Digest::of(url.as_str().as_bytes());
+    let key = UrlKey::from(url);
     let remote = Remote { url, key, expect, network: &access.network, access: &access, opening };
     if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash)) {
         match remote.reopen(&pinned) {
@@ -65,8 +66,8 @@ fn is_at_hand(package: &Package, known: &RemoteCarton) -> Result<bool, Error> {
 
 struct Remote<'a> {
     url: &'a Url,
-    key: Sha256Digest,
-    expect: Option<Sha256Digest>,
+    key: UrlKey,
+    expect: Option<ManifestHash>,
     network: &'a Network,
     access: &'a Access,
     opening: &'a Opening,
@@ -144,7 +145,7 @@ impl Remote<'_> {
             std::ops::ControlFlow::Continue(()) => Ok(()),
             std::ops::ControlFlow::Break(()) => Err(Error::Network(NetworkError::Interrupted)),
         };
-        let lock = cache.lock_file::<Error>(&self.key, &checkpoint)?;
+        let lock = cache.lock_file::<Error>(&self.key.digest(), &checkpoint)?;
         let folder = lock.download_folder()?;
         let (digest, path, version) = match self.download_to(&folder) {
             Ok(downloaded) => downloaded,

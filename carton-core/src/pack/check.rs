@@ -7,9 +7,8 @@ use super::{Pack, PackCheck};
 use crate::blocking::run_blocking;
 use crate::cache::{Cache, Moment, Scope, TemporaryFolder, WORTH_WAITING};
 use crate::config::Config;
-use crate::digest::Sha256Digest;
 use crate::links::Links;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, ManifestHash};
 use crate::model::Load;
 use crate::package::{OnProgress, OpenOptions, Package, PackageError, Unpublished};
 use crate::self_test::SelfTestSettings;
@@ -157,7 +156,7 @@ fn is_settled(source: &FileSource, identity: &FileIdentity) -> bool {
 
 /// Records that all files of the carton with this identity match MANIFEST. If that fails, the next load verifies the carton
 /// again.
-fn remember(config: &Config, identity: &FileIdentity, manifest: Sha256Digest) {
+fn remember(config: &Config, identity: &FileIdentity, manifest: ManifestHash) {
     let cache = Cache::open(&config.cache_dir);
     if let Err(error) = cache.and_then(|cache| cache.remember_carton(identity, manifest, Scope::Everything)) {
         tracing::debug!(%error, "cannot record a verification");
@@ -190,6 +189,7 @@ mod tests {
 
     use super::*;
     use crate::archive::Compression;
+    use crate::digest::Sha256Digest;
     use crate::metadata::Metadata;
     use crate::package::{self, PackageInput};
 

@@ -25,6 +25,7 @@ use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
 use crate::digest::Sha256Digest;
 use crate::links::Links;
+use crate::manifest::ManifestHash;
 use crate::metadata::Draft;
 use crate::runner::launch::LaunchPolicy;
 use crate::settings::{OperationSettings, operation_setters};
@@ -270,7 +271,7 @@ pub struct Packed {
     /// The path of the carton.
     pub path: PathBuf,
     /// The SHA-256 of its MANIFEST: the model's hash.
-    pub manifest_sha256: Sha256Digest,
+    pub manifest_sha256: ManifestHash,
     /// Whether the carton has a file that holds many tensors, so that only readers that know such files can open it
     /// (spec/carton-format-extensions.md, "Tensor files").
     pub has_tensor_file: bool,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Package;
 use crate::contents::FileInfo;
-use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 use crate::metadata::{Runner, TensorSpec};
 
 /// Everything that is known about a carton without reading a file of the model.
@@ -14,7 +14,7 @@ use crate::metadata::{Runner, TensorSpec};
 #[non_exhaustive]
 pub struct Info {
     /// The SHA-256 of MANIFEST, which is the hash of the carton; `None` for a model that is not in a carton.
-    pub manifest_sha256: Option<Sha256Digest>,
+    pub manifest_sha256: Option<ManifestHash>,
     /// The version of the format.
     pub spec_version: u64,
     /// The model's name.

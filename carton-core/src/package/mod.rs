@@ -34,6 +34,7 @@ use crate::cache::Cache;
 use crate::contents::{self, Access, Contents, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
+use crate::manifest::ManifestHash;
 use crate::metadata::{Draft, Example, Metadata, MetadataError, Oddity, Reference, SelfTest};
 use crate::source::{FileSource, Source};
 use crate::tensor_data::{self, Directories, Index, TensorDataError, TensorFiles};
@@ -67,7 +68,7 @@ pub(crate) struct OpenOptions {
     /// The cache for verified files and for records of verifications. Without one, neither is kept.
     pub cache: Option<Arc<Cache>>,
     /// The hash that the carton's MANIFEST must have.
-    pub expect: Option<Sha256Digest>,
+    pub expect: Option<ManifestHash>,
     /// How files that are elsewhere may be fetched. Without it, they are taken from the cache only.
     pub access: Option<Access>,
     /// The digest of the cached file that is opened, if the carton is a file of the cache. That file is not deleted while the

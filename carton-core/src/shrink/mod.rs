@@ -18,7 +18,7 @@ use crate::blocking::{Awaited, run_blocking};
 use crate::contents::{Contents, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::links::{Links, LinksError};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, ManifestHash};
 use crate::network::shown;
 use crate::open::Open;
 use crate::package::{self, PackageError};
@@ -190,7 +190,7 @@ pub struct Shrunk {
     /// The carton.
     pub path: PathBuf,
     /// The SHA-256 of its MANIFEST, which is the same as that of the original carton.
-    pub manifest_sha256: Sha256Digest,
+    pub manifest_sha256: ManifestHash,
     /// The files that were left out, sorted by path.
     pub left_out: Vec<LeftOut>,
     /// The digests in the given links that match no file of the carton, sorted.
@@ -383,7 +383,7 @@ fn list(digests: &[Sha256Digest]) -> String {
     digests.iter().map(Sha256Digest::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn manifest_hash(contents: &Contents) -> Result<Sha256Digest, Error> {
+fn manifest_hash(contents: &Contents) -> Result<ManifestHash, Error> {
     let hash = contents.manifest_hash();
     hash.ok_or_else(|| PackageError::from(ContentsError::NoManifest { location: contents.location() }).into())
 }

@@ -312,7 +312,7 @@ async fn what_is_refused_leaves_nothing() {
         assert!(matches!(error, Error::Package(PackageError::OutputIsSource { .. })), "{output}: {error}");
         assert!(error.hint().is_some());
     }
-    let another = desk.shrink("model.carton", "x.carton", LeaveOut::large(PREFIX)).expect_hash(Sha256Digest::of(b""));
+    let another = desk.shrink("model.carton", "x.carton", LeaveOut::large(PREFIX)).expect_hash(ManifestHash::of(b""));
     let error = another.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Integrity);
     assert!(desk.shrink("model.carton", "no/such/folder.carton", LeaveOut::large(PREFIX)).await.is_err());

@@ -1,14 +1,14 @@
 //! Arbitrary bytes as a MANIFEST. An accepted file is kept byte by byte, every line of it can be found, and its entries make the
 //! MANIFEST that is written for them, whatever the order of the lines.
 
-use carton_core::Sha256Digest;
+use carton_core::ManifestHash;
 use carton_core::internals::manifest::Manifest;
 
 /// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(manifest) = Manifest::parse(bytes) else { return false };
     assert_eq!(manifest.to_bytes(), bytes);
-    assert_eq!(manifest.hash(), Sha256Digest::of(bytes));
+    assert_eq!(manifest.hash(), ManifestHash::of(bytes));
     assert_eq!(manifest.len(), bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count());
     for (path, digest) in manifest.iter() {
         assert_eq!(manifest.get(path), Some(digest));

@@ -103,7 +103,7 @@ pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> 
         }
     })
     .await?;
-    let Installed { descriptor, folder } = installed;
+    let Installed { descriptor, folder, .. } = installed;
     let installed_text =
         format!("installed {descriptor} from {} in {}\n", one_line(&from), one_line(&folder.display().to_string()));
     let library = match is_onnx && !arguments.without_onnxruntime {

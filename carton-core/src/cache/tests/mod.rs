@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 struct Model {
     files: Vec<(String, Vec<u8>)>,
     links: Vec<(String, String)>,
-    manifest: Sha256Digest,
+    manifest: ManifestHash,
     n_fed: AtomicUsize,
     prepared: std::sync::Mutex<Vec<usize>>,
     /// How long to take for each piece of a file.
@@ -39,7 +39,7 @@ impl Model {
         };
         let mut files: Vec<_> = files.iter().map(|(path, size)| ((*path).to_owned(), bytes(path, *size))).collect();
         files.sort();
-        let manifest = Sha256Digest::of(name.as_bytes());
+        let manifest = ManifestHash::of(name.as_bytes());
         Model {
             files,
             links: Vec::new(),
@@ -311,7 +311,7 @@ fn wrong_bytes_are_refused_and_nothing_is_left() {
             Ok(())
         }
     }
-    let error = cache.model_folder(&Sha256Digest::of(b"wrong"), &Wrong(example())).unwrap_err();
+    let error = cache.model_folder(&ManifestHash::of(b"wrong"), &Wrong(example())).unwrap_err();
     let expected = format!("digest mismatch for `model/a/empty`: expected {}", Sha256Digest::of(b"other"));
     assert!(error.to_string().starts_with(&expected), "{error}");
     assert_eq!(cache.models().unwrap(), []);
@@ -355,8 +355,8 @@ fn records_hold_for_one_identity_only() {
     let path = folder.path().join("carton");
     fs::write(&path, "bytes").unwrap();
     let identify = || FileIdentity::of(&fs::metadata(&path).unwrap());
-    let manifest = Sha256Digest::of(b"manifest");
-    let check = |identity: &FileIdentity, manifest: &Sha256Digest, scope, expected| {
+    let manifest = ManifestHash::of(b"manifest");
+    let check = |identity: &FileIdentity, manifest: &ManifestHash, scope, expected| {
         assert_eq!(cache.is_carton_verified(identity, manifest, scope), expected, "{identity:?}");
     };
     let first = identify();
@@ -365,7 +365,7 @@ fn records_hold_for_one_identity_only() {
     cache.remember(&first, verified).unwrap();
     check(&first, &manifest, Scope::StoredModelFiles, true);
     check(&first, &manifest, Scope::Everything, false);
-    check(&first, &Sha256Digest::of(b"other"), Scope::StoredModelFiles, false);
+    check(&first, &ManifestHash::of(b"other"), Scope::StoredModelFiles, false);
     // Other bytes of the same length, and the time set back.
     age();
     fs::write(&path, "BYTES").unwrap();
@@ -406,14 +406,14 @@ fn a_lease_keeps_a_model() {
 #[test]
 fn waiting_for_a_lock_ends() {
     let (_folder, cache) = new_cache();
-    let digest = Sha256Digest::of(b"");
-    let held = cache.lock::<CacheError>(Made::Model, &digest, &|| Ok(())).unwrap();
+    let manifest = ManifestHash::of(b"");
+    let held = cache.lock::<CacheError>(Made::Model(&manifest), &|| Ok(())).unwrap();
     let cache = cache.with_longest_wait(Duration::from_millis(30));
-    let error = cache.lock::<CacheError>(Made::Model, &digest, &|| Ok(())).unwrap_err();
+    let error = cache.lock::<CacheError>(Made::Model(&manifest), &|| Ok(())).unwrap_err();
     assert!(matches!(error, CacheError::Locked { .. }), "{error}");
-    assert!(error.to_string().contains(&format!("locks-v1/model-{digest}.lock")), "{error}");
+    assert!(error.to_string().contains(&format!("locks-v1/model-{manifest}.lock")), "{error}");
     drop(held);
-    cache.lock::<CacheError>(Made::Model, &digest, &|| Ok(())).unwrap();
+    cache.lock::<CacheError>(Made::Model(&manifest), &|| Ok(())).unwrap();
 }
 
 #[test]
@@ -425,7 +425,7 @@ fn a_lock_excludes_whoever_deletes_and_makes_it_anew() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    let _lock = cache.lock::<CacheError>(Made::File, &digest, &|| Ok(())).unwrap();
+                    let _lock = cache.lock::<CacheError>(Made::File(&digest), &|| Ok(())).unwrap();
                     assert_eq!(n_inside.fetch_add(1, Ordering::SeqCst), 0);
                     n_inside.fetch_sub(1, Ordering::SeqCst);
                 }
@@ -461,7 +461,7 @@ fn an_index_reads_back_and_any_damage_is_noticed() {
     let digest = Sha256Digest::of(b"x");
     let line = |path: &str, digest| Line { path: path.to_owned(), digest, identity };
     let index = FolderIndex {
-        manifest: digest,
+        manifest: ManifestHash::of(b"x"),
         lines: vec![line("", None), line("a b/c", None), line("a b/c/d  e ", Some(digest))],
     };
     let bytes = index.to_bytes();
@@ -474,5 +474,5 @@ fn an_index_reads_back_and_any_damage_is_noticed() {
     }
     let mut empty = Vec::new();
     empty.write_all(format!("carton-folder-index 1 {digest}\n").as_bytes()).unwrap();
-    assert_eq!(FolderIndex::parse(&empty), Some(FolderIndex { manifest: digest, lines: Vec::new() }));
+    assert_eq!(FolderIndex::parse(&empty), Some(FolderIndex { manifest: ManifestHash::of(b"x"), lines: Vec::new() }));
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use crate::cache::lock::{self, Mode};
 use crate::cache::{Cache, CacheError, MODELS};
-use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
 
 /// The result of a request to delete something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +23,12 @@ impl Cache {
     ///
     /// # Errors
     /// The bucket cannot be listed.
-    pub(crate) fn models(&self) -> Result<Vec<Sha256Digest>, CacheError> {
+    pub(crate) fn models(&self) -> Result<Vec<ManifestHash>, CacheError> {
         let bucket = self.bucket(MODELS);
         let mut found = BTreeSet::new();
         for entry in std::fs::read_dir(&bucket).map_err(CacheError::io("list", &bucket))? {
             let entry = entry.map_err(CacheError::io("list", &bucket))?;
-            found.extend(entry.file_name().to_str().and_then(|name| name.parse::<Sha256Digest>().ok()));
+            found.extend(entry.file_name().to_str().and_then(|name| name.parse::<ManifestHash>().ok()));
         }
         Ok(found.into_iter().collect())
     }
@@ -37,7 +37,7 @@ impl Cache {
     ///
     /// # Errors
     /// It cannot be deleted.
-    pub(crate) fn remove_model(&self, manifest: &Sha256Digest) -> Result<Removed, CacheError> {
+    pub(crate) fn remove_model(&self, manifest: &ManifestHash) -> Result<Removed, CacheError> {
         let root = self.model_root(manifest);
         let Some(_lease) = lock::try_acquire(&self.lease_path(manifest), Mode::Exclusive)? else {
             return Ok(Removed::InUse);

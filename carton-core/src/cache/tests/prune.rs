@@ -30,7 +30,7 @@ impl Carton {
         (self.lease(cache), self.model.folder(cache))
     }
 
-    pub(super) fn hash(&self) -> Sha256Digest {
+    pub(super) fn hash(&self) -> ManifestHash {
         self.model.manifest
     }
 
@@ -52,7 +52,7 @@ fn prune(cache: &Cache) -> Pruned {
     cache.prune(&PruneOptions::default()).unwrap()
 }
 
-fn hashes(cartons: &[CachedCarton]) -> BTreeSet<Sha256Digest> {
+fn hashes(cartons: &[CachedCarton]) -> BTreeSet<ManifestHash> {
     cartons.iter().map(|carton| carton.manifest).collect()
 }
 
@@ -245,7 +245,7 @@ fn what_is_known_of_urls_goes_with_the_carton() {
     let (_folder, cache) = new_cache();
     let carton = Carton::new(&[("one", 100_000)]);
     let whole = cache.insert_file(&mut &b"the carton itself"[..]).unwrap();
-    let url_key = Sha256Digest::of(b"url");
+    let url_key = UrlKey::of(b"url");
     let remote = RemoteCarton {
         url_key,
         address: "https://host/one.carton".to_owned(),
@@ -273,7 +273,7 @@ fn what_was_verified_elsewhere_is_forgotten_only_with_all_else_or_when_it_is_old
     let elsewhere = folder.path().join("carton");
     fs::write(&elsewhere, "x").unwrap();
     let identity = FileIdentity::of(&fs::metadata(&elsewhere).unwrap());
-    let verified = Verified::Carton { manifest_sha256: Sha256Digest::of(b"manifest"), scope: Scope::StoredModelFiles };
+    let verified = Verified::Carton { manifest_sha256: ManifestHash::of(b"manifest"), scope: Scope::StoredModelFiles };
     cache.remember(&identity, verified).unwrap();
     let carton = Carton::new(&[("one", 100_000)]);
     let loaded = carton.load(&cache);
@@ -350,10 +350,10 @@ fn a_remote_carton_is_removed_by_its_url() {
     let remember = |url: &str, manifest: &str| {
         let url: crate::network::Url = url.parse().unwrap();
         let carton = RemoteCarton {
-            url_key: Sha256Digest::of(url.as_str().as_bytes()),
+            url_key: UrlKey::from(&url),
             address: crate::network::address(&url),
             version: crate::network::Version { etag: None, last_modified: None, length: Some(1) },
-            manifest: Sha256Digest::of(manifest.as_bytes()),
+            manifest: ManifestHash::of(manifest.as_bytes()),
             blocks: vec![(0, vec![1])],
             whole: None,
         };
@@ -363,7 +363,7 @@ fn a_remote_carton_is_removed_by_its_url() {
     remember("https://h/a.carton?token=2", "a2");
     remember("https://h/b.carton", "b");
     let remove = |wanted: &str| cache.remove(&[wanted.to_owned()]).map(|removed| hashes(&removed.cartons));
-    let only = |manifest: &str| BTreeSet::from([Sha256Digest::of(manifest.as_bytes())]);
+    let only = |manifest: &str| BTreeSet::from([ManifestHash::of(manifest.as_bytes())]);
     let error = remove("https://h/a.carton?…").unwrap_err().to_string();
     assert!(error.contains("can be any of 2 cartons") && !error.contains("token"), "{error}");
     assert_eq!(remove("https://h/a.carton?token=1#sha256=00").unwrap(), only("a1"));

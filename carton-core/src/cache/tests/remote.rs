@@ -5,10 +5,10 @@ use crate::network::Version;
 
 fn example_remote(url: &str, manifest: &str) -> RemoteCarton {
     RemoteCarton {
-        url_key: Sha256Digest::of(url.as_bytes()),
+        url_key: UrlKey::of(url.as_bytes()),
         address: format!("https://host/{url}"),
         version: Version { etag: Some("\"1\"".to_owned()), last_modified: None, length: Some(1 << 40) },
-        manifest: Sha256Digest::of(manifest.as_bytes()),
+        manifest: ManifestHash::of(manifest.as_bytes()),
         blocks: vec![(0, vec![1; 40]), (40, Vec::new()), (1000, vec![2; 300])],
         whole: None,
     }
@@ -25,8 +25,8 @@ fn a_remote_carton_is_found_by_its_url_and_by_its_manifest() {
     assert_eq!(cache.remote_by_url(&one.url_key).as_ref(), Some(&one));
     assert_eq!(cache.remote_by_url(&two.url_key).as_ref(), Some(&two));
     assert_eq!(cache.remote_by_manifest(&one.manifest).as_ref(), Some(&two), "the newest");
-    assert_eq!(cache.remote_by_url(&Sha256Digest::of(b"three")), None);
-    assert_eq!(cache.remote_by_manifest(&Sha256Digest::of(b"other")), None);
+    assert_eq!(cache.remote_by_url(&UrlKey::of(b"three")), None);
+    assert_eq!(cache.remote_by_manifest(&ManifestHash::of(b"other")), None);
     // The file at the URL was replaced by another carton.
     let replaced = example_remote("one", "n");
     cache.remember_remote(&replaced).unwrap();

@@ -90,7 +90,7 @@ fn whatever_is_wrong_goes() {
         fs::write(cache.carton_root(&manifest.hash()).join("MANIFEST"), "x").unwrap();
     });
     check("a record", "/remote-", &|cache, _| {
-        let root = cache.carton_root(&Sha256Digest::of(b"x"));
+        let root = cache.carton_root(&ManifestHash::of(b"x"));
         fs::create_dir(&root).unwrap();
         fs::write(root.join("remote-1"), "x").unwrap();
     });

@@ -62,7 +62,7 @@ fn a_carton_has_a_manifest() {
 fn another_carton_than_expected_is_refused_first() {
     // Its MANIFEST could not even be parsed.
     let builder = Builder::example().manifest(b"nonsense");
-    let expected = Sha256Digest::of(b"expected");
+    let expected = ManifestHash::of(b"expected");
     let source = Arc::new(MemorySource::new(builder.bytes(), "memory"));
     let error = Contents::open_archive(source, None, Some(expected)).unwrap_err();
     let found = builder.hash();

@@ -105,8 +105,8 @@ impl Builder {
         lines.iter().map(|(path, digest)| format!("{path}={digest}\n")).collect::<String>().into_bytes()
     }
 
-    fn hash(&self) -> Sha256Digest {
-        Sha256Digest::of(&self.manifest_bytes())
+    fn hash(&self) -> ManifestHash {
+        ManifestHash::of(&self.manifest_bytes())
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {

@@ -15,7 +15,7 @@ fn flip(bytes: &mut [u8]) {
 }
 
 /// As if the cache were of a version without records of checksums.
-fn forget_checksums(desk: &Desk, manifest: &Sha256Digest) -> bool {
+fn forget_checksums(desk: &Desk, manifest: &ManifestHash) -> bool {
     let path = desk.cache.path().join("cartons-v1").join(manifest.to_string()).join("checksums");
     fs::remove_file(path).is_ok()
 }

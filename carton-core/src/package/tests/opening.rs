@@ -134,7 +134,7 @@ fn the_expected_hash() {
     let hash = open(&path).unwrap().contents().manifest_hash();
     let open = |expect| Package::open(&path, OpenOptions { expect, ..OpenOptions::default() });
     assert!(open(hash).is_ok());
-    let error = open(Some(crate::digest::Sha256Digest::of(b""))).unwrap_err();
+    let error = open(Some(crate::manifest::ManifestHash::of(b""))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Integrity, "{error:?}");
 }
 

@@ -78,6 +78,7 @@ impl<'a> Installer<'a> {
 
 /// An installed runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Installed {
     /// Its descriptor.
     pub descriptor: Descriptor,
