@@ -1,5 +1,4 @@
-//! What can go wrong from the caller's view. Each layer has its own error; here they are sorted by what a caller does
-//! about them.
+//! The error of the public API. It wraps the errors of all layers and sorts them by what a caller does about them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,11 +23,11 @@ use crate::self_test::SelfTestReport;
 use crate::shrink::ShrinkError;
 use crate::signature::{SignatureError, TooManyPositional};
 
-/// Why an operation failed. [`kind`](Self::kind) says what sort of failure it is, [`hint`](Self::hint) what to do about
-/// it; the causes are its [`source`](std::error::Error::source) chain.
+/// Why an operation failed. [`kind`](Self::kind) classifies the failure, [`hint`](Self::hint) says what to do about it, and
+/// [`source`](std::error::Error::source) leads to the causes.
 ///
-/// `Debug` is for people too: the message, the causes and the hint. It is what a program prints whose `main` returns this
-/// error, and what `unwrap` shows.
+/// `Debug` is written for people: the message, the causes and the hint. A program whose `main` returns this error prints it, and
+/// `unwrap` shows it.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -41,7 +40,7 @@ pub enum Error {
     /// The carton cannot be read.
     #[error(transparent)]
     Package(#[from] PackageError),
-    /// The carton cannot be made of what it was to be made of.
+    /// The carton cannot be packed from this input.
     #[error(transparent)]
     Pack(PackageError),
     /// A file of the carton is missing, damaged, or not the one its manifest lists.
@@ -58,20 +57,20 @@ pub enum Error {
         /// Why.
         source: carton_tensor::npy::NpyError,
     },
-    /// A model to be packed is a file that is empty, or that was cut off.
+    /// The model to be packed is an empty or truncated file.
     #[error("cannot pack `{}`", path.display())]
     ModelFile {
         /// The file.
         path: PathBuf,
-        /// Which of the two it is.
+        /// Which of the two.
         source: ArchiveError,
     },
-    /// What the metadata of a model to be packed refers to cannot be used.
+    /// The metadata of a model to be packed refers to something that cannot be used.
     #[error("{place} refers to `{reference}`")]
     Reference {
         /// The self-test or example, and its input or output.
         place: String,
-        /// The file, with the array of it that is meant.
+        /// The file, and the array in it.
         reference: String,
         /// Why.
         source: Box<Error>,
@@ -84,7 +83,7 @@ pub enum Error {
         /// The arrays in it.
         names: Vec<String>,
     },
-    /// Self-tests are to be recorded of a model whose inputs and outputs are not known.
+    /// Self-tests cannot be recorded, because the model's inputs and outputs are unknown.
     #[error(
         "a self-test can be recorded only where inputs and outputs are declared, and the model does not tell its own"
     )]
@@ -101,22 +100,22 @@ pub enum Error {
     /// The packed model could not be checked; nothing was written. [`kind`](Self::kind) is that of the source.
     #[error("the packed model {what}")]
     Check {
-        /// What it does: `does not load`, `stops in a self-test`.
+        /// What went wrong: `does not load`, `stops in a self-test`.
         what: &'static str,
         /// Why.
         source: Box<Error>,
     },
-    /// A runner answered something that makes no sense.
+    /// A runner gave an invalid answer.
     #[error("runner {runner} answered `{found}`, expected {expected}")]
     RunnerAnswer {
         /// Name and version of the runner.
         runner: String,
-        /// What would make sense.
+        /// What would be valid.
         expected: &'static str,
         /// What it answered.
         found: String,
     },
-    /// The carton runs on other platforms only.
+    /// The carton supports only other platforms.
     #[error("the model runs on {} only, this is {found}", required.join(", "))]
     Platform {
         /// `required_platforms` of the carton.
@@ -139,7 +138,7 @@ pub enum Error {
     /// The runner died, hung at its start, or broke the protocol.
     #[error(transparent)]
     RunnerCrashed(#[from] Crash),
-    /// The runner died earlier and the carton was loaded not to restart it.
+    /// The runner died earlier, and the carton was loaded with restarts turned off.
     #[error("runner {runner} died earlier and is not restarted")]
     RunnerGone {
         /// Name and version of the runner.
@@ -161,7 +160,7 @@ pub enum Error {
         /// What it says.
         source: RunnerMessage,
     },
-    /// Something that the runner needs for the model has to come over the network and cannot.
+    /// Something that the runner needs for the model must be fetched over the network and cannot be.
     #[error("runner {runner} cannot get what the model needs")]
     RunnerNetwork {
         /// Name and version of the runner.
@@ -190,7 +189,7 @@ pub enum Error {
     Timeout {
         /// Name and version of the runner.
         runner: String,
-        /// Whether the call was still waiting for its turn; a running one takes the runner with it.
+        /// Whether the call was still waiting for its turn. If it was running, the runner was killed.
         waiting: bool,
     },
     /// A call could not be made: too many are waiting, or there is no room for its tensors.
@@ -202,16 +201,16 @@ pub enum Error {
     /// Positional inputs that the signature has no names for.
     #[error(transparent)]
     TooManyPositional(#[from] TooManyPositional),
-    /// Something has to come over the network and cannot.
+    /// Something must be fetched over the network and cannot be.
     #[error(transparent)]
     Network(#[from] NetworkError),
     /// The location is a URL that is not valid.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// What follows `#sha256=` is no hash.
+    /// The text after `#sha256=` is not a hash.
     #[error("expected 64 lower-case hexadecimal digits after `#sha256=`, found {found}")]
     Pin {
-        /// What is there, in backticks, as far as it may be shown.
+        /// The text, in backticks, as far as it may be shown.
         found: String,
     },
     /// Two different hashes are expected of one carton.
@@ -222,7 +221,7 @@ pub enum Error {
         /// From the options.
         expect: ManifestHash,
     },
-    /// No runner is named, and the model's files do not tell which one runs it.
+    /// The caller named no runner, and the model's files do not show which one runs it.
     #[error("cannot tell from `{}` which runner runs the model", path.display())]
     RunnerUnknown {
         /// The model.
@@ -241,19 +240,19 @@ pub enum Error {
     /// The carton cannot be shrunk.
     #[error(transparent)]
     Shrink(#[from] ShrinkError),
-    /// A mistake in this library.
+    /// A bug in this library.
     #[error("internal error: {0}")]
     Internal(String),
 }
 
 impl Error {
-    /// For `map_err`: `what` could not be done with the file at `path`.
+    /// For `map_err`: the action `what` failed for the file at `path`.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Io { what, path, source }
     }
 
-    /// A model that `runner` will not load or pack.
+    /// The error for a model that `runner` refuses to load or pack.
     pub(crate) fn refused(runner: String, error: RunnerError) -> Self {
         match error.kind {
             RunnerErrorKind::Unavailable => Self::Unavailable { runner, source: runner_error(error) },
@@ -263,7 +262,7 @@ impl Error {
         }
     }
 
-    /// The same, met while a packed model was checked. What has nothing to do with the model stays as it is.
+    /// Wraps an error of the check of a packed model. An interruption is returned as it is, because it says nothing about the model.
     pub(crate) fn in_check(self, what: &'static str) -> Self {
         match self.kind() {
             ErrorKind::Interrupted => self,
@@ -271,13 +270,13 @@ impl Error {
         }
     }
 
-    /// What sort of failure this is.
+    /// Returns the kind of failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Package(error) => error.kind(),
             Self::Contents(error) => error.kind(),
-            // The model and the metadata that were to be packed: what is wrong with them is no damage of a carton.
+            // The fault is in the model or the metadata to be packed, not in a carton.
             Self::Pack(error) => match error.kind() {
                 kind @ (ErrorKind::Interrupted | ErrorKind::Machine) => kind,
                 _ => ErrorKind::InvalidInput,
@@ -295,7 +294,7 @@ impl Error {
             Self::Model { .. } | Self::LoadRefused { .. } => ErrorKind::Model,
             Self::Platform { .. } => ErrorKind::Unsupported,
             Self::Timeout { .. } => ErrorKind::Timeout,
-            // Inputs that no pool of this size can hold.
+            // The inputs can never fit into a pool of this size.
             Self::Call(CallError::PoolFull { bytes, cap, .. }) if bytes > cap => ErrorKind::InvalidInput,
             Self::Call(CallError::QueueFull { .. } | CallError::PoolFull { .. }) => ErrorKind::Busy,
             Self::Call(CallError::InputsTooLarge { .. } | CallError::TooLarge { .. } | CallError::Tensor(_))
@@ -322,7 +321,7 @@ impl Error {
         }
     }
 
-    /// What the user can do about it, where there is something.
+    /// What the user can do about the error, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         self.own_hint().or_else(|| {
@@ -378,7 +377,7 @@ impl Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Messages of several lines stay below what they belong to.
+        // The lines of a message are indented alike.
         let indented = |text: String| text.trim_end().replace('\n', "\n    ");
         write!(f, "{}", indented(self.to_string()))?;
         let mut causes = std::iter::successors(std::error::Error::source(self), |cause| cause.source()).peekable();

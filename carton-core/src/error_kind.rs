@@ -1,39 +1,39 @@
-//! What sorts of failures there are. Apart from [`Error`](crate::Error), which knows the errors of every layer, so that the layers
-//! can say of which sort theirs are.
+//! The kinds of failures. They are apart from [`Error`](crate::Error), which depends on every layer, so that each layer can classify its
+//! own errors.
 
-/// What sort of failure an [`Error`](crate::Error) is: what a caller does about it. The `carton` command has an exit code for some, a
-/// server a status for each.
+/// The kind of an [`Error`](crate::Error), which decides what a caller does about it. The `carton` command has an exit code for some
+/// kinds; a server can have a status for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// What the caller passed is wrong: inputs that contradict the signature, a name or a location that is not valid, metadata that
-    /// breaks a rule. The same call fails again.
+    /// The caller passed something wrong: inputs that contradict the signature, an invalid name or location, metadata that breaks a
+    /// rule. The same call fails again.
     InvalidInput,
-    /// A call took longer than it was allowed to. The runner was killed if it was working on the call.
+    /// A call took longer than its timeout. The runner was killed if it was working on the call.
     Timeout,
     /// The model is busy: too many calls wait for it, or their tensors fill its shared memory. The same call may succeed later.
     Busy,
-    /// The model or its framework failed in the call, after which the runner goes on; or the runner refuses to load the model.
+    /// The model or its framework failed in the call, and the runner goes on. Or the runner refuses to load the model.
     Model,
-    /// The runner died, or could not be started.
+    /// The runner's process died or could not be started.
     RunnerCrashed,
-    /// No installed runner fits the carton, or one lacks what it needs on this machine.
+    /// No installed runner fits the carton, or the runner lacks something on this machine.
     NoRunner,
     /// The carton is malformed, damaged, tampered with, or not the one that was expected.
     Integrity,
-    /// The carton needs something that this version of the library or this platform lacks, or it is beyond a limit of the library:
-    /// a later version of the format, another platform, too many files. The carton may be fine.
+    /// The carton may be valid, but this library cannot use it: it has a later version of the format, needs another platform, or exceeds
+    /// a limit, such as the number of files.
     Unsupported,
-    /// Something has to come over the network and cannot.
+    /// Something must be fetched over the network and cannot be.
     Network,
-    /// This machine refused something: a file cannot be read or written, a disk is full, memory cannot be had.
+    /// The operating system refused something: a file cannot be read or written, the disk is full, memory is exhausted.
     Machine,
-    /// A self-test of a model that was packed failed.
+    /// A self-test of the packed model failed.
     SelfTest,
-    /// The metadata declares other inputs or outputs than the model has that was to be packed.
+    /// The metadata declares other inputs or outputs than the model to be packed has.
     SignatureMismatch,
-    /// The work was given up on request.
+    /// The caller cancelled the work.
     Interrupted,
-    /// None of the others.
+    /// Any other failure.
     Other,
 }

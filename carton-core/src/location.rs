@@ -1,4 +1,4 @@
-//! Where a carton is: a path or a URL, and which carton it must be.
+//! The location of a carton: a path or a URL, with the hash that the carton must have.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use crate::Error;
 use crate::manifest::ManifestHash;
 use crate::network::{Url, address};
 
-/// What separates a place from the SHA-256 of the MANIFEST that is expected there.
+/// Separates the path or URL from the expected hash of the carton.
 const PIN: &str = "#sha256=";
 
-/// Where a carton is, and which one it must be.
+/// The path or URL of a carton, and the hash that the carton must have, if any.
 ///
 /// Text is a URL when it begins with `http:`, `https:` or `file:`; everything else is a path. A `file:` URL is the path of its
-/// percent-decoded text. Text may end in `#sha256=` and the hash that the carton's MANIFEST must have; another fragment is an error,
-/// lest a pin with a typing mistake demand nothing. Paths are taken as they are.
+/// percent-decoded text. Text may end in `#sha256=` and the hash that the carton must have. Any other fragment is an error; otherwise a
+/// misspelt pin would be ignored. Paths are used as they are.
 ///
-/// A URL that is none is kept and told by [`place`](Self::place), because there is no better time to fail. What is shown of a
-/// location, by `Display` and `Debug`, is without user, password and query.
+/// Making a location never fails: [`place`](Self::place) returns the error of an invalid URL. `Display` and `Debug` leave out the user,
+/// the password and the query of a URL.
 ///
 /// ```
 /// use carton_core::Location;
@@ -47,11 +47,11 @@ pub enum Place<'a> {
     Url(&'a Url),
 }
 
-/// Text that begins as a URL and is none.
+/// The text begins as a URL but is not a valid one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the `{scheme}:` URL is not valid: {reason}")]
 pub struct LocationError {
-    /// How it begins. The rest may hold a password that cannot be told from it, because it is not valid.
+    /// The scheme. The rest is not shown, because a password in it cannot be found in an invalid URL.
     pub scheme: String,
     /// What is wrong with it.
     pub reason: String,

@@ -33,9 +33,9 @@ impl Cache {
     pub(crate) fn lock_file<E: From<CacheError>>(
         &self,
         digest: &Sha256Digest,
-        checkpoint: &dyn Fn() -> Result<(), E>,
+        check_cancelled: &dyn Fn() -> Result<(), E>,
     ) -> Result<FileLock<'_>, E> {
-        Ok(FileLock { cache: self, digest: *digest, _lock: self.lock(Made::File(digest), checkpoint)? })
+        Ok(FileLock { cache: self, digest: *digest, _lock: self.lock(Made::File(digest), check_cancelled)? })
     }
 
     pub(super) fn download_path(&self, digest: &Sha256Digest) -> PathBuf {

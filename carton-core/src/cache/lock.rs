@@ -15,14 +15,14 @@ const FIRST_LOG: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits for the lock at `path`, calling `checkpoint` between attempts; its error ends the wait. When `longest_wait` is over, the wait
+/// Waits for the lock at `path`, calling `check_cancelled` between attempts; its error ends the wait. When `longest_wait` is over, the wait
 /// starts again if the result of `progress` has changed meanwhile, because a download may take any time.
 pub(super) fn acquire<E: From<CacheError>>(
     path: &Path,
     mode: Mode,
     longest_wait: Duration,
     progress: &dyn Fn() -> Option<SystemTime>,
-    checkpoint: &dyn Fn() -> Result<(), E>,
+    check_cancelled: &dyn Fn() -> Result<(), E>,
 ) -> Result<Lock, E> {
     // The usual case, without asking for the progress.
     if let Some(lock) = try_acquire(path, mode)? {
@@ -37,7 +37,7 @@ pub(super) fn acquire<E: From<CacheError>>(
         if let Some(lock) = try_acquire(path, mode)? {
             return Ok(lock);
         }
-        checkpoint()?;
+        check_cancelled()?;
         let waited = start.elapsed();
         if waited >= deadline {
             let now = progress();

@@ -183,7 +183,11 @@ impl Cache {
     }
 
     /// Waits for the right to make a file or a model. The wait is not limited while downloads for it make progress.
-    fn lock<E: From<CacheError>>(&self, made: Made<'_>, checkpoint: &dyn Fn() -> Result<(), E>) -> Result<Lock, E> {
+    fn lock<E: From<CacheError>>(
+        &self,
+        made: Made<'_>,
+        check_cancelled: &dyn Fn() -> Result<(), E>,
+    ) -> Result<Lock, E> {
         let progress = || match made {
             Made::File(digest) => downloads::last_change(&self.download_path(digest)),
             // A model consists of files, one of which may be downloading.
@@ -192,7 +196,7 @@ impl Cache {
                 downloads.filter_map(|entry| downloads::last_change(&entry.path())).max()
             }
         };
-        lock::acquire(&self.lock_path(made), Mode::Exclusive, self.longest_wait, &progress, checkpoint)
+        lock::acquire(&self.lock_path(made), Mode::Exclusive, self.longest_wait, &progress, check_cancelled)
     }
 
     fn lock_path(&self, made: Made<'_>) -> PathBuf {
@@ -206,10 +210,10 @@ impl Cache {
     fn lease<E: From<CacheError>>(
         &self,
         manifest: &ManifestHash,
-        checkpoint: &dyn Fn() -> Result<(), E>,
+        check_cancelled: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lease, E> {
-        let no_prune = self.hold_off_prune(checkpoint)?;
-        self.lease_under(&no_prune, manifest, checkpoint)
+        let no_prune = self.hold_off_prune(check_cancelled)?;
+        self.lease_under(&no_prune, manifest, check_cancelled)
     }
 
     /// Takes a lease under the prune lock, which proves that no process is choosing what to delete.
@@ -217,10 +221,10 @@ impl Cache {
         &self,
         _no_prune: &Lock,
         manifest: &ManifestHash,
-        checkpoint: &dyn Fn() -> Result<(), E>,
+        check_cancelled: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lease, E> {
         let path = self.lease_path(manifest);
-        Ok(Lease { _lock: lock::acquire(&path, Mode::Shared, self.longest_wait, &|| None, checkpoint)? })
+        Ok(Lease { _lock: lock::acquire(&path, Mode::Shared, self.longest_wait, &|| None, check_cancelled)? })
     }
 
     fn lease_path(&self, manifest: &ManifestHash) -> PathBuf {

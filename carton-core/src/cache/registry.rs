@@ -26,11 +26,11 @@ impl Cache {
         &self,
         manifest: &Manifest,
         extra: &[Sha256Digest],
-        checkpoint: &dyn Fn() -> Result<(), E>,
+        check_cancelled: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lease, E> {
         let hash = manifest.hash();
-        let no_prune = self.hold_off_prune(checkpoint)?;
-        let lease = self.lease_under(&no_prune, &hash, checkpoint)?;
+        let no_prune = self.hold_off_prune(check_cancelled)?;
+        let lease = self.lease_under(&no_prune, &hash, check_cancelled)?;
         // A full disk must not keep a carton from being loaded. While a carton is leased whose files are not recorded, `prune` deletes no
         // file at all.
         if let Err(error) = self.register(&hash, manifest, extra) {
@@ -42,9 +42,9 @@ impl Cache {
     /// While this lock is held, nothing is chosen for deletion. Hold it only briefly, so that `prune` gets its turn.
     pub(crate) fn hold_off_prune<E: From<CacheError>>(
         &self,
-        checkpoint: &dyn Fn() -> Result<(), E>,
+        check_cancelled: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lock, E> {
-        lock::acquire(&self.prune_lock_path(), Mode::Shared, self.longest_wait, &|| None, checkpoint)
+        lock::acquire(&self.prune_lock_path(), Mode::Shared, self.longest_wait, &|| None, check_cancelled)
     }
 
     pub(super) fn prune_lock_path(&self) -> PathBuf {

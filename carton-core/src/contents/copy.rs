@@ -1,11 +1,12 @@
-//! Files on their way into another carton.
+//! Hands files over to the writer of another carton.
 
 use super::locate::{Archived, Located};
 use super::{Contents, ContentsError, Place};
 use crate::archive::Content;
 
 impl Contents {
-    /// What puts this file into another carton. Nothing of it was verified: whoever writes that one compares digests.
+    /// Returns this file in the form in which the writer of another carton takes it. The bytes are not verified here; the writer
+    /// compares digests.
     ///
     /// # Errors
     /// There is no such file, or it is elsewhere and cannot be fetched.

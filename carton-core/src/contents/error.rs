@@ -1,4 +1,4 @@
-//! What can go wrong between a carton's bytes and whoever asks for a file of it.
+//! Errors of reading and fetching the files of a carton.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::network::NetworkError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContentsError {
-    /// A file's bytes are not the ones MANIFEST lists.
+    /// A file's bytes are not those that MANIFEST lists.
     #[error("digest mismatch for `{path}`: expected {expected}, found {found}")]
     Digest {
         /// The file's path in the carton.
@@ -30,7 +30,7 @@ pub enum ContentsError {
         /// The digest of its bytes.
         found: Sha256Digest,
     },
-    /// An archive states another CRC-32 or size for a file than the one that MANIFEST lists has.
+    /// The archive states a CRC-32 or size that the file listed in MANIFEST does not have.
     #[error(
         "`{path}` is not the file that MANIFEST lists: expected {expected}, found {found} in the archive's directory"
     )]
@@ -42,7 +42,7 @@ pub enum ContentsError {
         /// What the archive states.
         found: Checksum,
     },
-    /// The carton is not the one that was asked for.
+    /// The carton is not the expected one.
     #[error("the carton is another one: expected manifest hash {expected}, found {found}")]
     ManifestHash {
         /// The hash that was asked for.
@@ -62,7 +62,7 @@ pub enum ContentsError {
         /// The file's path in the carton.
         path: String,
     },
-    /// A symbolic link that leads nowhere, in a circle, or where it may not.
+    /// A symbolic link leads nowhere, in a circle, or to a forbidden place.
     #[error("the link `{path}` to `{target}` is not allowed: {reason}")]
     Link {
         /// The link's path in the carton.
@@ -72,7 +72,7 @@ pub enum ContentsError {
         /// What is wrong with it.
         reason: LinkProblem,
     },
-    /// The file changed while it was read; what was read proves nothing.
+    /// The file changed while it was read, so nothing is known about its bytes.
     #[error("`{location}` changed while it was being verified")]
     Changed {
         /// The carton, or the file in an unpacked one.
@@ -105,7 +105,7 @@ pub enum ContentsError {
         /// The file.
         path: PathBuf,
     },
-    /// A linked file that nobody has fetched.
+    /// A linked file is not in the cache and may not be fetched.
     #[error("`{path}` is a linked file that is not fetched yet (sha256 {digest})")]
     NotFetched {
         /// Its path in the carton.
@@ -116,7 +116,7 @@ pub enum ContentsError {
     /// Something could not be fetched.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// What a URL sent is encoded in a way that cannot be undone.
+    /// The content encoding of a response cannot be decoded.
     #[error("cannot decode what was sent for `{path}`")]
     Encoding {
         /// The file's path in the carton.
@@ -132,7 +132,7 @@ pub enum ContentsError {
         path: String,
         /// Its digest in MANIFEST.
         digest: Sha256Digest,
-        /// Each URL, and why not from there.
+        /// Each URL and its error.
         failures: Vec<LinkFailure>,
     },
     /// LINKS leads to a local file, which is not allowed.
@@ -143,14 +143,14 @@ pub enum ContentsError {
         /// The URL.
         url: String,
     },
-    /// LINKS of a carton from a server leads to this machine or into a private network, which is not allowed.
+    /// LINKS of a carton from a server names a private address, which is not allowed.
     #[error(
         "`{path}` is linked to `{url}`, which leads to {at}: a carton from another host may not link to private addresses"
     )]
     PrivateLinkRefused {
         /// The file's path in the carton.
         path: String,
-        /// The URL that leads there, which a redirect may have led to.
+        /// The URL, perhaps of a redirect, that leads to the address.
         url: String,
         /// The address, or what is there.
         at: String,
@@ -180,7 +180,7 @@ pub enum ContentsError {
         /// Its size.
         found: u64,
     },
-    /// The folder to unpack to is there already, with something in it.
+    /// The destination folder exists and is not empty.
     #[error("`{path}` exists already and is not an empty folder")]
     DestinationExists {
         /// The folder.
@@ -189,7 +189,7 @@ pub enum ContentsError {
     /// The progress callback asked to stop. Nothing is left behind.
     #[error("interrupted")]
     Interrupted,
-    /// The operating system refused; a full disk ends here too.
+    /// An operation of the operating system failed, for example because the disk is full.
     #[error("cannot {action} `{path}`")]
     Io {
         /// What was tried, as a verb phrase.
@@ -214,7 +214,7 @@ pub struct LinkFailure {
     pub error: Box<ContentsError>,
 }
 
-/// A line for each: long lines are cut where errors are shown.
+/// Writes one line for each failure, because long lines are cut when errors are shown.
 fn failures_text(failures: &[LinkFailure]) -> String {
     let mut text = match failures.len() {
         1 => "its URL:".to_owned(),
@@ -222,7 +222,7 @@ fn failures_text(failures: &[LinkFailure]) -> String {
     };
     for LinkFailure { address, error } in failures {
         let error = crate::causes::in_one_line(error);
-        // Most messages name the URL themselves.
+        // Most messages already name the URL.
         let named = if error.contains(address.as_str()) { String::new() } else { format!("`{address}`: ") };
         text.push_str(&format!("\n  {named}{error}"));
     }
@@ -284,7 +284,7 @@ impl ContentsError {
                 let any = |kind| failures.iter().any(|failure| failure.error.kind() == kind);
                 let has_wrong_size = failures.iter().any(|failure| matches!(*failure.error, Self::Size { .. }));
                 match () {
-                    // Wrong bytes are worse news than none.
+                    // Wrong bytes matter more than missing ones.
                     () if any(ErrorKind::Integrity) || has_wrong_size => ErrorKind::Integrity,
                     () if any(ErrorKind::Network) => ErrorKind::Network,
                     () => ErrorKind::InvalidInput,

@@ -1,4 +1,4 @@
-//! Where the bytes of each file are. Every operation on a file asks here, and nothing else looks at what was opened.
+//! Finds the bytes of each file. Every operation on a file asks `Contents::locate` where they are.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::cache::SHARED_FROM;
 use crate::digest::Sha256Digest;
 use crate::source::RemoteSource;
 
-/// Where the bytes of an item are, symbolic links followed. `digest` is what MANIFEST lists for them.
+/// Where the bytes of an item are. Symbolic links are followed. `digest` is the digest in MANIFEST.
 pub(super) enum Located<'a> {
     /// In an archive that is read without requests.
     Local(Archived<'a>),
@@ -45,6 +45,7 @@ impl Located<'_> {
 }
 
 impl Contents {
+    /// Returns where the bytes of an item are.
     pub(super) fn locate<'a>(&'a self, item: &'a Item) -> Located<'a> {
         match (&item.place, &self.origin) {
             (Place::Symlink { .. }, _) => self.locate(self.follow(item)),

@@ -130,7 +130,8 @@ impl Contents {
         self.items.iter().map(|item| item.path.as_str())
     }
 
-    /// The length of a file; unknown when it is only linked, not in the cache, and LINKS does not give its size. For a symbolic link, that of the file it leads to.
+    /// The length of a file, or of the file that a symbolic link leads to. `None` if it is linked, not in the cache, and LINKS does not
+    /// give its size.
     ///
     /// # Errors
     /// There is no such file.
@@ -170,7 +171,7 @@ impl Contents {
                 }
                 Ok(Some(Arc::new(lease)))
             }
-            // Nobody deletes anything there, and what is there can be used.
+            // Nothing can be deleted from a read-only cache, so its files can be used without a lease.
             Err(ContentsError::Io { source, .. }) if source.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(None),
             Err(error) => Err(error),
         }
@@ -189,7 +190,7 @@ impl Contents {
 }
 
 impl Drop for Contents {
-    /// Single files that were read may have told checksums, which are recorded once for all of them.
+    /// Records the checksums learned from files that were read one by one.
     fn drop(&mut self) {
         self.remember_stated();
     }

@@ -104,8 +104,8 @@ impl Contents {
     /// for one that is in memory. Nothing is copied, and all that ask share one map.
     ///
     /// For cartons that nobody writes to as long as the bytes are used: truncated underneath them, the file ends the process with
-    /// SIGBUS, and bytes that are written to it are seen ([`FileBytes::map`]). That it has not changed since it was
-    /// verified is looked at when this is called. A file of the cache stays as it is, even if it is deleted.
+    /// SIGBUS, and bytes that are written to it are seen ([`FileBytes::map`]). This call
+    /// checks that the file has not changed since it was verified. A file of the cache keeps its bytes, even if it is deleted.
     ///
     /// # Errors
     /// As [`read_range`](Self::read_range); the system cannot map it.

@@ -1,4 +1,4 @@
-//! How far a long operation is, told to whoever waits for it.
+//! The progress of a long operation, reported to the caller.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};

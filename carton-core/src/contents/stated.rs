@@ -1,8 +1,8 @@
-//! What an archive states of its files against what was verified, wherever files of the cache stand in for those of an archive.
+//! Compares what an archive states about its files with what was verified, where files of the cache stand in for those of the archive.
 //!
-//! A carton that was changed and zipped again keeps its MANIFEST, and so leads to the files that the cache has. Its directory gives
-//! it away, because the CRC-32 or the size of a changed file is another one there. Nothing is read for this where the cache has a
-//! record of both; where it has none, as one of an earlier version, the file of the cache is read once.
+//! A carton that was edited and zipped again keeps its MANIFEST, and so leads to the files in the cache. Its directory shows the edit,
+//! because it has another CRC-32 or size for an edited file. If the cache has a record of both, the comparison reads nothing;
+//! otherwise, as in a cache of an earlier version, it reads the file of the cache once.
 
 use std::path::PathBuf;
 use std::sync::{MutexGuard, PoisonError};

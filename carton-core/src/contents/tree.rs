@@ -1,4 +1,4 @@
-//! What MANIFEST lists against what is there. Pure: no bytes of files are looked at.
+//! Compares the files that MANIFEST lists with the files that exist. Pure: reads no file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ impl Item {
     }
 }
 
-/// Joins MANIFEST, LINKS and what is there into the list of files, sorted by path.
+/// Joins MANIFEST, LINKS and the existing files into the list of items, sorted by path.
 ///
 /// Refused: a listed file that is neither there nor linked, a file that is not listed, and links that do not lead to a
 /// listed file with the same digest within the same part of the carton.

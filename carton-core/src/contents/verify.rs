@@ -62,7 +62,8 @@ impl Contents {
     /// remembered. What is elsewhere is fetched first.
     ///
     /// # Errors
-    /// Only when it cannot be told whether the files are good: interrupted, changed meanwhile, or the file cannot be read.
+    /// The check could not be completed: it was interrupted, the carton changed meanwhile, or it cannot be read. A bad file is not an
+    /// error.
     pub(crate) fn verify(&self, on_progress: OnProgress<'_>) -> Result<VerifyReport, ContentsError> {
         let items: Vec<&Item> = self.items.iter().filter(|item| !item.is_symlink()).collect();
         let meter = Meter::new(self.total(&items), on_progress);

@@ -141,11 +141,11 @@ impl Remote<'_> {
         let Some(cache) = &self.opening.cache else {
             return Err(NetworkError::NoRanges { url: network::address(self.url), length: None }.into());
         };
-        let checkpoint = || match self.opening.context.control() {
+        let check_cancelled = || match self.opening.context.control() {
             std::ops::ControlFlow::Continue(()) => Ok(()),
             std::ops::ControlFlow::Break(()) => Err(Error::Network(NetworkError::Interrupted)),
         };
-        let lock = cache.lock_file::<Error>(&self.key.digest(), &checkpoint)?;
+        let lock = cache.lock_file::<Error>(&self.key.digest(), &check_cancelled)?;
         let folder = lock.download_folder()?;
         let (digest, path, version) = match self.download_to(&folder) {
             Ok(downloaded) => downloaded,
@@ -161,10 +161,10 @@ impl Remote<'_> {
             // A carton with a bad or unreadable file is kept as one file of the cache, so that errors can say what is wrong with
             // it.
             Err(Error::Contents(error)) if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) => {
-                let file_lock = cache.lock_file::<Error>(&digest, &checkpoint)?;
+                let file_lock = cache.lock_file::<Error>(&digest, &check_cancelled)?;
                 // Pruning is held off until the cache records that the carton uses the file.
-                let _no_prune = cache.hold_off_prune(&checkpoint)?;
-                if file_lock.file::<Error>(&|_| checkpoint())?.is_none() {
+                let _no_prune = cache.hold_off_prune(&check_cancelled)?;
+                if file_lock.file::<Error>(&|_| check_cancelled())?.is_none() {
                     file_lock.adopt(&path)?;
                 }
                 let package = self.open_file(&cache.file_path(&digest), digest)?;

@@ -69,7 +69,7 @@ impl Fetcher<'_> {
             }
             Place::Url(url) => {
                 let cache = Cache::open(self.cache_dir)?;
-                let lock = cache.lock_file(&part.sha256, &|| self.checkpoint())?;
+                let lock = cache.lock_file(&part.sha256, &|| self.check_cancelled())?;
                 let name = part.place.to_string();
                 let path = fetch_verified(&lock, &name, |folder| self.download(url, folder, stage))?;
                 let result = work(&path)?;
@@ -112,7 +112,7 @@ impl Fetcher<'_> {
         let found = hash_all(reader, read_error, |chunk| {
             done += chunk.len() as u64;
             report(done, total);
-            self.checkpoint()
+            self.check_cancelled()
         })?;
         // A server need not state the size. At the end, the number of received bytes is the total.
         report(done, Some(done));
@@ -120,7 +120,7 @@ impl Fetcher<'_> {
     }
 
     /// Returns an error if the work was cancelled.
-    fn checkpoint(&self) -> Result<(), InstallError> {
+    fn check_cancelled(&self) -> Result<(), InstallError> {
         if self.context.control().is_break() { Err(InstallError::Interrupted) } else { Ok(()) }
     }
 }

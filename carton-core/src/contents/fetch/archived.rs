@@ -70,7 +70,7 @@ impl<'a> Fetch<'a> {
         files: &[Candidate<Archived<'a>>],
     ) -> Vec<Failure<'a>> {
         let result = || {
-            let lock = self.cache.lock_file::<ContentsError>(&span_key(files), &|| self.checkpoint())?;
+            let lock = self.cache.lock_file::<ContentsError>(&span_key(files), &|| self.check_cancelled())?;
             // Another process may have fetched some of them meanwhile.
             let is_missing = |candidate: &&Candidate<Archived<'a>>| !self.cache.has_file(&candidate.file.digest);
             let missing: Vec<_> = files.iter().filter(is_missing).collect();
@@ -175,10 +175,10 @@ impl<'a> Fetch<'a> {
                         0 => return Ok(()),
                         n_bytes => sink(&chunk[..n_bytes])?,
                     }
-                    self.checkpoint()?;
+                    self.check_cancelled()?;
                 }
             },
-            &|_| self.checkpoint(),
+            &|_| self.check_cancelled(),
         )?;
         self.contents.note_proven(was_read.then_some(item));
         Ok(())
@@ -192,8 +192,8 @@ impl<'a> Fetch<'a> {
     ) -> Result<(), ContentsError> {
         let Archived { item, archive, entry, digest } = candidate.file;
         let path = &item.path;
-        let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.checkpoint())?;
-        if lock.file::<ContentsError>(&|_| self.checkpoint())?.is_some() {
+        let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.check_cancelled())?;
+        if lock.file::<ContentsError>(&|_| self.check_cancelled())?.is_some() {
             return Ok(());
         }
         let (range, is_stored) = match entry.method() {

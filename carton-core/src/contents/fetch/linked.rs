@@ -19,8 +19,8 @@ impl Fetch<'_> {
     /// A linked file, from the first of its URLs that has it.
     pub(super) fn link(&self, item: &Item, digest: Sha256Digest) -> Result<(), ContentsError> {
         let path = &item.path;
-        let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.checkpoint())?;
-        if lock.file::<ContentsError>(&|_| self.checkpoint())?.is_some() {
+        let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.check_cancelled())?;
+        if lock.file::<ContentsError>(&|_| self.check_cancelled())?.is_some() {
             return Ok(());
         }
         let mut failures = Vec::new();
@@ -29,7 +29,7 @@ impl Fetch<'_> {
             let url = match Url::parse(text) {
                 Ok(url) => url,
                 Err(error) => {
-                    // Which part of it is a secret cannot be told, so nothing of it is shown.
+                    // A secret cannot be found in a malformed URL, so nothing of the URL is shown.
                     let shown = "a malformed URL".to_owned();
                     let error = NetworkError::Url { url: shown.clone(), reason: error.to_string() };
                     failures.push(LinkFailure { address: shown, error: Box::new(error.into()) });

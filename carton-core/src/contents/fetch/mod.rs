@@ -29,7 +29,7 @@ use crate::source::RemoteSource;
 
 /// How many files, or groups of small ones, are fetched at once.
 const N_WORKERS: usize = 4;
-/// How often progress is reported, and it is looked whether the work is still wanted.
+/// Interval at which progress is reported and cancellation is checked.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How files that are elsewhere may be fetched.
@@ -38,14 +38,14 @@ pub(crate) struct Access {
     /// The network to fetch them over.
     pub network: Network,
     /// The network to fetch linked files over. For a carton from a server it refuses private addresses
-    /// ([`Network::public_only`]): whoever made the carton could otherwise have this machine ask servers in its network.
+    /// ([`Network::public_only`]): otherwise the author of the carton could make this machine send requests to servers in its own network.
     pub link_network: Network,
     /// Whether LINKS may name local files. To be allowed only for a carton that is itself local: one that somebody else can change
     /// could otherwise find out which files there are.
     pub file_links: bool,
 }
 
-/// Counts a worker out when it ends, also by a panic: otherwise whoever waits for the workers would wait for ever.
+/// Counts a worker as ended when dropped, also after a panic. Otherwise the thread that waits for the workers would wait for ever.
 struct Leaving<'a> {
     running: &'a Mutex<usize>,
     ended: &'a Condvar,
@@ -253,8 +253,8 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Ends a wait for another process when the work is no longer wanted.
-    fn checkpoint(&self) -> Result<(), ContentsError> {
+    /// Returns [`ContentsError::Interrupted`] if the work was cancelled.
+    fn check_cancelled(&self) -> Result<(), ContentsError> {
         if self.activity.is_stopped() { Err(ContentsError::Interrupted) } else { Ok(()) }
     }
 }

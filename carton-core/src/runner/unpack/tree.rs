@@ -46,7 +46,7 @@ impl<'a> Tree<'a> {
     /// Sets the limit of the next archive from its length in bytes.
     pub(super) fn begin_archive(&mut self, length: u64) -> Result<(), UnpackError> {
         self.n_bytes_allowed = self.limits.n_bytes.min(self.n_bytes.saturating_add(self.limits.of_archive(length)));
-        self.checkpoint()
+        self.check_cancelled()
     }
 
     /// Returns how many more bytes may be written.
@@ -63,7 +63,7 @@ impl<'a> Tree<'a> {
         self.wanted
     }
 
-    pub(super) fn checkpoint(&self) -> Result<(), UnpackError> {
+    pub(super) fn check_cancelled(&self) -> Result<(), UnpackError> {
         if (self.wanted)().is_break() { Err(UnpackError::Interrupted) } else { Ok(()) }
     }
 
@@ -73,7 +73,7 @@ impl<'a> Tree<'a> {
     }
 
     pub(in super::super) fn folder(&mut self, name: &str) -> Result<(), UnpackError> {
-        self.checkpoint()?;
+        self.check_cancelled()?;
         let root = &self.root;
         self.names.folder(name, &mut |name| make_folder(&root.join(name)))
     }
@@ -85,7 +85,7 @@ impl<'a> Tree<'a> {
         is_executable: bool,
         data: &mut dyn Read,
     ) -> Result<(), UnpackError> {
-        self.checkpoint()?;
+        self.check_cancelled()?;
         let root = &self.root;
         self.names.file(name, &mut |name| make_folder(&root.join(name)))?;
         let path = self.root.join(name);
@@ -102,14 +102,14 @@ impl<'a> Tree<'a> {
     }
 
     pub(in super::super) fn link(&mut self, name: &str, target: &[u8]) -> Result<(), UnpackError> {
-        self.checkpoint()?;
+        self.check_cancelled()?;
         let root = &self.root;
         self.names.link(name, target, &mut |name| make_folder(&root.join(name)))
     }
 
     /// Makes a hard link to a file that was already written.
     pub(super) fn hard_link(&mut self, name: &str, target: &str) -> Result<(), UnpackError> {
-        self.checkpoint()?;
+        self.check_cancelled()?;
         if !self.names.is_file(target) {
             let (name, target) = (name.escape_debug().to_string(), target.escape_debug().to_string());
             return Err(UnpackError::Link { name, target, problem: "leads to no file of the archive" });
@@ -142,7 +142,7 @@ impl<'a> Tree<'a> {
             }
             self.n_bytes += length as u64;
             file.write_all(&self.buffer[..length]).map_err(UnpackError::io("write", path))?;
-            self.checkpoint()?;
+            self.check_cancelled()?;
         }
     }
 }
