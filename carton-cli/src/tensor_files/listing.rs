@@ -9,6 +9,7 @@ use carton_tensor::{DataType, element_count};
 use serde::Serialize;
 
 use super::error::shown_name;
+use super::layout::TensorLayout;
 use super::opened::Opened;
 
 /// A tensor of a file or carton.
@@ -26,7 +27,7 @@ pub(crate) struct Listed {
     /// The size in the file in bytes.
     pub(crate) stored: Option<u64>,
     /// `dense`, the format of another object of a zTensor file, or `nested`.
-    pub(crate) format: String,
+    pub(crate) format: TensorLayout,
     /// How its bytes are stored: `raw`, `zstd`, or `zip` in an archive that may compress them.
     pub(crate) encoding: Option<&'static str>,
     /// The algorithms of its digests.
@@ -80,7 +81,7 @@ fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Listed {
         // The size that compressed components claim has not been verified yet.
         bytes: entry.n_bytes().filter(|_| unusable.is_none()),
         stored: (!is_zip).then(|| entry.stored_bytes()),
-        format: entry.layout().to_owned(),
+        format: entry.as_ztensor().map_or(TensorLayout::Dense, |object| object.format().into()),
         encoding: Some(if is_zip { "zip" } else { entry.encoding() }),
         digest: (!algorithms.is_empty()).then(|| algorithms.join(", ")),
         unusable,
@@ -96,7 +97,7 @@ fn of_carton(name: &str, entry: &TensorEntry) -> Listed {
         shape: None,
         bytes: None,
         stored: None,
-        format: "dense".to_owned(),
+        format: TensorLayout::Dense,
         encoding: None,
         digest: None,
         unusable: None,
@@ -110,6 +111,6 @@ fn of_carton(name: &str, entry: &TensorEntry) -> Listed {
             let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());
             Listed { dtype: Some(dtype.name().to_owned()), shape: Some(shape.clone()), bytes, element_type, ..nothing }
         }
-        _ => Listed { dtype: Some("nested".to_owned()), format: "nested".to_owned(), ..nothing },
+        _ => Listed { dtype: Some("nested".to_owned()), format: TensorLayout::Nested, ..nothing },
     }
 }

@@ -18,7 +18,8 @@ use crate::interrupt;
 use crate::output::{Output, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{
-    Listed, Metadata, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, shown_name,
+    Listed, Metadata, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, TensorLayout,
+    shown_name,
 };
 
 /// The output of `--json`.
@@ -125,7 +126,7 @@ fn convert(
 
 /// Returns the tensors to write. Lists of tensors in a carton are left out, because their elements have names of their own.
 pub(super) fn expanded<'a>(source: &'a Source, warnings: &mut Vec<String>) -> Vec<&'a Listed> {
-    let is_list = |listed: &&Listed| listed.format == "nested";
+    let is_list = |listed: &&Listed| listed.format == TensorLayout::Nested;
     let lists: Vec<&str> = source.listed().iter().filter(is_list).map(|listed| listed.name.as_str()).collect();
     // A single list is refused later, with a hint.
     if lists.is_empty() || source.listed().len() == 1 {
@@ -152,20 +153,24 @@ pub(super) fn kind(listed: &Listed, format: OutputFormat, dequantize: bool) -> P
         return PlannedKind::Unusable(reason.clone());
     }
     let object = |what: String| PlannedKind::Object { what, not_in_1_1: listed.not_in_1_1.clone() };
-    match (listed.format.as_str(), listed.element_type) {
-        ("nested", _) => PlannedKind::Nested,
+    match (&listed.format, listed.element_type) {
+        (TensorLayout::Nested, _) => PlannedKind::Nested,
         // Another component may have a type that the version lacks.
-        ("dense", Some(_)) if format == OutputFormat::Ztensor && listed.not_in_1_1.is_some() => {
+        (TensorLayout::Dense, Some(_)) if format == OutputFormat::Ztensor && listed.not_in_1_1.is_some() => {
             object("of the format `dense`".to_owned())
         }
-        ("dense", Some(dtype)) if listed.dtype.as_deref() == Some(dtype.name()) => PlannedKind::Numbers(dtype, shape()),
-        ("dense", None) => PlannedKind::Strings,
-        ("quantized_group", _) if dequantize => PlannedKind::Numbers(ElementType::Float32, shape()),
-        ("sparse_csr" | "sparse_coo", Some(dtype)) if format != OutputFormat::Ztensor => {
+        (TensorLayout::Dense, Some(dtype)) if listed.dtype.as_deref() == Some(dtype.name()) => {
             PlannedKind::Numbers(dtype, shape())
         }
-        ("dense", _) => object(format!("elements of the type `{}`", listed.dtype.as_deref().unwrap_or_default())),
-        (other, _) => object(format!("of the format `{other}`")),
+        (TensorLayout::Dense, None) => PlannedKind::Strings,
+        (TensorLayout::QuantizedGroup, _) if dequantize => PlannedKind::Numbers(ElementType::Float32, shape()),
+        (TensorLayout::SparseCsr | TensorLayout::SparseCoo, Some(dtype)) if format != OutputFormat::Ztensor => {
+            PlannedKind::Numbers(dtype, shape())
+        }
+        (TensorLayout::Dense, _) => {
+            object(format!("elements of the type `{}`", listed.dtype.as_deref().unwrap_or_default()))
+        }
+        (other, _) => object(format!("of the format `{}`", other.name())),
     }
 }
 

@@ -10,7 +10,7 @@ use carton_tensor::ztensor::QuantizedGroup;
 
 use super::numbers;
 use crate::output::one_line;
-use crate::tensor_files::{Listed, Source, TensorFileError};
+use crate::tensor_files::{Listed, Source, TensorFileError, TensorLayout};
 
 /// The tensors that become groups, each with the factor by which the group multiplies its integers.
 #[derive(Default)]
@@ -85,7 +85,7 @@ impl<'a> Groups<'a> {
 
 /// Whether a tensor is dense, and its dtype is known and accepted by `fits`.
 fn is_dense(listed: &Listed, fits: impl Fn(ElementType) -> bool) -> bool {
-    listed.format == "dense"
+    listed.format == TensorLayout::Dense
         && listed.element_type.is_some_and(|dtype| fits(dtype) && listed.dtype.as_deref() == Some(dtype.name()))
 }
 

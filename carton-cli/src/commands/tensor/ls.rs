@@ -80,7 +80,7 @@ fn table(tensors: &[Listed], output: &Output) -> String {
             number(tensor.bytes),
             number(tensor.stored),
             encoding,
-            tensor.format.clone(),
+            tensor.format.name().to_owned(),
             tensor.name.clone(),
         ]);
     }

@@ -18,7 +18,9 @@ use crate::args::{SinkArgs, TensorQuantizeArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::progress::ProgressDisplay;
-use crate::tensor_files::{Listed, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, Value};
+use crate::tensor_files::{
+    Listed, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, TensorLayout, Value,
+};
 
 /// The role of a tensor that is written.
 #[derive(Clone, Copy)]
@@ -62,7 +64,7 @@ pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) ->
 
 /// Whether a tensor holds floats, stored dense or sparse.
 fn is_float(listed: &Listed) -> bool {
-    matches!(listed.format.as_str(), "dense" | "sparse_csr" | "sparse_coo")
+    matches!(listed.format, TensorLayout::Dense | TensorLayout::SparseCsr | TensorLayout::SparseCoo)
         // An unknown logical type may mean anything, regardless of its storage type.
         && listed.element_type.is_some_and(|dtype| dtype.is_float() && listed.dtype.as_deref() == Some(dtype.name()))
 }
@@ -77,7 +79,7 @@ fn quantized_already(listed: &[Listed]) -> BTreeSet<&str> {
         let shape = listed.shape.as_deref().unwrap_or_default();
         if is_float(listed) && is_scale_tensor(&listed.name, listed.element_type, shape, find) {
             names.extend([listed.name.strip_suffix(SCALE_SUFFIX).unwrap_or_default(), listed.name.as_str()]);
-        } else if listed.format == "quantized_group" {
+        } else if listed.format == TensorLayout::QuantizedGroup {
             names.insert(listed.name.as_str());
         }
     }

@@ -10,7 +10,7 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Align, Role, Table, one_line, six_digits};
 use crate::progress::ProgressDisplay;
-use crate::tensor_files::{Listed, Source};
+use crate::tensor_files::{Listed, Source, TensorLayout};
 
 /// The output of `--json`. Numbers that JSON lacks, and statistics of empty tensors, are `null`.
 #[derive(Serialize)]
@@ -121,7 +121,7 @@ fn measure(
         progress.update("measuring", done, Some(total), true);
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));
-        let is_numeric = listed.element_type.is_some() || listed.format == "quantized_group";
+        let is_numeric = listed.element_type.is_some() || listed.format == TensorLayout::QuantizedGroup;
         let tensor = if is_numeric && !is_complex { numbers(source.read(&listed.name)?) } else { None };
         let Some(tensor) = tensor else {
             passed_over.push(listed.name.clone());

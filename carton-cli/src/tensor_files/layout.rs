@@ -1,0 +1,50 @@
+//! How tensors are stored in their file or carton.
+
+use carton_tensor::ztensor::Format;
+use serde::{Serialize, Serializer};
+
+/// How a tensor is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TensorLayout {
+    /// Its elements, one after another.
+    Dense,
+    SparseCsr,
+    SparseCoo,
+    QuantizedGroup,
+    /// An object of a zTensor file whose format is not known.
+    Other(String),
+    /// A list of tensors of a carton.
+    Nested,
+}
+
+impl TensorLayout {
+    /// The name that is shown: `nested`, or that of the format in the specification of zTensor.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Dense => Format::Dense.name(),
+            Self::SparseCsr => Format::SparseCsr.name(),
+            Self::SparseCoo => Format::SparseCoo.name(),
+            Self::QuantizedGroup => Format::QuantizedGroup.name(),
+            Self::Other(name) => name,
+            Self::Nested => "nested",
+        }
+    }
+}
+
+impl From<Format<'_>> for TensorLayout {
+    fn from(format: Format<'_>) -> Self {
+        match format {
+            Format::Dense => Self::Dense,
+            Format::SparseCsr => Self::SparseCsr,
+            Format::SparseCoo => Self::SparseCoo,
+            Format::QuantizedGroup => Self::QuantizedGroup,
+            Format::Other(name) => Self::Other(name.to_owned()),
+        }
+    }
+}
+
+impl Serialize for TensorLayout {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
