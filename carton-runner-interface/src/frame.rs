@@ -1,4 +1,4 @@
-//! Frames: how messages are cut out of a stream of bytes (spec/runner-protocol.md, "Frames"). Pure.
+//! Frames, which divide a stream of bytes into messages (spec/runner-protocol.md, "Frames"). Pure.
 //!
 //! ```text
 //! 0        8            12                  12 + json_length        8 + length
@@ -29,7 +29,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads the lengths and checks them against `frame_cap`, so that nothing larger is ever allocated.
+    /// Reads the lengths and checks them against the caps, so that no larger frame is ever allocated.
     pub(crate) fn parse(bytes: [u8; HEADER_LENGTH], frame_cap: u64) -> Result<Self, ProtocolError> {
         let [l0, l1, l2, l3, l4, l5, l6, l7, j0, j1, j2, j3] = bytes;
         let length = u64::from_le_bytes([l0, l1, l2, l3, l4, l5, l6, l7]);
@@ -50,7 +50,7 @@ impl Header {
         }
     }
 
-    /// The lengths as they are sent; `None` when the parts are too large for a frame of `frame_cap`.
+    /// Encodes the lengths; `None` if the parts are too large for a frame of `frame_cap`.
     pub(crate) fn encode(json: usize, body: usize, frame_cap: u64) -> Option<[u8; HEADER_LENGTH]> {
         let json_length = u32::try_from(json).ok().filter(|&json| u64::from(json) <= JSON_CAP)?;
         let length = u64::try_from(body).ok()?.checked_add(u64::from(json_length))?.checked_add(4)?;
@@ -68,7 +68,7 @@ impl Header {
 pub(crate) struct Frame {
     /// The JSON message, not parsed yet.
     pub(crate) json: Vec<u8>,
-    /// What follows it.
+    /// The bytes after it.
     pub(crate) body: AlignedBytes,
 }
 

@@ -1,5 +1,5 @@
-//! What the fuzz targets need of this crate's parsers, each alone: bytes to frames, frames to messages, messages to tensors. Callers have
-//! both sides of a connection, which take threads and sockets. `cargo fuzz` alone sets `cfg(fuzzing)`, so that this is no part of the API.
+//! Exposes this crate's parsers one by one to the fuzz targets: bytes to frames, frames to messages, messages to tensors. The public API
+//! has them only behind connections, which need threads and sockets. Only `cargo fuzz` sets `cfg(fuzzing)`, so this is not part of the API.
 
 use std::sync::Weak;
 
@@ -12,10 +12,10 @@ use crate::protocol_error::ProtocolError;
 use crate::shared_memory::{NoListener, SharedMemory};
 use crate::tensor_encoding::{decode, encode};
 
-/// The JSON and the bytes of the frame that `stream` begins with, and what follows it. `None` when it ends within the frame.
+/// Returns the JSON and the bytes of the frame at the start of `stream`, and the rest; `None` if the stream ends within the frame.
 ///
 /// # Errors
-/// The two lengths are no frame's, or above their caps.
+/// The two lengths contradict each other, or are above their caps.
 #[expect(clippy::type_complexity, reason = "three parts of one slice")]
 pub fn frame(stream: &[u8], frame_cap: u64) -> Result<Option<(&[u8], &[u8], &[u8])>, ProtocolError> {
     let Some((header, rest)) = stream.split_first_chunk::<HEADER_LENGTH>() else { return Ok(None) };
@@ -27,12 +27,12 @@ pub fn frame(stream: &[u8], frame_cap: u64) -> Result<Option<(&[u8], &[u8], &[u8
     Ok(parts)
 }
 
-/// The frame with these parts.
+/// Returns the frame of these parts; `None` if they are too large.
 pub fn write_frame(json: &[u8], body: &[u8], frame_cap: u64) -> Option<Vec<u8>> {
     Some([&Header::encode(json.len(), body.len(), frame_cap)?, json, body].concat())
 }
 
-/// What the JSON of a frame says.
+/// The parsed JSON of a frame.
 #[derive(Debug, PartialEq)]
 pub struct Said(Parsed);
 
@@ -40,12 +40,12 @@ impl Said {
     /// Reads the JSON of a frame.
     ///
     /// # Errors
-    /// It is no message.
+    /// The JSON is not a message.
     pub fn parse(json: &[u8]) -> Result<Self, ProtocolError> {
         parse(json).map(Self)
     }
 
-    /// The same as JSON; `None` for messages that this version does not know.
+    /// Writes the message as JSON; `None` for a message that this version does not know.
     pub fn to_json(&self) -> Option<Result<Vec<u8>, serde_json::Error>> {
         match &self.0 {
             Parsed::Known(envelope) => Some(serde_json::to_vec(envelope)),
@@ -53,7 +53,7 @@ impl Said {
         }
     }
 
-    /// The tensors that the message carries in the `body` of its frame; `None` for messages that carry none.
+    /// Decodes the tensors that the message carries in the `body` of its frame; `None` for messages without tensors.
     pub fn tensors(self, body: &[u8]) -> Option<Result<Tensors, ProtocolError>> {
         let Parsed::Known(envelope) = self.0 else { return None };
         let (Message::Infer { inputs: tensors }
@@ -68,10 +68,10 @@ impl Said {
     }
 }
 
-/// These tensors, sent and received once more.
+/// Sends and receives tensors once more.
 ///
 /// # Errors
-/// As text, because what was received can be sent.
+/// A text. None is expected, because tensors that were received can be sent.
 pub fn passed_on(tensors: &Tensors) -> Result<Tensors, String> {
     let encoded = encode(&memory(), tensors.clone(), Vec::new()).map_err(|error| error.to_string())?;
     read(encoded.tensors, &encoded.body).map_err(|error| error.to_string())
@@ -81,7 +81,7 @@ fn read(tensors: Vec<WireTensor>, body: &[u8]) -> Result<Tensors, ProtocolError>
     decode(&memory(), tensors, AlignedBytes::copy_of(body))
 }
 
-/// Without anything shared.
+/// Creates a memory without shared regions.
 fn memory() -> SharedMemory {
     SharedMemory::new(Side::Runner, 0, 0, Weak::<NoListener>::new())
 }

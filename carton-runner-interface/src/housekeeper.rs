@@ -1,4 +1,4 @@
-//! One thread a connection for what has to happen later: timers of calls, and ticks while there is something to tidy up.
+//! One thread per connection for deferred work: the timers of calls, and ticks while there is something to tidy up.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,16 +9,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// What is tidied up.
+/// Work that is done on ticks.
 pub(crate) trait Tick: Send + Sync {
-    /// Does what is due, and says when to come again; `None`: not before [`Housekeeper::activity`].
+    /// Does the work that is due. Returns the time until the next tick; `None`: no tick before [`Housekeeper::activity`].
     fn tick(&self) -> Option<Duration>;
 }
 
-/// How long after some activity the first tick comes: rare, because it interrupts whatever runs on its core.
+/// The time from some activity to the first tick. It is long, because a tick interrupts the thread that runs on its core.
 const FIRST_TICK: Duration = Duration::from_millis(50);
 
-/// The handle to the thread. The thread ends when what it ticks is gone.
+/// The handle to the thread. The thread ends when its subject is dropped.
 pub(crate) struct Housekeeper {
     state: Mutex<State>,
     changed: Condvar,
@@ -30,7 +30,7 @@ struct State {
     timers: BTreeMap<(Instant, u64), Waker>,
     last_timer: u64,
     next_tick: Option<Instant>,
-    /// Until when the thread sleeps; `None`: for ever.
+    /// The time at which the thread wakes up; `None`: never.
     sleeping_until: Option<Instant>,
     stopped: bool,
 }
@@ -49,7 +49,7 @@ impl Housekeeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something happened after which tidying up may be due. Cheap while ticks are coming anyway.
+    /// Asks for a tick, because something happened after which tidying up may be due. Cheap if ticks are coming already.
     pub(crate) fn activity(&self) {
         if self.ticking.load(Ordering::Relaxed) || self.ticking.swap(true, Ordering::AcqRel) {
             return;
@@ -119,7 +119,7 @@ impl Housekeeper {
         Some(Instant::now() + next)
     }
 
-    /// Waits for `future`, but not beyond `deadline`.
+    /// Waits for `future`, at most until `deadline`.
     pub(crate) async fn within<F: Future>(&self, deadline: Option<Instant>, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         let mut timer: Option<Timer<'_>> = None;

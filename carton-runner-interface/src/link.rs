@@ -1,4 +1,4 @@
-//! What both sides of a connection share: sending without ever blocking a thread that must not, and shared memory.
+//! The part of a connection that both sides have: sending, which never blocks a thread that must not block, and shared memory.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -19,16 +19,16 @@ use crate::shared_memory::{MemoryListener, SharedMemory};
 use crate::tensor_encoding::Encoded;
 use crate::transport::Sender;
 
-/// Bytes that may wait for a peer that is slow to read before calls have to wait too.
+/// The bytes that may wait for a slow peer. Calls wait while there are more.
 const BACKLOG_CAP: usize = 64 << 20;
-/// Frames that may wait before the peer is given up: it sends, but never reads. Calls wait long before.
+/// The frames that may wait before the connection is closed, because the peer sends but never reads. Calls wait long before.
 const BACKLOG_LIMIT: usize = 1 << 16;
-/// Dropped buffers of the peer worth a message of their own; fewer bytes wait for the next message or tick.
+/// The bytes of dropped buffers of the peer that are worth a separate message. Fewer wait for the next message or tick.
 const EAGER_RELEASE: u64 = 256 << 20;
 /// Time between ticks while buffers come and go. Releases mostly ride on messages and need no tick; a tick in the middle of a call takes
 /// the core, and its caches, from the model that runs there.
 const BUSY_TICK: Duration = Duration::from_millis(50);
-/// Time between ticks while only idle memory is left to be given back.
+/// Time between ticks while only idle memory is left to be freed.
 const IDLE_TICK: Duration = Duration::from_secs(2);
 
 /// The shared half of a connection.
@@ -56,7 +56,7 @@ pub(crate) struct LinkOptions {
     pub(crate) peer_cap: u64,
 }
 
-/// What waits to be sent.
+/// The frames that wait to be sent.
 #[derive(Default)]
 struct Outgoing {
     backlog: VecDeque<Piece>,
@@ -87,8 +87,8 @@ pub(crate) struct Outbound {
     pub(crate) descriptors: Vec<OwnedFd>,
     pub(crate) lends: Vec<Lend>,
     pub(crate) regions: Vec<Arc<Region>>,
-    /// Tensors that are done with once the message is written. They are dropped just before, so that buffers of the
-    /// peer among them are given back by the very message that names them.
+    /// Tensors that are not needed any more. They are dropped just before the message is written, so that the message that names buffers
+    /// of the peer also releases them.
     pub(crate) parting: Vec<Tensor>,
 }
 
@@ -97,7 +97,7 @@ impl Outbound {
         Self { id: Some(id), ..Self::default() }
     }
 
-    /// Carries encoded tensors, and returns their description for the message.
+    /// Adds encoded tensors, and returns their description for the message.
     pub(crate) fn carry(&mut self, encoded: Encoded) -> Vec<crate::message::WireTensor> {
         self.body = encoded.body;
         self.lends = encoded.lends;
@@ -147,8 +147,8 @@ impl Link {
 
     /// Sends a message, or queues what cannot be sent now. Never blocks.
     ///
-    /// Under one lock: tensors that are done with are dropped, releases are taken, regions announced, the message
-    /// written. So a release never overtakes a message that names its buffer, nor a region its announcement.
+    /// Holds one lock while it drops tensors that are not needed any more, takes the releases, announces regions, and writes the message.
+    /// So a release never overtakes a message that names its buffer, and no message overtakes the announcement of its region.
     pub(crate) fn send(&self, message: Message, outbound: Outbound) -> Result<(), SendError> {
         let Outbound { id, body, descriptors, lends, regions, parting } = outbound;
         let mut outgoing = self.lock();
@@ -224,7 +224,7 @@ impl Link {
         self.queue(outgoing, Piece { parts, sent, descriptors })
     }
 
-    /// Leaves the rest of a frame to the thread that sends as the peer reads.
+    /// Hands the rest of a frame to the thread that sends the backlog.
     fn queue(&self, outgoing: &mut Outgoing, piece: Piece) -> Result<(), SendError> {
         if outgoing.backlog.len() >= BACKLOG_LIMIT {
             return Err(self.fail(outgoing));
@@ -242,7 +242,7 @@ impl Link {
         Ok(())
     }
 
-    /// Nothing can be sent any more. The thread that reads learns it from the end of the connection.
+    /// Drops the backlog and closes the connection, because sending failed. The reading thread sees the end.
     fn fail(&self, outgoing: &mut Outgoing) -> SendError {
         outgoing.failed = true;
         outgoing.backlog.clear();
@@ -253,7 +253,7 @@ impl Link {
         SendError::Closed
     }
 
-    /// Sends the backlog as the peer reads it. Runs on a thread of its own that lives as long as there is a backlog.
+    /// Sends the backlog as the peer reads it. Runs on a separate thread, which ends when the backlog is empty.
     fn drain(&self) {
         loop {
             let mut outgoing = self.lock();
@@ -276,7 +276,7 @@ impl Link {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     drop(outgoing);
-                    // A failure here shows again at the next try.
+                    // The next attempt to send reports a failure.
                     let _ = self.sender.wait_writable();
                 }
                 Err(_) => {
@@ -288,7 +288,7 @@ impl Link {
         }
     }
 
-    /// Blocks until the peer has read enough of what waits for it. For threads that may block.
+    /// Blocks until the peer has read enough of the backlog. For threads that may block.
     pub(crate) fn wait_for_room(&self) {
         let mut outgoing = self.lock();
         while outgoing.n_bytes > BACKLOG_CAP && !outgoing.failed {
@@ -306,7 +306,7 @@ impl Link {
         Poll::Pending
     }
 
-    /// Takes back what the peer releases. Called after everything else in its message was looked at.
+    /// Takes back the buffers that the peer releases. Must be called after the rest of the message is handled.
     pub(crate) fn released(&self, releases: &[Release]) -> Result<(), ProtocolError> {
         if releases.is_empty() {
             return Ok(());
@@ -338,10 +338,10 @@ impl Link {
         }
     }
 
-    /// Sends releases now, unless someone is sending anyway.
+    /// Sends releases now, unless another thread is sending a message, which takes them along.
     fn flush_releases(&self) {
         let Ok(mut outgoing) = self.outgoing.try_lock() else { return };
-        // Without a backlog only: what would be queued can as well ride on the next message.
+        // With a backlog the releases would have to wait, so they may as well travel with the next message.
         if outgoing.failed || !outgoing.backlog.is_empty() {
             return;
         }
@@ -373,7 +373,7 @@ impl Link {
             }
         }
         if sent < bytes.len() {
-            // A connection that cannot be written to any more is found out about by its reader.
+            // If the connection cannot be written to any more, the reading thread reports it.
             let _ = self.queue(&mut outgoing, Piece { parts: [bytes, Vec::new()], sent, descriptors: Vec::new() });
         }
     }

@@ -22,11 +22,11 @@ pub(crate) struct Envelope {
     /// Buffers of the receiver that the sender no longer uses. Takes effect after the message itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) release: Vec<Release>,
-    /// What is said.
+    /// The message itself.
     pub(crate) message: Message,
 }
 
-/// A buffer given back to its owner, named as the tensor in it was.
+/// A buffer that is given back to its owner. It has the region and offset that the tensor named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Release {
     pub(crate) region: u64,
@@ -92,11 +92,11 @@ messages! {
     "map" => Map { region: u64, size: u64 },
     /// Both: a region is gone.
     "unmap" => Unmap { region: u64 },
-    /// Both: carries releases when there is nothing else to say.
+    /// Both: carries releases when there is no other message to send.
     "release" => Release {},
     /// Runner: a log record.
     "log" => Log { level: LogLevel, message: String },
-    /// Runner: how far a call has come.
+    /// Runner: the progress of a call.
     "progress" => Progress {
         what: String,
         done: u64,
@@ -113,7 +113,7 @@ messages! {
     "error" => Error(WireError),
 }
 
-/// Who speaks which versions and features.
+/// The versions and features of the sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) protocol: String,
@@ -126,7 +126,7 @@ pub(crate) struct Hello {
     pub(crate) framework_version: String,
 }
 
-/// Where a model's files are.
+/// The files of a model, as `load` describes them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WireFiles {
@@ -134,7 +134,7 @@ pub(crate) enum WireFiles {
     Ranges { sources: Vec<WireSource>, entries: Vec<WireEntry> },
 }
 
-/// A file that holds files of the model: the n-th descriptor of this message, or a path.
+/// A file that contains files of the model: the n-th descriptor of this message, or a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WireSource {
@@ -221,17 +221,17 @@ pub(crate) enum Side {
     Runner,
 }
 
-/// How important a log record is.
+/// The level of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogLevel {
     /// Something failed.
     Error,
-    /// Something looks wrong.
+    /// Something may be wrong.
     Warn,
-    /// Worth knowing.
+    /// Useful in normal operation.
     Info,
-    /// For who looks for a fault.
+    /// For debugging.
     Debug,
     /// Every step.
     Trace,
@@ -250,7 +250,7 @@ impl Serialize for LogLevel {
 }
 
 impl<'de> Deserialize<'de> for LogLevel {
-    // A level that a newer peer invents is read as `info`: a log record is never a reason to close a connection.
+    // Reads an unknown level of a newer peer as `info`, because a log record is never a reason to close a connection.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(match String::deserialize(deserializer)?.as_str() {
             "error" => Self::Error,
@@ -273,7 +273,7 @@ pub(crate) struct WireError {
 }
 
 impl WireError {
-    /// An error without causes or a hint.
+    /// Creates an error without causes or a hint.
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into(), causes: Vec::new(), hint: None }
     }
@@ -283,11 +283,11 @@ impl WireError {
 pub mod code {
     /// The runner or its framework reported an error.
     pub const FAILED: &str = "failed";
-    /// Something that the model needs is not on this machine, and could be.
+    /// Something that the model needs is missing on this machine and can be installed.
     pub const UNAVAILABLE: &str = "unavailable";
-    /// Something that the model needs has to come over the network, and cannot.
+    /// Something that the model needs has to be downloaded, and cannot be.
     pub const NETWORK: &str = "network";
-    /// Neither the model nor the runner is at fault, but something on this machine or in what was asked for.
+    /// Neither the model nor the runner is at fault, but something on this machine or in the request.
     pub const SETUP: &str = "setup";
     /// The code of the runner panicked in this call.
     pub const PANICKED: &str = "panicked";
@@ -295,13 +295,13 @@ pub mod code {
     pub const CANCELLED: &str = "cancelled";
     /// A message this side does not know.
     pub const UNKNOWN_MESSAGE: &str = "unknown_message";
-    /// A handle that names no sealed inputs.
+    /// No inputs are sealed under this handle.
     pub const UNKNOWN_HANDLE: &str = "unknown_handle";
     /// No model is loaded.
     pub const NOT_LOADED: &str = "not_loaded";
     /// A model is loaded already.
     pub const ALREADY_LOADED: &str = "already_loaded";
-    /// Far more calls than `max_concurrency`.
+    /// The host sent far more calls than `max_concurrency`.
     pub const BUSY: &str = "busy";
     /// No room in shared memory came free in time.
     pub const POOL_FULL: &str = "pool_full";
@@ -311,7 +311,7 @@ pub mod code {
     pub const PROTOCOL: &str = "protocol";
 }
 
-/// What the JSON of a frame turned out to be.
+/// The result of parsing the JSON of a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Parsed {
     /// A message of this version.
@@ -322,14 +322,14 @@ pub(crate) enum Parsed {
 
 /// Parses the JSON part of a frame.
 pub(crate) fn parse(json: &[u8]) -> Result<Parsed, ProtocolError> {
-    // The parser looks at the encoding of those strings alone that it keeps.
+    // Checks all of the text, because the parser checks the encoding of only those strings that it keeps.
     let json = std::str::from_utf8(json)
         .map_err(|error| ProtocolError::Malformed { message: None, problem: error.to_string() })?;
     let error = match serde_json::from_str::<Envelope>(json) {
         Ok(envelope) => return Ok(Parsed::Known(envelope)),
         Err(error) => error,
     };
-    // The slow path is taken only for messages that this version cannot read: find out whether they are newer or broken.
+    // This version cannot read the message. The slow path finds out whether it is newer or broken.
     #[derive(Deserialize)]
     struct Outline {
         #[serde(default)]

@@ -1,5 +1,5 @@
-//! What both sides say of a model: its tensors, its options, and how it is loaded and packed. These types are what the messages
-//! `load`, `pack` and `packed` carry (spec/runner-protocol.md, "What each message says").
+//! The types with which both sides describe a model: its tensors, its options, and the requests to load and pack it. The messages `load`,
+//! `pack` and `packed` carry them (spec/runner-protocol.md, "What each message says").
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Named tensors, in order of name.
 pub type Tensors = BTreeMap<String, Tensor>;
 
-/// The value of an option: any JSON value. This type stays what it is for as long as the protocol is JSON.
+/// The value of an option: any JSON value. This type does not change as long as the protocol is JSON.
 pub type OptionValue = serde_json::Value;
 
 /// Options of a model (`[runner.opts]`, overridden at load), by name.
@@ -23,9 +23,9 @@ pub struct DeclaredTensor {
     pub name: String,
     /// The element type.
     pub dtype: DataType,
-    /// The shapes it may have.
+    /// The shapes that it may have.
     pub shape: SymbolicShape,
-    /// The name inside the model, where it differs.
+    /// The name inside the model, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internal_name: Option<String>,
 }
@@ -38,7 +38,7 @@ impl DeclaredTensor {
     }
 }
 
-/// What to load. `F` says where the model's files are: a host names them, a runner gets them opened.
+/// A request to load a model. `F` is the form of the files: a host names them, a runner gets them opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadRequest<F> {
     /// The model's files.
@@ -59,7 +59,7 @@ pub struct LoadRequest<F> {
     pub outputs: Vec<DeclaredTensor>,
 }
 
-/// What to prepare for packing.
+/// A request to prepare a model for packing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackRequest {
     /// The user's file or folder, as an absolute path.
@@ -85,7 +85,7 @@ pub struct PackRequest {
     pub runner_compat_version: Option<u64>,
 }
 
-/// What a runner says of a model to be packed.
+/// A runner's answer to [`PackRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackResponse {
     /// The file or folder that becomes `model/`.

@@ -1,4 +1,4 @@
-//! What a peer can do wrong. Each of these closes the connection.
+//! Violations of the protocol. Each closes the connection.
 
 /// A violation of the protocol by the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum ProtocolError {
         /// The length of its JSON part.
         json: u64,
     },
-    /// A message that is not what the specification says.
+    /// A message that the specification does not allow.
     #[error("malformed message{}: {problem}", .message.as_deref().map(|name| format!(" `{name}`")).unwrap_or_default())]
     Malformed {
         /// The message's name, where it could be read.
@@ -56,7 +56,7 @@ pub enum ProtocolError {
         /// The versions the other side speaks.
         theirs: Vec<u32>,
     },
-    /// A message that the peer may not send, or not now.
+    /// A message that the peer may not send, or not at this time.
     #[error("unexpected `{message}`: {why}")]
     Unexpected {
         /// The message's name.
@@ -104,7 +104,7 @@ pub enum ProtocolError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A tensor that does not fit what it says of itself.
+    /// A tensor whose data does not match its description.
     #[error("tensor `{name}`: {problem}")]
     Tensor {
         /// The tensor's name.
@@ -112,7 +112,7 @@ pub enum ProtocolError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A buffer was given back that had not been lent.
+    /// The peer released a buffer that was not lent to it.
     #[error("region {region} has no lent buffer at offset {offset} to be released")]
     UnknownRelease {
         /// The region's number.
@@ -123,7 +123,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// A malformed message of a known name.
+    /// Creates the error of a malformed message with a known name.
     pub(crate) fn malformed(message: &str, problem: impl ToString) -> Self {
         Self::Malformed { message: Some(message.to_owned()), problem: problem.to_string() }
     }

@@ -1,7 +1,7 @@
 //! Compares what a carton declares with what a model has (spec/runner-protocol.md, "`pack`, `packed`"). Pure.
 //!
-//! A declaration contradicts a model where no call could satisfy both. What is declared may be more general than the model,
-//! or more special: a symbol or `"*"` on either side matches everything.
+//! A declaration contradicts a model if no call could satisfy both. It may be more general than the model, or more special: a symbol or
+//! `"*"` on either side matches everything.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,11 +12,11 @@ use crate::model::DeclaredTensor;
 /// How many names of a model one sentence lists.
 const MAX_NAMES: usize = 16;
 
-/// What a model says of the elements of an input or output.
+/// The elements that a model accepts for an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Elements {
-    /// Anything, or it does not say.
+    /// Any elements, or the model does not say.
     Any,
     /// Numbers of any type, but no strings.
     Numbers,
@@ -47,19 +47,19 @@ impl std::fmt::Display for Elements {
 /// One input or output that a model has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelValue {
-    /// The model's own name of it.
+    /// Its name inside the model.
     pub name: String,
-    /// The element types that it may have.
+    /// The elements that it may have.
     pub elements: Elements,
-    /// The shapes it may have; [`SymbolicShape::Any`] where they are not known.
+    /// The shapes that it may have; [`SymbolicShape::Any`] if they are not known.
     pub shape: SymbolicShape,
-    /// Whether a call without it fails. Means nothing for an output.
+    /// Whether a call without it fails. Has no meaning for an output.
     pub is_required: bool,
 }
 
-/// The ways in which the declared inputs contradict those of the model, a sentence each; none where nothing is declared.
+/// Returns a sentence for each contradiction between the declared inputs and those of the model; none if nothing is declared.
 ///
-/// A declared input that the model lacks is one, and so is a required input of the model that is not declared.
+/// A declared input that the model does not have is a contradiction, and so is a required input of the model that is not declared.
 ///
 /// ```
 /// use carton_runner_interface::DeclaredTensor;
@@ -85,9 +85,9 @@ pub fn input_mismatches(declared: Option<&[DeclaredTensor]>, model: &[ModelValue
     mismatches
 }
 
-/// The ways in which the declared outputs contradict those of the model, a sentence each; none where nothing is declared.
+/// Returns a sentence for each contradiction between the declared outputs and those of the model; none if nothing is declared.
 ///
-/// Outputs of the model that are not declared are not among them: a carton may leave them out.
+/// An output of the model that is not declared is no contradiction: a carton may leave it out.
 #[must_use]
 pub fn output_mismatches(declared: Option<&[DeclaredTensor]>, model: &[ModelValue]) -> Vec<String> {
     compare("output", declared.unwrap_or_default(), model)
@@ -128,7 +128,7 @@ fn compare(what: &str, declared: &[DeclaredTensor], model: &[ModelValue]) -> Vec
     mismatches
 }
 
-/// A declared name, and the model's where it is another one.
+/// A declared name in quotes, followed by the name inside the model if it differs.
 fn described(spec: &DeclaredTensor) -> String {
     match &spec.internal_name {
         Some(inner) if *inner != spec.name => format!("`{}` (`{inner}` in the model)", spec.name),

@@ -1,35 +1,34 @@
-//! Waits for what comes at once without going to sleep.
+//! Spins for events that come soon, instead of sleeping.
 //!
-//! Waking a thread on another core costs more than an empty call, and a process that wakes up on another core than it slept on
-//! leaves its caches behind. A thread whose last waits were short therefore gives its core away again and again for a moment,
-//! instead of sleeping, before it waits properly: a caller that waits for an answer, and a runner that has just sent one and
-//! waits for the next call. One thread a connection does so at a time, only where there is more than one core, and only
-//! after waits that were worth it.
+//! Waking a thread on another core costs more than an empty call, and a process that wakes up on another core loses its caches. A
+//! thread whose last waits were short therefore yields its core repeatedly for a moment before it sleeps. Callers that wait for an
+//! answer do this, and runners that have just sent an answer and wait for the next call. At most one thread of a connection spins
+//! at a time, only on machines with more than one core, and only if earlier waits were short.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// After so many waits that were in vain, the next ones are not tried.
+/// The number of vain attempts in a row after which spinning is suspended.
 const PATIENCE: u32 = 3;
-/// How many waits later it is tried again, at first; each time that this is in vain too, twice as many.
+/// The number of waits without spinning after which it is tried again. Each further vain attempt doubles it.
 const TRY_AGAIN_AFTER: u32 = 64;
-/// How often that is doubled: a wait costs milliseconds where others keep the core that was given away.
+/// How often the number is doubled at most. A vain attempt costs milliseconds if other processes keep the yielded core.
 const DOUBLINGS: u32 = 4;
 
-/// What the waits of one kind on one connection have learnt.
+/// Decides whether the waits of one kind on one connection spin, from what earlier attempts brought.
 pub(crate) struct Spin {
     longest: Duration,
     has_cores: bool,
     is_spinning: AtomicBool,
-    /// Waits in a row that were in vain.
+    /// Vain attempts in a row.
     in_vain: AtomicU32,
-    /// Waits that are not tried before the next one that is.
+    /// Waits without spinning that are left before the next attempt.
     rest: AtomicU32,
 }
 
 impl Spin {
-    /// Spins for at most `longest`.
+    /// Creates a spin of at most `longest`.
     pub(crate) fn new(longest: Duration) -> Self {
         let has_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
         Self {
@@ -41,13 +40,14 @@ impl Spin {
         }
     }
 
-    /// What `look` breaks with, if it does so at once. Blocks the thread for a few microseconds.
+    /// Calls `look` until it breaks, for a few microseconds at most. Returns the value that it breaks with, or `None` after the time or
+    /// without an attempt.
     pub(crate) fn wait<T>(&self, look: impl FnMut() -> ControlFlow<Option<T>>) -> Option<T> {
         let attempt = self.attempt()?;
         attempt.wait(look)
     }
 
-    /// Whether waiting is worth a try now; nobody else tries meanwhile.
+    /// Returns an attempt if spinning is worth a try now. No other thread gets one until it is dropped.
     pub(crate) fn attempt(&self) -> Option<Attempt<'_>> {
         let may = self.has_cores && self.is_worth_it() && !self.is_spinning.swap(true, Ordering::Acquire);
         may.then_some(Attempt(self))
@@ -55,7 +55,7 @@ impl Spin {
 
     fn is_worth_it(&self) -> bool {
         let rest = self.rest.load(Ordering::Relaxed);
-        // Two threads that count at once count once: it is tried a little later.
+        // Two threads that count at the same time may count once. The next attempt only comes a little later.
         self.rest.store(rest.saturating_sub(1), Ordering::Relaxed);
         rest == 0
     }
@@ -84,12 +84,12 @@ impl Attempt<'_> {
             match look() {
                 ControlFlow::Break(found) => break found,
                 ControlFlow::Continue(()) if Instant::now() >= until => break None,
-                // Whoever has something to do on this core, the peer or a thread that works for it, does it now.
+                // Lets the peer, or a thread that works for it, run on this core.
                 ControlFlow::Continue(()) => std::thread::yield_now(),
             }
         };
-        // Where others keep the core for long once it is given away, waiting properly is faster: whoever sleeps is woken, and comes
-        // before those who run.
+        // If other processes keep the yielded core for long, sleeping is faster: the scheduler prefers a thread that wakes up to those that
+        // run.
         self.0.learn(found.is_some() && Instant::now() < until);
         found
     }

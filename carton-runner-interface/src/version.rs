@@ -1,4 +1,4 @@
-//! Which versions of the protocol this release speaks, and which one two sides agree on
+//! The versions and features of the protocol that this release has, and the agreement of two sides on them
 //! (spec/runner-protocol.md, "Hello").
 
 use crate::message::{Hello, Message};
@@ -21,7 +21,7 @@ pub(crate) fn negotiate(ours: &[u32], theirs: &[u32]) -> Option<u32> {
     ours.iter().copied().filter(|version| theirs.contains(version)).max()
 }
 
-/// What two hellos agree on.
+/// The version and features that both sides of a connection have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     /// The version both speak.
@@ -47,7 +47,7 @@ pub(crate) fn hello(features: &[&str], name: &str, framework_version: &str) -> M
     })
 }
 
-/// What this side, with `features`, and the sender of `hello` have in common.
+/// Returns what this side, with `features`, and the sender of `hello` have in common.
 pub(crate) fn agree(features: &[&str], hello: &Hello) -> Result<Agreement, ProtocolError> {
     if hello.protocol != PROTOCOL {
         return Err(ProtocolError::WrongProtocol { found: hello.protocol.clone() });

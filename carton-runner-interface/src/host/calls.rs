@@ -9,7 +9,7 @@ use super::{CallError, CloseReason};
 use crate::model::{PackResponse, Tensors};
 use crate::protocol_error::ProtocolError;
 
-/// What a call is answered with.
+/// The answer to a call.
 pub(super) enum Answer {
     Loaded {
         max_concurrency: u64,
@@ -19,11 +19,11 @@ pub(super) enum Answer {
     Sealed {
         handle: u64,
     },
-    /// Nothing but that the call is over.
+    /// The call is over, and there is no value.
     Done,
 }
 
-/// What a call may be answered with.
+/// The kinds of calls, against which answers are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Load,
@@ -34,11 +34,11 @@ pub(super) enum Kind {
     Ping,
 }
 
-/// Who waits for the answer.
+/// The receiver of an answer.
 pub(super) enum Waiter {
     Answer(oneshot::Sender<Result<Answer, CallError>>),
     Items(mpsc::UnboundedSender<Result<Tensors, CallError>>),
-    /// The call was cancelled; its answer is awaited only to know that the runner is done with it.
+    /// The call was cancelled. Its answer only says that the runner is done with it.
     Nobody,
 }
 
@@ -47,7 +47,7 @@ struct Call {
     waiter: Waiter,
     /// Items the runner may still send.
     credits: u64,
-    /// The slot of the runner the call takes up until it is answered.
+    /// The runner's slot, which the call occupies until it is answered.
     _slot: Option<OwnedSemaphorePermit>,
 }
 
@@ -87,7 +87,7 @@ impl Calls {
         self.lock().calls.remove(&id);
     }
 
-    /// Nobody waits for the answer any more. Says whether the call is still running.
+    /// Drops the receiver of the answer. Returns whether the call is still running.
     pub(super) fn abandon(&self, id: u64) -> bool {
         let mut state = self.lock();
         match state.calls.get_mut(&id) {
@@ -106,7 +106,7 @@ impl Calls {
         }
     }
 
-    /// The last answer to a call. Gives back an answer that nobody waits for.
+    /// Delivers the last answer to a call. Returns the answer if there is no receiver.
     pub(super) fn answer(
         &self,
         id: u64,
@@ -139,7 +139,7 @@ impl Calls {
         }
     }
 
-    /// One item of a stream.
+    /// Delivers one item of a stream.
     pub(super) fn item(&self, id: u64, outputs: Tensors) -> Result<(), ProtocolError> {
         let message = "stream_item";
         let mut state = self.lock();

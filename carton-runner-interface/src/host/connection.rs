@@ -1,4 +1,4 @@
-//! `Connection`: what callers see of it. How calls are made is in `shared`.
+//! `Connection`, the public interface of a connection. `shared` makes the calls.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::transport::Transport;
 use crate::transport::reader::FrameReader;
 use crate::version;
 
-/// The most calls a runner is sent at once, whatever it says.
+/// The most calls that a runner is sent at once, even if it announces more.
 const CONCURRENCY_CAP: u64 = 4096;
 
 /// A connection to one runner process. Clones share it; it closes when the last one is dropped.
@@ -46,7 +46,7 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// No hello in time, no protocol version in common, a runner that is gone.
+    /// The runner did not say hello in time, has no protocol version in common with this side, or is gone.
     pub async fn open(transport: Transport, options: ConnectionOptions) -> Result<Self, Arc<CloseReason>> {
         let io_error = |error| Arc::new(CloseReason::Io(Arc::new(error)));
         let (sender, receiver) = transport.split();
@@ -58,12 +58,12 @@ impl Connection {
         .map_err(io_error)?;
         let housekeeper = Arc::clone(link.housekeeper().ok_or_else(|| io_error(std::io::ErrorKind::Other.into()))?);
         let our_features = features(options.shared_memory);
-        // A runner that is gone already is found out about by the reader, with the reason.
+        // If the runner is gone already, the reading thread reports it with the reason.
         let _ = link.send_plain(version::hello(&our_features, "carton", env!("CARGO_PKG_VERSION")));
         let hello_timeout = options.hello_timeout;
         let reader = FrameReader::new(receiver, options.frame_cap);
         let shared = Arc::new(Shared::new(link, housekeeper, options));
-        // From here on the connection is closed whenever this future ends without returning it.
+        // From here on, dropping this future closes the connection.
         let connection = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
         let (said_hello, hello) = oneshot::channel();
         let thread = Arc::clone(&shared);
@@ -82,7 +82,7 @@ impl Connection {
         &self.handle.shared
     }
 
-    /// What the runner called itself.
+    /// How the runner introduced itself.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         static NOBODY: Peer =
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the runner is free for one more call. The inputs stay with the caller until then.
+    /// Waits until the runner is free for one more call. The caller keeps the inputs until then.
     ///
     /// ```
     /// # async fn example(
@@ -178,7 +178,7 @@ impl Connection {
         Ok(self.turn(&options).await?.infer_sealed(sealed).await?.0)
     }
 
-    /// A tensor to be filled and passed to this runner without a copy. Its contents are arbitrary until written.
+    /// Allocates a tensor that is passed to this runner without a copy. Its elements are arbitrary until they are written.
     ///
     /// While a call that was given the tensor runs, the tensor cannot be written to.
     ///
@@ -193,7 +193,7 @@ impl Connection {
         Ok(NumericTensor::new(dtype, shape.to_vec(), Arc::new(buffer))?)
     }
 
-    /// Asks the runner for a sign of life.
+    /// Asks the runner whether it still answers.
     ///
     /// # Errors
     /// The connection's.
@@ -201,19 +201,19 @@ impl Connection {
         self.shared().call(Kind::Ping, Message::Ping {}, Vec::new(), &options).await.map(drop)
     }
 
-    /// Asks the runner to end; done when it closed its end.
+    /// Asks the runner to end, and waits until it closes its end of the connection.
     ///
     /// # Errors
     /// [`CallError::DeadlineExceeded`].
     pub async fn shutdown(&self, options: CallOptions) -> Result<(), CallError> {
         let shared = self.shared();
-        // Where it cannot be sent, the connection is closed already.
+        // If it cannot be sent, the connection is closed already.
         let _ = shared.link.send_plain(Message::Shutdown {});
         let closed = shared.housekeeper.within(options.deadline, self.closed()).await;
         closed.map(drop).map_err(|Elapsed| CallError::DeadlineExceeded { phase: Phase::Running })
     }
 
-    /// Closes the connection: every pending and later call fails with `reason` (the first reason given stays).
+    /// Closes the connection. Every pending and later call fails with `reason`. If it is closed already, its first reason stays.
     pub fn close(&self, reason: CloseReason) {
         self.shared().close(reason);
     }
@@ -235,7 +235,7 @@ impl Connection {
         self.shared().wait_until_closed().await
     }
 
-    /// Bytes of this side's shared memory in use, and the most that may be.
+    /// The bytes of this side's shared memory that are in use, and the cap.
     #[must_use]
     pub fn pool_usage(&self) -> (u64, u64) {
         self.shared().link.memory.pool.usage()

@@ -1,4 +1,4 @@
-//! What a host does with each message of a runner. Any thread that holds the receiver may do it.
+//! The thread that reads from the runner, and what it does with each message.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl From<MapError> for CloseReason {
     }
 }
 
-/// The thread that reads. It never writes more than fits, so the runner can always finish what it sends.
+/// Reads messages until the connection is closed. Never waits for the runner to read, so the runner can always finish what it sends.
 pub(super) fn read(shared: &Shared, mut reader: FrameReader, our_features: &[&str], said_hello: oneshot::Sender<()>) {
     let reason = read_until_closed(shared, &mut reader, our_features, said_hello);
     last_words(shared, &reason);
@@ -72,7 +72,7 @@ fn read_until_closed(
     if let Err(reason) = greet() {
         return reason;
     }
-    // Whoever waited may have given up; the connection is closed then, and reading fails.
+    // If the caller has given up, the connection is closed, and reading fails.
     let _ = said_hello.send(());
     loop {
         let frame = match reader.next() {
@@ -102,13 +102,13 @@ fn refused(error: WireError) -> CloseReason {
     CloseReason::Refused { code: error.code, message: error.message }
 }
 
-/// Takes one frame and does what it asks for.
+/// Handles one frame.
 fn dispatch(shared: &Shared, reader: &mut FrameReader, frame: Frame) -> Result<(), CloseReason> {
     let envelope = match parse(&frame.json)? {
         Parsed::Known(envelope) => envelope,
         Parsed::Unknown { id, release, name } => {
             let error = WireError::new(code::UNKNOWN_MESSAGE, format!("this host does not know the message `{name}`"));
-            // A closed connection is found out about by the next read.
+            // If the connection is closed, the next read reports it.
             let _ = shared.link.send(Message::Error(error), Outbound { id, ..Outbound::default() });
             return Ok(shared.link.released(&release)?);
         }
@@ -218,7 +218,7 @@ pub(super) fn features(shared_memory: bool) -> Vec<&'static str> {
     features
 }
 
-/// Tells the peer why the connection is about to be closed.
+/// Tells the runner why the connection is about to be closed.
 fn last_words(shared: &Shared, reason: &CloseReason) {
     if let CloseReason::Protocol(error) = reason {
         let _ = shared.link.send_plain(Message::Error(WireError::new(code::PROTOCOL, error.to_string())));

@@ -15,7 +15,7 @@ pub enum CallError {
     /// The connection is closed; so are all other calls on it.
     #[error("the runner is gone")]
     Closed(#[source] Arc<CloseReason>),
-    /// The runner answered with an error; it goes on.
+    /// The runner answered with an error and goes on.
     #[error("{}", error.message)]
     Runner {
         /// The error's code (spec/runner-protocol.md, "What each message says").
@@ -35,7 +35,7 @@ pub enum CallError {
         /// The most that may wait.
         cap: usize,
     },
-    /// No room in shared memory came free in time.
+    /// The pool of shared memory stayed full.
     #[error("{}", pool_full(*bytes, *used, *cap, *waited))]
     PoolFull {
         /// The bytes asked for.
@@ -47,7 +47,7 @@ pub enum CallError {
         /// How long the call waited.
         waited: Duration,
     },
-    /// Inputs for a runner without shared memory, which takes them in one message, that do not fit into one.
+    /// The inputs do not fit into one message, and the runner has no shared memory.
     #[error(
         "the input `{input}` has {input_bytes} bytes, all inputs {bytes}; with this runner no shared memory is used, and a \
          message can have {cap} bytes"
@@ -70,10 +70,10 @@ pub enum CallError {
         /// The limit.
         cap: u64,
     },
-    /// A tensor that cannot exist.
+    /// A tensor that cannot be created.
     #[error(transparent)]
     Tensor(#[from] TensorError),
-    /// The operating system refused something.
+    /// An error of the operating system.
     #[error("{what}")]
     Io {
         /// What was tried.
@@ -84,7 +84,7 @@ pub enum CallError {
     },
 }
 
-/// What a call was doing.
+/// The phases of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Waiting for a free slot of the runner or for memory.
@@ -126,7 +126,7 @@ pub enum CloseReason {
     /// [`Connection::close`](super::Connection::close) was called.
     #[error("{0}")]
     Requested(String),
-    /// The operating system failed us.
+    /// An error of the operating system.
     #[error("reading from or writing to the runner")]
     Io(#[source] Arc<std::io::Error>),
 }

@@ -1,4 +1,4 @@
-//! How the files of a model are told to a runner.
+//! Describes the files of a model to a runner.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{CallError, FileRange, Files};
 use crate::message::{WireEntry, WireFiles, WireSource};
 
-/// The wire form of `files`, and the descriptors that go with it.
+/// Returns the wire form of `files`, and the descriptors that the message carries. Without `descriptors`, files are named by path.
 pub(super) fn describe_files(files: &Files, descriptors: bool) -> Result<(WireFiles, Vec<OwnedFd>), CallError> {
     let ranges = match files {
         Files::Directory(path) => return Ok((WireFiles::Directory { path: path.clone() }, Vec::new())),

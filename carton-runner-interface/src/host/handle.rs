@@ -1,11 +1,11 @@
-//! What a connection, and everything that it hands out, keeps open.
+//! The handle that keeps a connection open. The connection, its turns, streams and sealed inputs share it.
 
 use std::sync::Arc;
 
 use super::CloseReason;
 use super::shared::Shared;
 
-/// Closes the connection when dropped; the threads of the connection hold only what it points to.
+/// Closes the connection when it is dropped. The threads of the connection hold only the `Shared` behind it.
 pub(super) struct Handle {
     pub(super) shared: Arc<Shared>,
 }

@@ -1,8 +1,7 @@
-//! The host's side: one [`Connection`] a runner process, used from any number of tasks at once.
+//! The host's side: one [`Connection`] per runner process, used by any number of tasks at once.
 //!
-//! Starting and killing processes belongs to whoever owns them; a connection takes one end of a socket pair
-//! ([`Transport`]) and is told by [`Connection::close`] when the process has died. It uses plain threads and needs no
-//! particular async runtime.
+//! The caller starts and kills processes. It passes one end of a socket pair ([`Transport`]) to the connection, and calls
+//! [`Connection::close`] when the process has died. A connection uses plain threads and needs no particular async runtime.
 
 mod calls;
 mod connection;
@@ -27,12 +26,12 @@ pub use turn::Turn;
 pub use crate::message::{LogLevel, code};
 pub use crate::transport::Transport;
 
-/// Limits and habits of a connection.
+/// The settings of a connection.
 #[derive(Clone)]
 pub struct ConnectionOptions {
-    /// How long the runner may take to say hello.
+    /// The time in which the runner must say hello.
     pub hello_timeout: Duration,
-    /// Whether tensors may travel in shared memory, where the runner can do that too.
+    /// Whether tensors may travel in shared memory. The runner must support it too.
     pub shared_memory: bool,
     /// The most bytes of shared memory this side keeps for inputs.
     pub pool_cap: u64,
@@ -42,13 +41,13 @@ pub struct ConnectionOptions {
     pub frame_cap: u64,
     /// The most calls that wait for a free slot of the runner; the next one fails.
     pub queue_cap: usize,
-    /// Outputs the runner may send ahead of [`InferStream::recv`].
+    /// The most items that the runner may send before [`InferStream::recv`] takes them.
     pub stream_credits: u32,
-    /// Copies every output out of shared memory, for runners that are not trusted to leave it alone.
+    /// Copies every output out of shared memory, for runners that may change it later because they are not trusted.
     pub copy_outputs: bool,
     /// The most bytes of shared memory the runner may lend to this side.
     pub runner_pool_cap: u64,
-    /// Told of log records and progress, on the thread that reads from the runner: it must not block.
+    /// Called with log records and progress, on the thread that reads from the runner. It must not block.
     pub on_event: Option<Arc<dyn Fn(Event) + Send + Sync>>,
 }
 
@@ -69,7 +68,7 @@ impl Default for ConnectionOptions {
     }
 }
 
-/// What a runner tells besides its answers.
+/// The messages of a runner beside its answers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
@@ -82,20 +81,20 @@ pub enum Event {
         /// The text.
         message: String,
     },
-    /// How far a long call has come.
+    /// The progress of a long call.
     Progress {
         /// The call it belongs to.
         call: Option<u64>,
-        /// What is being done.
+        /// The present step.
         what: String,
         /// Units done.
         done: u64,
-        /// Units in all, where known.
+        /// Units in total, if known.
         total: Option<u64>,
     },
 }
 
-/// What a runner called itself in its hello.
+/// How a runner introduced itself in its hello, and what both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The runner's name.
@@ -108,10 +107,10 @@ pub struct Peer {
     pub features: Vec<String>,
 }
 
-/// What to load.
+/// A request to load a model, with its files named by the host.
 pub type LoadRequest = crate::model::LoadRequest<Files>;
 
-/// The files of a model as they are given to a runner.
+/// The form in which a runner gets the files of a model.
 #[derive(Clone, Debug)]
 pub enum Files {
     /// A folder (`files = "directory"` in the runner's descriptor).
@@ -129,27 +128,27 @@ pub struct FileRange {
     pub file: Arc<File>,
     /// Where `file` lies on disk, for runners that cannot receive descriptors.
     pub location: Option<PathBuf>,
-    /// Where its bytes start.
+    /// The offset of its bytes in `file`.
     pub offset: u64,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub length: u64,
 }
 
-/// What a runner answered to a load.
+/// A runner's answer to a [`LoadRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// How many calls it runs at once.
+    /// The most calls that it runs at once.
     pub max_concurrency: usize,
 }
 
-/// How one call is to be made.
+/// The options of one call.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
-    /// When to give the call up, waiting or running. It is then cancelled; the runner is not killed for it.
+    /// The time at which the call is cancelled, whether it waits or runs. The runner is not killed.
     pub deadline: Option<Instant>,
 }
 
-/// Where the time of one call went.
+/// The times of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTimings {
     /// The number of the call, as in `tracing` spans and on the wire.
@@ -158,6 +157,6 @@ pub struct CallTimings {
     pub queue: Duration,
     /// Bringing inputs into shared memory or frames, and outputs out of them.
     pub transfer: Duration,
-    /// From the request sent to the answer received.
+    /// The time from sending the request to receiving the answer.
     pub run: Duration,
 }

@@ -1,5 +1,5 @@
-//! What the threads and the callers of one connection share: how calls wait for their turn, are sent and are answered,
-//! and how all of them end together.
+//! The state that the threads and the callers of one connection share. Calls wait here for their turn, are sent and get their answers,
+//! and all of them end when the connection is closed.
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ use crate::spin::Spin;
 use crate::tensor_encoding::{Plan, encode};
 use crate::version;
 
-/// How long a caller spins for its answer at most.
+/// The longest time for which a caller spins for its answer.
 const LONGEST_SPIN: Duration = Duration::from_micros(40);
 
 /// One connection, as its threads and its callers share it.
@@ -62,7 +62,7 @@ impl Shared {
         }
     }
 
-    /// Closes the connection with the first reason given, which is returned.
+    /// Closes the connection, and returns the reason. If it is closed already, its first reason stays.
     pub(super) fn close(&self, reason: CloseReason) -> Arc<CloseReason> {
         let mut actual = Arc::new(reason);
         self.closed.send_if_modified(|closed| match closed {
@@ -86,7 +86,7 @@ impl Shared {
         CallError::Closed(reason.unwrap_or_else(|| Arc::new(CloseReason::EndOfFile)))
     }
 
-    /// Every answer was checked against its call when it came; this is for the case that nobody thought of.
+    /// Closes the connection because an answer does not belong to its call. Answers are checked when they arrive, so this is not expected.
     pub(super) fn wrong_answer(&self) -> CallError {
         let why = "it answers another kind of call".to_owned();
         CallError::Closed(self.close(CloseReason::Protocol(ProtocolError::Unexpected { message: "answer", why })))
@@ -102,7 +102,7 @@ impl Shared {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Waits for a free slot of the runner. None is given once the connection is closed, although closing it frees slots.
+    /// Waits for a free slot of the runner. Fails if the connection is closed, although closing it frees slots.
     pub(super) async fn slot(&self, deadline: Option<Instant>) -> Result<OwnedSemaphorePermit, CallError> {
         if self.loaded.get().is_none() {
             let error = RunnerError::new("no model is loaded");
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// A buffer of shared memory, waiting for room for as long as the options say.
+    /// Takes a buffer of shared memory. Waits for room for as long as the options say.
     pub(super) async fn pool_buffer(&self, n_bytes: usize, deadline: Option<Instant>) -> Result<PoolBuffer, CallError> {
         let started = Instant::now();
         let until = [deadline, started.checked_add(self.options.pool_wait)].into_iter().flatten().min();
@@ -145,14 +145,14 @@ impl Shared {
         }
     }
 
-    /// All buffers that one call needs. Inputs that can never fit together fail at once.
+    /// Takes all buffers that one call needs. Fails at once if the inputs can never fit together.
     async fn pool_buffers(&self, needs: &[usize], deadline: Option<Instant>) -> Result<Vec<PoolBuffer>, CallError> {
         let bytes = needs.iter().fold(0_u64, |sum, &n_bytes| sum.saturating_add(n_bytes as u64));
         let (used, cap) = self.link.memory.pool.usage();
         if bytes > cap {
             return Err(CallError::PoolFull { bytes, used, cap, waited: Duration::ZERO });
         }
-        // Two calls that each hold a part of what they need would wait for each other.
+        // Two calls that each hold only some of their buffers would wait for each other, so one call takes buffers at a time.
         let _turn = if needs.len() > 1 {
             let started = Instant::now();
             let until = [deadline, started.checked_add(self.options.pool_wait)].into_iter().flatten().min();
@@ -205,8 +205,7 @@ impl Shared {
         let Err(error) = self.link.send(message, outbound) else { return Ok(()) };
         self.calls.forget(id);
         Err(match error {
-            // Nothing more can be sent, but the thread that reads may still be busy with what came before the end, and
-            // it knows the reason best.
+            // The reading thread may still be handling the last messages. It knows why the connection ended, so this waits for it.
             SendError::Closed => CallError::Closed(self.wait_until_closed().await),
             SendError::TooLarge { bytes, cap } => CallError::TooLarge { bytes, cap },
             SendError::Json(error) => {
@@ -219,7 +218,7 @@ impl Shared {
     pub(super) async fn wait_until_closed(&self) -> Arc<CloseReason> {
         let mut closed = self.closed.subscribe();
         let reason = closed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        // The sender is a field of `self`: waiting does not end before there is a reason.
+        // `self` owns the sender, so waiting does not end before there is a reason.
         reason.unwrap_or_else(|| Arc::new(CloseReason::EndOfFile))
     }
 
@@ -236,7 +235,7 @@ impl Shared {
         self.exchange(id, kind, message, outbound, None, options.deadline).await
     }
 
-    /// Sends the message of a call and waits for its answer. Giving up cancels the call.
+    /// Sends the message of a call and waits for its answer. Dropping the future cancels the call.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         id: u64,
@@ -265,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// Tells the runner that nobody wants the answer of a call any more.
+    /// Tells the runner that the answer of a call is not wanted any more.
     pub(super) fn cancel(&self, id: u64) {
         if self.calls.abandon(id) {
             // A closed connection needs no cancelling.
@@ -285,7 +284,7 @@ impl Shared {
         Ok((outputs, timings))
     }
 
-    /// Outputs as they are handed out: with `copy_outputs`, in memory that no runner can reach.
+    /// Returns the outputs for the caller: with `copy_outputs`, copied into memory that no runner can reach.
     pub(super) fn own(&self, outputs: Tensors) -> Result<Tensors, CallError> {
         if !self.options.copy_outputs {
             return Ok(outputs);
@@ -301,7 +300,7 @@ struct CancelOnDrop<'a> {
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        // A call that was answered is not known any more, and nothing is sent.
+        // If the call was answered, it is not known any more, and nothing is sent.
         self.shared.cancel(self.id);
     }
 }

@@ -1,4 +1,4 @@
-//! The handles a connection gives out: streams of outputs, and sealed inputs.
+//! The handles that a connection returns: streams of outputs, and sealed inputs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -41,7 +41,7 @@ impl InferStream {
         self.id
     }
 
-    /// The next outputs; `None` when the runner is done. An error is the last item.
+    /// Returns the next outputs; `None` when the runner is done. An error is the last item.
     pub async fn recv(&mut self) -> Option<Result<Tensors, CallError>> {
         let handle = Arc::clone(&self.handle);
         let deadline = self.deadline;
@@ -56,7 +56,7 @@ impl InferStream {
         }
     }
 
-    /// As [`recv`](Self::recv), for implementing `Stream`; the deadline of the call is not watched here.
+    /// As [`recv`](Self::recv), to implement `Stream`. Does not watch the deadline of the call.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Tensors, CallError>>> {
         if self.ended {
             return Poll::Ready(None);
@@ -80,14 +80,14 @@ impl InferStream {
         })
     }
 
-    /// Credits go back in batches, so that a stream does not cost a message an item in this direction too.
+    /// Returns credits in batches, so that an item does not cost a message in this direction too.
     fn give_credits(&mut self) {
         self.n_received += 1;
         if self.n_received >= self.credits.div_ceil(2) {
             let n = std::mem::take(&mut self.n_received);
             let shared = &self.handle.shared;
             shared.calls.add_credits(self.id, n);
-            // A closed connection is found out about by the next item.
+            // If the connection is closed, the next item reports it.
             let _ = shared.link.send(Message::Credit { n }, Outbound::of_call(self.id));
         }
     }
@@ -106,7 +106,7 @@ impl Drop for InferStream {
     }
 }
 
-/// Inputs the runner keeps. Dropping it lets the runner forget them.
+/// Inputs that the runner keeps. Dropping this lets the runner forget them.
 pub struct SealedInputs {
     handle: Arc<Handle>,
     number: u64,
@@ -117,7 +117,7 @@ impl SealedInputs {
         Self { handle, number }
     }
 
-    /// The runner's number of these inputs, if they were sealed on the connection of `handle`.
+    /// The runner's number for these inputs, if they were sealed on the connection of `handle`.
     pub(super) fn number_on(&self, handle: &Arc<Handle>) -> Option<u64> {
         Arc::ptr_eq(&self.handle, handle).then_some(self.number)
     }
@@ -125,7 +125,7 @@ impl SealedInputs {
 
 impl Drop for SealedInputs {
     fn drop(&mut self) {
-        // A closed connection has no runner that could keep anything.
+        // If the connection is closed, the runner has nothing to forget.
         let _ = self.handle.shared.link.send_plain(Message::Unseal { handle: self.number });
     }
 }

@@ -1,4 +1,4 @@
-//! The turn of a call: a free slot of the runner, taken before the inputs are given away.
+//! The turn of a call: a free slot of the runner, which the call takes before it gives its inputs away.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub struct Turn {
     /// The number of the call.
     pub(super) id: u64,
     pub(super) slot: OwnedSemaphorePermit,
-    /// How long the caller waited.
+    /// The time for which the caller waited.
     pub(super) queue: Duration,
     pub(super) deadline: Option<Instant>,
 }

@@ -22,7 +22,7 @@ pub struct Call {
     pool_wait: Duration,
 }
 
-/// What the thread that reads changes while a call runs.
+/// The state of a running call that the reading thread changes.
 #[derive(Default)]
 pub(super) struct CallState {
     id: u64,
@@ -38,7 +38,7 @@ impl CallState {
 
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
-        // Under the lock, so that a thread about to wait for credits does not miss it.
+        // Takes the lock, so that a thread that is about to wait for credits does not miss the cancellation.
         drop(self.credits.lock());
         self.changed.notify_all();
     }
@@ -53,7 +53,7 @@ impl CallState {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Waits for a credit and uses it up. `false` when the call was cancelled.
+    /// Waits for a credit and uses it up. Returns `false` if the call was cancelled.
     fn take_credit(&self) -> bool {
         let mut credits = self.credits.lock().unwrap_or_else(PoisonError::into_inner);
         while *credits == 0 && !self.is_cancelled() {
@@ -69,24 +69,24 @@ impl Call {
         Self { link: Some(link), state, pool_wait }
     }
 
-    /// A call that comes from no host, for using a [`Runner`](super::Runner) without a process of its own, as its tests
-    /// do: memory is on the heap, log records go to `tracing`.
+    /// Creates a call without a host, for example to test a [`Runner`](super::Runner) inside one process. Memory is on the heap, and
+    /// log records go to `tracing`.
     #[must_use]
     pub fn detached() -> Self {
         Self { link: None, state: Arc::default(), pool_wait: Duration::ZERO }
     }
 
-    /// Whether the host gave the call up; a runner that can stop early does.
+    /// Whether the host cancelled the call. A runner that can stop early should.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.state.is_cancelled()
     }
 
-    /// A writable tensor in shared memory (or on the heap for small ones and peers without it), passed back without a copy.
-    /// Its contents are arbitrary bytes until written.
+    /// Allocates a writable tensor in shared memory, which is returned to the host without a copy. Small tensors, and all tensors for
+    /// hosts without shared memory, are on the heap. The elements are arbitrary until they are written.
     ///
     /// # Errors
-    /// Too large, or the pool is full.
+    /// A tensor that is too large, or a pool that stays full.
     pub fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, RunnerError> {
         let n_bytes = NumericTensor::n_bytes_of(dtype, shape)?;
         match &self.link {
@@ -102,26 +102,26 @@ impl Call {
         link.memory.pool.alloc_blocking(n_bytes, self.pool_wait, || !self.is_cancelled())
     }
 
-    /// A log record of level warn that reaches the host.
+    /// Sends a log record of level warn to the host.
     pub fn warn(&self, message: &str) {
         self.log(LogLevel::Warn, message);
     }
 
-    /// A log record of level info that reaches the host.
+    /// Sends a log record of level info to the host.
     pub fn info(&self, message: &str) {
         self.log(LogLevel::Info, message);
     }
 
-    /// A log record that reaches the host.
+    /// Sends a log record to the host.
     pub fn log(&self, level: LogLevel, message: &str) {
         match &self.link {
-            // Without a host there is nobody left to be told.
+            // If the host is gone, the record is lost.
             Some(_) => drop(self.send(Message::Log { level, message: message.to_owned() })),
             None => tracing::info!(?level, "{message}"),
         }
     }
 
-    /// Progress of a long load or pack: `done` of `total` (`None` when unknown) units of `what`, such as
+    /// Reports progress of a long load or pack: `done` of `total` units (`None` if unknown). `what` names the step, such as
     /// `"reading weights"`.
     pub fn progress(&self, what: &str, done: u64, total: Option<u64>) {
         drop(self.send(Message::Progress { what: what.to_owned(), done, total }));
@@ -138,7 +138,7 @@ impl Call {
         }
     }
 
-    /// Sends tensors, which are done with then.
+    /// Sends tensors and drops them.
     pub(super) fn send_tensors(
         &self,
         tensors: Tensors,
@@ -159,7 +159,7 @@ impl Call {
         let wire = outbound.carry(encoded);
         link.wait_for_room();
         match link.send(message(wire), outbound) {
-            // Nobody is left to be told.
+            // If the host is gone, the answer is lost.
             Ok(()) | Err(SendError::Closed) => Ok(()),
             Err(error @ SendError::TooLarge { .. }) => {
                 Err(AnswerError { code: code::TOO_LARGE, error: RunnerError::from_error(&error) })
@@ -169,13 +169,13 @@ impl Call {
     }
 }
 
-/// An error with its code.
+/// An error and its code on the wire.
 pub(super) struct AnswerError {
     pub(super) code: &'static str,
     pub(super) error: RunnerError,
 }
 
-/// Where a streaming call sends its outputs.
+/// Sends the outputs of a streaming call.
 pub struct OutputStream<'a> {
     call: &'a Call,
     collected: Vec<Tensors>,
@@ -186,19 +186,19 @@ impl<'a> OutputStream<'a> {
         Self { call, collected: Vec::new() }
     }
 
-    /// A stream that keeps what is sent, for [`Call::detached`].
+    /// Creates a stream that keeps its items, for [`Call::detached`].
     #[must_use]
     pub fn collecting(call: &'a Call) -> Self {
         Self::new(call)
     }
 
-    /// What was sent on a stream of [`Call::detached`].
+    /// Returns the items that were sent on a stream of [`Call::detached`].
     #[must_use]
     pub fn into_collected(self) -> Vec<Tensors> {
         self.collected
     }
 
-    /// Sends one item, waiting until the host has room for it.
+    /// Sends one item. Waits until the host has given a credit for it.
     ///
     /// # Errors
     /// The call was cancelled or the host is gone.

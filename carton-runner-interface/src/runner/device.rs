@@ -1,4 +1,4 @@
-//! Where a model shall run, as `load` says it (spec/runner-protocol.md, "`load`, `loaded`"). Pure.
+//! The device on which a model runs, as `load` names it (spec/runner-protocol.md, "`load`, `loaded`"). Pure.
 
 use super::error::RunnerError;
 
@@ -26,7 +26,8 @@ impl Device {
     /// Reads a device.
     ///
     /// # Errors
-    /// Something that is no device. It is unavailable, as a device is that this machine lacks.
+    /// A text that names no device. The error is [unavailable](super::RunnerErrorKind::Unavailable), like that of a device that this
+    /// machine lacks.
     pub fn parse(text: &str) -> Result<Self, RunnerError> {
         let is_id = |text: &str| {
             text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'/'))
@@ -47,10 +48,10 @@ impl Device {
         }
     }
 
-    /// For runners and engines that run on the CPU alone: refuses any other device that is asked for. `what` names the runner or engine.
+    /// Refuses every device but the CPU, for runners and engines that run on the CPU alone. `what` names the runner or engine.
     ///
     /// # Errors
-    /// A GPU, which is unavailable, or something that is no device.
+    /// A GPU, or a text that names no device. Both are unavailable.
     pub fn require_cpu(device: Option<&str>, what: &str) -> Result<(), RunnerError> {
         match device.map(Self::parse).transpose()? {
             None | Some(Self::Cpu) => Ok(()),
@@ -58,7 +59,7 @@ impl Device {
         }
     }
 
-    /// The error of a device that cannot be used because of `reason`.
+    /// Creates the error of a device that cannot be used because of `reason`.
     #[must_use]
     pub fn unavailable(&self, reason: &str, hint: &str) -> RunnerError {
         RunnerError::unavailable(format!("device `{self}` cannot be used: {reason}"), hint)

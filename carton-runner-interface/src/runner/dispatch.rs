@@ -1,4 +1,4 @@
-//! What a runner does with each message of its host. Whoever's turn it is to read does it.
+//! Handles the messages of the host. The thread that has the turn to read runs this code.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub(super) enum Work {
 }
 
 impl<R: Runner> Server<R> {
-    /// Takes one frame and does what it asks for, or returns the call it makes.
+    /// Handles one frame. Returns the call if the message makes one.
     pub(super) fn dispatch(&self, reader: &mut FrameReader, frame: Frame) -> Result<Option<Job>, End> {
         let envelope = match parse(&frame.json)? {
             Parsed::Known(envelope) => envelope,
@@ -101,11 +101,11 @@ impl<R: Runner> Server<R> {
         Ok(Some(Job { call: Call::new(Arc::clone(&self.link), state, self.options.pool_wait), id, work }))
     }
 
-    /// Messages that are not calls.
+    /// Handles a message that is not a call.
     fn handle_note(&self, reader: &mut FrameReader, id: Option<u64>, message: Message) -> Result<(), End> {
         let name = message.name();
         let unexpected = |why: &str| ProtocolError::Unexpected { message: name, why: why.to_owned() };
-        // A call that has just been answered is no longer known when its cancellation or credits arrive.
+        // The call may have been answered before its cancellation or credits arrive. It is not known any more then.
         let call = || id.and_then(|id| lock(&self.calls).get(&id).cloned());
         match message {
             Message::Cancel {} => {
@@ -140,7 +140,7 @@ impl<R: Runner> Server<R> {
                 self.stopping.store(true, Ordering::Release);
                 self.stop_when_idle();
             }
-            // An answer to something that only this side would know of; there is nothing to be done about it.
+            // The host reports an error. Only a broken protocol ends the connection.
             Message::Error(error) if error.code == code::PROTOCOL => return Err(End::HostIsGone),
             Message::Error(error) => tracing::debug!(message = %error.message, "from the host"),
             Message::Hello(_) => return Err(unexpected("it was sent before").into()),
@@ -151,17 +151,17 @@ impl<R: Runner> Server<R> {
 
     fn refuse(&self, id: Option<u64>, code: &'static str, message: String) {
         let error = WireError::new(code, message);
-        // A closed connection is found out about by the next read.
+        // If the connection is closed, the next read reports it.
         let _ = self.link.send(Message::Error(error), Outbound { id, ..Outbound::default() });
     }
 
-    /// How many calls may be known at once; `None` before a model is loaded. A call is known until its answer is sent,
-    /// so that the host, once it has the answer, may be ahead by as many.
+    /// The most calls that may be known at once; `None` before a model is loaded. The host counts a call as ended when it reads the
+    /// answer, which may be before this side forgets the call. So there may be twice `max_concurrency`.
     fn call_cap(&self) -> Option<usize> {
         self.model.get().map(|model| model.max_concurrency().max(1).saturating_mul(2).saturating_add(PREPARATION_CAP))
     }
 
-    /// The outer error is the host's fault, the inner one the files'.
+    /// Opens the files of a request to load. The outer error is a violation of the protocol, the inner one a file that cannot be opened.
     fn load_request(
         &self,
         reader: &mut FrameReader,

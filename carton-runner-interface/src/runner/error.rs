@@ -1,4 +1,4 @@
-//! Errors of one call, which the runner survives.
+//! Errors of single calls. The runner goes on after them.
 
 use carton_tensor::TensorError;
 
@@ -11,50 +11,50 @@ pub struct RunnerError {
     pub causes: Vec<String>,
     /// What the user can do about it.
     pub hint: Option<String>,
-    /// Of what sort it is.
+    /// The sort of error.
     pub kind: RunnerErrorKind,
 }
 
-/// Of what sort an error of a runner is.
+/// The sorts of errors of a runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunnerErrorKind {
-    /// None of the others: the model or its framework reported it.
+    /// An error of the model or its framework, or of no other sort.
     #[default]
     Failed,
-    /// Something that the model needs is not on this machine, and could be: a library, a tool.
+    /// Something that the model needs is missing on this machine and can be installed: a library, a tool.
     Unavailable,
-    /// Something that the model needs has to come over the network, and cannot.
+    /// Something that the model needs has to be downloaded, and cannot be.
     Network,
-    /// Neither the model nor the runner is at fault: a full disk, a mistake in what was asked for.
+    /// Neither the model nor the runner is at fault: a full disk, a mistake in the request.
     Setup,
 }
 
 impl RunnerError {
-    /// An error with a message only.
+    /// Creates an error with a message only.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
     }
 
-    /// Something that the model needs is not on this machine; `hint` says how it gets there.
+    /// Creates an error about something that the model needs and that is missing on this machine. `hint` says how to get it.
     pub fn unavailable(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { kind: RunnerErrorKind::Unavailable, ..Self::new(message).with_hint(hint) }
     }
 
-    /// Whether something that the model needs is not on this machine, and could be.
+    /// Whether something that the model needs is missing on this machine.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.kind == RunnerErrorKind::Unavailable
     }
 
-    /// Adds what the user can do about it.
+    /// Adds a hint: what the user can do about the error.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// An error with the message and the causes of `error`.
+    /// Creates an error with the message and the causes of `error`.
     pub fn from_error(error: &dyn std::error::Error) -> Self {
         let mut causes = Vec::new();
         let mut source = error.source();

@@ -1,4 +1,4 @@
-//! The files of a model as a runner gets them: a folder, or ranges of files that are mapped in place.
+//! The model files that a runner gets: a folder, or ranges of files that it maps in place.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,7 +37,8 @@ impl ModelFiles {
         Self(Kind::Ranges(ranges))
     }
 
-    /// Paths below `model/`, with `/`, sorted. Files that cannot be listed, or whose names are not UTF-8, are left out.
+    /// The paths of the files, relative to `model/`, separated by `/`, in order. Leaves out files that cannot be listed and names that are
+    /// not UTF-8.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         match &self.0 {
@@ -76,7 +77,7 @@ impl ModelFiles {
     /// The bytes of a file, mapped read-only. Empty files map to an empty slice.
     ///
     /// # Errors
-    /// A file that is not there, or IO.
+    /// A file that does not exist, or IO.
     pub fn map(&self, path: &str) -> io::Result<Arc<dyn Storage>> {
         let not_found = || io::Error::new(io::ErrorKind::NotFound, format!("the model has no file `{path}`"));
         match &self.0 {
@@ -97,8 +98,8 @@ impl ModelFiles {
     }
 }
 
-/// A range of a file, mapped for reading. Cartons are not written to once they exist; one that is truncated while it
-/// is mapped ends the runner, never the host.
+/// A range of a file, mapped for reading. A carton is not written to once it exists. If one is truncated while it is mapped, the
+/// runner process ends, and the host goes on.
 struct MappedFile {
     base: NonNull<u8>,
     mapped: usize,
@@ -135,7 +136,7 @@ impl MappedFile {
 impl Storage for MappedFile {
     fn bytes(&self) -> &[u8] {
         // SAFETY: `start + length` is the length of the mapping, which lives as long as `self`. Nothing in this process writes
-        // to it. That nobody else does is a promise of the host: the files of a model are not written to once they exist.
+        // to it, and the host promises that no other process does: the files of a model are not written to once they exist.
         unsafe { std::slice::from_raw_parts(self.base.add(self.start).as_ptr(), self.length) }
     }
 }

@@ -44,12 +44,12 @@ pub use state::{ServeError, ServeOptions};
 
 pub use crate::model::{DeclaredTensor, Options, PackRequest, PackResponse, Tensors};
 
-/// What a runner calls itself.
+/// How a runner introduces itself to the host.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// The runner's name, as `runner_name` of a carton names it.
     pub name: String,
-    /// The version of the framework it runs models with.
+    /// The version of the framework that runs its models.
     pub framework_version: String,
 }
 
@@ -58,20 +58,20 @@ pub struct Description {
 /// Implement this and call [`run`] from `main`. Calls come from several threads at once, at most
 /// [`max_concurrency`](Self::max_concurrency) of them.
 pub trait Runner: Send + Sync + Sized + 'static {
-    /// What this runner calls itself.
+    /// The name and framework version of this runner.
     fn describe() -> Description;
 
-    /// Loads a model. Unknown options are warned about through `call`, never ignored in silence.
+    /// Loads a model. An implementation must warn about unknown options through `call`.
     ///
     /// # Errors
-    /// Whatever keeps the model from being loaded, in words a user can act on.
+    /// The reason for which the model cannot be loaded, in words that a user can act on.
     fn load(request: LoadRequest, call: &Call) -> Result<Self, RunnerError>;
 
-    /// Prepares a model for packing: what to put into `model/`, and the signature read from the model.
-    /// The default packs the input as it is.
+    /// Prepares a model for packing: returns what to put into `model/`, and the signature read from the model.
+    /// The default packs the input unchanged.
     ///
     /// # Errors
-    /// Whatever keeps the model from being packed.
+    /// The reason for which the model cannot be packed.
     fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, RunnerError> {
         for name in request.pack_options.keys() {
             call.warn(&format!("the {} runner has no pack option `{name}`", Self::describe().name));
@@ -79,7 +79,7 @@ pub trait Runner: Send + Sync + Sized + 'static {
         Ok(PackResponse { path: request.path, ..PackResponse::default() })
     }
 
-    /// How many calls may run at once; the host queues the others.
+    /// The most calls that may run at once. The host queues further calls.
     fn max_concurrency(&self) -> usize {
         1
     }
@@ -87,10 +87,10 @@ pub trait Runner: Send + Sync + Sized + 'static {
     /// Runs the model once.
     ///
     /// # Errors
-    /// Whatever the model or the framework reports; the runner goes on.
+    /// An error of the model or the framework. The runner goes on.
     fn infer(&self, inputs: Tensors, call: &Call) -> Result<Tensors, RunnerError>;
 
-    /// Runs the model, sending outputs as they come. The default sends what [`infer`](Self::infer) returns.
+    /// Runs the model and sends outputs as they are ready. The default sends the outputs of [`infer`](Self::infer) as one item.
     ///
     /// # Errors
     /// As [`infer`](Self::infer); [`OutputStream::send`] fails when the call was cancelled.
@@ -98,7 +98,7 @@ pub trait Runner: Send + Sync + Sized + 'static {
         outputs.send(self.infer(inputs, call)?)
     }
 
-    /// Prepares inputs once for many calls of [`infer_sealed`](Self::infer_sealed). The default keeps them.
+    /// Prepares inputs once for many calls of [`infer_sealed`](Self::infer_sealed). The default keeps the tensors.
     ///
     /// # Errors
     /// As [`infer`](Self::infer).
@@ -119,8 +119,8 @@ pub trait Runner: Send + Sync + Sized + 'static {
     }
 }
 
-/// Inputs that [`Runner::seal`] prepared, whatever they are.
+/// Inputs that [`Runner::seal`] prepared, in a form of the runner's choice.
 pub type Sealed = Box<dyn Any + Send + Sync>;
 
-/// What `load` is asked to load.
+/// A request to load a model, with its files opened for the runner.
 pub type LoadRequest = crate::model::LoadRequest<ModelFiles>;

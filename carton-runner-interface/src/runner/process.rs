@@ -1,4 +1,4 @@
-//! A runner as a process: the socket is its standard input, and it ends when its host does.
+//! A runner as a process. Its standard input is the socket, and it ends when the host closes the connection.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,10 +11,10 @@ use rustix::net::SocketType;
 use super::{Runner, RunnerError, ServeOptions, serve};
 use crate::transport::Transport;
 
-/// How long the exit handlers of a framework may take.
+/// The longest time that the exit handlers of a framework may take.
 const EXIT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Runs `R` as a runner process over its standard input, until the host is gone. The one line of a runner's `main`.
+/// Runs `R` as a runner process over standard input until the host is gone. A runner's `main` consists of this call.
 pub fn run<R: Runner>() -> ExitCode {
     let name = R::describe().name;
     let socket = match take_standard_input() {
@@ -29,7 +29,7 @@ pub fn run<R: Runner>() -> ExitCode {
         let RunnerError { message, causes, .. } = RunnerError::from_error(error);
         eprintln!("{name}: {}", [vec![message], causes].concat().join(": "));
     }
-    // Calls may still be running, and exit handlers of frameworks have been known to wait for them.
+    // Calls may still be running, and some frameworks' exit handlers wait for them.
     let _ = std::thread::Builder::new().spawn(|| {
         std::thread::sleep(EXIT_PATIENCE);
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
@@ -37,7 +37,7 @@ pub fn run<R: Runner>() -> ExitCode {
     std::process::exit(i32::from(served.is_err()))
 }
 
-/// Moves the socket to a descriptor that no child inherits, and leaves nothing to be read in its place.
+/// Moves the socket to a descriptor that children do not inherit, and replaces standard input by `/dev/null`.
 fn take_standard_input() -> io::Result<OwnedFd> {
     let stdin = io::stdin();
     match rustix::net::sockopt::socket_type(&stdin) {

@@ -1,7 +1,7 @@
-//! Serves one host: the threads that read its messages and run its calls. What a message asks for is in `dispatch`.
+//! Serves one host: the threads that read its messages and run its calls. `dispatch` interprets the messages.
 //!
-//! Threads take turns at reading. The one whose turn it is reads until a call arrives, passes the turn on, and runs the
-//! call itself, so that no call waits for another thread to wake up. Whoever reads never waits for the host to read.
+//! Threads take turns at reading. The thread that has the turn reads until a call arrives, passes the turn on, and runs the call
+//! itself. So no call waits for another thread to wake up. The reading thread never waits for the host to read.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -25,13 +25,13 @@ use crate::version;
 
 /// The largest frame a runner reads.
 const FRAME_CAP: u64 = 4 << 30;
-/// The most shared memory a host may lend. Hosts are trusted; this is for those that count wrongly.
+/// The most shared memory a host may lend. Hosts are trusted; the limit catches one that counts wrongly.
 const PEER_CAP: u64 = 8 << 40;
 /// Frameworks expect the stack of a main thread.
 const STACK: usize = 8 << 20;
 
-/// How long a thread that has answered a call spins for the next one at most: about as long as a host takes that makes one call
-/// after the other, and whose core fell asleep during the last one.
+/// The longest time for which a thread that has answered a call spins for the next one. A host that makes one call after another
+/// takes about this long if its core fell asleep during the last call.
 const LONGEST_SPIN: Duration = Duration::from_micros(400);
 
 /// Serves the host at the other end of `transport` until it is gone or asks to shut down. Calls that still run then are
@@ -51,7 +51,7 @@ pub fn serve<R: Runner>(transport: Transport, options: ServeOptions) -> Result<(
         features.push(version::SHARED_MEMORY);
     }
     let description = R::describe();
-    // A host that is gone already is found out about by the first read.
+    // If the host is gone already, the first read reports it.
     let _ = link.send_plain(version::hello(&features, &description.name, &description.framework_version));
     let turn = Turn::new(&receiver)?;
     let server = Arc::new(Server::<R> {
@@ -84,7 +84,7 @@ impl<R: Runner> Server<R> {
             let hello = match parse(&frame.json)? {
                 Parsed::Known(envelope) => match envelope.message {
                     Message::Hello(hello) => hello,
-                    // The host found no version in common and says so; its words are for people.
+                    // The host found no version in common. The user gets its message.
                     Message::Error(error) => {
                         let found = format!("error: {}", error.message);
                         return Err(ProtocolError::ExpectedHello { found }.into());
@@ -117,7 +117,7 @@ impl<R: Runner> Server<R> {
         let mut end = lock(&self.end);
         loop {
             if let Some(result) = end.take() {
-                // Stays ended for the threads that look at it later.
+                // Threads that look later still see the end.
                 *end = Some(Ok(()));
                 return result;
             }
@@ -125,7 +125,7 @@ impl<R: Runner> Server<R> {
         }
     }
 
-    /// What each thread does: take a turn at reading, pass it on when a call arrived, run the call.
+    /// The loop of each thread: takes the turn, reads until a call arrives, passes the turn on, and runs the call.
     fn work(self: &Arc<Self>) {
         let mut has_answered = false;
         while let Some(job) = self.next_job(has_answered) {
@@ -137,7 +137,7 @@ impl<R: Runner> Server<R> {
         }
     }
 
-    /// The next call. A thread that has just answered one may stay awake for it.
+    /// Returns the next call. A thread that has just answered a call may spin for it.
     fn next_job(&self, has_answered: bool) -> Option<Job> {
         self.n_waiting.fetch_add(1, Ordering::AcqRel);
         let turn = if has_answered { self.take_turn() } else { None };
@@ -150,7 +150,7 @@ impl<R: Runner> Server<R> {
                 Err(end) => self.finish(end),
             }
         }
-        // Once everything has ended, this is how the other threads learn of it.
+        // After the end, passing the turn wakes the other threads, which then see the end.
         self.pass_turn(reader);
         job
     }
@@ -161,15 +161,15 @@ impl<R: Runner> Server<R> {
                 self.finish(End::Failed(error.into()));
             }
             let reader = lock(&self.reader);
-            // A thread that took the turn may have read what this one was woken for, and has passed the turn since, or will.
+            // Another thread may have taken the turn and read what woke this one. It passes the turn on.
             if reader.is_readable() != Some(false) || self.has_ended() {
                 return reader;
             }
         }
     }
 
-    /// The turn, if the next message comes at once: this thread, which has just answered a call, is awake, and its caches
-    /// are warm. No other thread is woken meanwhile.
+    /// Takes the turn if the next message comes at once. This thread has just answered a call, so it is awake and its caches are
+    /// warm. No other thread is woken meanwhile.
     fn take_turn(&self) -> Option<MutexGuard<'_, FrameReader>> {
         let attempt = self.spin.attempt()?;
         let reader = self.reader.try_lock().ok()?;
@@ -214,7 +214,7 @@ impl<R: Runner> Server<R> {
                 },
                 code => code,
             };
-            // A closed connection is found out about by the thread that reads.
+            // If the connection is closed, the reading thread reports it.
             let _ = call.send(Message::Error(WireError { code: code.to_owned(), message, causes, hint }));
         }
         lock(&self.calls).remove(&id);
@@ -235,7 +235,7 @@ impl<R: Runner> Server<R> {
                 failed(error)
             })?;
             let max_concurrency = model.max_concurrency().max(1) as u64;
-            // Nobody else sets it: `loading` is set once.
+            // No other thread sets the model, because only one gets past `loading`.
             let _ = self.model.set(model);
             return answer(Message::Loaded { max_concurrency });
         }
@@ -269,7 +269,7 @@ impl<R: Runner> Server<R> {
 
     fn answer_outputs(&self, call: &Call, outputs: Tensors) -> Result<(), AnswerError> {
         if call.is_cancelled() {
-            // Nobody wants them: not worth a copy.
+            // The host does not want the outputs any more, so they are not copied.
             return Err(AnswerError { code: code::CANCELLED, error: RunnerError::new("the call was cancelled") });
         }
         call.send_tensors(outputs, |outputs| Message::Inferred { outputs })

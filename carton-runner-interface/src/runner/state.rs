@@ -15,14 +15,14 @@ use crate::spin::Spin;
 use crate::transport::reader::{FrameReader, ReadError};
 use crate::transport::turn::Turn;
 
-/// Why a runner stopped serving, other than by the end of its host.
+/// Why a runner stopped serving although its host is not gone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The host broke the protocol, or speaks another one.
     #[error("the host broke the protocol")]
     Protocol(#[from] ProtocolError),
-    /// The operating system failed us.
+    /// An error of the operating system.
     #[error("reading from or writing to the host")]
     Io(#[from] std::io::Error),
 }
@@ -30,13 +30,13 @@ pub enum ServeError {
 /// How a runner serves.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeOptions {
-    /// Whether tensors may travel in shared memory, where the host can do that too.
+    /// Whether tensors may travel in shared memory. The host must support it too.
     pub shared_memory: bool,
     /// The most bytes of shared memory the runner lends out.
     pub pool_cap: u64,
     /// How long a call waits for room in a full pool.
     pub pool_wait: Duration,
-    /// The largest frame the runner writes, in bytes: what hosts accept.
+    /// The largest frame that the runner writes, in bytes. The default is what hosts accept.
     pub frame_cap: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Server<R> {
     pub(super) turn: Turn,
     pub(super) spin: Spin,
     pub(super) reader: Mutex<FrameReader>,
-    /// Threads that wait for their turn.
+    /// The number of threads that wait for the turn to read.
     pub(super) n_waiting: AtomicUsize,
     pub(super) model: OnceLock<R>,
     pub(super) loading: AtomicBool,

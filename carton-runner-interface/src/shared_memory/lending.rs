@@ -1,4 +1,4 @@
-//! The buffers of this side that the peer may read at the moment.
+//! The buffers of this side that are lent to the peer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use super::pool::PoolBuffer;
 use crate::message::Release;
 use crate::protocol_error::ProtocolError;
 
-/// A buffer to be lent under the name that a message gives it: its region, and the offset of the tensor in that.
+/// A buffer that is about to be lent. A message names it by its region and the offset of the tensor.
 pub(crate) struct Lend {
     pub(crate) region: u64,
     pub(crate) offset: u64,
@@ -17,8 +17,8 @@ pub(crate) struct Lend {
     pub(crate) storage: Arc<dyn Storage>,
 }
 
-/// Lent buffers by name, each as often as it was named and not yet given back. It keeps them alive, and keeps anyone
-/// from writing to them.
+/// Lent buffers by region and offset, with the number of times that each was named and not yet released. Holding a buffer keeps it
+/// alive and prevents writes to it.
 #[derive(Default)]
 pub(crate) struct LentBuffers(Mutex<BTreeMap<(u64, u64), Entry>>);
 
@@ -42,7 +42,7 @@ impl LentBuffers {
         }
     }
 
-    /// Takes buffers back.
+    /// Takes back buffers that the peer releases.
     pub(crate) fn release(&self, releases: &[Release]) -> Result<(), ProtocolError> {
         let mut returned = Vec::new();
         let mut lent = self.lock();
@@ -55,13 +55,13 @@ impl LentBuffers {
                 returned.extend(lent.remove(&(region, offset)));
             }
         }
-        // Buffers go back to the pool without this lock.
+        // Returning buffers to the pool takes other locks, so this one is released first.
         drop(lent);
         drop(returned);
         Ok(())
     }
 
-    /// The lent buffer that holds `length` bytes at `offset` of `region`, and where in the buffer they start.
+    /// Returns the lent buffer that contains `length` bytes at `offset` of `region`, and where in the buffer they start.
     pub(crate) fn find(&self, region: u64, offset: u64, length: u64) -> Option<(Arc<dyn Storage>, usize)> {
         let lent = self.lock();
         let (_, entry) = lent.range((region, 0)..=(region, offset)).next_back()?;
@@ -72,7 +72,7 @@ impl LentBuffers {
         (end <= buffer.bytes().len()).then(|| (Arc::clone(&entry.storage), start))
     }
 
-    /// Takes all buffers back, because the peer is gone.
+    /// Takes back all buffers, because the peer is gone.
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.lock());
         drop(all);

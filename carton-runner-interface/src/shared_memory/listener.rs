@@ -1,13 +1,13 @@
-//! Who is told that shared memory is idle.
+//! Notification of idle shared memory.
 
-/// Who tidies up shared memory.
+/// Gets notified when shared memory can be tidied up.
 pub(crate) trait MemoryListener: Send + Sync {
-    /// Buffers of the peer with so many bytes wait to be given back, or (0) memory of this side became idle. Called
-    /// without any lock of this module held, from whichever thread dropped a tensor: must not block.
+    /// Buffers of the peer with `n_bytes` in total wait to be released, or, if it is 0, memory of this side became idle. The thread that
+    /// dropped a tensor calls this without any lock of this module. An implementation must not block.
     fn memory_is_idle(&self, n_bytes: u64);
 }
 
-/// For memory that is not tidied up, in tests and fuzz targets.
+/// A listener for tests and fuzz targets, which never tidies up.
 #[cfg(any(test, fuzzing))]
 pub(crate) struct NoListener;
 

@@ -1,7 +1,7 @@
-//! Shared memory: regions this side owns and lends buffers of ([`pool`]), regions of the peer that are read ([`peer`]).
+//! Shared memory: the regions of this side, whose buffers it lends ([`pool`]), and the regions of the peer, which it reads ([`peer`]).
 //!
-//! The peer is not trusted: what it announces is checked before it is mapped ([`region`]), what it names is checked
-//! before it is read, and what it gives back must have been lent ([`lending`]).
+//! The peer is not trusted. A region that it announces is checked before it is mapped ([`region`]), a buffer that it names is checked
+//! before it is read, and a buffer that it releases must have been lent ([`lending`]).
 
 pub(crate) mod lending;
 mod listener;
@@ -10,7 +10,7 @@ pub(crate) mod pool;
 pub(crate) mod ranges;
 pub(crate) mod region;
 
-/// Tensors of this many bytes and more travel in shared memory. Between 4 and 16 KiB both ways cost the same.
+/// The size in bytes from which tensors travel in shared memory. Between 4 and 16 KiB frames and shared memory cost the same.
 pub(crate) const THRESHOLD: usize = 16 << 10;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,17 +24,17 @@ use self::peer::{PeerMemory, ReleaseQueue};
 use self::pool::Pool;
 use crate::message::Side;
 
-/// All shared memory of one connection, as one of its sides sees it.
+/// The shared memory of one connection, seen from one of its sides.
 pub(crate) struct SharedMemory {
-    /// Which side this is.
+    /// This side.
     pub(crate) side: Side,
-    /// What this side lends.
+    /// The memory that this side lends.
     pub(crate) pool: Pool,
-    /// What of it is lent.
+    /// Its buffers that are lent at present.
     pub(crate) lent: LentBuffers,
-    /// What the peer lends.
+    /// The memory that the peer lends.
     pub(crate) peer: PeerMemory,
-    /// What of it is to be given back.
+    /// Its buffers that are to be released.
     pub(crate) releases: Arc<ReleaseQueue>,
     in_use: AtomicBool,
 }
@@ -52,7 +52,7 @@ impl SharedMemory {
         }
     }
 
-    /// Both sides announced the feature.
+    /// Allows shared memory, because both sides announced the feature.
     pub(crate) fn enable(&self) {
         self.in_use.store(true, Ordering::Release);
     }
@@ -62,7 +62,7 @@ impl SharedMemory {
         self.in_use.load(Ordering::Acquire)
     }
 
-    /// The connection is over: nothing is lent any more, nothing will be lent to us.
+    /// Forgets all lent buffers and all regions of the peer, because the connection is over.
     pub(crate) fn clear(&self) {
         self.lent.clear();
         self.peer.clear();

@@ -12,13 +12,13 @@ use super::region::{self, Mapping, ReceiveError};
 use crate::message::Release;
 use crate::protocol_error::ProtocolError;
 
-/// The most regions a peer may have at once.
+/// The most regions that a peer may have at once.
 const REGION_CAP: usize = 4096;
 
 /// All regions of the peer.
 pub(crate) struct PeerMemory {
     regions: Mutex<HashMap<u64, Arc<Mapping>>>,
-    /// The most bytes they may have together.
+    /// The most bytes that they may have together.
     cap: u64,
     releases: Arc<ReleaseQueue>,
 }
@@ -54,7 +54,7 @@ impl PeerMemory {
         Ok(())
     }
 
-    /// Forgets a region. Tensors that still lie in it keep the mapping.
+    /// Forgets a region. The mapping stays until the last tensor in it is dropped.
     pub(crate) fn unmap(&self, number: u64) -> Result<(), ProtocolError> {
         match self.lock().remove(&number) {
             Some(_) => Ok(()),
@@ -62,7 +62,7 @@ impl PeerMemory {
         }
     }
 
-    /// The bytes that the peer lends with a tensor, given back when dropped.
+    /// Returns the bytes that the peer lends with a tensor. Dropping them releases the buffer.
     pub(crate) fn borrow(&self, region: u64, offset: u64, length: u64) -> Result<PeerBuffer, String> {
         let mapping = self.lock().get(&region).cloned().ok_or_else(|| format!("region {region} was never mapped"))?;
         let end = offset.checked_add(length).filter(|&end| end <= mapping.size() as u64);
@@ -96,7 +96,7 @@ pub(crate) enum MapError {
     Io(#[source] std::io::Error),
 }
 
-/// A buffer of the peer. Its bytes are readable until it is dropped; that gives it back.
+/// A buffer of the peer. Its bytes are readable until it is dropped, which releases it.
 pub(crate) struct PeerBuffer {
     mapping: Arc<Mapping>,
     start: usize,
@@ -111,7 +111,7 @@ impl PeerBuffer {
         self.release.region
     }
 
-    /// Where it starts in its region.
+    /// Its offset in the region.
     pub(crate) fn offset(&self) -> u64 {
         self.release.offset
     }
@@ -120,9 +120,8 @@ impl PeerBuffer {
 impl Storage for PeerBuffer {
     fn bytes(&self) -> &[u8] {
         // SAFETY: the range was checked to lie in the mapping, which this buffer keeps alive and whose file cannot
-        // shrink. The peer has promised not to write to a buffer it has lent; a peer that breaks its word changes
-        // numbers, every bit pattern of which is valid. Nothing but numbers is ever read through this slice: strings
-        // are copied first.
+        // shrink. The protocol forbids the peer to write to a buffer that it has lent. If it does so, numbers change, and every bit
+        // pattern of them is valid. Only numbers are read through this slice; strings are copied first.
         unsafe { std::slice::from_raw_parts(self.mapping.at(self.start), self.length) }
     }
 }
@@ -133,7 +132,7 @@ impl Drop for PeerBuffer {
     }
 }
 
-/// Buffers of the peer that are no longer used and that the peer was not told of yet.
+/// Buffers of the peer that are no longer used and whose release was not sent yet.
 pub(crate) struct ReleaseQueue {
     pending: Mutex<Vec<Release>>,
     n_bytes: AtomicU64,
@@ -153,13 +152,13 @@ impl ReleaseQueue {
         }
     }
 
-    /// All of them, to be sent with the next message.
+    /// Takes all releases, to send them with the next message.
     pub(crate) fn take(&self) -> Vec<Release> {
         self.n_bytes.store(0, Ordering::Relaxed);
         std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes back what could not be sent.
+    /// Puts back releases that could not be sent.
     pub(crate) fn restore(&self, releases: Vec<Release>) {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).extend(releases);
     }

@@ -1,9 +1,9 @@
-//! The memory this side lends to its peer: regions, and buffers in them.
+//! The memory that this side lends to its peer: regions, and buffers in them.
 //!
-//! Regions are kept and their memory reused, because a page touched for the first time costs twelve times a copy into
-//! one that is warm. Regions that nobody has used for a while are given back whole: sealed against writing by the peer,
-//! they cannot have holes punched into them by us either. Small and large buffers live in separate regions, so that a
-//! small one that is kept for long does not keep a large region.
+//! Regions are kept and their memory is reused, because touching a page for the first time costs twelve times as much as a copy into
+//! a warm one. Regions that are idle for a while are freed whole: the seal against writes by the peer also keeps this side from
+//! punching holes into them. Small and large buffers are in separate regions, so that a small buffer with a long life does not keep
+//! a large region.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,18 +17,18 @@ use super::listener::MemoryListener;
 use super::ranges::FreeRanges;
 use super::region::{self, Mapping};
 
-/// Buffers from this size on live in regions of their own kind.
+/// The size from which buffers are in regions for large buffers.
 const LARGE: usize = 1 << 20;
 const SMALL_REGION: usize = 16 << 20;
 const LARGE_REGION: usize = 64 << 20;
-/// Sizes of regions are multiples of this, a huge page.
+/// Sizes of regions are multiples of this, the size of a huge page.
 const REGION_STEP: usize = 2 << 20;
-/// Buffers from this size on start on a page.
+/// The size from which buffers start on a page boundary.
 const PAGE_ALIGNED: usize = 64 << 10;
 const PAGE: usize = 4096;
-/// All others start on a cache line.
+/// Smaller buffers start on a cache line.
 const CACHE_LINE: usize = 64;
-/// How long a region may lie idle before it is given back.
+/// The time after which an idle region is freed.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A pool of shared memory. Clones share it.
@@ -50,7 +50,7 @@ struct State {
     /// Bytes of all buffers.
     used: u64,
     last_region: u64,
-    /// Regions the peer was told of and that are gone.
+    /// Regions that were announced to the peer and are gone.
     retired: Vec<u64>,
     wakers: Vec<Waker>,
 }
@@ -67,7 +67,7 @@ struct Slot {
 pub(crate) struct Region {
     pub(crate) number: u64,
     mapping: Mapping,
-    /// Until the peer is told of the region.
+    /// Present until the region is announced to the peer.
     descriptor: Mutex<Option<OwnedFd>>,
 }
 
@@ -76,7 +76,7 @@ impl Region {
         self.mapping.size()
     }
 
-    /// The descriptor to be passed to the peer; `None` when that was done.
+    /// Takes the descriptor, to pass it to the peer; `None` if that was done before.
     pub(crate) fn take_descriptor(&self) -> Option<OwnedFd> {
         self.descriptor.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -89,10 +89,10 @@ impl Region {
 /// Why the pool has no buffer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PoolError {
-    /// Not now, or (with `never`) not at all.
+    /// No room at present or, with `never`, at any time.
     #[error("no room for {bytes} bytes in shared memory, {used} of {cap} bytes are in use")]
     Full { bytes: u64, used: u64, cap: u64, never: bool },
-    /// The operating system has no memory.
+    /// The operating system did not give memory.
     #[error("making a region of shared memory")]
     Io(#[source] io::Error),
 }
@@ -108,7 +108,7 @@ impl Pool {
         self.0.lock().alloc(&self.0, n_bytes)
     }
 
-    /// A buffer of `n_bytes`, with whatever was in it before. Waits for up to `wait`, as long as it is `wanted`.
+    /// Returns a buffer of `n_bytes` with arbitrary contents. Waits for up to `wait`, as long as `wanted` returns true.
     pub(crate) fn alloc_blocking(
         &self,
         n_bytes: usize,
@@ -126,13 +126,13 @@ impl Pool {
             if left.is_zero() || !wanted() {
                 return Err(full);
             }
-            // Woken now and then to see whether the buffer is still wanted.
+            // Wakes up regularly to ask whether the buffer is still wanted.
             let left = left.min(Duration::from_millis(50));
             state = self.0.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// As [`alloc_blocking`](Self::alloc_blocking), but wakes the task when something came free.
+    /// As [`alloc_blocking`](Self::alloc_blocking), for tasks: wakes the task when memory is freed.
     pub(crate) fn poll_alloc(&self, context: &Context<'_>, n_bytes: usize) -> Poll<Result<PoolBuffer, PoolError>> {
         let mut state = self.0.lock();
         match state.alloc(&self.0, n_bytes) {
@@ -146,29 +146,29 @@ impl Pool {
         }
     }
 
-    /// Whether `buffer` is one of this pool.
+    /// Whether `buffer` belongs to this pool.
     pub(crate) fn owns(&self, buffer: &PoolBuffer) -> bool {
         Arc::ptr_eq(&self.0, &buffer.pool)
     }
 
-    /// Bytes in use, and the most that may be.
+    /// The bytes in use, and the cap.
     pub(crate) fn usage(&self) -> (u64, u64) {
         (self.0.lock().used, self.0.cap)
     }
 
-    /// The regions that are gone since the last time.
+    /// Takes the numbers of the regions that were freed since the last call.
     pub(crate) fn take_retired(&self) -> Vec<u64> {
         std::mem::take(&mut self.0.lock().retired)
     }
 
-    /// Gives back regions that have been idle for long. Says whether there are others that are idle.
+    /// Frees regions that have been idle for long. Returns whether other idle regions are left.
     pub(crate) fn trim(&self, now: Instant) -> bool {
         let mut state = self.0.lock();
         let idle = |slot: &mut Slot| slot.n_buffers == 0 && now.saturating_duration_since(slot.idle_since) >= IDLE;
         let gone: Vec<Slot> = state.slots.extract_if(.., idle).collect();
         gone.iter().for_each(|slot| state.retire(slot));
         let more = state.slots.iter().any(|slot| slot.n_buffers == 0);
-        // Unmapping takes a while: not under the lock.
+        // Unmapping takes a while, so the lock is released first.
         drop(state);
         drop(gone);
         more
@@ -213,7 +213,7 @@ impl State {
         }
         let wanted = reserved.next_multiple_of(REGION_STEP).max(if large { LARGE_REGION } else { SMALL_REGION });
         let left = usize::try_from(pool.cap - self.total).unwrap_or(usize::MAX);
-        // What the cap leaves may be no whole number of pages; the kernel rounds up, the allocator does not.
+        // The rest of the cap may not be a multiple of the page size. The kernel rounds it up; the allocator uses only `size`.
         let size = wanted.min(left);
         let (mapping, descriptor) = region::create(size).map_err(PoolError::Io)?;
         self.last_region += 1;
@@ -232,7 +232,7 @@ impl State {
     }
 }
 
-/// A part of a region, given back when dropped. Nobody but its holder writes to it.
+/// A part of a region, returned to the pool when it is dropped. Only its holder writes to it.
 pub(crate) struct PoolBuffer {
     pool: Arc<Shared>,
     region: Arc<Region>,
@@ -246,7 +246,7 @@ impl PoolBuffer {
         &self.region
     }
 
-    /// Where the buffer starts in its region.
+    /// The offset of the buffer in its region.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
@@ -261,7 +261,7 @@ impl Storage for PoolBuffer {
 
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as above; `&mut self` makes this the only reference. A buffer that is lent to the peer is shared with
-        // the table of lent buffers, so that nobody gets a `&mut` to it.
+        // the table of lent buffers, so no `&mut` to it can exist.
         Some(unsafe { std::slice::from_raw_parts_mut(self.region.mapping.at(self.offset), self.length) })
     }
 }

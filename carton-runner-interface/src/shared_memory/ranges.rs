@@ -11,8 +11,8 @@ impl FreeRanges {
         Self(BTreeMap::from([(0, size)]))
     }
 
-    /// Takes `length` bytes at a multiple of `alignment` (a power of two) from the first range that has them: low
-    /// addresses are reused first, and memory that was used before is warm.
+    /// Takes `length` bytes at a multiple of `alignment` (a power of two) from the first range that has room. This reuses low addresses
+    /// first, whose memory is warm.
     pub(crate) fn take(&mut self, length: usize, alignment: usize) -> Option<usize> {
         let (start, size, offset) = self.0.iter().find_map(|(&start, &size)| {
             let offset = start.checked_next_multiple_of(alignment)?;
@@ -29,7 +29,7 @@ impl FreeRanges {
         Some(offset)
     }
 
-    /// Gives back what [`take`](Self::take) returned.
+    /// Gives back a range that [`take`](Self::take) returned.
     pub(crate) fn give_back(&mut self, mut offset: usize, mut length: usize) {
         if let Some((&before, &size)) = self.0.range(..offset).next_back()
             && before + size == offset

@@ -1,4 +1,4 @@
-//! One region of shared memory: made and sealed, or received and checked. What only Linux has is in this file.
+//! One region of shared memory: created and sealed, or received and checked. All code that is specific to Linux's memfd is here.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,8 +12,8 @@ pub(crate) struct Mapping {
     size: usize,
 }
 
-// SAFETY: the mapping is plain memory that belongs to no thread; who may read and write which part of it is decided by
-// the pool and by the protocol.
+// SAFETY: the mapping is plain memory that belongs to no thread. The pool and the protocol decide which part of it may be read and
+// written by which thread.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -26,12 +26,12 @@ impl Mapping {
         Ok(Self { base, size })
     }
 
-    /// Bytes mapped.
+    /// The size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// The address of the byte at `offset`. Whoever uses it answers for its lying inside the region.
+    /// The address of the byte at `offset`. The caller must make sure that it lies inside the region.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(offset)
     }
@@ -39,12 +39,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this size, and whoever borrows from it keeps it alive.
+        // SAFETY: the mapping was made by `new` with this size, and all borrows of it keep it alive.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.size) };
     }
 }
 
-/// Makes a region of `size` zero bytes that this side may write, and a descriptor with which the peer can only read it.
+/// Creates a region of `size` zero bytes that this side may write, and a descriptor with which the peer can only read it.
 pub(crate) fn create(size: usize) -> io::Result<(Mapping, OwnedFd)> {
     let length = u64::try_from(size).map_err(io::Error::other)?;
     let descriptor = backing::create()?;
@@ -54,7 +54,7 @@ pub(crate) fn create(size: usize) -> io::Result<(Mapping, OwnedFd)> {
     Ok((mapping, descriptor))
 }
 
-/// Maps a region that the peer announced with `size` bytes, for reading, after checking that it is what it has to be.
+/// Maps a region that the peer announced with `size` bytes for reading. Checks the seals, the file system and the size first.
 pub(crate) fn receive(descriptor: &OwnedFd, size: usize) -> Result<Mapping, ReceiveError> {
     backing::check(descriptor)?;
     let actual = rustix::fs::fstat(descriptor).map_err(io::Error::from)?.st_size;
@@ -70,7 +70,7 @@ pub(crate) enum ReceiveError {
     /// The peer's fault.
     #[error("{0}")]
     Unfit(String),
-    /// The operating system's.
+    /// An error of the operating system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -85,16 +85,16 @@ mod backing {
 
     use super::ReceiveError;
 
-    /// What a region must have, so that it can never shrink under its reader.
+    /// The seals that a region must have, so that it can never shrink under its reader.
     const REQUIRED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
-    /// The file system behind a memfd. One of huge pages can run out of them, which is a SIGBUS for the reader.
+    /// The file system of a memfd on ordinary pages. One on huge pages can run out of them, and its reader then gets SIGBUS.
     const TMPFS_MAGIC: u64 = 0x0102_1994;
 
     pub(super) fn create() -> io::Result<OwnedFd> {
         Ok(rustix::fs::memfd_create("carton-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?)
     }
 
-    /// Seals a region once its owner has mapped it: nobody else can map it for writing, and no seal can be added.
+    /// Seals a region after its owner has mapped it, so that no other process can map it for writing and no seal can be added.
     pub(super) fn seal(descriptor: &OwnedFd) -> io::Result<()> {
         match rustix::fs::fcntl_add_seals(descriptor, REQUIRED | SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
             // Linux before 5.1 does not know this seal.
@@ -123,8 +123,8 @@ mod backing {
     }
 }
 
-/// Without memfd: an unlinked temporary file. It cannot be sealed, so a peer that truncates it can crash its reader;
-/// platforms of this kind are not for runners that are not trusted.
+/// Without memfd, a region is an unlinked temporary file. It cannot be sealed, so a peer that truncates it can crash its reader.
+/// Do not use runners that are not trusted on such platforms.
 #[cfg(not(target_os = "linux"))]
 mod backing {
     use std::fs::OpenOptions;

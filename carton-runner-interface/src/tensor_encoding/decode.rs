@@ -52,11 +52,12 @@ impl<T: ToString> From<T> for Problem {
     }
 }
 
-/// Bytes that were found to be where a tensor says they are.
+/// The bytes of a tensor, checked to lie where the tensor says.
 struct Block {
     storage: Arc<dyn Storage>,
     start: usize,
     length: usize,
+    /// Whether the peer cannot change them.
     private: bool,
 }
 
@@ -153,14 +154,14 @@ impl Decoder<'_> {
     }
 }
 
-/// Copies what lies in memory of a peer into memory of our own.
+/// Copies tensors that lie in memory of a peer into memory of this process.
 #[cfg(feature = "host")]
 pub(crate) fn copy_out(tensors: Tensors) -> Result<Tensors, carton_tensor::TensorError> {
     fn copy(tensor: Tensor) -> Result<Tensor, carton_tensor::TensorError> {
         Ok(match tensor {
             Tensor::Numeric(numeric) if <dyn Any>::is::<PeerBuffer>(numeric.storage().0.as_ref()) => {
                 let (dtype, shape) = (numeric.dtype(), numeric.shape().to_vec());
-                // The size is the runner's choice: more than there is must not end this process.
+                // The runner chose the size. If there is not enough memory, the call fails and the process goes on.
                 let mut words: Vec<u64> = Vec::new();
                 let n_words = numeric.bytes().len().div_ceil(8);
                 if words.try_reserve_exact(n_words).is_err() {

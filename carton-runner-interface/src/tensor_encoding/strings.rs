@@ -23,7 +23,7 @@ pub(super) fn write_strings(elements: &[String], target: &mut [u8]) {
     }
 }
 
-/// Reads `n` strings from a block that nobody can change any more.
+/// Reads `n` strings. The peer must not be able to change `block`.
 pub(super) fn read_strings(n: usize, block: &[u8]) -> Result<Vec<String>, String> {
     let offsets_length = n.checked_add(1).and_then(|count| count.checked_mul(8));
     let Some((offsets, text)) = offsets_length.and_then(|length| block.split_at_checked(length)) else {

@@ -1,11 +1,11 @@
-//! Pipes inside one process. They hold little, so that writers meet a full pipe as often as on a busy socket.
+//! Pipes inside one process. Their capacity is small, so that writers meet a full pipe as often as on a busy socket.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes one direction holds before its writer has to wait.
+/// The capacity of one direction in bytes.
 const CAPACITY: usize = 64 << 10;
 
 /// One end: it writes to one pipe and reads from the other.

@@ -1,7 +1,7 @@
-//! What carries frames: a Unix socket, or a pair of pipes inside one process for tests.
+//! The transports of frames: a Unix socket, or a pair of pipes inside one process for tests.
 //!
-//! A transport is a stream of bytes on which descriptors travel: they arrive no later than the first byte they were sent
-//! with, and in order. Frames are made of it by [`reader`].
+//! A transport is a stream of bytes that also carries descriptors. These arrive in order, each no later than the first byte that it
+//! was sent with. [`reader`] divides the stream into frames.
 
 mod in_memory;
 pub(crate) mod reader;
@@ -42,7 +42,7 @@ impl From<OwnedFd> for Transport {
 }
 
 impl Transport {
-    /// Two ends inside one process, joined by pipes that pass descriptors as objects.
+    /// Creates two connected ends inside one process. Their pipes pass descriptors as objects.
     #[must_use]
     pub fn in_memory() -> (Self, Self) {
         let (one, other) = in_memory::pair();
@@ -69,8 +69,8 @@ pub(crate) enum Sender {
 }
 
 impl Sender {
-    /// Sends what can be sent without blocking, the descriptors with the first byte: those that were sent are taken out
-    /// of `descriptors`. [`io::ErrorKind::WouldBlock`] when that is nothing.
+    /// Sends as much as possible without blocking, with the descriptors on the first byte, and removes the descriptors that were sent from
+    /// `descriptors`. Fails with [`io::ErrorKind::WouldBlock`] if nothing can be sent.
     pub(crate) fn try_send(&self, parts: [&[u8]; 2], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
         match self {
             Self::Unix(socket) => unix::try_send(socket, parts, descriptors),
@@ -86,7 +86,7 @@ impl Sender {
         }
     }
 
-    /// Ends both directions at once: whoever blocks in them wakes up.
+    /// Ends both directions at once. Threads that block in them wake up.
     pub(crate) fn shut_down(&self) {
         match self {
             Self::Unix(socket) => unix::shut_down(socket),
@@ -102,8 +102,8 @@ pub(crate) enum Receiver {
 }
 
 impl Receiver {
-    /// Blocks until there are bytes and takes at most `buffer.len()` of them, and the descriptors that came with them.
-    /// 0 is the end; a connection that was reset has ended too.
+    /// Blocks until there are bytes, and takes at most `buffer.len()` of them and the descriptors that came with them. Returns 0 at the
+    /// end of the connection, also if it was reset.
     pub(crate) fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
         match self {
             Self::Unix(socket) => unix::receive(socket, buffer, descriptors),
@@ -111,7 +111,7 @@ impl Receiver {
         }
     }
 
-    /// Whether there is something to be read, or the connection is over. `None` where that cannot be told.
+    /// Whether there is something to read, or the connection is over; `None` if the transport cannot tell.
     pub(crate) fn is_readable(&self) -> Option<bool> {
         match self {
             Self::Unix(socket) => unix::is_readable(socket).ok(),

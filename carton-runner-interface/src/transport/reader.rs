@@ -1,4 +1,4 @@
-//! Cuts frames out of a transport.
+//! Reads frames from a transport.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use super::Receiver;
 use crate::frame::{Frame, HEADER_LENGTH, Header};
 use crate::protocol_error::ProtocolError;
 
-/// Small frames are read ahead into this many bytes.
+/// The size of the buffer into which small frames are read ahead.
 const BUFFER_LENGTH: usize = 64 << 10;
 
 /// The most descriptors that may wait to be claimed.
@@ -24,7 +24,7 @@ pub(crate) enum ReadError {
     /// The peer broke the framing.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
-    /// The operating system failed us.
+    /// An error of the operating system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -44,10 +44,9 @@ impl FrameReader {
         Self { receiver, frame_cap, buffer: vec![0; BUFFER_LENGTH], start: 0, end: 0, descriptors: Vec::new() }
     }
 
-    /// Blocks until a whole frame is there.
+    /// Blocks until a whole frame has arrived.
     ///
-    /// Descriptors that the messages before did not claim are closed as soon as no byte is left that could belong to a
-    /// message naming them.
+    /// Closes descriptors that no message claimed, as soon as no buffered byte is left that could belong to a message that names them.
     pub(crate) fn next(&mut self) -> Result<Frame, ReadError> {
         if self.start == self.end {
             self.descriptors.clear();
@@ -61,7 +60,7 @@ impl FrameReader {
         self.start += HEADER_LENGTH;
         let mut json = vec![0; header.json];
         self.read_exact(&mut json)?;
-        // Far below the cap there may still be no memory for it.
+        // Memory may be short even for frames far below the cap.
         let body = AlignedBytes::try_zeroed(header.body);
         let mut body = body.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         self.read_exact(body.as_mut_slice())?;
@@ -73,12 +72,12 @@ impl FrameReader {
         self.start < self.end
     }
 
-    /// Whether [`next`](Self::next) has something to begin with. `None` where that cannot be told.
+    /// Whether [`next`](Self::next) has something to read; `None` if the transport cannot tell.
     pub(crate) fn is_readable(&self) -> Option<bool> {
         if self.has_read_ahead() { Some(true) } else { self.receiver.is_readable() }
     }
 
-    /// Takes the next `n_descriptors` that came, in order.
+    /// Takes the next `n_descriptors` descriptors in the order in which they came.
     pub(crate) fn claim(&mut self, message: &'static str, n_descriptors: usize) -> Result<Vec<OwnedFd>, ProtocolError> {
         let found = self.descriptors.len();
         if found < n_descriptors {
@@ -87,7 +86,7 @@ impl FrameReader {
         Ok(self.descriptors.drain(..n_descriptors).collect())
     }
 
-    /// Copies what is buffered and reads the rest in place, never past the end of the frame.
+    /// Copies the buffered bytes and reads the rest in place. Never reads past the end of the frame.
     fn read_exact(&mut self, target: &mut [u8]) -> Result<(), ReadError> {
         let n_buffered = target.len().min(self.end - self.start);
         let (head, mut rest) = target.split_at_mut(n_buffered);

@@ -1,19 +1,19 @@
-//! Whose turn it is to read, where several threads share a connection.
+//! The turn to read, where several threads share a connection.
 //!
-//! A thread that has read a call runs it at once, and somebody else has to be able to read meanwhile. Waking another
-//! thread for that on each call would cost more than the call. On Linux the threads wait on an epoll descriptor for one
-//! shot of readiness each: nobody is woken until there is something to read, and then only the thread that waited last,
-//! which is the warm one. Elsewhere, and inside one process, the lock on the reader is the turn.
+//! A thread that has read a call runs it at once, and another thread has to read meanwhile. Waking a thread for that on each call
+//! would cost more than the call. On Linux the threads wait for a one-shot event of an epoll descriptor: no thread is woken before
+//! there is something to read, and then only the one that began to wait last, whose caches are warm. On other systems, and inside
+//! one process, the lock on the reader is the turn.
 
 use std::io;
 
 use super::Receiver;
 
-/// The turn at reading one connection.
+/// The turn to read one connection.
 pub(crate) struct Turn(Option<imp::Epoll>);
 
 impl Turn {
-    /// Nobody's turn until it is [passed](Self::pass) for the first time.
+    /// Creates a turn that no thread can take before it is [passed](Self::pass) for the first time.
     pub(crate) fn new(receiver: &Receiver) -> io::Result<Self> {
         Ok(Self(match receiver {
             Receiver::Unix(socket) => imp::Epoll::new(socket)?,
@@ -21,19 +21,18 @@ impl Turn {
         }))
     }
 
-    /// Blocks until it may be this thread's turn, which it is once it holds the lock on the reader.
+    /// Blocks until this thread may have the turn. It has the turn when it also holds the lock on the reader.
     pub(crate) fn wait(&self) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), imp::Epoll::wait)
     }
 
-    /// Lets another thread read; `more` says that bytes were read already that are still to be looked at. Not before
-    /// the lock on the reader is released.
+    /// Lets another thread read. `more` says that bytes were read ahead. Must be called after the lock on the reader is released.
     pub(crate) fn pass(&self, more: bool) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), |epoll| epoll.pass(more))
     }
 
-    /// Takes the turn without waiting for it, for the thread that holds the lock on the reader: nobody else is woken before
-    /// the turn is passed again. `false` where turns cannot be taken.
+    /// Takes the turn without waiting. The caller must hold the lock on the reader. No other thread is woken before the turn is passed
+    /// again. Returns `false` if turns cannot be taken on this system.
     pub(crate) fn take(&self) -> io::Result<bool> {
         self.0.as_ref().map_or(Ok(false), |epoll| epoll.take().map(|()| true))
     }
@@ -73,8 +72,8 @@ mod imp {
         }
 
         pub(super) fn pass(&self, more: bool) -> io::Result<()> {
-            // The kernel does not know of bytes that were read ahead. A socket that can be written to wakes the next
-            // thread too, and one that cannot will be, because hosts always read.
+            // The kernel does not know about bytes that were read ahead. So the next thread is also woken when the socket is
+            // writable, which it will be, because hosts always read.
             let interest = if more { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
             self.set(interest)
         }

@@ -67,7 +67,7 @@ fn wait(socket: &OwnedFd, what: PollFlags) -> io::Result<()> {
     }
 }
 
-/// Whether there is something to be read, or the connection is over.
+/// Whether there is something to read, or the connection is over.
 pub(super) fn is_readable(socket: &OwnedFd) -> io::Result<bool> {
     Ok(rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&Timespec::default()))? > 0)
 }
@@ -89,9 +89,9 @@ pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8], descriptors: &mut Vec
         }
         match result {
             Err(Errno::INTR) => {}
-            // Never blocks in `recvmsg`: a thread that does is also woken each time the peer reads what was sent to it.
+            // Waits in `poll`, because a thread that blocks in `recvmsg` is also woken each time the peer reads what was sent to it.
             Err(Errno::AGAIN) => wait(socket, PollFlags::IN)?,
-            // The peer ended with bytes of ours unread: as much the end as a plain one.
+            // The peer closed the connection before it read all bytes of this side. That is an end like any other.
             Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok(0),
             result => return Ok(result?.bytes),
         }
