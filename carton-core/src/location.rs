@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::manifest::ManifestHash;
-use crate::network::{Url, address};
+use crate::network::Url;
+use crate::place::Place;
 
 /// Separates the path or URL from the expected hash of the carton.
 const PIN: &str = "#sha256=";
@@ -27,24 +28,8 @@ const PIN: &str = "#sha256=";
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Location {
-    parsed: Parsed,
+    place: Result<Place, LocationError>,
     pin: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-enum Parsed {
-    Path(PathBuf),
-    Url(Url),
-    Invalid(LocationError),
-}
-
-/// A path or a URL.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// A file or folder of this machine.
-    Path(&'a Path),
-    /// An `http` or `https` URL.
-    Url(&'a Url),
 }
 
 /// The text begins as a URL but is not a valid one.
@@ -61,31 +46,21 @@ impl Location {
     /// The path; `None` for a URL.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        match &self.parsed {
-            Parsed::Path(path) => Some(path),
-            Parsed::Url(_) | Parsed::Invalid(_) => None,
-        }
+        self.place.as_ref().ok().and_then(Place::path)
     }
 
     /// The URL; `None` for a path, and for a URL that is not valid.
     #[must_use]
     pub fn url(&self) -> Option<&Url> {
-        match &self.parsed {
-            Parsed::Url(url) => Some(url),
-            Parsed::Path(_) | Parsed::Invalid(_) => None,
-        }
+        self.place.as_ref().ok().and_then(Place::url)
     }
 
     /// The path or the URL.
     ///
     /// # Errors
     /// The text was a URL that is not valid.
-    pub fn place(&self) -> Result<Place<'_>, LocationError> {
-        match &self.parsed {
-            Parsed::Path(path) => Ok(Place::Path(path)),
-            Parsed::Url(url) => Ok(Place::Url(url)),
-            Parsed::Invalid(error) => Err(error.clone()),
-        }
+    pub fn place(&self) -> Result<&Place, LocationError> {
+        self.place.as_ref().map_err(LocationError::clone)
     }
 
     /// The hash that the carton's MANIFEST must have: `expect`, or what follows `#sha256=`.
@@ -107,22 +82,20 @@ fn pin_shown(pin: &str) -> String {
     }
 }
 
-impl Parsed {
-    fn new(text: &str) -> Parsed {
-        // A blank before a URL comes along when it is copied.
-        let trimmed = text.trim();
-        let scheme = trimmed.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).unwrap_or_default();
-        let parsed = match scheme.as_str() {
-            "http" | "https" => parse_http(trimmed).map(Parsed::Url),
-            "file" => parse_file(trimmed).map(Parsed::Path),
-            // Such text is no path that somebody means, and may hold a password.
-            _ if is_scheme(&scheme) && trimmed[scheme.len()..].starts_with("://") => {
-                Err("only `http`, `https` and `file` are known".to_owned())
-            }
-            _ => return Parsed::Path(PathBuf::from(text)),
-        };
-        parsed.unwrap_or_else(|reason| Parsed::Invalid(LocationError { scheme, reason }))
-    }
+fn parse(text: &str) -> Result<Place, LocationError> {
+    // A copied URL often has a blank before it.
+    let trimmed = text.trim();
+    let scheme = trimmed.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).unwrap_or_default();
+    let parsed = match scheme.as_str() {
+        "http" | "https" => parse_http(trimmed).map(Place::Url),
+        "file" => parse_file(trimmed).map(Place::Path),
+        // Such text is not meant as a path, and may hold a password.
+        _ if is_scheme(&scheme) && trimmed[scheme.len()..].starts_with("://") => {
+            Err("only `http`, `https` and `file` are known".to_owned())
+        }
+        _ => Ok(Place::Path(PathBuf::from(text))),
+    };
+    parsed.map_err(|reason| LocationError { scheme, reason })
 }
 
 /// Whether text can be the scheme of a URL (RFC 3986, section 3.1).
@@ -165,7 +138,7 @@ impl From<&str> for Location {
             Some((text, pin)) => (text, Some(pin.to_owned())),
             None => (text, None),
         };
-        Self { parsed: Parsed::new(text), pin }
+        Self { place: parse(text), pin }
     }
 }
 
@@ -195,7 +168,7 @@ impl From<&Url> for Location {
 
 impl From<PathBuf> for Location {
     fn from(path: PathBuf) -> Self {
-        Self { parsed: Parsed::Path(path), pin: None }
+        Self { place: Ok(Place::Path(path)), pin: None }
     }
 }
 
@@ -213,10 +186,9 @@ impl From<&Path> for Location {
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.parsed {
-            Parsed::Path(path) => path.display().fmt(f)?,
-            Parsed::Url(url) => f.write_str(&address(url))?,
-            Parsed::Invalid(error) => write!(f, "{}:…", error.scheme)?,
+        match &self.place {
+            Ok(place) => place.fmt(f)?,
+            Err(error) => write!(f, "{}:…", error.scheme)?,
         }
         match &self.pin {
             Some(pin) if pin.parse::<ManifestHash>().is_ok() => write!(f, "{PIN}{pin}"),
@@ -232,15 +204,6 @@ impl fmt::Debug for Location {
     }
 }
 
-impl fmt::Debug for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
-            Self::Url(url) => f.debug_tuple("Url").field(&address(url)).finish(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -250,7 +213,7 @@ mod tests {
     #[test]
     fn text_is_a_path_or_a_url() {
         let path = |text: &str, path: &str| {
-            assert_eq!(Location::from(text).place(), Ok(Place::Path(Path::new(path))), "{text}");
+            assert_eq!(Location::from(text).place(), Ok(&Place::Path(PathBuf::from(path))), "{text}");
             assert_eq!(Location::from(text).to_string(), path);
         };
         path("model.carton", "model.carton");
@@ -262,7 +225,7 @@ mod tests {
         path("./odd://name", "./odd://name");
         path(" name", " name");
         let url = |text: &str, url: &str| {
-            assert_eq!(Location::from(text).place(), Ok(Place::Url(&Url::parse(url).unwrap())), "{text}");
+            assert_eq!(Location::from(text).place(), Ok(&Place::Url(Url::parse(url).unwrap())), "{text}");
         };
         url(" https://host/model.carton\n", "https://host/model.carton");
         url("HTTPS://Host/model.carton", "https://host/model.carton");

@@ -39,7 +39,7 @@ impl Fetcher<'_> {
                 let fetched = self.network.read(what, self.context.activity());
                 Ok(fetched.map_err(InstallError::network("the runner index"))?.bytes)
             }
-            Place::File(path) => {
+            Place::Path(path) => {
                 let mut bytes = Vec::new();
                 let file = File::open(path).map_err(InstallError::io("open", path))?;
                 // The additional byte shows that the index is too large.
@@ -58,7 +58,7 @@ impl Fetcher<'_> {
         work: impl FnOnce(&Path) -> Result<T, InstallError>,
     ) -> Result<T, InstallError> {
         match &part.place {
-            Place::File(path) => {
+            Place::Path(path) => {
                 let mut file = File::open(path).map_err(InstallError::io("open", path))?;
                 let total = file.metadata().ok().map(|metadata| metadata.len());
                 let found = self.hash(&mut file, total, stage, |error| InstallError::io("read", path)(error))?;

@@ -9,10 +9,10 @@ use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, ModelFilesMode, RawDate, RawDescriptor};
-use super::place::{Place, PlaceError};
 use crate::causes::without_value;
 use crate::digest::Sha256Digest;
 use crate::name::{self, NameError};
+use crate::place::{Place, PlaceError};
 
 /// The largest index that is read, in bytes. The index of the original Carton, with every release, has some tens of kilobytes.
 pub const MAX_INDEX_BYTES: u64 = 16 << 20;
@@ -273,7 +273,7 @@ mod tests {
     fn url(place: &Place) -> &str {
         match place {
             Place::Url(url) => url.as_str(),
-            Place::File(path) => path.to_str().unwrap(),
+            Place::Path(path) => path.to_str().unwrap(),
         }
     }
 

@@ -14,7 +14,6 @@ mod index;
 mod install;
 pub(crate) mod launch;
 mod package;
-mod place;
 mod registry;
 mod release_date;
 mod remove;
@@ -23,6 +22,7 @@ pub(crate) mod session;
 mod unpack;
 mod workspace;
 
+pub use crate::place::{Place, PlaceError};
 pub(crate) use choose::{Choice, choose};
 pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VERSION, ModelFilesMode};
 pub use embedded::{EmbeddedRunner, RELEASE_DATE, RUNNER_ARGUMENT, runner_main};
@@ -30,7 +30,6 @@ pub use index::{BrokenEntry, Index, IndexEntry, IndexError, MAX_INDEX_BYTES, MAX
 pub use install::{InstallError, Installed, Installer, RunnerFile};
 pub use launch::{LaunchPolicy, Limits, end_all};
 pub use package::{OfferedRunner, Packaged, add_to_index, archive_name, package};
-pub use place::{Place, PlaceError};
 pub use registry::{BrokenRunner, Registry, RegistryError};
 pub use release_date::{ReleaseDate, ReleaseDateError};
 pub use remove::remove;

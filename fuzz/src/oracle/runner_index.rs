@@ -57,7 +57,7 @@ fn written(entry: &IndexEntry) -> Option<Value> {
 fn written_url(entry: &IndexEntry) -> Option<Vec<String>> {
     let url = |place: &Place| match place {
         Place::Url(url) => Some(url.to_string()),
-        Place::File(path) => carton_core::internals::network::Url::from_file_path(path).ok().map(String::from),
+        Place::Path(path) => carton_core::internals::network::Url::from_file_path(path).ok().map(String::from),
     };
     entry.parts.iter().map(|part| url(&part.place)).collect()
 }

@@ -162,7 +162,7 @@ impl Installer<'_> {
                 let part = Part { place: place.clone(), sha256, folder: String::new() };
                 self.fetcher().archive(&part, &Stage::Runner(format!("installing {place}")), unpack)?;
             }
-            (Place::File(path), None) => unpack(path)?,
+            (Place::Path(path), None) => unpack(path)?,
             (Place::Url(_), None) => return Err(InstallError::NoDigest { place: place.to_string() }),
         }
         self.publish_checked(&workspace, &new, place.to_string())

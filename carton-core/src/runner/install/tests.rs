@@ -85,7 +85,7 @@ fn requirement(name: &str, version: &str) -> Requirement {
 }
 
 fn index(path: &Path) -> Place {
-    Place::File(path.to_path_buf())
+    Place::Path(path.to_path_buf())
 }
 
 #[track_caller]
@@ -290,7 +290,7 @@ fn archives_and_folders_say_themselves_what_they_hold() {
     let place = Site::new();
     let folder = place.runner("t", &toml("t", "1.0.0"));
     place.offer(&folder);
-    let archive = Place::File(place.path("t.tar.gz"));
+    let archive = Place::Path(place.path("t.tar.gz"));
     let digest = Sha256Digest::of(&fs::read(place.path("t.tar.gz")).unwrap());
     for sha256 in [None, Some(digest)] {
         let installed = place.install(|i| i.from_archive(&archive, sha256)).unwrap();

@@ -1,20 +1,20 @@
-//! Where an index or an archive is: a URL or a file. Pure.
+//! A path or a URL: where a carton, an index of runners or an archive of one is. Pure.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::network::{Url, address};
 
-/// Where an index or an archive is. Shown without what may be secret in a URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A path or a URL. `Display` and `Debug` leave out the parts of a URL that may be secret.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Place {
-    /// On a server: `http` or `https`.
+    /// An `http` or `https` URL.
     Url(Url),
-    /// On this machine.
-    File(PathBuf),
+    /// A file or folder of this machine.
+    Path(PathBuf),
 }
 
-/// Why something is no place.
+/// Why a text is not a place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
@@ -48,14 +48,14 @@ impl Place {
             Some("http" | "https") => Ok(Self::Url(Url::parse(text).map_err(PlaceError::Url)?)),
             Some("file") => {
                 let url = Url::parse(text).map_err(PlaceError::Url)?;
-                Ok(Self::File(url.to_file_path().map_err(|()| PlaceError::NoPath)?))
+                Ok(Self::Path(url.to_file_path().map_err(|()| PlaceError::NoPath)?))
             }
-            _ => Ok(Self::File(PathBuf::from(text))),
+            _ => Ok(Self::Path(PathBuf::from(text))),
         }
     }
 
     /// Where something is that the index at this place names, by an absolute URL or one relative to the index.
-    pub(super) fn resolve(&self, url: &str) -> Result<Self, PlaceError> {
+    pub(crate) fn resolve(&self, url: &str) -> Result<Self, PlaceError> {
         match self {
             Self::Url(index) => {
                 let url = index.join(url).map_err(PlaceError::Url)?;
@@ -64,26 +64,44 @@ impl Place {
                     scheme => Err(PlaceError::Scheme { scheme: scheme.to_owned() }),
                 }
             }
-            Self::File(path) => {
+            Self::Path(path) => {
                 let no_path = |_| PlaceError::Index { path: path.clone() };
                 let absolute = std::path::absolute(path).map_err(no_path)?;
                 let index = Url::from_file_path(absolute).map_err(|()| PlaceError::Index { path: path.clone() })?;
                 let url = index.join(url).map_err(PlaceError::Url)?;
                 match url.scheme() {
                     "http" | "https" => Ok(Self::Url(url)),
-                    "file" => Ok(Self::File(url.to_file_path().map_err(|()| PlaceError::NoPath)?)),
+                    "file" => Ok(Self::Path(url.to_file_path().map_err(|()| PlaceError::NoPath)?)),
                     scheme => Err(PlaceError::Scheme { scheme: scheme.to_owned() }),
                 }
             }
         }
     }
 
-    /// The path, for a file.
+    /// The path; `None` for a URL.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Url(_) => None,
-            Self::File(path) => Some(path),
+            Self::Path(path) => Some(path),
+        }
+    }
+
+    /// The URL; `None` for a path.
+    #[must_use]
+    pub fn url(&self) -> Option<&Url> {
+        match self {
+            Self::Url(url) => Some(url),
+            Self::Path(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => f.debug_tuple("Url").field(&address(url)).finish(),
+            Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
         }
     }
 }
@@ -92,7 +110,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(url) => f.write_str(&address(url)),
-            Self::File(path) => path.display().fmt(f),
+            Self::Path(path) => path.display().fmt(f),
         }
     }
 }
@@ -108,7 +126,7 @@ mod tests {
         let check = |index: &str, url: &str, expected: Result<&str, &str>| {
             let found = Place::parse(index).unwrap().resolve(url).map(|place| match place {
                 Place::Url(url) => url.to_string(),
-                Place::File(path) => path.display().to_string(),
+                Place::Path(path) => path.display().to_string(),
             });
             match (&found, expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{index} {url}"),
@@ -141,5 +159,6 @@ mod tests {
     fn secrets_are_not_shown() {
         let place = Place::parse("https://me:secret@host/index.json?key=1").unwrap();
         assert_eq!(place.to_string(), "https://host/index.json?…");
+        assert_eq!(format!("{place:?}"), "Url(\"https://host/index.json?…\")");
     }
 }
