@@ -13,12 +13,13 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use carton_core::CancelToken;
 use carton_core::runner::end_all;
+use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
@@ -158,14 +159,14 @@ pub(crate) struct Leftover(PathBuf);
 
 impl Leftover {
     pub(crate) fn new(path: PathBuf) -> Self {
-        LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+        LEFTOVERS.lock().insert(path.clone());
         Self(path)
     }
 }
 
 impl Drop for Leftover {
     fn drop(&mut self) {
-        LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        LEFTOVERS.lock().remove(&self.0);
     }
 }
 
@@ -174,7 +175,7 @@ fn remove_leftovers() {
     if leave_running(INTERRUPTED) != INTERRUPTED {
         return;
     }
-    for path in LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    for path in LEFTOVERS.lock().iter() {
         // A failure to remove it cannot be reported any more.
         let _ = match path.is_dir() {
             true => std::fs::remove_dir_all(path),

@@ -5,9 +5,10 @@
 
 use std::collections::HashSet;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -109,7 +110,7 @@ struct RecordWriter<'a> {
 impl Write for RecordWriter<'_> {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         if let Some(written) = self.written {
-            let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut written = written.lock();
             if written.len() < MAX_REMEMBERED && !written.insert(record.to_vec()) {
                 return Ok(record.len());
             }

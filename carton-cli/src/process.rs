@@ -2,10 +2,12 @@
 
 use std::io::{self, Read};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// The longest interval between two checks of a process. Processes that end soon are checked more often.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
@@ -78,7 +80,7 @@ impl Output {
 
     fn end(self, until: Instant) -> String {
         let _ = self.is_over.recv_timeout(until.saturating_duration_since(Instant::now()));
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         String::from_utf8_lossy(&kept).trim().to_owned()
     }
 }
@@ -89,7 +91,7 @@ fn keep_end(mut pipe: impl Read, kept: &Mutex<Vec<u8>>) {
         match pipe.read(&mut buffer) {
             Ok(0) => return,
             Ok(n) => {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = kept.lock();
                 kept.extend_from_slice(buffer.get(..n).unwrap_or_default());
                 if kept.len() > 2 * MAX_OUTPUT {
                     let excess = kept.len() - MAX_OUTPUT;

@@ -5,9 +5,11 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Work that is done on ticks.
 pub(crate) trait Tick: Send + Sync {
@@ -46,7 +48,7 @@ impl Housekeeper {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Asks for a tick, because something happened after which tidying up may be due. Cheap if ticks are coming already.
@@ -97,13 +99,12 @@ impl Housekeeper {
             let first_timer = state.timers.first_key_value().map(|((at, _), _)| *at);
             let until = [first_timer, state.next_tick].into_iter().flatten().min();
             state.sleeping_until = until;
-            state = match until {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            match until {
+                None => self.changed.wait(&mut state),
                 Some(at) => {
-                    let left = at.saturating_duration_since(now);
-                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut state, at.saturating_duration_since(now));
                 }
-            };
+            }
         }
     }
 

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use carton_tensor::Tensor;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::frame::{HEADER_LENGTH, Header, JSON_CAP};
 use crate::housekeeper::{Housekeeper, Tick};
@@ -137,7 +138,7 @@ impl Link {
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outgoing.lock()
     }
 
     /// The thread for timers; always there once [`new`](Self::new) has returned.
@@ -292,7 +293,7 @@ impl Link {
     pub(crate) fn wait_for_room(&self) {
         let mut outgoing = self.lock();
         while outgoing.n_bytes > BACKLOG_CAP && !outgoing.failed {
-            outgoing = self.room.wait(outgoing).unwrap_or_else(PoisonError::into_inner);
+            self.room.wait(&mut outgoing);
         }
     }
 
@@ -340,7 +341,7 @@ impl Link {
 
     /// Sends releases now, unless another thread is sending a message, which takes them along.
     fn flush_releases(&self) {
-        let Ok(mut outgoing) = self.outgoing.try_lock() else { return };
+        let Some(mut outgoing) = self.outgoing.try_lock() else { return };
         // With a backlog the releases would have to wait, so they may as well travel with the next message.
         if outgoing.failed || !outgoing.backlog.is_empty() {
             return;

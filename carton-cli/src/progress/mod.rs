@@ -4,12 +4,13 @@ mod meter;
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use meter::{Meter, duration_text};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::args::ProgressChoice;
 use crate::output::numbers::byte_size;
@@ -121,7 +122,7 @@ impl ProgressDisplay {
         }
         state.last_line.get_or_insert(now);
         state.amount = Amount { done, total, bytes };
-        state.meter.lock().unwrap_or_else(PoisonError::into_inner).set(now, done, kept);
+        state.meter.lock().set(now, done, kept);
         if state.amount.is_whole() {
             // The same stage may report more, and then continues.
             state.end_showing();
@@ -149,7 +150,7 @@ impl ProgressDisplay {
 
     fn locked(&self) -> MutexGuard<'_, State> {
         // After a panic while drawing, the worst result is an odd line.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Shows the stage after a delay even if it reports nothing more, such as an installation by another program.
@@ -160,7 +161,7 @@ impl ProgressDisplay {
         let (mode, shared) = (self.mode.clone(), Arc::downgrade(&self.state));
         let wait = move || {
             while let Some(shared) = shared.upgrade() {
-                let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = shared.lock();
                 let now = Instant::now();
                 let left = state.due(&mode).map(|due| due.saturating_duration_since(now));
                 if let Some(left) = left.filter(|left| !left.is_zero()) {
@@ -214,7 +215,7 @@ impl State {
             DisplayMode::Plain => {
                 self.last_line = Some(now);
                 self.printed = Some(done);
-                let meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+                let meter = self.meter.lock();
                 let pace = pace(&meter, now, total, bytes);
                 let _ = writeln!(io::stderr().lock(), "{}{pace}", plain_line(&self.stage, self.amount));
             }
@@ -247,7 +248,7 @@ fn new_bar(stage: &str, total: Option<u64>, bytes: bool, meter: Arc<Mutex<Meter>
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     // The library's own rate counts the work of an earlier attempt as if it had been done instantly.
     let style = style.with_key("pace", move |bar: &ProgressState, text: &mut dyn fmt::Write| {
-        let meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
+        let meter = meter.lock();
         let _ = text.write_str(&pace(&meter, Instant::now(), total.and(bar.len()), bytes));
     });
     // A stage without a count shows no number.
@@ -356,7 +357,7 @@ mod tests {
         let mut state = display.locked();
         state.since = Some(start);
         state.meter = Arc::default();
-        state.meter.lock().unwrap().set(start, 4 << 20, 4 << 20);
+        state.meter.lock().set(start, 4 << 20, 4 << 20);
         drop(state);
         display.update_kept("downloading", 12 << 20, 4 << 20, Some(1 << 30), true);
         let shown = terminal.contents();

@@ -5,9 +5,9 @@ use std::fs::{DirBuilder, File};
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use carton_tensor::parallel::par_for_each;
+use parking_lot::Mutex;
 
 use super::files::{Checked, SHARED_FROM, check_bytes, open_regular, write_hashed};
 use super::index::LARGEST_INDEX;
@@ -183,15 +183,11 @@ impl<S: ModelFiles> Work<'_, S> {
             let range = batch * BATCH..all.min((batch + 1) * BATCH);
             let batch: Vec<_> =
                 self.files[range.clone()].iter().map(|file| is_unchanged(file.path, Some(file.digest))).collect();
-            found.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[range].copy_from_slice(&batch);
+            found.lock()[range].copy_from_slice(&batch);
             Ok::<(), CacheError>(())
         })?;
         let folders_unchanged = self.folders().into_iter().all(|folder| is_unchanged(folder, None).is_some());
-        Ok(FolderState {
-            exists: true,
-            files: found.into_inner().unwrap_or_else(|p| p.into_inner()),
-            folders_unchanged,
-        })
+        Ok(FolderState { exists: true, files: found.into_inner(), folders_unchanged })
     }
 
     fn is_whole(&self, found: &FolderState) -> bool {
@@ -246,7 +242,7 @@ impl<S: ModelFiles> Work<'_, S> {
         let unproven = Mutex::new(HashSet::new());
         let damaged = Mutex::new(HashSet::new());
         let insert = |set: &Mutex<HashSet<usize>>, index| {
-            set.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(index);
+            set.lock().insert(index);
         };
         let mut order = self.order();
         par_for_each(order.len(), |at| {
@@ -261,7 +257,7 @@ impl<S: ModelFiles> Work<'_, S> {
             }
             Ok::<(), S::Error>(())
         })?;
-        let damaged = damaged.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let damaged = damaged.into_inner();
         order.retain(|index| damaged.contains(index));
         self.prepare(&order)?;
         par_for_each(order.len(), |at| {
@@ -277,7 +273,7 @@ impl<S: ModelFiles> Work<'_, S> {
             remove_tree(&fresh).map_err(CacheError::io("delete", &fresh))?;
             Ok::<(), S::Error>(())
         })?;
-        let unproven = unproven.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let unproven = unproven.into_inner();
         self.write_index(&partial, |index| !unproven.contains(&index))?;
         Ok(())
     }

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use carton_tensor::parallel::par_for_each;
+use parking_lot::Mutex;
 
 use super::checksums::{CHECKSUMS_NAME, read_checksums};
 use super::files::{CHUNK_LENGTH, delete_if_same, digest_of_name, open_regular};
@@ -82,10 +82,10 @@ impl Cache {
                 let done = done.fetch_add(n_bytes, Ordering::Relaxed).saturating_add(n_bytes);
                 advance(done, done.max(total))
             })?;
-            damaged.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(found);
+            damaged.lock().extend(found);
             Ok::<(), E>(())
         })?;
-        let mut damaged = damaged.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut damaged = damaged.into_inner();
         damaged.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(CacheReport { n_files: jobs.len(), n_bytes: total, damaged })
     }

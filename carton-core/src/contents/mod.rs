@@ -24,8 +24,9 @@ mod verify;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 pub use error::{ContentsError, LinkFailure, LinkProblem};

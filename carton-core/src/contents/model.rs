@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use carton_tensor::parallel::par_for_each;
+use parking_lot::Mutex;
 
 use super::locate::Located;
 use super::origin::{Origin, open_in_folder};
@@ -65,7 +66,7 @@ impl Contents {
                 let files = Files { contents: self, items: &items, meter: &meter, read: Mutex::default() };
                 let folder = cache.model_folder(&manifest.hash(), &files)?;
                 let path = folder.path().to_path_buf();
-                self.note_proven(files.read.into_inner().unwrap_or_else(PoisonError::into_inner));
+                self.note_proven(files.read.into_inner());
                 let file = |item: &Item| Some(path.join(item.path_in_model()?));
                 self.check_stated(&items, &file, &meter)?;
                 self.check_recorded(&meter)?;
@@ -111,11 +112,11 @@ impl Contents {
             if let Located::Folder { digest, .. } = self.locate(order[at])
                 && let (_, Some(line)) = self.verified_in_folder(root, order[at], digest, &known, meter)?
             {
-                lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line);
+                lines.lock().push(line);
             }
             Ok::<(), ContentsError>(())
         })?;
-        self.remember_in_folder(&folder, known, items, lines.into_inner().unwrap_or_else(|p| p.into_inner()));
+        self.remember_in_folder(&folder, known, items, lines.into_inner());
         Ok(())
     }
 
@@ -210,7 +211,7 @@ impl<'a> ModelFiles for Files<'a> {
             self.meter.advance(chunk.len() as u64)
         })?;
         if !self.contents.is_elsewhere(item) {
-            self.read.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+            self.read.lock().push(item);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use carton_tensor::files::{FileBytes, SharedBytes};
 
@@ -130,7 +130,7 @@ impl Contents {
     fn verified(&self, path: &str) -> Result<Arc<Verified>, ContentsError> {
         let item = self.follow(self.find(path)?);
         // Held while a file is verified, so that none is verified twice at the same time.
-        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verified = self.verified.lock();
         if let Some(found) = verified.get(&item.path) {
             return Ok(Arc::clone(found));
         }

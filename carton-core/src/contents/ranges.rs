@@ -5,9 +5,10 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use carton_tensor::parallel::par_for_each;
+use parking_lot::Mutex;
 
 use super::locate::Located;
 use super::origin::{Origin, open_bare, open_in_folder};
@@ -220,11 +221,11 @@ impl Contents {
                     (Arc::new(file), 0..metadata.len())
                 }
             };
-            let mut opened = opened.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut opened = opened.lock();
             opened.insert(item.path.as_str(), (file, range));
             Ok::<(), ContentsError>(())
         })?;
-        Ok(opened.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        Ok(opened.into_inner())
     }
 
     /// The file of the cache for an item. If it is not there, it is copied there now.

@@ -5,9 +5,9 @@
 //! otherwise, as in a cache of an earlier version, it reads the file of the cache once.
 
 use std::path::PathBuf;
-use std::sync::{MutexGuard, PoisonError};
 
 use carton_tensor::parallel::par_for_each;
+use parking_lot::MutexGuard;
 
 use super::locate::Located;
 use super::progress::Meter;
@@ -146,7 +146,7 @@ impl Contents {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// The checksums that are known, with those on record.

@@ -1,8 +1,7 @@
 //! Re-checking all files of a carton, whatever is remembered.
 
-use std::sync::Mutex;
-
 use carton_tensor::parallel::par_for_each;
+use parking_lot::Mutex;
 
 use super::origin::Origin;
 use super::progress::{Meter, OnProgress};
@@ -84,7 +83,7 @@ impl Contents {
                     meter.advance(chunk.len() as u64)
                 })
                 .and_then(|()| self.compare(item, hasher));
-            let mut findings = findings.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut findings = findings.lock();
             match result {
                 Ok(()) => {
                     findings.n_bytes += n_bytes;
@@ -108,7 +107,7 @@ impl Contents {
             }
             Ok(())
         })?;
-        let Findings { mut bad, mut not_fetched, n_bytes } = findings.into_inner().unwrap_or_else(|p| p.into_inner());
+        let Findings { mut bad, mut not_fetched, n_bytes } = findings.into_inner();
         bad.sort_by(|one, other| one.path.cmp(&other.path));
         not_fetched.sort();
         if bad.is_empty() {

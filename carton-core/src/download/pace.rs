@@ -5,8 +5,9 @@
 //! begin small and grow with the bytes that this attempt has received, which limits the loss to a share of them. Where a round trip takes
 //! long, they grow at once: there the network is the bottleneck, and the buffers are nearly empty.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// The size of the first requests of an attempt, in bytes.
 pub(super) const SMALLEST: u64 = 128 << 10;
@@ -38,7 +39,7 @@ struct Seen {
 
 impl Pace {
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 
     pub(super) fn add_received(&self, n_bytes: u64) {

@@ -4,8 +4,10 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::DownloadError;
 use super::journal::Journal;
@@ -80,7 +82,7 @@ impl Store {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The total number of bytes, if known.
@@ -208,7 +210,7 @@ impl Store {
                 let again = failure.again(&self.location);
                 return Err(std::mem::replace(failure, again));
             }
-            state = self.changed.wait_timeout(state, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, CHECK_INTERVAL);
         }
     }
 
@@ -224,8 +226,7 @@ impl Store {
 
     /// Waits until no task writes any more. The wait is short, because aborted tasks end at once.
     pub(super) fn wait_for_tasks(&self, at_most: Duration) {
-        let state = self.state();
-        let _ = self.changed.wait_timeout_while(state, at_most, |state| state.n_tasks > 0);
+        self.changed.wait_while_for(&mut self.state(), |state| state.n_tasks > 0, at_most);
     }
 }
 

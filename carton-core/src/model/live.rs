@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use carton_runner_interface::DeclaredTensor;
@@ -10,6 +10,7 @@ use carton_runner_interface::host::{
     CallError, CallOptions, CallTimings, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase, Turn,
 };
 use carton_tensor::{Dimension, SymbolicShape};
+use parking_lot::RwLock;
 
 use super::load_settings::LoadSettings;
 use crate::contents::{self, ModelDirectory, ModelRanges};
@@ -128,7 +129,7 @@ impl Live {
         let session =
             start_session(&self.package, &self.descriptor, &self.files, &self.settings, self.progress()).await?;
         let session = Arc::new(session);
-        *self.session.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&session);
+        *self.session.write() = Arc::clone(&session);
         Ok(session)
     }
 
@@ -160,7 +161,7 @@ impl Live {
     }
 
     fn current(&self) -> Arc<Session> {
-        Arc::clone(&self.session.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.session.read())
     }
 
     /// Turns the error of a failed call into the error for the caller. If the deadline passed while the call was running, the

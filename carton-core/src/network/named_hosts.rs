@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::private::{PrivateName, allowed_of, is_private, is_site_local};
 
@@ -50,7 +51,7 @@ impl NamedHosts {
     }
 
     fn with<T>(&self, host: &str, act: impl FnOnce(&mut NamedHost) -> T) -> T {
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = self.0.lock();
         act(hosts.entry(host.to_owned()).or_default())
     }
 }

@@ -9,7 +9,9 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::{FileIdentity, Source};
 use crate::network::{Activity, Network, NetworkError, Part, Url, Version, Wanted, address};
@@ -60,7 +62,7 @@ impl RemoteSource {
 
     /// From now on reads unknown bytes from the server.
     pub fn forget_near(&self) {
-        *self.near.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.near.lock() = None;
     }
 
     /// The network over which its bytes are fetched.
@@ -80,7 +82,7 @@ impl RemoteSource {
 
     /// The bytes read so far, by offset.
     pub fn blocks(&self) -> Vec<(u64, Vec<u8>)> {
-        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = self.blocks.lock();
         blocks.iter().map(|(offset, bytes)| (*offset, bytes.to_vec())).collect()
     }
 
@@ -110,7 +112,7 @@ impl RemoteSource {
         if length == 0 {
             return Ok(Vec::new());
         }
-        let near = self.near.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let near = self.near.lock().clone();
         if let Some(near) = near.filter(|_| length <= LARGEST_READ) {
             let cut = || NetworkError::Cut { url: self.address.clone(), expected: length, found: 0 };
             let mut bytes = vec![0; usize::try_from(length).map_err(|_| cut())?];
@@ -135,19 +137,19 @@ impl RemoteSource {
     /// Fetches bytes and keeps them.
     fn read(&self, range: Range<u64>) -> Result<(), NetworkError> {
         let kept: u64 = {
-            let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+            let blocks = self.blocks.lock();
             blocks.values().map(|bytes| bytes.len() as u64).sum()
         };
         if kept.saturating_add(range.end - range.start) > MOST_KEPT {
             return Err(NetworkError::TooLarge { url: self.address.clone(), limit: MOST_KEPT });
         }
         let bytes = self.fetch(range.clone(), &self.activity)?;
-        insert(&mut self.blocks.lock().unwrap_or_else(PoisonError::into_inner), range.start, bytes);
+        insert(&mut self.blocks.lock(), range.start, bytes);
         Ok(())
     }
 
     fn block(&self, range: &Range<u64>) -> Option<(u64, Arc<[u8]>)> {
-        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = self.blocks.lock();
         let (offset, bytes) = blocks.range(..=range.start).next_back()?;
         (range.end <= *offset + bytes.len() as u64).then(|| (*offset, bytes.clone()))
     }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use carton_tensor::DataType;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::Header;
 use carton_tensor::ztensor::{self, Encoding, Footer, Format, Manifest};
+use parking_lot::Mutex;
 
 use super::files::TensorFiles;
 use super::{FileFormat, TensorDataError};
@@ -31,7 +32,7 @@ impl Directories {
         format: FileFormat,
         read: impl FnOnce() -> Result<Directory, E>,
     ) -> Result<Arc<Directory>, E> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.0.lock();
         let key = (file.to_owned(), format.name());
         if let Some(found) = lock().get(&key) {
             return Ok(Arc::clone(found));

@@ -13,10 +13,11 @@ mod verify;
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use carton_tensor::files::RawTensor;
 use carton_tensor::safetensors::Reader;
+use parking_lot::Mutex;
 
 pub use self::assignment::Assignment;
 pub use self::batch::{Batch, Sample};
@@ -169,7 +170,7 @@ impl Dataset {
 
     /// Returns a shard for lookups by name, opened or from those that are kept open.
     fn reader(&self, position: usize) -> Result<Arc<Reader>, DatasetError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if let Some(found) = open.iter().position(|(kept, _)| *kept == position)
             && let Some((_, reader)) = open.remove(found)
         {
@@ -180,7 +181,7 @@ impl Dataset {
         let shard: Option<&Shard> = self.manifest.shards().get(position);
         let shard = shard.ok_or_else(|| DatasetError::Options(format!("there is no shard {position}")))?;
         let reader = Arc::new(self.folder.read(shard, self.access)?);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if open.len() >= KEPT_OPEN {
             open.pop_front();
         }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::attempt::Attempt;
@@ -181,7 +181,7 @@ impl TaskWriter {
         let (_, meter) = self.finish_attempt()?;
         let meter = Mutex::new(meter);
         let options = options.on_step(move |step| {
-            let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut meter = meter.lock();
             meter.progress.is_publishing = step == CommitStep::Publishing;
             meter.ask()
         });

@@ -1,8 +1,9 @@
 //! The calls of one connection that wait for an answer.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{CallError, CloseReason};
@@ -63,7 +64,7 @@ struct State {
 
 impl Calls {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn add(

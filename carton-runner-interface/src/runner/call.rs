@@ -1,10 +1,11 @@
 //! One call as a runner sees it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use carton_tensor::{DataType, NumericTensor};
+use parking_lot::{Condvar, Mutex};
 
 use super::error::RunnerError;
 use crate::link::{Link, Outbound, SendError};
@@ -44,7 +45,7 @@ impl CallState {
     }
 
     pub(super) fn add_credits(&self, n: u32) {
-        let mut credits = self.credits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut credits = self.credits.lock();
         *credits = credits.saturating_add(n.into());
         self.changed.notify_all();
     }
@@ -55,9 +56,9 @@ impl CallState {
 
     /// Waits for a credit and uses it up. Returns `false` if the call was cancelled.
     fn take_credit(&self) -> bool {
-        let mut credits = self.credits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut credits = self.credits.lock();
         while *credits == 0 && !self.is_cancelled() {
-            credits = self.changed.wait(credits).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut credits);
         }
         *credits = credits.saturating_sub(1);
         !self.is_cancelled()

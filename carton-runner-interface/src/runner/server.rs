@@ -7,8 +7,10 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::call::{AnswerError, Call, OutputStream};
 use super::dispatch::{Job, Work};
@@ -121,7 +123,7 @@ impl<R: Runner> Server<R> {
                 *end = Some(Ok(()));
                 return result;
             }
-            end = self.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
+            self.ended.wait(&mut end);
         }
     }
 
@@ -172,7 +174,7 @@ impl<R: Runner> Server<R> {
     /// warm. No other thread is woken meanwhile.
     fn take_turn(&self) -> Option<MutexGuard<'_, FrameReader>> {
         let attempt = self.spin.attempt()?;
-        let reader = self.reader.try_lock().ok()?;
+        let reader = self.reader.try_lock()?;
         if !self.turn.take().ok()? {
             return None;
         }

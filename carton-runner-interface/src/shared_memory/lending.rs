@@ -1,9 +1,10 @@
 //! The buffers of this side that are lent to the peer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use carton_tensor::Storage;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::pool::PoolBuffer;
 use crate::message::Release;
@@ -29,7 +30,7 @@ struct Entry {
 
 impl LentBuffers {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(u64, u64), Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn lend(&self, lends: Vec<Lend>) {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use carton_tensor::Storage;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::listener::MemoryListener;
 use super::region::{self, Mapping, ReceiveError};
@@ -29,7 +30,7 @@ impl PeerMemory {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mapping>>> {
-        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.regions.lock()
     }
 
     /// Checks and maps a region that the peer announced.
@@ -145,7 +146,7 @@ impl ReleaseQueue {
     }
 
     fn push(&self, release: Release, length: usize) {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).push(release);
+        self.pending.lock().push(release);
         let n_bytes = self.n_bytes.fetch_add(length as u64, Ordering::Relaxed) + length as u64;
         if let Some(listener) = self.listener.upgrade() {
             listener.memory_is_idle(n_bytes);
@@ -155,15 +156,15 @@ impl ReleaseQueue {
     /// Takes all releases, to send them with the next message.
     pub(crate) fn take(&self) -> Vec<Release> {
         self.n_bytes.store(0, Ordering::Relaxed);
-        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.pending.lock())
     }
 
     /// Puts back releases that could not be sent.
     pub(crate) fn restore(&self, releases: Vec<Release>) {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).extend(releases);
+        self.pending.lock().extend(releases);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.pending.lock().is_empty()
     }
 }

@@ -7,11 +7,12 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use carton_tensor::Storage;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::listener::MemoryListener;
 use super::ranges::FreeRanges;
@@ -78,11 +79,11 @@ impl Region {
 
     /// Takes the descriptor, to pass it to the peer; `None` if that was done before.
     pub(crate) fn take_descriptor(&self) -> Option<OwnedFd> {
-        self.descriptor.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.descriptor.lock().take()
     }
 
     fn is_announced(&self) -> bool {
-        self.descriptor.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.descriptor.lock().is_none()
     }
 }
 
@@ -128,7 +129,7 @@ impl Pool {
             }
             // Wakes up regularly to ask whether the buffer is still wanted.
             let left = left.min(Duration::from_millis(50));
-            state = self.0.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.0.freed.wait_for(&mut state, left);
         }
     }
 
@@ -177,7 +178,7 @@ impl Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The capacity of one direction in bytes.
 const CAPACITY: usize = 64 << 10;
@@ -51,11 +53,7 @@ pub(super) fn pair() -> (End, End) {
 
 impl Pipe {
     fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, contents: MutexGuard<'a, Contents>) -> MutexGuard<'a, Contents> {
-        self.changed.wait(contents).unwrap_or_else(PoisonError::into_inner)
+        self.contents.lock()
     }
 
     fn close(&self) {
@@ -89,7 +87,7 @@ impl End {
     pub(super) fn wait_writable(&self) -> io::Result<()> {
         let mut contents = self.outgoing.lock();
         while contents.bytes.len() >= CAPACITY && !contents.closed {
-            contents = self.outgoing.wait(contents);
+            self.outgoing.changed.wait(&mut contents);
         }
         Ok(())
     }
@@ -97,7 +95,7 @@ impl End {
     pub(super) fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
         let mut contents = self.incoming.lock();
         while contents.bytes.is_empty() && !contents.closed {
-            contents = self.incoming.wait(contents);
+            self.incoming.changed.wait(&mut contents);
         }
         let n_bytes = contents.bytes.len().min(buffer.len());
         for (byte, received) in buffer.iter_mut().zip(contents.bytes.drain(..n_bytes)) {

@@ -1,6 +1,6 @@
 //! One block of memory for many tensors, which several threads fill.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use super::WeightsError;
 use crate::AlignedBytes;
@@ -63,9 +63,4 @@ impl Arena {
         };
         self.parts.iter().map(part).collect()
     }
-}
-
-/// Locks a piece for the only thread that works on it.
-pub(super) fn lock<'a, 'b>(piece: &'a Mutex<&'b mut [u8]>) -> std::sync::MutexGuard<'a, &'b mut [u8]> {
-    piece.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::arena::{Arena, lock};
+use super::arena::Arena;
 use super::options::{LoadOptions, LoaderStatistics, Progress, ProgressHook};
 use super::{Filter, WeightsError};
 use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, TensorFileError};
@@ -196,7 +196,7 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
         |(), item| match items[item] {
             Item::Copy { entry: index, part, piece } => {
                 let entry = &entries[index];
-                let mut bytes = lock(&pieces[part][piece]);
+                let mut bytes = pieces[part][piece].lock();
                 copy(file, entry, piece, &mut bytes)?;
                 if hashed[index] {
                     check_digest(file, entry, &bytes)?;

@@ -1,10 +1,11 @@
 //! Int8 quantization by the largest absolute value (spec/weights.md §2.2), of tensors in memory or directly from a file.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
+
 use super::WeightsError;
-use super::arena::{Arena, lock};
+use super::arena::Arena;
 use super::kernels::{
     Float, Integers, Largest, Level, Quantized, Scale, Source, deviation, largest, quantize as quantize_bytes,
     with_encoding,
@@ -269,7 +270,7 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
             let bytes = data.read(0, data.len().unwrap_or_default() as usize, buffer)?;
             let elements = Elements { dtype: *dtype, channels: *channels, start: 0, bytes };
             let (found, error) = match self.outputs[index].first() {
-                Some(output) => at_once(self.level, elements, self.options, &mut lock(output))?,
+                Some(output) => at_once(self.level, elements, self.options, &mut output.lock())?,
                 None => (find(self.level, elements)?, QuantizationError::default()),
             };
             Outcome { found, error, decoded: None }
@@ -285,7 +286,7 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
         (index, piece): (usize, usize),
         buffer: &mut Vec<u8>,
     ) -> Result<(usize, Vec<ChannelMaximum>), WeightsError> {
-        let length = lock(&self.outputs[index][piece]).len();
+        let length = self.outputs[index][piece].lock().len();
         let elements = self.piece(index, piece, length, buffer)?;
         Ok((elements.first_channel(), find(self.level, elements)?))
     }
@@ -296,7 +297,7 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
         let looked: &[Outcome] = outcomes;
         let errors = par_map(pieces.len(), self.n_threads, Vec::new, |buffer, item| {
             let (index, piece) = pieces[item];
-            let mut output = lock(&self.outputs[index][piece]);
+            let mut output = self.outputs[index][piece].lock();
             let elements = self.piece(index, piece, output.len(), buffer)?;
             let error = write(self.level, elements, &looked[index].found, self.options, &mut output)?;
             if pending[index].fetch_sub(1, Ordering::Relaxed) == 1 {

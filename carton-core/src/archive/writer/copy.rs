@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::header::Outcome;
 use crate::archive::{Archive, ArchiveError, Entry, EntryReader};
@@ -80,8 +82,8 @@ struct TapState {
 }
 
 impl Tap {
-    fn lock(&self) -> std::sync::MutexGuard<'_, TapState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, TapState> {
+        self.state.lock()
     }
 }
 

@@ -8,7 +8,8 @@
 //! be taken, because everything that uses the budget lies before it and gets its offset.
 
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::header::{Outcome, Placed, Shape};
 use super::plan::{Planned, Treatment};
@@ -118,7 +119,7 @@ impl<'a> Schedule<'a> {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A thread that panicked has stopped the schedule, so its state is no longer used.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits for a task. `None` if everything is done, or if the schedule was stopped.
@@ -134,7 +135,7 @@ impl<'a> Schedule<'a> {
             if state.unfinished == 0 {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
@@ -219,7 +220,7 @@ impl<'a> Schedule<'a> {
 
     /// The written entries, in order, and the offset of their end.
     pub(super) fn finish(self) -> Result<(Vec<Placed>, u64), ArchiveError> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.into_inner();
         if let Some(error) = state.error {
             return Err(error);
         }

@@ -12,11 +12,13 @@ mod settle;
 mod whole;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(super) use self::ahead::read_ahead;
+use parking_lot::{Condvar, Mutex};
+
 use self::plan::{Candidate, Planned};
 use super::locate::{Archived, Located};
 use super::progress::{Meter, OnProgress};
@@ -53,7 +55,7 @@ struct Leaving<'a> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *self.running.lock() -= 1;
         self.ended.notify_one();
     }
 }
@@ -208,7 +210,7 @@ impl<'a> Fetch<'a> {
                     if !keep_going || matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) {
                         self.activity.stop();
                     }
-                    failures.lock().unwrap_or_else(PoisonError::into_inner).push((item, error));
+                    failures.lock().push((item, error));
                 }
             }
         };
@@ -217,9 +219,9 @@ impl<'a> Fetch<'a> {
                 scope.spawn(work);
             }
             let mut result = Ok(());
-            let mut left = running.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut left = running.lock();
             while *left > 0 {
-                left = ended.wait_timeout(left, TICK).unwrap_or_else(PoisonError::into_inner).0;
+                ended.wait_for(&mut left, TICK);
                 if result.is_ok() {
                     result = meter.fetched(self.activity.received(), self.activity.kept(), total);
                     if result.is_err() {
@@ -230,7 +232,7 @@ impl<'a> Fetch<'a> {
             result
         });
         watched?;
-        let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = failures.into_inner();
         // One failure interrupts the other workers: that is not what went wrong.
         failures.sort_by_key(|(_, error)| error.kind() == ErrorKind::Interrupted);
         if !keep_going || failures.iter().any(|(_, error)| error.kind() == ErrorKind::Machine) {

@@ -17,9 +17,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -83,7 +84,7 @@ enum State {
 impl Process {
     /// Kills the process and its group now. Does nothing if the process is dead.
     pub(crate) fn kill(&self) {
-        kill(&lock(&self.state));
+        kill(&self.state.lock());
     }
 }
 
@@ -92,11 +93,6 @@ fn kill(state: &MutexGuard<'_, State>) {
         // The only possible error is that no process is left to kill.
         let _ = kill_process_group(pid, Signal::KILL);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The guarded values are valid after every statement that changes them.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts the runner of `descriptor` under `policy`. Returns the host's end of its socket. `on_exit` is called once, from another
@@ -150,7 +146,7 @@ pub(crate) fn launch(
         .name(format!("carton-watch-{}", descriptor.runner_name))
         .spawn(move || on_exit(supervisor.run()));
     if let Err(error) = spawned {
-        kill(&lock(&state));
+        kill(&state.lock());
         unreaped::remove(&state);
         return Err(system(error));
     }
@@ -204,7 +200,7 @@ impl Supervisor {
             if let Phase::Stopping(until) = phase
                 && until <= Instant::now()
             {
-                kill(&lock(&self.state));
+                kill(&self.state.lock());
                 phase = Phase::Killed;
             }
         }
@@ -241,7 +237,7 @@ impl Supervisor {
     /// Kills the rest of the group, and then reaps the leader. Until it is reaped, the dead leader reserves the ID of the group.
     fn finish(mut self) -> Exit {
         let status = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             kill(&state);
             let status = self.child.wait();
             *state = State::Reaped;

@@ -1,9 +1,11 @@
 //! The runner processes that this program has started and not yet reaped, so that it can exit without leaving any behind.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{State, kill, lock};
+use parking_lot::{Condvar, Mutex};
+
+use super::{State, kill};
 
 /// The processes that were started and are not reaped.
 static UNREAPED: Mutex<Vec<Arc<Mutex<State>>>> = Mutex::new(Vec::new());
@@ -15,11 +17,11 @@ static REAPED: Condvar = Condvar::new();
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
 pub(super) fn add(state: &Arc<Mutex<State>>) {
-    lock(&UNREAPED).push(Arc::clone(state));
+    UNREAPED.lock().push(Arc::clone(state));
 }
 
 pub(super) fn remove(state: &Arc<Mutex<State>>) {
-    lock(&UNREAPED).retain(|known| !Arc::ptr_eq(known, state));
+    UNREAPED.lock().retain(|known| !Arc::ptr_eq(known, state));
     REAPED.notify_all();
 }
 
@@ -31,8 +33,8 @@ pub fn end_all(grace: Duration) {
     if wait_for_none(grace) {
         return;
     }
-    for state in lock(&UNREAPED).iter() {
-        kill(&lock(state));
+    for state in UNREAPED.lock().iter() {
+        kill(&state.lock());
     }
     wait_for_none(AFTER_KILL);
 }
@@ -40,14 +42,13 @@ pub fn end_all(grace: Duration) {
 /// Waits until no process is left. Returns `false` if the time is up first.
 fn wait_for_none(time: Duration) -> bool {
     let end = Instant::now().checked_add(time);
-    let mut unreaped = lock(&UNREAPED);
+    let mut unreaped = UNREAPED.lock();
     while !unreaped.is_empty() {
         let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return false;
         }
-        let waited = REAPED.wait_timeout(unreaped, left);
-        unreaped = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(unreaped, _)| unreaped);
+        REAPED.wait_for(&mut unreaped, left);
     }
     true
 }

@@ -3,7 +3,8 @@
 
 use std::io::BufReader;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::FileBytes;
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
@@ -447,7 +448,7 @@ impl TensorFile {
     fn read_array(&self, name: &str) -> Result<npy::Array, NpyError> {
         match &self.inner {
             // A panic while the lock was held does no harm, because the reader seeks before each read.
-            Inner::Npz(npz, _) => npz.lock().unwrap_or_else(PoisonError::into_inner).read_array(name),
+            Inner::Npz(npz, _) => npz.lock().read_array(name),
             _ => npy::read_array_of(FileReader::new(self.bytes.clone()), self.bytes.len(), &self.place),
         }
     }

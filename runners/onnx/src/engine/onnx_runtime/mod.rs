@@ -10,7 +10,7 @@ mod value;
 use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use carton_runner_interface::runner::RunnerError;
 use carton_tensor::Tensor;
@@ -19,6 +19,7 @@ use ort::environment::Environment;
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
 use ort::sys::OrtValue;
+use parking_lot::Mutex;
 
 use self::bound::{Bindable, Bound};
 use self::input::Input;
@@ -60,7 +61,7 @@ pub(crate) struct Library {
 /// # Errors
 /// The file is not a library, not ONNX Runtime, or too old; or another library is loaded already.
 pub(crate) fn load_library(path: &Path) -> Result<&'static Library, RunnerError> {
-    let _guard = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = LOADING.lock();
     if let Some(loaded) = LIBRARY.get() {
         if loaded.path == path {
             return Ok(loaded);
@@ -266,7 +267,7 @@ impl OnnxRuntime {
         if input_names.len() != input_values.len() || output_names.len() != output_values.len() {
             return Err(RunnerError::new("names and values do not match"));
         }
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = self.session.lock();
         // SAFETY: the session lives and is locked, so that no two runs of it happen at once, as in the bindings. Every pointer
         // is to something that lives until the call is over, and the arrays have the stated lengths. Values over our own
         // memory hold as many bytes as their shapes need, which the runtime checks when they are made.
