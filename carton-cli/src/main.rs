@@ -38,7 +38,7 @@ static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
         carton_runner_onnx::run,
     )
     .compat_version(carton_runner_onnx::COMPAT_VERSION),
-    EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), carton_runner_noop::run),
+    EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), carton_noop_runner::run),
 ];
 
 fn main() -> ExitCode {

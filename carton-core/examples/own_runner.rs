@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use carton_core::metadata::{Draft, TensorSpec};
 use carton_core::runner::EmbeddedRunner;
 use carton_core::{Carton, Config, DataType, Inputs, SymbolicShape, Tensor, Tensors};
-use carton_runner_interface::runner::{self, Call, Description, LoadRequest, OutputStream, Runner, RunnerError};
+use carton_runner_protocol::runner::{self, Call, Description, LoadRequest, OutputStream, Runner, RunnerError};
 
 /// A model that counts.
 struct Counter {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use carton_runner_interface::host::CallError;
-use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
+use carton_runner_protocol::host::CallError;
+use carton_runner_protocol::runner::{RunnerError, RunnerErrorKind};
 
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;

@@ -73,8 +73,8 @@ mod source;
 mod tensor_data;
 mod unknown_keys;
 
-pub use carton_runner_interface::host::{CallError, CallTimings};
-pub use carton_runner_interface::{OptionValue, Options, Tensors};
+pub use carton_runner_protocol::host::{CallError, CallTimings};
+pub use carton_runner_protocol::{OptionValue, Options, Tensors};
 pub use carton_tensor::files::SharedBytes;
 pub use carton_tensor::{
     DataType, Dimension, Element, NestedTensor, NumericTensor, StringTensor, SymbolicShape, Tensor, TensorError,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use carton_runner_interface::Options;
+use carton_runner_protocol::Options;
 use carton_tensor::{DataType, Dimension, SymbolicShape};
 use semver::VersionReq;
 

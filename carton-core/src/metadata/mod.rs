@@ -19,7 +19,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carton_runner_interface::Options;
+use carton_runner_protocol::Options;
 use carton_tensor::{DataType, SymbolicShape};
 use semver::VersionReq;
 use serde::Serialize;

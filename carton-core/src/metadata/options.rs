@@ -1,6 +1,6 @@
 //! Converts runner options between TOML, in carton.toml, and JSON, in the messages to runners.
 
-use carton_runner_interface::Options;
+use carton_runner_protocol::Options;
 use serde_json::Value;
 
 use super::MetadataError;

@@ -5,8 +5,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use carton_runner_interface::DeclaredTensor;
-use carton_runner_interface::host::{
+use carton_runner_protocol::DeclaredTensor;
+use carton_runner_protocol::host::{
     CallError, CallOptions, CallTimings, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase, Turn,
 };
 use carton_tensor::{Dimension, SymbolicShape};
@@ -195,7 +195,7 @@ async fn start_session(
     settings: &LoadSettings,
     progress: Option<ProgressCallback>,
 ) -> Result<Session, Error> {
-    let mut runner_options = carton_runner_interface::Options::new();
+    let mut runner_options = carton_runner_protocol::Options::new();
     runner_options.extend(package.metadata().runner().opts.clone());
     runner_options.extend(settings.options.clone());
     let request = LoadRequest {

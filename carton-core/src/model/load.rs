@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_runner_interface::OptionValue;
+use carton_runner_protocol::OptionValue;
 use semver::VersionReq;
 
 use super::Carton;

@@ -2,7 +2,7 @@
 //!
 //! `load` opens the package, prepares the model's files and chooses the runner. `live` owns the runner process and restarts it
 //! when it has died. `infer`, `sealed` and `stream` are the forms of a call, and `checks` compares each call with the signature.
-//! The protocol is in `carton-runner-interface`, the start of processes in `runner`.
+//! The protocol is in `carton-runner-protocol`, the start of processes in `runner`.
 
 mod checks;
 mod infer;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use carton_runner_interface::host::{self, CallOptions, CallTimings};
+use carton_runner_protocol::host::{self, CallOptions, CallTimings};
 
 use super::live::Live;
 use crate::runner::session::Session;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_runner_interface::host::InferStream;
+use carton_runner_protocol::host::InferStream;
 
 use super::live::Live;
 use crate::runner::session::Session;

@@ -15,7 +15,7 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::path::{Path, PathBuf};
 
-use carton_runner_interface::{OptionValue, Options};
+use carton_runner_protocol::{OptionValue, Options};
 use carton_tensor::Tensor;
 use semver::VersionReq;
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! Asks the runner what the model is, and completes the user's metadata with its answer.
 
-use carton_runner_interface::host::{CallError, CallOptions, ConnectionOptions};
-use carton_runner_interface::runner::{PackRequest, PackResponse};
-use carton_runner_interface::{DeclaredTensor, Options};
+use carton_runner_protocol::host::{CallError, CallOptions, ConnectionOptions};
+use carton_runner_protocol::runner::{PackRequest, PackResponse};
+use carton_runner_protocol::{DeclaredTensor, Options};
 use semver::VersionReq;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Runners (spec/runner-descriptor.md): finds the existing ones, selects one that fits a model, installs and packages them, and
 //! starts and supervises their processes.
 //!
-//! This module never opens a carton. The protocol that runners speak is in `carton-runner-interface`.
+//! This module never opens a carton. The protocol that runners speak is in `carton-runner-protocol`.
 
 mod choose;
 pub(crate) mod descriptor;

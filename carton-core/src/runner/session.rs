@@ -1,10 +1,10 @@
-//! A runner process and the connection to it, which end together. The protocol itself is in `carton-runner-interface`.
+//! A runner process and the connection to it, which end together. The protocol itself is in `carton-runner-protocol`.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use carton_runner_interface::host::{CallError, CloseReason, Connection, ConnectionOptions};
+use carton_runner_protocol::host::{CallError, CloseReason, Connection, ConnectionOptions};
 use tokio::sync::watch;
 
 use super::Descriptor;

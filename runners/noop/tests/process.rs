@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_runner_interface::Tensors;
-use carton_runner_interface::host::{
+use carton_runner_protocol::Tensors;
+use carton_runner_protocol::host::{
     CallError, CallOptions, CloseReason, Connection, ConnectionOptions, Files, LoadRequest,
 };
 use carton_tensor::NumericTensor;
@@ -17,7 +17,7 @@ use serde_json::json;
 
 async fn start(options: serde_json::Value) -> (Child, Connection) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_carton-runner-noop"))
+    let child = Command::new(env!("CARGO_BIN_EXE_carton-noop-runner"))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stderr(Stdio::null())
         .spawn()
@@ -104,7 +104,7 @@ async fn its_socket_is_not_its_standard_input_and_is_not_inherited() {
 
 #[test]
 fn it_says_that_it_is_not_started_by_hand() {
-    let output = Command::new(env!("CARGO_BIN_EXE_carton-runner-noop")).stdin(Stdio::null()).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_carton-noop-runner")).stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(text, "noop: standard input is not a socket; runners are started by carton, not by hand\n");

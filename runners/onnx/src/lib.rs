@@ -42,5 +42,5 @@ pub fn run() -> ExitCode {
     {
         return onnx_runtime_library::check(Path::new(&path));
     }
-    carton_runner_interface::runner::run::<Onnx>()
+    carton_runner_protocol::runner::run::<Onnx>()
 }

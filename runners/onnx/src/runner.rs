@@ -1,6 +1,6 @@
 //! The runner itself: finds the model among the files, selects an engine and translates names.
 
-use carton_runner_interface::runner::{
+use carton_runner_protocol::runner::{
     Call, DeclaredTensor, Description, Device, LoadRequest, PackRequest, PackResponse, Runner, RunnerError,
     RunnerErrorKind, Tensors,
 };

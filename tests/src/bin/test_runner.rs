@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use carton_core::runner::{EmbeddedRunner, ModelFilesMode};
 
 const RUNNERS: &[EmbeddedRunner] = &[
-    EmbeddedRunner::new("noop", "1.0.0", carton_runner_noop::run).files(ModelFilesMode::Directory),
+    EmbeddedRunner::new("noop", "1.0.0", carton_noop_runner::run).files(ModelFilesMode::Directory),
     EmbeddedRunner::new("onnx", carton_runner_onnx::FRAMEWORK_VERSION, carton_runner_onnx::run),
 ];
 

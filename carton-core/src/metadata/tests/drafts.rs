@@ -1,6 +1,6 @@
 //! Drafts of metadata.
 
-use carton_runner_interface::Options;
+use carton_runner_protocol::Options;
 use std::path::Path;
 
 use carton_tensor::Dimension;

@@ -7,7 +7,7 @@ pub(crate) mod rten;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use carton_runner_interface::runner::RunnerError;
+use carton_runner_protocol::runner::RunnerError;
 use carton_tensor::{DataType, Element, NumericTensor, Tensor};
 
 use crate::model_file::GraphValue;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use carton_runner_interface::runner::RunnerError;
+use carton_runner_protocol::runner::RunnerError;
 use carton_tensor::{Element, NumericTensor, Tensor};
 use rten::{Model, NodeId, RunError, RunOptions, ThreadPool, Value, ValueOrView, ValueView};
 use rten_tensor::prelude::*;

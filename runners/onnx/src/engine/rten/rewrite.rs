@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use carton_runner_interface::runner::RunnerError;
+use carton_runner_protocol::runner::RunnerError;
 use carton_tensor::Storage;
 use rten::ModelOptions;
 use rten_onnx::onnx::{AttributeProto, DataLocation, GraphProto, ModelProto, StringStringEntryProto, TensorProto};

@@ -11,12 +11,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use carton_runner_interface::host::{
+use carton_noop_runner::Noop;
+use carton_runner_protocol::host::{
     CallError, CallOptions, Connection, ConnectionOptions, Event, Files, LoadRequest, LogLevel,
 };
-use carton_runner_interface::runner::{PackRequest, ServeOptions, serve};
-use carton_runner_interface::{DeclaredTensor, Options, Tensors};
-use carton_runner_noop::Noop;
+use carton_runner_protocol::runner::{PackRequest, ServeOptions, serve};
+use carton_runner_protocol::{DeclaredTensor, Options, Tensors};
 use carton_tensor::{DataType, NestedTensor, NumericTensor};
 use rustix::fs::SealFlags;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Round trips through the no-op runner in another process, beside what they cannot be faster than.
 //!
-//! `cargo bench -p carton-runner-interface` prints one line a case: its median, and its ratio to the case it is compared
+//! `cargo bench -p carton-runner-protocol` prints one line a case: its median, and its ratio to the case it is compared
 //! with. Cases are measured in turns within one run, because the machine's speed changes from minute to minute.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_runner_interface::Tensors;
-use carton_runner_interface::host::{CallOptions, Connection, ConnectionOptions, Files, LoadRequest};
+use carton_runner_protocol::Tensors;
+use carton_runner_protocol::host::{CallOptions, Connection, ConnectionOptions, Files, LoadRequest};
 use carton_tensor::{DataType, NumericTensor, Tensor};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -33,7 +33,7 @@ fn main() {
         Some(RAW_ECHO) => return raw_echo(),
         Some(RUNNER) => {
             // It ends with the process; there is no status to be passed on.
-            let _ = carton_runner_noop::run();
+            let _ = carton_noop_runner::run();
             return;
         }
         _ => {}

@@ -4,11 +4,11 @@
 
 use std::os::unix::net::UnixStream;
 
-use carton_runner_interface::host::{CallOptions, Connection, ConnectionOptions};
-use carton_runner_interface::runner::{
+use carton_runner_protocol::host::{CallOptions, Connection, ConnectionOptions};
+use carton_runner_protocol::runner::{
     Call, Description, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, ServeOptions, serve,
 };
-use carton_runner_interface::{DeclaredTensor, Tensors};
+use carton_runner_protocol::{DeclaredTensor, Tensors};
 use serde_json::json;
 
 /// Says back what it was told of inputs and outputs.

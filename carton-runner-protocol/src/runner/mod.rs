@@ -1,8 +1,8 @@
 //! The runner's side: a framework behind one synchronous trait.
 //!
 //! ```no_run
-//! use carton_runner_interface::Tensors;
-//! use carton_runner_interface::runner::{self, Call, Description, LoadRequest, Runner, RunnerError};
+//! use carton_runner_protocol::Tensors;
+//! use carton_runner_protocol::runner::{self, Call, Description, LoadRequest, Runner, RunnerError};
 //!
 //! struct Echo;
 //!

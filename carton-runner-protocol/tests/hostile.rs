@@ -10,10 +10,10 @@ mod support;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use carton_runner_interface::Tensors;
-use carton_runner_interface::host::{CallError, CallOptions, CloseReason, Connection, ConnectionOptions};
-use carton_runner_interface::runner::{ServeOptions, serve};
-use carton_runner_noop::Noop;
+use carton_noop_runner::Noop;
+use carton_runner_protocol::Tensors;
+use carton_runner_protocol::host::{CallError, CallOptions, CloseReason, Connection, ConnectionOptions};
+use carton_runner_protocol::runner::{ServeOptions, serve};
 use rustix::fs::SealFlags;
 use serde_json::{Value, json};
 use support::raw::{RawPeer, frame, hello, region};

@@ -4,8 +4,8 @@
 //! Carton: this program is a whole runner, for models that return their inputs.
 //!
 //! ```no_run
-//! use carton_runner_interface::Tensors;
-//! use carton_runner_interface::runner::{self, Call, Description, LoadRequest, Runner, RunnerError};
+//! use carton_runner_protocol::Tensors;
+//! use carton_runner_protocol::runner::{self, Call, Description, LoadRequest, Runner, RunnerError};
 //!
 //! struct Echo;
 //!

@@ -62,8 +62,8 @@ pub struct ModelValue {
 /// A declared input that the model does not have is a contradiction, and so is a required input of the model that is not declared.
 ///
 /// ```
-/// use carton_runner_interface::DeclaredTensor;
-/// use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches};
+/// use carton_runner_protocol::DeclaredTensor;
+/// use carton_runner_protocol::signature::{Elements, ModelValue, input_mismatches};
 /// use carton_tensor::{DataType, Dimension, SymbolicShape};
 ///
 /// let shape = |size| SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Fixed(size)]);

@@ -37,7 +37,7 @@ impl Connection {
     /// Exchanges hellos with the runner at the other end.
     ///
     /// ```
-    /// use carton_runner_interface::host::{Connection, ConnectionOptions, Transport};
+    /// use carton_runner_protocol::host::{Connection, ConnectionOptions, Transport};
     /// # async fn example(socket: std::os::unix::net::UnixStream) -> Result<(), Box<dyn std::error::Error>> {
     /// let connection = Connection::open(Transport::from(socket), ConnectionOptions::default()).await?;
     /// println!("connected to {} {}", connection.peer().name, connection.peer().framework_version);
@@ -126,10 +126,10 @@ impl Connection {
     ///
     /// ```
     /// # async fn example(
-    /// #     connection: carton_runner_interface::host::Connection,
-    /// #     inputs: carton_runner_interface::Tensors,
-    /// # ) -> Result<(), carton_runner_interface::host::CallError> {
-    /// use carton_runner_interface::host::CallOptions;
+    /// #     connection: carton_runner_protocol::host::Connection,
+    /// #     inputs: carton_runner_protocol::Tensors,
+    /// # ) -> Result<(), carton_runner_protocol::host::CallError> {
+    /// use carton_runner_protocol::host::CallOptions;
     /// let turn = connection.turn(&CallOptions::default()).await?;
     /// let (outputs, timings) = turn.infer(inputs).await?;
     /// println!("{} outputs after {:?} in the queue", outputs.len(), timings.queue);

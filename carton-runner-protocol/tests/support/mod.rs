@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use carton_runner_interface::host::{CallOptions, Connection, ConnectionOptions, Files, LoadRequest, Loaded};
-use carton_runner_interface::runner::{ServeError, ServeOptions, serve};
-use carton_runner_interface::{Options, Tensors, Transport};
-use carton_runner_noop::Noop;
+use carton_noop_runner::Noop;
+use carton_runner_protocol::host::{CallOptions, Connection, ConnectionOptions, Files, LoadRequest, Loaded};
+use carton_runner_protocol::runner::{ServeError, ServeOptions, serve};
+use carton_runner_protocol::{Options, Tensors, Transport};
 use carton_tensor::{NumericTensor, StringTensor, Tensor};
 
 /// What carries the frames, and whether shared memory is used.
@@ -76,7 +76,7 @@ pub async fn loaded_with(
 pub async fn load(
     connection: &Connection,
     options: serde_json::Value,
-) -> Result<Loaded, carton_runner_interface::host::CallError> {
+) -> Result<Loaded, carton_runner_protocol::host::CallError> {
     let options: Options = serde_json::from_value(options).unwrap();
     let request = LoadRequest {
         files: Files::Directory(PathBuf::from("/nowhere")),

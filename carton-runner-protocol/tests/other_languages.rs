@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use carton_runner_interface::host::{CallError, CallOptions, Connection, ConnectionOptions, code};
+use carton_runner_protocol::host::{CallError, CallOptions, Connection, ConnectionOptions, code};
 use serde_json::json;
 use support::{floats, load, same_all, strings, tensors, within};
 

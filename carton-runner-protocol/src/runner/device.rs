@@ -5,7 +5,7 @@ use super::error::RunnerError;
 /// A device that a user may ask for.
 ///
 /// ```
-/// use carton_runner_interface::runner::Device;
+/// use carton_runner_protocol::runner::Device;
 /// assert_eq!(Device::parse("cpu").unwrap(), Device::Cpu);
 /// assert_eq!(Device::parse("1").unwrap(), Device::Index(1));
 /// assert_eq!(Device::parse("GPU-8932f937").unwrap(), Device::Id("GPU-8932f937".to_owned()));

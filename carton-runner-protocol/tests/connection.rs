@@ -6,12 +6,12 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use carton_runner_interface::host::{
+use carton_runner_protocol::host::{
     CallError, CallOptions, CloseReason, Connection, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel,
     Phase, code,
 };
-use carton_runner_interface::runner::ServeOptions;
-use carton_runner_interface::{Options, Tensors};
+use carton_runner_protocol::runner::ServeOptions;
+use carton_runner_protocol::{Options, Tensors};
 use carton_tensor::{DataType, NestedTensor, NumericTensor, Tensor};
 use serde_json::json;
 use support::{

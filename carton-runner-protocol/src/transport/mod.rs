@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// One end of a connection: a connected Unix stream socket, or one of [`Transport::in_memory`].
 ///
 /// ```
-/// use carton_runner_interface::Transport;
+/// use carton_runner_protocol::Transport;
 /// let (host, runner) = std::os::unix::net::UnixStream::pair()?;
 /// let (host, runner) = (Transport::from(host), Transport::from(runner));
 /// # Ok::<(), std::io::Error>(())
