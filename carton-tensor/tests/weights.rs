@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileFormat};
+use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileError, TensorFileFormat};
 use carton_tensor::safetensors::{self, Metadata};
 use carton_tensor::weights::{self, Filter, LoadOptions, QuantizeOptions, WeightsError};
 use carton_tensor::ztensor::{self, DigestAlgorithm, StoreAs};
@@ -264,4 +264,46 @@ fn a_logical_type_that_is_not_known_is_merged_into_ztensor_only() {
     assert!(std::fs::read(path("merged.zt")).unwrap() == odd);
     let error = weights::merge([path("odd.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
     assert!(format!("{error:?}").contains("the unknown type `f8_mine_1`"), "{error:?}");
+}
+
+/// An error says which file is at fault, and the output is not blamed for what an input has.
+#[test]
+fn errors_of_merging_name_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let tensor = RawTensor::new(ElementType::Uint8, vec![2], vec![7_u8, 8].into()).unwrap();
+    for store_as in [StoreAs::RAW, StoreAs::RAW.zstd(1)] {
+        let mut writer = ztensor::Writer::new(Vec::new()).unwrap();
+        writer.add("x", &tensor, store_as.digest(DigestAlgorithm::Sha256)).unwrap();
+        let mut damaged = writer.finish().unwrap();
+        damaged[64] ^= 1;
+        std::fs::write(path("damaged.zt"), damaged).unwrap();
+        for output in ["merged.zt", "merged.safetensors"] {
+            let options = LoadOptions::default().verified();
+            let error = weights::merge([path("damaged.zt")], path(output), &options).unwrap_err();
+            assert!(matches!(error, WeightsError::File(TensorFileError::ZTensor { .. })), "{error:?}");
+            assert!(error.to_string().contains(path("damaged.zt").to_str().unwrap()), "{error}");
+        }
+    }
+    // What the output cannot hold is no fault of the input.
+    let mut writer = ztensor::Writer::create(path("csr.zt")).unwrap();
+    let matrix = RawTensor::new(ElementType::Uint8, vec![1, 2], vec![0_u8, 8].into()).unwrap();
+    let csr = ztensor::Csr::from_dense(&matrix).unwrap();
+    writer.csr("x", &csr, StoreAs::RAW).unwrap();
+    writer.finish().unwrap();
+    let merge = || weights::merge([path("csr.zt")], path("merged.safetensors"), &LoadOptions::default());
+    assert_eq!(merge().unwrap().n_tensors, 1);
+    let mut writer = ztensor::Writer::create(path("csr.zt")).unwrap();
+    let [values, index, ends] = [
+        RawTensor::new(ElementType::Uint8, vec![1], vec![8_u8].into()).unwrap(),
+        RawTensor::new(ElementType::Uint64, vec![1], vec![0_u8; 8].into()).unwrap(),
+        RawTensor::new(ElementType::Uint64, vec![2], [[0_u8; 8], 1_u64.to_le_bytes()].concat().into()).unwrap(),
+    ];
+    let parts = [("values", &values), ("indices", &index), ("indptr", &ends), ("more", &values)];
+    let parts = parts.map(|(role, tensor)| (role, tensor, StoreAs::RAW));
+    writer.object("x", &[1, 2], "sparse_csr", &ztensor::Attributes::new(), &parts).unwrap();
+    writer.finish().unwrap();
+    let error = merge().unwrap_err();
+    assert!(matches!(&error, WeightsError::Write { place, .. } if place.ends_with("merged.safetensors")), "{error:?}");
+    assert!(format!("{error:?}").contains("has further components"), "{error:?}");
 }

@@ -1,8 +1,9 @@
 //! Joins the tensors of several files into one (spec/weights.md §5). At most one tensor is in memory at a time.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufWriter, Read};
+use std::io::{self, BufWriter, Read, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
@@ -24,7 +25,8 @@ const PIECE: usize = 4 << 20;
 /// error. Of `options`, this uses the filter, the progress hook, and `verify`, which checks the copied bytes that have a digest.
 ///
 /// # Errors
-/// [`WeightsError::Duplicate`] or [`WeightsError::Metadata`] if files contradict each other; [`WeightsError::Write`];
+/// [`WeightsError::Duplicate`] or [`WeightsError::Metadata`] if files contradict each other; [`WeightsError::File`] for an input that
+/// cannot be read; [`WeightsError::Write`] for an output that cannot be written or cannot hold the content;
 /// [`WeightsError::NoTensors`] or [`WeightsError::NoneSelected`] if there is nothing to write.
 pub fn merge<P: AsRef<Path>>(
     inputs: impl IntoIterator<Item = P>,
@@ -44,16 +46,18 @@ pub fn merge<P: AsRef<Path>>(
         source,
     };
     let pending = PendingFile::new(output).map_err(|error| failed(error.into()))?;
-    let writer = BufWriter::with_capacity(1 << 16, pending.file());
     let is_ztensor = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zt"));
     if is_ztensor {
-        write_ztensor(writer, &entries, metadata, checks, &reporter, &failed)?;
+        write_ztensor(pending.file(), &entries, metadata, checks, &reporter, &failed)?;
     } else {
-        write_safetensors(writer, &entries, &metadata, checks, &reporter, &failed)?;
+        write_safetensors(pending.file(), &entries, &metadata, checks, &reporter, &failed)?;
     }
     pending.publish().map_err(|error| failed(error.into()))?;
     Ok(LoaderStatistics::new(entries.len(), reporter.total_bytes(), n_verified, started.elapsed()))
 }
+
+/// The bytes of the output that are buffered.
+const BUFFER: usize = 1 << 16;
 
 type Failed<'a> = &'a dyn Fn(Box<dyn std::error::Error + Send + Sync>) -> WeightsError;
 
@@ -92,7 +96,7 @@ fn joined_metadata(files: &[TensorFile]) -> Result<Vec<(String, Attribute)>, Wei
     for file in files {
         let said: Vec<(String, Attribute)> = match file.as_ztensor() {
             Some(reader) => {
-                let attributes = reader.manifest().attributes().map_err(|source| of_ztensor(file.place(), source))?;
+                let attributes = reader.manifest().attributes().map_err(|source| file.ztensor_error(source))?;
                 attributes.into_iter().collect()
             }
             None => file.metadata()?.into_iter().map(|(key, value)| (key, Attribute::Text(value))).collect(),
@@ -120,17 +124,16 @@ fn joined_metadata(files: &[TensorFile]) -> Result<Vec<(String, Attribute)>, Wei
     Ok(joined)
 }
 
-fn of_ztensor(place: &str, source: ZTensorError) -> WeightsError {
-    crate::files::TensorFileError::ZTensor { place: place.to_owned(), source: Box::new(source) }.into()
-}
-
 /// Refuses an object with properties that a safetensors file cannot hold.
-fn check_plain(object: &Object<'_>, failed: Failed<'_>) -> Result<(), WeightsError> {
+fn check_plain(entry: &Entry<'_>, object: &Object<'_>, failed: Failed<'_>) -> Result<(), WeightsError> {
     let name = object.name().escape_debug();
-    if !object.attributes().map_err(|source| of_ztensor(object.name(), source))?.is_empty() {
+    if !object.attributes().map_err(|source| entry.ztensor_error(source))?.is_empty() {
         return Err(failed(format!("object `{name}` has attributes, which safetensors cannot hold").into()));
     }
-    if object.format() == Format::Dense && object.components().len() > 1 {
+    // An object of an unknown format cannot be read, which is the better reason.
+    let needed = object.format().required_components();
+    let has_further = object.components().any(|component| !needed.contains(&component.role()));
+    if has_further && !matches!(object.format(), Format::Other(_)) {
         return Err(failed(format!("object `{name}` has further components, which safetensors cannot hold").into()));
     }
     let Some(unknown) = object.components().find_map(|component| component.unknown_type()) else { return Ok(()) };
@@ -139,7 +142,7 @@ fn check_plain(object: &Object<'_>, failed: Failed<'_>) -> Result<(), WeightsErr
 }
 
 fn write_safetensors(
-    writer: BufWriter<&File>,
+    file: &File,
     entries: &[Entry<'_>],
     metadata: &[(String, Attribute)],
     checks: Checks,
@@ -159,7 +162,7 @@ fn write_safetensors(
     let mut described = Vec::with_capacity(entries.len());
     for entry in entries {
         if let Some(object) = entry.as_ztensor() {
-            check_plain(object, failed)?;
+            check_plain(entry, object, failed)?;
         }
         // An entry without an element type cannot be read, and reading it returns the reason.
         let dtype = entry.dtype().map_or_else(|| entry.read().map(|tensor| tensor.dtype()), Ok)?;
@@ -167,7 +170,7 @@ fn write_safetensors(
     }
     let layout = Layout::new(described, &metadata).map_err(|error| failed(error.into()))?;
     let order = layout.order().to_vec();
-    let mut writer = safetensors::Writer::new(writer, layout).map_err(write_error)?;
+    let mut writer = safetensors::Writer::new(BufWriter::with_capacity(BUFFER, file), layout).map_err(write_error)?;
     let mut buffer = Vec::new();
     for entry in order.into_iter().filter_map(|position| entries.get(position)) {
         let verified = checks.digests && entry.digest().is_some();
@@ -175,7 +178,7 @@ fn write_safetensors(
             (Some((reader, object)), _) if verified => {
                 for component in object.components() {
                     let bytes = reader.read_component(&component, checks);
-                    let bytes = bytes.map_err(|source| of_ztensor(entry.name(), source))?;
+                    let bytes = bytes.map_err(|source| entry.ztensor_error(source))?;
                     writer.write(entry.name(), &bytes).map_err(write_error)?;
                 }
             }
@@ -199,7 +202,7 @@ fn write_safetensors(
 }
 
 fn write_ztensor(
-    writer: BufWriter<&File>,
+    file: &File,
     entries: &[Entry<'_>],
     metadata: Vec<(String, Attribute)>,
     checks: Checks,
@@ -207,16 +210,24 @@ fn write_ztensor(
     failed: Failed<'_>,
 ) -> Result<(), WeightsError> {
     let write_error = |error: ZTensorError| failed(error.into());
-    let mut writer = ztensor::Writer::new(writer).map_err(write_error)?;
+    let has_failed = Cell::new(false);
+    let output = BufWriter::with_capacity(BUFFER, Output { file, has_failed: &has_failed });
+    let mut writer = ztensor::Writer::new(output).map_err(write_error)?;
     writer.set_attributes(&metadata.into_iter().collect()).map_err(write_error)?;
     for entry in entries {
+        // The writer reads an entry and writes it in one step, so either file can have caused an error.
+        let entry_error = |error: ZTensorError| match error {
+            error if has_failed.get() => write_error(error),
+            ZTensorError::Io(source) => read_error(entry, source),
+            error => entry.ztensor_error(error).into(),
+        };
         match (entry.in_ztensor(), entry.location(), entry.dtype()) {
             (Some((reader, object)), _, _) => {
-                writer.copy(reader, &object, checks, stored_as).map_err(write_error)?;
+                writer.copy(reader, &object, checks, stored_as).map_err(entry_error)?;
             }
             (None, Some((bytes, range)), Some(dtype)) => {
                 let mut source = Source { bytes, range };
-                writer.add_from(entry.name(), dtype, entry.shape(), &mut source, StoreAs::RAW).map_err(write_error)?;
+                writer.add_from(entry.name(), dtype, entry.shape(), &mut source, StoreAs::RAW).map_err(entry_error)?;
             }
             _ => writer.add(entry.name(), &entry.read()?, StoreAs::RAW).map_err(write_error)?,
         }
@@ -224,6 +235,24 @@ fn write_ztensor(
     }
     writer.finish().map_err(write_error)?;
     Ok(())
+}
+
+/// The output, which remembers whether writing to it failed.
+struct Output<'a> {
+    file: &'a File,
+    has_failed: &'a Cell<bool>,
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // An interrupted write is repeated by the caller.
+        let is_failure = |error: &io::Error| error.kind() != io::ErrorKind::Interrupted;
+        self.file.write(bytes).inspect_err(|error| self.has_failed.set(is_failure(error)))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// Keeps the compression and the kind of digest. A digest of an unknown kind cannot be computed again, and is an error.
@@ -237,8 +266,8 @@ fn stored_as(component: &Component<'_>) -> Result<StoreAs, ZTensorError> {
 /// The default level of zstd.
 const DEFAULT_LEVEL: i32 = 3;
 
-fn read_error(entry: &Entry<'_>, source: std::io::Error) -> WeightsError {
-    crate::files::TensorFileError::Io { place: entry.name().escape_debug().to_string(), source }.into()
+fn read_error(entry: &Entry<'_>, source: io::Error) -> WeightsError {
+    crate::files::TensorFileError::Io { place: entry.place().to_owned(), source }.into()
 }
 
 /// A range of a file that is read from front to back.
@@ -249,7 +278,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Returns the next piece, if there is one.
-    fn next<'b>(&mut self, buffer: &'b mut Vec<u8>) -> std::io::Result<Option<&'b [u8]>> {
+    fn next<'b>(&mut self, buffer: &'b mut Vec<u8>) -> io::Result<Option<&'b [u8]>> {
         buffer.resize(PIECE, 0);
         let n_bytes = self.read(buffer)?;
         Ok(buffer.get(..n_bytes).filter(|piece| !piece.is_empty()))
@@ -257,7 +286,7 @@ impl Source<'_> {
 }
 
 impl Read for Source<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let rest = self.range.end - self.range.start;
         let n_bytes = buffer.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
         self.bytes.read_into(self.range.start, buffer.get_mut(..n_bytes).unwrap_or_default())?;

@@ -34,6 +34,15 @@ impl QuantizationError {
         }
     }
 
+    /// Makes the error from sums in units of `unit`.
+    pub(super) fn in_units_of(unit: f64, deviation: Deviation) -> Self {
+        Self {
+            norm_of_error: deviation.squared_error.sqrt() * unit,
+            norm: deviation.squares.sqrt() * unit,
+            max_absolute: deviation.max_absolute * unit,
+        }
+    }
+
     /// Makes the error for numbers with one scale from sums in steps of `1 / scale`.
     pub(super) fn of(deviation: Deviation, scale: f64) -> Self {
         Self {

@@ -151,7 +151,7 @@ fn quantize_group(
             }
         }
     }
-    Ok(Group { integers, scales, n_non_finite, error: QuantizationError::of(deviation, 1.0 / unit) })
+    Ok(Group { integers, scales, n_non_finite, error: QuantizationError::in_units_of(unit, deviation) })
 }
 
 #[cfg(test)]
@@ -174,5 +174,7 @@ mod tests {
         assert!((relative(1e-30) - expected).abs() < 1e-6, "{}", relative(1e-30));
         // Float32 has no scale for these numbers, so they are lost.
         assert_eq!(relative(1e-200), 1.0);
+        // The reciprocal of this number overflows float64.
+        assert_eq!(relative(1e-310), 1.0);
     }
 }

@@ -34,6 +34,8 @@ def to_safetensors():
 
     plain = dense([2], "u8", 64, 2)
     further = {**plain, "components": {**plain["components"], "more": {"dtype": "u8", "offset": 64, "length": 2}}}
+    with_more = csr([2, 2], [((0, 1), 0.5), ((1, 0), -2.0)])
+    with_more.parts["more"] = ("u8", b"\x01\x02")
     sparse = ztensor_of(s=csr([2, 2], [((0, 1), 0.5), ((1, 0), -2.0)]))[0]
     return [
         merged("order", "tensors of several dtypes, which are sorted by them", order, {ONE: file_of(b=b, a=a), TWO: file_of(c=c)}, tensors_of(("c", c), ("a", a), ("b", b))),
@@ -45,13 +47,14 @@ def to_safetensors():
         merged("attribute-of-a-number", "an attribute that is a number", lost, {ONE: file_of(a=a), "2.zt": of_object(plain, b[2], {"k": 1})}),
         merged("attribute-of-an-object", "an attribute of an object", lost, {ONE: file_of(a=a), "2.zt": of_object({**plain, "attributes": {"k": "v"}}, b[2])}),
         merged("further-component", "an object with a further component", lost, {ONE: file_of(a=a), "2.zt": of_object(further, b[2])}),
+        merged("further-component-of-a-sparse-object", "a sparse object with a further component", lost, {ONE: file_of(a=a), "2.zt": ztensor_of(s=with_more)[0]}),
         merged("unknown-type", "a logical type that is not known", lost, {ONE: file_of(a=a), "2.zt": of_object(dense([2], "u8", 64, 2, type="posit8"), b[2])}),
         merged("nothing", "files without tensors", "The tensors of several files become one file", {ONE: file_of(), TWO: file_of()}),
     ]  # fmt: skip
 
 
 def to_ztensor():
-    whole = "zTensor files keep the order of the inputs, whole objects with their attributes, and what components are compressed and hashed with"
+    whole = "zTensor files have whole objects with their attributes, and what components are compressed and hashed with: the objects by name"
     a, c = floats([2], 0.5, 1.5), tensor("f64", [1], [0.25])
     content = b"\x01\x02"
     digest = "sha256:" + hashlib.sha256(content).hexdigest()

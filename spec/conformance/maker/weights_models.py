@@ -292,6 +292,7 @@ def quantized():
         validation("quantized-in-groups", "a quantized group where floats are described", "3.2", fits, columns, groups, 1, 4),
         validation("quantized-where-integers-are", "integers with a scale where other integers are described", "3.2", fits, described(("w", [2, 2]), more='dtypes = ["uint8"]'), file_of(w=INTEGERS, w__scale=SCALE), 1, 4, ("dtype_mismatch", "w")),
         validation("quantized-not-accepted", "integers with a scale where nothing quantized is accepted", "3.2", accept, refusing, file_of(w=INTEGERS, w__scale=SCALE), 1, 4, ("dtype_mismatch", "w")),
+        validation("quantized-not-accepted-of-any-dtype", "integers with a scale where nothing quantized is accepted and every dtype is", "3.2", accept, described(("w", [2, 2]), more="accept_quantized = false"), file_of(w=INTEGERS, w__scale=SCALE), 1, 4, ("dtype_mismatch", "w")),
         validation("groups-not-accepted", "a quantized group where nothing quantized is accepted", "3.2", accept, described(("w", [4, 1]), more="accept_quantized = false"), groups, 1, 4, ("dtype_mismatch", "w")),
         validation("scale-not-counted", "a scale, and other tensors of another float", "4.1", counts, two, file_of(v=floats([2], 1.0, 2.0), w=INTEGERS, w__scale=SCALE), 2, 6),
         validation("scale-of-nothing", "a tensor that is called as a scale, and no tensor that it is of", "4.1", alone, W, file_of(w=NUMBERS, v__scale=floats([], 1.0)), 2, 5, ("empty_shape", "v.scale"), "unexpected_tensors", "parameter_count"),

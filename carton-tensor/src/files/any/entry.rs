@@ -84,6 +84,19 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// The file that has the tensor: for a sharded checkpoint, the shard.
+    pub(crate) fn place(&self) -> &'a str {
+        match &self.source {
+            Source::Safetensors(reader, _) => reader.place(),
+            Source::ZTensor(..) | Source::Array(_) => self.file.place(),
+        }
+    }
+
+    /// Returns an error of the zTensor file that has the tensor.
+    pub(crate) fn ztensor_error(&self, source: ztensor::ZTensorError) -> TensorFileError {
+        self.file.ztensor_error(source)
+    }
+
     /// The dimensions.
     #[must_use]
     pub fn shape(&self) -> &'a [usize] {
@@ -226,7 +239,7 @@ impl<'a> Entry<'a> {
     /// [`TensorFileError::ZTensor`] for a digest that cannot be verified.
     pub(crate) fn expected_digest(&self) -> Result<Option<Digest>, TensorFileError> {
         let digest = self.data().map(|data| data.digest()).transpose();
-        Ok(digest.map_err(|source| self.file.ztensor_error(source))?.flatten())
+        Ok(digest.map_err(|source| self.ztensor_error(source))?.flatten())
     }
 
     /// Reads the tensor. Sparse formats become dense. Digests are not verified.
@@ -255,7 +268,7 @@ impl<'a> Entry<'a> {
                     }
                     other => return Err(self.no_tensor(&format!("of the format `{}`", other.name().escape_debug()))),
                 };
-                tensor.map_err(|source| self.file.ztensor_error(source))
+                tensor.map_err(|source| self.ztensor_error(source))
             }
             Source::Array(array) => {
                 let strings = || self.no_tensor(STRINGS);
@@ -286,7 +299,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::ZTensor(reader, object) if object.format() == Format::QuantizedGroup => {
                 let group = reader.quantized_group(object.name());
-                Some(group.map_err(|source| self.file.ztensor_error(source)))
+                Some(group.map_err(|source| self.ztensor_error(source)))
             }
             _ => None,
         }
@@ -294,7 +307,7 @@ impl<'a> Entry<'a> {
 
     /// Dequantizes a group that was read from this entry.
     pub(crate) fn dequantized(&self, group: &QuantizedGroup) -> Result<RawTensor, TensorFileError> {
-        group.dequantize().map_err(|source| self.file.ztensor_error(source))
+        group.dequantize().map_err(|source| self.ztensor_error(source))
     }
 
     /// Returns the same tensor with another reader of its zTensor file, which may have more checks enabled.
@@ -319,7 +332,7 @@ impl<'a> Entry<'a> {
         let Source::ZTensor(reader, object) = &self.source else { return Ok(0) };
         let mut n_verified = 0;
         for component in object.components().filter(|component| component.digest_text().is_some()) {
-            reader.verify(&component).map_err(|source| self.file.ztensor_error(source))?;
+            reader.verify(&component).map_err(|source| self.ztensor_error(source))?;
             n_verified += 1;
         }
         Ok(n_verified)

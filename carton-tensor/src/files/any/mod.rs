@@ -440,7 +440,7 @@ impl TensorFile {
         }
     }
 
-    fn ztensor_error(&self, source: ZTensorError) -> TensorFileError {
+    pub(crate) fn ztensor_error(&self, source: ZTensorError) -> TensorFileError {
         TensorFileError::ZTensor { place: self.place.clone(), source: Box::new(source) }
     }
 

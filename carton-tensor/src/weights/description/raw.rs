@@ -117,12 +117,18 @@ fn invalid(place: &str, section: u8, problem: String) -> DescriptionError {
 }
 
 fn values(raw: &RawValues) -> Result<ValueRange, DescriptionError> {
-    let range = ValueRange { min: raw.min, max: raw.max };
-    let ordered = match (raw.min, raw.max) {
-        (Some(min), Some(max)) => min <= max,
-        (bound, None) | (None, bound) => !bound.is_some_and(f64::is_nan),
-    };
-    if ordered { Ok(range) } else { Err(invalid("values", 2, "expected `min` to be at most `max`".to_owned())) }
+    let wrong = |problem| Err(invalid("values", 2, problem));
+    for (name, bound) in [("min", raw.min), ("max", raw.max)] {
+        if bound.is_some_and(f64::is_nan) {
+            return wrong(format!("expected `{name}` to be a number, found NaN"));
+        }
+    }
+    match (raw.min, raw.max) {
+        (Some(min), Some(max)) if min > max => {
+            wrong(format!("expected `min` to be at most `max`, found {min} and {max}"))
+        }
+        (min, max) => Ok(ValueRange { min, max }),
+    }
 }
 
 fn quantization(raw: &RawQuantization) -> Result<Quantization, DescriptionError> {

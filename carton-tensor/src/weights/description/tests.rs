@@ -44,7 +44,9 @@ fn impossible_descriptions_are_refused() {
     check("quantization = { method = 'int4' }\ntensors = []", "expected `ternary` or `int8`, found `int4`");
     check("quantization = { method = 'int8', scale = 0.0 }\ntensors = []", "above 0");
     check("values = { min = 1.0, max = -1.0 }\ntensors = []", "`min`");
-    check("values = { min = nan }\ntensors = []", "`min`");
+    check("values = { min = nan }\ntensors = []", "expected `min` to be a number, found NaN");
+    check("values = { min = 0.0, max = nan }\ntensors = []", "expected `max` to be a number, found NaN");
+    check("values = { min = 2.5, max = 1.0 }\ntensors = []", "expected `min` to be at most `max`, found 2.5 and 1");
     check("tensors = []\nheads = 2", "heads");
     check("", "tensors");
     let error = "version = 2\nlayers = 4".parse::<Description>().unwrap_err();

@@ -353,19 +353,20 @@ fn inconsistent(dtypes: impl Iterator<Item = ElementType>) -> Option<String> {
 
 /// Returns what is wrong with a tensor's dtype. A quantized tensor represents floats.
 fn dtype_problem(subject: &Subject<'_>, dtypes: &[ElementType], accepts_quantized: bool) -> Option<String> {
-    if subject.is_quantized() && accepts_quantized && (dtypes.is_empty() || dtypes.iter().any(|dtype| dtype.is_float()))
-    {
+    let is_quantized = subject.is_quantized();
+    if is_quantized && accepts_quantized && (dtypes.is_empty() || dtypes.iter().any(|dtype| dtype.is_float())) {
         return None;
     }
     let is_right = match subject.dtype {
-        Some(dtype) => dtypes.is_empty() || dtypes.contains(&dtype),
-        // A quantized group represents floats, and the description accepts quantized tensors.
-        None => accepts_quantized && dtypes.is_empty(),
+        // Integers with scales may be what is described, but only by their dtype.
+        Some(dtype) => dtypes.contains(&dtype) || (dtypes.is_empty() && !is_quantized),
+        None => false,
     };
     let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
     let expected = if names.is_empty() { "tensors that are not quantized".to_owned() } else { names.join(" or ") };
     let found = match subject.dtype {
         Some(ElementType::Int8) if subject.scaled.is_none() => "has dtype int8 and no scale".to_owned(),
+        Some(dtype) if is_quantized && dtypes.is_empty() => format!("is quantized to {dtype}"),
         Some(dtype) => format!("has dtype {dtype}"),
         None => "is quantized in groups".to_owned(),
     };

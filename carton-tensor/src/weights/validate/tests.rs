@@ -212,6 +212,12 @@ fn codes_of_integers_have_no_scale() {
     let ternary = Quantization::Ternary { scale: Some(1.0) };
     assert_eq!(validate_quantization(&codes(&[127, 0, 129]), ternary).unwrap(), None);
     assert!(validate_quantization(&codes(&[127, 0, 128]), ternary).unwrap().is_some());
+    // The next numbers of float4_e2m1fn to 0.75 are 0.5 and 1.
+    for (code, expected) in [(1_u8, true), (2, true), (3, false)] {
+        let fp4 = RawTensor::new(ElementType::Float4E2m1, vec![2], vec![code].into()).unwrap();
+        let scaled = Quantization::Ternary { scale: Some(0.75) };
+        assert_eq!(validate_quantization(&fp4, scaled).unwrap().is_none(), expected, "{code}");
+    }
     let int8 = Quantization::Int8 { scale: None };
     assert_eq!(validate_quantization(&codes(&[127, 0, 129]), int8).unwrap(), None);
     assert!(validate_quantization(&codes(&[128]), int8).unwrap().is_some());
@@ -320,6 +326,9 @@ fn integers_with_scales_stand_for_the_floats_that_are_described() {
             &[Category::DtypeMismatch; 3],
             "norm has dtype int8, expected float32",
         );
+        let refused = FLOATS.replace("dtypes = ['float32', 'bfloat16']", "accept_quantized = false");
+        let problem = "norm is quantized to int8, expected tensors that are not quantized";
+        check_quantized(per_channel, &refused, &[], &[Category::DtypeMismatch; 3], problem);
         let integers = FLOATS.replace("'float32', 'bfloat16'", "'int32'");
         check_quantized(per_channel, &integers, &[], &[Category::DtypeMismatch; 3], "expected int32");
     }
