@@ -5,6 +5,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::cbor::Walker;
+use super::name::Name;
+use super::version::minor;
 use super::writer::Writer;
 use super::{Reader, Version, ZTensorError};
 use crate::files::FileBytes;
@@ -62,10 +64,11 @@ impl Writer<AppendFile> {
         Self::append_as(path, Version::V1_2)
     }
 
-    /// Opens the file at `path` to append objects in the given version of the format.
+    /// Opens the file at `path` to append objects in the given version of the format. If something is appended that only version 1.2
+    /// has, the file states version 1.2 from then on, and [`Reader::findings`] may have findings about the objects that it had before.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// As [`append`](Self::append); [`StatedVersion`](ZTensorError::StatedVersion) for version 1.1 and a file that states a later one.
     pub fn append_as(path: impl AsRef<Path>, version: Version) -> Result<Self, ZTensorError> {
         let path = path.as_ref();
         let failed = |source| ZTensorError::Open { path: path.to_owned(), source };
@@ -80,6 +83,10 @@ impl Writer<AppendFile> {
         // Reads the manifest only after locking, because the previous owner of the lock may have written a new one. Reads it from the
         // locked file, because the path may lead to another file by now.
         let reader = Reader::new(file.try_clone().and_then(FileBytes::from_file).map_err(failed)?)?;
+        let stated = reader.manifest().version();
+        if version < Version::V1_2 && minor(stated).is_some_and(|minor| minor >= 2) {
+            return Err(ZTensorError::StatedVersion { found: Name::new(stated), version: version.name() });
+        }
         let length = reader.bytes().len();
         let blobs_end = reader.blobs_end();
         let tail = reader.bytes().read(blobs_end..length)?.to_vec();

@@ -440,6 +440,16 @@ pub enum ZTensorError {
     /// §6.1: an earlier write failed in the middle of a blob, so the file cannot be continued.
     #[error("an earlier write failed, and the file cannot be continued [spec/ztensor.md §6.1]")]
     Unfinished,
+    /// §6.3: objects of an older version would be appended to a file of a newer one.
+    #[error(
+        "the file states version {found}, expected at most {version} to append in that version [spec/ztensor.md §6.3]"
+    )]
+    StatedVersion {
+        /// The version that the file states.
+        found: Name,
+        /// The version in which objects were to be appended.
+        version: &'static str,
+    },
     /// §6.3: another writer has the file open for appending.
     #[error("{path} is being appended to by another writer [spec/ztensor.md §6.3]", path = path.display())]
     Locked {
@@ -467,6 +477,7 @@ impl ZTensorError {
             | Self::DuplicateName { .. }
             | Self::Attributes { .. }
             | Self::Unfinished
+            | Self::StatedVersion { .. }
             | Self::Locked { .. } => false,
             _ => true,
         }
@@ -483,6 +494,7 @@ impl ZTensorError {
                 | Self::NoSuchObject { .. }
                 | Self::NoSuchComponent { .. }
                 | Self::Unfinished
+                | Self::StatedVersion { .. }
                 | Self::Locked { .. }
         )
     }

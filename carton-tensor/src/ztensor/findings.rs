@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::manifest::{Component, Encoding, Format, Manifest, Object};
 use super::name::Name;
 use super::place::Place;
+use super::version::minor;
 use super::{MAGIC, Reader, ZTensorError, types};
 use crate::files::ElementType;
 
@@ -106,7 +107,7 @@ enum Stated {
 
 impl Stated {
     fn by(version: &str) -> Self {
-        match version.split('.').nth(1).and_then(|minor| minor.parse::<u64>().ok()) {
+        match minor(version) {
             Some(..=1) => Self::Old,
             Some(_) => Self::New,
             None => Self::Nothing,

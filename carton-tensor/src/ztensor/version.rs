@@ -23,6 +23,16 @@ impl Version {
     }
 }
 
+/// Returns the minor number of the version that a manifest states; `None` if it has no valid one.
+pub(super) fn minor(version: &str) -> Option<u64> {
+    version.split('.').nth(1)?.parse().ok()
+}
+
+/// Whether a manifest states a version below 1.2.
+pub(super) fn is_before_1_2(version: &str) -> bool {
+    minor(version).is_some_and(|minor| minor < 2)
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

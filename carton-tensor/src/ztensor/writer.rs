@@ -11,6 +11,7 @@ use super::footer::{ALIGNMENT, MAGIC, MAX_MANIFEST};
 use super::manifest::{Component, Encoding, Object};
 use super::name::Name;
 use super::place::Place;
+use super::version::is_before_1_2;
 use super::{Checks, Digest, DigestAlgorithm, Reader, Version, ZTensorError, types};
 use crate::files::{ElementType, RawTensor};
 use crate::{MAX_RANK, element_count};
@@ -416,8 +417,8 @@ impl<W: Write> Writer<W> {
     fn manifest(&self) -> Result<Vec<u8>, ZTensorError> {
         let head = &self.head;
         let version = match &head.version {
-            Some(version) if !(head.needs_1_2 && version.split('.').nth(1) == Some("1")) => version,
-            Some(_) => Version::V1_2.name(),
+            Some(version) if head.needs_1_2 && is_before_1_2(version) => Version::V1_2.name(),
+            Some(version) => version,
             None => self.version.name(),
         };
         let mut cbor = Cbor::default();

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use carton_tensor::files::{ElementType, FileBytes, RawTensor};
 use carton_tensor::ztensor::{
-    Attribute, Attributes, Checks, DigestAlgorithm, Encoding, Format, Manifest, Reader, StoreAs, Version, Writer,
-    ZTensorError,
+    Attribute, Attributes, Checks, DigestAlgorithm, Encoding, Format, Manifest, Reader, StoreAs, Version, VersionRule,
+    Writer, ZTensorError,
 };
 
 /// A tensor of this type whose bytes count up from 0, or alternate between 0 and 1 for bools.
@@ -299,6 +299,22 @@ fn appending_keeps_existing_objects() {
     assert_eq!(reader.read("old").unwrap(), old);
     assert_eq!(reader.read("also old").unwrap(), new);
     assert_eq!(reader.read("new").unwrap(), new);
+    // The new version does not have what 1.1 has.
+    let rules: Vec<VersionRule> = reader.findings().unwrap().iter().map(|finding| finding.rule()).collect();
+    assert_eq!(rules, [VersionRule::StorageType, VersionRule::UncompressedLength]);
+    let error = Writer::append_as(&path, Version::V1_1).err().unwrap();
+    assert!(matches!(error, ZTensorError::StatedVersion { .. }), "{error}");
+
+    // A version below 1.1 is raised too.
+    let oldest = path.with_file_name("old.zt");
+    let position = bytes.windows(5).position(|text| text == b"1.1.0").unwrap();
+    std::fs::write(&oldest, [&bytes[..position], b"1.0.0", &bytes[position + 5..]].concat()).unwrap();
+    let mut writer = Writer::append(&oldest).unwrap();
+    writer.add("new", &new, StoreAs::RAW).unwrap();
+    writer.finish().unwrap();
+    let reader = Reader::open(&oldest).unwrap();
+    assert_eq!((reader.manifest().version(), reader.findings().unwrap().len()), ("1.2.0", 0));
+    std::fs::remove_file(&oldest).unwrap();
 
     // Appending in one go or in several steps gives the same file.
     let whole = {

@@ -214,7 +214,7 @@ fn shape(shape: &[usize], per_word: usize, at: impl Fn() -> Box<Place>) -> Resul
         &[rows, columns] if rows > 0 && rows.is_multiple_of(per_word) => Ok([rows, columns]),
         found => Err(QuantizedGroupError::Shape {
             at: at(),
-            expected: format!("two dimensions, the first of them a multiple of {per_word}"),
+            expected: format!("two dimensions, the first of them a multiple of {per_word} and not 0"),
             found: found.to_vec(),
         }
         .into()),
