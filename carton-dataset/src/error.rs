@@ -19,6 +19,31 @@ pub enum DatasetError {
     /// The options are invalid, or contradict each other or the schema.
     #[error("{0}")]
     Options(String),
+    /// A record batch has other columns than the schema.
+    #[error("a record batch has the columns {}, expected {}", list(.found), list(.expected))]
+    OtherColumns {
+        /// Its columns, escaped.
+        found: Vec<String>,
+        /// The columns of the schema, escaped.
+        expected: Vec<String>,
+    },
+    /// The columns of a record batch have different numbers of rows.
+    #[error("the columns of a record batch differ in length")]
+    ColumnLengths,
+    /// Something was to be written after an error.
+    #[error("nothing can be written after an error")]
+    WriterFailed,
+    /// A task would write more shards than can be numbered.
+    #[error("a task has too many shards, expected at most {}", u32::MAX)]
+    TooManyShards,
+    /// The dataset has no shard at this position.
+    #[error("there is no shard {position}, counted from 0, of {n_shards}")]
+    NoSuchShard {
+        /// The position.
+        position: usize,
+        /// The number of shards in the manifest.
+        n_shards: usize,
+    },
     /// The record batches or the file have no such column.
     #[error("there is no column `{column}`; there are {}", list(.columns))]
     NoColumn {
@@ -306,7 +331,7 @@ pub enum ColumnProblem {
         shape: Vec<usize>,
     },
     /// The numbers are not a valid shape.
-    #[error("{found:?} is no shape: dimensions are not negative, and at most 63")]
+    #[error("{found:?} is no shape: expected at most 63 dimensions, none of them negative")]
     NoShape {
         /// The numbers, truncated if there are many.
         found: Vec<i64>,

@@ -69,4 +69,5 @@ pub use read::{
     Assignment, Batch, Category, Checks, Dataset, Finding, Sample, Shards, Verification, VerifyProgress, verify,
 };
 pub use report::TaskReport;
+pub use shard_metadata::ShardMode;
 pub use write::{CommitHook, CommitOptions, CommitStep, TaskWriter, WriteProgress, abort, commit, merge, write};

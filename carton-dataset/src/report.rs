@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::manifest::{Shard, TensorSchema};
+use crate::shard_metadata::ShardMode;
 
 /// What an attempt at a task wrote. The attempt stores it as `task.json` in its folder, and the program that ran the attempt returns it.
 /// An attempt without a report does not count.
@@ -18,8 +19,8 @@ pub struct TaskReport {
     /// The job that the attempt belongs to, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Uuid>,
-    /// `batch` or `key-value`: the value of `dataset.mode` in its shards.
-    pub mode: String,
+    /// The mode of its shards.
+    pub mode: ShardMode,
     /// Whether other tasks must not write a tensor of the same name: true in key-value mode unless duplicates are allowed.
     #[serde(default)]
     pub has_unique_names: bool,

@@ -13,9 +13,9 @@ use crate::manifest::KeyValueNames;
 use crate::options::KeyValue;
 use crate::shard_metadata::{COLUMNS_KEY, SEPARATOR_KEY};
 
-/// The largest number of columns that are inferred, and the longest JSON list of columns that is read from a shard's metadata, in bytes.
-/// Limited because names are compared with all columns.
+/// The largest number of columns that are inferred, because every way to split names keeps its columns in memory.
 const MAX_COLUMNS: usize = 4096;
+/// The longest JSON list of columns in a shard's metadata, in bytes, because every shard repeats it and it is parsed again for each.
 const MAX_COLUMN_LIST: usize = 1 << 20;
 /// The number of positions at which a name is split for a trial, starting from its end.
 const MAX_SPLITS: usize = 256;
@@ -86,10 +86,16 @@ impl SampleNames {
 
     /// Takes separator and columns from a shard's metadata. The separator defaults to `__`; the columns are unknown if the metadata does
     /// not list them.
-    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
-        let columns = metadata.get(COLUMNS_KEY).filter(|columns| columns.len() <= MAX_COLUMN_LIST);
-        let columns: Option<Vec<String>> = columns.and_then(|columns| serde_json::from_str(columns).ok());
-        Self::new(metadata.get(SEPARATOR_KEY).unwrap_or(KeyValue::SEPARATOR), columns.unwrap_or_default())
+    ///
+    /// # Errors
+    /// Returns as text what is wrong with the list of columns.
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Result<Self, String> {
+        let separator = metadata.get(SEPARATOR_KEY).unwrap_or(KeyValue::SEPARATOR);
+        let Some(list) = metadata.get(COLUMNS_KEY) else { return Ok(Self::new(separator, [])) };
+        check_length(list)?;
+        let columns: Vec<String> =
+            serde_json::from_str(list).map_err(|error| format!("`{COLUMNS_KEY}` is no list of names: {error}"))?;
+        Ok(Self::new(separator, columns))
     }
 
     /// Splits a name into those of sample and column: at the first separator that a known column follows, else at the last separator.
@@ -187,6 +193,24 @@ impl SampleNames {
             },
         );
         ways
+    }
+}
+
+/// Returns the list of columns for a shard's metadata.
+///
+/// # Errors
+/// Returns as text that it is longer than readers accept.
+pub(crate) fn column_list(columns: &[String]) -> Result<String, String> {
+    let list = serde_json::Value::from(columns).to_string();
+    check_length(&list).map(|()| list)
+}
+
+fn check_length(list: &str) -> Result<(), String> {
+    match list.len() {
+        found if found > MAX_COLUMN_LIST => {
+            Err(format!("`{COLUMNS_KEY}` has {found} bytes, expected at most {MAX_COLUMN_LIST}"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -106,7 +106,8 @@ fn rows_of_batches_are_views_of_the_file() {
     let second = batch.samples().unwrap().nth(1).unwrap();
     assert_eq!(whole.bytes()[12..].as_ptr(), second.get("x").unwrap().bytes().as_ptr());
     assert!(batch.get("y").unwrap().is_none());
-    assert!(dataset.batch(2).is_err());
+    let error = dataset.batch(2).unwrap_err();
+    assert!(matches!(error, DatasetError::NoSuchShard { position: 2, n_shards: 2 }), "{error}");
 }
 
 #[test]

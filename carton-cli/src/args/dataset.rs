@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use carton_tensor::files::ElementType;
@@ -167,7 +167,7 @@ pub(crate) struct DatasetMergeArgs {
 
     /// The number of tasks, numbered from 0. Without it, a missing last task is not noticed
     #[arg(long, value_name = "N")]
-    pub(crate) tasks: Option<u32>,
+    pub(crate) tasks: Option<NonZeroU32>,
 
     /// For shards without metadata: their tensors hold columns of N rows each, or fewer in the last shard of a task
     #[arg(long, value_name = "N", conflicts_with = "kv_separator")]

@@ -35,7 +35,7 @@ pub enum IndexError {
         column: &'static str,
     },
     /// A dimension is negative, or too large for the column.
-    #[error("tensor `{}` has a dimension of {size}, expected 0 to {} (spec/dataset.md §6.2)", .tensor.escape_debug(), i32::MAX)]
+    #[error("tensor `{}` has a dimension of {size}, expected {}", .tensor.escape_debug(), expected_dimension(*.size))]
     Dimension {
         /// The tensor's name.
         tensor: String,
@@ -83,4 +83,13 @@ pub enum IndexError {
     /// It cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// Readers accept dimensions of 64 bits, and the column of a writer holds 32.
+fn expected_dimension(found: i128) -> String {
+    if found < 0 {
+        "none below 0 (spec/dataset.md §6.2)".to_owned()
+    } else {
+        format!("at most {} (spec/dataset.md §6.1)", i32::MAX)
+    }
 }

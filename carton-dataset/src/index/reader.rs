@@ -164,7 +164,7 @@ impl Rows {
                 let wrong = |_| IndexError::Dimension { tensor: tensor_key.to_string(), size: size.into() };
                 u64::try_from(size).map_err(wrong)
             };
-            let shape = sizes.into_iter().map(|found| size(found.ok_or_else(|| null(shape))?));
+            let shape = integers(&sizes).map(|found| size(found.ok_or_else(|| null(shape))?));
             let shape = shape.collect::<Result<Arc<[u64]>, _>>()?;
             let shape = match self.shapes.get(&shape) {
                 Some(known) => Arc::clone(known),
@@ -230,8 +230,8 @@ fn strings<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, &'b 
     })
 }
 
-/// Returns the lists of numbers of a column.
-fn shapes<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, Vec<Option<i64>>>, IndexError> {
+/// Returns the lists of numbers of a column. They are not copied, because a list may have any length.
+fn shapes<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, ArrayRef>, IndexError> {
     let array = column(batch, name)?;
     let found = || array.data_type().clone();
     let wrong = || IndexError::ColumnType { column: name, expected: "list of int32 or int64", found: found() };
@@ -247,11 +247,12 @@ fn shapes<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, Vec<O
         }
         _ => return Err(wrong()),
     };
-    Ok(Box::new(move |position| {
-        let sizes = array.is_valid(position).then(|| list(position))?;
-        Some(match sizes.as_primitive_opt::<Int32Type>() {
-            Some(sizes) => sizes.iter().map(|size| size.map(i64::from)).collect(),
-            None => sizes.as_primitive_opt::<Int64Type>()?.iter().collect(),
-        })
-    }))
+    Ok(Box::new(move |position| array.is_valid(position).then(|| list(position))))
+}
+
+/// Returns the numbers of a list of int32 or int64.
+fn integers(list: &ArrayRef) -> impl Iterator<Item = Option<i64>> {
+    let short = list.as_primitive_opt::<Int32Type>().into_iter().flatten();
+    let long = list.as_primitive_opt::<Int64Type>().into_iter().flatten();
+    short.map(|size| size.map(i64::from)).chain(long)
 }

@@ -99,13 +99,12 @@ impl Dataset {
     /// Opens the shard at this position of the manifest.
     ///
     /// # Errors
-    /// [`DatasetError::MissingShard`], [`DatasetError::ShardSize`], [`DatasetError::ShardOutside`], [`DatasetError::Shard`],
-    /// [`DatasetError::Io`].
+    /// [`DatasetError::NoSuchShard`], [`DatasetError::MissingShard`], [`DatasetError::ShardSize`], [`DatasetError::ShardOutside`],
+    /// [`DatasetError::Shard`], [`DatasetError::Io`].
     pub fn batch(&self, position: usize) -> Result<Batch, DatasetError> {
         let shards = self.manifest.shards();
-        let shard = shards.get(position).ok_or_else(|| {
-            DatasetError::Options(format!("shard {position} of {}, which are counted from 0", shards.len()))
-        })?;
+        let n_shards = shards.len();
+        let shard = shards.get(position).ok_or(DatasetError::NoSuchShard { position, n_shards })?;
         let reader = Arc::new(self.folder.read(shard, self.access)?);
         Ok(Batch::new(shard.clone(), reader, Arc::clone(&self.layouts)))
     }
@@ -178,8 +177,9 @@ impl Dataset {
             return Ok(reader);
         }
         drop(open);
+        let n_shards = self.manifest.shards().len();
         let shard: Option<&Shard> = self.manifest.shards().get(position);
-        let shard = shard.ok_or_else(|| DatasetError::Options(format!("there is no shard {position}")))?;
+        let shard = shard.ok_or(DatasetError::NoSuchShard { position, n_shards })?;
         let reader = Arc::new(self.folder.read(shard, self.access)?);
         let mut open = self.open.lock();
         if open.len() >= KEPT_OPEN {

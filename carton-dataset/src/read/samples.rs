@@ -8,7 +8,7 @@ use carton_tensor::safetensors::Header;
 use crate::manifest::Manifest;
 use crate::rows::check_rows;
 use crate::sample_names::SampleNames;
-use crate::shard_metadata::{BATCH, KEY_VALUE, MODE_KEY, SAMPLES_KEY};
+use crate::shard_metadata::{SAMPLES_KEY, ShardMode};
 
 /// How the samples of a shard lie in its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,16 +39,16 @@ impl SampleLayouts {
     /// Returns how the samples of this shard lie in its tensors.
     ///
     /// # Errors
-    /// Returns as text that its tensors do not match the manifest's number of samples.
+    /// Returns as text that its tensors do not match the manifest's number of samples, or that its list of columns is malformed.
     pub(super) fn of(&self, header: &Header, samples_count: u64) -> Result<Samples, String> {
         let metadata = header.metadata();
-        match metadata.get(MODE_KEY) {
-            Some(BATCH) => return Ok(Samples::Rows),
-            Some(KEY_VALUE) => {
-                let names = Arc::new(SampleNames::from_metadata(metadata));
+        match ShardMode::of(metadata) {
+            Some(ShardMode::Batch) => return Ok(Samples::Rows),
+            Some(ShardMode::KeyValue) => {
+                let names = Arc::new(SampleNames::from_metadata(metadata)?);
                 return Ok(Samples::Named { names, may_be_fewer: false });
             }
-            _ => {}
+            None => {}
         }
         let is_rows = || check(header, samples_count, &Samples::Rows).is_ok();
         let named = |names: &Arc<SampleNames>| Samples::Named { names: Arc::clone(names), may_be_fewer: true };
@@ -57,7 +57,7 @@ impl SampleLayouts {
             None if is_rows() => return Ok(Samples::Rows),
             // Counts the names before the last `__`, for samples that do not all have the same columns.
             None => {
-                let names = Arc::new(SampleNames::from_metadata(metadata));
+                let names = Arc::new(SampleNames::from_metadata(metadata)?);
                 let samples = Samples::Named { names, may_be_fewer: false };
                 return check(header, samples_count, &samples).map(|()| samples).map_err(|_| neither(samples_count));
             }

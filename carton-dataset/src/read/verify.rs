@@ -17,7 +17,7 @@ use super::{Category, Finding};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexRow};
 use crate::manifest::{Manifest, Shard, TensorSchema};
-use crate::shard_metadata::{BATCH, MODE_KEY};
+use crate::shard_metadata::ShardMode;
 use crate::write::staging::TASKS;
 
 /// The largest number of findings that are listed. Further ones are only counted, because a longer list would not be read.
@@ -185,7 +185,7 @@ impl<'m> SchemaCheck<'m> {
     fn check(&mut self, file: &str, header: &Header, samples: &Samples, verification: &mut Verification) {
         self.n_read += 1;
         // Only shards whose metadata states batch mode are known to need a tensor for every column.
-        if header.metadata().get(MODE_KEY) == Some(BATCH) {
+        if ShardMode::of(header.metadata()) == Some(ShardMode::Batch) {
             for name in self.schema.keys().filter(|name| header.get(name).is_none()) {
                 let problem = format!("tensor `{}` of the manifest's schema is missing", name.escape_debug());
                 verification.add(Category::Schema, file, problem);

@@ -11,7 +11,7 @@ use super::progress::Meter;
 use super::shard_file::{ShardFile, Written, metadata};
 use crate::column::{Column, Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
-use crate::shard_metadata::BATCH;
+use crate::shard_metadata::ShardMode;
 
 /// Rows that are not in a shard yet.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Pending {
             let shape: Vec<usize> = std::iter::once(padded).chain(sample.shape.iter().copied()).collect();
             Some((column.name.as_str(), sample.dtype, shape))
         });
-        let layout = Layout::new(tensors, &metadata(BATCH, padded as u64, None)?)
+        let layout = Layout::new(tensors, &metadata(ShardMode::Batch, padded as u64, None)?)
             .map_err(|source| DatasetError::shard(attempt.part_name(number), SafetensorsError::Unwritable(source)))?;
         let order = layout.order().to_vec();
         let mut file = ShardFile::create(attempt, number, layout)?;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use uuid::Uuid;
@@ -86,7 +87,7 @@ fn report(dataset: &Path, task: u32, attempt: Uuid) -> Result<Option<TaskReport>
 pub(super) fn choose(
     found: AttemptsByTask,
     named: Option<&[Uuid]>,
-    n_tasks: Option<u32>,
+    n_tasks: Option<NonZeroU32>,
 ) -> Result<Vec<TaskReport>, String> {
     let chosen = match named {
         Some(named) => of_names(found, named)?,
@@ -94,17 +95,31 @@ pub(super) fn choose(
     };
     let last = chosen.iter().map(|report| report.task).max().unwrap_or(0);
     // A caller that names attempts may leave out tasks, unless it gives their number.
-    let expected = n_tasks.or((named.is_none()).then_some(last.saturating_add(1)));
+    let expected = n_tasks.or((named.is_none()).then_some(NonZeroU32::MIN.saturating_add(last)));
     if let Some(expected) = expected {
-        let tasks: BTreeSet<u32> = chosen.iter().map(|report| report.task).collect();
-        if let Some(missing) = (0..expected).find(|task| !tasks.contains(task)) {
-            return Err(format!("no attempt at task {missing} is complete"));
-        }
-        if last >= expected {
-            return Err(format!("there is a task {last}, expected tasks 0 to {}", expected.saturating_sub(1)));
-        }
+        let tasks = chosen.iter().map(|report| report.task).collect();
+        check_tasks(&tasks, expected, |missing| format!("no attempt at task {missing} is complete"))?;
     }
     Ok(chosen)
+}
+
+/// Checks that these are the tasks from 0 to `n_tasks` - 1.
+///
+/// # Errors
+/// Returns as text which task is missing, in the words of `missing`, or is too many.
+pub(super) fn check_tasks(
+    tasks: &BTreeSet<u32>,
+    n_tasks: NonZeroU32,
+    missing: impl Fn(u32) -> String,
+) -> Result<(), String> {
+    let n_tasks = n_tasks.get();
+    if let Some(task) = (0..n_tasks).find(|task| !tasks.contains(task)) {
+        return Err(missing(task));
+    }
+    match tasks.last() {
+        Some(last) if *last >= n_tasks => Err(format!("there is a task {last}, expected tasks 0 to {}", n_tasks - 1)),
+        _ => Ok(()),
+    }
 }
 
 /// Chooses an attempt of every task, provided that all complete attempts belong to one job.
@@ -118,7 +133,9 @@ fn of_one_job(found: AttemptsByTask) -> Result<Vec<TaskReport>, String> {
         let mut complete = complete.into_iter();
         let first =
             complete.next().ok_or_else(|| format!("none of the {n_attempts} attempts at task {task} is complete"))?;
-        if let Some(other) = chosen.iter().chain(complete.as_slice()).find(|other| other.job != first.job) {
+        // All chosen attempts are of the same job.
+        if let Some(other) = chosen.first().into_iter().chain(complete.as_slice()).find(|other| other.job != first.job)
+        {
             let (one, another) = (first.attempt, other.attempt);
             return Err(format!("attempts {one} and {another} are of different jobs: name those that count"));
         }

@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Schema};
 use crate::column::Column;
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Mode, WriteOptions, check_separator};
-use crate::sample_names::is_confusable;
+use crate::sample_names::{column_list, is_confusable};
 
 /// A column to write, and its position in the record batches.
 #[derive(Clone, Debug)]
@@ -62,6 +62,9 @@ impl Columns {
             }
         }
         if let Mode::KeyValue(key_value) = &options.mode {
+            // Checked before rows are written, since every shard has the list.
+            let names: Vec<String> = chosen.iter().map(|chosen| chosen.column.name().to_owned()).collect();
+            column_list(&names).map_err(DatasetError::Options)?;
             check_names_are_unambiguous(&chosen, &key_value.separator)?;
         }
         Ok(Self { chosen, names })

@@ -152,7 +152,7 @@ fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, Datase
         if report.shards.is_empty() {
             continue;
         }
-        let sharing = Sharing::of(&report.mode, report.has_unique_names);
+        let sharing = Sharing::of(report.mode, report.has_unique_names);
         let tensors = report.schema.iter().map(|(name, schema)| (name.as_str(), Cow::Borrowed(schema)));
         let added = gathered.add(format_args!("task {task}"), sharing, tensors);
         added.map_err(|problem| differ(format!("task {task} {problem}")))?;

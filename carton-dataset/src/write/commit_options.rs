@@ -1,6 +1,7 @@
 //! The options of a commit, and the hook that can interrupt it.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -17,8 +18,9 @@ pub struct CommitOptions {
     /// attempts count, provided that the choice is clear: they belong to one job, and of several attempts at a task the first by id is
     /// taken.
     pub attempts: Option<Vec<Uuid>>,
-    /// The number of tasks, numbered from 0. With fewer or more tasks the commit is refused.
-    pub n_tasks: Option<u32>,
+    /// The number of tasks, numbered from 0. With fewer or more tasks the commit is refused. In a [`merge`](crate::merge) of shards
+    /// without reports, every task needs a shard.
+    pub n_tasks: Option<NonZeroU32>,
     /// The layout of `_tensor_index.parquet`; no index is written if `None`.
     pub index: Option<IndexLayout>,
     /// Whether a dataset that is already in the folder is replaced.

@@ -8,7 +8,7 @@ use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::{Header, dtype_name};
 
 use crate::manifest::TensorSchema;
-use crate::shard_metadata::BATCH;
+use crate::shard_metadata::ShardMode;
 
 /// What the shards of one dataset must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub(super) enum Sharing {
 
 impl Sharing {
     /// Returns what the shards of tasks must have in common.
-    pub(super) fn of(mode: &str, has_unique_names: bool) -> Self {
+    pub(super) fn of(mode: ShardMode, has_unique_names: bool) -> Self {
         match mode {
-            BATCH => Self::Columns,
-            _ if has_unique_names => Self::NoNames,
-            _ => Self::Anything,
+            ShardMode::Batch => Self::Columns,
+            ShardMode::KeyValue if has_unique_names => Self::NoNames,
+            ShardMode::KeyValue => Self::Anything,
         }
     }
 }

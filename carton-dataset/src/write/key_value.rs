@@ -19,7 +19,7 @@ use super::shard_file::{ShardFile, Written, metadata};
 use crate::column::{Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Duplicates, KeyValue};
-use crate::shard_metadata::KEY_VALUE;
+use crate::shard_metadata::ShardMode;
 
 /// The rows of the next shard, which is being filled.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Filling {
             let name = self.name(names, row, number)?;
             let tensors: Vec<Tensor> = columns.iter_mut().filter_map(Iterator::next).collect();
             if tensors.len() != self.columns.len() {
-                return Err(DatasetError::Options("the columns of a record batch differ in length".to_owned()));
+                return Err(DatasetError::ColumnLengths);
             }
             let header_length = self.header_length_of(&name, &tensors);
             if !self.rows.is_empty() && self.header_length + header_length > self.max_header_length {
@@ -179,7 +179,7 @@ impl Filling {
             return Ok(());
         }
         let samples = rows.len() as u64;
-        let metadata = metadata(KEY_VALUE, samples, Some((&self.options, &self.columns)))?;
+        let metadata = metadata(ShardMode::KeyValue, samples, Some((&self.options, &self.columns)))?;
         let separator = &self.options.separator;
         let tensors: Vec<(String, Tensor)> = rows
             .into_iter()

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
@@ -25,8 +26,8 @@ use crate::part_name::PartName;
 /// their headers. The number of samples is taken from the shards' metadata, else from `options`, else from the manifest that is replaced.
 ///
 /// # Errors
-/// The errors of [`commit`]; [`DatasetError::Attempts`] if two attempts at one task have left shards and none was named, or if a shard is
-/// missing between others; [`DatasetError::Staging`] for a shard that is a symbolic link; [`DatasetError::UnknownSamples`] if the number
+/// The errors of [`commit`]; [`DatasetError::Attempts`] if two attempts at one task have left shards and none was named, if a shard is
+/// missing between others, or if the tasks are not as many as `options` say; [`DatasetError::Staging`] for a shard that is a symbolic link; [`DatasetError::UnknownSamples`] if the number
 /// of samples cannot be determined; [`DatasetError::Samples`] for shards that do not go together, such as two with the same name where
 /// names must not repeat; [`DatasetError::Layout`] for shards that contradict `options`; [`DatasetError::Shard`] for a shard that is
 /// truncated or damaged.
@@ -42,7 +43,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
         return Err(DatasetError::Exists { folder: folder.to_owned() });
     }
     let attempts_error = |problem| DatasetError::Attempts { folder: folder.to_owned(), problem };
-    let parts = chosen(parts_in(folder)?, options.attempts.as_deref()).map_err(attempts_error)?;
+    let parts = chosen(parts_in(folder)?, options.attempts.as_deref(), options.n_tasks).map_err(attempts_error)?;
     let mut found = Vec::with_capacity(parts.len());
     for part in parts {
         options.ask(CommitStep::Preparing)?;
@@ -94,7 +95,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
 }
 
 /// Chooses the shards of one attempt at each task: the named one, or the only one. Pure.
-fn chosen(parts: Vec<PartName>, named: Option<&[Uuid]>) -> Result<Vec<PartName>, String> {
+fn chosen(parts: Vec<PartName>, named: Option<&[Uuid]>, n_tasks: Option<NonZeroU32>) -> Result<Vec<PartName>, String> {
     let mut attempts: BTreeMap<u32, BTreeMap<Uuid, BTreeSet<u32>>> = BTreeMap::new();
     for part in &parts {
         if named.is_none_or(|named| named.contains(&part.attempt)) {
@@ -117,6 +118,10 @@ fn chosen(parts: Vec<PartName>, named: Option<&[Uuid]>) -> Result<Vec<PartName>,
     }
     if attempts.is_empty() {
         return Err("there are no shards".to_owned());
+    }
+    if let Some(n_tasks) = n_tasks {
+        let tasks = attempts.keys().copied().collect();
+        choice::check_tasks(&tasks, n_tasks, |missing| format!("there are no shards of task {missing}"))?;
     }
     let is_chosen = |part: &PartName| attempts.get(&part.task).is_some_and(|ids| ids.contains_key(&part.attempt));
     Ok(parts.into_iter().filter(is_chosen).collect())

@@ -26,7 +26,8 @@ pub(super) fn to_json(manifest: &Manifest, place: &Path) -> Result<Vec<u8>, Data
 /// index is removed before its manifest is, and the new index follows the new manifest. If there was no dataset, the manifest comes last.
 ///
 /// If it is repeated after it was killed, it does the rest; a staged index that no longer exists is in its place. Temporary files are in
-/// `staging`.
+/// `staging`: in `_tasks`, from which the next commit removes those of a killed one, or in the folder of a merge, which takes no lock and
+/// removes no file that another merge may need.
 pub(super) fn publish(
     dataset: &Path,
     json: &[u8],
@@ -41,7 +42,6 @@ pub(super) fn publish(
         } else if let Some(staged) = staged_index {
             put_index(staged, &index)?;
         }
-        // In `staging`, where the files of killed commits are removed.
         let staged = staging.join(format!(".manifest-{}.json", Uuid::new_v4().simple()));
         fs::write(&staged, json).and_then(|()| fs::rename(&staged, &place)).map_err(|error| {
             let _ = fs::remove_file(&staged);

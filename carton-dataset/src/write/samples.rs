@@ -13,7 +13,7 @@ use crate::manifest::{KeyValueNames, Manifest};
 use crate::options::{Duplicates, ShardLayout, check_separator};
 use crate::rows::{check_rows, rows};
 use crate::sample_names::{SampleNames, may_name_samples};
-use crate::shard_metadata::{BATCH, DUPLICATES_KEY, KEY_VALUE, LAST_WINS, MODE_KEY, SAMPLES_KEY};
+use crate::shard_metadata::{DUPLICATES_KEY, LAST_WINS, SAMPLES_KEY, ShardMode};
 
 /// The samples of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +68,11 @@ pub(super) fn resolve(
         },
     };
     let mut counted = counted.into_iter();
-    let samples = samples.into_iter().map_while(|samples| samples.or_else(|| counted.next())).collect();
-    Ok((samples, key_value))
+    let of_each = samples.into_iter().zip(shards).map(|(samples, shard)| {
+        let samples = samples.or_else(|| counted.next());
+        samples.ok_or_else(|| wrong(shard, "its samples were not counted".to_owned()))
+    });
+    Ok((of_each.collect::<Result<_, _>>()?, key_value))
 }
 
 fn wrong(shard: &FoundShard, problem: String) -> DatasetError {
@@ -90,11 +93,12 @@ fn declared(header: &Header) -> Result<Option<ShardSamples>, String> {
     let Some(said) = metadata.get(SAMPLES_KEY) else { return Ok(None) };
     let count: u64 =
         said.parse().map_err(|_| format!("`{SAMPLES_KEY}` is `{}`, expected a number", said.escape_debug()))?;
-    let sharing = match metadata.get(MODE_KEY) {
-        Some(BATCH) => Sharing::Columns,
-        Some(KEY_VALUE) if metadata.get(DUPLICATES_KEY) != Some(LAST_WINS) => Sharing::NoNames,
-        _ => Sharing::Anything,
-    };
+    let mode = ShardMode::of(metadata);
+    if mode == Some(ShardMode::KeyValue) {
+        SampleNames::from_metadata(metadata)?;
+    }
+    let has_unique_names = metadata.get(DUPLICATES_KEY) != Some(LAST_WINS);
+    let sharing = mode.map_or(Sharing::Anything, |mode| Sharing::of(mode, has_unique_names));
     let is_batch = sharing == Sharing::Columns;
     if is_batch {
         check_rows(header, count).map_err(|problem| format!("`{SAMPLES_KEY}` is {count}: {problem}"))?;
@@ -111,19 +115,19 @@ fn check_modes(
     samples: &[Option<ShardSamples>],
     layout: Option<&ShardLayout>,
 ) -> Result<(), DatasetError> {
-    let is_batch = |(shard, samples): (&FoundShard, &Option<ShardSamples>)| match (samples, layout) {
-        (Some(_), _) => shard.header.metadata().get(MODE_KEY).map(|mode| mode == BATCH),
-        (None, Some(layout)) => Some(matches!(layout, ShardLayout::Batch { .. })),
+    let mode = |(shard, samples): (&FoundShard, &Option<ShardSamples>)| match (samples, layout) {
+        (Some(_), _) => ShardMode::of(shard.header.metadata()),
+        (None, Some(ShardLayout::Batch { .. })) => Some(ShardMode::Batch),
+        (None, Some(ShardLayout::KeyValue { .. })) => Some(ShardMode::KeyValue),
         (None, None) => None,
     };
     let is_from_options = layout.is_some() && samples.iter().any(Option::is_none);
     let mut first = None;
     for (shard, samples) in shards.iter().zip(samples) {
-        let Some(found) = is_batch((shard, samples)) else { continue };
+        let Some(found) = mode((shard, samples)) else { continue };
         let (other, expected) = *first.get_or_insert((shard, found));
         if found != expected {
-            let mode = |is_batch| if is_batch { BATCH } else { KEY_VALUE };
-            let (found, expected) = (mode(found), mode(expected));
+            let (found, expected) = (found.name(), expected.name());
             let problem = format!("is in {found} mode, and shard `{}` in {expected} mode", other.shard_path);
             return Err(if is_from_options { contradicts_options(shard, problem) } else { wrong(shard, problem) });
         }

@@ -13,7 +13,8 @@ use super::staging::io_error;
 use crate::error::DatasetError;
 use crate::manifest::Shard;
 use crate::options::{Duplicates, KeyValue};
-use crate::shard_metadata::{COLUMNS_KEY, DUPLICATES_KEY, LAST_WINS, MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY};
+use crate::sample_names::column_list;
+use crate::shard_metadata::{COLUMNS_KEY, DUPLICATES_KEY, LAST_WINS, MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY, ShardMode};
 
 /// The number of bytes that are written between two progress reports.
 const PIECE: usize = 8 << 20;
@@ -39,7 +40,7 @@ impl Written {
 
     /// The number of the next shard.
     pub(super) fn next_number(&self) -> Result<u32, DatasetError> {
-        u32::try_from(self.shards.len()).map_err(|_| DatasetError::Options("a task has too many shards".to_owned()))
+        u32::try_from(self.shards.len()).map_err(|_| DatasetError::TooManyShards)
     }
 }
 
@@ -93,13 +94,13 @@ impl ShardFile {
 
 /// Makes the metadata of a shard. In key-value mode it includes how tensors are named, and the columns.
 pub(super) fn metadata(
-    mode: &str,
+    mode: ShardMode,
     samples: u64,
     names: Option<(&KeyValue, &[String])>,
 ) -> Result<Metadata, DatasetError> {
-    let mut pairs = vec![(MODE_KEY, mode.to_owned()), (SAMPLES_KEY, samples.to_string())];
+    let mut pairs = vec![(MODE_KEY, mode.name().to_owned()), (SAMPLES_KEY, samples.to_string())];
     if let Some((options, columns)) = names {
-        let columns = serde_json::Value::from(columns).to_string();
+        let columns = column_list(columns).map_err(DatasetError::Options)?;
         pairs.extend([(SEPARATOR_KEY, options.separator.clone()), (COLUMNS_KEY, columns)]);
         if options.duplicates == Duplicates::LastWins {
             pairs.push((DUPLICATES_KEY, LAST_WINS.to_owned()));

@@ -1,7 +1,7 @@
 //! Writes one attempt at one task: record batches in, shards out (spec/dataset.md §4 and §5.1).
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::error::DatasetError;
 use crate::manifest::Manifest;
 use crate::options::{Duplicates, Mode, TailStrategy, WriteOptions};
 use crate::report::TaskReport;
-use crate::shard_metadata::{BATCH, KEY_VALUE};
+use crate::shard_metadata::ShardMode;
 
 /// Writes the rows of one task, in one attempt. Other attempts at the same task, on this machine or another, have ids of their own, and
 /// replace nothing of this one.
@@ -72,14 +72,14 @@ impl TaskWriter {
         };
         let attempt = Attempt::create(folder, task, options.overwrite)?;
         let mode = match &rows {
-            Rows::Batch { .. } => BATCH,
-            Rows::KeyValue(_) => KEY_VALUE,
+            Rows::Batch { .. } => ShardMode::Batch,
+            Rows::KeyValue(_) => ShardMode::KeyValue,
         };
         let report = TaskReport {
             task,
             attempt: attempt.id(),
             job: options.job,
-            mode: mode.to_owned(),
+            mode,
             has_unique_names: matches!(&options.mode, Mode::KeyValue(options) if options.duplicates == Duplicates::Fail),
             shards: Vec::new(),
             schema: BTreeMap::new(),
@@ -127,8 +127,9 @@ impl TaskWriter {
     ///
     /// # Errors
     /// [`DatasetError::Row`] for a value that cannot become a tensor, or, in batch mode, differs in dtype or shape from those before;
-    /// [`DatasetError::DuplicateName`]; [`DatasetError::Column`] and [`DatasetError::Options`] for a record batch with another schema;
-    /// [`DatasetError::Io`]; [`DatasetError::Interrupted`]. After an error nothing more can be written.
+    /// [`DatasetError::DuplicateName`]; [`DatasetError::Column`] and [`DatasetError::OtherColumns`] for a record batch with another
+    /// schema; [`DatasetError::Io`]; [`DatasetError::Interrupted`]. After an error nothing more can be written: further calls fail with
+    /// [`DatasetError::WriterFailed`].
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
         self.check()?;
         self.has_failed = true;
@@ -177,7 +178,11 @@ impl TaskWriter {
     /// As [`finish`](Self::finish) and [`commit`].
     pub fn finish_and_commit(self) -> Result<Manifest, DatasetError> {
         let (dataset, attempt) = (self.attempt.dataset().to_owned(), self.attempt.id());
-        let options = CommitOptions { attempts: Some(vec![attempt]), n_tasks: Some(1), ..self.commit_options.clone() };
+        let options = CommitOptions {
+            attempts: Some(vec![attempt]),
+            n_tasks: Some(NonZeroU32::MIN),
+            ..self.commit_options.clone()
+        };
         let (_, meter) = self.finish_attempt()?;
         let meter = Mutex::new(meter);
         let options = options.on_step(move |step| {
@@ -213,7 +218,7 @@ impl TaskWriter {
 
     fn check(&mut self) -> Result<(), DatasetError> {
         if self.has_failed {
-            return Err(DatasetError::Options("nothing can be written after an error".to_owned()));
+            return Err(DatasetError::WriterFailed);
         }
         Ok(())
     }
@@ -259,6 +264,5 @@ fn check_schema(schema: &Schema, batch: &RecordBatch) -> Result<(), DatasetError
     if found.fields().iter().map(|field| field.name()).eq(schema.fields().iter().map(|field| field.name())) {
         return Ok(());
     }
-    let (expected, found) = (names(schema).join(", "), names(found).join(", "));
-    Err(DatasetError::Options(format!("a record batch has the columns {found}, expected {expected}")))
+    Err(DatasetError::OtherColumns { found: names(found), expected: names(schema) })
 }

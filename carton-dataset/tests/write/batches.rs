@@ -168,3 +168,16 @@ fn chosen_columns_are_written_as_asked() {
     assert_eq!(shard.keys().collect::<Vec<_>>(), ["x"]);
     assert_eq!(shard["x"], (Dtype::F64, vec![2, 1, 3], values));
 }
+
+#[test]
+fn nothing_is_written_after_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = batch_mode(2, TailStrategy::Write);
+    let mut writer = TaskWriter::create(folder.path(), &rows(0, 0).schema(), &options, 0).unwrap();
+    let other = RecordBatch::try_from_iter([("y", Arc::new(Int32Array::from(vec![1])) as ArrayRef)]).unwrap();
+    let error = writer.write(&other).unwrap_err();
+    assert!(matches!(error, DatasetError::OtherColumns { .. }), "{error:?}");
+    assert_eq!(error.to_string(), "a record batch has the columns `y`, expected `x`, `label`");
+    assert!(matches!(writer.write(&rows(0, 2)), Err(DatasetError::WriterFailed)));
+    assert!(matches!(writer.finish(), Err(DatasetError::WriterFailed)));
+}

@@ -259,7 +259,7 @@ fn structs_say_their_dtype_and_shape() {
 
     let problem = "row 2 of column `x`: `bf16` is no dtype of safetensors";
     check_error(structs(data(), &[&[2]; 3], &["BF16", "BF16", "bf16"]), &options, problem);
-    let problem = "row 1 of column `x`: [2, -1] is no shape: dimensions are not negative, and at most 63";
+    let problem = "row 1 of column `x`: [2, -1] is no shape: expected at most 63 dimensions, none of them negative";
     check_error(structs(data(), &[&[2, 1][..], &[2, -1], &[2]], &["BF16"; 3]), &options, problem);
     let problem = "row 1 of column `x`: has 4 bytes, expected 6";
     check_error(structs(data(), &[&[2], &[3], &[2]], &["BF16"; 3]), &options, problem);

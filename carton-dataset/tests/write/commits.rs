@@ -1,6 +1,7 @@
 //! Committing attempts as datasets (spec/dataset.md §5.2).
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use carton_dataset::index::IndexLayout;
@@ -69,7 +70,7 @@ fn the_number_of_tasks_may_be_given() {
         let folder = tempfile::tempdir().unwrap();
         let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 1)];
         let options = if is_named { of_attempts(&[&attempts[0], &attempts[1]]) } else { CommitOptions::default() };
-        match (commit(folder.path(), &CommitOptions { n_tasks: Some(n_tasks), ..options }), expected) {
+        match (commit(folder.path(), &CommitOptions { n_tasks: NonZeroU32::new(n_tasks), ..options }), expected) {
             (Ok(manifest), Ok(expected)) => assert_eq!(manifest.total_samples(), expected),
             (Err(error), Err(expected)) => assert!(told(&error).ends_with(expected), "{}", told(&error)),
             (result, expected) => panic!("{result:?}, expected {expected:?}"),

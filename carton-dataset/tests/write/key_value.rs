@@ -153,6 +153,8 @@ fn columns_that_cannot_name_or_be_named() {
     check(&["name", "x", "y__x"], "__", Some(ambiguous));
     let ambiguous = "the names of tensors would be ambiguous: column `ax` ends with `x`, after the separator ``";
     check(&["name", "x", "ax"], "", Some(ambiguous));
+    let long = "x".repeat(1 << 20);
+    check(&["name", &long], "__", Some("`dataset.columns` has 1048580 bytes, expected at most 1048576"));
     check(&["name", "x"], "\n", Some("the separator `\\n` has control characters"));
     check(&["name", "x\n"], "__", Some("column `x\\n`: `x\\n` cannot name a tensor"));
 }

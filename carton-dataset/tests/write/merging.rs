@@ -1,7 +1,7 @@
 //! Merging shards that came without reports (spec/dataset.md §5.3, §5.4).
 
 use std::fs;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -73,6 +73,30 @@ fn shards_from_many_machines_are_merged() {
     let error = merge(folder.path(), &of_attempts(&[&attempts[0]])).unwrap_err();
     assert!(told(&error).contains(name) && told(&error).contains("truncated"), "{}", told(&error));
     assert!(!folder.path().join("dataset_manifest.json").exists());
+}
+
+#[test]
+fn the_number_of_merged_tasks_may_be_given() {
+    let machines = tempfile::tempdir().unwrap();
+    let attempts = [attempt(machines.path(), 0), attempt(machines.path(), 1)];
+    let check = |n_tasks, is_named: bool, expected: Result<u64, &str>| {
+        let folder = tempfile::tempdir().unwrap();
+        copied(machines.path(), folder.path());
+        let options = if is_named { of_attempts(&[&attempts[0], &attempts[1]]) } else { CommitOptions::default() };
+        match (merge(folder.path(), &CommitOptions { n_tasks: NonZeroU32::new(n_tasks), ..options }), expected) {
+            (Ok(manifest), Ok(expected)) => assert_eq!(manifest.total_samples(), expected),
+            (Err(error), Err(expected)) => {
+                assert!(told(&error).ends_with(expected), "{}", told(&error));
+                assert!(!folder.path().join("dataset_manifest.json").exists());
+            }
+            (result, expected) => panic!("{result:?}, expected {expected:?}"),
+        }
+    };
+    for is_named in [true, false] {
+        check(2, is_named, Ok(10));
+        check(3, is_named, Err("there are no shards of task 2"));
+        check(1, is_named, Err("there is a task 1, expected tasks 0 to 0"));
+    }
 }
 
 type Tensors<'t> = &'t [(&'t str, &'t [usize])];
@@ -183,7 +207,7 @@ fn samples_are_counted_by_the_options() {
     check_merge(
         &[two, &[("a__x", &[8]), ("a__y", &[8])]],
         named_with("__", None),
-        Err("said to be: has `a__x`, as shard"),
+        Err("contradicts the options: has `a__x`, as shard"),
     );
     let (separator, duplicates) = ("__".to_owned(), Duplicates::LastWins);
     let last_wins = Some(ShardLayout::KeyValue { separator, columns: None, duplicates });
@@ -214,6 +238,40 @@ fn shards_of_both_modes_are_refused() {
     write_bare(folder.path(), &[&[("a__x", &[768])]]);
     let error = told(&merge(folder.path(), &options(named_with("__", None))).unwrap_err());
     assert!(error.contains("is in batch mode, and shard `part-00000-0000-"), "{error}");
+}
+
+/// Writes a shard of task 0 with this metadata and one tensor `a__x`.
+fn write_with(folder: &Path, shard: u32, metadata: &[(&str, &str)]) {
+    use safetensors::tensor::TensorView;
+    let part = PartName { task: 0, shard, attempt: Uuid::nil() }.to_string();
+    let tensor = TensorView::new(safetensors::Dtype::U8, vec![4, 2], &[0; 8]).unwrap();
+    let metadata = metadata.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+    safetensors::serialize_to_file([("a__x", tensor)], Some(metadata), &folder.join(part)).unwrap();
+}
+
+/// Metadata are hints, so that a mode of a later version is taken for none.
+#[test]
+fn a_mode_that_is_not_known_says_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for (shard, mode, samples) in [(0, "batch", "4"), (1, "later", "1")] {
+        write_with(folder.path(), shard, &[("dataset.mode", mode), ("dataset.samples", samples)]);
+    }
+    assert_eq!(merge(folder.path(), &CommitOptions::default()).unwrap().total_samples(), 5);
+}
+
+#[test]
+fn a_malformed_list_of_columns_is_refused() {
+    let check = |columns: &str, expected: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let said = [("dataset.mode", "key-value"), ("dataset.samples", "1"), ("dataset.columns", columns)];
+        write_with(folder.path(), 0, &said);
+        let error = merge(folder.path(), &CommitOptions::default()).unwrap_err();
+        assert!(matches!(error, DatasetError::Samples { .. }), "{error:?}");
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    check("x", "`dataset.columns` is no list of names: expected value");
+    check("[1]", "`dataset.columns` is no list of names: invalid type");
+    check(&format!("[\"{}\"]", "x".repeat(1 << 20)), "has 1048580 bytes, expected at most 1048576");
 }
 
 /// The connector counts all rows of one name, although it writes only the last one.

@@ -216,6 +216,12 @@ def found():
         words = "A shard in batch mode has at most 2²⁰ samples more than its tensors have bytes, and none if it has no tensors"
         return case(name, about, "3.4", words, files, refused="samples")
 
+    tensor = ("U8", [2], ROWS[0])
+    named = shard({"a__x": tensor}, {"dataset.mode": "key-value", "dataset.samples": "1", "dataset.columns": "x"})
+    of_columns = {
+        MANIFEST: json.dumps(manifest_of(listed({FIRST: 1}, **{FIRST: named}), {"a__x": {"dtype": "U8", "shape": [2]}})).encode(),
+        FIRST: named,
+    }
     first = good[FIRST]
     other_count = json.loads(good[MANIFEST])
     other_count["shards"][0]["samples_count"] = 3
@@ -224,13 +230,14 @@ def found():
     wrong_schema["schema"] = {"y": SCHEMA["x"]}
     return [
         bad("shard-missing", "a shard that is not there", "a shard of the manifest is not there, or is no file", "missing", **{SECOND: None}),
-        bad("shard-extra", "a shard that the manifest does not name", "in a folder where the dataset has shards, that the manifest does not name", "extra", **{"more.safetensors": first}),
+        bad("shard-extra", "a shard that the manifest does not name", "in the dataset's folder or in another where it has shards, that the manifest does not name", "extra", **{"more.safetensors": first}),
         bad("shard-truncated", "a shard that is shorter", "a shard is shorter, or longer, than the manifest says", "truncated", **{FIRST: first[:-1]}),
         bad("shard-longer", "a shard that is longer", "a shard is shorter, or longer, than the manifest says", "altered", **{FIRST: first + b"!"}),
         bad("shard-unreadable", "a shard that is no safetensors file", "a shard cannot be read, or is no safetensors file", "unreadable", **{FIRST: b"\xff" * len(first)}),
         bad("shard-link-out", "a shard that is a link out of the folder", "a shard is a link that §3.3 forbids", "link", **{FIRST: Link("../batch/" + FIRST)}),
         bad("schema-differs", "a schema of another tensor", "the tensors of a shard are not those of the schema", "schema", **{MANIFEST: json.dumps(wrong_schema).encode()}),
         bad("samples-differ", "another number of samples", "a shard has not as many samples as the manifest says (§2.2, §2.3)", "samples", **{MANIFEST: json.dumps(other_count).encode()}),
+        case("columns-malformed", "a list of columns that is none", "7", "or its list of columns is malformed (§2.2)", of_columns, refused="samples"),
         of_nothing("too-many-samples", "a sample more than there may be where a tensor has no bytes", {"x": ("U8", [(1 << 20) + 1, 0], b"")}, (1 << 20) + 1),
         of_nothing("samples-of-no-tensors", "a sample, and no tensors", {}, 1),
         bad("unfinished", "a folder `_tasks`", "there is a folder `_tasks`: a writer was stopped, or is not done yet", "unfinished", **{"_tasks/left": b""}),

@@ -16,6 +16,7 @@ pub(super) fn failure(error: DatasetError) -> Failure {
     let exit = match &error {
         DatasetError::Interrupted => return Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted),
         DatasetError::Options(_) | DatasetError::NoColumn { .. } => Exit::Usage,
+        DatasetError::OtherColumns { .. } => Exit::Usage,
         DatasetError::UnknownSamples { .. } | DatasetError::Layout { .. } => Exit::Usage,
         error if is_io(error) => Exit::Failure,
         DatasetError::Input { .. }
