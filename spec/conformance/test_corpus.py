@@ -123,6 +123,13 @@ class Reader(unittest.TestCase):
         self.assertEqual(found, [])
         self.assertGreater(n_cases, 300)
 
+    def test_opens_every_tensor_file_as_the_corpus_has_it(self):
+        import check_corpus
+
+        for found, n_cases in check_corpus.of_whole_corpus()[1:]:
+            self.assertEqual(found, [])
+            self.assertGreater(n_cases, 100)
+
 
 def is_of(rule, section, sentence):
     """Whether a rule names a sentence: its words are in it, or it is in them."""

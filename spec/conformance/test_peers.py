@@ -33,10 +33,16 @@ try:
 except ImportError:
     deserialize = None
 
-# What the `ztensor` library does otherwise, by section of ztensor.md (§7). It refuses fields that are null, storage types that only 1.1 has, and,
-# in Python, complex numbers.
-ZTENSOR_ACCEPTS = {"1.3", "1.4", "2.1", "2.2", "2.3", "2.4", "3.2", "3.4", "4.1", "4.3", "5.1", "5.2", "5.4"}
-ZTENSOR_REFUSES = {"fp8-of-1-1", "fp8-of-1-1-in-1-2", "no-minor-version", "null-fields", "logical-types"}
+# What the `ztensor` library does otherwise (ztensor.md §7). It checks nothing of three sections. It refuses fields that are null, storage
+# types that only 1.1 has, and, in Python, complex numbers.
+ZTENSOR_CHECKS_NOTHING_OF = {"5.1", "5.2", "5.4"}
+ZTENSOR_ACCEPTS = {
+    "into-the-manifest", "over-the-magic", "overlap-from-the-start", "overlap", "cbor-and-more", "nested-65", "self-described-twice",
+    "tag-of-a-date", "attribute-twice", "component-twice", "object-twice", "version-10", "version-2", "dense-without-data",
+    "complex-over-bytes", "fp8-over-i8", "bool-of-2", "raw-of-another-size", "crc32c-differs", "crc32c-with-sign", "digest-unknown",
+    "sha256-differs", "sha256-too-short",
+}  # fmt: skip
+ZTENSOR_REFUSES = {"fp8-of-1-1", "fp8-of-1-1-in-1-2", "fp8-that-is-the-dtype", "no-minor-version", "null-fields", "logical-types"}
 # SciPy adds to zeros, so that negative zero becomes zero.
 SCIPY_LOSES_A_SIGN = {"sparse-negative-zeros"}
 
@@ -198,6 +204,7 @@ class Weights(unittest.TestCase):
 
     @unittest.skipUnless(np and deserialize, "numpy, ml_dtypes and safetensors are not installed")
     def test_statistics_are_those_of_numpy(self):
+        n_compared = 0
         for path, case in cases("weights").items():
             if case["asks"] != "statistics":
                 continue
@@ -213,6 +220,8 @@ class Weights(unittest.TestCase):
                     self.assertEqual(found, [expected[key] for key in ("min", "max", "mean", "standard_deviation")])
                     self.assertEqual(int(np.isnan(values).sum()), expected["nan"])
                     self.assertEqual(int(np.isinf(values).sum()), expected["infinite"])
+                    n_compared += 1
+        self.assertGreater(n_compared, 10)
 
 
 class Libraries(unittest.TestCase):
@@ -232,7 +241,7 @@ class Libraries(unittest.TestCase):
 
     @unittest.skipUnless(Reader, "ztensor is not installed")
     def test_ztensor_accepts_what_the_specification_says_it_accepts(self):
-        sections, refused = set(), set()
+        accepted, refused = set(), set()
         for path, case in cases("ztensor").items():
             if path.stem == "end-beyond-64-bits":
                 # It panics, with a page of text.
@@ -244,8 +253,13 @@ class Libraries(unittest.TestCase):
             except (OSError, RuntimeError, ValueError):
                 refused |= {path.stem} if "reads" in case else set()
             else:
-                sections |= {case["shows"][0]["section"]} if "refused" in case else set()
-        self.assertEqual(sections, ZTENSOR_ACCEPTS)
+                accepted |= {path.stem} if "refused" in case else set()
+        unchecked = {
+            path.stem
+            for path, case in cases("ztensor").items()
+            if "refused" in case and case["shows"][0]["section"] in ZTENSOR_CHECKS_NOTHING_OF
+        }
+        self.assertEqual(accepted, ZTENSOR_ACCEPTS | unchecked)
         self.assertEqual(refused, ZTENSOR_REFUSES)
 
 

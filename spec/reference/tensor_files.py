@@ -117,12 +117,14 @@ def _product(shape):
 ZT_MAGIC = b"ZTEN1000"
 ZT_SIZES = {
     "f64": 8, "i64": 8, "u64": 8, "complex64": 8, "complex128": 16, "f32": 4, "i32": 4, "u32": 4, "f16": 2, "bf16": 2,
-    "i16": 2, "u16": 2, "i8": 1, "u8": 1, "bool": 1, "f8_e4m3": 1, "f8_e4m3fn": 1, "f8_e5m2": 1,
+    "i16": 2, "u16": 2, "i8": 1, "u8": 1, "bool": 1, "f8_e4m3": 1, "f8_e5m2": 1,
 }  # fmt: skip
 ZT_LOGICAL = {
     "f8_e4m3fn": "u8", "f8_e4m3": "u8", "f8_e5m2": "u8", "f8_e4m3fnuz": "u8", "f8_e5m2fnuz": "u8", "f8_e8m0fnu": "u8",
     "f6_e2m3fn": "u8", "f6_e3m2fn": "u8", "f4_e2m1fn": "u8", "complex64": "f32", "complex128": "f64",
 }  # fmt: skip
+# The storage types of 1.1 that logical types have another name for.
+ZT_OTHER_NAMES = {"f8_e4m3fn": "f8_e4m3"}
 # The bits of an element whose logical type changes them.
 ZT_LOGICAL_BITS = {"complex64": 64, "complex128": 128, "f6_e2m3fn": 6, "f6_e3m2fn": 6, "f4_e2m1fn": 4}
 ZT_COMPONENTS = {
@@ -177,7 +179,8 @@ def _ztensor_object(entry, data, manifest, blobs):
         dtype = _field(component, "dtype", str)
         _require(dtype in ZT_SIZES, "zTensor §3.1: an unknown storage type")
         logical = _field(component, "type", str, required=False)
-        _require(logical is None or ZT_LOGICAL.get(logical, dtype) == dtype, "zTensor §3.2: a type over another dtype")
+        is_same = ZT_OTHER_NAMES.get(logical, logical) == dtype
+        _require(logical is None or is_same or ZT_LOGICAL.get(logical, dtype) == dtype, "zTensor §3.2: a type over another dtype")
         offset, length = _field(component, "offset", int), _field(component, "length", int)
         _require(offset % 64 == 0 and offset + length <= manifest and (offset >= 64 or length == 0), "zTensor §1.3")
         if length:
@@ -245,8 +248,10 @@ class Cbor:
             return self._map(number, depth)
         if major == 6:
             return ("tag", number, self._value(depth + 1))
+        if low > 24:
+            return ("float", low, number)
         _require(low != 24 or number >= 32, "zTensor §2.1: a simple value that is not CBOR")
-        return {20: False, 21: True, 22: None}.get(number, ("other", low, number))
+        return {20: False, 21: True, 22: None}.get(number, ("simple", number))
 
     def _items(self, number):
         if number is not None:

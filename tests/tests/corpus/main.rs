@@ -7,6 +7,7 @@ mod datasets;
 mod tensor_files;
 mod weights;
 
+use std::error::Error;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -27,13 +28,6 @@ pub(crate) struct Case {
     pub(crate) path: PathBuf,
     /// Its JSON.
     pub(crate) description: Value,
-}
-
-impl Case {
-    /// The objects that a zTensor file must have.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Value> {
-        self.description["reads"]["objects"].as_array().into_iter().flatten()
-    }
 }
 
 fn cases(group: &str) -> Vec<Case> {
@@ -65,6 +59,12 @@ pub(crate) fn cites(case: &Case, text: &str) -> bool {
             rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
         })
     })
+}
+
+/// Formats an error and its causes on one line.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Checks a reader on the cases of a group. `differing` lists cases for which the reader gives another reason than the corpus, with

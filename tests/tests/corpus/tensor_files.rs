@@ -4,11 +4,11 @@ use std::error::Error as StdError;
 
 use carton_core::Sha256Digest;
 use carton_tensor::files::RawTensor;
-use carton_tensor::safetensors::{Reader, Sharded, dtype_name};
-use carton_tensor::ztensor::{self, Checks, Object, QuantizedGroup, VersionRule, ZTensorError};
+use carton_tensor::safetensors::{HeaderError, Reader, Sharded, dtype_name};
+use carton_tensor::ztensor::{self, Checks, Object, QuantizedGroup, SparseError, VersionRule, ZTensorError};
 use serde_json::{Map, Value, json};
 
-use crate::{Case, Refusal, Said, check, cites};
+use crate::{Case, Refusal, Said, chain, check, cites};
 
 #[test]
 fn every_safetensors_file_is_read_as_the_corpus_has_it() {
@@ -106,9 +106,7 @@ fn dense(case: &Case, reader: &ztensor::Reader, object: &Object<'_>) -> Result<O
             json!({ "dtype": array.dtype().name(), "shape": array.shape(), "sha256": sha256 })
         }
         Err(error) => {
-            let expected =
-                case.objects().find(|expected| expected["name"] == object.name()).map(|one| &one["dense"]["refused"]);
-            json!({ "refused": reason(case, expected.and_then(Value::as_str), &error.to_string()) })
+            json!({ "refused": reason(case, &error) })
         }
     }))
 }
@@ -127,25 +125,31 @@ fn word_of(rule: VersionRule) -> &'static str {
     }
 }
 
-/// Returns the result of a reader. Its errors cite sections, not reasons, so an error that cites the case's section gets the case's reason.
+/// What a reader says.
 fn said(case: &Case, read: impl FnOnce() -> Result<Value, Box<dyn StdError>>) -> Said {
-    read().map_err(|error| {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        Refusal { reason: reason(case, case.description["refused"].as_str(), &text), text }
-    })
+    read().map_err(|error| Refusal { reason: reason(case, &*error), text: chain(&*error) })
 }
 
-/// Returns the expected reason, if the error cites a section that the case is about.
-fn reason(case: &Case, expected: Option<&str>, text: &str) -> &'static str {
-    match expected {
-        Some("tensor") if cites(case, text) => "tensor",
-        Some("limit") if cites(case, text) => "limit",
-        Some("digest") if cites(case, text) => "digest",
-        _ => "another section",
+/// What the corpus calls the reason of an error that cites a section that the case is about.
+fn reason(case: &Case, error: &(dyn StdError + 'static)) -> &'static str {
+    if !cites(case, &chain(error)) {
+        return "another section";
+    }
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.find_map(special_reason).unwrap_or("tensor")
+}
+
+/// The reasons of errors that are not `tensor`.
+fn special_reason(error: &(dyn StdError + 'static)) -> Option<&'static str> {
+    if let Some(HeaderError::TooLong { .. }) = error.downcast_ref() {
+        return Some("limit");
+    }
+    match error.downcast_ref()? {
+        ZTensorError::ManifestSize { .. }
+        | ZTensorError::CompressionRatio { .. }
+        | ZTensorError::UndeclaredSize { .. }
+        | ZTensorError::Sparse(SparseError::DenseSize { .. }) => Some("limit"),
+        ZTensorError::DigestMismatch { .. } => Some("digest"),
+        _ => None,
     }
 }
