@@ -60,7 +60,7 @@ pub(crate) enum TensorFileError {
     #[error(transparent)]
     Npy(#[from] NpyError),
     #[error(transparent)]
-    Pattern(#[from] WeightsError),
+    Weights(#[from] WeightsError),
     #[error(transparent)]
     Carton(#[from] Box<carton_core::Error>),
 }
@@ -86,6 +86,7 @@ impl TensorFileError {
         match self {
             Self::File(error) => error.is_malformed(),
             Self::Ztensor(error) => error.is_malformed(),
+            Self::Weights(WeightsError::File(error)) => error.is_malformed(),
             _ => false,
         }
     }
@@ -181,7 +182,7 @@ impl From<TensorFileError> for Failure {
             | TensorFileError::NotForFormat { .. }
             | TensorFileError::OutputIsSource { .. }
             | TensorFileError::Slice { .. }
-            | TensorFileError::Pattern(_)
+            | TensorFileError::Weights(WeightsError::Pattern { .. })
             | TensorFileError::OneFits { .. }
             | TensorFileError::NotOne { .. }) => Self::usage(error),
             error => Self::new(error),
