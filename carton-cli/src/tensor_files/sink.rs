@@ -215,7 +215,10 @@ impl Sink {
 
     /// Writes a tensor for which space was reserved.
     pub(crate) fn fill(&mut self, name: &str, tensor: &RawTensor) -> Result<(), TensorFileError> {
-        let Writer::Safetensors(writer) = &mut self.writer else { return Ok(()) };
+        let Writer::Safetensors(writer) = &mut self.writer else {
+            let source = io::Error::other("no space was reserved in it");
+            return Err(TensorFileError::Io { action: "write", path: self.path.clone(), source });
+        };
         writer.fill(name, tensor.bytes()).map_err(|error| unwritable(&self.path, error.into()))
     }
 
