@@ -20,6 +20,7 @@ use std::time::Duration;
 use carton_core::CancelToken;
 use carton_core::runner::end_all;
 use parking_lot::Mutex;
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
@@ -88,6 +89,7 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
     let noticed = Arc::new(AtomicBool::new(false));
     let watchdog = runtime.spawn(end_when_stuck(Arc::clone(&noticed)));
     let result = runtime.block_on(async {
+        fail_large_writes().map_err(|source| Failure::new(InterruptError::Signals(source)))?;
         let mut command = pin!(command);
         let interrupted = |error| Failure::with_exit(Exit::Interrupted, error);
         tokio::select! {
@@ -182,6 +184,12 @@ fn remove_leftovers() {
             false => std::fs::remove_file(path),
         };
     }
+}
+
+/// Makes a write beyond the limit on the size of files (`ulimit -f`) an error, so that the output is removed. The signal would end the
+/// process otherwise. Once a signal has a handler, it keeps that for the life of the process.
+fn fail_large_writes() -> io::Result<()> {
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 async fn stop_signal() -> io::Result<()> {

@@ -2,7 +2,7 @@
 //! their own.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arrow_schema::DataType;
 use carton_tensor::files::ElementType;
@@ -125,6 +125,12 @@ pub enum DatasetError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The folder of a dataset does not exist.
+    #[error("there is no folder `{}`", .folder.display())]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A folder has no manifest. Without one it is unknown whether its shards are complete.
     #[error("`{}` is no dataset: there is no dataset_manifest.json", .folder.display())]
     NoManifest {
@@ -229,8 +235,10 @@ pub enum DatasetError {
         problem: String,
     },
     /// A file or folder cannot be read or written.
-    #[error("`{}`", .path.display())]
+    #[error("cannot {action} `{}`", .path.display())]
     Io {
+        /// What was attempted: `read`, `write`, `create`.
+        action: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// Why.
@@ -371,6 +379,14 @@ pub enum ColumnProblem {
 }
 
 impl DatasetError {
+    /// Wraps an error of the index at `path`. `action` is what was attempted if the system is the cause: `read`, `write`.
+    pub(crate) fn index(action: &'static str, path: &Path, source: IndexError) -> Self {
+        match source {
+            IndexError::Io(source) => Self::Io { action, path: path.to_owned(), source },
+            source => Self::Index { place: path.display().to_string(), source },
+        }
+    }
+
     /// Wraps an error of the safetensors file `shard`.
     pub(crate) fn shard(shard: impl ToString, source: SafetensorsError) -> Self {
         Self::Shard { shard: shard.to_string(), source: Box::new(source) }

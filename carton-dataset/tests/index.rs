@@ -141,6 +141,49 @@ fn an_index_with_too_many_rows_for_its_size_is_refused() {
     let n_bytes = fs::metadata(&path).unwrap().len();
     let error = refusal(index::read(&path));
     assert!(n_bytes < 100_000 && error.starts_with("more than "), "{error}");
+    // The footer says it: damage to all that precedes it is not seen.
+    let mut bytes = fs::read(&path).unwrap();
+    let page_end = bytes.len() - 8 - u32::from_le_bytes(*bytes[bytes.len() - 8..].first_chunk().unwrap()) as usize;
+    bytes[4..page_end].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(refusal(index::read(&path)), error);
+}
+
+/// A dictionary repeats a long name in a few bytes.
+#[test]
+fn an_index_with_too_long_strings_for_its_size_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("index");
+    let check = |column: &str, length: usize, n: usize, expected: &str| {
+        let same = |name: &str, value: &str| -> ArrayRef {
+            let value = if name == column { "k".repeat(length) } else { value.to_owned() };
+            let keys = Int32Array::from(vec![0; n]);
+            Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from(vec![value]))))
+        };
+        let mut shapes = ListBuilder::new(Int32Builder::new());
+        (0..n).for_each(|_| shapes.append(true));
+        let columns = [
+            ("tensor_key", same("tensor_key", "x")),
+            ("file_name", same("file_name", "a")),
+            ("shape", Arc::new(shapes.finish()) as _),
+            ("dtype", same("dtype", "F32")),
+        ];
+        let compression = parquet::basic::Compression::ZSTD(Default::default());
+        let properties = parquet::file::properties::WriterProperties::builder()
+            .set_compression(compression)
+            .set_dictionary_page_size_limit(1 << 30)
+            .build();
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        let mut file = ArrowWriter::try_new(fs::File::create(&path).unwrap(), rows.schema(), Some(properties)).unwrap();
+        file.write(&rows).unwrap();
+        file.close().unwrap();
+        assert!(fs::metadata(&path).unwrap().len() < 100_000);
+        let error = refusal(index::read(&path));
+        assert!(error.starts_with(expected), "{error}");
+    };
+    let sum = "the strings up to row 10";
+    check("tensor_key", 5_000_000, 200, sum);
+    check("tensor_key", 100_000_001, 1, "row 0 has a string of 100000001 bytes, expected at most 100000000");
 }
 
 #[test]

@@ -366,6 +366,17 @@ fn a_batch_without_a_column_is_found() {
 }
 
 #[test]
+fn a_batch_without_a_column_is_found_without_hints() {
+    let place = tempfile::tempdir().unwrap();
+    let a = vec![("x", f32s(&[2, 3], 0.0)), ("id", i64s(&[10, 11]))];
+    write(place.path(), &[(A, 2, a), (B, 2, vec![("x", f32s(&[2, 3], 6.0))])]);
+    let findings = found(place.path()).findings;
+    let [finding] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!((finding.category, finding.file.as_str()), (Category::Samples, B));
+    assert_eq!(finding.problem, "it has not all tensors, so they are not 2 rows, and not 2 names");
+}
+
+#[test]
 fn too_many_samples_without_bytes_are_refused() {
     let check = |shape: Option<&[usize]>, samples_count: u64, expected: Option<&str>| {
         let place = tempfile::tempdir().unwrap();
@@ -408,7 +419,7 @@ fn links_stay_inside() {
 fn missing_and_truncated_shards_are_errors_when_they_are_read() {
     let place = tempfile::tempdir().unwrap();
     let missing = Dataset::open(place.path().join("none")).unwrap_err();
-    assert!(matches!(missing, DatasetError::Io { .. }), "{missing}");
+    assert!(matches!(missing, DatasetError::NoFolder { .. }), "{missing}");
     let no_manifest = Dataset::open(place.path()).unwrap_err();
     assert!(matches!(no_manifest, DatasetError::NoManifest { .. }), "{no_manifest}");
 

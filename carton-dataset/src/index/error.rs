@@ -4,6 +4,7 @@ use std::io;
 
 use arrow_schema::DataType;
 use carton_tensor::MAX_RANK;
+use carton_tensor::safetensors::Header;
 use parquet::errors::ParquetError;
 
 /// An error of reading or writing the index.
@@ -73,6 +74,20 @@ pub enum IndexError {
         most: u64,
         /// The total size of the files in bytes.
         n_bytes: u64,
+    },
+    /// A string is longer than the header of a shard, which would have to contain it.
+    #[error("row {row} has a string of {found} bytes, expected at most {} (spec/dataset.md §6.3)", Header::MAX_LENGTH)]
+    LongString {
+        /// The row, counted from 0.
+        row: u64,
+        /// The length of the string in bytes.
+        found: u64,
+    },
+    /// The strings up to a row are longer than is accepted from files of their size.
+    #[error("the strings up to row {row} are longer than is read from files of their size (spec/dataset.md §6.3)")]
+    LongStrings {
+        /// The row, counted from 0.
+        row: u64,
     },
     /// Neither a file nor a folder of files.
     #[error("is neither a Parquet file nor a folder of them (spec/dataset.md §6.3)")]

@@ -10,6 +10,7 @@ use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use carton_tensor::MAX_RANK;
+use carton_tensor::safetensors::Header;
 
 use super::{COLUMNS, IndexError, IndexRow};
 use crate::error::DatasetError;
@@ -21,6 +22,9 @@ const ROWS_OF_ANY_FILE: u64 = 1 << 20;
 /// The further rows that are accepted for each byte of the files. Repeated names take a few bits, so a hostile file can have many rows in
 /// few bytes.
 const ROWS_PER_BYTE: u64 = 2;
+/// The bytes of strings that are accepted for each accepted row. A long name can be repeated as cheaply as a short one, but each
+/// repetition takes time.
+const STRING_BYTES_PER_ROW: u64 = 512;
 
 /// The shards that each tensor is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,15 +64,19 @@ impl TensorIndex {
 /// (such as `_SUCCESS`) are ignored.
 ///
 /// # Errors
-/// [`DatasetError::Input`], [`DatasetError::Index`].
+/// [`DatasetError::Input`], [`DatasetError::Index`], [`DatasetError::Io`].
 pub fn read(path: &Path) -> Result<TensorIndex, DatasetError> {
-    let wrong = |place: &Path, source| DatasetError::Index { place: place.display().to_string(), source };
+    let wrong = |place: &Path, source| DatasetError::index("read", place, source);
     let files = files(path).map_err(|source| wrong(path, source))?;
     let n_bytes = files.iter().fold(0_u64, |sum, (_, n_bytes)| sum.saturating_add(*n_bytes));
     let most = n_bytes.saturating_mul(ROWS_PER_BYTE).saturating_add(ROWS_OF_ANY_FILE);
-    let mut rows = Rows::default();
+    let mut rows = Rows { string_bytes_left: most.saturating_mul(STRING_BYTES_PER_ROW), ..Rows::default() };
     for (file, _) in &files {
         let input = Input::open_parquet(file)?;
+        // The footer says the number of rows, so that none is decoded in vain.
+        if (rows.rows.len() as u64).saturating_add(input.n_rows().unwrap_or_default()) > most {
+            return Err(wrong(path, IndexError::TooManyRows { most, n_bytes }));
+        }
         for column in COLUMNS {
             if input.schema().field_with_name(column).is_err() {
                 return Err(wrong(file, IndexError::NoColumn { column }));
@@ -77,9 +85,6 @@ pub fn read(path: &Path) -> Result<TensorIndex, DatasetError> {
         let mut first_row = 0;
         for batch in input.project(&COLUMNS)? {
             let batch = batch?;
-            if rows.rows.len() as u64 + batch.num_rows() as u64 > most {
-                return Err(wrong(path, IndexError::TooManyRows { most, n_bytes }));
-            }
             let appended = input::guarded(|| Ok(rows.append(&batch, first_row)));
             let appended =
                 appended.map_err(|source| DatasetError::Input { place: file.display().to_string(), source })?;
@@ -135,6 +140,8 @@ fn files(path: &Path) -> Result<Vec<(PathBuf, u64)>, IndexError> {
 #[derive(Default)]
 struct Rows {
     rows: Vec<IndexRow>,
+    /// The bytes of strings that are still accepted, each repetition counted.
+    string_bytes_left: u64,
     strings: HashSet<Arc<str>>,
     /// The distinct shapes.
     shapes: HashSet<Arc<[u64]>>,
@@ -148,9 +155,9 @@ impl Rows {
         for position in 0..batch.num_rows() {
             let row = first_row + position as u64;
             let null = |column| IndexError::Null { row, column };
-            let tensor_key = self.intern(keys(position).ok_or_else(|| null(key))?);
-            let file_name = self.intern(files(position).ok_or_else(|| null(file))?);
-            let dtype = self.intern(dtypes(position).ok_or_else(|| null(dtype))?);
+            let tensor_key = self.intern(keys(position).ok_or_else(|| null(key))?, row)?;
+            let file_name = self.intern(files(position).ok_or_else(|| null(file))?, row)?;
+            let dtype = self.intern(dtypes(position).ok_or_else(|| null(dtype))?, row)?;
             if !shard_path::is_below(&file_name) {
                 let (tensor, file) = (tensor_key.to_string(), file_name.to_string());
                 return Err(IndexError::Path { tensor, file });
@@ -178,13 +185,19 @@ impl Rows {
         Ok(())
     }
 
-    fn intern(&mut self, string: &str) -> Arc<str> {
+    fn intern(&mut self, string: &str, row: u64) -> Result<Arc<str>, IndexError> {
+        let found = string.len() as u64;
+        // No header has room for a longer name.
+        if found > Header::MAX_LENGTH {
+            return Err(IndexError::LongString { row, found });
+        }
+        self.string_bytes_left = self.string_bytes_left.checked_sub(found).ok_or(IndexError::LongStrings { row })?;
         if let Some(known) = self.strings.get(string) {
-            return Arc::clone(known);
+            return Ok(Arc::clone(known));
         }
         let string: Arc<str> = string.into();
         self.strings.insert(Arc::clone(&string));
-        string
+        Ok(string)
     }
 }
 

@@ -26,11 +26,9 @@ const ROWS_AT_ONCE: usize = 65_536;
 ///
 /// # Errors
 /// [`DatasetError::Index`] with [`IndexError::Dimension`] if a dimension does not fit into the 32-bit numbers of the column,
-/// [`IndexError::Duplicate`], or [`IndexError::Io`]. The latter is also returned for a folder at `path` that contains files other than
-/// those of an index.
+/// or [`IndexError::Duplicate`]; [`DatasetError::Io`], also for a folder at `path` that contains files other than those of an index.
 pub fn write(path: &Path, rows: impl IntoIterator<Item = IndexRow>, layout: IndexLayout) -> Result<(), DatasetError> {
-    try_write(path, rows.into_iter().collect(), layout)
-        .map_err(|source| DatasetError::Index { place: path.display().to_string(), source })
+    try_write(path, rows.into_iter().collect(), layout).map_err(|source| DatasetError::index("write", path, source))
 }
 
 fn try_write(path: &Path, mut rows: Vec<IndexRow>, layout: IndexLayout) -> Result<(), IndexError> {

@@ -37,12 +37,15 @@ impl Folder {
     /// Opens the folder at `path`, and reads its manifest.
     pub(super) fn open(path: &Path) -> Result<(Self, Manifest), DatasetError> {
         let manifest_path = path.join(MANIFEST_NAME);
-        let io = |source| DatasetError::Io { path: manifest_path.clone(), source };
+        let io = |source| DatasetError::Io { action: "read", path: manifest_path.clone(), source };
         let bytes = match FileBytes::open(&manifest_path) {
             Ok(bytes) => bytes,
-            // If the folder does not exist either, the IO error says so.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
-                return Err(DatasetError::NoManifest { folder: path.to_owned() });
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = path.to_owned();
+                return Err(match path.is_dir() {
+                    true => DatasetError::NoManifest { folder },
+                    false => DatasetError::NoFolder { folder },
+                });
             }
             Err(error) => return Err(io(error)),
         };
@@ -61,7 +64,7 @@ impl Folder {
     /// Looks for a shard.
     pub(super) fn find(&self, shard_path: &str) -> Result<ShardLocation, DatasetError> {
         let path = self.named.join(shard_path);
-        let io = |source| DatasetError::Io { path: path.clone(), source };
+        let io = |source| DatasetError::Io { action: "read", path: path.clone(), source };
         let real = match fs::canonicalize(&path) {
             Ok(real) => real,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -84,7 +87,8 @@ impl Folder {
             ShardLocation::Missing | ShardLocation::NoFile => return Err(DatasetError::MissingShard { shard: name() }),
             ShardLocation::Outside => return Err(DatasetError::ShardOutside { shard: name() }),
         };
-        let bytes = access.bytes(&path).map_err(|source| DatasetError::Io { path: path.clone(), source })?;
+        let bytes =
+            access.bytes(&path).map_err(|source| DatasetError::Io { action: "read", path: path.clone(), source })?;
         let (expected, found) = (shard.bytes, bytes.len());
         if found != expected {
             return Err(DatasetError::ShardSize { shard: name(), expected, found });

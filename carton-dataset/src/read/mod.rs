@@ -64,7 +64,7 @@ impl Dataset {
     /// otherwise. Writers of this crate never touch a file that has its final name.
     ///
     /// # Errors
-    /// [`DatasetError::NoManifest`], [`DatasetError::Manifest`], [`DatasetError::Io`].
+    /// [`DatasetError::NoFolder`], [`DatasetError::NoManifest`], [`DatasetError::Manifest`], [`DatasetError::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DatasetError> {
         Self::with_access(path.as_ref(), Access::Map)
     }
@@ -156,7 +156,7 @@ impl Dataset {
 
     fn read_index(&self) -> Result<TensorIndex, DatasetError> {
         let path = self.folder.named.join(INDEX_NAME);
-        if path.try_exists().map_err(|source| DatasetError::Io { path: path.clone(), source })? {
+        if path.try_exists().map_err(|source| DatasetError::Io { action: "read", path: path.clone(), source })? {
             return index::read(&path);
         }
         let mut rows: Vec<IndexRow> = Vec::new();

@@ -50,7 +50,9 @@ impl SampleLayouts {
             }
             None => {}
         }
-        let is_rows = || check(header, samples_count, &Samples::Rows).is_ok();
+        // In batch mode every shard has all columns.
+        let is_every_tensor = header.len() == self.manifest.schema().len();
+        let is_rows = || is_every_tensor && check(header, samples_count, &Samples::Rows).is_ok();
         let named = |names: &Arc<SampleNames>| Samples::Named { names: Arc::clone(names), may_be_fewer: true };
         let names = match self.names() {
             Some(names) => names,
@@ -59,7 +61,9 @@ impl SampleLayouts {
             None => {
                 let names = Arc::new(SampleNames::from_metadata(metadata)?);
                 let samples = Samples::Named { names, may_be_fewer: false };
-                return check(header, samples_count, &samples).map(|()| samples).map_err(|_| neither(samples_count));
+                return check(header, samples_count, &samples)
+                    .map(|()| samples)
+                    .map_err(|_| neither(header, samples_count));
             }
         };
         if self.manifest.key_value().is_some() {
@@ -67,8 +71,6 @@ impl SampleLayouts {
         }
         let found = names.count(header.names());
         let is_exact = found == samples_count;
-        // In batch mode every shard has all columns.
-        let is_every_tensor = header.len() == self.manifest.schema().len();
         let is_batch_rather = is_every_tensor && !(found > 1 && names.has_distinct_separator());
         if is_exact && !(is_batch_rather && is_rows()) {
             return Ok(named(names));
@@ -76,7 +78,15 @@ impl SampleLayouts {
         if is_rows() {
             return Ok(Samples::Rows);
         }
-        if found < samples_count { Ok(named(names)) } else { Err(neither(samples_count)) }
+        if found < samples_count { Ok(named(names)) } else { Err(neither(header, samples_count)) }
+    }
+
+    /// Whether the manifest seems to count the dimensions of this shard's tensors: as many samples as the tensors would have rows, but more
+    /// than the shard has. A coincidence is possible where several rows of one name became one sample.
+    pub(super) fn may_count_dimensions(&self, header: &Header, samples_count: u64, samples: &Samples) -> bool {
+        matches!(samples, Samples::Named { names, may_be_fewer: true }
+            if self.manifest.key_value().is_none() && names.count(header.names()) < samples_count)
+            && check_rows(header, samples_count).is_ok()
     }
 
     /// Returns how the names of the manifest's tensors combine those of samples and columns; `None` if they do not.
@@ -99,7 +109,10 @@ impl SampleLayouts {
     }
 }
 
-fn neither(samples_count: u64) -> String {
+fn neither(header: &Header, samples_count: u64) -> String {
+    if check_rows(header, samples_count).is_ok() {
+        return format!("it has not all tensors, so they are not {samples_count} rows, and not {samples_count} names");
+    }
     format!("its tensors are neither of {samples_count} rows nor of {samples_count} names")
 }
 

@@ -77,7 +77,7 @@ impl Verification {
 /// [`ControlFlow::Break`], and once at the end.
 ///
 /// # Errors
-/// [`DatasetError::NoManifest`], [`DatasetError::Manifest`] and [`DatasetError::Io`] if the manifest or the folder cannot be read;
+/// [`DatasetError::NoFolder`], [`DatasetError::NoManifest`], [`DatasetError::Manifest`] and [`DatasetError::Io`] if the manifest or the folder cannot be read;
 /// [`DatasetError::Interrupted`]. Problems of shards and index are findings, not errors.
 pub fn verify(
     path: impl AsRef<Path>,
@@ -94,6 +94,7 @@ pub fn verify(
         Checks::Sizes => None,
     };
     let mut schema = SchemaCheck::new(&manifest);
+    let mut dimensions = DimensionCheck::default();
     for (position, shard) in manifest.shards().iter().enumerate() {
         if on_progress(&VerifyProgress { shards: position as u64, n_shards }).is_break() {
             return Err(DatasetError::Interrupted);
@@ -127,12 +128,14 @@ pub fn verify(
                 Samples::Rows
             }
         };
+        dimensions.check(file_name, layouts.may_count_dimensions(header, shard.samples_count, &samples));
         schema.check(file_name, header, &samples, &mut verification);
         if let Some(index) = &mut index {
             index.check(file_name, header, &mut verification);
         }
     }
     let _ = on_progress(&VerifyProgress { shards: n_shards, n_shards });
+    dimensions.finish(&mut verification);
     if checks == Checks::Headers {
         schema.finish(&mut verification);
     }
@@ -166,6 +169,30 @@ fn check_file(
         Err(error) => return Err(error),
     }
     Ok(None)
+}
+
+/// Checks that the manifest does not count dimensions as samples (spec/dataset.md §2.3). If it seems so of one shard, that may be a
+/// coincidence; if of all, it is none.
+#[derive(Default)]
+struct DimensionCheck {
+    files: Vec<String>,
+    has_other: bool,
+}
+
+impl DimensionCheck {
+    fn check(&mut self, file: &str, may_count_dimensions: bool) {
+        match may_count_dimensions {
+            true => self.files.push(file.to_owned()),
+            false => self.has_other = true,
+        }
+    }
+
+    fn finish(self, verification: &mut Verification) {
+        for file in self.files.iter().filter(|_| !self.has_other) {
+            let problem = "the manifest counts the first dimension of its tensors, which are named after samples,                            because other shards have other tensors";
+            verification.add(Category::Samples, file, problem);
+        }
+    }
 }
 
 /// Checks that schema and shards have the same tensors.
@@ -333,7 +360,7 @@ fn find_others(folder: &Folder, manifest: &Manifest, verification: &mut Verifica
     folders.insert(String::new());
     for below in folders {
         let path = folder.named.join(&below);
-        let io = |source| DatasetError::Io { path: path.clone(), source };
+        let io = |source| DatasetError::Io { action: "read", path: path.clone(), source };
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
             // The shards of that folder are missing, too, which has been reported.

@@ -48,20 +48,22 @@ impl Attempt {
             Ok(())
         };
         check()?;
-        fs::create_dir_all(dataset).map_err(io_error(dataset))?;
+        fs::create_dir_all(dataset).map_err(io_error("create", dataset))?;
         let attempt = Self { dataset: dataset.to_owned(), task, id: Uuid::new_v4(), is_finished: false };
         let folder = attempt.folder();
         let tasks = dataset.join(TASKS);
         loop {
             match fs::create_dir(&tasks) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io_error(&tasks)(error)),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(io_error("create", &tasks)(error));
+                }
                 _ => {}
             }
             match fs::create_dir(&folder) {
                 Ok(()) => break,
                 // Another attempt has removed the folder of all attempts, because it was the last one in it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && dataset.is_dir() => {}
-                Err(error) => return Err(io_error(&folder)(error)),
+                Err(error) => return Err(io_error("create", &folder)(error)),
             }
         }
         // Checks again, because the tasks may have been committed meanwhile: an attempt that begins too late must leave nothing beside a
@@ -91,7 +93,7 @@ impl Attempt {
     /// Writes the report. From then on the attempt counts.
     pub(super) fn finish(mut self, report: &TaskReport) -> Result<(), DatasetError> {
         let path = self.folder().join(REPORT);
-        let json = serde_json::to_vec_pretty(report).map_err(|source| io_error(&path)(source.into()))?;
+        let json = serde_json::to_vec_pretty(report).map_err(|source| io_error("write", &path)(source.into()))?;
         write_whole(&path, &json)?;
         self.is_finished = true;
         Ok(())

@@ -39,11 +39,11 @@ pub(super) fn attempts(dataset: &Path) -> Result<Vec<(u32, Uuid)>, DatasetError>
     let entries = match fs::read_dir(&tasks) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error(&tasks)(error)),
+        Err(error) => return Err(io_error("read", &tasks)(error)),
     };
     let mut attempts = Vec::new();
     for entry in entries {
-        let name = entry.map_err(io_error(&tasks))?.file_name();
+        let name = entry.map_err(io_error("read", &tasks))?.file_name();
         attempts.extend(name.to_str().and_then(parse_folder));
     }
     Ok(attempts)
@@ -71,7 +71,7 @@ fn report(dataset: &Path, task: u32, attempt: Uuid) -> Result<Option<TaskReport>
             return Err(wrong(format!("names `{}` as shard {number}", shard.shard_path.escape_debug())));
         }
         let path = folder.join(&shard.shard_path);
-        let found = fs::symlink_metadata(&path).map_err(io_error(&path))?;
+        let found = fs::symlink_metadata(&path).map_err(io_error("read", &path))?;
         if !found.is_file() || found.len() != shard.bytes {
             let problem = format!("{} bytes, expected a file of {}", found.len(), shard.bytes);
             return Err(DatasetError::Staging { path, problem });

@@ -129,7 +129,7 @@ fn chosen(parts: Vec<PartName>, named: Option<&[Uuid]>, n_tasks: Option<NonZeroU
 
 /// Checks that a shard is itself a file, as a copied one is: a link may lead anywhere.
 fn check_is_file(path: PathBuf) -> Result<(), DatasetError> {
-    let found = fs::symlink_metadata(&path).map_err(io_error(&path))?;
+    let found = fs::symlink_metadata(&path).map_err(io_error("read", &path))?;
     if found.is_file() {
         return Ok(());
     }

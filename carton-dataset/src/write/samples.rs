@@ -171,7 +171,24 @@ fn of_manifest(undeclared: &[&FoundShard], replaced: Option<&Manifest>) -> Optio
         let samples = ShardSamples { count: known.samples_count, sharing: Sharing::Anything, is_from_options: false };
         (known.bytes == shard.bytes).then_some(samples)
     };
-    undeclared.iter().map(known).collect()
+    let counted: Vec<ShardSamples> = undeclared.iter().map(known).collect::<Option<_>>()?;
+    // Shards with different tensors are no batches, so such a manifest counts dimensions (spec/dataset.md §2.3).
+    let is_rows = |(shard, samples): (&&FoundShard, &ShardSamples)| check_rows(&shard.header, samples.count).is_ok();
+    let counts_dimensions = replaced.key_value().is_none()
+        && first_that_differs(undeclared).is_some()
+        && counted.iter().any(|samples| samples.count > 1)
+        && undeclared.iter().zip(&counted).all(is_rows);
+    (!counts_dimensions).then_some(counted)
+}
+
+/// Returns the first shard that has not the same tensors as the first one.
+fn first_that_differs<'s>(shards: &[&'s FoundShard]) -> Option<&'s FoundShard> {
+    let (first, others) = shards.split_first()?;
+    let expected: BTreeSet<&str> = first.header.names().collect();
+    let differs = |shard: &&&FoundShard| {
+        shard.header.len() != expected.len() || shard.header.names().any(|name| !expected.contains(name))
+    };
+    others.iter().find(differs).copied()
 }
 
 /// Counts the rows of each shard if metadata, manifest and options say nothing. The shards must be unambiguous batches: all have the same
@@ -190,19 +207,16 @@ fn certain_batches(undeclared: &[&FoundShard]) -> Result<Vec<ShardSamples>, Data
         })?;
         counted.push(ShardSamples { count, sharing: Sharing::Columns, is_from_options: false });
     }
-    let names = |shard: &FoundShard| -> BTreeSet<String> { shard.header.names().map(str::to_owned).collect() };
     let Some(first) = undeclared.first() else { return Ok(counted) };
-    let expected = names(first);
-    for shard in undeclared {
-        if shard.header.len() != expected.len() || shard.header.names().any(|name| !expected.contains(name)) {
-            let problem = format!(
-                "it has other tensors than shard `{}`, so they are named after rows, with a separator that is not known",
-                first.shard_path
-            );
-            return Err(unknown(shard, false, problem));
-        }
+    if let Some(shard) = first_that_differs(undeclared) {
+        let problem = format!(
+            "it has other tensors than shard `{}`, so they are named after rows, with a separator that is not known",
+            first.shard_path
+        );
+        return Err(unknown(shard, false, problem));
     }
-    let listed: Vec<&str> = expected.iter().map(String::as_str).collect();
+    let mut listed: Vec<&str> = first.header.names().collect();
+    listed.sort_unstable();
     if may_name_samples(&listed) {
         let n_rows = counted.first().map_or(0, |samples| samples.count);
         let tensor = listed.first().copied().unwrap_or_default().escape_debug();

@@ -27,7 +27,7 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), DatasetError>
     let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
     written.map_err(|error| {
         let _ = fs::remove_file(&temporary);
-        io_error(path)(error)
+        io_error("write", path)(error)
     })
 }
 
@@ -37,7 +37,8 @@ pub(super) fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.partial", Uuid::new_v4().simple()))
 }
 
-pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DatasetError + use<> {
+/// Wraps an IO error. `action` is what was attempted: `read`, `write`, `create`.
+pub(super) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DatasetError + use<> {
     let path = path.to_owned();
-    move |source| DatasetError::Io { path, source }
+    move |source| DatasetError::Io { action, path, source }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use carton_dataset::index::IndexLayout;
 use carton_dataset::{
-    Checks, CommitOptions, Dataset, DatasetError, Duplicates, KeyValue, Manifest, Mode, PartName, Shard, ShardLayout,
-    TaskReport, TaskWriter, WriteOptions, index, merge, verify,
+    Category, Checks, CommitOptions, Dataset, DatasetError, Duplicates, KeyValue, Manifest, Mode, PartName, Shard,
+    ShardLayout, TaskReport, TaskWriter, TensorSchema, WriteOptions, index, merge, verify,
 };
 use uuid::Uuid;
 
@@ -300,6 +300,42 @@ fn a_replaced_manifest_gives_the_number_of_samples() {
     let error = told(&merge(folder.path(), &options).unwrap_err());
     assert!(error.contains(NAMED), "{error}");
     let options = CommitOptions { layout: named_with("/", None), ..options };
+    assert_eq!(merge(folder.path(), &options).unwrap().total_samples(), 3);
+}
+
+/// As a writer leaves it that takes shards of one row each for batches.
+#[test]
+fn a_manifest_that_counts_dimensions_is_neither_sound_nor_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let dim = &[256][..];
+    let shards = write_bare(folder.path(), &[&[("row0/emb", dim)], &[("row1/emb", dim)], &[("row2/emb", dim)]]);
+    let write_manifest = |counts: [u64; 3]| {
+        let bytes = |path: &String| fs::metadata(folder.path().join(path)).unwrap().len();
+        let shard = |(path, samples_count): (&String, u64)| Shard {
+            shard_path: path.clone(),
+            samples_count,
+            bytes: bytes(path),
+        };
+        let shards = shards.iter().zip(counts).map(shard).collect();
+        let entry = || TensorSchema { dtype: "U8".to_owned(), shape: vec![256] };
+        let schema = (0..3).map(|row| (format!("row{row}/emb"), entry())).collect();
+        let json = Manifest::new(shards, schema).unwrap().to_json().unwrap();
+        fs::write(folder.path().join("dataset_manifest.json"), json).unwrap();
+    };
+    let found = || verify(folder.path(), Checks::Headers, |_| ControlFlow::Continue(())).unwrap();
+    write_manifest([256; 3]);
+    let categories: Vec<Category> = found().findings.iter().map(|finding| finding.category).collect();
+    assert_eq!(categories, [Category::Samples; 3]);
+    // A row of each shard is not what the manifest counts.
+    assert_eq!(Dataset::open(folder.path()).unwrap().samples().count(), 3);
+    let options = CommitOptions { overwrite: true, ..CommitOptions::default() };
+    let error = told(&merge(folder.path(), &options).unwrap_err());
+    assert!(error.contains(NAMED), "{error}");
+    // Of one shard it may be a coincidence: the connector counts each row of a name of which it keeps the last.
+    write_manifest([256, 1, 1]);
+    assert!(found().is_sound(), "{:?}", found().findings);
+    write_manifest([1; 3]);
+    assert!(found().is_sound(), "{:?}", found().findings);
     assert_eq!(merge(folder.path(), &options).unwrap().total_samples(), 3);
 }
 

@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::io;
 
-use carton_dataset::index::IndexError;
 use carton_dataset::{ColumnProblem, DatasetError, InputError};
 
 use crate::failure::{Exit, Failure};
@@ -44,10 +43,8 @@ pub(super) fn failure(error: DatasetError) -> Failure {
 fn is_io(error: &DatasetError) -> bool {
     // Parsers report a truncated file as an IO error.
     let is_system = |error: &io::Error| error.kind() != io::ErrorKind::UnexpectedEof;
-    // These two are transparent: they have the system's message as their own, so the IO error is not among their causes.
-    if let DatasetError::Input { source: InputError::Io(error), .. }
-    | DatasetError::Index { source: IndexError::Io(error), .. } = error
-    {
+    // It is transparent: it has the system's message as its own, so the IO error is not among its causes.
+    if let DatasetError::Input { source: InputError::Io(error), .. } = error {
         return is_system(error);
     }
     let causes = std::iter::successors(Some(error as &(dyn Error + 'static)), |&error| error.source());

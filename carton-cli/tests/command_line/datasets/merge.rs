@@ -71,11 +71,13 @@ fn tasks_are_merged_and_one_attempt_of_each_counts() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `nowhere`
-
-    Caused by:
-      No such file or directory (os error 2)
+    error: there is no folder `nowhere`
     ");
+    for command in ["ls", "verify", "cat"] {
+        let key = if command == "cat" { " x" } else { "" };
+        let outcome = sandbox.carton(&format!("dataset {command} nowhere{key}")).expect_code(1);
+        assert!(outcome.stderr.contains("error: there is no folder `nowhere`"), "{outcome}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use insta::assert_snapshot;
 
 use super::{rows, stream, with_input};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, outcome};
 
 /// Returns standard error, with standard output redirected to this file.
 fn outcome_of(sandbox: &Sandbox, arguments: &str, stdout: fs::File) -> String {
@@ -135,12 +135,29 @@ fn outputs_that_cannot_be_written() {
     let sandbox = with_ragged();
     sandbox.write("text.txt", "some text");
     let outcome = sandbox.carton("dataset write ragged.arrows text.txt --batch-size 2 --columns id").expect_code(1);
+    assert!(outcome.stderr.contains("error: cannot create `text.txt`"), "{outcome}");
     assert!(outcome.stderr.contains("hint: a dataset is a folder"), "{outcome}");
     assert_eq!(sandbox.files(), ["ragged.arrows", "text.txt"]);
     // If standard output fails, standard error says so.
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let outcome = outcome_of(&sandbox, "dataset ls nowhere --json", full);
     assert!(outcome.contains("error: "), "{outcome}");
+}
+
+/// As a quota does it: a write beyond the limit fails, and the signal that comes with it does not end the command.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.arrows", stream(&[rows(10_000, 2)], true));
+    let carton =
+        sandbox.command(["dataset", "write", "rows.arrows", "out", "--batch-size", "10000", "--columns", "id"]);
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", r#"ulimit -f 8; exec "$0" "$@""#]).arg(carton.get_program()).args(carton.get_args());
+    limited.env_clear().envs(carton.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let outcome = outcome(limited.current_dir(sandbox.work())).expect_code(1);
+    assert!(outcome.stderr.contains("error: cannot write `out/_tasks/"), "{outcome}");
+    assert!(outcome.stderr.contains("File too large"), "{outcome}");
+    assert_eq!(sandbox.files(), ["rows.arrows"]);
 }
 
 #[test]
