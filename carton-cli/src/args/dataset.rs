@@ -18,7 +18,10 @@ use super::elements::ElementsArgs;
 #[derive(Debug, Subcommand)]
 pub(crate) enum DatasetCommand {
     /// Write the rows of Parquet and Arrow files as a dataset
-    #[command(after_long_help = WRITE_EXAMPLES)]
+    #[command(
+        after_long_help = WRITE_EXAMPLES,
+        override_usage = "carton dataset write [OPTIONS] <--batch-size <N>|--name-col <NAME>> <INPUT>... <OUT>"
+    )]
     Write(Box<DatasetWriteArgs>),
     /// Commit what tasks have written as one dataset, or make a manifest for shards that have none
     #[command(after_long_help = MERGE_EXAMPLES)]
@@ -81,16 +84,14 @@ pub(crate) struct DatasetArgs {
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("mode").required(true).args(["batch_size", "name_col"]))]
 pub(crate) struct DatasetWriteArgs {
-    /// Files of rows: Parquet, Arrow IPC files, Arrow IPC streams; `-` is a stream on standard input
-    #[arg(value_name = "INPUT", required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
-    pub(crate) inputs: Vec<PathBuf>,
-
-    /// The folder to write into
-    #[arg(value_name = "OUT", required = true, value_hint = ValueHint::DirPath)]
-    pub(crate) output: PathBuf,
+    /// Files of rows: Parquet, Arrow IPC files, Arrow IPC streams; `-` is a stream on standard input. The last path is OUT, the folder to
+    /// write into
+    // One list, because the parser would take the last path before an option for OUT.
+    #[arg(value_name = "INPUT", required = true, num_args = 1.., value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
 
     /// Make a shard of every N rows, with one tensor per column
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) batch_size: Option<NonZeroUsize>,
 
     /// Make tensors of every row, named after its value in this column. Spaces around the name are ignored
@@ -114,11 +115,11 @@ pub(crate) struct DatasetWriteArgs {
     pub(crate) tail_strategy: Option<TailChoice>,
 
     /// The separator between the names of row and column [default: __]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) kv_separator: Option<String>,
 
     /// The target size of shards in MiB, 50 to 1000 [default: 300]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(50..=1000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(50..=1000))]
     pub(crate) target_shard_size_mb: Option<u64>,
 
     /// What to do when two rows have the same name [default: fail]
@@ -142,7 +143,7 @@ pub(crate) struct DatasetWriteArgs {
     pub(crate) generate_index: Option<IndexChoice>,
 
     /// Write task N of many, without committing it: `carton dataset merge` does that
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) task: Option<u32>,
 
     /// The job that the task belongs to. It tells attempts of this job from those of an earlier, failed one; any complete attempt of the
@@ -166,15 +167,15 @@ pub(crate) struct DatasetMergeArgs {
     pub(crate) attempts: Option<Vec<String>>,
 
     /// The number of tasks, numbered from 0. Without it, a missing last task is not noticed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) tasks: Option<NonZeroU32>,
 
     /// For shards without metadata: their tensors hold columns of N rows each, or fewer in the last shard of a task
-    #[arg(long, value_name = "N", conflicts_with = "kv_separator")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "kv_separator")]
     pub(crate) batch_size: Option<NonZeroUsize>,
 
     /// For shards without metadata: their tensors belong to one row each, with this separator between the names of row and column
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) kv_separator: Option<String>,
 
     /// The columns that follow the separator [default: inferred as what the names of all rows have in common]
@@ -271,16 +272,29 @@ pub(crate) enum IndexChoice {
     File,
 }
 
-/// `--columns A,B`: names, without the spaces around them.
+/// `--columns A,B`: names as they were given, with the spaces around them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Columns(pub(crate) Vec<String>);
+pub(crate) struct Columns(Vec<String>);
+
+impl Columns {
+    /// Returns the names, each as it was given if such a column exists, else without the spaces around it.
+    pub(crate) fn names(&self, exists: impl Fn(&str) -> bool) -> Vec<String> {
+        let names = self.0.iter().map(|given| column_name(given, &exists));
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+}
 
 impl std::str::FromStr for Columns {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()))
+        Ok(Self(text.split(',').map(str::to_owned).collect()))
     }
+}
+
+/// Returns the name of a column as it was given if such a column exists, else without the spaces around it.
+pub(crate) fn column_name(given: &str, exists: impl Fn(&str) -> bool) -> &str {
+    if exists(given) { given } else { given.trim() }
 }
 
 /// `--rounding`.
@@ -370,10 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn columns_have_no_spaces_around_them() {
-        let check = |text: &str, expected: &[&str]| assert_eq!(text.parse::<Columns>().unwrap().0, expected, "{text}");
+    fn columns_have_no_spaces_around_them_unless_they_exist() {
+        let check = |text: &str, expected: &[&str]| {
+            let names = text.parse::<Columns>().unwrap().names(|name| name == " e ");
+            assert_eq!(names, expected, "{text}");
+        };
         check("a,b", &["a", "b"]);
         check(" a, b c ,", &["a", "b c"]);
+        check(" e , e,e ", &[" e ", "e", "e"]);
         check("", &[]);
     }
 

@@ -19,7 +19,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 pub(crate) use cache::{CacheCommand, PruneArgs, RemoveArgs};
 pub(crate) use dataset::{
     Columns, DatasetCatArgs, DatasetCommand, DatasetLsArgs, DatasetMergeArgs, DatasetVerifyArgs, DatasetWriteArgs,
-    DtypeArgument, DuplicatesChoice, IndexChoice, RoundingChoice, TailChoice,
+    DtypeArgument, DuplicatesChoice, IndexChoice, RoundingChoice, TailChoice, column_name,
 };
 pub(crate) use elements::ElementsArgs;
 pub(crate) use model::ModelArgs;

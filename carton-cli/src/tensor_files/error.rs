@@ -121,6 +121,9 @@ impl TensorFileError {
             Self::NothingToQuantize { .. } => {
                 Some("`carton tensor ls` shows their dtypes, and --only chooses by name".to_owned())
             }
+            Self::TwoOfOneName { .. } => {
+                Some("a quantized tensor has its scale beside it; leave one as it is with --only".to_owned())
+            }
             Self::NotInGroups { .. } => Some("leave it as it is with --only, or leave --group-size out".to_owned()),
             Self::OneFits { .. } => Some("choose one with --only NAME, or write an .npz file".to_owned()),
             Self::NoneMatches { .. } | Self::NotOne { .. } => Some("`carton tensor ls` shows their names".to_owned()),

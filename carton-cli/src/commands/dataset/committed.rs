@@ -7,6 +7,7 @@ use carton_dataset::{Duplicates, Manifest};
 use serde::Serialize;
 
 use crate::args::{DuplicatesChoice, IndexChoice};
+use crate::commands::warn_each;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, byte_size, count, one_line};
 
@@ -36,6 +37,15 @@ struct Committed<'a> {
     bytes: u64,
     n_shards: usize,
     index: bool,
+    warnings: Vec<String>,
+}
+
+/// Warns of options that mean nothing in the chosen mode, each with the option of the mode that it belongs to. Returns the warnings.
+pub(super) fn warnings_of_ignored(ignored: &[(&str, &str)], output: &Output) -> Vec<String> {
+    let warning = |(option, mode): &(&str, &str)| format!("{option} is ignored, it goes with {mode}");
+    let warnings: Vec<String> = ignored.iter().map(warning).collect();
+    warn_each(warnings.iter().cloned(), output);
+    warnings
 }
 
 /// Reports the dataset that was written.
@@ -43,12 +53,13 @@ pub(super) fn committed(
     path: &std::path::Path,
     manifest: &Manifest,
     index: bool,
+    warnings: Vec<String>,
     output: &Output,
 ) -> Result<Exit, Failure> {
     let (samples, bytes, shards) = (manifest.total_samples(), manifest.total_bytes(), manifest.shards().len());
     if output.is_json() {
         let path = path.to_string_lossy();
-        output.json(&Committed { path, samples, bytes, n_shards: shards, index })?;
+        output.json(&Committed { path, samples, bytes, n_shards: shards, index, warnings })?;
         return Ok(Exit::Ok);
     }
     let path = one_line(&path.display().to_string());

@@ -8,7 +8,7 @@ use carton_dataset::{CommitOptions, CommitStep, Duplicates, ShardLayout, merge};
 use uuid::Uuid;
 
 use super::rows::InterruptibleStdin;
-use super::{Context, committed, failure, index_layout};
+use super::{Context, committed, failure, index_layout, warnings_of_ignored};
 use crate::args::{Columns, DatasetMergeArgs, DuplicatesChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -29,6 +29,10 @@ enum AttemptsError {
 pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let (path, index) = (arguments.dataset.dataset.clone(), arguments.generate_index.is_some());
+    let ignored = [("--columns", arguments.columns.is_some()), ("--duplicates", arguments.duplicates.is_some())];
+    let ignored = ignored.into_iter().filter(|(_, is_given)| *is_given && arguments.kv_separator.is_none());
+    let ignored: Vec<_> = ignored.map(|(option, _)| (option, "--kv-separator")).collect();
+    let warnings = warnings_of_ignored(&ignored, output);
     let manifest = interrupt::blocking(move |cancel_token| {
         let attempts = match arguments.attempts.as_deref() {
             Some([only]) if only == "-" => Some(parse(&listed(cancel_token)?)?),
@@ -51,7 +55,7 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
         merge(&arguments.dataset.dataset, &options).map_err(failure)
     })
     .await?;
-    committed(&path, &manifest, index, output)
+    committed(&path, &manifest, index, warnings, output)
 }
 
 /// Returns the layout of shards without metadata, as the options describe it.
@@ -65,7 +69,7 @@ fn layout(
         (Some(batch_size), _) => Some(ShardLayout::Batch { batch_size }),
         (None, Some(separator)) => Some(ShardLayout::KeyValue {
             separator,
-            columns: columns.map(|Columns(columns)| columns),
+            columns: columns.map(|columns| columns.names(|_| false)),
             duplicates: duplicates.map_or(Duplicates::Fail, Duplicates::from),
         }),
         (None, None) => None,

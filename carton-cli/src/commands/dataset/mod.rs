@@ -9,7 +9,7 @@ mod rows;
 mod verify;
 mod write;
 
-use committed::{committed, contents, index_layout};
+use committed::{committed, contents, index_layout, warnings_of_ignored};
 use error::failure;
 
 use super::Context;

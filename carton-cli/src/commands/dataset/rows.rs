@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use arrow_schema::{FieldRef, SchemaRef};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use carton_core::CancelToken;
 use carton_dataset::Input;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -34,26 +34,27 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Opens the inputs. Only `columns` are read, if given.
+    /// Opens the inputs. `choose` is given the schema of the first one, and returns the columns to read; all if `None`.
     pub(super) fn open(
         paths: &[PathBuf],
-        columns: Option<&[String]>,
+        mut choose: impl FnMut(&Schema) -> Option<Vec<String>>,
         cancel_token: &CancelToken,
     ) -> Result<Self, Failure> {
         if paths.iter().filter(|path| is_standard_input(path)).count() > 1 {
             return Err(Failure::usage(RowsError::StandardInputTwice));
         }
         let mut inputs: Vec<(Input, Vec<usize>)> = Vec::with_capacity(paths.len());
+        let mut columns: Option<Option<Vec<String>>> = None;
         for path in paths {
             let input = match is_standard_input(path) {
                 true => Input::stream(InterruptibleStdin::new(cancel_token), "standard input"),
                 false => Input::open(path),
             };
-            let input = match columns {
-                Some(columns) => input.and_then(|input| input.project(columns)),
+            let input = input.map_err(failure)?;
+            let input = match columns.get_or_insert_with(|| choose(&input.schema())) {
+                Some(columns) => input.project(columns).map_err(failure)?,
                 None => input,
             };
-            let input = input.map_err(failure)?;
             let first = inputs.first().map_or_else(|| input.schema(), |(first, _)| first.schema());
             let order = order(&first, &input.schema()).ok_or_else(|| {
                 let (found, expected) = (described(&input.schema()), described(&first));
@@ -67,7 +68,7 @@ impl Rows {
 
     /// The schema of the first input.
     pub(super) fn schema(&self) -> SchemaRef {
-        self.inputs.first().map_or_else(|| SchemaRef::new(arrow_schema::Schema::empty()), |(first, _)| first.schema())
+        self.inputs.first().map_or_else(|| SchemaRef::new(Schema::empty()), |(first, _)| first.schema())
     }
 
     /// The total number of rows, if all inputs declare theirs.

@@ -1,18 +1,20 @@
 //! `carton dataset write`: writes rows as shards, as a whole dataset or as one task of it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_schema::Schema;
 use carton_core::CancelToken;
 use carton_dataset::{
     DatasetError, Duplicates, KeyValue, Manifest, Mode, Rounding, TailStrategy, TaskReport, TaskWriter, WriteOptions,
 };
 use carton_tensor::files::ElementType;
+use serde::Serialize;
 
 use super::rows::Rows;
-use super::{Context, committed, contents, failure, index_layout};
-use crate::args::{DatasetWriteArgs, DtypeArgument, RoundingChoice, TailChoice};
+use super::{Context, committed, contents, failure, index_layout, warnings_of_ignored};
+use crate::args::{DatasetWriteArgs, DtypeArgument, RoundingChoice, TailChoice, column_name};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Leftover};
 use crate::output::one_line;
@@ -22,6 +24,16 @@ use crate::progress::ProgressDisplay;
 enum WriteArgumentError {
     #[error("two dtypes are given for {}", .column.as_ref().map_or_else(|| "all columns".to_owned(), |name| format!("column `{name}`")))]
     TwoDtypes { column: Option<String> },
+    #[error("there is one path, `{}`, expected INPUT… and OUT", path.display())]
+    OnePath { path: PathBuf },
+}
+
+/// The output of `--json` for a task.
+#[derive(Serialize)]
+struct Task<'r> {
+    #[serde(flatten)]
+    report: &'r TaskReport,
+    warnings: Vec<String>,
 }
 
 /// The result of writing.
@@ -34,20 +46,20 @@ enum Written {
 
 pub(super) async fn run(arguments: DatasetWriteArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let (path, index) = (arguments.output.clone(), arguments.generate_index.is_some());
+    let (inputs, path) = paths(&arguments)?;
+    let (path, index) = (path.to_owned(), arguments.generate_index.is_some());
     let options = options(&arguments)?;
-    for (option, mode) in ignored(&arguments) {
-        output.warning(&format!("{option} is ignored, it goes with {mode}"));
-    }
-    let progress = output.progress().clone();
-    let written = interrupt::blocking(move |cancel_token| write(&arguments, &options, &progress, cancel_token)).await?;
+    let warnings = warnings_of_ignored(&ignored(&arguments), output);
+    let (inputs, folder, progress) = (inputs.to_vec(), path.clone(), output.progress().clone());
+    let work = move |cancel_token: &CancelToken| write(&arguments, &inputs, &folder, options, &progress, cancel_token);
+    let written = interrupt::blocking(work).await?;
     output.progress().finish();
     let report = match written {
-        Written::Dataset(manifest) => return committed(&path, &manifest, index, output),
+        Written::Dataset(manifest) => return committed(&path, &manifest, index, warnings, output),
         Written::Task(report) => report,
     };
     if output.is_json() {
-        output.json(&report)?;
+        output.json(&Task { report: &report, warnings })?;
         return Ok(Exit::Ok);
     }
     let samples = report.shards.iter().map(|shard| shard.samples_count).sum();
@@ -59,16 +71,33 @@ pub(super) async fn run(arguments: DatasetWriteArgs, context: &Context<'_>) -> R
     Ok(Exit::Ok)
 }
 
+/// Returns the inputs and the output.
+fn paths(arguments: &DatasetWriteArgs) -> Result<(&[PathBuf], &Path), Failure> {
+    match arguments.paths.split_last() {
+        Some((output, inputs)) if !inputs.is_empty() => Ok((inputs, output)),
+        _ => {
+            let path = arguments.paths.first().cloned().unwrap_or_default();
+            Err(Failure::usage(WriteArgumentError::OnePath { path }))
+        }
+    }
+}
+
 fn write(
     arguments: &DatasetWriteArgs,
-    options: &WriteOptions,
+    inputs: &[PathBuf],
+    output: &Path,
+    mut options: WriteOptions,
     progress: &Arc<ProgressDisplay>,
     cancel_token: &CancelToken,
 ) -> Result<Written, Failure> {
-    let rows = Rows::open(&arguments.inputs, columns_read(options).as_deref(), cancel_token)?;
-    let created = CreatedFolder::unless_exists(&arguments.output);
+    let choose = |schema: &Schema| {
+        choose_columns(arguments, &mut options, schema);
+        columns_read(&options)
+    };
+    let rows = Rows::open(inputs, choose, cancel_token)?;
+    let created = CreatedFolder::unless_exists(output);
     let mut writer =
-        TaskWriter::create(&arguments.output, &rows.schema(), options, arguments.task.unwrap_or(0)).map_err(failure)?;
+        TaskWriter::create(output, &rows.schema(), &options, arguments.task.unwrap_or(0)).map_err(failure)?;
     // A signal may come while a read from a file or pipe blocks.
     let _removed = Leftover::new(writer.folder());
     let (total, display, token) = (rows.n_rows(), Arc::clone(progress), cancel_token.clone());
@@ -120,6 +149,16 @@ impl Drop for CreatedFolder<'_> {
     }
 }
 
+/// Sets the columns that are written and the one that names the rows. Spaces around a name are ignored, unless there is a column with
+/// them.
+fn choose_columns(arguments: &DatasetWriteArgs, options: &mut WriteOptions, schema: &Schema) {
+    let exists = |name: &str| schema.field_with_name(name).is_ok();
+    options.columns = arguments.columns.as_ref().map(|columns| columns.names(exists));
+    if let (Mode::KeyValue(mode), Some(name)) = (&mut options.mode, &arguments.name_col) {
+        column_name(name, exists).clone_into(&mut mode.name_column);
+    }
+}
+
 /// Returns the columns to read: those that are written, and the one that names the rows.
 fn columns_read(options: &WriteOptions) -> Option<Vec<String>> {
     let mut columns = options.columns.clone()?;
@@ -158,7 +197,7 @@ fn options(arguments: &DatasetWriteArgs) -> Result<WriteOptions, Failure> {
             },
         },
         (None, name) => {
-            let mut mode = KeyValue::new(name.as_deref().map(str::trim).unwrap_or_default());
+            let mut mode = KeyValue::new(name.as_deref().unwrap_or_default());
             if let Some(separator) = &arguments.kv_separator {
                 separator.clone_into(&mut mode.separator);
             }
@@ -170,7 +209,6 @@ fn options(arguments: &DatasetWriteArgs) -> Result<WriteOptions, Failure> {
         }
     };
     let mut options = WriteOptions::new(mode);
-    options.columns = arguments.columns.as_ref().map(|columns| columns.0.clone());
     options.shapes = arguments.shapes.clone().unwrap_or_default();
     options.rounding = match arguments.rounding {
         RoundingChoice::NearestEven => Rounding::NearestEven,

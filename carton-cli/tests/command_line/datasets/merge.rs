@@ -40,7 +40,7 @@ fn tasks_are_merged_and_one_attempt_of_each_counts() {
     // The attempts on standard input, from the program that started the tasks.
     let merged =
         with_input(&sandbox, "dataset merge out --attempts - --json", format!("{first}\n{again}\n").as_bytes());
-    assert_snapshot!(merged.expect_code(0).json(), @r#"{"bytes":304,"index":false,"n_shards":2,"path":"out","samples":6}"#);
+    assert_snapshot!(merged.expect_code(0).json(), @r#"{"bytes":304,"index":false,"n_shards":2,"path":"out","samples":6,"warnings":[]}"#);
     assert_eq!(tree(&out), ["dataset_manifest.json", "part-00000-0000", "part-00001-0000"]);
     assert!(names(&out).iter().all(|name| !name.contains(&second)));
     sandbox.carton("dataset verify out").expect_code(0);
@@ -174,6 +174,12 @@ fn ambiguous_samples_of_bare_shards_are_refused() {
 
     hint: --batch-size, --kv-separator and --columns say what the shards are that do not say it themselves
     ");
+    // Options of the other layout are ignored with a warning, as `write` does it.
+    let merged = sandbox.carton("dataset merge out --batch-size 7 --columns emb --duplicates fail").expect_code(2);
+    for option in ["--columns", "--duplicates"] {
+        let warning = format!("warning: {option} is ignored, it goes with --kv-separator");
+        assert!(merged.stderr.contains(&warning), "{merged}");
+    }
     for arguments in ["--batch-size 7", "--kv-separator /"] {
         let outcome = sandbox.carton(&format!("dataset merge out {arguments}")).expect_code(2);
         assert!(outcome.stderr.contains("contradicts the options"), "{outcome}");
@@ -189,6 +195,9 @@ fn ambiguous_samples_of_bare_shards_are_refused() {
     let manifest: serde_json::Value =
         serde_json::from_slice(&fs::read(out.join("dataset_manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["key_value"], serde_json::json!({"separator": "::", "columns": ["emb"]}));
+    // A separator may begin with a hyphen.
+    let hyphen = sandbox.carton("dataset merge out --overwrite --kv-separator ->").expect_code(2);
+    assert!(hyphen.stderr.contains("has no separator `->` in its name"), "{hyphen}");
     // From now on the manifest has the number.
     let again = sandbox.carton("dataset merge out --overwrite --json").expect_code(0).json();
     assert_eq!(again["samples"], 3);

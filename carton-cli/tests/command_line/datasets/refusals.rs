@@ -178,6 +178,12 @@ fn invalid_arguments() {
     check("write rows.parquet out --batch-size 2 --generate-index=both", "[possible values: folder, file]");
     check("write rows.parquet out --name-col a --target-shard-size-mb 49", "50..=1000");
     check("write rows.parquet out --batch-size 2 --task 1 --generate-index", "cannot be used with");
+    check("write rows.parquet --batch-size 2", "there is one path, `rows.parquet`, expected INPUT… and OUT");
+    check("write rows.parquet out --batch-size -2", "invalid value '-2' for '--batch-size <N>'");
+    check("write rows.parquet out --name-col a --target-shard-size-mb -1", "invalid value '-1'");
+    check("write rows.parquet out --batch-size 2 --task -1", "invalid value '-1'");
+    check("merge out --tasks -1", "invalid value '-1'");
+    check("merge out --batch-size -1", "invalid value '-1'");
     check("write - - out --batch-size 2", "standard input can be read once only");
     check("merge out --attempts one", "`one` is not the id of an attempt");
     check("merge out --batch-size 2 --kv-separator __", "cannot be used with");

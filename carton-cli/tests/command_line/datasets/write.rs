@@ -2,8 +2,10 @@
 
 use std::io::Write;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrow_array::RecordBatch;
 use carton_tensor::{Tensor, npy};
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
@@ -116,7 +118,7 @@ fn named_rows_are_found_by_name() {
     let sandbox = Sandbox::new();
     sandbox.write("rows.arrows", stream(&[rows(5, 7)], true));
     let arguments = "dataset write rows.arrows out --name-col name --dtype pair=F16 --generate-index --json";
-    assert_snapshot!(sandbox.carton(arguments).json(), @r#"{"bytes":846,"index":true,"n_shards":1,"path":"out","samples":5}"#);
+    assert_snapshot!(sandbox.carton(arguments).json(), @r#"{"bytes":846,"index":true,"n_shards":1,"path":"out","samples":5,"warnings":[]}"#);
     assert_eq!(
         tree(&sandbox.work().join("out")),
         ["_tensor_index.parquet/part-00000.parq", "dataset_manifest.json", "part-00000-0000"]
@@ -153,6 +155,11 @@ fn options_are_taken_as_the_connector_takes_them() {
     ");
     let listed = sandbox.carton("dataset ls out --tensors --json").json();
     assert_eq!((&listed["samples"], &listed["tensors"][3]["dtype"]), (&4.into(), &"F16".into()));
+    let json = "dataset write rows.arrows out --batch-size 2 --columns id --overwrite --duplicates fail --json";
+    let warnings = serde_json::json!(["--duplicates is ignored, it goes with --name-col"]);
+    assert_eq!(sandbox.carton(json).expect_code(0).json()["warnings"], warnings);
+    let task = "dataset write rows.arrows task --batch-size 2 --columns id --task 0 --duplicates fail --json";
+    assert_eq!(sandbox.carton(task).expect_code(0).json()["warnings"], warnings);
     let named = ["dataset", "write", "rows.arrows", "named", "--name-col", " name ", "--columns", "id , pair"];
     let ignored = ["--tail-strategy", "pad", "--duplicates", "lastwin", "--kv-separator", ""];
     assert_snapshot!(sandbox.run(named.into_iter().chain(ignored)), @"
@@ -163,6 +170,26 @@ fn options_are_taken_as_the_connector_takes_them() {
     warning: --tail-strategy is ignored, it goes with --batch-size
     ");
     assert_snapshot!(sandbox.carton("dataset cat named row-4id --json").json(), @r#"{"dtype":"I64","name":"row-4id","tensor":{"data":4,"dtype":"int64","shape":[]}}"#);
+}
+
+/// Spaces around names are ignored, unless they are part of a name.
+#[test]
+fn columns_with_spaces_in_their_names_can_be_chosen() {
+    let sandbox = Sandbox::new();
+    let spaced = RecordBatch::try_from_iter([(" id ", Arc::clone(rows(3, 2).column(0)))]).unwrap();
+    sandbox.write("rows.arrows", stream(&[spaced], true));
+    sandbox.run(["dataset", "write", "rows.arrows", "out", "--batch-size", "3", "--columns", " id "]).expect_code(0);
+    let listed = sandbox.carton("dataset ls out --tensors --json").json();
+    assert_eq!(listed["tensors"][0]["name"], " id ");
+}
+
+/// Options may stand between the inputs and the output.
+#[test]
+fn inputs_and_output_may_stand_apart() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.arrows", stream(&[rows(3, 2)], true));
+    let apart = "dataset write rows.arrows --batch-size 3 rows.arrows --columns id out --json";
+    assert_eq!(sandbox.carton(apart).expect_code(0).json()["samples"], 6);
 }
 
 #[test]

@@ -105,6 +105,26 @@ fn a_type_that_is_not_known_stays_as_it_is() {
     assert_eq!(quantized.read("w").unwrap().dtype(), ElementType::Int8);
 }
 
+#[test]
+fn a_scale_does_not_take_the_name_of_a_tensor() {
+    let sandbox = Sandbox::new();
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    for name in ["w", "w.scale"] {
+        writer.add(name, &floats(&[1.0, 2.0], &[2]), StoreAs::RAW).unwrap();
+    }
+    sandbox.write("w.zt", writer.finish().unwrap());
+    assert_snapshot!(sandbox.carton("tensor quantize w.zt q.zt"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: two tensors would be called `w.scale`
+
+    hint: a quantized tensor has its scale beside it; leave one as it is with --only
+    ");
+    sandbox.carton("tensor quantize w.zt q.zt --only w.scale").expect_code(0);
+}
+
 /// Sparse tensors become dense first, and tensors that are already quantized are not quantized again.
 #[test]
 fn only_unquantized_floats_are_quantized() {
