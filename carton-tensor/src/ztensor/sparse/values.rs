@@ -7,8 +7,8 @@ use crate::files::{ElementType, RawTensor, SharedBytes};
 use crate::ztensor::ZTensorError;
 use crate::ztensor::place::Place;
 
-/// The most bytes of a dense tensor that [`Csr::to_dense`] and [`Coo::to_dense`] make: 4 GiB. A few bytes of a file can represent any
-/// number of zeros, so larger tensors are only made for callers that set a limit.
+/// The most bytes of a dense tensor that [`Csr::to_dense`](super::Csr::to_dense) and [`Coo::to_dense`](super::Coo::to_dense) make:
+/// 4 GiB. A few bytes of a file can represent any number of zeros, so larger tensors are only made for callers that set a limit.
 pub const MAX_DENSE: u64 = 4 << 30;
 
 /// Returns the proportion of elements that a sparse form of the tensor stores. These are the elements whose bytes are not all zero,
