@@ -169,7 +169,7 @@ impl Links {
         self
     }
 
-    /// The URLs of the file with `digest`, in the order to try; empty if there are none.
+    /// The URLs of the file with `digest`, in the order to try. A file without links has an empty list.
     pub fn urls(&self, digest: &Sha256Digest) -> &[String] {
         self.urls.get(digest).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! `carton cache`: lists the cache, and deletes what is not needed or damaged.
+//! `carton cache`: lists the cache, and deletes unneeded or damaged entries.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -15,6 +15,7 @@ mod origin;
 mod part;
 mod progress;
 mod ranges;
+mod raw_reader;
 mod read;
 mod stated;
 mod tree;

@@ -9,8 +9,9 @@ use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
 use super::locate::Located;
-use super::origin::{Origin, open_in_folder};
+use super::origin::Origin;
 use super::progress::{Meter, OnProgress};
+use super::raw_reader::open_in_folder;
 use super::unpack::{TemporaryFolder, write_tree};
 use super::{Contents, ContentsError, Item, Place};
 use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, Sink, check_bytes};

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use carton_tensor::files::{FileBytes, SharedBytes};
 
 use super::locate::{Archived, Located};
-use super::origin::RawReader;
 use super::progress::{Meter, silent};
+use super::raw_reader::RawReader;
 use super::unpack::{TemporaryFolder, create_file};
 use super::{Contents, ContentsError, Item};
 use crate::cache::Scope;

@@ -11,8 +11,9 @@ use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
 use super::locate::Located;
-use super::origin::{Origin, open_bare, open_in_folder};
+use super::origin::Origin;
 use super::progress::{Meter, OnProgress};
+use super::raw_reader::{open_bare, open_in_folder};
 use super::unpack::TemporaryFolder;
 use super::{Contents, ContentsError, Item};
 use crate::cache::{Cache, Lease, SHARED_FROM, Scope};
@@ -205,7 +206,7 @@ impl Contents {
         Ok(jobs.into_iter().map(|(item, range)| (item.path.as_str(), (Arc::clone(&bundle), range))).collect())
     }
 
-    /// Opens what is not bundled.
+    /// Opens the files that are not in a bundle.
     fn open_ranges<'a>(&self, ways: Vec<(&'a Item, Way<'a>)>, meter: &Meter<'_>) -> Result<Opened<'a>, ContentsError> {
         let opened = Mutex::new(Opened::new());
         par_for_each(ways.len(), |at| {

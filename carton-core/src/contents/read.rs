@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use super::origin::{CHUNK_LENGTH, RawReader};
+use super::raw_reader::{CHUNK_LENGTH, RawReader};
 use super::{Contents, ContentsError, Item};
 use crate::digest::{Hasher, Sha256Digest};
 

@@ -87,7 +87,7 @@ fn table(tensors: &[Listed], output: &Output) -> String {
     table.lines(&|row, _, cell| if row == 0 { output.paint(Role::Heading, &cell) } else { cell })
 }
 
-/// Formats metadata or attributes, one line per key; empty if there are none.
+/// Formats metadata or attributes, one line per key. Without keys the text is empty.
 fn described<'a>(title: &str, pairs: impl IntoIterator<Item = (&'a String, &'a Attribute)>, output: &Output) -> String {
     let mut text = String::new();
     for (key, value) in pairs {

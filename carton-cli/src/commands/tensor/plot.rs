@@ -24,7 +24,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Counts the finite numbers of a tensor; `None` if there are none.
+    /// Counts the finite numbers of a tensor. Returns `None` for a tensor without finite numbers.
     pub(super) fn of(tensor: &RawTensor, statistics: &Statistics) -> Option<Self> {
         let (min, max) = (statistics.min?, statistics.max?);
         let dtype = tensor.dtype();

@@ -1,4 +1,4 @@
-//! The writer's threads: each takes tasks from the schedule until there are none.
+//! The writer's threads: each takes tasks from the schedule until the schedule is empty.
 
 use std::fs::File;
 use std::io::{self, Write};

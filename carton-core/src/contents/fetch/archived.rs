@@ -12,7 +12,7 @@ use crate::archive::{Archive, Method};
 use crate::cache::{Cache, CacheError, Checksum, FileLock, SHARED_FROM};
 use crate::contents::ContentsError;
 use crate::contents::locate::Archived;
-use crate::contents::origin::CHUNK_LENGTH;
+use crate::contents::raw_reader::CHUNK_LENGTH;
 use crate::digest::{Hasher, Sha256Digest};
 use crate::download::{Download, Target};
 use crate::error_kind::ErrorKind;
