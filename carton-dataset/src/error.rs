@@ -379,6 +379,12 @@ pub enum ColumnProblem {
 }
 
 impl DatasetError {
+    /// Wraps an IO error. `action` is what was attempted: `read`, `write`, `create`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path: path.clone(), source }
+    }
+
     /// Wraps an error of the index at `path`. `action` is what was attempted if the system is the cause: `read`, `write`.
     pub(crate) fn index(action: &'static str, path: &Path, source: IndexError) -> Self {
         match source {

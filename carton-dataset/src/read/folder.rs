@@ -37,7 +37,7 @@ impl Folder {
     /// Opens the folder at `path`, and reads its manifest.
     pub(super) fn open(path: &Path) -> Result<(Self, Manifest), DatasetError> {
         let manifest_path = path.join(MANIFEST_NAME);
-        let io = |source| DatasetError::Io { action: "read", path: manifest_path.clone(), source };
+        let io = DatasetError::io("read", &manifest_path);
         let bytes = match FileBytes::open(&manifest_path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -54,17 +54,17 @@ impl Folder {
         if length > Manifest::MAX_LENGTH {
             return Err(wrong(ManifestError::TooLong { length }));
         }
-        let manifest = Manifest::parse(&bytes.read(0..length).map_err(io)?).map_err(wrong)?;
-        let mut target = fs::canonicalize(&manifest_path).map_err(io)?;
+        let manifest = Manifest::parse(&bytes.read(0..length).map_err(&io)?).map_err(wrong)?;
+        let mut target = fs::canonicalize(&manifest_path).map_err(&io)?;
         target.pop();
-        let real = [fs::canonicalize(path).map_err(io)?, target];
+        let real = [fs::canonicalize(path).map_err(&io)?, target];
         Ok((Self { named: path.to_owned(), real }, manifest))
     }
 
     /// Looks for a shard.
     pub(super) fn find(&self, shard_path: &str) -> Result<ShardLocation, DatasetError> {
         let path = self.named.join(shard_path);
-        let io = |source| DatasetError::Io { action: "read", path: path.clone(), source };
+        let io = DatasetError::io("read", &path);
         let real = match fs::canonicalize(&path) {
             Ok(real) => real,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -75,7 +75,7 @@ impl Folder {
         if !self.real.iter().any(|folder| real.starts_with(folder)) {
             return Ok(ShardLocation::Outside);
         }
-        let metadata = fs::metadata(&real).map_err(io)?;
+        let metadata = fs::metadata(&real).map_err(&io)?;
         Ok(if metadata.is_file() { ShardLocation::File(real, metadata.len()) } else { ShardLocation::NoFile })
     }
 
@@ -87,8 +87,7 @@ impl Folder {
             ShardLocation::Missing | ShardLocation::NoFile => return Err(DatasetError::MissingShard { shard: name() }),
             ShardLocation::Outside => return Err(DatasetError::ShardOutside { shard: name() }),
         };
-        let bytes =
-            access.bytes(&path).map_err(|source| DatasetError::Io { action: "read", path: path.clone(), source })?;
+        let bytes = access.bytes(&path).map_err(DatasetError::io("read", &path))?;
         let (expected, found) = (shard.bytes, bytes.len());
         if found != expected {
             return Err(DatasetError::ShardSize { shard: name(), expected, found });

@@ -156,7 +156,7 @@ impl Dataset {
 
     fn read_index(&self) -> Result<TensorIndex, DatasetError> {
         let path = self.folder.named.join(INDEX_NAME);
-        if path.try_exists().map_err(|source| DatasetError::Io { action: "read", path: path.clone(), source })? {
+        if path.try_exists().map_err(DatasetError::io("read", &path))? {
             return index::read(&path);
         }
         let mut rows: Vec<IndexRow> = Vec::new();

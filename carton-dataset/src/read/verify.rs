@@ -189,7 +189,8 @@ impl DimensionCheck {
 
     fn finish(self, verification: &mut Verification) {
         for file in self.files.iter().filter(|_| !self.has_other) {
-            let problem = "the manifest counts the first dimension of its tensors, which are named after samples,                            because other shards have other tensors";
+            let problem = "the manifest counts the first dimension of its tensors, but the tensors are named after samples: other \
+                           shards have other tensors";
             verification.add(Category::Samples, file, problem);
         }
     }
@@ -360,7 +361,7 @@ fn find_others(folder: &Folder, manifest: &Manifest, verification: &mut Verifica
     folders.insert(String::new());
     for below in folders {
         let path = folder.named.join(&below);
-        let io = |source| DatasetError::Io { action: "read", path: path.clone(), source };
+        let io = DatasetError::io("read", &path);
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
             // The shards of that folder are missing, too, which has been reported.
@@ -369,7 +370,7 @@ fn find_others(folder: &Folder, manifest: &Manifest, verification: &mut Verifica
         };
         let mut names = Vec::new();
         for entry in entries {
-            names.push(entry.map_err(io)?.file_name().to_string_lossy().into_owned());
+            names.push(entry.map_err(&io)?.file_name().to_string_lossy().into_owned());
         }
         names.sort_unstable();
         for name in names {

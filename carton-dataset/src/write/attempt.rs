@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::staging::{RECORD, REPORT, TASKS, folder, io_error, write_whole};
+use super::staging::{RECORD, REPORT, TASKS, folder, write_whole};
 use crate::error::DatasetError;
 use crate::manifest::MANIFEST_NAME;
 use crate::part_name::PartName;
@@ -48,14 +48,14 @@ impl Attempt {
             Ok(())
         };
         check()?;
-        fs::create_dir_all(dataset).map_err(io_error("create", dataset))?;
+        fs::create_dir_all(dataset).map_err(DatasetError::io("create", dataset))?;
         let attempt = Self { dataset: dataset.to_owned(), task, id: Uuid::new_v4(), is_finished: false };
         let folder = attempt.folder();
         let tasks = dataset.join(TASKS);
         loop {
             match fs::create_dir(&tasks) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(io_error("create", &tasks)(error));
+                    return Err(DatasetError::io("create", &tasks)(error));
                 }
                 _ => {}
             }
@@ -63,7 +63,7 @@ impl Attempt {
                 Ok(()) => break,
                 // Another attempt has removed the folder of all attempts, because it was the last one in it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && dataset.is_dir() => {}
-                Err(error) => return Err(io_error("create", &folder)(error)),
+                Err(error) => return Err(DatasetError::io("create", &folder)(error)),
             }
         }
         // Checks again, because the tasks may have been committed meanwhile: an attempt that begins too late must leave nothing beside a
@@ -93,7 +93,8 @@ impl Attempt {
     /// Writes the report. From then on the attempt counts.
     pub(super) fn finish(mut self, report: &TaskReport) -> Result<(), DatasetError> {
         let path = self.folder().join(REPORT);
-        let json = serde_json::to_vec_pretty(report).map_err(|source| io_error("write", &path)(source.into()))?;
+        let json =
+            serde_json::to_vec_pretty(report).map_err(|source| DatasetError::io("write", &path)(source.into()))?;
         write_whole(&path, &json)?;
         self.is_finished = true;
         Ok(())

@@ -10,7 +10,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::commit_record::read_capped;
-use super::staging::{REPORT, TASKS, folder, io_error};
+use super::staging::{REPORT, TASKS, folder};
 use crate::error::DatasetError;
 use crate::part_name::PartName;
 use crate::report::TaskReport;
@@ -39,11 +39,11 @@ pub(super) fn attempts(dataset: &Path) -> Result<Vec<(u32, Uuid)>, DatasetError>
     let entries = match fs::read_dir(&tasks) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error("read", &tasks)(error)),
+        Err(error) => return Err(DatasetError::io("read", &tasks)(error)),
     };
     let mut attempts = Vec::new();
     for entry in entries {
-        let name = entry.map_err(io_error("read", &tasks))?.file_name();
+        let name = entry.map_err(DatasetError::io("read", &tasks))?.file_name();
         attempts.extend(name.to_str().and_then(parse_folder));
     }
     Ok(attempts)
@@ -71,7 +71,7 @@ fn report(dataset: &Path, task: u32, attempt: Uuid) -> Result<Option<TaskReport>
             return Err(wrong(format!("names `{}` as shard {number}", shard.shard_path.escape_debug())));
         }
         let path = folder.join(&shard.shard_path);
-        let found = fs::symlink_metadata(&path).map_err(io_error("read", &path))?;
+        let found = fs::symlink_metadata(&path).map_err(DatasetError::io("read", &path))?;
         if !found.is_file() || found.len() != shard.bytes {
             let problem = format!("{} bytes, expected a file of {}", found.len(), shard.bytes);
             return Err(DatasetError::Staging { path, problem });

@@ -20,7 +20,7 @@ use super::commit_options::{CommitOptions, CommitStep};
 use super::commit_record::{self, CommitRecord};
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
-use super::staging::{RECORD, TASKS, folder, io_error};
+use super::staging::{RECORD, TASKS, folder};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexLayout};
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
@@ -133,10 +133,10 @@ pub(super) fn parts_in(folder: &Path) -> Result<Vec<PartName>, DatasetError> {
     let mut parts = Vec::new();
     let entries = fs::read_dir(folder).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => DatasetError::NoFolder { folder: folder.to_owned() },
-        _ => io_error("read", folder)(error),
+        _ => DatasetError::io("read", folder)(error),
     })?;
     for entry in entries {
-        let name = entry.map_err(io_error("read", folder))?.file_name();
+        let name = entry.map_err(DatasetError::io("read", folder))?.file_name();
         parts.extend(name.to_str().and_then(PartName::parse));
     }
     parts.sort_unstable();
@@ -224,7 +224,7 @@ fn carry_out(dataset: &Path, record: &CommitRecord, keep: &[Uuid]) -> Result<Man
     }
     // The record is removed last: without it no later commit would continue here, and other attempts may begin.
     let record = dataset.join(TASKS).join(RECORD);
-    fs::remove_file(&record).map_err(io_error("remove", &record))?;
+    fs::remove_file(&record).map_err(DatasetError::io("remove", &record))?;
     Ok(manifest)
 }
 
@@ -233,14 +233,14 @@ fn put(staged: &Path, path: &Path, n_bytes: u64) -> Result<(), DatasetError> {
     match fs::rename(staged, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // A commit that was killed may have moved it.
-            let found = fs::symlink_metadata(path).map_err(|_| io_error("read", staged)(error))?;
+            let found = fs::symlink_metadata(path).map_err(|_| DatasetError::io("read", staged)(error))?;
             if found.len() == n_bytes {
                 return Ok(());
             }
             let problem = format!("{} bytes, expected {n_bytes}", found.len());
             Err(DatasetError::Staging { path: path.to_owned(), problem })
         }
-        moved => moved.map_err(io_error("write", path)),
+        moved => moved.map_err(DatasetError::io("write", path)),
     }
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::publish::remove;
-use super::staging::{TASKS, io_error};
+use super::staging::TASKS;
 use crate::error::DatasetError;
 
 /// The name of the locked file in `_tasks`. It is removed together with `_tasks`.
@@ -37,7 +37,7 @@ impl CommitLock {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     return Ok(Self { dataset: dataset.to_owned(), file: None });
                 }
-                Err(error) => return Err(io_error("open", &path)(error)),
+                Err(error) => return Err(DatasetError::io("open", &path)(error)),
             };
             match file.try_lock() {
                 Ok(()) => {}
@@ -48,7 +48,7 @@ impl CommitLock {
                 }
                 // Some network file systems do not support locks; there the caller has to ensure that only one commit runs at a time.
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-                Err(TryLockError::Error(error)) => return Err(io_error("lock", &path)(error)),
+                Err(TryLockError::Error(error)) => return Err(DatasetError::io("lock", &path)(error)),
             }
             // The previous holder may have removed the file. Other commits then wait for a new file, so this lock is worthless.
             if is_same(&file, &path) {

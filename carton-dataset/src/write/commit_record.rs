@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::staging::{RECORD, TASKS, folder, io_error, write_whole};
+use super::staging::{RECORD, TASKS, folder, write_whole};
 use crate::error::DatasetError;
 use crate::manifest::{Manifest, Shard, TensorSchema};
 use crate::part_name::PartName;
@@ -75,7 +75,7 @@ impl CommitRecord {
     /// [`DatasetError::Io`].
     pub(super) fn write(&self, dataset: &Path) -> Result<(), DatasetError> {
         let path = dataset.join(TASKS).join(RECORD);
-        let json = serde_json::to_vec(self).map_err(|source| io_error("write", &path)(source.into()))?;
+        let json = serde_json::to_vec(self).map_err(|source| DatasetError::io("write", &path)(source.into()))?;
         write_whole(&path, &json)
     }
 
@@ -118,10 +118,10 @@ pub(super) fn read_capped(path: &Path) -> Result<Option<Vec<u8>>, DatasetError> 
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error("read", path)(error)),
+        Err(error) => return Err(DatasetError::io("read", path)(error)),
     };
     let mut bytes = Vec::new();
-    file.take(cap + 1).read_to_end(&mut bytes).map_err(io_error("read", path))?;
+    file.take(cap + 1).read_to_end(&mut bytes).map_err(DatasetError::io("read", path))?;
     if bytes.len() as u64 > cap {
         let problem = format!("more than {cap} bytes");
         return Err(DatasetError::Staging { path: path.to_owned(), problem });

@@ -15,7 +15,6 @@ use super::found_shard::FoundShard;
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
 use super::samples;
-use super::staging::io_error;
 use crate::error::DatasetError;
 use crate::index;
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
@@ -129,7 +128,7 @@ fn chosen(parts: Vec<PartName>, named: Option<&[Uuid]>, n_tasks: Option<NonZeroU
 
 /// Checks that a shard is itself a file, as a copied one is: a link may lead anywhere.
 fn check_is_file(path: PathBuf) -> Result<(), DatasetError> {
-    let found = fs::symlink_metadata(&path).map_err(io_error("read", &path))?;
+    let found = fs::symlink_metadata(&path).map_err(DatasetError::io("read", &path))?;
     if found.is_file() {
         return Ok(());
     }

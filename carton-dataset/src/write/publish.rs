@@ -6,7 +6,6 @@ use std::path::Path;
 
 use uuid::Uuid;
 
-use super::staging::io_error;
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME};
 use crate::manifest::{MANIFEST_NAME, Manifest, ManifestError};
@@ -45,7 +44,7 @@ pub(super) fn publish(
         let staged = staging.join(format!(".manifest-{}.json", Uuid::new_v4().simple()));
         fs::write(&staged, json).and_then(|()| fs::rename(&staged, &place)).map_err(|error| {
             let _ = fs::remove_file(&staged);
-            io_error("write", &place)(error)
+            DatasetError::io("write", &place)(error)
         })?;
     }
     match staged_index {
@@ -58,7 +57,7 @@ fn put_index(staged: &Path, place: &Path) -> Result<(), DatasetError> {
     if !staged.exists() {
         return Ok(());
     }
-    index::put(staged, place).map_err(io_error("write", place))
+    index::put(staged, place).map_err(DatasetError::io("write", place))
 }
 
 /// Removes a file or folder, if it exists.
@@ -69,7 +68,7 @@ pub(super) fn remove(path: &Path) -> Result<(), DatasetError> {
         Err(error) => Err(error),
     };
     match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(DatasetError::io("remove", path)(error)),
         _ => Ok(()),
     }
 }

@@ -9,7 +9,6 @@ use carton_tensor::safetensors::{Layout, Metadata, SafetensorsError, Writer};
 use super::attempt::Attempt;
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::progress::Meter;
-use super::staging::io_error;
 use crate::error::DatasetError;
 use crate::manifest::Shard;
 use crate::options::{Duplicates, KeyValue};
@@ -58,7 +57,7 @@ impl ShardFile {
         let mut partial = path.clone().into_os_string();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let file = File::create_new(&partial).map_err(io_error("create", &partial))?;
+        let file = File::create_new(&partial).map_err(DatasetError::io("create", &partial))?;
         let output = BufWriter::with_capacity(BUFFER, file);
         let writer = Writer::new(output, layout).map_err(|error| named(&partial, error))?;
         Ok(Self { partial, path, writer })
@@ -85,7 +84,7 @@ impl ShardFile {
         let gathered = written.schema.add_shard(shown, written.sharing, layout.header());
         gathered.map_err(|problem| DatasetError::Samples { shard: shard_path.clone(), problem })?;
         self.writer.finish().map_err(|error| named(&self.partial, error))?;
-        fs::rename(&self.partial, &self.path).map_err(io_error("write", &self.path))?;
+        fs::rename(&self.partial, &self.path).map_err(DatasetError::io("write", &self.path))?;
         written.shards.push(Shard { shard_path, samples_count: samples, bytes });
         meter.progress.shards += 1;
         meter.tell()
@@ -112,7 +111,7 @@ pub(super) fn metadata(
 /// Adds the path of the file to an IO error.
 fn named(path: &std::path::Path, error: SafetensorsError) -> DatasetError {
     match error {
-        SafetensorsError::Io { source, .. } => io_error("write", path)(source),
+        SafetensorsError::Io { source, .. } => DatasetError::io("write", path)(source),
         source => DatasetError::shard(path.display(), source),
     }
 }

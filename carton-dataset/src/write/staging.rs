@@ -2,7 +2,6 @@
 //! their names only when they are complete.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
@@ -27,7 +26,7 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), DatasetError>
     let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
     written.map_err(|error| {
         let _ = fs::remove_file(&temporary);
-        io_error("write", path)(error)
+        DatasetError::io("write", path)(error)
     })
 }
 
@@ -35,10 +34,4 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), DatasetError>
 pub(super) fn temporary(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     path.with_file_name(format!(".{name}.{}.partial", Uuid::new_v4().simple()))
-}
-
-/// Wraps an IO error. `action` is what was attempted: `read`, `write`, `create`.
-pub(super) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DatasetError + use<> {
-    let path = path.to_owned();
-    move |source| DatasetError::Io { action, path, source }
 }
