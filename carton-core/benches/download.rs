@@ -85,7 +85,7 @@ async fn into_memory(url: &Url, length: u64) {
                     return parts;
                 }
                 let range = format!("bytes={start}-{}", (start + RANGE).min(length) - 1);
-                let mut response = client.get(url.clone()).header("range", range).send().await.unwrap();
+                let mut response = client.get(url.expose_str()).header("range", range).send().await.unwrap();
                 let mut part = Vec::with_capacity(RANGE as usize);
                 while let Some(bytes) = response.chunk().await.unwrap() {
                     part.extend_from_slice(&bytes);

@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use crate::invalid_toml::InvalidToml;
 pub use crate::network::{Credentials, HostToken, NetrcFile, Secret};
-use crate::network::{Network, NetworkOptions, shown};
+use crate::network::{Network, NetworkOptions, ShownUrl};
 use crate::unknown_keys::UnknownKey;
 
 use file::{Netrc, RawConfig};
@@ -84,7 +84,7 @@ pub struct Config {
 impl fmt::Debug for Config {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URL may hold a password, or a signature in its query.
-        let index = self.runner_index.as_deref().map(shown);
+        let index = self.runner_index.as_deref().map(ShownUrl::of_text);
         formatter
             .debug_struct("Config")
             .field("runner_dir", &self.runner_dir)

@@ -11,11 +11,11 @@ use crate::cache::CacheError;
 use crate::config::ConfigError;
 use crate::contents::ContentsError;
 use crate::error_kind::ErrorKind;
-use crate::location::LocationError;
 use crate::manifest::ManifestHash;
 use crate::metadata::MetadataError;
 use crate::network::NetworkError;
 use crate::package::PackageError;
+use crate::place::PlaceError;
 use crate::runner::launch::LaunchError;
 use crate::runner::session::StartError;
 use crate::runner::{Crash, InstallError, NoRunner, RegistryError};
@@ -206,7 +206,7 @@ pub enum Error {
     Network(#[from] NetworkError),
     /// The location is a URL that is not valid.
     #[error(transparent)]
-    Location(#[from] LocationError),
+    Location(#[from] PlaceError),
     /// The text after `#sha256=` is not a hash.
     #[error("expected 64 lower-case hexadecimal digits after `#sha256=`, found {found}")]
     Pin {

@@ -98,7 +98,7 @@ pub use links::Links;
 pub use location::Location;
 pub use manifest::ManifestHash;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
-pub use network::shown as shown_url;
+pub use network::{InvalidUrl, ShownUrl, Url};
 pub use open::Open;
 pub use pack::{Pack, PackCheck, Packed, Packing, RecordSelfTest};
 pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
@@ -121,7 +121,6 @@ pub mod errors {
     pub use crate::download::DownloadError;
     pub use crate::encoding::EncodingError;
     pub use crate::links::LinksError;
-    pub use crate::location::LocationError;
     pub use crate::manifest::ManifestError;
     pub use crate::metadata::{InvalidReference, MetadataError};
     pub use crate::name::NameError;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::digest::{DigestError, Sha256Digest};
 use crate::invalid_toml::InvalidToml;
-use crate::network::shown;
+use crate::network::ShownUrl;
 
 /// The name of the file.
 pub(crate) const NAME: &str = "LINKS";
@@ -37,7 +37,7 @@ impl fmt::Debug for Links {
     /// Leaves out the parts of a URL that may be secret.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |(digest, urls): (&Sha256Digest, &Vec<String>)| {
-            (digest.to_string(), urls.iter().map(|url| shown(url)).collect::<Vec<_>>())
+            (digest.to_string(), urls.iter().map(|url| ShownUrl::of_text(url)).collect::<Vec<_>>())
         };
         formatter.debug_map().entries(self.urls.iter().map(shown)).finish()
     }
@@ -81,12 +81,12 @@ pub enum LinksError {
         digest: Sha256Digest,
     },
     /// A URL has an unsupported form.
-    #[error("LINKS: `{}` is not an http, https or file URL (for {digest})", url.escape_debug())]
+    #[error("LINKS: `{}` is not an http, https or file URL (for {digest})", url.as_str().escape_debug())]
     Url {
         /// The digest of the file.
         digest: Sha256Digest,
         /// The URL, without the parts that may be secret.
-        url: String,
+        url: ShownUrl,
     },
 }
 
@@ -136,7 +136,7 @@ impl Links {
                 return Err(LinksError::NoUrl { digest: *digest });
             }
             if let Some(url) = list.iter().find(|url| !is_url(url)) {
-                return Err(LinksError::Url { digest: *digest, url: shown(url) });
+                return Err(LinksError::Url { digest: *digest, url: ShownUrl::of_text(url) });
             }
         }
         Ok(Self { urls, sizes: BTreeMap::new() })

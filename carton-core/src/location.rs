@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::manifest::ManifestHash;
 use crate::network::Url;
-use crate::place::Place;
+use crate::place::{Place, PlaceError};
 
 /// Separates the path or URL from the expected hash of the carton.
 const PIN: &str = "#sha256=";
@@ -28,18 +28,8 @@ const PIN: &str = "#sha256=";
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Location {
-    place: Result<Place, LocationError>,
+    place: Result<Place, PlaceError>,
     pin: Option<String>,
-}
-
-/// The text begins as a URL but is not a valid one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the `{scheme}:` URL is not valid: {reason}")]
-pub struct LocationError {
-    /// The scheme. The rest is not shown, because a password in it cannot be found in an invalid URL.
-    pub scheme: String,
-    /// What is wrong with it.
-    pub reason: String,
 }
 
 impl Location {
@@ -59,8 +49,8 @@ impl Location {
     ///
     /// # Errors
     /// The text was a URL that is not valid.
-    pub fn place(&self) -> Result<&Place, LocationError> {
-        self.place.as_ref().map_err(LocationError::clone)
+    pub fn place(&self) -> Result<&Place, PlaceError> {
+        self.place.as_ref().map_err(PlaceError::clone)
     }
 
     /// The hash that the carton's MANIFEST must have: `expect`, or what follows `#sha256=`.
@@ -82,63 +72,13 @@ fn pin_shown(pin: &str) -> String {
     }
 }
 
-fn parse(text: &str) -> Result<Place, LocationError> {
-    // A copied URL often has a blank before it.
-    let trimmed = text.trim();
-    let scheme = trimmed.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).unwrap_or_default();
-    let parsed = match scheme.as_str() {
-        "http" | "https" => parse_http(trimmed).map(Place::Url),
-        "file" => parse_file(trimmed).map(Place::Path),
-        // Such text is not meant as a path, and may hold a password.
-        _ if is_scheme(&scheme) && trimmed[scheme.len()..].starts_with("://") => {
-            Err("only `http`, `https` and `file` are known".to_owned())
-        }
-        _ => Ok(Place::Path(PathBuf::from(text))),
-    };
-    parsed.map_err(|reason| LocationError { scheme, reason })
-}
-
-/// Whether text can be the scheme of a URL (RFC 3986, section 3.1).
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
-}
-
-fn parse_http(text: &str) -> Result<Url, String> {
-    // The URL standard would make `http:host` and `http:/host` the same as `http://host`.
-    if !text.split_once(':').is_some_and(|(_, rest)| rest.starts_with("//")) {
-        return Err("`//` and a host must follow".to_owned());
-    }
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
-    without_fragment(url)
-}
-
-fn parse_file(text: &str) -> Result<PathBuf, String> {
-    // The URL standard would take a relative path as an absolute one.
-    if !text.split_once(':').is_some_and(|(_, rest)| rest.starts_with('/')) {
-        return Err("an absolute path must follow; for a relative one, leave `file:` away".to_owned());
-    }
-    let url = without_fragment(Url::parse(text).map_err(|error| error.to_string())?)?;
-    if url.query().is_some() {
-        return Err("it has a query; write a `?` that belongs to the path as `%3F`".to_owned());
-    }
-    url.to_file_path().map_err(|()| "it names another host than this one".to_owned())
-}
-
-fn without_fragment(url: Url) -> Result<Url, String> {
-    match url.fragment() {
-        None => Ok(url),
-        Some(_) => Err(format!("it has a fragment that is not `{PIN}` and a hash")),
-    }
-}
-
 impl From<&str> for Location {
     fn from(text: &str) -> Self {
         let (text, pin) = match text.rsplit_once(PIN) {
             Some((text, pin)) => (text, Some(pin.to_owned())),
             None => (text, None),
         };
-        Self { place: parse(text), pin }
+        Self { place: Place::parse(text), pin }
     }
 }
 
@@ -156,13 +96,13 @@ impl From<&String> for Location {
 
 impl From<Url> for Location {
     fn from(url: Url) -> Self {
-        Self::from(url.as_str())
+        Self::from(url.expose_str())
     }
 }
 
 impl From<&Url> for Location {
     fn from(url: &Url) -> Self {
-        Self::from(url.as_str())
+        Self::from(url.expose_str())
     }
 }
 
@@ -247,7 +187,7 @@ mod tests {
         check("https://ho st/secret", "the `https:` URL is not valid: invalid international domain name");
         let schemes = "only `http`, `https` and `file` are known";
         check("s3://me:secret@host/secret", &format!("the `s3:` URL is not valid: {schemes}"));
-        let fragment = "it has a fragment that is not `#sha256=` and a hash";
+        let fragment = "it has a fragment that is not `#sha256=` and the hash of a carton";
         check("https://host/m#SHA256=secret", &format!("the `https:` URL is not valid: {fragment}"));
         check("file:///m#secret", &format!("the `file:` URL is not valid: {fragment}"));
         check("file://secret/m", "the `file:` URL is not valid: it names another host than this one");

@@ -165,7 +165,8 @@ fn a_cancelled_installation_ends_soon() {
     let site = Site::new();
     let file = File::new(site.archive.clone());
     let stalling = file.clone();
-    site.server.route("/files/echo.tar.gz", move |request| stalling.answer(request).stall_after(1 << 20));
+    // This is half of what the first request asks for, so that no answer is ever complete.
+    site.server.route("/files/echo.tar.gz", move |request| stalling.answer(request).stall_after(64 << 10));
     let token = CancelToken::default();
     let (error, took) = std::thread::scope(|scope| {
         let installing = scope.spawn(|| site.install_until(&token).unwrap_err());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use carton_core::Links;
 use carton_core::Sha256Digest;
-use carton_core::shown_url;
+use carton_core::ShownUrl;
 use serde_json::Value;
 
 use super::model::digest;
@@ -147,7 +147,7 @@ impl LinkArgument {
         let Some((hash, url)) = hash_and_url.filter(|(hash, _)| !hash.starts_with("http")) else {
             return Err(LinkArgumentError { shown: "…".to_owned(), reason: "expected SHA256=URL".to_owned() });
         };
-        let error = |reason| LinkArgumentError { shown: format!("{hash}={}", shown_url(url)), reason };
+        let error = |reason| LinkArgumentError { shown: format!("{hash}={}", ShownUrl::of_text(url)), reason };
         let digest = digest(hash).map_err(error)?;
         Links::from_urls([(digest, vec![url.to_owned()])].into()).map_err(|invalid| error(invalid.to_string()))?;
         Ok((digest, url.to_owned()))

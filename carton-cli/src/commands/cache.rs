@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use carton_core::ManifestHash;
 use carton_core::cache::{Cache, CachedCarton, CachedDownload, DamagedFile, PruneOptions};
 use carton_core::errors::ContentsError;
+use carton_core::{ManifestHash, ShownUrl};
 use serde::Serialize;
 
 use super::Context;
@@ -35,7 +35,7 @@ struct Carton {
     /// The name that the carton gives its model.
     model_name: Option<String>,
     /// The address at which a remote carton was last found.
-    address: Option<String>,
+    address: Option<ShownUrl>,
     /// The file or folder that a local carton was last loaded from.
     path: Option<PathBuf>,
     bytes: u64,
@@ -121,7 +121,7 @@ async fn list(context: &Context<'_>) -> Result<Exit, Failure> {
         let used = if carton.in_use { "now".to_owned() } else { ago(since(carton.last_used)) };
         let name = carton.model_name.as_deref().map_or_else(|| "-".to_owned(), one_line);
         let path = carton.path.as_ref().map(|path| path.display().to_string());
-        let from = carton.address.clone().or(path).unwrap_or_else(|| "a file".to_owned());
+        let from = carton.address.as_ref().map(ShownUrl::to_string).or(path).unwrap_or_else(|| "a file".to_owned());
         table.row([&name, &byte_size(carton.bytes), &used, &carton.manifest.to_string(), &one_line(&from)]);
     }
     for download in &listing.downloads {

@@ -32,7 +32,7 @@ pub(super) fn lines(info: &Info, model: &ModelArgs) -> Option<String> {
 fn place(model: &ModelArgs) -> Option<String> {
     let location = model.location();
     let mut place = match location.url() {
-        Some(url) if !url.username().is_empty() || url.password().is_some() || url.query().is_some() => return None,
+        Some(url) if url.has_hidden_parts() => return None,
         Some(_) => location.to_string(),
         None => model.path.to_str()?.to_owned(),
     };

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_core::errors::{LinksError, ShrinkError};
-use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, Shrink, shown_url};
+use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, ShownUrl, Shrink};
 use carton_core::{ManifestHash, Sha256Digest};
 use serde::Serialize;
 
@@ -44,14 +44,14 @@ struct File {
     sha256: Sha256Digest,
     size: u64,
     /// The URLs without their secret parts.
-    urls: Vec<String>,
+    urls: Vec<ShownUrl>,
     saved: Option<PathBuf>,
 }
 
 impl From<LeftOut> for File {
     fn from(file: LeftOut) -> Self {
         let LeftOut { path, sha256, size, urls, saved, .. } = file;
-        Self { path, sha256, size, urls: urls.iter().map(|url| shown_url(url)).collect(), saved }
+        Self { path, sha256, size, urls: urls.iter().map(|url| ShownUrl::of_text(url)).collect(), saved }
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn run(arguments: ShrinkArgs, context: &Context<'_>) -> Result<
 fn text(shrunk: &Shrunk) -> String {
     let mut table = Table::new(&[Align::Right, Align::Left, Align::Left]);
     for file in &shrunk.left_out {
-        let url = file.urls.first().cloned().unwrap_or_default();
+        let url = file.urls.first().map(ShownUrl::to_string).unwrap_or_default();
         table.row([byte_size(file.size), file.path.clone(), url]);
     }
     let table = table.lines(&|_, _, cell| cell);

@@ -198,7 +198,7 @@ fn where_a_runner_comes_from() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `https://localhost/x.tar.gz` comes from a server, and nobody says which SHA-256 it must have
+    error: `https://localhost/x.tar.gz` comes from a server, and no SHA-256 is given to verify it
 
     hint: give it: `--sha256 HASH`
     ");
@@ -218,7 +218,7 @@ fn where_a_runner_comes_from() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `first` is no requirement on a version
+    error: `first` is not a version requirement
 
     Caused by:
       unexpected character 'f' while parsing major version number

@@ -154,7 +154,7 @@ fn invalid_requests_are_refused() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `https://example.com/` cannot begin the URLs of files: everybody who has the carton could read its user and password
+    error: `https://example.com/` cannot begin the URLs of files: the carton's readers could read its user and password
     ");
     assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://a --min-size 1MiB"), @"
     exit code: 1
@@ -271,7 +271,7 @@ fn files_are_left_out_while_packing() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `https://a.example/w` cannot be put into a carton: everybody who has it could read the URL's user and password
+    error: `https://a.example/w` cannot be put into a carton: a carton's readers could read the URL's user and password
 
     hint: give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file
     ");

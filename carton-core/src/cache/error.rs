@@ -8,6 +8,7 @@ use super::listing::CachedCarton;
 use super::remove::matches_text;
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
+use crate::network::ShownUrl;
 
 /// An operation on the cache failed. Nothing half-made is visible to others afterwards.
 #[derive(Debug, thiserror::Error)]
@@ -59,24 +60,24 @@ pub enum CacheError {
         name: String,
     },
     /// No carton in the cache matches this name.
-    #[error("the cache has no carton `{}`", wanted.escape_debug())]
+    #[error("the cache has no carton `{}`", wanted.as_str().escape_debug())]
     NoCarton {
         /// The requested name; a URL without the parts that may be secret.
-        wanted: String,
+        wanted: ShownUrl,
     },
     /// Several cartons in the cache match this name.
-    #[error("`{}` can be any of {} cartons in the cache:{}", wanted.escape_debug(), matches.len(), matches_text(matches))]
+    #[error("`{}` can be any of {} cartons in the cache:{}", wanted.as_str().escape_debug(), matches.len(), matches_text(matches))]
     Ambiguous {
         /// The requested name; a URL without the parts that may be secret.
-        wanted: String,
+        wanted: ShownUrl,
         /// The matching cartons.
         matches: Vec<CachedCarton>,
     },
     /// A process has the carton loaded.
-    #[error("the carton `{}` (manifest {manifest}) is in use", wanted.escape_debug())]
+    #[error("the carton `{}` (manifest {manifest}) is in use", wanted.as_str().escape_debug())]
     InUse {
         /// The requested name; a URL without the parts that may be secret.
-        wanted: String,
+        wanted: ShownUrl,
         /// Its manifest hash.
         manifest: ManifestHash,
     },

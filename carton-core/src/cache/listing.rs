@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use super::survey::HolderKind;
 use super::{Cache, CacheError};
 use crate::manifest::ManifestHash;
+use crate::network::ShownUrl;
 
 /// The contents of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub struct CachedCarton {
     /// The model's name in its metadata.
     pub model_name: Option<String>,
     /// The URL where it was last found, without the parts that may be secret; `None` for a carton that was loaded from a file.
-    pub address: Option<String>,
+    pub address: Option<ShownUrl>,
     /// The file or folder from which it was last loaded, if any.
     pub path: Option<PathBuf>,
     /// The bytes that it uses in the cache, including those that it shares with others.

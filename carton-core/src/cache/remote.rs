@@ -18,7 +18,7 @@ use super::record::read_own_file;
 use super::{Cache, CacheError, URLS, create_folder, touch};
 use crate::digest::{Hasher, Sha256Digest, digest_type};
 use crate::manifest::ManifestHash;
-use crate::network::{Url, Version};
+use crate::network::{ShownUrl, Url, Version};
 
 /// The blocks of a carton with a hundred thousand files are about 30 MiB.
 const MAX_BLOCKS_LENGTH: u64 = 64 << 20;
@@ -36,7 +36,7 @@ digest_type! {
 
 impl From<&Url> for UrlKey {
     fn from(url: &Url) -> Self {
-        Self::of(url.as_str().as_bytes())
+        Self::of(url.expose_str().as_bytes())
     }
 }
 
@@ -45,7 +45,7 @@ impl From<&Url> for UrlKey {
 pub(crate) struct RemoteCarton {
     pub(crate) url_key: UrlKey,
     /// The part of the URL that may be shown.
-    pub(crate) address: String,
+    pub(crate) address: ShownUrl,
     /// The version of the remote file that everything else here describes.
     pub(crate) version: Version,
     /// The carton's manifest hash.
@@ -61,7 +61,7 @@ pub(crate) struct RemoteCarton {
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
     pub(super) url_key: UrlKey,
-    pub(super) address: String,
+    pub(super) address: ShownUrl,
     version: Version,
     manifest: ManifestHash,
     pub(super) whole: Option<Sha256Digest>,

@@ -8,7 +8,7 @@ use super::lock::{self, Mode};
 use super::remote::UrlKey;
 use super::survey::{HolderKind, Survey};
 use super::{Cache, CacheError, Pruned};
-use crate::network::{Url, address, shown};
+use crate::network::{ShownUrl, Url};
 
 /// A text of at least this many hexadecimal digits can mean a manifest hash that begins with it. A shorter prefix fits several cartons
 /// too easily.
@@ -56,7 +56,7 @@ fn chosen(survey: &Survey, text: &str) -> Result<usize, CacheError> {
     }
     // URLs that differ only in their query are shown alike, so an exact match of the URL takes precedence.
     let mut found = if exact.is_empty() { matches } else { exact };
-    let text = shown(text);
+    let text = ShownUrl::of_text(text);
     match (found.pop(), found.is_empty()) {
         (None, _) => Err(CacheError::NoCarton { wanted: text }),
         (Some((_, carton)), true) if carton.in_use => {
@@ -76,7 +76,7 @@ struct Wanted<'a> {
     /// The first digits of a manifest hash.
     digits: Option<String>,
     url_key: Option<UrlKey>,
-    address: Option<String>,
+    address: Option<ShownUrl>,
     /// The file that was loaded, as the listing shows it.
     path: Option<PathBuf>,
 }
@@ -85,15 +85,12 @@ impl<'a> Wanted<'a> {
     fn new(text: &'a str) -> Self {
         let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
         let is_hash = digits.len() >= FEWEST_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let url = Url::parse(text).ok().filter(Url::has_host).map(|mut url| {
-            url.set_fragment(None);
-            url
-        });
+        let url = Url::parse(text).ok().filter(|url| url.expose().has_host()).map(Url::without_fragment);
         Self {
             text,
             digits: is_hash.then_some(digits),
             url_key: url.as_ref().map(UrlKey::from),
-            address: url.as_ref().map(address),
+            address: url.as_ref().map(Url::shown),
             path: std::path::absolute(text).ok(),
         }
     }

@@ -19,6 +19,7 @@ use super::remote::{UrlKey, read_headers};
 use super::{About, CARTONS, Cache, CacheError, CachedCarton, DOWNLOADS, FILES, LEASES, MODELS, Made};
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
+use crate::network::ShownUrl;
 
 /// Everything that can be deleted, and the bytes that each deletion would free.
 pub(super) struct Survey {
@@ -49,7 +50,7 @@ pub(super) struct KnownCarton {
     pub(super) manifest: ManifestHash,
     about: About,
     /// The URLs where it was found, the newest first: their digests, and the parts that may be shown.
-    pub(super) addresses: Vec<(UrlKey, String)>,
+    pub(super) addresses: Vec<(UrlKey, ShownUrl)>,
     /// Whether it has a model folder or a file in the cache. A carton that is loaded from its own file has only the record of its use
     /// here.
     has_files: bool,

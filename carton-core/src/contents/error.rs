@@ -14,7 +14,7 @@ use crate::fetch_verified::FetchError;
 use crate::links::LinksError;
 use crate::manifest::{ManifestError, ManifestHash};
 use crate::name::NameError;
-use crate::network::NetworkError;
+use crate::network::{NetworkError, ShownUrl};
 
 /// A carton's contents cannot be read or fetched, or are not what they should be.
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +141,7 @@ pub enum ContentsError {
         /// The file's path in the carton.
         path: String,
         /// The URL.
-        url: String,
+        url: ShownUrl,
     },
     /// LINKS of a carton from a server names a private address, which is not allowed.
     #[error(
@@ -151,7 +151,7 @@ pub enum ContentsError {
         /// The file's path in the carton.
         path: String,
         /// The URL, perhaps of a redirect, that leads to the address.
-        url: String,
+        url: ShownUrl,
         /// The address, or what is there.
         at: String,
     },
@@ -159,7 +159,7 @@ pub enum ContentsError {
     #[error("cannot open `{url}`")]
     FileLink {
         /// The URL.
-        url: String,
+        url: ShownUrl,
         /// Why not.
         #[source]
         source: io::Error,
@@ -209,7 +209,7 @@ pub enum ContentsError {
 #[derive(Debug)]
 pub struct LinkFailure {
     /// The URL, as far as it may be shown.
-    pub address: String,
+    pub address: ShownUrl,
     /// What is wrong.
     pub error: Box<ContentsError>,
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::network::NetworkError;
+use crate::network::{NetworkError, ShownUrl};
 
 /// Why a download ended early. The bytes that had arrived stay in its folder.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ impl DownloadError {
     }
 
     /// The same failure for a further reader. The first reader gets the error itself, the others a copy of what can be copied.
-    pub(super) fn again(&self, url: &str) -> DownloadError {
+    pub(super) fn again(&self, url: &ShownUrl) -> DownloadError {
         match self {
             Self::Io { action, path, source } => {
                 let source = match source.raw_os_error() {
@@ -62,7 +62,7 @@ impl DownloadError {
             }
             Self::Network(error) => {
                 let source = crate::causes::in_one_line(error).into();
-                NetworkError::Connection { action: "finish the download of", url: url.to_owned(), source }.into()
+                NetworkError::Connection { action: "finish the download of", url: url.clone(), source }.into()
             }
         }
     }

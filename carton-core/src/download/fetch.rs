@@ -9,7 +9,7 @@ use super::DownloadError;
 use super::ledger::Span;
 use super::pace::{Pace, SMALLEST};
 use super::store::{Store, TaskGuard};
-use crate::network::{Extent, Network, NetworkError, Part, Reply, Request, Retries, Url, Version, address};
+use crate::network::{Extent, Network, NetworkError, Part, Reply, Request, Retries, Url, Version};
 
 /// The number of bytes in the first request of a download.
 pub(super) const FIRST_REQUEST: u64 = SMALLEST;
@@ -116,7 +116,7 @@ impl Fetch {
         };
         if !matches!(reply.extent(), Extent::Part { .. }) {
             return Err(NetworkError::Answer {
-                url: address(&self.url),
+                url: self.url.shown(),
                 expected: format!("bytes {}-{}", self.offset + span.next, self.offset + span.end - 1),
                 found: "the whole file: the server does not answer with ranges any more".to_owned(),
             }
@@ -135,7 +135,7 @@ impl Fetch {
         }
         if span.next < span.end {
             let (expected, found) = (span.end - start, span.next - start);
-            return Err(NetworkError::Cut { url: address(&self.url), expected, found }.into());
+            return Err(NetworkError::Cut { url: self.url.shown(), expected, found }.into());
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Fetch {
             let end = position + bytes.len() as u64;
             self.store.activity().add_received(bytes.len() as u64);
             if end > limit {
-                return Err(NetworkError::TooLarge { url: address(&self.url), limit }.into());
+                return Err(NetworkError::TooLarge { url: self.url.shown(), limit }.into());
             }
             if end > *kept {
                 let skipped = usize::try_from(*kept - position.min(*kept)).unwrap_or(usize::MAX);
@@ -179,7 +179,7 @@ impl Fetch {
             position = end;
         }
         if position < *kept {
-            return Err(NetworkError::Cut { url: address(&self.url), expected: *kept, found: position }.into());
+            return Err(NetworkError::Cut { url: self.url.shown(), expected: *kept, found: position }.into());
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Fetch {
             }
             _ => reply,
         };
-        let changed = |expected, found| Err(NetworkError::Changed { url: address(&self.url), expected, found });
+        let changed = |expected, found| Err(NetworkError::Changed { url: self.url.shown(), expected, found });
         if self.version.differs(reply.version()) {
             return changed(self.version.to_string(), reply.version().to_string());
         }

@@ -84,6 +84,6 @@ impl Source for DownloadSource {
     }
 
     fn location(&self) -> &str {
-        self.store.location()
+        self.store.location().as_str()
     }
 }

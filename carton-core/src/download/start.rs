@@ -15,7 +15,7 @@ use super::pace::Pace;
 use super::store::{Data, Store, TaskGuard};
 use super::{DATA, Download, DownloadError, Target};
 use crate::digest::Sha256Digest;
-use crate::network::{self, Activity, Extent, Network, NetworkError, Reply, Version, address};
+use crate::network::{self, Activity, Extent, Network, NetworkError, Reply, Version};
 
 /// Starts a download.
 pub(super) struct Starter<'a> {
@@ -55,7 +55,7 @@ impl<'a> Starter<'a> {
             None => is_provable(&header.version),
         };
         let length_fits = target.range.as_ref().is_none_or(|range| range.end - range.start == header.length);
-        if header.url != Sha256Digest::of(target.url.as_str().as_bytes())
+        if header.url != Sha256Digest::of(target.url.expose_str().as_bytes())
             || header.range != target.range
             || header.accept_encoded != target.accept_encoded
             || header.length > target.limit
@@ -117,7 +117,7 @@ impl<'a> Starter<'a> {
                 _ => Ok(reply),
             }
         })?;
-        let url = || address(self.target.url);
+        let url = || self.target.url.shown();
         let length = match (reply.extent(), &self.target.range) {
             (Extent::Part { total, .. }, Some(range)) if range.end > *total => {
                 let (expected, found) = (format!("a file of at least {} bytes", range.end), format!("{total} bytes"));
@@ -131,7 +131,7 @@ impl<'a> Starter<'a> {
         self.check_length(length)?;
         let data = self.create(length)?;
         let header = Header {
-            url: Sha256Digest::of(self.target.url.as_str().as_bytes()),
+            url: Sha256Digest::of(self.target.url.expose_str().as_bytes()),
             version: reply.version().clone(),
             range: self.target.range.clone(),
             accept_encoded: self.target.accept_encoded,
@@ -181,7 +181,7 @@ impl<'a> Starter<'a> {
     fn check_length(&self, length: u64) -> Result<(), DownloadError> {
         let limit = self.target.limit.min(MAX_LENGTH);
         if length > limit {
-            return Err(NetworkError::TooLarge { url: address(self.target.url), limit }.into());
+            return Err(NetworkError::TooLarge { url: self.target.url.shown(), limit }.into());
         }
         self.check_space(length)
     }
@@ -221,7 +221,7 @@ impl<'a> Starter<'a> {
     }
 
     fn data(&self, file: File) -> Data {
-        let (path, location) = (self.path.clone(), address(self.target.url));
+        let (path, location) = (self.path.clone(), self.target.url.shown());
         Data { file, path, location, activity: self.activity.clone() }
     }
 

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::DownloadError;
 use super::journal::Journal;
 use super::ledger::{Ledger, Span};
-use crate::network::{Activity, NetworkError};
+use crate::network::{Activity, NetworkError, ShownUrl};
 
 /// Interval at which a waiting reader checks whether its activity was stopped.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ pub(super) struct Store {
     data: File,
     path: PathBuf,
     /// The address of the remote file, for error messages.
-    location: String,
+    location: ShownUrl,
     /// `None` if a later attempt could not prove that it continues the same bytes.
     journal: Option<Journal>,
     activity: Arc<Activity>,
@@ -54,7 +54,7 @@ struct State {
 pub(super) struct Data {
     pub(super) file: File,
     pub(super) path: PathBuf,
-    pub(super) location: String,
+    pub(super) location: ShownUrl,
     pub(super) activity: Arc<Activity>,
 }
 
@@ -91,7 +91,7 @@ impl Store {
     }
 
     /// The address of the remote file, for error messages.
-    pub(super) fn location(&self) -> &str {
+    pub(super) fn location(&self) -> &ShownUrl {
         &self.location
     }
 
@@ -267,7 +267,7 @@ mod tests {
         let data = Data {
             file: tempfile::tempfile().unwrap(),
             path: PathBuf::new(),
-            location: "http://host/file".to_owned(),
+            location: ShownUrl::of_text("http://host/file"),
             activity: Arc::default(),
         };
         Arc::new(Store::stream(data, length))

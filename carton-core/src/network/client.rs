@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::named_hosts::NamedHosts;
 use super::private;
 use super::resolver::{Addresses, Resolver};
-use super::{NetworkError, NetworkOptions, Url, address, credentials};
+use super::{NetworkError, NetworkOptions, Url, credentials};
 
 /// A host that does not accept the connection is given up sooner than one that is preparing an answer.
 const LONGEST_CONNECT: Duration = Duration::from_secs(10);
@@ -99,7 +99,7 @@ impl Network {
 
     pub(super) fn client(&self, url: &Url) -> Result<&reqwest::Client, NetworkError> {
         if self.inner.options.offline {
-            return Err(NetworkError::Offline { url: address(url) });
+            return Err(NetworkError::Offline { url: url.shown() });
         }
         let (clients, addresses) = match (&self.reach, url.host_str()) {
             (Reach::Anywhere, _) => (&self.inner.anywhere, Addresses::All),
@@ -138,7 +138,7 @@ impl Network {
 
 /// Refuses a URL whose host is known to be private without a lookup.
 fn check_public(url: &Url) -> Result<(), NetworkError> {
-    let refuse = |at: String| Err(NetworkError::Private { url: address(url), at });
+    let refuse = |at: String| Err(NetworkError::Private { url: url.shown(), at });
     match (private::of_url(url), url.host_str()) {
         (Some(at), _) => refuse(at),
         // The proxy may have a private address because the user named it, but not for this purpose.
@@ -168,7 +168,7 @@ fn http_client(options: &NetworkOptions, url: &Url, resolver: Resolver) -> Resul
         let reason = crate::causes::in_one_line(&error);
         // A small container may have no certificates, and may need none.
         if needs_certificates {
-            NetworkError::NoTls { url: address(url), reason }
+            NetworkError::NoTls { url: url.shown(), reason }
         } else {
             NetworkError::internal(format!("cannot set up HTTP: {reason}"))
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Credentials, CredentialsSent, HttpStatus, Url};
+use super::{Credentials, CredentialsSent, HttpStatus, ShownUrl, Url};
 
 /// Why a fetch failed. URLs are shown as their address alone.
 #[derive(Debug, thiserror::Error)]
@@ -12,19 +12,19 @@ pub enum NetworkError {
     #[error("`{url}` is not in the cache, and the network is not to be used")]
     Offline {
         /// The address.
-        url: String,
+        url: ShownUrl,
     },
     /// This program was built without access to servers.
     #[error("`{url}` is on a server, and this program was built without access to servers")]
     NotBuilt {
         /// The address.
-        url: String,
+        url: ShownUrl,
     },
     /// The URL cannot be used.
     #[error("`{url}` {reason}")]
     Url {
         /// The part of the URL that may be shown.
-        url: String,
+        url: ShownUrl,
         /// What is wrong with it.
         reason: String,
     },
@@ -34,7 +34,7 @@ pub enum NetworkError {
         /// The attempted action: "find the host of", "connect to", "get an answer from", "read".
         action: &'static str,
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -43,7 +43,7 @@ pub enum NetworkError {
     #[error("`{url}` leads to {at}, which is no public address")]
     Private {
         /// The address of the URL.
-        url: String,
+        url: ShownUrl,
         /// The private address, or a description of the target.
         at: String,
     },
@@ -51,7 +51,7 @@ pub enum NetworkError {
     #[error("cannot make a secure connection to `{url}`")]
     Tls {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// What is wrong.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -59,7 +59,7 @@ pub enum NetworkError {
     #[error("cannot make a secure connection to `{url}`: {reason}")]
     NoTls {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// What is missing.
         reason: String,
     },
@@ -68,7 +68,7 @@ pub enum NetworkError {
         after.as_secs_f32())]
     Stalled {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// How long the request waited.
         after: Duration,
         /// How many bytes arrived during that time.
@@ -78,7 +78,7 @@ pub enum NetworkError {
     #[error("`{url}` answered {status}")]
     Status {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// The status code and its meaning.
         status: HttpStatus,
         /// How long the server asks clients to wait.
@@ -90,7 +90,7 @@ pub enum NetworkError {
     #[error("the token for `{url}` from {from} {reason}")]
     Credentials {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// The source of the token.
         from: String,
         /// A description of the problem that does not contain the token.
@@ -100,7 +100,7 @@ pub enum NetworkError {
     #[error("`{url}` leads over more than {limit} redirects")]
     Redirects {
         /// The requested address.
-        url: String,
+        url: ShownUrl,
         /// The largest number of redirects that are followed.
         limit: usize,
     },
@@ -108,7 +108,7 @@ pub enum NetworkError {
     #[error("`{url}` leads to `{to}`, {reason}")]
     Redirect {
         /// The address whose answer is the redirect.
-        url: String,
+        url: ShownUrl,
         /// The target's address, or only its scheme.
         to: String,
         /// Why the redirect is not followed.
@@ -118,7 +118,7 @@ pub enum NetworkError {
     #[error("the server of `{url}` sends no parts of files")]
     NoRanges {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// The length of the whole file in bytes, if the server stated it.
         length: Option<u64>,
     },
@@ -126,7 +126,7 @@ pub enum NetworkError {
     #[error("`{url}`: expected {expected}, found {found}")]
     Answer {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// What was requested.
         expected: String,
         /// What the server sent.
@@ -136,7 +136,7 @@ pub enum NetworkError {
     #[error("`{url}` sent {found} bytes, expected {expected}")]
     Cut {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// The expected number of bytes.
         expected: u64,
         /// The number of bytes received.
@@ -146,7 +146,7 @@ pub enum NetworkError {
     #[error("`{url}` changed meanwhile: expected {expected}, found {found}")]
     Changed {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// The version at the first request.
         expected: String,
         /// The version now.
@@ -156,7 +156,7 @@ pub enum NetworkError {
     #[error("`{url}`: at most {limit} bytes are accepted")]
     TooLarge {
         /// The address.
-        url: String,
+        url: ShownUrl,
         /// The limit.
         limit: u64,
     },
@@ -200,7 +200,7 @@ impl NetworkError {
 }
 
 /// The hint for a server that demands credentials, or better ones.
-fn access_hint(url: &str, credentials: &CredentialsSent) -> String {
+fn access_hint(url: &ShownUrl, credentials: &CredentialsSent) -> String {
     match credentials {
         CredentialsSent::From(from) => return format!("the server does not accept the credentials from {from}"),
         CredentialsSent::Withheld(from) => {
@@ -212,7 +212,8 @@ fn access_hint(url: &str, credentials: &CredentialsSent) -> String {
         }
         CredentialsSent::None => {}
     }
-    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+    let host =
+        Url::parse(url.as_str()).ok().and_then(|url| url.expose().host_str().map(str::to_owned)).unwrap_or_default();
     let variable = Credentials::variable(&host).map(|name| format!("set {name} to a token, or "));
     format!(
         "{}put a token for `{host}` into the configuration's [[credentials]], or a login into ~/.netrc",

@@ -3,11 +3,11 @@
 use std::error::Error;
 use std::io;
 
-use super::NetworkError;
 use super::private::PrivateName;
+use super::{NetworkError, ShownUrl};
 
 /// The error of a request that got no answer. `url` is an address.
-pub(super) fn of_request(url: String, error: reqwest::Error) -> NetworkError {
+pub(super) fn of_request(url: ShownUrl, error: reqwest::Error) -> NetworkError {
     let error = error.without_url();
     if let Some(tls) = find::<rustls::Error>(&error) {
         return NetworkError::Tls { url, source: Box::new(tls.clone()) };
@@ -25,7 +25,7 @@ pub(super) fn of_request(url: String, error: reqwest::Error) -> NetworkError {
 }
 
 /// The error of a body that ended early. `url` is an address; `expected` and `found` are bytes of the body.
-pub(super) fn of_body(url: String, error: reqwest::Error, expected: Option<u64>, found: u64) -> NetworkError {
+pub(super) fn of_body(url: ShownUrl, error: reqwest::Error, expected: Option<u64>, found: u64) -> NetworkError {
     let error = error.without_url();
     let ended = find::<io::Error>(&error).is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
     match expected {

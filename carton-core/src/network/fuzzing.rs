@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Credentials, NetrcFile, NetworkError, NetworkOptions, Reply, Request, address, retry_after as wait};
+use super::{Credentials, NetrcFile, NetworkError, NetworkOptions, Reply, Request, retry_after as wait};
 
 /// Parses the answer to `request` with this head and no body. Leaves out headers that HTTP does not allow, because no server's answer can
 /// have them.
@@ -22,7 +22,7 @@ pub fn reply(status: u16, headers: &[(String, Vec<u8>)], request: &Request<'_>) 
         })
         .collect();
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    Reply::of_head(address(request.url), status, &headers, request, &NetworkOptions::default())
+    Reply::of_head(request.url.shown(), status, &headers, request, &NetworkOptions::default())
 }
 
 /// The waiting time from `now` on that a `Retry-After` asks for.

@@ -15,15 +15,14 @@
 //! - **Redirects** are followed, from `https` only to `https`, neither in a circle nor more often than the limit.
 //! - **Private addresses** are refused by a [`Network::public_only`], at every hop, and by the address that is connected to.
 //! - **Credentials** go only to the scheme, host and port of the requested URL, see [`Credentials`].
-//! - **Secrets.** Errors and log records of every level show a URL as its [`address`]: without user, password and query. Types that hold
-//!   a URL or a credential have their own `Debug` form.
+//! - **Secrets.** Errors and log records of every level show a URL as a [`ShownUrl`]: without user, password and query. A [`Url`] shows no
+//!   more of itself, and a [`Secret`] shows nothing.
 //!
 //! Without the feature `remote` every request is refused, and nothing of the HTTP library is compiled.
 //!
 //! [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110
 
 mod activity;
-mod address;
 #[cfg(feature = "remote")]
 mod client;
 #[cfg(feature = "remote")]
@@ -55,6 +54,7 @@ mod send;
 mod status;
 #[cfg(all(test, feature = "remote"))]
 mod tests;
+mod url;
 mod version;
 #[cfg(not(feature = "remote"))]
 mod without;
@@ -65,11 +65,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-pub use url::Url;
 
 pub use activity::Activity;
-pub(crate) use address::address;
-pub use address::shown;
 #[cfg(feature = "remote")]
 pub use client::Network;
 pub use credentials::CredentialsSent;
@@ -83,6 +80,7 @@ pub use reply::Reply;
 pub use request::{Extent, Part, Request};
 pub(crate) use retries::Retries;
 pub use status::HttpStatus;
+pub use url::{InvalidUrl, ShownUrl, Url};
 pub use version::Version;
 #[cfg(not(feature = "remote"))]
 pub use without::{Network, Reply};

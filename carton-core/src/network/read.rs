@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Activity, Extent, Network, NetworkError, Part, Request, Url, Version, address};
+use super::{Activity, Extent, Network, NetworkError, Part, Request, Url, Version};
 
 /// A part of a file in memory.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Wanted {
 impl fmt::Debug for Wanted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = formatter.debug_struct("Wanted");
-        fields.field("url", &address(&self.url)).field("part", &self.part).field("version", &self.version);
+        fields.field("url", &self.url.shown()).field("part", &self.part).field("version", &self.version);
         fields.field("known", &self.known).field("limit", &self.limit).finish()
     }
 }
@@ -110,7 +110,7 @@ impl Network {
         let length = reply.remaining();
         let accepts_ranges = reply.accepts_ranges;
         let too_large = || {
-            let url = address(&wanted.url);
+            let url = wanted.url.shown();
             match part {
                 // The server may support ranges with a start.
                 Part::Suffix(n_bytes) if is_unasked && accepts_ranges => NetworkError::Answer {

@@ -1,6 +1,6 @@
 //! Decides where a redirect leads, and whether it may be followed. Pure.
 
-use super::{NetworkError, Url, address};
+use super::{NetworkError, Url};
 
 /// The hops of one request so far.
 #[derive(Debug)]
@@ -24,25 +24,22 @@ impl Redirects {
         let (Some(first), Some(latest)) = (self.seen.first(), self.seen.last()) else {
             return Err(NetworkError::internal("a redirect without a request"));
         };
-        let refuse = |to: String, reason: &'static str| NetworkError::Redirect { url: address(latest), to, reason };
-        let mut next = match std::str::from_utf8(location).ok().and_then(|location| latest.join(location.trim()).ok()) {
+        let refuse = |to: String, reason: &'static str| NetworkError::Redirect { url: latest.shown(), to, reason };
+        let next = match std::str::from_utf8(location).ok().and_then(|location| latest.join(location.trim()).ok()) {
             Some(next) => next,
             None => return Err(refuse("something else".to_owned(), "which is not a URL")),
         };
         match (latest.scheme(), next.scheme()) {
             (_, "https") | ("http", "http") => {}
-            ("https", "http") => return Err(refuse(address(&next), "which is not encrypted as `https` is")),
+            ("https", "http") => return Err(refuse(next.to_string(), "which is not encrypted as `https` is")),
             (_, scheme) => return Err(refuse(format!("{scheme}:"), "which is neither `http` nor `https`")),
         }
-        // An HTTP URL always has a host, so removing user and password cannot fail.
-        let _ = next.set_username("");
-        let _ = next.set_password(None);
-        next.set_fragment(None);
+        let next = next.without_user().without_fragment();
         if self.seen.contains(&next) {
-            return Err(refuse(address(&next), "which led there: a circle"));
+            return Err(refuse(next.to_string(), "which led there: a circle"));
         }
         if self.seen.len() > self.limit {
-            return Err(NetworkError::Redirects { url: address(first), limit: self.limit });
+            return Err(NetworkError::Redirects { url: first.shown(), limit: self.limit });
         }
         self.seen.push(next.clone());
         Ok(next)
@@ -57,7 +54,7 @@ mod tests {
 
     fn follow(from: &str, to: &str) -> Result<String, String> {
         let mut redirects = Redirects::new(&Url::parse(from).unwrap(), 3);
-        redirects.follow(to.as_bytes()).map(|url| url.to_string()).map_err(|error| error.to_string())
+        redirects.follow(to.as_bytes()).map(|url| url.expose_str().to_owned()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap, HeaderName};
 
 use super::content_range::{ContentRange, inclusive, number};
-use super::{CredentialsSent, Extent, NetworkError, NetworkOptions, Part, Request, Version, failure, send};
+use super::{CredentialsSent, Extent, NetworkError, NetworkOptions, Part, Request, ShownUrl, Version, failure, send};
 
 /// A body that sends fewer bytes than this per idle timeout has stalled. If one byte were enough, a server could keep the client waiting
 /// for as many timeouts as the file has bytes.
@@ -18,7 +18,7 @@ const MAX_HEADER: usize = 1 << 10;
 
 /// The answer to a request: its head, and its body as it arrives.
 pub struct Reply {
-    url: String,
+    url: ShownUrl,
     /// `None` if there is no body to read.
     response: Option<reqwest::Response>,
     idle_timeout: Duration,
@@ -42,7 +42,7 @@ struct Pace {
 
 impl Reply {
     pub(super) fn new(
-        url: String,
+        url: ShownUrl,
         response: reqwest::Response,
         request: &Request<'_>,
         options: &NetworkOptions,
@@ -53,7 +53,7 @@ impl Reply {
 
     /// An answer whose body cannot be read.
     pub(super) fn of_head(
-        url: String,
+        url: ShownUrl,
         status: StatusCode,
         headers: &HeaderMap,
         request: &Request<'_>,
@@ -85,7 +85,7 @@ impl Reply {
 
     /// The answer 416, "range not satisfiable", which is right if the file is empty.
     pub(super) fn of_nothing(
-        url: String,
+        url: ShownUrl,
         response: reqwest::Response,
         request: &Request<'_>,
         options: &NetworkOptions,
@@ -112,7 +112,7 @@ impl Reply {
         }
     }
 
-    fn without_body(url: String, options: &NetworkOptions) -> Reply {
+    fn without_body(url: ShownUrl, options: &NetworkOptions) -> Reply {
         Reply {
             url,
             response: None,
@@ -246,9 +246,9 @@ impl fmt::Debug for Reply {
 }
 
 /// The part that an answer 206 holds.
-fn part(url: &str, headers: &HeaderMap) -> Result<Extent, NetworkError> {
+fn part(url: &ShownUrl, headers: &HeaderMap) -> Result<Extent, NetworkError> {
     let answer =
-        |expected: &str, found| NetworkError::Answer { url: url.to_owned(), expected: expected.to_owned(), found };
+        |expected: &str, found| NetworkError::Answer { url: url.clone(), expected: expected.to_owned(), found };
     let media_type = text(headers, header::CONTENT_TYPE).unwrap_or_default();
     if media_type.to_ascii_lowercase().starts_with("multipart/byteranges") {
         return Err(answer("one range", "several, as multipart/byteranges".to_owned()));

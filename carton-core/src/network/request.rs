@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::{Url, Version, address};
+use super::{Url, Version};
 
 /// The part of a file to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl<'a> Request<'a> {
 impl fmt::Debug for Request<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = formatter.debug_struct("Request");
-        fields.field("url", &address(self.url)).field("part", &self.part).field("version", &self.version);
+        fields.field("url", &self.url.shown()).field("part", &self.part).field("version", &self.version);
         fields.field("known", &self.known).field("accept_encoded", &self.accept_encoded).finish()
     }
 }

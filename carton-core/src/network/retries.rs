@@ -84,18 +84,19 @@ impl Retries {
 mod tests {
     use super::*;
     use crate::network::HttpStatus;
+    use crate::network::ShownUrl;
 
     fn retries(max_retries: u32, first_pause: Duration) -> Retries {
         Retries::new(&NetworkOptions { max_retries, first_pause, ..NetworkOptions::default() })
     }
 
     fn cut() -> NetworkError {
-        NetworkError::Cut { url: "http://a/b".to_owned(), expected: 2, found: 1 }
+        NetworkError::Cut { url: ShownUrl::of_text("http://a/b"), expected: 2, found: 1 }
     }
 
     fn unavailable(retry_after: u64) -> NetworkError {
         NetworkError::Status {
-            url: "http://a/b".to_owned(),
+            url: ShownUrl::of_text("http://a/b"),
             status: HttpStatus::of(503),
             retry_after: Some(Duration::from_secs(retry_after)),
             credentials: crate::network::CredentialsSent::None,
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_cannot_help_is_not_tried() {
-        let refused = NetworkError::TooLarge { url: "http://a/b".to_owned(), limit: 1 };
+        let refused = NetworkError::TooLarge { url: ShownUrl::of_text("http://a/b"), limit: 1 };
         assert_eq!(retries(3, Duration::ZERO).next(&refused, 0.0), None);
     }
 }

@@ -7,9 +7,7 @@ use reqwest::header::{self, HeaderMap};
 
 use super::content_range::inclusive;
 use super::redirect::Redirects;
-use super::{
-    CredentialsSent, Network, NetworkError, Part, Reply, Request, Url, Version, address, failure, retry_after,
-};
+use super::{CredentialsSent, Network, NetworkError, Part, Reply, Request, ShownUrl, Version, failure, retry_after};
 
 impl Network {
     /// Sends a request once and waits for the head of the answer; the caller retries. Redirects are followed.
@@ -19,14 +17,14 @@ impl Network {
     /// an answer for another part or version than was requested.
     pub async fn send(&self, request: &Request<'_>) -> Result<Reply, NetworkError> {
         let options = self.options();
-        let mut redirects = Redirects::new(&without_userinfo(request.url), options.max_redirects);
+        let mut redirects = Redirects::new(&request.url.clone().without_user(), options.max_redirects);
         let authorization = options.credentials.find(request.url, || self.machines());
         // The library would take user and password from the URL, and we could then not control to which hop they are sent.
-        let mut url = without_userinfo(request.url);
+        let mut url = request.url.clone().without_user();
         let mut hops = Vec::new();
         loop {
-            let shown = address(&url);
-            let hop = self.client(&url)?.get(url.clone()).headers(headers(request)?);
+            let shown = url.shown();
+            let hop = self.client(&url)?.get(url.expose().clone()).headers(headers(request)?);
             let (hop, credentials) = authorization.add(&url, hop)?;
             let response = match tokio::time::timeout(options.idle_timeout, hop.send()).await {
                 Err(_) => return Err(NetworkError::Stalled { url: shown, after: options.idle_timeout, found: 0 }),
@@ -44,7 +42,7 @@ impl Network {
                     Some(location),
                 ) => {
                     url = redirects.follow(location.as_bytes())?;
-                    tracing::debug!("`{shown}` leads to `{}`", address(&url));
+                    tracing::debug!("`{shown}` leads to `{}`", url.shown());
                 }
                 (StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED, _) => {
                     let reply = Reply::new(shown, response, request, options)?;
@@ -60,7 +58,7 @@ impl Network {
 
 /// The error of an answer whose status is not a success.
 pub(super) fn refusal(
-    url: String,
+    url: ShownUrl,
     status: StatusCode,
     headers: &HeaderMap,
     credentials: CredentialsSent,
@@ -68,14 +66,6 @@ pub(super) fn refusal(
     let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.and_then(|text| retry_after::parse(text, SystemTime::now()));
     NetworkError::Status { url, status: status.into(), retry_after, credentials }
-}
-
-fn without_userinfo(url: &Url) -> Url {
-    let mut url = url.clone();
-    // Neither call fails for a URL that has a host.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url
 }
 
 fn headers(request: &Request<'_>) -> Result<HeaderMap, NetworkError> {

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use super::{Extent, NetworkError, NetworkOptions, Request, Url, Version, address};
+use super::{Extent, NetworkError, NetworkOptions, Request, Url, Version};
 
 /// Stands for access to servers, and refuses all of it.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl Network {
     /// # Errors
     /// [`NetworkError::Offline`], [`NetworkError::NotBuilt`].
     pub async fn send(&self, request: &Request<'_>) -> Result<Reply, NetworkError> {
-        let url = address(request.url);
+        let url = request.url.shown();
         Err(if self.options.offline { NetworkError::Offline { url } } else { NetworkError::NotBuilt { url } })
     }
 }

@@ -15,7 +15,7 @@ use crate::network::{Extent, Network, NetworkError, Part, Url, Version, Wanted};
 use crate::package::{OpenOptions, Package};
 use crate::progress::{ProgressEvent, Stage};
 use crate::source::{FileSource, RemoteSource, Source};
-use crate::{Error, ErrorKind, network};
+use crate::{Error, ErrorKind};
 
 /// Opens the carton at `url`.
 ///
@@ -135,11 +135,11 @@ impl Remote<'_> {
     /// Downloads the whole carton from a server without ranges.
     fn download(&self) -> Result<Package, Error> {
         tracing::info!(
-            url = network::address(self.url),
+            url = %self.url,
             "the server cannot send parts of files: fetching the whole carton"
         );
         let Some(cache) = &self.opening.cache else {
-            return Err(NetworkError::NoRanges { url: network::address(self.url), length: None }.into());
+            return Err(NetworkError::NoRanges { url: self.url.shown(), length: None }.into());
         };
         let check_cancelled = || match self.opening.context.control() {
             std::ops::ControlFlow::Continue(()) => Ok(()),
@@ -203,7 +203,7 @@ impl Remote<'_> {
         } else {
             let decoded = folder.join("decoded");
             let mut reader = encoding::decode(download.reader(), download.encodings(), limit)
-                .map_err(|source| Error::from(ContentsError::Encoding { path: network::address(self.url), source }))?;
+                .map_err(|source| Error::from(ContentsError::Encoding { path: self.url.to_string(), source }))?;
             (self.hash(&mut reader, None, Some(&decoded))?, decoded)
         };
         let version = download.version().clone();
@@ -218,7 +218,7 @@ impl Remote<'_> {
     fn open_file(&self, path: &Path, whole: Sha256Digest) -> Result<Package, Error> {
         let file = std::fs::File::open(path).map_err(Error::io("open", path))?;
         // Messages name the carton's URL, not its place in the cache.
-        let shown = network::address(self.url);
+        let shown = self.url.to_string();
         let source = FileSource::from_file(file, Path::new(&shown)).map_err(Error::io("open", path))?;
         let options = OpenOptions { whole: Some(whole), ..self.options() };
         Ok(Package::open_archive(Arc::new(source), options)?)
@@ -236,7 +236,7 @@ impl Remote<'_> {
             Some(path) => Some((std::fs::File::create(path).map_err(Error::io("create", path))?, path)),
             None => None,
         };
-        let read_error = |error| ContentsError::from_fetch(error, &network::address(self.url)).into();
+        let read_error = |error| ContentsError::from_fetch(error, self.url.shown().as_str()).into();
         hash_all(reader, read_error, |chunk| {
             // Bytes that are already on disk are read without waiting for the server, so cancellation must be checked here.
             if self.opening.context.control().is_break() {
@@ -264,7 +264,7 @@ impl Remote<'_> {
     /// Records the carton in the cache. If that fails, opening it the next time costs a few more requests.
     fn remember(&self, package: &Package, version: Version, blocks: Vec<(u64, Vec<u8>)>, whole: Option<Sha256Digest>) {
         let (Some(cache), Some(manifest)) = (&self.opening.cache, package.contents().manifest_hash()) else { return };
-        let (url_key, address) = (self.key, network::address(self.url));
+        let (url_key, address) = (self.key, self.url.shown());
         let carton = RemoteCarton { url_key, address, version, manifest, blocks, whole };
         if let Err(error) = cache.remember_remote(&carton) {
             tracing::debug!(%error, "cannot remember a remote carton");

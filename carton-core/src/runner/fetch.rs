@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, DownloadError, Target};
 use crate::fetch_verified::{FetchError, Unverified, fetch_verified};
-use crate::network::{Network, Part as RequestPart, Url, Wanted, address};
+use crate::network::{Network, Part as RequestPart, Url, Wanted};
 use crate::progress::{ProgressEvent, Stage};
 
 /// The largest archive in bytes.
@@ -82,7 +82,7 @@ impl Fetcher<'_> {
     /// Downloads a file into `folder` and hashes it while it arrives.
     fn download(&self, url: &Url, folder: &Path, stage: &Stage) -> Result<Unverified, InstallError> {
         let failed = |error| match error {
-            DownloadError::Network(error) => InstallError::network(format!("`{}`", address(url)))(error),
+            DownloadError::Network(error) => InstallError::network(format!("`{}`", url.shown()))(error),
             DownloadError::Io { action, path, source } => InstallError::Io { action, path, source },
         };
         let target =

@@ -12,7 +12,7 @@ use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, Mode
 use crate::causes::without_value;
 use crate::digest::Sha256Digest;
 use crate::name::{self, NameError};
-use crate::place::{Place, PlaceError};
+use crate::place::{Place, ResolveError};
 
 /// The largest index that is read, in bytes. The index of the original Carton, with every release, has some tens of kilobytes.
 pub const MAX_INDEX_BYTES: u64 = 16 << 20;
@@ -67,7 +67,7 @@ pub struct BrokenEntry {
 #[non_exhaustive]
 pub enum IndexError {
     /// The index is not a JSON list.
-    #[error("it is no runner index: expected a JSON list of runners")]
+    #[error("the file is not a runner index: expected a JSON list of runners")]
     Json(#[source] serde_json::Error),
     /// The index is too large.
     #[error("a runner index may have {MAX_INDEX_BYTES} bytes, found {found}")]
@@ -89,7 +89,7 @@ enum EntryError {
     #[error("it has {found} parts, expected 1 to {MAX_PARTS}")]
     Parts { found: usize },
     #[error("part {part}: {source}")]
-    Place { part: usize, source: PlaceError },
+    Place { part: usize, source: ResolveError },
     #[error("part {part}: expected 64 hexadecimal digits as sha256, found `{found}`")]
     Digest { part: usize, found: String },
     #[error("part {part}: relative_path `{found}` cannot be used: {source}")]
@@ -272,7 +272,7 @@ mod tests {
 
     fn url(place: &Place) -> &str {
         match place {
-            Place::Url(url) => url.as_str(),
+            Place::Url(url) => url.expose_str(),
             Place::Path(path) => path.to_str().unwrap(),
         }
     }
@@ -332,8 +332,8 @@ mod tests {
         check("/download_info/0/sha256", "abc".into(), "64 hexadecimal digits");
         check("/download_info/1/relative_path", "../x".into(), "relative_path `../x`");
         check("/download_info/1/relative_path", "/etc".into(), "absolute");
-        check("/download_info/0/url", "file:///etc/passwd".into(), "only http and https");
-        check("/download_info/0/url", "ftp://host/x".into(), "only http and https");
+        check("/download_info/0/url", "file:///etc/passwd".into(), "expected `http:`");
+        check("/download_info/0/url", "ftp://host/x".into(), "expected `http:`");
         check("/id", "x".repeat(2 << 20).into(), "at most 1048576");
         let mut with_path = entry();
         with_path["runner_path"] = "../run".into();

@@ -9,6 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 use tar::{Builder, EntryType, Header};
+use url::Url;
 
 use super::folder::{self, Found, FoundKind};
 use super::install::{check_executable, folder_name};
@@ -18,7 +19,6 @@ use super::workspace::Lock;
 use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
 use crate::cancel_token::CancelToken;
 use crate::digest::{Hasher, Sha256Digest};
-use crate::network::Url;
 
 /// 1980-01-01 in seconds since 1970, the date that entries of cartons also have.
 const DATE: u64 = 315_532_800;

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use url::Url;
-
 use super::{LeaveOut, LeftOut, ShrinkError};
 use crate::contents::{Contents, FileInfo};
 use crate::digest::Sha256Digest;
 use crate::links::{self, Links};
-use crate::network::address;
+use crate::network::{ShownUrl, Url};
 use crate::{package, tensor_data};
 
 /// What will be in the carton and what will not. Made without reading any file.
@@ -114,14 +112,13 @@ fn choose_large<'a>(
     Ok((chosen, links))
 }
 
-const READABLE: &str = "everybody who has the carton could read its user and password";
+const READABLE: &str = "the carton's readers could read its user and password";
 
 /// Refuses URLs with a user or password: anyone who has the carton could read them.
 pub(super) fn check_no_users(links: &Links) -> Result<(), ShrinkError> {
-    let has_user = |url: &Url| !url.username().is_empty() || url.password().is_some();
     let urls = links.iter().flat_map(|(_, urls)| urls);
-    match urls.filter_map(|url| Url::parse(url).ok()).find(has_user) {
-        Some(url) => Err(ShrinkError::User { url: address(&url) }),
+    match urls.filter_map(|url| Url::parse(url).ok()).find(Url::has_user) {
+        Some(url) => Err(ShrinkError::User { url: url.shown() }),
         None => Ok(()),
     }
 }
@@ -129,16 +126,16 @@ pub(super) fn check_no_users(links: &Links) -> Result<(), ShrinkError> {
 /// Checks that the URLs of files may begin with `prefix`. Anyone who has the carton can read them.
 pub(super) fn check_prefix(prefix: &str) -> Result<(), ShrinkError> {
     let parsed = Url::parse(prefix).ok().filter(|_| links::is_url(prefix));
-    let shown = match &parsed {
-        Some(url) => address(url),
-        None if prefix.contains('@') => "…".to_owned(),
-        None => prefix.to_owned(),
+    let shown = || match &parsed {
+        Some(url) => url.shown(),
+        None if prefix.contains('@') => ShownUrl::malformed(),
+        None => ShownUrl::of_text(prefix),
     };
-    let refuse = |reason| Err(ShrinkError::Prefix { prefix: shown.clone(), reason });
-    match parsed {
+    let refuse = |reason| Err(ShrinkError::Prefix { prefix: shown(), reason });
+    match &parsed {
         None => refuse("it is no http, https or file URL"),
-        Some(url) if !url.username().is_empty() || url.password().is_some() => refuse(READABLE),
-        Some(url) if url.query().is_some() || url.fragment().is_some() => refuse("it has a query or a fragment"),
+        Some(url) if url.has_user() => refuse(READABLE),
+        Some(url) if url.has_hidden_parts() => refuse("it has a query or a fragment"),
         Some(_) => Ok(()),
     }
 }

@@ -19,7 +19,7 @@ use crate::contents::{Contents, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::links::{Links, LinksError};
 use crate::manifest::{Manifest, ManifestHash};
-use crate::network::shown;
+use crate::network::ShownUrl;
 use crate::open::Open;
 use crate::package::{self, PackageError};
 use crate::progress::Stage;
@@ -51,9 +51,11 @@ impl fmt::Debug for LeaveOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Linked(links) => f.debug_tuple("Linked").field(links).finish(),
-            Self::Large { url_prefix, min_size } => {
-                f.debug_struct("Large").field("url_prefix", &shown(url_prefix)).field("min_size", min_size).finish()
-            }
+            Self::Large { url_prefix, min_size } => f
+                .debug_struct("Large")
+                .field("url_prefix", &ShownUrl::of_text(url_prefix))
+                .field("min_size", min_size)
+                .finish(),
         }
     }
 }
@@ -218,16 +220,16 @@ pub struct LeftOut {
 #[non_exhaustive]
 pub enum ShrinkError {
     /// A URL of a linked file contains a user or password.
-    #[error("`{url}` cannot be put into a carton: everybody who has it could read the URL's user and password")]
+    #[error("`{url}` cannot be put into a carton: a carton's readers could read the URL's user and password")]
     User {
         /// The URL, without secrets.
-        url: String,
+        url: ShownUrl,
     },
     /// The prefix cannot begin the URLs of the files that are left out.
-    #[error("`{}` cannot begin the URLs of files: {reason}", prefix.escape_debug())]
+    #[error("`{}` cannot begin the URLs of files: {reason}", prefix.as_str().escape_debug())]
     Prefix {
         /// The prefix, without secrets.
-        prefix: String,
+        prefix: ShownUrl,
         /// What is wrong with it.
         reason: &'static str,
     },

@@ -7,8 +7,6 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use url::Url;
-
 use super::{LeftOut, ShrinkError};
 use crate::contents::{Contents, ContentsError};
 use crate::context::Context;
@@ -86,7 +84,7 @@ fn save_one(
 
 /// Returns the name that a URL ends with, if it can be a file name and a server would look for the file under it.
 fn saved_name(url: &str) -> Option<String> {
-    let url = Url::parse(url).ok()?;
+    let url = url::Url::parse(url).ok()?;
     let name = url.path_segments()?.next_back()?;
     let is_plain = name::check(name.as_bytes()).is_ok() && !name.contains('%') && !name.starts_with('.');
     is_plain.then(|| name.to_owned())

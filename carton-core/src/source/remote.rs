@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{FileIdentity, Source};
-use crate::network::{Activity, Network, NetworkError, Part, Url, Version, Wanted, address};
+use crate::network::{Activity, Network, NetworkError, Part, ShownUrl, Url, Version, Wanted};
 
 /// Limit for one request, in bytes. The directory of an archive has the same limit.
 const LARGEST_READ: u64 = 256 << 20;
@@ -25,7 +25,7 @@ const MOST_KEPT: u64 = 512 << 20;
 pub struct RemoteSource {
     network: Network,
     url: Url,
-    address: String,
+    address: ShownUrl,
     version: Version,
     length: u64,
     activity: Arc<Activity>,
@@ -46,7 +46,7 @@ impl RemoteSource {
         blocks: impl IntoIterator<Item = (u64, Vec<u8>)>,
         activity: Arc<Activity>,
     ) -> RemoteSource {
-        let address = address(&url);
+        let address = url.shown();
         let mut known = BTreeMap::new();
         blocks.into_iter().for_each(|(offset, bytes)| insert(&mut known, offset, bytes));
         let blocks = known;
@@ -199,7 +199,7 @@ impl Source for RemoteSource {
     }
 
     fn location(&self) -> &str {
-        &self.address
+        self.address.as_str()
     }
 }
 

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_core::ShownUrl;
 use carton_core::errors::InstallError;
 use carton_core::runner::{Installed, Installer, Place, Requirement};
-use carton_core::shown_url;
 use carton_runner_onnx::onnx_runtime_library;
 use semver::VersionReq;
 use serde::Serialize;
@@ -215,7 +215,8 @@ fn is_python(requirement: &Requirement) -> bool {
 /// Parses the argument. Text that could be a name is one, unless it can only be a path or a URL.
 fn source(arguments: &RunnerInstallArgs) -> Result<Source, Failure> {
     let text = arguments.runner.as_str();
-    let place = || Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown_url(text), source }));
+    let place =
+        || Place::parse(text).map_err(|source| failure(InstallError::Place { text: ShownUrl::of_text(text), source }));
     let path = Path::new(text);
     let is_url = text.contains("://");
     let is_path = text.starts_with(['/', '.'])

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use carton_core::Config;
+use carton_core::ShownUrl;
 use carton_core::errors::InstallError;
 use carton_core::runner::{Installer, Place};
-use carton_core::shown_url;
 
 use super::super::{Context, open};
 use crate::failure::Failure;
@@ -18,7 +18,8 @@ pub(super) fn failure(error: InstallError) -> Failure {
 /// Returns the index from the command line, or else from the configuration.
 pub(super) fn index_place(asked: Option<&str>, config: &Config) -> Result<Option<Place>, Failure> {
     let Some(text) = asked.or(config.runner_index.as_deref()) else { return Ok(None) };
-    let place = Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown_url(text), source }))?;
+    let place =
+        Place::parse(text).map_err(|source| failure(InstallError::Place { text: ShownUrl::of_text(text), source }))?;
     Ok(Some(place))
 }
 

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::manifest::Manifest;
+use crate::network::ShownUrl;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -248,7 +249,7 @@ fn what_is_known_of_urls_goes_with_the_carton() {
     let url_key = UrlKey::of(b"url");
     let remote = RemoteCarton {
         url_key,
-        address: "https://host/one.carton".to_owned(),
+        address: ShownUrl::of_text("https://host/one.carton"),
         version: crate::network::Version { etag: None, last_modified: None, length: None },
         manifest: carton.hash(),
         blocks: Vec::new(),
@@ -256,7 +257,7 @@ fn what_is_known_of_urls_goes_with_the_carton() {
     };
     cache.remember_remote(&remote).unwrap();
     let listed = cache.list().unwrap().cartons;
-    assert_eq!(listed[0].address.as_deref(), Some("https://host/one.carton"));
+    assert_eq!(listed[0].address, Some(ShownUrl::of_text("https://host/one.carton")));
     let lease = carton.lease(&cache);
     prune(&cache);
     assert!(cache.has_file(&whole), "the record alone says that it is used");
@@ -351,7 +352,7 @@ fn a_remote_carton_is_removed_by_its_url() {
         let url: crate::network::Url = url.parse().unwrap();
         let carton = RemoteCarton {
             url_key: UrlKey::from(&url),
-            address: crate::network::address(&url),
+            address: url.shown(),
             version: crate::network::Version { etag: None, last_modified: None, length: Some(1) },
             manifest: ManifestHash::of(manifest.as_bytes()),
             blocks: vec![(0, vec![1])],

@@ -1,12 +1,13 @@
 //! The records of remote cartons.
 
 use super::*;
+use crate::network::ShownUrl;
 use crate::network::Version;
 
 fn example_remote(url: &str, manifest: &str) -> RemoteCarton {
     RemoteCarton {
         url_key: UrlKey::of(url.as_bytes()),
-        address: format!("https://host/{url}"),
+        address: ShownUrl::of_text(&format!("https://host/{url}")),
         version: Version { etag: Some("\"1\"".to_owned()), last_modified: None, length: Some(1 << 40) },
         manifest: ManifestHash::of(manifest.as_bytes()),
         blocks: vec![(0, vec![1; 40]), (40, Vec::new()), (1000, vec![2; 300])],

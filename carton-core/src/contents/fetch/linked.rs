@@ -12,7 +12,7 @@ use crate::download::{Download, DownloadError, Target};
 use crate::encoding::{self, Limit};
 use crate::error_kind::ErrorKind;
 use crate::fetch_verified::Unverified;
-use crate::network::{NetworkError, Url, address};
+use crate::network::{NetworkError, ShownUrl, Url};
 use crate::source::{FileSource, Source};
 
 impl Fetch<'_> {
@@ -30,7 +30,7 @@ impl Fetch<'_> {
                 Ok(url) => url,
                 Err(error) => {
                     // A secret cannot be found in a malformed URL, so nothing of the URL is shown.
-                    let shown = "a malformed URL".to_owned();
+                    let shown = ShownUrl::malformed();
                     let error = NetworkError::Url { url: shown.clone(), reason: error.to_string() };
                     failures.push(LinkFailure { address: shown, error: Box::new(error.into()) });
                     continue;
@@ -56,10 +56,10 @@ impl Fetch<'_> {
                         let error = in_one_line(&error);
                         tracing::warn!(
                             "`{path}` could not be fetched from `{}`: {error}; trying its next URL",
-                            address(&url)
+                            url.shown()
                         );
                     }
-                    failures.push(LinkFailure { address: address(&url), error: Box::new(error) });
+                    failures.push(LinkFailure { address: url.shown(), error: Box::new(error) });
                 }
             }
         }
@@ -113,10 +113,10 @@ impl Fetch<'_> {
         decoded: &Path,
     ) -> Result<Unverified, ContentsError> {
         if !self.access.file_links {
-            return Err(ContentsError::FileLinkRefused { path: path.to_owned(), url: address(url) });
+            return Err(ContentsError::FileLinkRefused { path: path.to_owned(), url: url.shown() });
         }
-        let cannot_open = |source| ContentsError::FileLink { url: address(url), source };
-        let file = url.to_file_path().map_err(|()| cannot_open(std::io::ErrorKind::InvalidFilename.into()))?;
+        let cannot_open = |source| ContentsError::FileLink { url: url.shown(), source };
+        let file = url.expose().to_file_path().map_err(|()| cannot_open(std::io::ErrorKind::InvalidFilename.into()))?;
         let source = FileSource::open(&file).map_err(cannot_open)?;
         let file = source.file().ok_or_else(|| cannot_open(std::io::ErrorKind::Unsupported.into()))?;
         // One byte more than declared is enough to know that the file is another one.

@@ -9,7 +9,7 @@ use crate::download::journal::{Header, Journal, chunk_size};
 fn lay_out(folder: &Path, url: &Url, all: &[u8], done: &[usize]) {
     Download::forget(folder).unwrap();
     let header = Header {
-        url: crate::digest::Sha256Digest::of(url.as_str().as_bytes()),
+        url: crate::digest::Sha256Digest::of(url.expose_str().as_bytes()),
         version: Version { length: Some(all.len() as u64), ..strong("1") },
         range: None,
         accept_encoded: false,

@@ -8,7 +8,7 @@ use url::Host;
 
 use super::netrc::{self, Machine};
 use super::{Credentials, CredentialsSent, HostToken, Secret};
-use crate::network::{NetworkError, Url, address};
+use crate::network::{NetworkError, Url};
 
 /// The credential in the `Authorization` header.
 enum Credential {
@@ -35,7 +35,8 @@ impl Credentials {
     /// Finds the credentials for `url`. `machines` reads the netrc file, and is called only if the other places have none.
     pub(in crate::network) fn find<'a>(&self, url: &Url, machines: impl FnOnce() -> &'a [Machine]) -> Authorization {
         let authorization = |found| Authorization { origin: url.origin(), found, withheld: None };
-        if !url.username().is_empty() || url.password().is_some() {
+        if url.has_user() {
+            let url = url.expose();
             let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
             let password = Secret::verbatim(decoded(url.password().unwrap_or_default()));
             let user = decoded(url.username());
@@ -100,7 +101,7 @@ impl Authorization {
             }
             Credential::Bearer(_) => {
                 let reason = "has characters that a token cannot have".to_owned();
-                return Err(NetworkError::Credentials { url: address(url), from: from.clone(), reason });
+                return Err(NetworkError::Credentials { url: url.shown(), from: from.clone(), reason });
             }
         };
         Ok((request, CredentialsSent::From(from.clone())))

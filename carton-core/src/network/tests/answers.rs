@@ -29,7 +29,7 @@ fn whole() -> Answer {
 
 /// The text of an error without the address.
 fn text(server: &Server, error: &NetworkError) -> String {
-    error.to_string().replace(url(server).as_str(), "URL")
+    error.to_string().replace(url(server).expose_str(), "URL")
 }
 
 fn version(etag: &str, length: u64) -> Version {
@@ -277,7 +277,7 @@ fn what_cannot_be_reached_is_told() {
     assert!(error.starts_with(&format!("cannot find the host of `{unknown}`: failed to lookup")), "{error}");
     let silent = Server::start();
     silent.greet("");
-    let error = error_of(&url(&silent).as_str().replace("http:", "https:"));
+    let error = error_of(&url(&silent).expose_str().replace("http:", "https:"));
     assert!(error.starts_with("cannot connect to `https://"), "{error}");
 }
 

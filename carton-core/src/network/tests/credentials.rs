@@ -30,11 +30,9 @@ fn get(network: &Network, url: &Url) -> Result<(), NetworkError> {
 }
 
 /// The `Authorization` that a server receives.
-fn told(network: &Network, change: impl FnOnce(&mut Url)) -> Option<String> {
+fn told(network: &Network, change: impl FnOnce(&mut url::Url)) -> Option<String> {
     let server = serve(&[answer("200 OK", "")]);
-    let mut url = url(&server);
-    change(&mut url);
-    get(network, &url).unwrap();
+    get(network, &url(&server).with(change)).unwrap();
     server.requests()[0].header("authorization").map(str::to_owned)
 }
 
@@ -46,7 +44,7 @@ fn the_first_that_knows_the_host_is_used() {
     let netrc = Some(NetrcFile { path, named: true });
     let variables = BTreeMap::from([("CARTON_TOKEN_127_0_0_1".to_owned(), Secret::new("variable"))]);
     let mut credentials = Credentials { variables, tokens: vec![host_token("127.0.0.1", false)], netrc };
-    let user = |url: &mut Url| {
+    let user = |url: &mut url::Url| {
         url.set_username("a%40b").unwrap();
         url.set_password(Some("p w")).unwrap();
     };
@@ -69,7 +67,8 @@ fn only_the_host_itself_is_told() {
     let netrc = Some(NetrcFile { path, named: true });
     let tokens = vec![host_token("127.0.0.2", true), host_token("127.0.0.1:1", true), host_token("localhost", true)];
     assert_eq!(told(&with(Credentials { netrc, tokens, ..Credentials::default() }), |_| ()), None);
-    let port = |server: &Server| host_token(&format!("127.0.0.1:{}", url(server).port().unwrap()), false);
+    let port =
+        |server: &Server| host_token(&format!("127.0.0.1:{}", url(server).port_or_known_default().unwrap()), false);
     let server = serve(&[answer("200 OK", "")]);
     get(&with(Credentials { tokens: vec![port(&server)], ..Credentials::default() }), &url(&server)).unwrap();
     assert_eq!(server.requests()[0].header("authorization"), Some("Bearer config"));
@@ -78,7 +77,9 @@ fn only_the_host_itself_is_told() {
 #[test]
 fn a_redirect_takes_credentials_along_only_to_the_same_server() {
     let elsewhere = serve(&[answer("200 OK", "")]);
-    for location in [url(&elsewhere).as_str(), &url(&elsewhere).as_str().replace("http://", "http://me:secret@")] {
+    for location in
+        [url(&elsewhere).expose_str(), &url(&elsewhere).expose_str().replace("http://", "http://me:secret@")]
+    {
         let first = serve(&[answer(&format!("302 Found\r\nLocation: {location}"), "")]);
         get(&with_variable("secret"), &url(&first)).unwrap();
         assert_eq!(first.requests()[0].header("authorization"), Some("Bearer secret"));

@@ -19,9 +19,7 @@ fn ok() -> Answer {
 }
 
 fn with_host(url: &Url, host: &str) -> Url {
-    let mut url = url.clone();
-    url.set_host(Some(host)).unwrap();
-    url
+    url.clone().with(|url| url.set_host(Some(host)).unwrap())
 }
 
 fn refused(result: Result<Vec<u8>, NetworkError>) -> String {

@@ -54,11 +54,11 @@ fn record_everything() {
 }
 
 fn with_secrets(url: &Url) -> Url {
-    let mut url = url.clone();
-    url.set_username(&format!("user-{SECRET}")).unwrap();
-    url.set_password(Some(&format!("password-{SECRET}"))).unwrap();
-    url.set_query(Some(&format!("signature={SECRET}")));
-    url
+    url.clone().with(|url| {
+        url.set_username(&format!("user-{SECRET}")).unwrap();
+        url.set_password(Some(&format!("password-{SECRET}"))).unwrap();
+        url.set_query(Some(&format!("signature={SECRET}")));
+    })
 }
 
 fn wanted(url: &Url) -> Wanted {

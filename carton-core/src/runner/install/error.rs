@@ -9,7 +9,7 @@ use crate::ErrorKind;
 use crate::cache::CacheError;
 use crate::digest::Sha256Digest;
 use crate::fetch_verified::FetchError;
-use crate::network::NetworkError;
+use crate::network::{NetworkError, ShownUrl};
 
 /// Why a runner could not be installed, removed or packaged.
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +24,8 @@ pub enum InstallError {
     /// The given place of an index or archive is neither a URL nor a path.
     #[error("cannot use `{text}`")]
     Place {
-        /// The given text.
-        text: String,
+        /// The given text, without secrets.
+        text: ShownUrl,
         /// Why not.
         source: PlaceError,
     },
@@ -56,7 +56,7 @@ pub enum InstallError {
         found: Sha256Digest,
     },
     /// An archive from a URL was given without a hash to verify it.
-    #[error("`{place}` comes from a server, and nobody says which SHA-256 it must have")]
+    #[error("`{place}` comes from a server, and no SHA-256 is given to verify it")]
     NoDigest {
         /// The archive.
         place: String,
@@ -144,7 +144,7 @@ pub enum InstallError {
         others: Vec<String>,
     },
     /// What follows `@` is neither a version nor a requirement on one.
-    #[error("`{text}` is no requirement on a version")]
+    #[error("`{text}` is not a version requirement")]
     Requirement {
         /// The text after the `@`.
         text: String,

@@ -121,7 +121,7 @@ fn from_an_index_and_back() {
     failed(remove("t", &place.runner_dir()), ErrorKind::Other, "`t` is more than one runner: t 1.0.0 in");
     failed(remove("x", &place.runner_dir()), ErrorKind::NoRunner, "no runner `x` is installed");
     failed(remove("t@^3", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@^3`");
-    failed(remove("t@new", &place.runner_dir()), ErrorKind::Other, "`new` is no requirement");
+    failed(remove("t@new", &place.runner_dir()), ErrorKind::Other, "`new` is not a version requirement");
     // A complete version means exactly that version, not the compatible ones.
     failed(remove("t@1.1.0", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@1.1.0`");
     assert_eq!(remove("t@1.0.0", &place.runner_dir()).unwrap().0.to_string(), "t 1.0.0");

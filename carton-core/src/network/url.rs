@@ -1,0 +1,198 @@
+//! URLs that keep their secrets, and the form of a URL that may be shown.
+//!
+//! Signed URLs carry a secret in the query, others a password before the host. A [`Url`] therefore has no text of its own: errors, logs and
+//! `Debug` get a [`ShownUrl`], and the few places that need the whole URL (requests, the cache's keys, files that the user asked for) say
+//! so by calling [`Url::expose`].
+
+use std::fmt;
+
+/// A URL, with its secrets. `Display` and `Debug` show it as its [`ShownUrl`].
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Url(url::Url);
+
+/// The part of a URL that may be shown: without user, password, query and fragment, each of which may hold a secret.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(from = "String")]
+pub struct ShownUrl(String);
+
+/// Why text is not a URL: the reason, without any part of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct InvalidUrl(url::ParseError);
+
+impl Url {
+    /// Parses text by the URL standard, with any scheme.
+    ///
+    /// # Errors
+    /// The text is not an absolute URL.
+    pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
+        url::Url::parse(text).map(Self).map_err(InvalidUrl)
+    }
+
+    /// Parses text as an absolute URL, or as one relative to this URL.
+    ///
+    /// # Errors
+    /// The text is neither.
+    pub fn join(&self, text: &str) -> Result<Self, InvalidUrl> {
+        self.0.join(text).map(Self).map_err(InvalidUrl)
+    }
+
+    /// The `file:` URL of an absolute path; `None` for a relative one.
+    pub fn from_file_path(path: impl AsRef<std::path::Path>) -> Option<Self> {
+        url::Url::from_file_path(path).ok().map(Self)
+    }
+
+    /// The URL without user and password.
+    pub(crate) fn without_user(mut self) -> Self {
+        // Neither call fails for a URL that has a host.
+        let _ = self.0.set_username("");
+        let _ = self.0.set_password(None);
+        self
+    }
+
+    /// The URL without its fragment, which is not sent to servers.
+    pub(crate) fn without_fragment(mut self) -> Self {
+        self.0.set_fragment(None);
+        self
+    }
+
+    /// The part that may be shown.
+    pub fn shown(&self) -> ShownUrl {
+        let url = &self.0;
+        let host = url.host_str().unwrap_or_default();
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let query = if url.query().is_some() { "?…" } else { "" };
+        ShownUrl(format!("{}://{host}{port}{}{query}", url.scheme(), url.path()))
+    }
+
+    /// Whether the URL has a part that may be secret and is not shown: a user, a password, a query or a fragment.
+    pub fn has_hidden_parts(&self) -> bool {
+        self.has_user() || self.0.query().is_some() || self.0.fragment().is_some()
+    }
+
+    /// The scheme, in lower case.
+    pub fn scheme(&self) -> &str {
+        self.0.scheme()
+    }
+
+    /// The host, if there is one.
+    pub(crate) fn host(&self) -> Option<url::Host<&str>> {
+        self.0.host()
+    }
+
+    /// The host as text, if there is one.
+    pub fn host_str(&self) -> Option<&str> {
+        self.0.host_str()
+    }
+
+    /// The port, which many schemes have a default for.
+    pub(crate) fn port_or_known_default(&self) -> Option<u16> {
+        self.0.port_or_known_default()
+    }
+
+    /// The scheme, host and port.
+    pub(crate) fn origin(&self) -> url::Origin {
+        self.0.origin()
+    }
+
+    /// The same URL with other parts, for tests.
+    #[cfg(test)]
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut url::Url)) -> Self {
+        change(&mut self.0);
+        self
+    }
+
+    /// Whether the URL has a user or a password.
+    pub(crate) fn has_user(&self) -> bool {
+        !self.0.username().is_empty() || self.0.password().is_some()
+    }
+
+    /// The whole text, secrets included: for requests, and for files that the user asked for. It must never be shown.
+    pub fn expose_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// The whole URL, secrets included. It must never be shown.
+    pub(crate) fn expose(&self) -> &url::Url {
+        &self.0
+    }
+}
+
+impl From<url::Url> for Url {
+    fn from(url: url::Url) -> Self {
+        Self(url)
+    }
+}
+
+impl std::str::FromStr for Url {
+    type Err = InvalidUrl;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shown().fmt(f)
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.shown().as_str(), f)
+    }
+}
+
+impl ShownUrl {
+    /// The part that may be shown of text that may be a URL. Text that is no URL is unchanged. Of text that begins like a URL but cannot
+    /// be parsed, only the scheme is left, because any other part of it may be a password.
+    ///
+    /// ```
+    /// use carton_core::ShownUrl;
+    /// let shown = |text| ShownUrl::of_text(text).to_string();
+    /// assert_eq!(shown("https://me:secret@host/index.json?token=secret"), "https://host/index.json?…");
+    /// assert_eq!(shown("https://me:secret@host:port/index.json"), "https:…");
+    /// assert_eq!(shown("folder/index.json"), "folder/index.json");
+    /// ```
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+        match (Url::parse(text), scheme) {
+            (Ok(url), _) if url.0.has_host() => url.shown(),
+            (_, Some(scheme)) if matches!(scheme.as_str(), "http" | "https") || text.contains("://") => {
+                Self(format!("{scheme}:…"))
+            }
+            _ => Self(text.to_owned()),
+        }
+    }
+
+    /// Stands for text that should be a URL and is not, so that no part of it is known to hold no secret.
+    pub(crate) fn malformed() -> Self {
+        Self("a malformed URL".to_owned())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for ShownUrl {
+    fn from(text: String) -> Self {
+        Self::of_text(&text)
+    }
+}
+
+impl fmt::Debug for ShownUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for ShownUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
