@@ -31,6 +31,15 @@ pub fn block_on<T, E: From<Error>>(operation: impl IntoFuture<Output = Result<T,
     runtime.block_on(operation.into_future())
 }
 
+/// Runs `work` on a thread of its own, so that it goes on when the runtime of the caller ends, as that of [`block_on`] does.
+pub(crate) fn spawn(thread: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::Internal(format!("cannot start a thread: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
+    let thread = std::thread::Builder::new().name(thread.to_owned());
+    thread.spawn(move || runtime.block_on(work)).map_err(failed)?;
+    Ok(())
+}
+
 /// Runs blocking work on tokio's threads for such work. The work reports to `progress`. Dropping the future cancels the work.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     progress: Option<&ProgressCallback>,

@@ -189,8 +189,15 @@ pub enum Error {
     Timeout {
         /// Name and version of the runner.
         runner: String,
-        /// Whether the call was still waiting for its turn. If it was running, the runner was killed.
+        /// Whether the call was still waiting: for its turn, for a fresh runner, or for the answer to a ping. If it was running,
+        /// the runner was killed.
         waiting: bool,
+    },
+    /// The runner did not load the model within [`Load::load_timeout`](crate::Load::load_timeout), and was killed.
+    #[error("loading the model ran out of time; runner {runner} was killed")]
+    LoadTimeout {
+        /// Name and version of the runner.
+        runner: String,
     },
     /// A call could not be made: too many are waiting, or there is no room for its tensors.
     #[error(transparent)]
@@ -293,7 +300,7 @@ impl Error {
             }
             Self::Model { .. } | Self::LoadRefused { .. } => ErrorKind::Model,
             Self::Platform { .. } => ErrorKind::Unsupported,
-            Self::Timeout { .. } => ErrorKind::Timeout,
+            Self::Timeout { .. } | Self::LoadTimeout { .. } => ErrorKind::Timeout,
             // The inputs can never fit into a pool of this size.
             Self::Call(CallError::PoolFull { bytes, cap, .. }) if bytes > cap => ErrorKind::InvalidInput,
             Self::Call(CallError::QueueFull { .. } | CallError::PoolFull { .. }) => ErrorKind::Busy,
@@ -361,7 +368,7 @@ impl Error {
             }
             Self::Signature(error) => Some(signature_hint(error)),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
-            Self::Timeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),
+            Self::Timeout { .. } | Self::LoadTimeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),
             Self::Call(CallError::InputsTooLarge { .. }) => Some(
                 "pass the input in parts, or with a runner that takes shared memory (what `carton runner ls` lists does, but \
                  for runners of others)"
@@ -436,6 +443,9 @@ impl From<StartError> for Error {
         match error {
             StartError::Launch(error) => Self::Launch(error),
             StartError::Crash(crash) => Self::RunnerCrashed(crash),
+            StartError::Refused { runner, error } => Self::refused(runner, error),
+            StartError::LoadTimeout { runner } => Self::LoadTimeout { runner },
+            StartError::Call(error) => Self::Call(error),
         }
     }
 }

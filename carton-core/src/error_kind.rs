@@ -9,7 +9,7 @@ pub enum ErrorKind {
     /// The caller passed something wrong: inputs that contradict the signature, an invalid name or location, metadata that breaks a
     /// rule. The same call fails again.
     InvalidInput,
-    /// A call took longer than its timeout. The runner was killed if it was working on the call.
+    /// A call, or loading the model, took longer than its timeout. The runner was killed if it was working on it.
     Timeout,
     /// The model is busy: too many calls wait for it, or their tensors fill its shared memory. The same call may succeed later.
     Busy,

@@ -115,6 +115,8 @@ def main():
         id = envelope.get("id")
         ((name, body),) = envelope["message"].items()
         if name == "load":
+            if MODE == "block-in-load":
+                time.sleep(1000)
             ranges = body["files"].get("ranges")
             if ranges is not None:
                 read_ranges(ranges)

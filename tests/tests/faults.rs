@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use carton_core::{Error, ErrorKind, Inputs, Load};
+use carton_core::{Carton, Error, ErrorKind, Inputs, Load, block_on};
 use carton_tensor::{NumericTensor, StringTensor, Tensor};
 use carton_tests::census::Census;
 use carton_tests::place::TestPlace;
@@ -24,12 +25,28 @@ fn python() -> String {
 /// Makes a place where `plain` is the runner written in Python, in `mode`.
 fn place(mode: &str) -> TestPlace {
     let place = TestPlace::new(RUNNER);
-    let folder = place.config().runner_dir.join("plain");
-    std::fs::create_dir_all(&folder).unwrap();
-    let script = format!("#!/bin/sh\nexec {} {PLAIN_RUNNER} {mode}\n", python());
-    write_executable(&folder.join("run"), &script);
+    std::fs::create_dir_all(place.config().runner_dir.join("plain")).unwrap();
+    replace_runner(&place, "", mode);
     place.describe("plain", &[], "directory");
     place
+}
+
+/// Makes `plain` the runner written in Python, in `mode`, after a command of the shell. Each start of it is counted.
+fn replace_runner(place: &TestPlace, before: &str, mode: &str) {
+    let starts = starts(place);
+    let _ = std::fs::remove_file(&starts);
+    let script = format!("#!/bin/sh\necho >> {starts:?}\n{before}\nexec {} {PLAIN_RUNNER} {mode}\n", python());
+    write_executable(&place.config().runner_dir.join("plain/run"), &script);
+}
+
+/// A file with a line for each start of the runner.
+fn starts(place: &TestPlace) -> PathBuf {
+    place.path().join("starts")
+}
+
+/// How often the runner was started since it was replaced.
+fn n_starts(place: &TestPlace) -> usize {
+    std::fs::read_to_string(starts(place)).unwrap().lines().count()
 }
 
 /// Writes a file and renames it. A child that is being forked may still have the file open for writing, and such a file cannot be
@@ -154,6 +171,90 @@ async fn runners_that_die_or_lie_during_a_call() {
     {
         check_infer(mode, &["protocol"]).await;
     }
+}
+
+#[tokio::test]
+async fn a_runner_that_hangs_while_it_loads_is_killed_in_time() {
+    let _alone = ALONE.lock().await;
+    let place = place("block-in-load");
+    let carton = place.pack_noop("").await;
+    let before = census(&place, &carton).await;
+    let start = Instant::now();
+    let error = load(&place, &carton).load_timeout(Duration::from_millis(300)).await.unwrap_err();
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{}", chain(&error));
+    assert_eq!(error.to_string(), "loading the model ran out of time; runner plain 1.0.0 was killed");
+    before.assert_restored();
+}
+
+/// Loads a model whose runner dies in its first call, and lets it die.
+async fn load_and_crash(place: &TestPlace) -> Carton {
+    let carton = place.pack_noop("").await;
+    let model = load(place, &carton).start_timeout(PATIENCE * 2).await.unwrap();
+    let error = model.infer([("x", tensor())]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{}", chain(&error));
+    model
+}
+
+#[test]
+fn a_fresh_runner_starts_although_every_call_gives_up_before_it_is_there() {
+    let _alone = ALONE.blocking_lock();
+    let place = place("exit-in-infer");
+    // Every `block_on` has a runtime of its own, which ends with the call.
+    let model = block_on(async { Ok::<_, Error>(load_and_crash(&place).await) }).unwrap();
+    replace_runner(&place, "sleep 3", "echo");
+    let start = Instant::now();
+    let impatient = Duration::from_millis(200);
+    let error = block_on(model.infer([("x", tensor())]).timeout(impatient)).unwrap_err();
+    assert!(matches!(error, Error::Timeout { waiting: true, .. }), "{}", chain(&error));
+    assert!(start.elapsed() < Duration::from_secs(3), "the call waited for the fresh runner: {:?}", start.elapsed());
+    loop {
+        let call = async { Ok::<_, Error>(tokio::time::timeout(impatient, model.infer([("x", tensor())])).await) };
+        if let Ok(answer) = block_on(call).unwrap() {
+            answer.unwrap();
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "there is still no runner");
+    }
+    assert_eq!(n_starts(&place), 1);
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_a_fresh_runner_share_its_failure() {
+    let _alone = ALONE.lock().await;
+    let place = place("exit-in-infer");
+    let model = load_and_crash(&place).await;
+    replace_runner(&place, "sleep 1; exit 5", "echo");
+    let call = || async { model.infer([("x", tensor())]).await.unwrap_err() };
+    let (first, second, third, fourth) = tokio::join!(call(), call(), call(), async {
+        match model.alloc::<f32>(&[3]).await {
+            Ok(_) => panic!("there is no runner to share memory with"),
+            Err(error) => error,
+        }
+    });
+    for error in [first, second, third, fourth] {
+        assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{}", chain(&error));
+        assert!(chain(&error).contains("exit status 5"), "{}", chain(&error));
+    }
+    assert_eq!(n_starts(&place), 1);
+    // The next call tries again.
+    replace_runner(&place, "", "echo");
+    model.infer([("x", tensor())]).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_model_that_is_dropped_while_a_fresh_runner_starts() {
+    let _alone = ALONE.lock().await;
+    let place = place("exit-in-infer");
+    let carton = place.pack_noop("").await;
+    let before = census(&place, &carton).await;
+    let model = load_and_crash(&place).await;
+    replace_runner(&place, "", "never-hello");
+    let error = model.infer([("x", tensor())]).timeout(Duration::from_millis(500)).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { waiting: true, .. }), "{}", chain(&error));
+    assert_eq!(n_starts(&place), 1);
+    drop(model);
+    before.assert_restored();
 }
 
 #[tokio::test]

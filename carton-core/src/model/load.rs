@@ -10,8 +10,9 @@ use carton_runner_protocol::OptionValue;
 use semver::VersionReq;
 
 use super::Carton;
-use super::live::{Live, ModelFiles};
+use super::live::Live;
 use super::load_settings::LoadSettings;
+use super::start::{ModelFiles, Starter};
 use crate::blocking::{Awaited, run_blocking};
 use crate::config::Config;
 use crate::context::Context;
@@ -130,8 +131,9 @@ impl Load {
         self
     }
 
-    /// Sets the time that a call may take, waiting included; unlimited by default. If a call is running when its time is up, the
-    /// runner is killed, because nothing else stops a framework for certain.
+    /// Sets the time that a call may take, waiting included: for its turn, and for a fresh runner if the last one has died. Unlimited
+    /// by default. If a call is running when its time is up, the runner is killed, because nothing else stops a framework for
+    /// certain.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
         self
@@ -140,6 +142,13 @@ impl Load {
     /// Sets the time that a runner may take from its start to its first message; 30 seconds by default.
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.settings.start_timeout = timeout;
+        self
+    }
+
+    /// Sets the time that loading the model in the runner may take; unlimited by default. It begins when the runner has started,
+    /// and holds for a fresh runner too. A runner that does not load the model within it is killed.
+    pub fn load_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.load_timeout = Some(timeout);
         self
     }
 
@@ -170,17 +179,17 @@ impl Load {
     async fn load(self) -> Result<Carton, Error> {
         let Self { from, open, mut settings } = self;
         let progress = open.operation.progress().cloned();
-        let (package, descriptor, files, settings) = run_blocking(progress.as_ref(), move |context| {
+        let starter = run_blocking(progress.as_ref(), move |context| {
             let config = open.operation.config()?;
             let opening = Opening { cache: Some(open::cache(&config)?), context: context.clone() };
             let package = from.open(&open, &settings, &config, &opening)?;
             let descriptor = choose_runner(&package, &config, &settings, &context)?;
             let files = ModelFiles::prepare(&package, descriptor.files, &context)?;
             complete_policy(&mut settings.policy, &config);
-            Ok((package, descriptor, files, settings))
+            Ok(Starter { package, descriptor, files, settings, progress: open.operation.progress })
         })
         .await?;
-        Ok(Carton { live: Arc::new(Live::start(package, descriptor, files, settings, progress).await?) })
+        Ok(Carton { live: Arc::new(Live::start(starter).await?) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A loaded model: a package and the runner process that runs it.
 //!
-//! `load` opens the package, prepares the model's files and chooses the runner. `live` owns the runner process and restarts it
-//! when it has died. `infer`, `sealed` and `stream` are the forms of a call, and `checks` compares each call with the signature.
+//! `load` opens the package, prepares the model's files and chooses the runner. `start` starts the runner and loads the model there.
+//! `live` owns the runner process and lets it be started again when it has died. `infer`, `sealed` and `stream` are the forms of a call, and `checks` compares each call with the signature.
 //! The protocol is in `carton-runner-protocol`, the start of processes in `runner`.
 
 mod checks;
@@ -10,22 +10,24 @@ mod live;
 mod load;
 mod load_settings;
 mod sealed;
+mod start;
 mod stream;
 
 use std::sync::Arc;
 
+use carton_runner_protocol::host::Phase;
 use carton_tensor::{DataType, Element, NumericTensor};
 
-use self::live::{Live, timed_out};
+use self::live::Live;
 use crate::package::Package;
 use crate::progress::ProgressCallback;
 use crate::{CallError, Error, Inputs, Location, Tensors, runner};
 
 pub use infer::{CallInputs, Infer};
-pub(crate) use live::{start_runner, wire_specs};
 pub use load::Load;
 pub(crate) use load::complete_policy;
 pub use sealed::SealedInputs;
+pub(crate) use start::{start_runner, wire_specs};
 pub use stream::OutputStream;
 
 /// A model that is loaded into its own runner process.
@@ -156,7 +158,7 @@ impl Carton {
     /// # Errors
     /// As [`alloc`](Self::alloc); also for [`DataType::String`], whose elements have no fixed size.
     pub async fn alloc_dtype(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, Error> {
-        let session = self.live.session().await?;
+        let session = self.live.session(self.live.call_options(None).deadline).await?;
         match session.connection().alloc(dtype, shape).await {
             Ok(tensor) => Ok(tensor),
             Err(error) => Err(self.live.explain(&session, error).await),
@@ -185,17 +187,18 @@ impl Carton {
         self.live.named(inputs)
     }
 
-    /// Asks the runner for an answer and waits for it. The time limit is [`Load::timeout`]; a runner that does not answer within
-    /// it is killed, as by any other call.
+    /// Asks the runner for an answer and waits for it. The time limit is [`Load::timeout`]. A runner that does not answer within it
+    /// is not killed, because it may be busy with a call that leaves no room for answers.
     ///
     /// # Errors
     /// The runner does not answer in time, or it died and cannot be restarted.
     pub async fn ping(&self) -> Result<(), Error> {
-        let session = self.live.session().await?;
-        match session.connection().ping(self.live.call_options(None)).await {
+        let options = self.live.call_options(None);
+        let session = self.live.session(options.deadline).await?;
+        match session.connection().ping(options).await {
             Ok(()) => Ok(()),
             // Not explained as a call's error, which kills the runner: it may be busy with a model that leaves no room for answers.
-            Err(CallError::DeadlineExceeded { phase }) => Err(timed_out(&session, phase)),
+            Err(CallError::DeadlineExceeded { .. }) => Err(self.live.timed_out(Phase::Queued)),
             Err(error) => Err(self.live.explain(&session, error).await),
         }
     }

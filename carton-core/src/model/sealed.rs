@@ -44,8 +44,8 @@ impl SealedInputs {
 
     /// Returns the running session's handle to the inputs. A fresh session gets the inputs first.
     async fn on(&self, live: &Live, options: &CallOptions) -> Result<(Weak<Session>, Arc<host::SealedInputs>), Error> {
-        let session = live.session().await?;
-        let mut sealed = self.sealed.lock().await;
+        let session = live.session(options.deadline).await?;
+        let mut sealed = live.before(options.deadline, self.sealed.lock()).await?;
         // The weak reference keeps the allocation alive, so the address is not reused and identifies the session.
         if !std::ptr::eq(sealed.0.as_ptr(), Arc::as_ptr(&session)) {
             let (session, handle) = seal(live, self.inputs.clone(), options).await?;

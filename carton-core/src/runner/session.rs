@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use carton_runner_protocol::host::{CallError, CloseReason, Connection, ConnectionOptions};
+use carton_runner_protocol::runner::RunnerError;
 use tokio::sync::watch;
 
 use super::Descriptor;
@@ -40,13 +41,22 @@ impl fmt::Display for Crash {
 
 impl std::error::Error for Crash {}
 
-/// Why a session could not be started.
-#[derive(Debug, thiserror::Error)]
+/// Why a session could not be started, or could not load its model. Can be cloned, for all calls that wait for the session.
+#[derive(Clone, Debug)]
 pub(crate) enum StartError {
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    #[error(transparent)]
-    Crash(#[from] Crash),
+    Launch(LaunchError),
+    Crash(Crash),
+    /// The runner does not load the model.
+    Refused {
+        runner: String,
+        error: RunnerError,
+    },
+    /// The runner did not load the model in time.
+    LoadTimeout {
+        runner: String,
+    },
+    /// The request to load the model could not be made.
+    Call(CallError),
 }
 
 /// A running, connected runner. Dropping the session ends the process.
@@ -76,7 +86,8 @@ impl Session {
                     connection.close(CloseReason::EndOfFile);
                 }
             }
-        })?;
+        })
+        .map_err(StartError::Launch)?;
         let mut died = exit.clone();
         let opened = tokio::select! {
             opened = Connection::open(socket.into(), options) => opened,
@@ -95,7 +106,7 @@ impl Session {
                 if !matches!(*reason, CloseReason::EndOfFile) {
                     process.kill();
                 }
-                Err(crash(&runner, &reason, &process, exit).await.into())
+                Err(StartError::Crash(crash(&runner, &reason, &process, exit).await))
             }
         }
     }

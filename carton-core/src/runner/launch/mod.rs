@@ -36,7 +36,7 @@ pub use unreaped::end_all;
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a runner process could not be started.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// The executable is missing, or may not be executed.
@@ -47,7 +47,7 @@ pub enum LaunchError {
         /// The executable.
         path: PathBuf,
         /// Why that failed.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The system has no sockets, threads or descriptors left.
     #[error("cannot start runner {runner}")]
@@ -55,7 +55,7 @@ pub enum LaunchError {
         /// Name and version of the runner.
         runner: String,
         /// Why that failed.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn launch(
     on_exit: impl FnOnce(Exit) + Send + 'static,
 ) -> Result<(OwnedFd, Process), LaunchError> {
     let runner = descriptor.to_string();
-    let system = |source: io::Error| LaunchError::System { runner: runner.clone(), source };
+    let system = |source: io::Error| LaunchError::System { runner: runner.clone(), source: Arc::new(source) };
     let (host_end, runner_end) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|e| system(e.into()))?;
     let (stop_read, stop_write) =
@@ -126,7 +126,7 @@ pub(crate) fn launch(
     let mut child = child.map_err(|source| LaunchError::Spawn {
         runner: runner.clone(),
         path: descriptor.runner_path.clone(),
-        source,
+        source: Arc::new(source),
     })?;
 
     let supervised = supervise(&mut child, policy, &runner);

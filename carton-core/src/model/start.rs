@@ -1,0 +1,172 @@
+//! Starts the runner of a model, and loads the model there.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use carton_runner_protocol::DeclaredTensor;
+use carton_runner_protocol::host::{
+    CallError, CallOptions, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel,
+};
+use carton_tensor::{Dimension, SymbolicShape};
+
+use super::load_settings::LoadSettings;
+use crate::Error;
+use crate::contents::{self, ModelDirectory, ModelRanges};
+use crate::context::Context;
+use crate::metadata;
+use crate::package::Package;
+use crate::progress::{ProgressCallback, ProgressEvent, Stage};
+use crate::runner::launch::LaunchPolicy;
+use crate::runner::session::{Session, StartError};
+use crate::runner::{Descriptor, ModelFilesMode};
+
+/// The verified files of the model. Their lease in the cache lasts as long as the model is loaded.
+pub(super) enum ModelFiles {
+    Directory(ModelDirectory),
+    Ranges(ModelRanges),
+}
+
+impl ModelFiles {
+    pub(super) fn prepare(package: &Package, mode: ModelFilesMode, context: &Context) -> Result<Self, Error> {
+        Ok(match mode {
+            ModelFilesMode::Directory => {
+                Self::Directory(package.contents().model_directory(&context.on_contents(Stage::Extract))?)
+            }
+            ModelFilesMode::Ranges => {
+                Self::Ranges(package.contents().model_ranges(&context.on_contents(Stage::Verify))?)
+            }
+        })
+    }
+
+    fn for_runner(&self) -> Files {
+        match self {
+            Self::Directory(directory) => Files::Directory(directory.path().to_path_buf()),
+            Self::Ranges(ranges) => Files::Ranges(ranges.files().iter().map(wire_range).collect()),
+        }
+    }
+}
+
+/// What starting a model takes, any number of times.
+pub(super) struct Starter {
+    pub(super) package: Package,
+    pub(super) descriptor: Descriptor,
+    pub(super) files: ModelFiles,
+    pub(super) settings: LoadSettings,
+    pub(super) progress: Option<ProgressCallback>,
+}
+
+impl Starter {
+    /// Starts the runner and loads the model there.
+    pub(super) async fn start(&self) -> Result<Session, StartError> {
+        let Self { package, descriptor, files, settings, progress } = self;
+        let mut runner_options = carton_runner_protocol::Options::new();
+        runner_options.extend(package.metadata().runner().opts.clone());
+        runner_options.extend(settings.options.clone());
+        let request = LoadRequest {
+            files: files.for_runner(),
+            options: runner_options,
+            device: settings.device.clone(),
+            inputs: wire_specs(package.metadata().inputs()),
+            outputs: wire_specs(package.metadata().outputs()),
+        };
+        let connection = ConnectionOptions {
+            hello_timeout: settings.start_timeout,
+            pool_cap: settings.pool_bytes,
+            queue_cap: settings.max_waiting_calls,
+            copy_outputs: settings.untrusted,
+            ..ConnectionOptions::default()
+        };
+        let session = start_runner(descriptor, &settings.policy, connection, progress.clone()).await?;
+        let deadline = settings.load_timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let Err(error) = session.connection().load(request, CallOptions { deadline }).await else { return Ok(session) };
+        let runner = descriptor.to_string();
+        Err(match session.explain(error).await {
+            Err(crash) => StartError::Crash(crash),
+            Ok(CallError::Runner { error, .. }) => StartError::Refused { runner, error },
+            Ok(CallError::DeadlineExceeded { .. }) => {
+                session.kill("loading the model ran out of time");
+                StartError::LoadTimeout { runner }
+            }
+            Ok(other) => StartError::Call(other),
+        })
+    }
+}
+
+/// Starts a runner. Its log records go to this program's log, and its progress goes to `progress`.
+pub(crate) async fn start_runner(
+    descriptor: &Descriptor,
+    policy: &LaunchPolicy,
+    mut connection: ConnectionOptions,
+    progress: Option<ProgressCallback>,
+) -> Result<Session, StartError> {
+    let runner = descriptor.to_string();
+    connection.on_event = Some(Arc::new(move |event| match event {
+        Event::Log { level, message, .. } => log(&runner, level, &message),
+        Event::Progress { what, done, total, .. } => {
+            if let Some(progress) = &progress {
+                progress(&ProgressEvent { stage: Stage::Runner(what), done, kept: 0, total, unit: "" });
+            }
+        }
+        _ => {}
+    }));
+    Session::start(descriptor, policy, connection).await
+}
+
+fn log(runner: &str, level: LogLevel, message: &str) {
+    match level {
+        LogLevel::Error => tracing::error!(target: "carton::runner", runner, "{message}"),
+        LogLevel::Warn => tracing::warn!(target: "carton::runner", runner, "{message}"),
+        LogLevel::Info => tracing::info!(target: "carton::runner", runner, "{message}"),
+        _ => tracing::debug!(target: "carton::runner", runner, "{message}"),
+    }
+}
+
+fn wire_range(range: &contents::ModelRange) -> FileRange {
+    FileRange {
+        path: range.path.clone(),
+        file: Arc::clone(&range.file),
+        // For runners that cannot receive descriptors. This path names the open file itself, even if the file was renamed or
+        // deleted.
+        location: cfg!(target_os = "linux")
+            .then(|| format!("/proc/{}/fd/{}", std::process::id(), range.file.as_raw_fd()).into()),
+        offset: range.offset,
+        length: range.length,
+    }
+}
+
+/// Converts declared inputs or outputs into the form that a runner receives. Other writers may declare several with the same
+/// name, of which the runner gets the first. A spec with neither a name nor an internal name means nothing to a runner and is
+/// left out.
+pub(crate) fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<DeclaredTensor> {
+    let mut names = BTreeSet::new();
+    specs
+        .iter()
+        .filter(|spec| names.insert(spec.name.as_str()))
+        .filter(|spec| !spec.name.is_empty() || spec.internal_name.is_some())
+        .map(|spec| DeclaredTensor {
+            name: spec.name.clone(),
+            dtype: spec.dtype,
+            shape: without_empty_symbols(&spec.shape),
+            internal_name: spec.internal_name.clone(),
+        })
+        .collect()
+}
+
+/// Replaces empty symbols, which other writers leave in shapes, by wildcards.
+fn without_empty_symbols(shape: &SymbolicShape) -> SymbolicShape {
+    match shape {
+        SymbolicShape::Symbol(symbol) if symbol.is_empty() => SymbolicShape::Any,
+        SymbolicShape::Dimensions(dimensions) => SymbolicShape::Dimensions(
+            dimensions
+                .iter()
+                .map(|dimension| match dimension {
+                    Dimension::Symbol(symbol) if symbol.is_empty() => Dimension::Any,
+                    dimension => dimension.clone(),
+                })
+                .collect(),
+        ),
+        shape => shape.clone(),
+    }
+}
