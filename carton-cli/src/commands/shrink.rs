@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_core::errors::{LinksError, ShrinkError};
-use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, ShownUrl, Shrink};
+use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, ShownUrl, Shrink, Url};
 use carton_core::{ManifestHash, Sha256Digest};
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ struct File {
 impl From<LeftOut> for File {
     fn from(file: LeftOut) -> Self {
         let LeftOut { path, sha256, size, urls, saved, .. } = file;
-        Self { path, sha256, size, urls: urls.iter().map(|url| ShownUrl::of_text(url)).collect(), saved }
+        Self { path, sha256, size, urls: urls.iter().map(Url::shown).collect(), saved }
     }
 }
 

@@ -147,14 +147,14 @@ fn invalid_requests_are_refused() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `example.com` cannot begin the URLs of files: it is no http, https or file URL
+    error: `example.com` cannot begin the URLs of files: it is not an http, https or file URL
     ");
     assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://me:secret@example.com"), @"
     exit code: 2
     ----- stdout -----
 
     ----- stderr -----
-    error: `https://example.com/` cannot begin the URLs of files: the carton's readers could read its user and password
+    error: `https://example.com/` cannot begin the URLs of files: whoever reads the carton could read the URL's user and password
     ");
     assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://a --min-size 1MiB"), @"
     exit code: 1
@@ -271,9 +271,18 @@ fn files_are_left_out_while_packing() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `https://a.example/w` cannot be put into a carton: a carton's readers could read the URL's user and password
+    error: `https://a.example/w` cannot be put into a carton: whoever reads the carton could read the URL's user and password
 
     hint: give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file
+    ");
+    assert_snapshot!(sandbox.run(arguments.into_iter().chain(["--link", &link("https://me:secret@a.example:99999/w")])), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `https:…` cannot be put into a carton: it is not a valid URL
+
+    caused by: invalid port number
     ");
     // A carton cannot be opened without this file.
     let metadata = digest_of("carton.toml");

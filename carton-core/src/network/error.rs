@@ -212,9 +212,9 @@ fn access_hint(url: &ShownUrl, credentials: &CredentialsSent) -> String {
         }
         CredentialsSent::None => {}
     }
-    let host =
-        Url::parse(url.as_str()).ok().and_then(|url| url.expose().host_str().map(str::to_owned)).unwrap_or_default();
-    let variable = Credentials::variable(&host).map(|name| format!("set {name} to a token, or "));
+    let url = Url::parse(url.as_str()).ok();
+    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+    let variable = Credentials::variable(host).map(|name| format!("set {name} to a token, or "));
     format!(
         "{}put a token for `{host}` into the configuration's [[credentials]], or a login into ~/.netrc",
         variable.unwrap_or_default()

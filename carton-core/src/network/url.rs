@@ -85,6 +85,17 @@ impl Url {
         self.0.host_str()
     }
 
+    /// The last segment of the path, percent-encoded; it may be empty. `None` if the path has no segments, as in `mailto:a`.
+    pub(crate) fn file_name(&self) -> Option<&str> {
+        self.0.path_segments()?.next_back()
+    }
+
+    /// Returns what leads from this URL to `target`, so that [`join`](Self::join) returns `target`. `None` if their schemes or hosts
+    /// differ.
+    pub(crate) fn make_relative(&self, target: &Self) -> Option<String> {
+        self.0.make_relative(&target.0)
+    }
+
     /// The port, which many schemes have a default for.
     pub(crate) fn port_or_known_default(&self) -> Option<u16> {
         self.0.port_or_known_default()
@@ -167,9 +178,9 @@ impl ShownUrl {
         }
     }
 
-    /// Stands for text that should be a URL and is not, so that no part of it is known to hold no secret.
-    pub(crate) fn malformed() -> Self {
-        Self("a malformed URL".to_owned())
+    /// Stands for text of which no part may be shown.
+    pub(crate) fn hidden() -> Self {
+        Self("…".to_owned())
     }
 
     /// The text.

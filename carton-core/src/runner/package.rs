@@ -9,7 +9,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 use tar::{Builder, EntryType, Header};
-use url::Url;
 
 use super::folder::{self, Found, FoundKind};
 use super::install::{check_executable, folder_name};
@@ -19,6 +18,7 @@ use super::workspace::Lock;
 use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
 use crate::cancel_token::CancelToken;
 use crate::digest::{Hasher, Sha256Digest};
+use crate::network::Url;
 
 /// 1980-01-01 in seconds since 1970, the date that entries of cartons also have.
 const DATE: u64 = 315_532_800;
@@ -133,11 +133,11 @@ impl Packaged {
     pub fn relative_url(&self, index: &Path) -> Result<String, InstallError> {
         let url = |path: &Path| -> Result<Option<Url>, InstallError> {
             let absolute = std::path::absolute(path).map_err(InstallError::io("locate", path))?;
-            Ok(Url::from_file_path(absolute).ok())
+            Ok(Url::from_file_path(absolute))
         };
         let (index, archive) = (url(index)?, url(&self.path)?);
         let relative = index.zip(archive.as_ref()).and_then(|(index, archive)| index.make_relative(archive));
-        Ok(relative.unwrap_or_else(|| archive.map(String::from).unwrap_or_default()))
+        Ok(relative.unwrap_or_else(|| archive.map(|archive| archive.expose_str().to_owned()).unwrap_or_default()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{LeaveOut, LeftOut, ShrinkError};
+use super::{LeaveOut, LeftOut, READABLE, ShrinkError};
 use crate::contents::{Contents, FileInfo};
 use crate::digest::Sha256Digest;
 use crate::links::{self, Links};
@@ -24,7 +24,7 @@ impl Choice {
     pub(super) fn make(contents: &Contents, leave_out: &LeaveOut) -> Result<Self, ShrinkError> {
         let files = contents.files();
         let (chosen, links): (Chosen<'_>, Links) = match leave_out {
-            LeaveOut::Linked(links) => check_no_users(links).and_then(|()| choose_linked(contents, &files, links))?,
+            LeaveOut::Linked(links) => check_urls(links).and_then(|()| choose_linked(contents, &files, links))?,
             LeaveOut::Large { url_prefix, min_size } => choose_large(contents, &files, url_prefix, *min_size)?,
         };
         let unmatched = match leave_out {
@@ -41,7 +41,7 @@ impl Choice {
                 path: file.path.clone(),
                 sha256,
                 size,
-                urls: links.urls(&sha256).to_vec(),
+                urls: links.urls(&sha256).iter().filter_map(|url| Url::parse(url).ok()).collect(),
                 saved: None,
             })
             .collect();
@@ -112,15 +112,15 @@ fn choose_large<'a>(
     Ok((chosen, links))
 }
 
-const READABLE: &str = "the carton's readers could read its user and password";
-
-/// Refuses URLs with a user or password: anyone who has the carton could read them.
-pub(super) fn check_no_users(links: &Links) -> Result<(), ShrinkError> {
-    let urls = links.iter().flat_map(|(_, urls)| urls);
-    match urls.filter_map(|url| Url::parse(url).ok()).find(Url::has_user) {
-        Some(url) => Err(ShrinkError::User { url: url.shown() }),
-        None => Ok(()),
+/// Refuses URLs with a user or password, which anyone who has the carton could read, and URLs in which they cannot be found.
+pub(super) fn check_urls(links: &Links) -> Result<(), ShrinkError> {
+    for text in links.iter().flat_map(|(_, urls)| urls) {
+        let url = Url::parse(text).map_err(|source| ShrinkError::Url { url: ShownUrl::of_text(text), source })?;
+        if url.has_user() {
+            return Err(ShrinkError::User { url: url.shown() });
+        }
     }
+    Ok(())
 }
 
 /// Checks that the URLs of files may begin with `prefix`. Anyone who has the carton can read them.
@@ -128,12 +128,12 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), ShrinkError> {
     let parsed = Url::parse(prefix).ok().filter(|_| links::is_url(prefix));
     let shown = || match &parsed {
         Some(url) => url.shown(),
-        None if prefix.contains('@') => ShownUrl::malformed(),
+        None if prefix.contains('@') => ShownUrl::hidden(),
         None => ShownUrl::of_text(prefix),
     };
     let refuse = |reason| Err(ShrinkError::Prefix { prefix: shown(), reason });
     match &parsed {
-        None => refuse("it is no http, https or file URL"),
+        None => refuse("it is not an http, https or file URL"),
         Some(url) if url.has_user() => refuse(READABLE),
         Some(url) if url.has_hidden_parts() => refuse("it has a query or a fragment"),
         Some(_) => Ok(()),

@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::path::{Path, PathBuf};
 
-use choose::{Choice, check_no_users, check_prefix, may_be_left_out};
+use choose::{Choice, check_prefix, check_urls, may_be_left_out};
 
 use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
@@ -19,7 +19,7 @@ use crate::contents::{Contents, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::links::{Links, LinksError};
 use crate::manifest::{Manifest, ManifestHash};
-use crate::network::ShownUrl;
+use crate::network::{InvalidUrl, ShownUrl, Url};
 use crate::open::Open;
 use crate::package::{self, PackageError};
 use crate::progress::Stage;
@@ -209,21 +209,32 @@ pub struct LeftOut {
     pub sha256: Sha256Digest,
     /// Its size in bytes.
     pub size: u64,
-    /// The URLs to fetch it from, in the order to try them.
-    pub urls: Vec<String>,
+    /// The valid URLs to fetch it from, in the order to try them.
+    pub urls: Vec<Url>,
     /// The path that it was saved to; `None` if it was not saved.
     pub saved: Option<PathBuf>,
 }
+
+/// Why a URL with a user or password is refused.
+const READABLE: &str = "whoever reads the carton could read the URL's user and password";
 
 /// Why a carton cannot be shrunk.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShrinkError {
     /// A URL of a linked file contains a user or password.
-    #[error("`{url}` cannot be put into a carton: a carton's readers could read the URL's user and password")]
+    #[error("`{url}` cannot be put into a carton: {}", READABLE)]
     User {
         /// The URL, without secrets.
         url: ShownUrl,
+    },
+    /// A URL of a linked file is not valid, so a user and password in it cannot be found.
+    #[error("`{url}` cannot be put into a carton: it is not a valid URL")]
+    Url {
+        /// As much of the URL as may be shown.
+        url: ShownUrl,
+        /// What is wrong with it.
+        source: InvalidUrl,
     },
     /// The prefix cannot begin the URLs of the files that are left out.
     #[error("`{}` cannot begin the URLs of files: {reason}", prefix.as_str().escape_debug())]
@@ -288,7 +299,7 @@ impl ShrinkError {
             Self::User { .. } => {
                 Some("give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file".to_owned())
             }
-            Self::Prefix { .. } | Self::Links(_) => None,
+            Self::Url { .. } | Self::Prefix { .. } | Self::Links(_) => None,
         }
     }
 }
@@ -342,7 +353,7 @@ impl Carton {
 ///
 /// # Errors
 /// A digest of `links` matches nothing, which is a mistake, because all of them are meant for this carton; nothing at all would
-/// be left out; a URL has a user or password.
+/// be left out; a URL is not valid, or has a user or password.
 pub(crate) fn check_links_of_new(
     manifest: &Manifest,
     links: &Links,
@@ -362,8 +373,8 @@ pub(crate) fn check_links_of_new(
     if links.is_empty() && !known.is_empty() && digests.len() == known.iter().len() {
         return Err(ShrinkError::NoneLinked { location: output.display().to_string(), n_links: digests.len() });
     }
-    check_no_users(links)?;
-    check_no_users(known)?;
+    check_urls(links)?;
+    check_urls(known)?;
     Ok(digests)
 }
 

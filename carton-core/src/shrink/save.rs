@@ -11,6 +11,7 @@ use super::{LeftOut, ShrinkError};
 use crate::contents::{Contents, ContentsError};
 use crate::context::Context;
 use crate::digest::{Sha256Digest, hash_all};
+use crate::network::Url;
 use crate::package::{self, PackageError};
 use crate::progress::Stage;
 use crate::source::{FileSource, Source};
@@ -27,7 +28,7 @@ pub(super) fn save(
 ) -> Result<(), Error> {
     let mut names: BTreeMap<String, (Sha256Digest, String)> = BTreeMap::new();
     for file in left_out.iter_mut() {
-        let name = file.urls.first().and_then(|url| saved_name(url)).unwrap_or_else(|| file.sha256.to_string());
+        let name = file.urls.first().and_then(saved_name).unwrap_or_else(|| file.sha256.to_string());
         let (digest, other) = names.entry(name.clone()).or_insert_with(|| (file.sha256, file.path.clone()));
         if *digest != file.sha256 {
             let (path, other) = (file.path.clone(), other.clone());
@@ -83,9 +84,8 @@ fn save_one(
 }
 
 /// Returns the name that a URL ends with, if it can be a file name and a server would look for the file under it.
-fn saved_name(url: &str) -> Option<String> {
-    let url = url::Url::parse(url).ok()?;
-    let name = url.path_segments()?.next_back()?;
+fn saved_name(url: &Url) -> Option<String> {
+    let name = url.file_name()?;
     let is_plain = name::check(name.as_bytes()).is_ok() && !name.contains('%') && !name.starts_with('.');
     is_plain.then(|| name.to_owned())
 }

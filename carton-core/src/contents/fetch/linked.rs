@@ -29,8 +29,7 @@ impl Fetch<'_> {
             let url = match Url::parse(text) {
                 Ok(url) => url,
                 Err(error) => {
-                    // A secret cannot be found in a malformed URL, so nothing of the URL is shown.
-                    let shown = ShownUrl::malformed();
+                    let shown = ShownUrl::of_text(text);
                     let error = NetworkError::Url { url: shown.clone(), reason: error.to_string() };
                     failures.push(LinkFailure { address: shown, error: Box::new(error.into()) });
                     continue;
