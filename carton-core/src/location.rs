@@ -10,6 +10,8 @@ use crate::place::{Place, PlaceError};
 
 /// Separates the path or URL from the expected hash of the carton.
 const PIN: &str = "#sha256=";
+/// Why another fragment is refused.
+const NO_PIN: &str = "it has a fragment that is not `#sha256=` and the hash of a carton";
 
 /// The path or URL of a carton, and the hash that the carton must have, if any.
 ///
@@ -78,7 +80,7 @@ impl From<&str> for Location {
             Some((text, pin)) => (text, Some(pin.to_owned())),
             None => (text, None),
         };
-        Self { place: Place::parse(text), pin }
+        Self { place: Place::parse_with(text, NO_PIN), pin }
     }
 }
 
@@ -96,13 +98,17 @@ impl From<&String> for Location {
 
 impl From<Url> for Location {
     fn from(url: Url) -> Self {
-        Self::from(url.expose_str())
+        let pin = url.expose().fragment().and_then(|fragment| fragment.strip_prefix(PIN.trim_start_matches('#')));
+        match pin.map(str::to_owned) {
+            Some(pin) => Self { place: Place::from_url(url.without_fragment(), NO_PIN), pin: Some(pin) },
+            None => Self { place: Place::from_url(url, NO_PIN), pin: None },
+        }
     }
 }
 
 impl From<&Url> for Location {
     fn from(url: &Url) -> Self {
-        Self::from(url.expose_str())
+        Self::from(url.clone())
     }
 }
 
@@ -173,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_is_none_is_told() {
+    fn an_invalid_url_is_an_error() {
         let check = |text: &str, expected: &str| {
             let location = Location::from(text);
             assert_eq!(location.place().unwrap_err().to_string(), expected, "{text}");
@@ -196,6 +202,23 @@ mod tests {
         check("file:", &format!("the `file:` URL is not valid: {relative}"));
         let query = "it has a query; write a `?` that belongs to the path as `%3F`";
         check("file:///m?secret", &format!("the `file:` URL is not valid: {query}"));
+    }
+
+    #[test]
+    fn a_url_is_the_location_that_its_text_is() {
+        let hash = "ab".repeat(32);
+        for text in [
+            "https://host/m?sig=1",
+            &format!("https://host/m#sha256={hash}"),
+            &format!("file:///srv/a%20b#sha256={hash}"),
+            "https://host/m#sha256=12",
+            "https://host/m#other",
+            "file:///m?query",
+            "s3://host/m",
+        ] {
+            assert_eq!(Location::from(Url::parse(text).unwrap()), Location::from(text), "{text}");
+        }
+        assert!(Location::from(Url::parse("mailto:me").unwrap()).place().is_err());
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) enum ResolveError {
     #[error("its URL begins with `{scheme}:`, expected `http:`, `https:` or, in an index on this machine, `file:`")]
     Scheme { scheme: String },
     /// A `file:` URL of another machine.
-    #[error("its URL is no path on this machine")]
+    #[error("its URL names a path on another machine")]
     NoPath,
     /// The folder of the index is not known.
     #[error("the index `{}` has no absolute path", path.display())]
@@ -46,25 +46,50 @@ impl Place {
     /// percent-decoded text.
     ///
     /// # Errors
-    /// The text is a URL that is not valid, or one of an unknown scheme.
+    /// The text is a URL that is not valid, has a fragment, or is one of an unknown scheme.
     pub fn parse(text: &str) -> Result<Self, PlaceError> {
-        // A copied URL often has a blank before it.
-        let trimmed = text.trim();
-        let scheme = trimmed.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).unwrap_or_default();
-        let parsed = match scheme.as_str() {
-            "http" | "https" => parse_http(trimmed).map(Place::Url),
-            "file" => parse_file(trimmed).map(Place::Path),
-            // Such text is not meant as a path, and may hold a password.
-            _ if is_scheme(&scheme) && trimmed[scheme.len()..].starts_with("://") => {
-                Err("only `http`, `https` and `file` are known".to_owned())
-            }
-            _ => Ok(Place::Path(PathBuf::from(text))),
-        };
-        parsed.map_err(|reason| PlaceError { scheme, reason })
+        Self::parse_with(text, "it has a fragment; write a `#` that belongs to the path as `%23`")
     }
 
-    /// Returns where the thing is that the index at this place names by `url`: an absolute URL, or one relative to the index. An index on
-    /// a server must not name files of this machine: it could have any of them read.
+    /// Whether [`parse`](Self::parse) takes the text for a URL, valid or not, rather than for a path.
+    #[must_use]
+    pub fn is_url(text: &str) -> bool {
+        scheme(text).is_some()
+    }
+
+    /// Does what [`parse`](Self::parse) does; `fragment` is the reason to refuse a URL with a fragment.
+    pub(crate) fn parse_with(text: &str, fragment: &str) -> Result<Self, PlaceError> {
+        let Some(scheme) = scheme(text) else { return Ok(Self::Path(PathBuf::from(text))) };
+        let text = text.trim();
+        let rest = &text[scheme.len() + 1..];
+        let parsed = match scheme.as_str() {
+            // The URL standard would make `http:host` and `http:/host` the same as `http://host`.
+            "http" | "https" if !rest.starts_with("//") => Err("`//` and a host must follow".to_owned()),
+            // The URL standard would take a relative path as an absolute one.
+            "file" if !rest.starts_with('/') => {
+                Err("an absolute path must follow; for a relative one, leave `file:` away".to_owned())
+            }
+            "http" | "https" | "file" => Url::parse(text).map_err(|error| error.to_string()),
+            _ => Err(UNKNOWN_SCHEME.to_owned()),
+        };
+        parsed.map_err(|reason| PlaceError { scheme, reason }).and_then(|url| Self::from_url(url, fragment))
+    }
+
+    /// Returns the place of a URL; `fragment` is the reason to refuse one with a fragment.
+    pub(crate) fn from_url(url: Url, fragment: &str) -> Result<Self, PlaceError> {
+        let whole = url.expose();
+        let place = match url.scheme() {
+            "http" | "https" | "file" if whole.fragment().is_some() => Err(fragment),
+            "http" | "https" => return Ok(Self::Url(url)),
+            "file" if whole.query().is_some() => Err("it has a query; write a `?` that belongs to the path as `%3F`"),
+            "file" => whole.to_file_path().map(Self::Path).map_err(|()| "it names another host than this one"),
+            _ => Err(UNKNOWN_SCHEME),
+        };
+        place.map_err(|reason| PlaceError { scheme: url.scheme().to_owned(), reason: reason.to_owned() })
+    }
+
+    /// Returns the place of the file that an index at this place refers to by `url`: an absolute URL, or one relative to the index. An
+    /// index on a server must not refer to files of this machine: it could have any of them read.
     pub(crate) fn resolve(&self, url: &str) -> Result<Self, ResolveError> {
         let (base, files_allowed) = match self {
             Self::Url(index) => (index.clone(), false),
@@ -101,39 +126,26 @@ impl Place {
     }
 }
 
+/// Why a URL with another scheme is refused.
+const UNKNOWN_SCHEME: &str = "only `http`, `https` and `file` are known";
+
+/// The scheme, in lower case, of text that is a URL; `None` for a path.
+fn scheme(text: &str) -> Option<String> {
+    // A copied URL often has a blank before it.
+    let (scheme, rest) = text.trim().split_once(':')?;
+    let scheme = scheme.to_ascii_lowercase();
+    // With `//` after an unknown scheme, the text is not meant as a path, and may hold a password.
+    let is_url = match scheme.as_str() {
+        "http" | "https" | "file" => true,
+        _ => is_scheme(&scheme) && rest.starts_with("//"),
+    };
+    is_url.then_some(scheme)
+}
+
 /// Whether text can be the scheme of a URL (RFC 3986, section 3.1).
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
-}
-
-fn parse_http(text: &str) -> Result<Url, String> {
-    // The URL standard would make `http:host` and `http:/host` the same as `http://host`.
-    if !text.split_once(':').is_some_and(|(_, rest)| rest.starts_with("//")) {
-        return Err("`//` and a host must follow".to_owned());
-    }
-    without_fragment(text)
-}
-
-fn parse_file(text: &str) -> Result<PathBuf, String> {
-    // The URL standard would take a relative path as an absolute one.
-    if !text.split_once(':').is_some_and(|(_, rest)| rest.starts_with('/')) {
-        return Err("an absolute path must follow; for a relative one, leave `file:` away".to_owned());
-    }
-    let url = without_fragment(text)?;
-    let url = url.expose();
-    if url.query().is_some() {
-        return Err("it has a query; write a `?` that belongs to the path as `%3F`".to_owned());
-    }
-    url.to_file_path().map_err(|()| "it names another host than this one".to_owned())
-}
-
-fn without_fragment(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
-    match url.expose().fragment() {
-        None => Ok(url),
-        Some(_) => Err("it has a fragment that is not `#sha256=` and the hash of a carton".to_owned()),
-    }
 }
 
 impl fmt::Display for Place {
@@ -183,6 +195,28 @@ mod tests {
         check(local, "https://host/x.tar", Ok("https://host/x.tar"));
         check(local, "ftp://host/x.tar", Err("ftp"));
         check("file:///srv/index.json", "x", Ok("/srv/x"));
+    }
+
+    #[test]
+    fn text_is_a_path_or_a_url() {
+        let check = |text: &str, is_url: bool, expected: Result<&str, &str>| {
+            assert_eq!(Place::is_url(text), is_url, "{text}");
+            match (Place::parse(text), expected) {
+                (Ok(place), Ok(expected)) => assert_eq!(place.to_string(), expected),
+                (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        };
+        check("onnx", false, Ok("onnx"));
+        check("C:/x", false, Ok("C:/x"));
+        check("./odd://name", false, Ok("./odd://name"));
+        check(" HTTPS://Host/x", true, Ok("https://host/x"));
+        check("file:/srv/x", true, Ok("/srv/x"));
+        check("file:x", true, Err("an absolute path must follow"));
+        check("https:x", true, Err("`//` and a host must follow"));
+        check("s3://x", true, Err("only `http`"));
+        check("https://host/x#y", true, Err("it has a fragment; write a `#` that belongs to the path as `%23`"));
+        check("file:/srv/x#y", true, Err("it has a fragment; write"));
     }
 
     #[test]

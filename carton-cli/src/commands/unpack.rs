@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use carton_core::{ManifestHash, Unpack};
+use carton_core::{ManifestHash, Place, Unpack};
 use serde::Serialize;
 
 use super::{Context, open, set};
@@ -48,7 +48,7 @@ fn default_folder(model: &Path) -> Result<PathBuf, Failure> {
     let without_hash = text.and_then(|text| text.split_once("#sha256=")).map_or(model, |(path, _)| Path::new(path));
     // Query and fragment of a URL are not part of the name.
     let name = match without_hash.to_str() {
-        Some(text) if text.contains("://") => Path::new(text.split(['?', '#']).next().unwrap_or(text)),
+        Some(text) if Place::is_url(text) => Path::new(text.split(['?', '#']).next().unwrap_or(text)),
         _ => without_hash,
     };
     match name.file_stem() {

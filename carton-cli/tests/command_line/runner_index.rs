@@ -223,9 +223,21 @@ fn where_a_runner_comes_from() {
     Caused by:
       unexpected character 'f' while parsing major version number
     ");
+    assert_snapshot!(sandbox.carton("runner install s3://me:secret@host/x"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot use `s3:…`
+
+    Caused by:
+      the `s3:` URL is not valid: only `http`, `https` and `file` are known
+    ");
     let folder = take(&sandbox, "noop-0.1.0");
-    sandbox.run(["runner", "install", folder.to_str().unwrap()]).expect_code(0);
-    assert_eq!(names(&sandbox.runner_dir()), ["noop-0.1.0"]);
+    for place in [folder.display().to_string(), format!("file:{}", folder.display())] {
+        sandbox.run(["runner", "install", &place]).expect_code(0);
+        assert_eq!(names(&sandbox.runner_dir()), ["noop-0.1.0"]);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use toml::Spanned;
 use super::{ConfigError, home};
 use crate::invalid_toml::InvalidToml;
 use crate::network::{HostToken, Secret, Url};
+use crate::place::Place;
 use crate::unknown_keys::{Known, UnknownKey};
 
 /// The accepted seconds. A server cannot answer faster than the minimum; above the maximum, the limit would be useless.
@@ -88,7 +89,7 @@ impl RawConfig {
         if let Some(Netrc::Path(path)) = &mut raw.netrc {
             resolve("netrc", path)?;
         }
-        if let Some(index) = raw.runner_index.as_mut().filter(|index| !index.contains("://")) {
+        if let Some(index) = raw.runner_index.as_mut().filter(|index| !Place::is_url(index)) {
             let expanded = home::expanded_index(std::mem::take(index), home, "runner_index")?;
             *index = folder.join(expanded).to_string_lossy().into_owned();
         }

@@ -44,6 +44,10 @@ fn relative_paths_start_at_the_files_folder() {
     assert_eq!(index("/srv/index.json"), "/srv/index.json");
     assert_eq!(index("https://host/index.json"), "https://host/index.json");
     assert_eq!(index("file:///srv/index.json"), "file:///srv/index.json");
+    assert_eq!(index("file:/srv/index.json"), "file:/srv/index.json");
+    // The error of an invalid URL is that of its use.
+    assert_eq!(index("https:host"), "https:host");
+    assert_eq!(index("./odd://name"), folder.path().join("./odd://name").to_str().unwrap());
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl Redirects {
         let refuse = |to: String, reason: &'static str| NetworkError::Redirect { url: latest.shown(), to, reason };
         let next = match std::str::from_utf8(location).ok().and_then(|location| latest.join(location.trim()).ok()) {
             Some(next) => next,
-            None => return Err(refuse("something else".to_owned(), "which is not a URL")),
+            None => return Err(refuse("…".to_owned(), "which is not a URL")),
         };
         match (latest.scheme(), next.scheme()) {
             (_, "https") | ("http", "http") => {}
@@ -76,7 +76,7 @@ mod tests {
             "`http://a/x` leads to `file:`, which is neither `http` nor `https`",
         );
         refuse("http://a/x", "data:secret", "`http://a/x` leads to `data:`, which is neither `http` nor `https`");
-        refuse("http://a/x", "http://[", "`http://a/x` leads to `something else`, which is not a URL");
+        refuse("http://a/x", "http://[", "`http://a/x` leads to `…`, which is not a URL");
     }
 
     #[test]

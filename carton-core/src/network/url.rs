@@ -11,8 +11,7 @@ use std::fmt;
 pub struct Url(url::Url);
 
 /// The part of a URL that may be shown: without user, password, query and fragment, each of which may hold a secret.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(from = "String")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct ShownUrl(String);
 
 /// Why text is not a URL: the reason, without any part of the text.
@@ -62,7 +61,9 @@ impl Url {
         let host = url.host_str().unwrap_or_default();
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let query = if url.query().is_some() { "?…" } else { "" };
-        ShownUrl(format!("{}://{host}{port}{}{query}", url.scheme(), url.path()))
+        // A URL such as `mailto:a` has no place for a host.
+        let slashes = if url.has_authority() { "//" } else { "" };
+        ShownUrl(format!("{}:{slashes}{host}{port}{}{query}", url.scheme(), url.path()))
     }
 
     /// Whether the URL has a part that may be secret and is not shown: a user, a password, a query or a fragment.
@@ -129,12 +130,6 @@ impl Url {
     }
 }
 
-impl From<url::Url> for Url {
-    fn from(url: url::Url) -> Self {
-        Self(url)
-    }
-}
-
 impl std::str::FromStr for Url {
     type Err = InvalidUrl;
 
@@ -156,8 +151,8 @@ impl fmt::Debug for Url {
 }
 
 impl ShownUrl {
-    /// The part that may be shown of text that may be a URL. Text that is no URL is unchanged. Of text that begins like a URL but cannot
-    /// be parsed, only the scheme is left, because any other part of it may be a password.
+    /// Returns what may be shown of text that a user or a file gives as a URL. A URL loses its secret parts. Text that begins like a URL
+    /// but cannot be parsed loses all but the scheme, because any other part may be a password. All other text is returned as it is.
     ///
     /// ```
     /// use carton_core::ShownUrl;
@@ -190,9 +185,10 @@ impl ShownUrl {
     }
 }
 
-impl From<String> for ShownUrl {
-    fn from(text: String) -> Self {
-        Self::of_text(&text)
+/// Shortens the text again, so that a file cannot bring in a secret.
+impl<'de> serde::Deserialize<'de> for ShownUrl {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self::of_text(&text))
     }
 }
 
@@ -205,5 +201,22 @@ impl fmt::Debug for ShownUrl {
 impl fmt::Display for ShownUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_is_shown_holds_no_secret() {
+        let check = |text: &str, expected: &str| assert_eq!(Url::parse(text).unwrap().to_string(), expected);
+        check("https://me:secret@host:8443/a?key=secret#secret", "https://host:8443/a?…");
+        check("file:///srv/a", "file:///srv/a");
+        check("mailto:a", "mailto:a");
+        let read: ShownUrl = serde_json::from_str("\"https://me:secret@host/a?key=secret\"").unwrap();
+        assert_eq!(read.as_str(), "https://host/a?…");
     }
 }

@@ -3,7 +3,6 @@
 use super::{Descriptor, InstallError, Installer, PLATFORM, Place, Registry, Requirement, select};
 use crate::config::Config;
 use crate::context::Context;
-use crate::network::ShownUrl;
 
 /// Where a runner may come from, and the context of the operation that needs it.
 pub(crate) struct Choice<'a> {
@@ -32,7 +31,7 @@ pub(crate) fn choose(requirement: &Requirement, choice: &Choice<'_>) -> Result<D
 }
 
 fn install(requirement: &Requirement, index: &str, choice: &Choice<'_>) -> Result<Descriptor, InstallError> {
-    let place = Place::parse(index).map_err(|source| InstallError::Place { text: ShownUrl::of_text(index), source })?;
+    let place = Place::parse(index).map_err(InstallError::place(index))?;
     let installer = Installer::with_context(choice.config, choice.context.clone());
     let installed = installer.from_index(&place, requirement)?;
     tracing::info!(runner = %installed.descriptor, index = %place, "installed a runner");

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carton_core::ShownUrl;
 use carton_core::errors::InstallError;
 use carton_core::runner::{Installed, Installer, Place, Requirement};
 use carton_runner_onnx::onnx_runtime_library;
@@ -11,7 +10,7 @@ use semver::VersionReq;
 use serde::Serialize;
 
 use super::super::Context;
-use super::{failure, index_place, onnx_runtime, with_installer};
+use super::{failure, index_place, onnx_runtime, place, with_installer};
 use crate::args::RunnerInstallArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -215,16 +214,13 @@ fn is_python(requirement: &Requirement) -> bool {
 /// Parses the argument. Text that could be a name is one, unless it can only be a path or a URL.
 fn source(arguments: &RunnerInstallArgs) -> Result<Source, Failure> {
     let text = arguments.runner.as_str();
-    let place =
-        || Place::parse(text).map_err(|source| failure(InstallError::Place { text: ShownUrl::of_text(text), source }));
     let path = Path::new(text);
-    let is_url = text.contains("://");
     let is_path = text.starts_with(['/', '.'])
         || text.ends_with('/')
         || (text.contains('/') && path.exists())
         || [".zip", ".tar", ".tar.gz", ".tgz"].iter().any(|ending| text.ends_with(ending));
-    if is_url || is_path {
-        let place = place()?;
+    if is_path || Place::is_url(text) {
+        let place = place(text)?;
         return Ok(match place.path() {
             Some(path) if path.is_dir() => Source::Folder(path.to_path_buf()),
             _ => Source::Archive(place),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use carton_core::Config;
-use carton_core::ShownUrl;
 use carton_core::errors::InstallError;
 use carton_core::runner::{Installer, Place};
 
@@ -15,12 +14,18 @@ pub(super) fn failure(error: InstallError) -> Failure {
     carton_core::Error::from(error).into()
 }
 
+/// Parses a place on the command line.
+pub(super) fn place(text: &str) -> Result<Place, Failure> {
+    Place::parse(text).map_err(InstallError::place(text)).map_err(Failure::usage)
+}
+
 /// Returns the index from the command line, or else from the configuration.
 pub(super) fn index_place(asked: Option<&str>, config: &Config) -> Result<Option<Place>, Failure> {
-    let Some(text) = asked.or(config.runner_index.as_deref()) else { return Ok(None) };
-    let place =
-        Place::parse(text).map_err(|source| failure(InstallError::Place { text: ShownUrl::of_text(text), source }))?;
-    Ok(Some(place))
+    match (asked, config.runner_index.as_deref()) {
+        (Some(text), _) => place(text).map(Some),
+        (None, Some(text)) => Place::parse(text).map_err(InstallError::place(text)).map_err(failure).map(Some),
+        (None, None) => Ok(None),
+    }
 }
 
 /// Runs `work` with an installer for this context, on another thread.

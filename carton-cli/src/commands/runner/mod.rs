@@ -9,7 +9,7 @@ mod package;
 mod prune;
 mod remove;
 
-use installer::{failure, index_place, with_installer};
+use installer::{failure, index_place, place, with_installer};
 
 use super::Context;
 use crate::args::RunnerCommand;

@@ -177,7 +177,7 @@ impl InstallError {
             Self::NoRunner(_) | Self::Unsupported { .. } | Self::NotInstalled { .. } => ErrorKind::NoRunner,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Network { .. } => ErrorKind::Network,
-            Self::Cache(_) | Self::Io { .. } => ErrorKind::Machine,
+            Self::Registry(_) | Self::Cache(_) | Self::Io { .. } => ErrorKind::Machine,
             Self::Unpack { source, .. } => source.kind(),
             Self::Index { .. }
             | Self::Digest { .. }
@@ -185,7 +185,12 @@ impl InstallError {
             | Self::Descriptor { .. }
             | Self::OtherRunner { .. }
             | Self::Executable { .. } => ErrorKind::Integrity,
-            _ => ErrorKind::Other,
+            Self::Place { .. }
+            | Self::NoDigest { .. }
+            | Self::Requirement { .. }
+            | Self::Ambiguous { .. }
+            | Self::Embedded { .. }
+            | Self::Shared { .. } => ErrorKind::InvalidInput,
         }
     }
 
@@ -205,6 +210,12 @@ impl InstallError {
             Self::NotInstalled { .. } => Some("`carton runner ls` shows what is installed".to_owned()),
             _ => None,
         }
+    }
+
+    /// For `map_err`: the error of [`Place::parse`](crate::Place::parse) for this text.
+    pub fn place(text: &str) -> impl FnOnce(PlaceError) -> Self {
+        let text = ShownUrl::of_text(text);
+        |source| Self::Place { text, source }
     }
 
     pub(crate) fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {

@@ -118,10 +118,10 @@ fn from_an_index_and_back() {
     let error = place.install(|i| i.from_index(&index(&path), &requirement("u", "*")));
     failed(error, ErrorKind::NoRunner, "(there are: t 1.0.0, t 1.2.0, them/t 1.2.0)");
 
-    failed(remove("t", &place.runner_dir()), ErrorKind::Other, "`t` is more than one runner: t 1.0.0 in");
+    failed(remove("t", &place.runner_dir()), ErrorKind::InvalidInput, "`t` is more than one runner: t 1.0.0 in");
     failed(remove("x", &place.runner_dir()), ErrorKind::NoRunner, "no runner `x` is installed");
     failed(remove("t@^3", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@^3`");
-    failed(remove("t@new", &place.runner_dir()), ErrorKind::Other, "`new` is not a version requirement");
+    failed(remove("t@new", &place.runner_dir()), ErrorKind::InvalidInput, "`new` is not a version requirement");
     // A complete version means exactly that version, not the compatible ones.
     failed(remove("t@1.1.0", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@1.1.0`");
     assert_eq!(remove("t@1.0.0", &place.runner_dir()).unwrap().0.to_string(), "t 1.0.0");
@@ -137,7 +137,7 @@ fn a_runner_toml_of_several_is_removed_by_hand() {
     let folder = place.runner("several", &several);
     let installed = place.install(|i| i.from_folder(&folder)).unwrap();
     assert_eq!(installed.descriptor.to_string(), "t 1.0.0");
-    failed(remove("t@1.0.0", &place.runner_dir()), ErrorKind::Other, "also holds t 2.0.0");
+    failed(remove("t@1.0.0", &place.runner_dir()), ErrorKind::InvalidInput, "also holds t 2.0.0");
     assert_eq!(place.installed(), ["t-1.0.0"]);
 }
 
@@ -301,7 +301,7 @@ fn archives_and_folders_say_themselves_what_they_hold() {
     failed(place.install(|i| i.from_archive(&archive, wrong)), ErrorKind::Integrity, "digest mismatch");
     let remote = Place::parse("https://me:secret@host/t.tar").unwrap();
     let error = place.install(|i| i.from_archive(&remote, None));
-    failed(error, ErrorKind::Other, "`https://host/t.tar` comes from a server");
+    failed(error, ErrorKind::InvalidInput, "`https://host/t.tar` comes from a server");
     remove("t", &place.runner_dir()).unwrap();
 
     place.install(|i| i.from_folder(&folder)).unwrap();
