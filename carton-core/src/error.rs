@@ -331,12 +331,16 @@ impl Error {
     /// What the user can do about the error, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
-        self.own_hint().or_else(|| {
-            let causes = std::iter::successors(Some(self as &dyn std::error::Error), |error| error.source());
-            let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
-            let mut causes = causes.filter_map(|error| error.downcast_ref::<std::io::Error>());
-            causes.any(is_full).then(|| "make room; `carton cache prune` deletes what is not in use".to_owned())
-        })
+        let full = || "make room; pruning the cache deletes what is not in use".to_owned();
+        self.own_hint().or_else(|| self.is_disk_full().then(full))
+    }
+
+    /// Whether a cause of this error is a full disk.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        let causes = std::iter::successors(Some(self as &dyn std::error::Error), |error| error.source());
+        let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
+        causes.filter_map(|error| error.downcast_ref::<std::io::Error>()).any(is_full)
     }
 
     fn own_hint(&self) -> Option<String> {
@@ -361,19 +365,20 @@ impl Error {
             Self::Shrink(error) => error.hint(),
             Self::Package(PackageError::OutputIsSource { .. }) => Some("name another file to write".to_owned()),
             Self::Package(PackageError::ExampleInput { .. }) => Some(
-                "make a tensor of the file, as the model needs it, and pass that: `carton unpack` gets the file".to_owned(),
+                "make a tensor of the file, as the model needs it, and pass that; unpacking the carton gives the file"
+                    .to_owned(),
             ),
             Self::Signature(error) if error.lacks_inputs() => {
-                Some("pass it; `carton info` shows what the model expects".to_owned())
+                Some("pass it; the carton declares what the model expects".to_owned())
             }
             Self::Signature(error) => Some(signature_hint(error)),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
-            Self::Timeout { .. } | Self::LoadTimeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),
-            Self::Call(CallError::InputsTooLarge { .. }) => Some(
-                "pass the input in parts, or with a runner that takes shared memory (what `carton runner ls` lists does, but \
-                 for runners of others)"
-                    .to_owned(),
-            ),
+            Self::Timeout { .. } | Self::LoadTimeout { .. } => {
+                Some("allow more time, or check that the model does not hang".to_owned())
+            }
+            Self::Call(CallError::InputsTooLarge { .. }) => {
+                Some("pass the input in parts, or with a runner that takes shared memory".to_owned())
+            }
             Self::Call(CallError::PoolFull { .. }) => {
                 Some("drop outputs that are no longer needed, or allow more shared memory".to_owned())
             }
@@ -404,7 +409,7 @@ fn signature_hint(error: &SignatureError) -> String {
         Some((input, dtype)) => {
             format!("cast `{input}` to {dtype}, or save it as {dtype}, in NumPy with `.astype(\"{dtype}\")`")
         }
-        None => "`carton info` shows what the model expects".to_owned(),
+        None => "the carton declares what the model expects".to_owned(),
     }
 }
 
@@ -497,6 +502,17 @@ mod tests {
                         hint: do this";
         assert_eq!(format!("{refused:?}"), expected);
         assert_eq!(format!("{refused:#?}"), expected);
+    }
+
+    /// The commands that help are named by the program that has them.
+    #[test]
+    fn hints_name_no_commands() {
+        let inputs = CallError::InputsTooLarge { input: "x".to_owned(), input_bytes: 2, bytes: 2, cap: 1 };
+        let missing = InstallError::NotInstalled { asked: "t".to_owned(), runner_dir: PathBuf::from("runners") };
+        for error in [Error::Call(inputs), missing.into()] {
+            let hint = error.hint();
+            assert!(hint.as_deref().is_some_and(|hint| !hint.contains("`carton ")), "{hint:?}");
+        }
     }
 
     #[test]

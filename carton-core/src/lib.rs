@@ -77,8 +77,8 @@ pub use carton_runner_protocol::host::{CallError, CallTimings};
 pub use carton_runner_protocol::{OptionValue, Options, Tensors};
 pub use carton_tensor::files::SharedBytes;
 pub use carton_tensor::{
-    DataType, Dimension, Element, NestedTensor, NumericTensor, StringTensor, SymbolicShape, Tensor, TensorError,
-    Tolerance,
+    AlignedBytes, DataType, Dimension, Element, NestedTensor, NumericTensor, Storage, StringTensor, SymbolicShape,
+    Tensor, TensorError, Tolerance,
 };
 pub use semver::{Version, VersionReq};
 
@@ -109,7 +109,7 @@ pub use self_test::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestRepor
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
 pub use side::Side;
 pub use signature::{SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs};
-pub use tensor_data::{Entry as TensorEntry, Index as TensorIndex, TensorFormat};
+pub use tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, Index as TensorIndex, TensorFormat};
 pub use unknown_keys::UnknownKey;
 
 /// The errors of the lower layers, which [`Error`] wraps.

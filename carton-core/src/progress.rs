@@ -20,6 +20,8 @@ pub enum Stage {
     Verify,
     /// Writing verified files into the cache or a folder.
     Extract,
+    /// Downloading and unpacking a runner: the one of this name and version, or that of this archive.
+    Install(String),
     /// The runner is loading the model; the text is the runner's own description of its work.
     Runner(String),
     /// Running the self-tests of a loaded model.
@@ -33,6 +35,7 @@ impl fmt::Display for Stage {
             Self::Fetch => f.write_str("downloading"),
             Self::Verify => f.write_str("verifying"),
             Self::Extract => f.write_str("extracting"),
+            Self::Install(what) => write!(f, "installing {what}"),
             Self::Runner(what) => f.write_str(what),
             Self::SelfTests => f.write_str("running self-tests"),
         }
@@ -51,7 +54,7 @@ pub struct ProgressEvent {
     pub kept: u64,
     /// The total number of units, if known.
     pub total: Option<u64>,
-    /// The unit: `bytes`, unless the runner counts something else.
+    /// The unit: `bytes`; `self-tests` in [`Stage::SelfTests`]; empty in [`Stage::Runner`], because runners do not state theirs.
     pub unit: &'static str,
 }
 

@@ -2,8 +2,8 @@
 
 mod no_runner;
 
-use carton_core::Error;
-use carton_core::errors::{ContentsError, InstallError, PackageError, ShrinkError};
+use carton_core::errors::{CacheError, ContentsError, InstallError, PackageError, ShrinkError};
+use carton_core::{CallError, Error};
 
 /// Returns what can be done about `error`; `None` if nothing is known.
 pub(crate) fn hint(error: &Error) -> Option<String> {
@@ -17,11 +17,22 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             Some("declare them: `--metadata FILE`, a carton.toml with [[input]] and [[output]]".to_owned())
         }
         Error::NoRunner(none) => Some(no_runner::hint(none)),
-        Error::Install(error) => match &**error {
+        error if error.is_disk_full() => Some("make room; `carton cache prune` deletes what is not in use".to_owned()),
+        Error::Install(install) => match &**install {
             InstallError::NoRunner(none) => Some(no_runner::hint(none)),
             InstallError::NoDigest { .. } => Some("give it: `--sha256 HASH`".to_owned()),
-            error => error.hint(),
+            InstallError::NotInstalled { .. } => Some("`carton runner ls` shows what is installed".to_owned()),
+            _ => error.hint(),
         },
+        Error::Cache(CacheError::NoCarton { .. }) => Some("`carton cache ls` lists those that are there".to_owned()),
+        Error::Package(PackageError::ExampleInput { .. }) => Some(
+            "make a tensor of the file, as the model needs it, and pass that: `carton unpack` gets the file".to_owned(),
+        ),
+        Error::Call(CallError::InputsTooLarge { .. }) => Some(
+            "pass the input in parts, or with a runner that takes shared memory (what `carton runner ls` lists does, but for \
+             runners of others)"
+                .to_owned(),
+        ),
         Error::Contents(ContentsError::FileLinkRefused { .. })
         | Error::Package(PackageError::Contents(ContentsError::FileLinkRefused { .. })) => Some(
             "a carton on this machine may link to files on this machine with --allow-file-links, or `allow_file_links = true` in the \
@@ -43,7 +54,7 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
                 "`--cast` casts `{input}` where no value changes but by rounding; or save it as {dtype}, in NumPy with \
                  `.astype(\"{dtype}\")`"
             )),
-            None => error.hint(),
+            None => Some("`carton info` shows what the model expects".to_owned()),
         },
         error => error.hint(),
     }
@@ -52,4 +63,22 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
 /// Appends an alternative to a hint.
 fn or(hint: Option<String>, other: &str) -> String {
     hint.map_or_else(|| other.to_owned(), |hint| format!("{hint}; {other}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_a_command_against_it() {
+        let source = || io::Error::from(io::ErrorKind::StorageFull);
+        let io = InstallError::Io { action: "write", path: "x".into(), source: source() };
+        for error in [Error::Io { what: "write", path: "x".into(), source: source() }, io.into()] {
+            let hint = hint(&error);
+            assert!(hint.as_deref().is_some_and(|hint| hint.contains("`carton cache prune`")), "{hint:?}");
+            assert!(error.hint().is_some_and(|hint| !hint.contains("carton cache")));
+        }
+    }
 }

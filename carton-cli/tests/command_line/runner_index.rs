@@ -228,7 +228,7 @@ fn where_a_runner_comes_from() {
     ----- stdout -----
 
     ----- stderr -----
-    error: cannot use `s3:…`
+    error: cannot use `s3://host/x`
 
     Caused by:
       the `s3:` URL is not valid: only `http`, `https` and `file` are known

@@ -282,7 +282,8 @@ fn files_are_left_out_while_packing() {
     ----- stderr -----
     error: `https:…` cannot be put into a carton: it is not a valid URL
 
-    caused by: invalid port number
+    Caused by:
+      invalid port number
     ");
     // A carton cannot be opened without this file.
     let metadata = digest_of("carton.toml");

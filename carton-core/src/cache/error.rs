@@ -90,7 +90,7 @@ impl CacheError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => return None,
             Self::Io { .. } | Self::Unsafe { .. } => "set CARTON_CACHE_DIR to a folder that can be written to",
             Self::Locked { .. } => "wait until the other process is done, or end it",
-            Self::NoCarton { .. } => "`carton cache ls` lists those that are there",
+            Self::NoCarton { .. } => "the list of the cache has those that are there",
             Self::Ambiguous { .. } => "name one by its manifest hash; 8 digits are enough",
             Self::InUse { .. } => "end the programs that have it loaded",
             Self::Digest { .. } | Self::Path { .. } => return None,

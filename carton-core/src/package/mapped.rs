@@ -13,9 +13,12 @@ use crate::tensor_data::TensorFiles;
 struct MappedFiles<'a>(&'a Contents);
 
 impl Package {
-    /// Does the same as [`tensor`](Self::tensor), but returns a tensor of a file that holds many (`--tensor-format safetensors`
-    /// or `ztensor`) as a view of the mapped file: of the carton itself if it is a local file. The carton must not change while
-    /// the tensor is in use; see [`map_file`](Self::map_file). What cannot be mapped is copied.
+    /// Does the same as [`tensor`](Self::tensor), but returns a tensor of a file that holds many ([`TensorFormat::Safetensors`],
+    /// [`TensorFormat::Ztensor`]) as a view of the mapped file: of the carton itself if it is a local file. The carton must not change
+    /// while the tensor is in use; see [`map_file`](Self::map_file). What cannot be mapped is copied.
+    ///
+    /// [`TensorFormat::Safetensors`]: crate::TensorFormat::Safetensors
+    /// [`TensorFormat::Ztensor`]: crate::TensorFormat::Ztensor
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).

@@ -26,7 +26,7 @@ impl TensorFormat {
     }
 }
 
-/// A format of files that hold many tensors.
+/// A format of files that hold many tensors of a carton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileFormat {

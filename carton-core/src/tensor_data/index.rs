@@ -131,7 +131,7 @@ impl Index {
     }
 
     /// Returns the files of `tensor_data` that hold these tensors. Names that no tensor has are ignored.
-    pub fn files_of<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&str> {
+    pub(crate) fn files_of<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&str> {
         let mut files = BTreeSet::new();
         for entry in names.into_iter().filter_map(|name| self.get(name)) {
             match entry {
@@ -149,6 +149,7 @@ impl Index {
     ///
     /// # Errors
     /// [`TensorDataError::NoSuchFile`], [`TensorDataError::SizeMismatch`], [`TensorDataError::TooLarge`].
+    #[doc(hidden)]
     pub fn check_files(&self, size: impl Fn(&str) -> Option<Option<u64>>) -> Result<(), TensorDataError> {
         for (name, entry) in &self.tensors {
             let (Entry::Plain { dtype, shape, file } | Entry::Member { dtype, shape, file, .. }) = entry else {

@@ -74,7 +74,7 @@ impl Default for ConnectionOptions {
 pub enum Event {
     /// A log record.
     Log {
-        /// The call it belongs to ([`CallOptions`] numbers are in the spans of `tracing`).
+        /// The number of the call it belongs to ([`CallTimings::call`]).
         call: Option<u64>,
         /// How important it is.
         level: LogLevel,
@@ -83,7 +83,7 @@ pub enum Event {
     },
     /// The progress of a long call.
     Progress {
-        /// The call it belongs to.
+        /// The number of the call it belongs to ([`CallTimings::call`]).
         call: Option<u64>,
         /// The present step.
         what: String,

@@ -207,7 +207,7 @@ impl InstallError {
             }
             Self::Ambiguous { .. } => Some("say which: `NAME@VERSION`, or delete its folder".to_owned()),
             Self::Shared { .. } => Some("delete the folder to remove them all".to_owned()),
-            Self::NotInstalled { .. } => Some("`carton runner ls` shows what is installed".to_owned()),
+            Self::NotInstalled { .. } => Some("the list of the runners shows what is installed".to_owned()),
             _ => None,
         }
     }

@@ -160,7 +160,7 @@ impl Installer<'_> {
         match (place, sha256) {
             (_, Some(sha256)) => {
                 let part = Part { place: place.clone(), sha256, folder: String::new() };
-                self.fetcher().archive(&part, &Stage::Runner(format!("installing {place}")), unpack)?;
+                self.fetcher().archive(&part, &Stage::Install(place.to_string()), unpack)?;
             }
             (Place::Path(path), None) => unpack(path)?,
             (Place::Url(_), None) => return Err(InstallError::NoDigest { place: place.to_string() }),
@@ -241,7 +241,7 @@ impl Installer<'_> {
         let new = new_folder(workspace)?;
         let wanted = || self.control();
         let mut tree = Tree::new(new.clone(), Limits::default(), &wanted);
-        let stage = Stage::Runner(format!("installing {}", entry.descriptor));
+        let stage = Stage::Install(entry.descriptor.to_string());
         for part in &entry.parts {
             let unpack_error = |source| unpack_error(source, part.place.to_string());
             self.fetcher().archive(part, &stage, |path| {

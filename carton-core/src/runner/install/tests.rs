@@ -360,8 +360,8 @@ fn progress_ends_with_everything_done() {
     let installer = Installer::new(&config).progress(move |event| seen.lock().unwrap().push(event.clone()));
     installer.from_index(&index(&path), &requirement("t", "*")).unwrap();
     let events = events.lock().unwrap();
-    let stages: Vec<String> = events.iter().map(|event| event.stage.to_string()).collect();
-    assert!(stages.iter().all(|stage| stage == "installing t 1.0.0"), "{stages:?}");
+    assert!(events.iter().all(|event| event.stage == Stage::Install("t 1.0.0".to_owned())), "{events:?}");
+    assert_eq!(events[0].stage.to_string(), "installing t 1.0.0");
     let size = fs::metadata(place.path("t.tar.gz")).unwrap().len();
     let last = events.last().unwrap();
     assert_eq!((last.done, last.total), (size, Some(size)));
