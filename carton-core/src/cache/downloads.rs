@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::files::{FILE_MODE, digest_of_name, open_regular};
+use super::folder::{create_folder, last_change, touch};
 use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by, remove_tree};
-use super::{Cache, CacheError, DOWNLOADS, Made, create_folder, touch};
+use super::store::{DOWNLOADS, Made};
+use super::{Cache, CacheError};
 use crate::digest::Sha256Digest;
 
 /// A download that made no progress for this long is deleted when the cache is opened.
@@ -36,10 +38,6 @@ impl Cache {
         check_cancelled: &dyn Fn() -> Result<(), E>,
     ) -> Result<FileLock<'_>, E> {
         Ok(FileLock { cache: self, digest: *digest, _lock: self.lock(Made::File(digest), check_cancelled)? })
-    }
-
-    pub(super) fn download_path(&self, digest: &Sha256Digest) -> PathBuf {
-        self.bucket(DOWNLOADS).join(digest.to_string())
     }
 }
 
@@ -84,13 +82,6 @@ impl FileLock<'_> {
         let path = self.cache.download_path(&self.digest);
         remove_tree(&path).map_err(CacheError::io("delete", &path))
     }
-}
-
-/// Time of the last change of the folder or of an entry directly in it. Entries of its subfolders do not count.
-pub(super) fn last_change(folder: &Path) -> Option<SystemTime> {
-    let modified = |path: &Path| std::fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| modified(&entry.path())).chain(modified(folder)).max()
 }
 
 /// Deletes downloads that made no progress for a long time. Costs a stat for each download; failures are logged only, so that the cache

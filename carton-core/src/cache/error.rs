@@ -4,8 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::listing::CachedCarton;
-use super::remove::matches_text;
+use super::cached_carton::{CachedCarton, matches_text};
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
 use crate::network::ShownUrl;

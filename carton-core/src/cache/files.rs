@@ -6,9 +6,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::folder::create_folder;
 use super::partial::{Partial, create_file, remove_tree};
 use super::record::Verified;
-use super::{Cache, CacheError, FILES, Made, Moment, create_folder};
+use super::store::{FILES, Made};
+use super::{Cache, CacheError, Moment};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 

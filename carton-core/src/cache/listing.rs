@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::survey::HolderKind;
-use super::{Cache, CacheError};
-use crate::manifest::ManifestHash;
-use crate::network::ShownUrl;
+use super::{Cache, CacheError, CachedCarton};
 
 /// The contents of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,26 +22,6 @@ pub struct CacheListing {
     pub downloads: Vec<CachedDownload>,
     /// The size of the whole cache in bytes. A file with several hard links counts once.
     pub bytes: u64,
-}
-
-/// A carton that has data in the cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CachedCarton {
-    /// Its manifest hash.
-    pub manifest: ManifestHash,
-    /// The model's name in its metadata.
-    pub model_name: Option<String>,
-    /// The URL where it was last found, without the parts that may be secret; `None` for a carton that was loaded from a file.
-    pub address: Option<ShownUrl>,
-    /// The file or folder from which it was last loaded, if any.
-    pub path: Option<PathBuf>,
-    /// The bytes that it uses in the cache, including those that it shares with others.
-    pub bytes: u64,
-    /// When it was last loaded or looked up.
-    pub last_used: SystemTime,
-    /// Whether any process has it loaded now.
-    pub in_use: bool,
 }
 
 /// An incomplete download.

@@ -13,7 +13,8 @@ use super::files::{Checked, SHARED_FROM, check_bytes, open_regular, write_hashed
 use super::index::LARGEST_INDEX;
 use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
-use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, Made, Sink};
+use super::store::{MODELS, Made};
+use super::{Cache, CacheError, FolderIndex, Lease, Line, Sink};
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
 use crate::source::FileIdentity;

@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::listing::{CachedCarton, CachedDownload};
+use super::listing::CachedDownload;
 use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by};
+use super::store::{LEASES, LOCKS, URLS, VERIFIED};
 use super::survey::{Holder, HolderKind, Survey, entries};
-use super::{Cache, CacheError, LEASES, LOCKS, URLS, VERIFIED};
+use super::{Cache, CacheError, CachedCarton};
 
 /// What to delete. Without limits, everything that no loaded model uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

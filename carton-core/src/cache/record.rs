@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::index::LARGEST_INDEX;
 use super::partial::Partial;
+use super::store::VERIFIED;
 use super::{Cache, CacheError, FolderIndex};
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
@@ -141,11 +142,11 @@ impl Cache {
     }
 
     fn folder_index_path(&self, folder: &FileIdentity) -> PathBuf {
-        self.bucket(super::VERIFIED).join(format!("{:x}-{:x}.folder", folder.device, folder.inode))
+        self.bucket(VERIFIED).join(format!("{:x}-{:x}.folder", folder.device, folder.inode))
     }
 
     fn record_path(&self, identity: &FileIdentity) -> PathBuf {
-        self.bucket(super::VERIFIED).join(format!("{:x}-{:x}.json", identity.device, identity.inode))
+        self.bucket(VERIFIED).join(format!("{:x}-{:x}.json", identity.device, identity.inode))
     }
 }
 

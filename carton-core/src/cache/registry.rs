@@ -6,16 +6,16 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::lock::{self, Lock, Mode};
+use super::folder::{create_folder, touch};
 use super::partial::create_file;
 use super::record::read_own_file;
-use super::{CARTONS, Cache, CacheError, LOCKS, Lease, create_folder, touch};
+use super::store::CARTONS;
+use super::{Cache, CacheError, Lease};
 use crate::digest::Sha256Digest;
 use crate::manifest::{self, Manifest, ManifestHash};
 
 pub(super) const MANIFEST_NAME: &str = "MANIFEST";
 const USES_NAME: &str = "uses";
-const PRUNE_LOCK: &str = "prune.lock";
 
 impl Cache {
     /// Takes a lease: the files and the model folder of this carton are not deleted while it lives. Also records the use of the carton.
@@ -37,18 +37,6 @@ impl Cache {
             tracing::debug!(%error, "cannot record the use of a carton");
         }
         Ok(lease)
-    }
-
-    /// While this lock is held, nothing is chosen for deletion. Hold it only briefly, so that `prune` gets its turn.
-    pub(crate) fn hold_off_prune<E: From<CacheError>>(
-        &self,
-        check_cancelled: &dyn Fn() -> Result<(), E>,
-    ) -> Result<Lock, E> {
-        lock::acquire(&self.prune_lock_path(), Mode::Shared, self.longest_wait, &|| None, check_cancelled)
-    }
-
-    pub(super) fn prune_lock_path(&self) -> PathBuf {
-        self.bucket(LOCKS).join(PRUNE_LOCK)
     }
 
     pub(super) fn carton_root(&self, manifest: &ManifestHash) -> PathBuf {

@@ -14,8 +14,10 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::files::open_regular;
+use super::folder::{create_folder, touch};
 use super::record::read_own_file;
-use super::{Cache, CacheError, URLS, create_folder, touch};
+use super::store::URLS;
+use super::{Cache, CacheError};
 use crate::digest::{Hasher, Sha256Digest, digest_type};
 use crate::manifest::ManifestHash;
 use crate::network::{ShownUrl, Url, Version};

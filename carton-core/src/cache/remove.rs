@@ -1,13 +1,11 @@
 //! Deletes single cartons, by the names that people give them.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
-use super::listing::CachedCarton;
 use super::lock::{self, Mode};
 use super::remote::UrlKey;
 use super::survey::{HolderKind, Survey};
-use super::{Cache, CacheError, Pruned};
+use super::{Cache, CacheError, CachedCarton, Pruned};
 use crate::network::{ShownUrl, Url};
 
 /// A text of at least this many hexadecimal digits can mean a manifest hash that begins with it. A shorter prefix fits several cartons
@@ -101,20 +99,4 @@ impl<'a> Wanted<'a> {
             || (self.address.is_some() && carton.address == self.address)
             || (self.path.is_some() && carton.path == self.path)
     }
-}
-
-/// A line for each carton, for the message of [`CacheError::Ambiguous`].
-pub(super) fn matches_text(matches: &[CachedCarton]) -> String {
-    let mut text = String::new();
-    for carton in matches {
-        let name = carton.model_name.as_deref().unwrap_or("without a name");
-        // Writing to a String cannot fail.
-        let _ = write!(text, "\n  {} {}", carton.manifest, name.escape_debug());
-        if let Some(from) = &carton.address {
-            let _ = write!(text, " from {from}");
-        } else if let Some(path) = &carton.path {
-            let _ = write!(text, " from {}", path.display().to_string().escape_debug());
-        }
-    }
-    text
 }

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-use super::downloads::last_change;
 use super::files::digest_of_name;
+use super::folder::last_change;
 use super::lock::{self, Lock, Mode};
 use super::registry::read_uses;
 use super::remote::{UrlKey, read_headers};
-use super::{About, CARTONS, Cache, CacheError, CachedCarton, DOWNLOADS, FILES, LEASES, MODELS, Made};
+use super::store::{CARTONS, DOWNLOADS, FILES, LEASES, MODELS, Made};
+use super::{About, Cache, CacheError, CachedCarton};
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
 use crate::network::ShownUrl;

@@ -18,8 +18,9 @@ use super::partial::remove_tree;
 use super::record::read_own_file;
 use super::registry::{MANIFEST_NAME, read_uses};
 use super::remote::{read_remote, remotes};
+use super::store::{CARTONS, FILES, MODELS};
 use super::survey::entries;
-use super::{CARTONS, Cache, CacheError, FILES, FolderIndex, MODELS};
+use super::{Cache, CacheError, FolderIndex};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 

@@ -1,7 +1,8 @@
 //! Hands files over to the writer of another carton.
 
 use super::locate::{Archived, Located};
-use super::{Contents, ContentsError, Place};
+use super::tree::Place;
+use super::{Contents, ContentsError};
 use crate::archive::Content;
 
 impl Contents {

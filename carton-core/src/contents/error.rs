@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::tree::MAX_LINK_STEPS;
 use crate::archive::ArchiveError;
 use crate::cache::{CacheError, Checksum};
 use crate::digest::Sha256Digest;
@@ -228,6 +227,9 @@ fn failures_text(failures: &[LinkFailure]) -> String {
     }
     text
 }
+
+/// The most links that lie between a link and its file: what Linux follows. A circle is longer than that too.
+pub(super) const MAX_LINK_STEPS: usize = 40;
 
 /// Why a symbolic link is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

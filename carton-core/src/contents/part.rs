@@ -1,18 +1,19 @@
 //! Files of which parts are read: verified as a whole once, then read by position.
 
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use carton_tensor::files::{FileBytes, SharedBytes};
 
 use super::locate::{Archived, Located};
 use super::progress::{Meter, silent};
 use super::raw_reader::RawReader;
+use super::state::Verified;
+use super::tree::Item;
 use super::unpack::{TemporaryFolder, create_file};
-use super::{Contents, ContentsError, Item};
+use super::{Contents, ContentsError};
 use crate::cache::Scope;
 use crate::digest::Hasher;
 use crate::source::FileIdentity;
@@ -22,27 +23,6 @@ const TENSORS: &str = "tensor_data/";
 
 /// How many files are kept open. Our writer makes one that is read in parts; another may make thousands.
 const MOST_OPEN: usize = 8;
-
-/// A file whose bytes matched MANIFEST.
-#[derive(Debug)]
-pub(super) enum Verified {
-    /// All of it.
-    Memory(Vec<u8>),
-    /// A range of an open file, which must stay as it was when it was verified.
-    File {
-        file: Arc<File>,
-        range: Range<u64>,
-        identity: FileIdentity,
-        /// The same bytes mapped, once somebody asked for that.
-        map: OnceLock<SharedBytes>,
-    },
-}
-
-impl Verified {
-    fn file(file: File, range: Range<u64>, identity: FileIdentity) -> Self {
-        Self::File { file: Arc::new(file), range, identity, map: OnceLock::new() }
-    }
-}
 
 impl Contents {
     /// Fills `buffer` with the bytes of a file from `offset` on. The first call verifies the whole file, or finds that this is
@@ -93,7 +73,7 @@ impl Contents {
 
     /// The open file and the range of it that [`map`](Self::map) maps; `None` for a file that is in memory.
     #[cfg(test)]
-    pub(crate) fn mappable(&self, path: &str) -> Option<(Arc<File>, Range<u64>)> {
+    pub(crate) fn mappable(&self, path: &str) -> Option<(Arc<File>, std::ops::Range<u64>)> {
         match &*self.verified(path).ok()? {
             Verified::Memory(_) => None,
             Verified::File { file, range, .. } => Some((Arc::clone(file), range.clone())),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::locate::{Archived, Located};
 use super::progress::{Meter, silent};
-use super::tree::DESCRIBING;
-use super::{Contents, ContentsError, Item};
+use super::tree::{DESCRIBING, Item};
+use super::{Contents, ContentsError};
 use crate::archive::{ArchiveError, EntryReader};
 use crate::cache::{SHARED_FROM, open_following, open_regular};
 use crate::digest::Sha256Digest;

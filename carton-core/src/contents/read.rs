@@ -3,7 +3,8 @@
 use std::io::{self, Read};
 
 use super::raw_reader::{CHUNK_LENGTH, RawReader};
-use super::{Contents, ContentsError, Item};
+use super::tree::Item;
+use super::{Contents, ContentsError};
 use crate::digest::{Hasher, Sha256Digest};
 
 impl Contents {

@@ -11,18 +11,11 @@ use parking_lot::MutexGuard;
 
 use super::locate::Located;
 use super::progress::Meter;
-use super::{Contents, ContentsError, Item};
+use super::state::Known;
+use super::tree::Item;
+use super::{Contents, ContentsError};
 use crate::cache::{Checksum, Checksums, checksum_of_file};
 use crate::digest::{Hasher, Sha256Digest};
-
-/// What is known of the checksums of a carton's files.
-#[derive(Default)]
-pub(super) struct Known {
-    /// By the digest of their bytes; none before the record was read.
-    checksums: Option<Checksums>,
-    /// Whether there are some that are not on record.
-    is_new: bool,
-}
 
 /// A file that the archive holds, and what it states.
 #[derive(Clone, Copy)]
@@ -158,9 +151,9 @@ impl Contents {
     }
 }
 
-impl Known {
-    fn add(&mut self, digest: Sha256Digest, checksum: Checksum) {
-        let checksums = self.checksums.get_or_insert_default();
-        self.is_new |= checksums.insert(digest, checksum) != Some(checksum);
+impl Drop for Contents {
+    /// Records the checksums learned from files that were read one by one.
+    fn drop(&mut self) {
+        self.remember_stated();
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{ContentsError, LinkProblem};
+use super::error::{ContentsError, LinkProblem, MAX_LINK_STEPS};
 use crate::digest::Sha256Digest;
 use crate::links::{self, Links};
 use crate::manifest::{self, Manifest};
@@ -97,9 +97,6 @@ pub(super) fn arrange(
     lead(&mut items, &targets)?;
     Ok(items)
 }
-
-/// The most links that lie between a link and its file: what Linux follows. A circle is longer than that too.
-pub(super) const MAX_LINK_STEPS: usize = 40;
 
 /// Follows each link to its end. `targets` has the links and their digests by their position in `items`.
 fn lead(items: &mut [Item], targets: &BTreeMap<usize, (Vec<u8>, Sha256Digest)>) -> Result<(), ContentsError> {

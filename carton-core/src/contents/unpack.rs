@@ -9,7 +9,8 @@ use std::path::Path;
 use carton_tensor::parallel::par_for_each;
 
 use super::progress::{Meter, OnProgress};
-use super::{Contents, ContentsError, Item, Place};
+use super::tree::{Item, Place};
+use super::{Contents, ContentsError};
 use crate::cache::{Cache, CacheError};
 use crate::digest::Hasher;
 use crate::manifest;

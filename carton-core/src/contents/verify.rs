@@ -5,8 +5,8 @@ use parking_lot::Mutex;
 
 use super::origin::Origin;
 use super::progress::{Meter, OnProgress};
-use super::tree::case_collisions;
-use super::{Contents, ContentsError, Item};
+use super::tree::{Item, case_collisions};
+use super::{Contents, ContentsError};
 use crate::cache::Scope;
 use crate::digest::Hasher;
 use crate::error_kind::ErrorKind;

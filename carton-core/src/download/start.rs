@@ -9,16 +9,32 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use super::fetch::{FIRST_REQUEST, Fetch, Selection, has_stable_ranges, is_provable};
+use super::handle::DATA;
 use super::journal::{Earlier, Header, Journal, MAX_LENGTH, chunk_size};
 use super::ledger::{Ledger, Span};
 use super::pace::Pace;
 use super::store::{Data, Store, TaskGuard};
-use super::{DATA, Download, DownloadError, Target};
+use super::{Download, DownloadError, Target};
 use crate::digest::Sha256Digest;
 use crate::network::{self, Activity, Extent, Network, NetworkError, Reply, Version};
 
+impl Download {
+    /// Starts a download, or continues an earlier one. Blocks until the server has answered once; if an earlier attempt completed the
+    /// download, no request is sent.
+    ///
+    /// # Errors
+    /// [`NetworkError`]: the server does not answer, has another version, more than the limit, or no ranges although one was requested;
+    /// or the activity stops. [`DownloadError::Io`]: the folder cannot be used, or has too little space.
+    pub fn start(network: &Network, target: &Target<'_>, activity: &Arc<Activity>) -> Result<Download, DownloadError> {
+        if activity.is_stopped() {
+            return Err(NetworkError::Interrupted.into());
+        }
+        Starter::new(network, target, activity).start()
+    }
+}
+
 /// Starts a download.
-pub(super) struct Starter<'a> {
+struct Starter<'a> {
     network: &'a Network,
     target: &'a Target<'a>,
     activity: &'a Arc<Activity>,
@@ -26,12 +42,12 @@ pub(super) struct Starter<'a> {
 }
 
 impl<'a> Starter<'a> {
-    pub(super) fn new(network: &'a Network, target: &'a Target<'a>, activity: &'a Arc<Activity>) -> Starter<'a> {
+    fn new(network: &'a Network, target: &'a Target<'a>, activity: &'a Arc<Activity>) -> Starter<'a> {
         Starter { network, target, activity, path: target.folder.join(DATA) }
     }
 
     /// Starts a download, or continues the one in the folder.
-    pub(super) fn start(&self) -> Result<Download, DownloadError> {
+    fn start(&self) -> Result<Download, DownloadError> {
         if self.target.range.as_ref().is_some_and(|range| range.start >= range.end) {
             return self.empty();
         }

@@ -7,7 +7,8 @@ use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, Sta
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
-use super::{EncodingError, Step};
+use super::EncodingError;
+use super::step::Step;
 use crate::archive::MAX_ZSTD_WINDOW_LOG;
 
 /// The state of one encoding.

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{EncodingError, Step};
+use super::EncodingError;
+use super::step::Step;
 
 /// The state of an encoding. It has no values, because no encoding is supported.
 #[derive(Debug)]

@@ -10,12 +10,10 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use super::descriptor::{Descriptor, INTERFACE_VERSION, ModelFilesMode};
+use super::release_date::RELEASE_DATE;
 
 /// The first argument of an executable that is started as one of its own runners. The second is the runner's name.
 pub const RUNNER_ARGUMENT: &str = "__carton-runner";
-
-/// The release date of the runners that belong to this version (RFC 3339).
-pub const RELEASE_DATE: &str = "2026-11-21T00:00:00Z";
 
 /// A runner linked into the program.
 #[derive(Clone, Copy, Debug)]

@@ -8,6 +8,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use toml::value::{Datetime, Offset, Time};
 
+/// The release date of the runners that belong to this version (RFC 3339).
+pub const RELEASE_DATE: &str = "2026-11-21T00:00:00Z";
+
 /// A date and time of RFC 3339. Two dates are equal if they denote the same moment, even with different offsets from UTC.
 ///
 /// ```

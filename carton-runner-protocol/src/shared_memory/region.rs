@@ -83,7 +83,7 @@ mod backing {
     use rustix::fs::{MemfdFlags, SealFlags};
     use rustix::io::Errno;
 
-    use super::ReceiveError;
+    use crate::shared_memory::region::ReceiveError;
 
     /// The seals that a region must have, so that it can never shrink under its reader.
     const REQUIRED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -132,7 +132,7 @@ mod backing {
     use std::os::fd::OwnedFd;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::ReceiveError;
+    use crate::shared_memory::region::ReceiveError;
 
     pub(super) fn create() -> io::Result<OwnedFd> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -152,7 +152,8 @@ mod backing {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 

@@ -20,6 +20,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod answer;
+mod content;
 mod file;
 pub mod nginx;
 mod request;
@@ -32,7 +33,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use answer::{Answer, Body};
-pub use file::{Content, File};
+pub use content::Content;
+pub use file::File;
 pub use request::Request;
 
 type Handler = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;

@@ -1,10 +1,9 @@
 //! Builds the local and the central header of an entry, which fix where its data begins.
 
-use super::ArchiveError;
-use crate::archive::Method;
 use crate::archive::record::central_directory_header::HOST_UNIX;
 use crate::archive::record::extra_field::{MIN_PADDING, write_padding};
 use crate::archive::record::{CentralDirectoryHeader, IN_ZIP64_32, LocalFileHeader, Zip64Values, flag, method};
+use crate::archive::{ArchiveError, Method};
 use crate::digest::Sha256Digest;
 
 /// Stored data of at least this many bytes begins at a multiple of [`ALIGNMENT`], so that it can be mapped.

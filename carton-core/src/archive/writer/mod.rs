@@ -6,86 +6,29 @@
 mod compress;
 mod copy;
 mod header;
+mod input;
 mod plan;
+mod progress;
 mod schedule;
 #[cfg(test)]
 mod tests;
 mod worker;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+
+pub use self::input::{Compression, Content, Tail};
+pub(crate) use self::progress::{Progress, WriteProgress};
 
 use self::header::Placed;
 use self::plan::Planned;
+use self::worker::write_error;
 use super::record::{
     EndOfCentralDirectory, IN_ZIP64_16, IN_ZIP64_32, Zip64EndOfCentralDirectory, Zip64EndOfCentralDirectoryLocator,
 };
-use super::{Archive, ArchiveError, Entry, MAX_DIRECTORY_LENGTH};
-use crate::digest::Sha256Digest;
+use super::{ArchiveError, MAX_DIRECTORY_LENGTH};
 use crate::manifest::{self, Manifest};
-
-/// How entries are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compression {
-    /// Chosen for each file: one that does not compress well is stored, so that it can be mapped in place.
-    #[default]
-    Auto,
-    /// Nothing is compressed.
-    Stored,
-    /// Zstandard, except for the files that every zip tool must be able to read: `carton.toml`, `LINKS` and `MANIFEST`.
-    Zstd,
-    /// Deflate.
-    Deflate,
-}
-
-/// The source of an entry's bytes.
-#[derive(Debug, Clone)]
-pub enum Content {
-    /// A file's bytes, read while packing.
-    File(PathBuf),
-    /// These bytes.
-    Bytes(Vec<u8>),
-    /// A symbolic link: its target, relative to its folder, and the digest of the target file, which MANIFEST lists.
-    Symlink(String, Sha256Digest),
-    /// A file of another archive, copied in its stored form, and decompressed meanwhile to check and hash it.
-    Entry(Archive, Entry),
-    /// This content, stored so that its data begins at a multiple of 4096, whatever its size and the compression of the others: for a
-    /// file of which parts are read and mapped. An entry that is compressed in its archive stays compressed.
-    InPlace(Box<Content>),
-}
-
-/// The metadata that follows the files.
-#[derive(Debug, Clone, Default)]
-pub struct Tail {
-    /// The bytes of `carton.toml`.
-    pub carton_toml: Vec<u8>,
-    /// The bytes of `LINKS`, if there is one.
-    pub links: Option<Vec<u8>>,
-    /// Files that MANIFEST lists without an entry, because `LINKS` says where they can be fetched.
-    pub linked: BTreeMap<String, Sha256Digest>,
-    /// The MANIFEST to write unchanged; `None` to make one. The files must be those that it lists, with the digests that it lists.
-    pub manifest: Option<Manifest>,
-}
-
-/// The progress of the writer. Bytes are those of the files, before compression.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WriteProgress {
-    /// The number of bytes read and hashed.
-    pub bytes_done: u64,
-    /// The total number of bytes.
-    pub bytes_total: u64,
-    /// The number of files read and hashed.
-    pub files_done: u64,
-    /// The total number of files.
-    pub files_total: u64,
-}
-
-/// Called every few megabytes, from any of the writer's threads. `Break` ends the writing with [`ArchiveError::Interrupted`].
-pub(crate) type Progress<'a> = &'a (dyn Fn(WriteProgress) -> ControlFlow<()> + Sync);
 
 /// More threads need more memory and do not help, because the output is one file.
 const MAX_THREADS: usize = 16;
@@ -209,8 +152,4 @@ fn write_directory<'a>(
     record.write(&mut bytes);
     output.write_all_at(&bytes, offset + written).map_err(write_error)?;
     Ok(offset + written + bytes.len() as u64)
-}
-
-fn write_error(source: std::io::Error) -> ArchiveError {
-    ArchiveError::Io { action: "write", location: "the output".to_owned(), source }
 }

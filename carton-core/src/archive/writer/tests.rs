@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::archive::{Archive, EntryKind, Method};
+use crate::digest::Sha256Digest;
 use crate::name::NameError;
 use crate::source::{FileSource, MemorySource};
 

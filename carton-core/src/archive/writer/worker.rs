@@ -10,7 +10,7 @@ use super::copy::EntryCopy;
 use super::header::{Outcome, Placed, Shape};
 use super::plan::{self, Planned, Treatment};
 use super::schedule::{Buffer, Ready, Schedule, Task, largest_streamed, memory_needed};
-use super::{Content, Progress, WriteProgress, write_error};
+use super::{Content, Progress, WriteProgress};
 use crate::archive::{ArchiveError, Method};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::{FileSource, Source};
@@ -441,4 +441,8 @@ impl Write for Sink<'_> {
         self.buffer.clear();
         Ok(())
     }
+}
+
+pub(super) fn write_error(source: std::io::Error) -> ArchiveError {
+    ArchiveError::Io { action: "write", location: "the output".to_owned(), source }
 }

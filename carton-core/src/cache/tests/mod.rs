@@ -10,14 +10,20 @@ mod registry;
 mod remote;
 mod verify;
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use super::*;
-use crate::source::FileIdentity;
 use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::lock::{self, Mode};
+use super::store::*;
+use super::*;
+use crate::digest::Sha256Digest;
+use crate::manifest::ManifestHash;
+use crate::source::FileIdentity;
 
 /// A model made of names and sizes; the bytes of each file follow from its name.
 struct Model {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 
 use crate::cache::lock::{self, Mode};
-use crate::cache::{Cache, CacheError, MODELS};
+use crate::cache::store::MODELS;
+use crate::cache::{Cache, CacheError};
 use crate::manifest::ManifestHash;
 
 /// The result of a request to delete something.

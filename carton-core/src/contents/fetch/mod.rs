@@ -4,6 +4,7 @@
 //! Nothing gets its name in the cache before its SHA-256 matched MANIFEST. If several processes want a file, one fetches it and the
 //! others wait. Large files continue where an interrupted attempt ended.
 
+mod access;
 mod ahead;
 mod archived;
 mod linked;
@@ -16,36 +17,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+pub(crate) use self::access::Access;
 pub(super) use self::ahead::read_ahead;
 use parking_lot::{Condvar, Mutex};
 
 use self::plan::{Candidate, Planned};
 use super::locate::{Archived, Located};
 use super::progress::{Meter, OnProgress};
-use super::{Contents, ContentsError, Item};
+use super::tree::Item;
+use super::{Contents, ContentsError};
 use crate::cache::Cache;
 use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
-use crate::network::{Activity, Network};
+use crate::network::Activity;
 use crate::source::RemoteSource;
 
 /// How many files, or groups of small ones, are fetched at once.
 const N_WORKERS: usize = 4;
 /// Interval at which progress is reported and cancellation is checked.
 const TICK: Duration = Duration::from_millis(50);
-
-/// How files that are elsewhere may be fetched.
-#[derive(Clone, Debug)]
-pub(crate) struct Access {
-    /// The network to fetch them over.
-    pub network: Network,
-    /// The network to fetch linked files over. For a carton from a server it refuses private addresses
-    /// ([`Network::public_only`]): otherwise the author of the carton could make this machine send requests to servers in its own network.
-    pub link_network: Network,
-    /// Whether LINKS may name local files. To be allowed only for a carton that is itself local: one that somebody else can change
-    /// could otherwise find out which files there are.
-    pub file_links: bool,
-}
 
 /// Counts a worker as ended when dropped, also after a panic. Otherwise the thread that waits for the workers would wait for ever.
 struct Leaving<'a> {

@@ -10,7 +10,8 @@ use super::archived::Small;
 use crate::contents::locate::{Archived, Located};
 use crate::contents::origin::Origin;
 use crate::contents::progress::{Meter, silent};
-use crate::contents::{Contents, ContentsError, Item};
+use crate::contents::tree::Item;
+use crate::contents::{Contents, ContentsError};
 use crate::network::Activity;
 use crate::source::Source;
 

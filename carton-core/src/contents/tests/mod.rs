@@ -16,8 +16,12 @@ use std::sync::Arc;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
+use super::origin::Origin;
 use super::*;
+use crate::cache::Cache;
+use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
+use crate::manifest::ManifestHash;
 use crate::source::{FileSource, MemorySource};
 
 /// A carton in the making, written with the `zip` crate, so that it can be what our writer refuses.

@@ -9,7 +9,7 @@ use std::slice;
 use super::super::registry::{self, RegistryError};
 use super::super::select::{Requirement, reject};
 use super::super::{Descriptor, ExecutablePaths, PLATFORM};
-use super::{InstallError, has_descriptor};
+use super::InstallError;
 
 /// What a folder must hold.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +101,10 @@ pub(in super::super) fn check_executable(runner: &Descriptor, folder: &Path) -> 
         return Err(problem("is not marked as executable"));
     }
     Ok(())
+}
+
+fn has_descriptor(folder: &Path) -> bool {
+    folder.join(registry::DESCRIPTOR).is_file()
 }
 
 fn no_descriptor(folder: &Path, place: &str) -> InstallError {

@@ -19,7 +19,7 @@ use super::folder::{self, FoundKind};
 use super::select::{Requirement, select};
 use super::unpack::{self, Limits, Tree, UnpackError};
 use super::workspace::{Lock, Workspace};
-use super::{Descriptor, Index, IndexEntry, PLATFORM, Part, Place, embedded, registry};
+use super::{Descriptor, Index, IndexEntry, PLATFORM, Part, Place, embedded};
 use crate::cancel_token::CancelToken;
 use crate::config::Config;
 use crate::context::Context;
@@ -325,11 +325,6 @@ pub(super) fn folder_name(runner: &Descriptor) -> String {
     let readable: String = readable.skip_while(|c| *c == '.').take(MAX_FOLDER_NAME).collect();
     let hash = Sha256Digest::of(exact.as_bytes()).to_string();
     format!("{readable}-{}", &hash[..8])
-}
-
-/// Whether a folder has a `runner.toml`.
-pub(super) fn has_descriptor(folder: &Path) -> bool {
-    folder.join(registry::DESCRIPTOR).is_file()
 }
 
 #[cfg(test)]

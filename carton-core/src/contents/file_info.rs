@@ -1,0 +1,65 @@
+//! Describes the files of a carton.
+
+use serde::Serialize;
+
+use super::locate::Located;
+use super::tree::{Item, Place};
+use super::{Contents, ContentsError};
+use crate::archive::Method;
+use crate::digest::Sha256Digest;
+
+/// What is known about a file without reading it.
+///
+/// As JSON, the names are those of the fields here; what is not known is `null`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FileInfo {
+    /// Its path in the carton.
+    pub path: String,
+    /// Its digest in MANIFEST; none in a model that is not in a carton.
+    pub sha256: Option<Sha256Digest>,
+    /// Its length; unknown when it is linked and not fetched. For a symbolic link, that of the file it leads to.
+    pub size: Option<u64>,
+    /// How many bytes it takes in the archive, or in the unpacked folder.
+    pub stored: Option<u64>,
+    /// How its data is stored in the archive; none for a file that is in none.
+    pub method: Option<Method>,
+    /// Whether it is not in the carton, and LINKS says where it can be fetched.
+    pub linked: bool,
+    /// For a symbolic link, its target as written.
+    pub symlink: Option<String>,
+}
+
+impl Contents {
+    /// Whether there is a file at this path.
+    pub(crate) fn contains(&self, path: &str) -> bool {
+        self.find(path).is_ok()
+    }
+
+    /// The length of a file, or of the file that a symbolic link leads to. `None` if it is linked, not in the cache, and LINKS does not
+    /// give its size.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub(crate) fn size_of(&self, path: &str) -> Result<Option<u64>, ContentsError> {
+        Ok(self.size(self.find(path)?))
+    }
+
+    /// All files but MANIFEST and LINKS, sorted by path.
+    pub(crate) fn files(&self) -> Vec<FileInfo> {
+        self.items.iter().map(|item| self.file_info(item)).collect()
+    }
+
+    fn file_info(&self, item: &Item) -> FileInfo {
+        let (symlink, stored, method, linked) = match (&item.place, self.locate(item)) {
+            (Place::Symlink { target, .. }, _) => (Some(target.clone()), Some(target.len() as u64), None, false),
+            (_, Located::Local(file) | Located::Remote { file, .. }) => {
+                (None, Some(file.entry.compressed_size()), Some(file.entry.method()), false)
+            }
+            (_, Located::Folder { size, .. } | Located::Bare { size, .. }) => (None, Some(size), None, false),
+            (_, Located::Linked { .. }) => (None, None, None, true),
+        };
+        let (path, sha256, size) = (item.path.clone(), item.digest(), self.size(item));
+        FileInfo { path, sha256, size, stored, method, linked, symlink }
+    }
+}
