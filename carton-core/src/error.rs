@@ -208,6 +208,9 @@ pub enum Error {
     /// Positional inputs that the signature has no names for.
     #[error(transparent)]
     TooManyPositional(#[from] TooManyPositional),
+    /// Sealed inputs were passed to another model than the one that they are sealed for.
+    #[error("the inputs are sealed for another model")]
+    SealedForAnother,
     /// Something must be fetched over the network and cannot be.
     #[error(transparent)]
     Network(#[from] NetworkError),
@@ -307,6 +310,7 @@ impl Error {
             Self::Call(CallError::InputsTooLarge { .. } | CallError::TooLarge { .. } | CallError::Tensor(_))
             | Self::Signature(_)
             | Self::TooManyPositional(_)
+            | Self::SealedForAnother
             | Self::Location(_)
             | Self::Pin { .. }
             | Self::TwoPins { .. }
@@ -373,6 +377,7 @@ impl Error {
             }
             Self::Signature(error) => Some(signature_hint(error)),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
+            Self::SealedForAnother => Some("seal them for the model that is called".to_owned()),
             Self::Timeout { .. } | Self::LoadTimeout { .. } => {
                 Some("allow more time, or check that the model does not hang".to_owned())
             }

@@ -97,6 +97,16 @@ async fn of_calls() {
     table.check("of another dtype", ErrorKind::InvalidInput, model.infer([("x", strings.clone())]).await);
     table.check("sealed, of another dtype", ErrorKind::InvalidInput, model.seal([("x", strings)]).await);
     model.infer([("x", floats(2))]).await.unwrap();
+
+    let sealed = model.seal([("x", floats(2))]).await.unwrap();
+    // A model of the same carton is another one, and so is one whose memory the sealed model had.
+    let other = place.load(place.path().join("noop.carton")).await.unwrap();
+    table.check("sealed for another model", ErrorKind::InvalidInput, other.infer(&sealed).await);
+    table.check("a stream of them", ErrorKind::InvalidInput, other.infer(&sealed).stream().await);
+    model.clone().infer(&sealed).await.unwrap();
+    drop(model);
+    let other = place.load(place.path().join("noop.carton")).await.unwrap();
+    table.check("sealed for a model that is gone", ErrorKind::InvalidInput, other.infer(&sealed).await);
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ pub struct Infer<'a> {
 pub enum CallInputs<'a> {
     /// Tensors that are passed with the call.
     Tensors(Inputs),
-    /// Sealed inputs, from [`Carton::seal`](crate::Carton::seal).
+    /// Sealed inputs, from [`Carton::seal`](crate::Carton::seal) of the same model.
     Sealed(&'a SealedInputs),
 }
 
@@ -100,7 +100,7 @@ impl<'a> Infer<'a> {
             CallInputs::Tensors(inputs) => inputs,
             // The protocol has no streamed call on sealed inputs. A stream therefore passes their tensors, which the host has
             // kept.
-            CallInputs::Sealed(sealed) => sealed.tensors(),
+            CallInputs::Sealed(sealed) => sealed.tensors(live)?,
         };
         OutputStream::start(Arc::clone(live), inputs, timeout).await
     }

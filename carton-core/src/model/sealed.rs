@@ -10,8 +10,11 @@ use crate::runner::session::Session;
 use crate::signature::Bindings;
 use crate::{Error, Inputs, Tensors};
 
-/// Inputs that the runner keeps, for [`Carton::infer`](crate::Carton::infer). Dropping the value lets the runner free them.
+/// Inputs that the runner keeps, for [`Carton::infer`](crate::Carton::infer) of the same model. Dropping the value lets the runner
+/// free them.
 pub struct SealedInputs {
+    /// The model, which checked the inputs. It is not kept alive.
+    model: Weak<Live>,
     inputs: Tensors,
     bindings: Bindings,
     /// The session that has the inputs, and its handle to them. After a restart the inputs are sealed again, because a fresh
@@ -20,13 +23,15 @@ pub struct SealedInputs {
 }
 
 impl SealedInputs {
-    pub(super) async fn new(live: &Live, inputs: Inputs) -> Result<Self, Error> {
+    pub(super) async fn new(live: &Arc<Live>, inputs: Inputs) -> Result<Self, Error> {
         let (inputs, bindings) = live.check_inputs(inputs)?;
         let (session, sealed) = seal(live, inputs.clone(), &live.call_options(None)).await?;
-        Ok(Self { inputs, bindings, sealed: tokio::sync::Mutex::new((Arc::downgrade(&session), sealed)) })
+        let sealed = tokio::sync::Mutex::new((Arc::downgrade(&session), sealed));
+        Ok(Self { model: Arc::downgrade(live), inputs, bindings, sealed })
     }
 
     pub(super) async fn infer(&self, live: &Live, timeout: Option<Duration>) -> Result<(Tensors, CallTimings), Error> {
+        self.check_model(live)?;
         let options = live.call_options(timeout);
         let (session, turn, handle) = loop {
             let handle = self.on(live, &options).await?;
@@ -54,9 +59,16 @@ impl SealedInputs {
         Ok(sealed.clone())
     }
 
-    /// The tensors that were sealed.
-    pub(super) fn tensors(&self) -> Inputs {
-        Inputs::Named(self.inputs.clone())
+    /// The tensors that were sealed for `live`.
+    pub(super) fn tensors(&self, live: &Live) -> Result<Inputs, Error> {
+        self.check_model(live)?;
+        Ok(Inputs::Named(self.inputs.clone()))
+    }
+
+    /// Refuses the inputs of another model, because they and their symbols were not checked against the signature of this one.
+    fn check_model(&self, live: &Live) -> Result<(), Error> {
+        // The weak reference keeps the allocation alive, so the address is not reused and identifies the model.
+        if std::ptr::eq(self.model.as_ptr(), live) { Ok(()) } else { Err(Error::SealedForAnother) }
     }
 }
 
