@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use carton_core::metadata::Draft;
 use carton_core::{Carton, Compression, DataType, Error, ErrorKind, Inputs, LeaveOut, NumericTensor, Tensor};
@@ -85,9 +85,11 @@ async fn of_calls() {
     assert!(!running.is_finished(), "a call that only waited killed the runner");
     running.abort();
 
-    let model = place.load(place.pack_noop("").await).pool_bytes(1 << 20).await.unwrap();
+    let model = place.load(place.pack_noop("").await).pool_bytes(1 << 20).pool_wait(short).await.unwrap();
     let held = model.alloc::<u8>(&[700_000]).await.unwrap();
+    let start = Instant::now();
     table.check("the shared memory is full", ErrorKind::Busy, model.alloc::<u8>(&[700_000]).await);
+    assert!(start.elapsed() < Duration::from_secs(20), "it waited for {:?}", start.elapsed());
     drop(held);
     table.check("strings have no size", ErrorKind::InvalidInput, model.alloc_dtype(DataType::String, &[1]).await);
     table.check("no names to give", ErrorKind::InvalidInput, model.infer(vec![floats(1)]).await);

@@ -62,7 +62,9 @@ impl<'a> Infer<'a> {
     }
 
     /// Sets the time that this call may take, waiting included, instead of [`Load::timeout`](crate::Load::timeout). If the call
-    /// is running when the time is up, its runner is killed.
+    /// is running when the time is up, its runner is killed. Other calls that are running there then fail with
+    /// [`ErrorKind::RunnerCrashed`](crate::ErrorKind::RunnerCrashed). Calls that wait for their turn go to the fresh runner, if
+    /// [`Load::restart`](crate::Load::restart) is on.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -21,6 +21,7 @@ use crate::{Error, Inputs, Tensors};
 /// A package with a running runner.
 pub(super) struct Live {
     starter: Arc<Starter>,
+    max_concurrency: usize,
     /// The latest start of the runner.
     latest: Mutex<Start>,
 }
@@ -37,8 +38,9 @@ impl std::fmt::Debug for Live {
 impl Live {
     pub(super) async fn start(starter: Starter) -> Result<Self, Error> {
         let session = starter.start().await?;
+        let max_concurrency = session.connection().loaded().map_or(1, |loaded| loaded.max_concurrency);
         let (_, latest) = watch::channel(Some(Ok(Arc::new(session))));
-        Ok(Self { starter: Arc::new(starter), latest: Mutex::new(latest) })
+        Ok(Self { starter: Arc::new(starter), max_concurrency, latest: Mutex::new(latest) })
     }
 
     pub(super) fn package(&self) -> &Package {
@@ -47,6 +49,10 @@ impl Live {
 
     pub(super) fn descriptor(&self) -> &Descriptor {
         &self.starter.descriptor
+    }
+
+    pub(super) fn max_concurrency(&self) -> usize {
+        self.max_concurrency
     }
 
     pub(super) fn progress(&self) -> Option<ProgressCallback> {

@@ -133,7 +133,7 @@ impl Load {
 
     /// Sets the time that a call may take, waiting included: for its turn, and for a fresh runner if the last one has died. Unlimited
     /// by default. If a call is running when its time is up, the runner is killed, because nothing else stops a framework for
-    /// certain.
+    /// certain. Other calls that are running there then fail with [`ErrorKind::RunnerCrashed`](crate::ErrorKind::RunnerCrashed).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
         self
@@ -161,6 +161,13 @@ impl Load {
     /// Sets the largest amount of shared memory for inputs, in bytes; 4 GiB by default.
     pub fn pool_bytes(mut self, n_bytes: u64) -> Self {
         self.settings.pool_bytes = n_bytes;
+        self
+    }
+
+    /// Sets the time for which calls and [`Carton::alloc`] wait for room in full shared memory; 30 seconds by default. A call waits
+    /// no longer than its own timeout.
+    pub fn pool_wait(mut self, wait: Duration) -> Self {
+        self.settings.pool_wait = wait;
         self
     }
 

@@ -23,6 +23,7 @@ pub(crate) struct LoadSettings {
     pub(super) load_timeout: Option<Duration>,
     pub(super) restart: bool,
     pub(super) pool_bytes: u64,
+    pub(super) pool_wait: Duration,
     pub(super) max_waiting_calls: usize,
     pub(super) policy: LaunchPolicy,
 }
@@ -42,6 +43,7 @@ impl Default for LoadSettings {
             load_timeout: None,
             restart: true,
             pool_bytes: 4 << 30,
+            pool_wait: Duration::from_secs(30),
             max_waiting_calls: 1024,
             policy: LaunchPolicy::default(),
         }

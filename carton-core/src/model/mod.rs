@@ -115,7 +115,8 @@ impl Carton {
     }
 
     /// Passes inputs to the runner once, for many calls of [`infer`](Self::infer). If the runner dies, the next call passes them
-    /// to the fresh runner.
+    /// to the fresh runner. The time limit is [`Load::timeout`]. Only this model takes the sealed inputs; its clones are the same
+    /// model.
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton, inputs: carton_core::Inputs) -> Result<(), carton_core::Error> {
@@ -134,7 +135,10 @@ impl Carton {
     }
 
     /// Allocates a tensor in memory that is shared with the runner, so that passing it to a call copies nothing. Its elements are
-    /// zeros or old data until they are written.
+    /// zeros or old data until they are written. They cannot be written while a call has the tensor.
+    ///
+    /// While the shared memory is full, this waits for room, for at most [`Load::pool_wait`]. If the runner has died, this first
+    /// waits for a fresh one, for at most [`Load::timeout`].
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), Box<dyn std::error::Error>> {
@@ -175,6 +179,13 @@ impl Carton {
     #[must_use]
     pub fn runner(&self) -> &runner::Descriptor {
         self.live.descriptor()
+    }
+
+    /// Returns the number of calls that the runner runs at once, as it said when the model was loaded. Further calls wait for their
+    /// turn, up to [`Load::max_waiting_calls`].
+    #[must_use]
+    pub fn max_concurrency(&self) -> usize {
+        self.live.max_concurrency()
     }
 
     /// The callback for progress, if there is one.

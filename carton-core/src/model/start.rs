@@ -74,6 +74,7 @@ impl Starter {
         let connection = ConnectionOptions {
             hello_timeout: settings.start_timeout,
             pool_cap: settings.pool_bytes,
+            pool_wait: settings.pool_wait,
             queue_cap: settings.max_waiting_calls,
             copy_outputs: settings.untrusted,
             ..ConnectionOptions::default()

@@ -111,6 +111,12 @@ impl Connection {
         Ok(loaded)
     }
 
+    /// The runner's answer to [`load`](Self::load), if it has loaded a model.
+    #[must_use]
+    pub fn loaded(&self) -> Option<Loaded> {
+        self.shared().loaded.get().copied()
+    }
+
     /// Prepares a model for packing.
     ///
     /// # Errors
