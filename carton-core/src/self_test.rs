@@ -139,6 +139,9 @@ pub struct SelfTestResult {
     /// Why the call failed: its inputs or outputs contradict the signature, or the model reported an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The kind of the error. Not in JSON.
+    #[serde(skip)]
+    pub kind: Option<ErrorKind>,
     /// The hint of the model's error, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -185,7 +188,7 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// A test cannot be completed: its tensors cannot be read, or the runner died.
+    /// A test cannot be completed: its tensors cannot be read, the model is too busy with other calls, or the runner died.
     pub fn self_test(&self) -> SelfTests<'_> {
         SelfTests { model: self, settings: SelfTestSettings::default() }
     }
@@ -234,12 +237,12 @@ impl Carton {
         let seconds = start.elapsed().as_secs_f64();
         let outputs = match answer {
             Ok(outputs) => outputs,
-            Err(error) if is_verdict(error.kind()) => {
+            Err(error) if is_verdict(&error) => {
                 // Hints of other errors address a caller who can change the inputs.
                 let hint = if matches!(error, Error::Model { .. }) { error.hint() } else { None };
+                let (outcome, kind) = (SelfTestOutcome::Failed, Some(error.kind()));
                 let error = Some(in_one_line(&error));
-                let outcome = SelfTestOutcome::Failed;
-                return Ok(SelfTestResult { name, outcome, seconds, outputs: Vec::new(), error, hint });
+                return Ok(SelfTestResult { name, outcome, seconds, outputs: Vec::new(), error, kind, hint });
             }
             Err(error) => return Err(error),
         };
@@ -253,14 +256,16 @@ impl Carton {
             true => SelfTestOutcome::Passed,
             false => SelfTestOutcome::Failed,
         };
-        Ok(SelfTestResult { name, outcome, seconds, outputs, error: None, hint: None })
+        Ok(SelfTestResult { name, outcome, seconds, outputs, error: None, kind: None, hint: None })
     }
 }
 
-/// Whether an error of this kind fails the test. Errors of other kinds say nothing about the model.
-fn is_verdict(kind: ErrorKind) -> bool {
-    use ErrorKind::{Busy, InvalidInput, Machine, Model, Other, Timeout, Unsupported};
-    matches!(kind, InvalidInput | Timeout | Busy | Model | Machine | Unsupported | Other)
+/// Whether the error of a call fails the test. Other errors say nothing about the model: the call had no turn, or the machine or the
+/// runner failed.
+fn is_verdict(error: &Error) -> bool {
+    use ErrorKind::{InvalidInput, Model, Other, Timeout, Unsupported};
+    let had_no_turn = matches!(error, Error::Timeout { waiting: true, .. });
+    !had_no_turn && matches!(error.kind(), InvalidInput | Timeout | Model | Unsupported | Other)
 }
 
 pub(crate) fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: Tolerance) -> OutputResult {
@@ -290,6 +295,7 @@ mod tests {
             seconds: 0.0,
             outputs: Vec::new(),
             error: None,
+            kind: None,
             hint: None,
         };
         SelfTestReport::of(outcomes.iter().map(test).collect())

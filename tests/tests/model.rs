@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, Inputs, Load, SignatureMode};
+use carton_core::{Carton, Error, ErrorKind, Inputs, Load, SelfTestOutcome, SignatureMode};
 use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor, Tolerance, allclose};
 use carton_tests::place::TestPlace;
 use rustix::process::{Pid, Signal, kill_process};
@@ -332,6 +333,53 @@ async fn the_wrong_carton_or_platform_or_runner_is_refused() {
     let error = place.load(&path).framework_version(">=7".parse().unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoRunner, "{}", chain(&error));
     assert!(error.hint().unwrap().contains("accept another version of the framework"), "{error}");
+}
+
+/// Packs a model of the runner that returns its inputs, with one self-test.
+async fn pack_with_a_self_test(place: &TestPlace, options: &str) -> PathBuf {
+    let path = place.pack_noop("").await;
+    let metadata = format!(
+        "{SIGNATURE}[runner.opts]\n{options}\n\
+         [[self_test]]\nname = \"echo\"\ninputs = {{ x = \"@tensor_data/x\", s = \"@tensor_data/s\" }}\n"
+    );
+    let metadata = carton_core::metadata::Draft::parse(&metadata).unwrap();
+    let pack = place.pack(place.path().join("model"), "noop", &path).metadata(metadata).check(false);
+    pack.tensor("x", floats(2)).tensor("s", strings(2)).await.unwrap();
+    path
+}
+
+#[tokio::test]
+async fn a_self_test_that_gets_no_turn_says_nothing_about_the_model() {
+    let place = TestPlace::new(RUNNER);
+    let path = pack_with_a_self_test(&place, "max_concurrency = 1\ndelay_ms = 5000\nignore_cancel = true").await;
+    let impatient = [
+        (ErrorKind::Busy, place.load(&path).max_waiting_calls(0)),
+        (ErrorKind::Timeout, place.load(&path).timeout(Duration::from_millis(200))),
+    ];
+    for (expected, load) in impatient {
+        let model = load.await.unwrap();
+        assert_eq!(model.max_concurrency(), 1);
+        let other = model.infer([("x", floats(2)), ("s", strings(2))]).timeout(Duration::from_secs(60));
+        let (other, error) = tokio::join!(other, async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            model.self_test().await.unwrap_err()
+        });
+        other.unwrap();
+        assert_eq!(error.kind(), expected, "{}", chain(&error));
+    }
+}
+
+#[tokio::test]
+async fn a_self_test_whose_call_fails_tells_the_kind_of_the_error() {
+    let place = TestPlace::new(RUNNER);
+    let path = pack_with_a_self_test(&place, "fail = \"no luck today\"").await;
+    let model = place.load(&path).await.unwrap();
+    assert_eq!(model.max_concurrency(), 64);
+    let report = model.self_test().await.unwrap();
+    let test = &report.self_tests[0];
+    assert_eq!((test.outcome, test.kind), (SelfTestOutcome::Failed, Some(ErrorKind::Model)), "{report:?}");
+    let json = serde_json::to_value(test).unwrap();
+    assert!(json.get("error").is_some() && json.get("kind").is_none(), "{json}");
 }
 
 #[tokio::test]
