@@ -12,8 +12,9 @@ use carton_tensor::Tensor;
 ///
 /// let tensor = NumericTensor::from_vec(vec![1.0_f32, 2.0], vec![2])?;
 /// let by_name = Inputs::from([("x", tensor.clone())]);
+/// let numbered: Inputs = (0..3).map(|i| (format!("x{i}"), tensor.clone())).collect();
 /// let in_declared_order = Inputs::from(vec![tensor]);
-/// # let _ = (by_name, in_declared_order);
+/// # let _ = (by_name, numbered, in_declared_order);
 /// # Ok::<(), carton_tensor::TensorError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -39,20 +40,26 @@ impl<T: Into<Tensor>> From<Vec<T>> for Inputs {
     }
 }
 
+impl<N: Into<String>, T: Into<Tensor>> FromIterator<(N, T)> for Inputs {
+    fn from_iter<I: IntoIterator<Item = (N, T)>>(tensors: I) -> Self {
+        Self::Named(tensors.into_iter().map(|(name, tensor)| (name.into(), tensor.into())).collect())
+    }
+}
+
 impl<T: Into<Tensor>> From<BTreeMap<String, T>> for Inputs {
     fn from(tensors: BTreeMap<String, T>) -> Self {
-        Self::Named(tensors.into_iter().map(|(name, tensor)| (name, tensor.into())).collect())
+        tensors.into_iter().collect()
     }
 }
 
 impl<T: Into<Tensor>> From<HashMap<String, T>> for Inputs {
     fn from(tensors: HashMap<String, T>) -> Self {
-        Self::Named(tensors.into_iter().map(|(name, tensor)| (name, tensor.into())).collect())
+        tensors.into_iter().collect()
     }
 }
 
 impl<N: Into<String>, T: Into<Tensor>, const COUNT: usize> From<[(N, T); COUNT]> for Inputs {
     fn from(tensors: [(N, T); COUNT]) -> Self {
-        Self::Named(tensors.into_iter().map(|(name, tensor)| (name.into(), tensor.into())).collect())
+        tensors.into_iter().collect()
     }
 }

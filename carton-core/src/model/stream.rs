@@ -30,6 +30,9 @@ impl OutputStream {
     }
 
     /// Returns the next outputs, checked against the signature; `None` when the model is done. An error ends the stream.
+    ///
+    /// The time limit of the call holds until the last outputs have arrived. If it passes before, the outputs that have arrived are
+    /// returned, then an error, and the runner is killed.
     pub async fn next(&mut self) -> Option<Result<Tensors, Error>> {
         if self.ended {
             return None;
