@@ -382,7 +382,7 @@ impl Error {
                 Some("allow more time, or check that the model does not hang".to_owned())
             }
             Self::Call(CallError::InputsTooLarge { .. }) => {
-                Some("pass the input in parts, or with a runner that takes shared memory".to_owned())
+                Some("pass the input in parts, or use a runner that supports shared memory".to_owned())
             }
             Self::Call(CallError::PoolFull { .. }) => {
                 Some("drop outputs that are no longer needed, or allow more shared memory".to_owned())

@@ -29,9 +29,7 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             "make a tensor of the file, as the model needs it, and pass that: `carton unpack` gets the file".to_owned(),
         ),
         Error::Call(CallError::InputsTooLarge { .. }) => Some(
-            "pass the input in parts, or with a runner that takes shared memory (what `carton runner ls` lists does, but for \
-             runners of others)"
-                .to_owned(),
+            "pass the input in parts, or use a runner that supports shared memory, as the built-in runners do".to_owned(),
         ),
         Error::Contents(ContentsError::FileLinkRefused { .. })
         | Error::Package(PackageError::Contents(ContentsError::FileLinkRefused { .. })) => Some(
@@ -40,7 +38,7 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
                 .to_owned(),
         ),
         Error::Shrink(ShrinkError::NotPacked { .. }) => {
-            Some("`sha256sum` tells the SHA-256 of a file; `carton ls --json` those in a carton".to_owned())
+            Some("`sha256sum` prints the SHA-256 of a file; `carton ls --json` lists those in a carton".to_owned())
         }
         Error::Shrink(ShrinkError::NoneLinked { .. }) => {
             Some("`carton ls --json` shows the SHA-256 of each file".to_owned())

@@ -19,7 +19,7 @@ use crate::output::count;
 pub(crate) enum TensorFileError {
     #[error("cannot {action} `{}`", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("`{}` is no file", path.display())]
+    #[error("`{}` is not a file", path.display())]
     NotAFile { path: PathBuf },
     #[error("`{place}` has an unknown format")]
     UnknownFormat { place: String },

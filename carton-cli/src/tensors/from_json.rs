@@ -24,9 +24,9 @@ pub(crate) enum JsonTensorError {
     WrongKind { place: JsonPosition, expected: &'static str, found: String },
     #[error("{place}: {found} is a boolean, and cartons have no dtype for those: write 0 or 1")]
     Boolean { place: JsonPosition, found: bool },
-    #[error("{place}: null is no value of a tensor")]
+    #[error("{place}: null is not a tensor value")]
     Null { place: JsonPosition },
-    #[error("{place}: an object is no value of a tensor: expected a number, a string, or lists of them")]
+    #[error("{place}: an object is not a tensor value: expected a number, a string, or lists of them")]
     Object { place: JsonPosition },
     #[error("{place}: found a list of shape {found:?} where the ones before have shape {expected:?}")]
     Ragged { place: JsonPosition, expected: Vec<usize>, found: Vec<usize> },
@@ -295,7 +295,7 @@ mod tests {
         check("[\"a\", 1]", None, "element [1]: expected a string, found a number");
         check("[1, \"a\"]", None, "element [1]: expected a number, found a string");
         check("[[true]]", None, "element [0, 0]: true is a boolean, and cartons have no dtype for those: write 0 or 1");
-        check("[null]", None, "element [0]: null is no value of a tensor");
+        check("[null]", None, "element [0]: null is not a tensor value");
         check("[1, [2]]", None, "element [1]: found a list of shape [1] where the ones before have shape []");
         check(
             "[[[1], [2, 3]]]",
@@ -307,10 +307,6 @@ mod tests {
             None,
             "negative integers and integers above the range of int64 fit no common dtype",
         );
-        check(
-            "{}",
-            None,
-            "the value: an object is no value of a tensor: expected a number, a string, or lists of them",
-        );
+        check("{}", None, "the value: an object is not a tensor value: expected a number, a string, or lists of them");
     }
 }

@@ -264,7 +264,7 @@ fn files_are_left_out_while_packing() {
     ----- stderr -----
     error: no packed file that can be left out has the SHA-256 [HASH]
 
-    hint: `sha256sum` tells the SHA-256 of a file; `carton ls --json` those in a carton
+    hint: `sha256sum` prints the SHA-256 of a file; `carton ls --json` lists those in a carton
     ");
     assert_snapshot!(sandbox.run(arguments.into_iter().chain(["--link", &link("https://me:secret@a.example/w")])), @"
     exit code: 1

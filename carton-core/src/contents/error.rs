@@ -77,7 +77,7 @@ pub enum ContentsError {
         /// The carton, or the file in an unpacked one.
         location: String,
     },
-    /// There is no MANIFEST, or something else of that name.
+    /// MANIFEST is missing, or is not a file.
     #[error("`{location}` is not a carton: it has no file MANIFEST")]
     NoManifest {
         /// The carton.
@@ -328,7 +328,7 @@ impl ContentsError {
         }
     }
 
-    /// What is inside an error that reading something fetched gave.
+    /// The error inside one that a reader of fetched bytes returned.
     pub(crate) fn from_fetch(error: io::Error, path: &str) -> ContentsError {
         match error.downcast::<EncodingError>() {
             Ok(source) => Self::Encoding { path: path.to_owned(), source },
@@ -353,7 +353,7 @@ impl ContentsError {
     }
 }
 
-/// The error inside one of a source or reader that fetches.
+/// The error inside one that a fetching source or reader returned.
 fn unwrapped(error: io::Error) -> Result<ContentsError, io::Error> {
     match error.downcast::<NetworkError>() {
         Ok(error) => Ok(error.into()),

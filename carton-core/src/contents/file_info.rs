@@ -10,7 +10,7 @@ use crate::digest::Sha256Digest;
 
 /// What is known about a file without reading it.
 ///
-/// As JSON, the names are those of the fields here; what is not known is `null`.
+/// As JSON, the names are those of the fields here; unknown values are `null`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FileInfo {

@@ -19,14 +19,14 @@ use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, Mod
 use crate::digest::Sha256Digest;
 use crate::source::FileIdentity;
 
-/// A folder with the model's files, verified, that stays as long as this lives. Its files must not be written to.
+/// A folder with the model's verified files. It exists while this value lives. Its files must not be written to.
 #[derive(Debug)]
 pub struct ModelDirectory {
     path: PathBuf,
     _keeps: Keeps,
 }
 
-/// What the folder needs to stay.
+/// Keeps the folder from being deleted.
 #[derive(Debug)]
 enum Keeps {
     Nothing,
@@ -62,7 +62,7 @@ impl Contents {
             (_, Some(cache), Some(manifest)) => {
                 let lease = self.lease(&meter)?;
                 if let Origin::Folder(root) = &self.origin {
-                    // The cache may have the files that MANIFEST lists, while these are others.
+                    // The cache may have the files that MANIFEST lists, although the folder has others.
                     self.verify_in_folder(root, &items, &meter)?;
                 }
                 let files = Files { contents: self, items: &items, meter: &meter, read: Mutex::default() };
@@ -87,8 +87,8 @@ impl Contents {
         }
     }
 
-    /// Makes a folder with nothing but the file of a bare model, so that its neighbours stay out of the runner's sight. False
-    /// when this is not one, or it is on another file system.
+    /// Makes a folder with nothing but the file of a bare model, so that the runner does not see its neighbours. Returns `false` for
+    /// other models, or across file systems.
     fn link_bare_file(&self, folder: &Path) -> Result<bool, ContentsError> {
         let (Origin::BareFile(file), [item]) = (&self.origin, self.items.as_slice()) else { return Ok(false) };
         std::fs::create_dir(folder).map_err(ContentsError::io("create folder", folder))?;
@@ -122,7 +122,7 @@ impl Contents {
         Ok(())
     }
 
-    /// An open file of an unpacked carton, verified unless `known` has it as it is. The line is what may be remembered.
+    /// Opens and verifies a file of an unpacked carton, unless `known` has its identity. Also returns the line to store.
     pub(super) fn verified_in_folder(
         &self,
         root: &Path,
@@ -144,7 +144,7 @@ impl Contents {
         }
     }
 
-    /// What identifies the folder of an unpacked carton, and what is remembered of its files, sorted by path.
+    /// The identity of the folder of an unpacked carton, and the stored lines about its files, sorted by path.
     pub(super) fn known_of_folder(&self, root: &Path) -> Result<(FileIdentity, Vec<Line>), ContentsError> {
         let metadata = std::fs::metadata(root).map_err(ContentsError::io("inspect", root))?;
         let folder = FileIdentity::of(&metadata);
@@ -152,7 +152,7 @@ impl Contents {
         Ok((folder, known.map(|index| index.lines).unwrap_or_default()))
     }
 
-    /// Remembers `lines`, which are all that is known now of these items. What was known of others stays.
+    /// Stores `lines` as the records of these items. The records of other items stay.
     pub(super) fn remember_in_folder(
         &self,
         folder: &FileIdentity,
@@ -181,7 +181,7 @@ struct Files<'a> {
     contents: &'a Contents,
     items: &'a [&'a Item],
     meter: &'a Meter<'a>,
-    /// The items whose bytes were read from the archive itself, to its own checks at their end.
+    /// The items that were read from the archive to their ends, where it checks their CRC-32 and size.
     read: Mutex<Vec<&'a Item>>,
 }
 
@@ -197,7 +197,7 @@ impl<'a> ModelFiles for Files<'a> {
         let file = |item: &&'a Item| {
             let (path, digest) = (item.path_in_model()?, item.digest()?);
             let (symlink, size) = match &item.place {
-                // The bytes are counted where the link leads.
+                // The target of the link is counted instead.
                 Place::Symlink { target, .. } => (Some(target.as_str()), Some(0)),
                 _ => (None, self.contents.size(item)),
             };

@@ -21,7 +21,7 @@ use crate::name;
 use crate::source::Source;
 
 impl Contents {
-    /// Opens a carton file. Its MANIFEST must have the hash `expect`, if one is given, before anything else is believed.
+    /// Opens a carton file. Its MANIFEST must have the hash `expect`, if one is given, before anything else is used.
     ///
     /// Without a cache nothing is remembered, and model folders are temporary.
     ///
@@ -132,25 +132,25 @@ impl Contents {
         }
     }
 
-    /// Lets a folder's contents remember what was verified, and find linked files.
+    /// Sets the cache for a folder's contents: for records of verification, and for linked files.
     pub(crate) fn with_cache(mut self, cache: Option<Arc<Cache>>) -> Contents {
         self.cache = cache;
         self
     }
 
-    /// Lets files that are on a server or only linked be fetched into the cache.
+    /// Allows files on a server and linked files to be fetched into the cache.
     pub(crate) fn with_access(mut self, access: Option<Access>) -> Contents {
         self.access = access;
         self
     }
 
-    /// Says that the archive is itself a file of the cache, so that a lease keeps it too.
+    /// Marks the archive as a file of the cache, so that a lease keeps it too.
     pub(crate) fn with_whole(mut self, whole: Option<Sha256Digest>) -> Contents {
         self.whole = whole;
         self
     }
 
-    /// Says what the model is called, which listings of the cache show.
+    /// Sets the name of the model for listings of the cache.
     pub(crate) fn with_model_name(mut self, model_name: Option<String>) -> Contents {
         self.model_name = model_name;
         self

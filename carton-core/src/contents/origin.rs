@@ -10,7 +10,7 @@ use crate::digest::Sha256Digest;
 pub(super) enum Origin {
     Archive {
         archive: Archive,
-        /// When it was opened, before any byte of it was read: from then on a change of the file shows, or it does not.
+        /// Opening time, before any byte was read. Later changes are detected only if the clock has ticked since.
         opened_at: Option<Moment>,
     },
     /// An unpacked carton: paths are those of the carton.

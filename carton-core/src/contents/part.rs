@@ -51,7 +51,7 @@ impl Contents {
                     return Err(outside(length));
                 }
                 let read = file.read_exact_at(buffer, range.start + offset);
-                // Looked at after reading: what was read before a change was right.
+                // Checked after reading: bytes that were read before a change are right.
                 if !is_unchanged(file, identity) {
                     return Err(ContentsError::Changed { location: self.location() });
                 }
@@ -80,11 +80,10 @@ impl Contents {
         }
     }
 
-    /// The bytes of a file as a view of the mapped file that they are in, verified as [`read_range`](Self::read_range) does; `None`
-    /// for one that is in memory. Nothing is copied, and all that ask share one map.
+    /// Maps a file, verified as by [`read_range`](Self::read_range); `None` for a file in memory. Nothing is copied, and all callers
+    /// share one map.
     ///
-    /// For cartons that nobody writes to as long as the bytes are used: truncated underneath them, the file ends the process with
-    /// SIGBUS, and bytes that are written to it are seen ([`FileBytes::map`]). This call
+    /// Do not modify the file while it is mapped: truncation raises SIGBUS, and written bytes are seen ([`FileBytes::map`]). This call
     /// checks that the file has not changed since it was verified. A file of the cache keeps its bytes, even if it is deleted.
     ///
     /// # Errors
@@ -154,8 +153,8 @@ impl Contents {
         }
     }
 
-    /// Verifies a file that is stored in a local archive. Those beside it in `tensor_data/` are verified with it, because that is
-    /// what can be remembered.
+    /// Verifies a file that is stored in a local archive. Files beside it in `tensor_data/` are verified with it, because only all of
+    /// them together can be recorded.
     fn verify_with_its_folder(&self, file: &Archived<'_>, meter: &Meter<'_>) -> Result<(), ContentsError> {
         let is_tensor_file = |item: &&Item| item.path.starts_with(TENSORS) && !item.is_symlink();
         if self.cache.is_none() || !is_tensor_file(&file.item) {
@@ -182,7 +181,7 @@ impl Contents {
         Ok(Verified::Memory(self.read(&item.path, u64::MAX)?))
     }
 
-    /// A file that is compressed, without a cache to keep it in.
+    /// Decompresses a file to a temporary one, because there is no cache.
     fn in_temporary_file(&self, item: &Item) -> Result<Verified, ContentsError> {
         let folder = TemporaryFolder::create(None)?;
         let path = folder.path().join("file");
@@ -196,7 +195,7 @@ impl Contents {
             Ok(())
         })?;
         self.compare(item, hasher)?;
-        // Opened anew, without the right to write; the folder goes, and the open file keeps the bytes.
+        // Reopens the file read-only; the bytes stay readable after the folder is deleted.
         whole(File::open(&path).map_err(ContentsError::io("open", &path))?, &path)
     }
 }

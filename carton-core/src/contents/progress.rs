@@ -28,7 +28,7 @@ pub(crate) struct Progress {
 }
 
 /// Called from several threads, at least every few megabytes and while waiting for another process. `Break` ends the
-/// operation with [`ContentsError::Interrupted`]; nothing of it is left behind then.
+/// operation with [`ContentsError::Interrupted`]; nothing is left behind then.
 pub(crate) type OnProgress<'a> = &'a (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
 /// An [`OnProgress`] that shows nothing and never stops.

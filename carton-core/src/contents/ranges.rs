@@ -70,9 +70,9 @@ enum Way<'a> {
 type Opened<'a> = BTreeMap<&'a str, (Arc<File>, Range<u64>)>;
 
 impl Contents {
-    /// The model's files as ranges of open files. What is stored in the carton without compression is verified where it is,
-    /// once while the file stays the same; the rest is copied to the cache, small files to a temporary file. What is elsewhere is
-    /// fetched into the cache first.
+    /// The model's files as ranges of open files. Files that are stored without compression are verified in place, once while the
+    /// carton stays the same. Others are copied to the cache, small ones to a temporary file. Files that are elsewhere are fetched into
+    /// the cache first.
     ///
     /// # Errors
     /// As for [`Contents::model_directory`].
@@ -147,8 +147,7 @@ impl Contents {
         Ok(Some(Arc::new(file)))
     }
 
-    /// Verifies files that the archive has stored, which are all that `scope` means, unless that is remembered for the archive
-    /// as it is now.
+    /// Verifies the stored files in `scope`, unless a record for this archive exists.
     pub(super) fn verify_stored<'a>(
         &self,
         items: impl IntoIterator<Item = &'a Item>,
@@ -202,7 +201,7 @@ impl Contents {
             }
             self.compare(item, hasher)
         })?;
-        // Opened anew, without the right to write; the folder goes, and the open file keeps the bytes.
+        // Reopens the file read-only; the bytes stay readable after the folder is deleted.
         let bundle = Arc::new(File::open(&path).map_err(ContentsError::io("open", &path))?);
         Ok(jobs.into_iter().map(|(item, range)| (item.path.as_str(), (Arc::clone(&bundle), range))).collect())
     }

@@ -87,7 +87,7 @@ impl<'a> Archived<'a> {
 
     /// Whether the bytes were read when the remote archive was opened: those of its metadata.
     fn is_known(&self, remote: &RemoteSource) -> bool {
-        // What describes the carton is read through the source, so that it is known the next time.
+        // The metadata is read through the source, which remembers it.
         let describes = DESCRIBING.iter().any(|(name, _)| *name == self.item.path);
         describes || remote.holds(&self.archive.window(self.entry))
     }
@@ -102,7 +102,7 @@ impl<'a> Archived<'a> {
 }
 
 impl Contents {
-    /// The unverified bytes of an item. One that is elsewhere is read from the cache, into which it is fetched first if need be.
+    /// The unverified bytes of an item. Fetches a remote item into the cache first.
     pub(super) fn raw_reader<'a>(&'a self, item: &'a Item) -> Result<RawReader<'a>, ContentsError> {
         let located = self.locate(item);
         if let Some(digest) = located.elsewhere()
@@ -124,7 +124,7 @@ impl Contents {
         Ok(RawReader::File { file, path, offset: 0 })
     }
 
-    /// Where the cache has the file of an item that is elsewhere; it is fetched there if need be.
+    /// The path in the cache of an item that is elsewhere. Fetches the item first if it is missing there.
     pub(super) fn fetched(&self, item: &Item, digest: Sha256Digest) -> Result<PathBuf, ContentsError> {
         self.fetch_items(&[item], &Meter::new(0, &silent))?;
         let not_fetched = || ContentsError::NotFetched { path: item.path.clone(), digest };
@@ -133,7 +133,7 @@ impl Contents {
         Ok(found)
     }
 
-    /// The bytes of an item that the cache has. One that is damaged there is deleted, and is then not there.
+    /// The bytes of an item in the cache. Deletes a damaged cache file and returns `None`.
     fn cached_reader(&self, item: &Item, digest: Sha256Digest) -> Result<Option<RawReader<'_>>, ContentsError> {
         let Some(cache) = &self.cache else { return Ok(None) };
         if self.is_small(item) {

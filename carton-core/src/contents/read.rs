@@ -42,7 +42,7 @@ impl Contents {
     /// After an error the buffer's contents mean nothing.
     ///
     /// # Errors
-    /// As for [`Contents::read`]; any other length is one too.
+    /// As for [`Contents::read`]; a file of another length is an error too.
     pub(crate) fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), ContentsError> {
         let item = self.find(path)?;
         let expected = buffer.len() as u64;
@@ -63,7 +63,7 @@ impl Contents {
             hasher.update(&buffer[filled..filled + n_bytes]);
             filled += n_bytes;
         }
-        // The end must be there, and be met: the archive makes its own checks then.
+        // The end must be reached, because the archive makes its own checks there.
         if reader.read(&mut [0])? != 0 {
             return Err(wrong_size(expected.saturating_add(1)));
         }

@@ -1,4 +1,4 @@
-//! An open carton: its parts, and what was found out about its files since it was opened.
+//! An open carton: its parts, and the files and checksums that were verified since it was opened.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,7 +33,7 @@ pub(crate) struct Contents {
     pub(super) access: Option<Access>,
     /// The file of the cache that was opened, if it is one.
     pub(super) whole: Option<Sha256Digest>,
-    /// Taken when something elsewhere is first needed, and held from then on: what was fetched is not deleted.
+    /// Taken when a file that is elsewhere is first needed, and then held, so that fetched files are not deleted.
     pub(super) lease: OnceLock<Arc<Lease>>,
     /// For listings of the cache.
     pub(super) model_name: Option<String>,
@@ -64,12 +64,12 @@ impl Verified {
     }
 }
 
-/// What is known of the checksums of a carton's files.
+/// The known checksums of a carton's files.
 #[derive(Default)]
 pub(super) struct Known {
     /// By the digest of their bytes; none before the record was read.
     pub(super) checksums: Option<Checksums>,
-    /// Whether there are some that are not on record.
+    /// Whether it has checksums that the cache has not stored.
     pub(super) is_new: bool,
 }
 

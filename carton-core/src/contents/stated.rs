@@ -26,8 +26,8 @@ struct Stated<'a> {
 }
 
 impl Contents {
-    /// Compares what the archive states of these items with the files that stand in for them. `path` is where the file of an item
-    /// is; it is only read if nothing is on record.
+    /// Compares the sizes and CRC-32s that the archive states for these items with those of the files that stand in for them. `path`
+    /// returns the path of the file for an item; the file is read only if the cache has no record.
     ///
     /// # Errors
     /// An item of the archive is not the file that MANIFEST lists.
@@ -67,8 +67,8 @@ impl Contents {
         differing.into_iter().try_for_each(|(stated, found)| self.check_differing(stated, found))
     }
 
-    /// Compares what the archive states of all its files with what is on record, for files that nothing stands in for as well: a carton
-    /// that was edited and zipped again is not the one that its MANIFEST names, whichever of its files are used.
+    /// Compares the sizes and CRC-32s of all files in the archive with the recorded ones, also of files that are not used: a carton that
+    /// was edited and zipped again is not the one that its MANIFEST names.
     ///
     /// # Errors
     /// As [`check_stated`](Self::check_stated).
@@ -76,7 +76,7 @@ impl Contents {
         self.check_stated(&self.items.iter().collect::<Vec<_>>(), &|_| None, meter)
     }
 
-    /// As [`check_stated`](Self::check_stated), for bytes that are at hand.
+    /// As [`check_stated`](Self::check_stated), for bytes in memory.
     pub(super) fn check_stated_of(&self, item: &Item, bytes: &[u8]) -> Result<(), ContentsError> {
         match self.stated(item) {
             Some(stated) if stated.checksum != Checksum::of(bytes) => self.check_differing(stated, Checksum::of(bytes)),
@@ -84,8 +84,8 @@ impl Contents {
         }
     }
 
-    /// Notes that the bytes of these items came from the archive, which found their CRC-32 and size to be as it states, and that
-    /// MANIFEST lists their digest.
+    /// Notes that these items were read from the archive, that their CRC-32 and size are those that the archive states, and that their
+    /// digest is the one in MANIFEST.
     pub(super) fn note_proven<'a>(&self, items: impl IntoIterator<Item = &'a Item>) {
         let mut known = self.known();
         self.loaded(&mut known);
@@ -94,7 +94,7 @@ impl Contents {
         }
     }
 
-    /// Records the checksums that were found out since the last call. Loading a model calls this once for all of its files; dropping the
+    /// Stores the checksums that were computed since the last call. Loading a model calls this once for all of its files; dropping the
     /// contents calls it for files that were read one by one.
     pub(super) fn remember_stated(&self) {
         let mut known = self.known();
@@ -103,13 +103,13 @@ impl Contents {
             return;
         }
         if let Err(error) = cache.remember_checksums(&manifest, self.loaded(&mut known)) {
-            // It costs reading the files once more.
+            // The only cost is reading the files once more.
             tracing::debug!(%error, "cannot record checksums");
         }
     }
 
-    /// Tells what is wrong with an item that is not what was verified. The archive's own bytes have the last word where they are at
-    /// hand: should they be right, what was on record is not.
+    /// Decides about an item whose stated checksum is not the recorded one. If the archive is local, hashes its bytes; if they match
+    /// MANIFEST, replaces the record. Otherwise it is an error.
     fn check_differing(&self, stated: Stated<'_>, expected: Checksum) -> Result<(), ContentsError> {
         let Stated { item, digest, checksum: found } = stated;
         if self.is_elsewhere(item) {
@@ -127,7 +127,7 @@ impl Contents {
         Ok(())
     }
 
-    /// What the archive states of an item; `None` for an item that is not in an archive, or is a symbolic link there.
+    /// The checksum that the archive states for an item; `None` for an item that is not in an archive, or is a symbolic link there.
     fn stated<'a>(&'a self, item: &'a Item) -> Option<Stated<'a>> {
         match self.locate(item) {
             Located::Local(file) | Located::Remote { file, .. } if !item.is_symlink() => {
@@ -142,7 +142,7 @@ impl Contents {
         self.known.lock()
     }
 
-    /// The checksums that are known, with those on record.
+    /// The known checksums, including the recorded ones.
     fn loaded<'a>(&self, known: &'a mut Known) -> &'a mut Checksums {
         known.checksums.get_or_insert_with(|| {
             let record = self.cache.as_ref().zip(self.manifest_hash());

@@ -114,10 +114,10 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ContentsError> {
     create_file(path)?.write_all(bytes).map_err(ContentsError::io("write", path))
 }
 
-/// A folder that is deleted with what is in it.
+/// A folder that is deleted with its contents.
 #[derive(Debug)]
 pub(super) enum TemporaryFolder {
-    /// In the cache, where it is swept should we die.
+    /// In the cache, which sweeps it if this process dies.
     InCache(crate::cache::TemporaryFolder),
     /// Anywhere else.
     Elsewhere(tempfile::TempDir),

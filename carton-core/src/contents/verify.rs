@@ -1,4 +1,4 @@
-//! Re-checking all files of a carton, whatever is remembered.
+//! Checks all files of a carton again, without using records.
 
 use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ pub struct VerifyReport {
     pub bad: Vec<BadFile>,
     /// Linked files that are not fetched and could not be checked, sorted.
     pub not_fetched: Vec<String>,
-    /// What is allowed and may surprise, one sentence each.
+    /// Warnings about allowed but surprising things, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -57,8 +57,8 @@ impl VerifyReport {
 }
 
 impl Contents {
-    /// Hashes every file on all cores, whatever is remembered, and reports all that are bad. A carton found good is
-    /// remembered. What is elsewhere is fetched first.
+    /// Hashes every file on all cores, without using records, and reports all bad files. Records that a carton is good. Fetches
+    /// files that are elsewhere first.
     ///
     /// # Errors
     /// The check could not be completed: it was interrupted, the carton changed meanwhile, or it cannot be read. A bad file is not an
@@ -134,7 +134,7 @@ impl Contents {
         self.access.as_ref().is_none_or(|access| access.network.is_offline())
     }
 
-    /// Brings what is elsewhere. Returns the items that are here now, and what is known of the others.
+    /// Fetches remote files. Returns the local items, and the findings about those that could not be fetched.
     fn fetch_to_verify<'a>(
         &'a self,
         mut items: Vec<&'a Item>,
@@ -142,7 +142,7 @@ impl Contents {
     ) -> Result<(Vec<&'a Item>, Findings), ContentsError> {
         let mut findings = Findings::default();
         if self.may_not_fetch() {
-            // What is not in the cache will be found not to be there.
+            // Reading reports the files that are not in the cache.
             return Ok((items, findings));
         }
         for (failed, error) in self.fetch_each(&items, meter, true)? {
@@ -181,7 +181,7 @@ impl Contents {
         if moment.is_after(&identity)
             && let Err(error) = cache.remember_carton(&identity, manifest_sha256, scope)
         {
-            // It costs another verification, no more.
+            // The only cost is another verification.
             tracing::debug!(%error, "cannot record a verification");
         }
         Ok(())

@@ -33,7 +33,7 @@ pub(super) fn open(
     if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash)) {
         match remote.reopen(&pinned) {
             // If files are missing, ask the server first: it may have the same carton in another version of the file.
-            Ok(package) if remote.network.is_offline() || is_at_hand(&package, &pinned)? => return Ok(package),
+            Ok(package) if remote.network.is_offline() || is_local(&package, &pinned)? => return Ok(package),
             Ok(_) => {}
             Err(error) if remote.network.is_offline() => return Err(error),
             Err(error) => tracing::debug!(%error, "what the cache knows of the carton cannot be used"),
@@ -58,10 +58,10 @@ pub(super) fn open(
 }
 
 /// Whether the cache has all files of the model and, if the server cannot send single files, all files of the carton.
-fn is_at_hand(package: &Package, known: &RemoteCarton) -> Result<bool, Error> {
+fn is_local(package: &Package, known: &RemoteCarton) -> Result<bool, Error> {
     let contents = package.contents();
     let has_all = known.whole.is_none() || known.blocks.is_empty() || contents.holds_files()?;
-    Ok(has_all && contents.is_at_hand(|path| path.starts_with("model/")))
+    Ok(has_all && contents.has_locally(|path| path.starts_with("model/")))
 }
 
 struct Remote<'a> {

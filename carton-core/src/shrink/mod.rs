@@ -292,7 +292,7 @@ impl ShrinkError {
         match self {
             Self::NoneLarge { .. } => Some("name a smaller size from which files are left out".to_owned()),
             Self::NotPacked { .. } => {
-                Some("`sha256sum` tells the SHA-256 of a file; MANIFEST has those of a carton".to_owned())
+                Some("`sha256sum` prints the SHA-256 of a file; MANIFEST has those of a carton".to_owned())
             }
             Self::NoneLinked { .. } => Some("MANIFEST has the SHA-256 of each file".to_owned()),
             Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".to_owned()),

@@ -1,4 +1,4 @@
-//! How a dataset is to be written, and what is said of it once it is there.
+//! Options for writing a dataset, and the summary after the commit.
 
 use std::borrow::Cow;
 

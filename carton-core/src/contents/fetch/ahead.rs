@@ -1,4 +1,4 @@
-//! Reads what describes a remote carton by few requests.
+//! Reads the metadata of a remote carton with few requests.
 
 use std::ops::Range;
 

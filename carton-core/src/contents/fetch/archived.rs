@@ -19,7 +19,7 @@ use crate::error_kind::ErrorKind;
 use crate::fetch_verified::Unverified;
 use crate::source::{Nearby, RemoteSource};
 
-/// Verified small files on their way into the cache. They can be many times as large as what they were compressed to.
+/// Verified small files that are not yet in the cache. They can be many times larger than their compressed bytes.
 pub(super) struct Small<'a> {
     cache: &'a Cache,
     files: Vec<(Sha256Digest, Vec<u8>)>,
@@ -49,7 +49,7 @@ impl<'a> Small<'a> {
     }
 }
 
-/// These bytes of a carton, in the version that it was opened in.
+/// A download of these bytes of a carton, in the version that was opened.
 fn target<'a>(remote: &'a RemoteSource, range: &Range<u64>, folder: &'a Path) -> Target<'a> {
     Target {
         url: remote.url(),
@@ -97,12 +97,12 @@ impl<'a> Fetch<'a> {
             needed.start.min(file.window.start)..needed.end.max(file.window.end)
         });
         if remote.holds(&needed) {
-            // They came with the metadata.
+            // The bytes arrived with the metadata.
             return self.keep_all(archive, missing);
         }
         let folder = lock.download_folder()?;
         let has_earlier_bytes = Download::has_begun(&folder);
-        // An earlier attempt was at all of it.
+        // The earlier attempt requested the whole window; resuming needs the same range.
         let range = if has_earlier_bytes { window } else { &needed };
         let attempt = || {
             let target = target(remote, range, &folder);
@@ -119,14 +119,14 @@ impl<'a> Fetch<'a> {
             lock.download_folder()?;
             failures = attempt()?;
         }
-        // What is there of it may be gone on with, unless it is complete or wrong.
+        // Keeps partial data for the next attempt.
         if failures.is_empty() || is_wrong(&failures) {
             lock.discard()?;
         }
         Ok(failures)
     }
 
-    /// Puts files of an archive that is near into the cache, and returns those that failed.
+    /// Puts files of an archive whose bytes are local into the cache, and returns those that failed.
     fn keep_all(
         &self,
         archive: &Archive,
@@ -143,7 +143,8 @@ impl<'a> Fetch<'a> {
         Ok(failures)
     }
 
-    /// Puts a file of an archive into the cache, or into `small` if it is small. `archive` is the same one, near.
+    /// Puts a file of an archive into the cache, or into `small` if it is small. `archive` is the same archive with its
+    /// bytes local.
     pub(super) fn keep(
         &self,
         archive: &Archive,

@@ -1,4 +1,4 @@
-//! Files that are not in the carton, and that LINKS says where to find.
+//! Fetches files that are not in the carton from their URLs in LINKS.
 
 use std::io::Read;
 use std::path::Path;
@@ -80,7 +80,7 @@ impl Fetch<'_> {
             range: None,
             folder,
             accept_encoded: true,
-            // The declared size is that of what comes out, which may be smaller than what goes in.
+            // LINKS declares the decoded size, which may be smaller than the encoded one.
             limit: limit.absolute.max(size.unwrap_or(0)),
         };
         let download =
@@ -94,7 +94,7 @@ impl Fetch<'_> {
             if let (Some(size), Some(found)) = (size, download.length().filter(|found| Some(*found) != size)) {
                 return Err(wrong_size(path, size, found));
             }
-            // One byte more than declared is enough to know that the file is another one.
+            // One byte more than declared proves that it is another file.
             let mut reader = download.reader().take(size.map_or(u64::MAX, |size| size.saturating_add(1)));
             return Ok(Unverified { digest: self.hash(&mut reader, path)?, file: download.path() });
         }
@@ -119,14 +119,14 @@ impl Fetch<'_> {
         let file = url.expose().to_file_path().map_err(|()| cannot_open(std::io::ErrorKind::InvalidFilename.into()))?;
         let source = FileSource::open(&file).map_err(cannot_open)?;
         let file = source.file().ok_or_else(|| cannot_open(std::io::ErrorKind::Unsupported.into()))?;
-        // One byte more than declared is enough to know that the file is another one.
+        // One byte more than declared proves that it is another file.
         let mut reader = file.take(size.map_or(u64::MAX, |size| size.saturating_add(1)));
         Ok(Unverified { digest: self.write(&mut reader, decoded, path)?, file: decoded.to_path_buf() })
     }
 }
 
-/// Refuses a file of another size than LINKS says, even if its digest is right: whether the size comes with the answer, and whether
-/// the answer is encoded, then makes no difference (spec/carton-format-extensions.md).
+/// Refuses a file whose size is not the one in LINKS, even if its digest is right. The result then does not depend on whether the
+/// answer states a size or is encoded (spec/carton-format-extensions.md).
 fn check_size(file: &Path, declared: Option<u64>, path: &str) -> Result<(), ContentsError> {
     let Some(declared) = declared else { return Ok(()) };
     let found = std::fs::metadata(file).map_err(ContentsError::io("inspect", file))?.len();

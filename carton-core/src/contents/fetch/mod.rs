@@ -70,11 +70,10 @@ struct Fetch<'a> {
 }
 
 impl Contents {
-    /// Fetches the files whose path is wanted into the cache, those of them that are elsewhere and not there yet. Reading them
-    /// later does so too, but one by one.
+    /// Fetches the selected files that are elsewhere and not yet in the cache. Reading a file later fetches it too, but one at a time.
     ///
     /// # Errors
-    /// A file that cannot be fetched, or is not what MANIFEST lists; a cache that cannot be written to. What was fetched before stays.
+    /// A file that cannot be fetched, or is not what MANIFEST lists; a cache that cannot be written to. Files that were fetched before stay.
     pub(crate) fn fetch(
         &self,
         is_wanted: impl Fn(&str) -> bool,
@@ -84,15 +83,14 @@ impl Contents {
         self.fetch_items(&items, &Meter::new(0, on_progress))
     }
 
-    /// Whether no wanted file would have to be fetched: each is in the carton itself, or in the cache, where its bytes were not
-    /// looked at.
-    pub(crate) fn is_at_hand(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+    /// Whether all selected files are local, in the carton itself or in the cache. Cached files are not verified.
+    pub(crate) fn has_locally(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
         let has_file = |digest| self.cache.as_ref().is_some_and(|cache| cache.has_file(&digest));
         let mut wanted = self.items.iter().filter(|item| is_wanted(&item.path));
         wanted.all(|item| self.locate(item).elsewhere().is_none_or(has_file))
     }
 
-    /// Fetches those of these items that are elsewhere and not in the cache yet. The first one that fails ends it.
+    /// Fetches those of these items that are elsewhere and not yet in the cache. Stops at the first failure.
     pub(super) fn fetch_items(&self, items: &[&Item], meter: &Meter<'_>) -> Result<(), ContentsError> {
         match self.fetch_each(items, meter, false)?.pop() {
             Some((_, error)) => Err(error),
@@ -100,7 +98,7 @@ impl Contents {
         }
     }
 
-    /// As [`fetch_items`](Self::fetch_items). With `keep_going`, a failure does not end it, and all of them are returned.
+    /// As [`fetch_items`](Self::fetch_items). With `keep_going`, continues after a failure and returns all failures.
     pub(super) fn fetch_each<'a>(
         &'a self,
         items: &[&'a Item],
@@ -142,9 +140,9 @@ impl Contents {
         Ok(cache.checked_file::<ContentsError>(digest, &|_| meter.advance(0))?.is_some())
     }
 
-    /// What is to be done to have the missing ones of these items, and how many bytes have to come, as far as that is known.
+    /// Returns the requests that fetch the missing items, and their total size as far as it is known.
     ///
-    /// All of them take part in the plan, so that an attempt that goes on with an interrupted one makes the same requests.
+    /// The plan is made from all items, so that an attempt that continues an interrupted one makes the same requests.
     fn jobs<'a>(&'a self, items: &[(&'a Item, Sha256Digest)], missing: &HashSet<Sha256Digest>) -> (Vec<Job<'a>>, u64) {
         let mut candidates = Vec::new();
         let mut server = None;
@@ -170,7 +168,7 @@ impl Contents {
             Planned::Span { files, .. } => files.iter().any(|candidate| missing.contains(&candidate.file.digest)),
             Planned::Large(candidate) => missing.contains(&candidate.file.digest),
         };
-        // Links first: how large they are is not known before they are asked for.
+        // Links first, because their sizes are unknown until the server answers.
         if let Some(remote) = server {
             let planned = plan::plan(candidates).into_iter().filter(is_needed);
             jobs.extend(planned.map(|planned| Job::Archived { remote, planned }));
@@ -180,7 +178,7 @@ impl Contents {
 }
 
 impl<'a> Fetch<'a> {
-    /// Does all jobs, while this thread reports progress and watches whether they are still wanted.
+    /// Does all jobs, while this thread reports progress and checks for cancellation.
     fn run(
         &self,
         jobs: &[Job<'a>],
@@ -223,7 +221,7 @@ impl<'a> Fetch<'a> {
         });
         watched?;
         let mut failures = failures.into_inner();
-        // One failure interrupts the other workers: that is not what went wrong.
+        // One failure interrupts the other workers; their interruption is not the cause.
         failures.sort_by_key(|(_, error)| error.kind() == ErrorKind::Interrupted);
         if !keep_going || failures.iter().any(|(_, error)| error.kind() == ErrorKind::Machine) {
             failures.truncate(1);

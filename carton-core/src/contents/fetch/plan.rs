@@ -1,4 +1,4 @@
-//! Which downloads fetch which files. Pure.
+//! Plans which downloads fetch which files. Pure.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use std::ops::Range;
 pub(super) const LARGE: u64 = 4 << 20;
 /// The most that one download fetches for several small files.
 const LONGEST_SPAN: u64 = 8 << 20;
-/// So many unneeded bytes between two files are fetched with them, to save a request.
+/// The largest number of unneeded bytes between two files that are fetched with them to save a request.
 pub(super) const LARGEST_GAP: u64 = 64 << 10;
 
-/// A file that must come out of a remote archive.
+/// A file to fetch from a remote archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate<F> {
     pub(super) file: F,

@@ -10,7 +10,7 @@ use crate::contents::ContentsError;
 use crate::digest::{Sha256Digest, hash_all};
 use crate::fetch_verified::{Unverified, fetch_verified};
 
-/// The name that a file without its compression or encoding has in the folder of its download.
+/// The name of the decoded file in the folder of its download.
 pub(super) const DECODED: &str = "decoded";
 
 /// Puts what an attempt fetches into the cache, if it is the file that the lock is for (see [`fetch_verified`]).
@@ -29,13 +29,13 @@ impl Fetch<'_> {
         self.consume(reader, path, &mut |_| Ok(()))
     }
 
-    /// Writes what is read to a new file and returns its digest.
+    /// Writes all bytes of the reader to a new file and returns their digest.
     pub(super) fn write(&self, reader: &mut dyn Read, file: &Path, path: &str) -> Result<Sha256Digest, ContentsError> {
         let mut output = File::create(file).map_err(ContentsError::io("create", file))?;
         self.consume(reader, path, &mut |chunk| output.write_all(chunk).map_err(ContentsError::io("write", file)))
     }
 
-    /// Hands all that is read to `sink` and returns its digest.
+    /// Passes all bytes of the reader to `sink` and returns their digest.
     pub(super) fn consume(
         &self,
         reader: &mut dyn Read,

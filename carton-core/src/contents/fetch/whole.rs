@@ -16,12 +16,11 @@ use crate::network::Activity;
 use crate::source::Source;
 
 impl Contents {
-    /// Puts every file of the archive into the cache, verified, from `near`, which has the bytes of all of it. What is there
-    /// afterwards is not deleted as long as this lives.
+    /// Copies every file of the archive from the local source `local` into the cache, verified, and leases them while this lives.
     ///
     /// # Errors
-    /// A file is not what MANIFEST lists, or the cache cannot be written to. What was put there before stays.
-    pub(crate) fn keep_files(&self, near: Arc<dyn Source>, activity: &Arc<Activity>) -> Result<(), ContentsError> {
+    /// A file is not what MANIFEST lists, or the cache cannot be written to. Files that were copied before stay.
+    pub(crate) fn keep_files(&self, local: Arc<dyn Source>, activity: &Arc<Activity>) -> Result<(), ContentsError> {
         let (Some(cache), Some(access), Origin::Archive { archive, .. }) =
             (self.cache.as_deref(), self.access.as_ref(), &self.origin)
         else {
@@ -29,7 +28,7 @@ impl Contents {
         };
         self.hold_while(&Meter::new(0, &silent))?;
         let fetch = Fetch { contents: self, cache, access, activity: Arc::clone(activity) };
-        let archive = archive.with_source(near);
+        let archive = archive.with_source(local);
         let (small, large): (Vec<_>, Vec<_>) = self.archived().partition(|file| self.is_small(file.item));
         par_for_each(large.len(), |at| fetch.keep(&archive, &large[at], &mut Small::new(cache)))?;
         let mut files = Small::new(cache);
@@ -42,8 +41,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Keeps what the cache has of this carton from being deleted as long as this lives, and looks whether it has every file of the
-    /// archive.
+    /// Leases the files of this carton in the cache while this lives, and returns whether the cache has every file of the archive.
     pub(crate) fn holds_files(&self) -> Result<bool, ContentsError> {
         self.hold_while(&Meter::new(0, &silent))?;
         let Some(cache) = &self.cache else { return Ok(false) };

@@ -40,7 +40,7 @@ fn ranges_have_the_bytes_of_all_files() {
             check_ranges(&builder, &contents.model_ranges(&silent).unwrap());
         }
     }
-    // What is stored is used where it is; what is not is in the cache or in a file that has no name any more.
+    // Stored files are used in place; others are in the cache, or in a file without a name.
     let ranges = desk.open().unwrap().model_ranges(&silent).unwrap();
     let inode = |at: usize| ranges.files()[at].file.metadata().unwrap().ino();
     let carton = fs::metadata(desk.path()).unwrap().ino();
@@ -91,7 +91,7 @@ fn a_carton_tampered_with_after_it_was_recorded_is_noticed() {
     assert_eq!(fs::metadata(desk.path()).unwrap().modified().unwrap(), modified);
     let error = desk.open().unwrap().model_ranges(&silent).unwrap_err();
     assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Integrity, "cannot read `model/weights.bin`"));
-    // Who had it open before can tell as soon as the time is not set back.
+    // A reader that had it open before notices the change once the time is not set back.
     file.set_modified(std::time::SystemTime::now()).unwrap();
     assert!(matches!(contents.model_ranges(&silent), Err(ContentsError::Changed { .. })));
 }

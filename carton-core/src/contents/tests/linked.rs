@@ -26,11 +26,11 @@ fn a_file_must_have_the_size_that_links_says() {
         fs::write(&file, pattern(300_000)).unwrap();
         let contents = open(&desk, &linked(&format!("file://{}", file.display()), sizes));
         match (contents.fetch(|_| true, &silent), expected) {
-            (Ok(()), None) => assert!(contents.is_at_hand(|_| true), "{sizes}"),
+            (Ok(()), None) => assert!(contents.has_locally(|_| true), "{sizes}"),
             (Err(error), Some(expected)) => {
                 assert!(error.to_string().contains(expected), "{sizes}: {error}");
                 assert_eq!(error.kind(), ErrorKind::Integrity, "{sizes}");
-                assert!(!contents.is_at_hand(|_| true), "{sizes}");
+                assert!(!contents.has_locally(|_| true), "{sizes}");
             }
             (found, _) => panic!("{sizes}: {found:?}"),
         }

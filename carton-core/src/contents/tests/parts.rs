@@ -95,7 +95,7 @@ fn that_a_file_was_verified_is_remembered() {
     desk.open().unwrap().model_ranges(&silent).unwrap();
     assert!(is_remembered(Scope::StoredTensorFiles) && is_remembered(Scope::StoredModelFiles));
     assert!(is_remembered(Scope::StoredModelAndTensorFiles) && !is_remembered(Scope::Everything));
-    // A wrong byte that no file time tells of is not looked for again.
+    // A wrong byte is not detected if no file time shows the change.
     let contents = desk.open().unwrap();
     let (_, range) = contents.mappable(STORED).unwrap();
     assert!(desk.open().unwrap().verify(&silent).unwrap().is_good());

@@ -67,7 +67,7 @@ pub struct NetrcFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CredentialsSent {
-    /// None: there are none for this host.
+    /// None: the host has no credentials.
     None,
     /// None: the credentials from this source are not sent without encryption.
     Withheld(String),

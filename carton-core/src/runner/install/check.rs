@@ -95,7 +95,7 @@ pub(in super::super) fn check_executable(runner: &Descriptor, folder: &Path) -> 
     }
     let metadata = fs::metadata(&path).map_err(InstallError::io("inspect", &path))?;
     if !metadata.is_file() {
-        return Err(problem("is no file"));
+        return Err(problem("is not a file"));
     }
     if metadata.permissions().mode() & 0o111 == 0 {
         return Err(problem("is not marked as executable"));
