@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::network::{InvalidUrl, Url};
 
 /// A path or a URL. `Display` and `Debug` leave out the parts of a URL that may be secret.
+///
+/// There will be no third variant: whoever reads a place must handle each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// An `http` or `https` URL.
@@ -16,6 +18,7 @@ pub enum Place {
 
 /// The text begins as a URL but is not a valid one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 #[error("the `{scheme}:` URL is not valid: {reason}")]
 pub struct PlaceError {
     /// The scheme. The rest is not shown, because a password in it cannot be found in an invalid URL.

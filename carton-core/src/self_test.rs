@@ -127,6 +127,7 @@ impl fmt::Display for SelfTestReport {
 
 /// The result of one self-test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SelfTestResult {
     /// The test's name, as [`label`](crate::package::SelfTestData::label) returns it.
     pub name: String,
@@ -149,6 +150,7 @@ pub struct SelfTestResult {
 
 /// The comparison of one output of a self-test with the expected one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct OutputResult {
     /// The output's name.
     pub name: String,

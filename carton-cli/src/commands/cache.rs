@@ -34,7 +34,7 @@ struct Carton {
     manifest_sha256: ManifestHash,
     /// The name that the carton gives its model.
     model_name: Option<String>,
-    /// The address at which a remote carton was last found.
+    /// The URL at which a remote carton was last found.
     address: Option<ShownUrl>,
     /// The file or folder that a local carton was last loaded from.
     path: Option<PathBuf>,

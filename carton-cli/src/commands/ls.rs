@@ -43,6 +43,7 @@ fn how(file: &FileInfo) -> &'static str {
         (_, _, Some(Method::Stored)) => "stored",
         (_, _, Some(Method::Deflate)) => "deflate",
         (_, _, Some(Method::Zstd)) => "zstd",
+        (_, _, Some(_)) => "compressed",
         (_, _, None) => "file",
     }
 }

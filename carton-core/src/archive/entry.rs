@@ -41,6 +41,7 @@ pub enum EntryKind {
 /// How an entry's data is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Method {
     /// Uncompressed.
     Stored,

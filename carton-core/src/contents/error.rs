@@ -149,9 +149,9 @@ pub enum ContentsError {
     PrivateLinkRefused {
         /// The file's path in the carton.
         path: String,
-        /// The URL, perhaps of a redirect, that leads to the address.
+        /// The URL, perhaps of a redirect, that leads to the private address.
         url: ShownUrl,
-        /// The address, or what is there.
+        /// The private IP address, or a description of the target.
         at: String,
     },
     /// LINKS leads to a local file that cannot be opened.
@@ -206,9 +206,10 @@ pub enum ContentsError {
 
 /// Why a linked file could not be fetched from one of its URLs.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct LinkFailure {
     /// The URL, as far as it may be shown.
-    pub address: ShownUrl,
+    pub url: ShownUrl,
     /// What is wrong.
     pub error: Box<ContentsError>,
 }
@@ -219,10 +220,10 @@ fn failures_text(failures: &[LinkFailure]) -> String {
         1 => "its URL:".to_owned(),
         n => format!("any of its {n} URLs:"),
     };
-    for LinkFailure { address, error } in failures {
+    for LinkFailure { url, error } in failures {
         let error = crate::causes::in_one_line(error);
         // Most messages already name the URL.
-        let named = if error.contains(address.as_str()) { String::new() } else { format!("`{address}`: ") };
+        let named = if error.contains(url.as_str()) { String::new() } else { format!("`{url}`: ") };
         text.push_str(&format!("\n  {named}{error}"));
     }
     text

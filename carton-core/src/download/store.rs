@@ -24,7 +24,7 @@ const WAKE_FOR: u64 = 256 << 10;
 pub(super) struct Store {
     data: File,
     path: PathBuf,
-    /// The address of the remote file, for error messages.
+    /// The URL of the remote file, for error messages.
     location: ShownUrl,
     /// `None` if a later attempt could not prove that it continues the same bytes.
     journal: Option<Journal>,
@@ -90,7 +90,7 @@ impl Store {
         self.state().length
     }
 
-    /// The address of the remote file, for error messages.
+    /// The URL of the remote file, for error messages.
     pub(super) fn location(&self) -> &ShownUrl {
         &self.location
     }

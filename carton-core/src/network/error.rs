@@ -4,26 +4,26 @@ use std::time::Duration;
 
 use super::{Credentials, CredentialsSent, HttpStatus, ShownUrl, Url};
 
-/// Why a fetch failed. URLs are shown as their address alone.
+/// Why a fetch failed. URLs are shown without the parts that may be secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
     /// The file is not in the cache, and the network may not be used.
     #[error("`{url}` is not in the cache, and the network is not to be used")]
     Offline {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
     },
     /// This program was built without access to servers.
     #[error("`{url}` is on a server, and this program was built without access to servers")]
     NotBuilt {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
     },
     /// The URL cannot be used.
     #[error("`{url}` {reason}")]
     Url {
-        /// The part of the URL that may be shown.
+        /// The URL.
         url: ShownUrl,
         /// What is wrong with it.
         reason: String,
@@ -33,24 +33,24 @@ pub enum NetworkError {
     Connection {
         /// The attempted action: "find the host of", "connect to", "get an answer from", "read".
         action: &'static str,
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The server is on this machine or in a private network, which is not allowed for this URL.
-    #[error("`{url}` leads to {at}, which is no public address")]
+    #[error("`{url}` leads to {at}, which is not a public IP address")]
     Private {
-        /// The address of the URL.
+        /// The URL.
         url: ShownUrl,
-        /// The private address, or a description of the target.
+        /// The private IP address, or a description of the target.
         at: String,
     },
     /// The server's certificate is not trusted, or the server and this program share no TLS version.
     #[error("cannot make a secure connection to `{url}`")]
     Tls {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// What is wrong.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -58,7 +58,7 @@ pub enum NetworkError {
     /// This machine trusts no server, because it has no certificates of certification authorities.
     #[error("cannot make a secure connection to `{url}`: {reason}")]
     NoTls {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// What is missing.
         reason: String,
@@ -67,7 +67,7 @@ pub enum NetworkError {
     #[error("`{url}` sent {} in {} s", if *found == 0 { "nothing".to_owned() } else { format!("only {found} bytes") },
         after.as_secs_f32())]
     Stalled {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// How long the request waited.
         after: Duration,
@@ -77,7 +77,7 @@ pub enum NetworkError {
     /// The server answered with an error status.
     #[error("`{url}` answered {status}")]
     Status {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// The status code and its meaning.
         status: HttpStatus,
@@ -89,7 +89,7 @@ pub enum NetworkError {
     /// The credentials for a server cannot be sent.
     #[error("the token for `{url}` from {from} {reason}")]
     Credentials {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// The source of the token.
         from: String,
@@ -99,7 +99,7 @@ pub enum NetworkError {
     /// The server redirected too often.
     #[error("`{url}` leads over more than {limit} redirects")]
     Redirects {
-        /// The requested address.
+        /// The requested URL.
         url: ShownUrl,
         /// The largest number of redirects that are followed.
         limit: usize,
@@ -107,9 +107,9 @@ pub enum NetworkError {
     /// A redirect that must not be followed.
     #[error("`{url}` leads to `{to}`, {reason}")]
     Redirect {
-        /// The address whose answer is the redirect.
+        /// The URL whose answer is the redirect.
         url: ShownUrl,
-        /// The target's address, or only its scheme.
+        /// The target's URL, or only its scheme.
         to: String,
         /// Why the redirect is not followed.
         reason: &'static str,
@@ -117,7 +117,7 @@ pub enum NetworkError {
     /// The server sends only whole files.
     #[error("the server of `{url}` sends no parts of files")]
     NoRanges {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// The length of the whole file in bytes, if the server stated it.
         length: Option<u64>,
@@ -125,7 +125,7 @@ pub enum NetworkError {
     /// The answer does not fit the request.
     #[error("`{url}`: expected {expected}, found {found}")]
     Answer {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// What was requested.
         expected: String,
@@ -135,7 +135,7 @@ pub enum NetworkError {
     /// The body ended early.
     #[error("`{url}` sent {found} bytes, expected {expected}")]
     Cut {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// The expected number of bytes.
         expected: u64,
@@ -145,7 +145,7 @@ pub enum NetworkError {
     /// The file at the URL is no longer the version of the first request.
     #[error("`{url}` changed meanwhile: expected {expected}, found {found}")]
     Changed {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// The version at the first request.
         expected: String,
@@ -155,7 +155,7 @@ pub enum NetworkError {
     /// The server sent more than the limit.
     #[error("`{url}`: at most {limit} bytes are accepted")]
     TooLarge {
-        /// The address.
+        /// The URL.
         url: ShownUrl,
         /// The limit.
         limit: u64,

@@ -6,7 +6,7 @@ use std::io;
 use super::private::PrivateName;
 use super::{NetworkError, ShownUrl};
 
-/// The error of a request that got no answer. `url` is an address.
+/// The error of a request that got no answer.
 pub(super) fn of_request(url: ShownUrl, error: reqwest::Error) -> NetworkError {
     let error = error.without_url();
     if let Some(tls) = find::<rustls::Error>(&error) {
@@ -24,7 +24,7 @@ pub(super) fn of_request(url: ShownUrl, error: reqwest::Error) -> NetworkError {
     NetworkError::Connection { action, url, source: cause(error) }
 }
 
-/// The error of a body that ended early. `url` is an address; `expected` and `found` are bytes of the body.
+/// The error of a body that ended early. `expected` and `found` are bytes of the body.
 pub(super) fn of_body(url: ShownUrl, error: reqwest::Error, expected: Option<u64>, found: u64) -> NetworkError {
     let error = error.without_url();
     let ended = find::<io::Error>(&error).is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);

@@ -10,7 +10,8 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Url(url::Url);
 
-/// The part of a URL that may be shown: without user, password, query and fragment, each of which may hold a secret.
+/// The part of a URL that may be shown: without user, password, query and fragment, each of which may hold a secret. Errors also hold
+/// other text in this type where a user may give either a URL or that, such as the name of a model or a path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct ShownUrl(String);
 

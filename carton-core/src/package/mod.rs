@@ -320,6 +320,7 @@ pub struct ExampleData<'package> {
 
 /// The value of an example's input or output.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum ExampleValue {
     /// A tensor of `tensor_data/`.
     Tensor(Tensor),

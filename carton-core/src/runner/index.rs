@@ -32,6 +32,7 @@ pub struct Index {
 
 /// A runner that can be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IndexEntry {
     /// Its descriptor. The path of the executable is relative to the runner's folder, and empty if only the `runner.toml` in its
     /// parts states it.
@@ -44,6 +45,7 @@ pub struct IndexEntry {
 
 /// One archive of a runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Part {
     /// The URL or path of the archive.
     pub place: Place,

@@ -26,6 +26,7 @@ const BUFFER_LENGTH: usize = 256 << 10;
 
 /// The result of packaging a runner's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Packaged {
     /// The archive.
     pub path: PathBuf,

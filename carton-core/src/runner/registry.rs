@@ -23,6 +23,7 @@ pub struct Registry {
 
 /// A folder in `runner_dir` whose `runner.toml` cannot be used. It does not affect other runners.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct BrokenRunner {
     /// The file.
     pub path: PathBuf,

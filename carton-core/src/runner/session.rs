@@ -17,6 +17,7 @@ const EXIT_REPORT_WAIT: Duration = Duration::from_secs(1);
 
 /// The death of a runner: it exited, hung at its start, or broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Crash {
     /// Name and version of the runner.
     pub runner: String,

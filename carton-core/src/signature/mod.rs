@@ -27,6 +27,7 @@ use crate::side::Side;
 
 /// What happens when tensors do not match the signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SignatureMode {
     /// The call fails.
     #[default]
@@ -73,6 +74,7 @@ impl FromStr for SignatureMode {
 
 /// One way in which the tensors of a call differ from the signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 #[error("{side} `{name}`{}: expected {expected}, found {found}", place.as_ref().map(|place| format!(", {place}")).unwrap_or_default())]
 pub struct Violation {
     /// Input or output.
@@ -105,6 +107,7 @@ pub enum ViolationKind {
 
 /// All the ways in which the tensors of a call differ from the signature, one per line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 #[error("tensors do not match the model's signature{}", violations.iter().map(|violation| format!("\n  {violation}")).collect::<String>())]
 pub struct SignatureError {
     /// The differences: first in declared order, then the unexpected tensors. At most 100 are listed.

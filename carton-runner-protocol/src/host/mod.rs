@@ -150,6 +150,7 @@ pub struct CallOptions {
 
 /// The times of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallTimings {
     /// The number of the call, as in `tracing` spans and on the wire.
     pub call: u64,

@@ -9,6 +9,7 @@ use crate::manifest::Manifest;
 
 /// How entries are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Compression {
     /// Chosen for each file: one that does not compress well is stored, so that it can be mapped in place.
     #[default]

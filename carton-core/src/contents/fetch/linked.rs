@@ -32,7 +32,7 @@ impl Fetch<'_> {
                 Err(error) => {
                     let shown = ShownUrl::of_text(text);
                     let error = NetworkError::Url { url: shown.clone(), reason: error.to_string() };
-                    failures.push(LinkFailure { address: shown, error: Box::new(error.into()) });
+                    failures.push(LinkFailure { url: shown, error: Box::new(error.into()) });
                     continue;
                 }
             };
@@ -59,7 +59,7 @@ impl Fetch<'_> {
                             url.shown()
                         );
                     }
-                    failures.push(LinkFailure { address: url.shown(), error: Box::new(error) });
+                    failures.push(LinkFailure { url: url.shown(), error: Box::new(error) });
                 }
             }
         }

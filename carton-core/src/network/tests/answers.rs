@@ -27,7 +27,7 @@ fn whole() -> Answer {
     answer(&format!("200 OK\r\nContent-Length: {}", FILE.len()), FILE)
 }
 
-/// The text of an error without the address.
+/// The text of an error without the URL.
 fn text(server: &Server, error: &NetworkError) -> String {
     error.to_string().replace(url(server).expose_str(), "URL")
 }

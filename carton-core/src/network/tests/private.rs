@@ -38,7 +38,7 @@ fn private_addresses_are_asked_for_their_own_cartons_only() {
     for host in ["127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"] {
         let url = with_host(&url(&server), host);
         let message = refused(read(&from_elsewhere, &url));
-        assert!(message.contains("which is no public address"), "{host}: {message}");
+        assert!(message.contains("which is not a public IP address"), "{host}: {message}");
     }
     assert_eq!(server.requests().len(), 0, "no request went out");
     // The same host on any port.
@@ -53,7 +53,7 @@ fn redirects_to_private_addresses_are_refused() {
     let target = with_host(&url(&inside), "127.0.0.2");
     let outside = serve(&[answer(&format!("302 Found\r\nLocation: {target}"), "")]);
     let message = refused(read(&network().public_only(&url(&outside)), &url(&outside)));
-    assert_eq!(message, format!("`{target}` leads to 127.0.0.2, which is no public address"));
+    assert_eq!(message, format!("`{target}` leads to 127.0.0.2, which is not a public IP address"));
     assert_eq!((outside.requests().len(), inside.requests().len()), (1, 0));
     // The user named the server that leads there.
     let target = url(&inside);
@@ -84,11 +84,11 @@ fn the_address_that_a_name_has_now_decides() {
     let network = network();
     let elsewhere = Url::parse("https://example.com/model.carton").unwrap();
     let message = refused(read(&network.public_only(&elsewhere), &named));
-    assert_eq!(message, format!("`{named}` leads to {address}, which is no public address"));
+    assert_eq!(message, format!("`{named}` leads to {address}, which is not a public IP address"));
     // A name that was public when the carton came from it may resolve to a private address later.
     network.inner.named.note_answer(&name, "1.1.1.1".parse().ok());
     let message = refused(read(&network.public_only(&named), &named));
-    assert_eq!(message, format!("`{named}` leads to {address}, which is no public address"));
+    assert_eq!(message, format!("`{named}` leads to {address}, which is not a public IP address"));
     assert_eq!(server.requests().len(), 0);
     assert_eq!(read(&network, &named).unwrap(), b"ok");
     assert_eq!(read(&network.public_only(&named), &named).unwrap(), b"ok");
