@@ -403,7 +403,7 @@ async fn bare_models_and_unpacked_cartons_load() {
 
     for bare in [folder.join("model"), folder.join("model/weights.bin")] {
         let version = "=1.0.0".parse().unwrap();
-        let load = Carton::load_unpacked(bare, "noop").framework_version(version).config(place.config());
+        let load = Carton::load_bare(bare, "noop").framework_version(version).config(place.config());
         let model = load.await.unwrap();
         assert!(model.infer(Inputs::none()).await.unwrap().is_empty());
     }

@@ -256,7 +256,7 @@ async fn a_model_brings_its_runner() {
     let model = site.folder.path().join("model.bin");
     fs::write(&model, "weights").unwrap();
     let load = |version: &str| {
-        Carton::load_unpacked(&model, "echo").framework_version(version.parse().unwrap()).config(site.config())
+        Carton::load_bare(&model, "echo").framework_version(version.parse().unwrap()).config(site.config())
     };
     let error = load("^1").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoRunner);

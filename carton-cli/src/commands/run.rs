@@ -67,7 +67,7 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
         && model.expect.is_none()
         && open::looks_bare(&model.path)
     {
-        return Ok(as_asked(Carton::load_unpacked(&model.path, runner), arguments, context).await?);
+        return Ok(as_asked(Carton::load_bare(&model.path, runner), arguments, context).await?);
     }
     if arguments.self_test {
         // Checked before a runner is started in vain.

@@ -25,7 +25,7 @@ use crate::signature::SignatureMode;
 use crate::source::Source;
 use crate::{Error, Location};
 
-/// A model to be loaded. Made by [`Carton::load`] and [`Carton::load_unpacked`]; setters configure it, and `.await` loads it. It
+/// A model to be loaded. Made by [`Carton::load`] and [`Carton::load_bare`]; setters configure it, and `.await` loads it. It
 /// can be cloned, to load the same model again.
 ///
 /// ```no_run
@@ -126,8 +126,8 @@ impl Load {
 
     /// Whether the outputs are copied out of the memory that the runner shares, so that the runner cannot change them afterwards.
     /// Off by default.
-    pub fn untrusted(mut self, copy_outputs: bool) -> Self {
-        self.settings.untrusted = copy_outputs;
+    pub fn copy_outputs(mut self, copy: bool) -> Self {
+        self.settings.copy_outputs = copy;
         self
     }
 

@@ -77,14 +77,14 @@ impl Carton {
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// use carton_core::Carton;
-    /// let model = Carton::load_unpacked("model.onnx", "onnx").framework_version(">=1.10, <2".parse()?).await?;
+    /// let model = Carton::load_bare("model.onnx", "onnx").framework_version(">=1.10, <2".parse()?).await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_unpacked(path: impl Into<std::path::PathBuf>, runner: impl Into<String>) -> Load {
+    pub fn load_bare(path: impl Into<std::path::PathBuf>, runner: impl Into<String>) -> Load {
         Load::bare(path.into(), runner.into())
     }
 

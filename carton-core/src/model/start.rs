@@ -76,7 +76,7 @@ impl Starter {
             pool_cap: settings.pool_bytes,
             pool_wait: settings.pool_wait,
             queue_cap: settings.max_waiting_calls,
-            copy_outputs: settings.untrusted,
+            copy_outputs: settings.copy_outputs,
             ..ConnectionOptions::default()
         };
         let session = start_runner(descriptor, &settings.policy, connection, progress.clone()).await?;
