@@ -215,12 +215,6 @@ impl Metadata {
         Self::parse(text)
     }
 
-    /// The text of a carton.toml that reads back as this metadata: in a fixed order, and only with the fields that are set.
-    #[must_use]
-    pub fn to_toml(&self) -> String {
-        write::to_toml(self)
-    }
-
     /// The version of the format.
     #[must_use]
     pub fn spec_version(&self) -> u64 {
@@ -285,25 +279,6 @@ impl Metadata {
     #[must_use]
     pub fn outputs(&self) -> &[TensorSpec] {
         self.signature.as_ref().and_then(|signature| signature.outputs.as_deref()).unwrap_or_default()
-    }
-
-    /// The oddities of the metadata: what this library does not write, but other writers do.
-    ///
-    /// ```
-    /// use carton_core::metadata::{Metadata, Oddity};
-    /// let metadata = Metadata::parse(r#"
-    ///     spec_version = 1
-    ///     input = [{ name = "x", dtype = "float32", shape = "*" }]
-    ///     [runner]
-    ///     runner_name = "onnx"
-    ///     required_framework_version = "*"
-    /// "#)?;
-    /// assert_eq!(metadata.oddities(), [Oddity::OutputsNotDeclared]);
-    /// # Ok::<(), carton_core::metadata::MetadataError>(())
-    /// ```
-    #[must_use]
-    pub fn oddities(&self) -> Vec<Oddity> {
-        oddity::of(self)
     }
 
     /// The self-tests in order.

@@ -82,8 +82,29 @@ impl fmt::Display for Oddity {
     }
 }
 
+impl Metadata {
+    /// The oddities of the metadata: what this library does not write, but other writers do.
+    ///
+    /// ```
+    /// use carton_core::metadata::{Metadata, Oddity};
+    /// let metadata = Metadata::parse(r#"
+    ///     spec_version = 1
+    ///     input = [{ name = "x", dtype = "float32", shape = "*" }]
+    ///     [runner]
+    ///     runner_name = "onnx"
+    ///     required_framework_version = "*"
+    /// "#)?;
+    /// assert_eq!(metadata.oddities(), [Oddity::OutputsNotDeclared]);
+    /// # Ok::<(), carton_core::metadata::MetadataError>(())
+    /// ```
+    #[must_use]
+    pub fn oddities(&self) -> Vec<Oddity> {
+        of(self)
+    }
+}
+
 /// The oddities of `metadata`, in the order of the file.
-pub(super) fn of(metadata: &Metadata) -> Vec<Oddity> {
+fn of(metadata: &Metadata) -> Vec<Oddity> {
     let mut oddities = Vec::new();
     match metadata.signature() {
         Some(signature) => {

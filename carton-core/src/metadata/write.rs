@@ -9,8 +9,16 @@ use toml::Value;
 use super::draft::LeftOut;
 use super::{Metadata, Reference, SPEC_VERSION, TensorSpec};
 
+impl Metadata {
+    /// The text of a carton.toml that reads back as this metadata: in a fixed order, and only with the fields that are set.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        to_toml(self)
+    }
+}
+
 /// The text of `metadata`.
-pub(super) fn to_toml(metadata: &Metadata) -> String {
+fn to_toml(metadata: &Metadata) -> String {
     let mut text = Text::default();
     text.line("spec_version", SPEC_VERSION);
     text.optional("model_name", metadata.model_name());

@@ -3,13 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::MAX_METADATA_LENGTH;
 use crate::archive::ArchiveError;
 use crate::contents::ContentsError;
 use crate::error_kind::ErrorKind;
 use crate::metadata::MetadataError;
 use crate::name::NameError;
 use crate::tensor_data::TensorDataError;
+
+/// The largest carton.toml that is read, in bytes.
+pub(super) const MAX_METADATA_LENGTH: u64 = 4 << 20;
 
 /// Why a carton cannot be opened or written.
 #[derive(Debug, thiserror::Error)]

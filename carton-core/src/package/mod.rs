@@ -29,6 +29,8 @@ pub(crate) use write::{Unpublished, write_unpublished};
 #[cfg(test)]
 pub(crate) use write::{silent, write};
 
+use error::MAX_METADATA_LENGTH;
+
 use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::contents::{self, Access, Contents, ContentsError};
@@ -38,9 +40,6 @@ use crate::manifest::ManifestHash;
 use crate::metadata::{Draft, Example, Metadata, MetadataError, Oddity, Reference, SelfTest};
 use crate::source::{FileSource, Source};
 use crate::tensor_data::{self, Directories, Index, TensorDataError, TensorFiles};
-
-/// The largest carton.toml that is read, in bytes.
-pub(crate) const MAX_METADATA_LENGTH: u64 = 4 << 20;
 
 /// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.
 pub(crate) const MAX_MISC_LENGTH: u64 = 1 << 30;

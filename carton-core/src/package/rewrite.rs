@@ -6,8 +6,9 @@ use std::path::Path;
 
 use carton_tensor::files::PendingFile;
 
+use super::error::MAX_METADATA_LENGTH;
 use super::write::unwritten;
-use super::{MAX_METADATA_LENGTH, METADATA, OnProgress, PackageError};
+use super::{METADATA, OnProgress, PackageError};
 use crate::archive::{self, ArchiveError, Compression, Content, Tail};
 use crate::contents::{Contents, ContentsError};
 use crate::links::Links;

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use carton_tensor::Tensor;
 use carton_tensor::files::PendingFile;
 
+use super::error::MAX_METADATA_LENGTH;
 use super::walk::{self, Found};
-use super::{MAX_METADATA_LENGTH, PackageError, references};
+use super::{PackageError, references};
 use crate::archive::{self, ArchiveError, Compression, Content, Tail};
 use crate::digest::{Sha256Digest, hash_all};
 use crate::links::Links;

@@ -8,6 +8,7 @@
 mod exit_notice;
 mod output;
 mod policy;
+mod state;
 #[cfg(test)]
 mod tests;
 mod unreaped;
@@ -20,13 +21,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Pid;
 
 use self::exit_notice::ExitNotice;
 use self::output::Output;
+use self::state::{State, kill};
 use super::Descriptor;
 
 pub use policy::{LaunchPolicy, Limits};
@@ -75,23 +77,10 @@ pub(crate) struct Process {
     _stop: OwnedFd,
 }
 
-enum State {
-    /// Not reaped yet, so no other process or group can have this ID.
-    Alive(Pid),
-    Reaped,
-}
-
 impl Process {
     /// Kills the process and its group now. Does nothing if the process is dead.
     pub(crate) fn kill(&self) {
         kill(&self.state.lock());
-    }
-}
-
-fn kill(state: &MutexGuard<'_, State>) {
-    if let State::Alive(pid) = **state {
-        // The only possible error is that no process is left to kill.
-        let _ = kill_process_group(pid, Signal::KILL);
     }
 }
 

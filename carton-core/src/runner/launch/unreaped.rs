@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{State, kill};
+use super::state::{State, kill};
 
 /// The processes that were started and are not reaped.
 static UNREAPED: Mutex<Vec<Arc<Mutex<State>>>> = Mutex::new(Vec::new());

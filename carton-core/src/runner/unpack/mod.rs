@@ -5,6 +5,7 @@
 //! are limited. Links are created last, so nothing is ever written through one.
 
 mod error;
+mod limits;
 pub(super) mod names;
 mod tar;
 #[cfg(test)]
@@ -19,37 +20,11 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 pub use error::UnpackError;
+pub(super) use limits::Limits;
 pub(super) use tree::Tree;
 
-/// The number of bytes that are read from an archive and written to a file at once.
-const BUFFER_LENGTH: usize = 256 << 10;
-/// The size of a tar header; a tar file has at least one.
-const TAR_BLOCK: usize = 512;
-
-/// Limits for the contents of archives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    /// The number of files, folders and links, including folders that are only implied.
-    pub(super) n_entries: u64,
-    /// The total size of all files in bytes.
-    pub(super) n_bytes: u64,
-    /// An archive of `n` bytes may contain at most `free_bytes + ratio * n` bytes.
-    pub(super) free_bytes: u64,
-    pub(super) ratio: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { n_entries: 1 << 20, n_bytes: 64 << 30, free_bytes: 64 << 20, ratio: 200 }
-    }
-}
-
-impl Limits {
-    /// Returns how many bytes an archive of this length may contain.
-    fn of_archive(&self, archive_length: u64) -> u64 {
-        self.n_bytes.min(self.free_bytes.saturating_add(archive_length.saturating_mul(self.ratio)))
-    }
-}
+use tar::TAR_BLOCK;
+use tree::BUFFER_LENGTH;
 
 /// Unpacks the archive at `path` into `folder` of `tree`; an empty `folder` means the top.
 pub(super) fn unpack(path: &Path, folder: &str, tree: &mut Tree<'_>) -> Result<(), UnpackError> {
@@ -102,9 +77,4 @@ impl Format {
         let found = known.iter().find(|(magic, _)| start.starts_with(magic)).map_or("", |(_, name)| name);
         Err(UnpackError::Format { found: if start.is_empty() { "an empty file" } else { found } })
     }
-}
-
-/// Returns the path of `name` in `folder`; an empty `folder` means the top.
-fn inside(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }

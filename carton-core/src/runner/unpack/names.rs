@@ -213,6 +213,11 @@ fn check_name(name: &str) -> Result<(), UnpackError> {
     Ok(())
 }
 
+/// Returns the path of `name` in `folder`; an empty `folder` means the top.
+pub(super) fn inside(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, clippy::unreachable)]

@@ -7,7 +7,11 @@ use std::rc::Rc;
 
 use tar::{Archive, Entry, EntryType, Header};
 
-use super::{TAR_BLOCK, Tree, UnpackError, inside};
+use super::names::inside;
+use super::{Tree, UnpackError};
+
+/// The size of a tar header; a tar file has at least one.
+pub(super) const TAR_BLOCK: usize = 512;
 
 /// The largest size in bytes of the headers, long names and extensions before one entry. The `tar` crate holds them in memory.
 const MAX_METADATA_BYTES: u64 = 4 << 20;

@@ -7,7 +7,10 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::names::Names;
-use super::{BUFFER_LENGTH, Limits, UnpackError};
+use super::{Limits, UnpackError};
+
+/// The number of bytes that are read from an archive and written to a file at once.
+pub(super) const BUFFER_LENGTH: usize = 256 << 10;
 
 /// A new folder that is being filled. [`finish`](Self::finish) completes it.
 pub(in super::super) struct Tree<'a> {

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Tree, UnpackError, inside};
+use super::names::inside;
+use super::{Tree, UnpackError};
 use crate::archive::{Archive, EntryKind};
 use crate::name;
 use crate::source::FileSource;
