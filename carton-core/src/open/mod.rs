@@ -1,17 +1,19 @@
 //! Opens a carton without starting a runner: for `info`, `verify` and `unpack`, and as the first step of `load`.
 
+mod opening;
 mod remote;
 
 use std::future::IntoFuture;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use opening::Opening;
+
 use crate::archive::Archive;
 use crate::blocking::{Awaited, run_blocking};
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::contents::Access;
-use crate::context::Context;
 use crate::manifest;
 use crate::package::{self, Package};
 use crate::settings::{OpenSettings, open_setters};
@@ -84,13 +86,6 @@ impl Carton {
         let archive = Archive::open(Arc::new(source));
         archive.is_ok_and(|archive| archive.get(manifest::NAME).is_some() && archive.get(package::METADATA).is_some())
     }
-}
-
-/// What opening a carton needs besides its location, whether it is local or on a server.
-pub(crate) struct Opening {
-    /// Without a cache nothing can be fetched, and nothing is remembered.
-    pub(crate) cache: Option<Arc<Cache>>,
-    pub(crate) context: Context,
 }
 
 /// Opens the carton at `location`.

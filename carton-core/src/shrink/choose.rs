@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{LeaveOut, LeftOut, READABLE, ShrinkError};
+use super::error::READABLE;
+use super::{LeaveOut, LeftOut, ShrinkError};
 use crate::contents::{Contents, FileInfo};
 use crate::digest::Sha256Digest;
 use crate::links::{self, Links};

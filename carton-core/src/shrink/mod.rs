@@ -2,14 +2,18 @@
 //! and so does the hash of the carton (spec/carton-format.md, "LINKS").
 
 mod choose;
+mod error;
+mod leave_out;
 mod save;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::future::IntoFuture;
 use std::path::{Path, PathBuf};
+
+pub use error::ShrinkError;
+pub use leave_out::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut};
 
 use choose::{Choice, check_prefix, check_urls, may_be_left_out};
 
@@ -17,60 +21,14 @@ use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
 use crate::contents::{Contents, ContentsError};
 use crate::digest::Sha256Digest;
-use crate::links::{Links, LinksError};
+use crate::links::Links;
 use crate::manifest::{Manifest, ManifestHash};
-use crate::network::{InvalidUrl, ShownUrl, Url};
 use crate::open::Open;
 use crate::package::{self, PackageError};
 use crate::progress::Stage;
 use crate::settings::{OpenSettings, open_setters};
 use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Location, Packed};
-
-/// The default minimum size of the files that are left out, in bytes. For a smaller file, a request costs more than its bytes.
-pub const DEFAULT_MIN_SIZE: u64 = 64 << 10;
-
-/// The files that [`Carton::shrink`] leaves out. The `Debug` form shows no secrets of URLs.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum LeaveOut {
-    /// Every file whose digest these links list.
-    Linked(Links),
-    /// Every file of the model that is large enough. Its URL is the prefix, a slash and its SHA-256, so that models that share
-    /// files also share uploads.
-    #[non_exhaustive]
-    Large {
-        /// An `http`, `https` or `file` URL.
-        url_prefix: String,
-        /// The minimum size of a file in bytes.
-        min_size: u64,
-    },
-}
-
-impl fmt::Debug for LeaveOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Linked(links) => f.debug_tuple("Linked").field(links).finish(),
-            Self::Large { url_prefix, min_size } => f
-                .debug_struct("Large")
-                .field("url_prefix", &ShownUrl::of_text(url_prefix))
-                .field("min_size", min_size)
-                .finish(),
-        }
-    }
-}
-
-impl LeaveOut {
-    /// Leaves out every file of the model of at least [`DEFAULT_MIN_SIZE`] bytes.
-    pub fn large(url_prefix: impl Into<String>) -> Self {
-        Self::large_from(url_prefix, DEFAULT_MIN_SIZE)
-    }
-
-    /// Leaves out every file of the model of at least `min_size` bytes.
-    pub fn large_from(url_prefix: impl Into<String>, min_size: u64) -> Self {
-        Self::Large { url_prefix: url_prefix.into(), min_size }
-    }
-}
 
 /// A carton to be made smaller. Made by [`Carton::shrink`]; setters configure it, and `.await` writes the result.
 #[derive(Clone, Debug)]
@@ -199,111 +157,6 @@ pub struct Shrunk {
     pub unmatched: Vec<Sha256Digest>,
 }
 
-/// A file that was left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeftOut {
-    /// Its path in the carton.
-    pub path: String,
-    /// Its SHA-256.
-    pub sha256: Sha256Digest,
-    /// Its size in bytes.
-    pub size: u64,
-    /// The valid URLs to fetch it from, in the order to try them.
-    pub urls: Vec<Url>,
-    /// The path that it was saved to; `None` if it was not saved.
-    pub saved: Option<PathBuf>,
-}
-
-/// Why a URL with a user or password is refused.
-const READABLE: &str = "whoever reads the carton could read the URL's user and password";
-
-/// Why a carton cannot be shrunk.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ShrinkError {
-    /// A URL of a linked file contains a user or password.
-    #[error("`{url}` cannot be put into a carton: {}", READABLE)]
-    User {
-        /// The URL, without secrets.
-        url: ShownUrl,
-    },
-    /// A URL of a linked file is not valid, so a user and password in it cannot be found.
-    #[error("`{url}` cannot be put into a carton: it is not a valid URL")]
-    Url {
-        /// As much of the URL as may be shown.
-        url: ShownUrl,
-        /// What is wrong with it.
-        source: InvalidUrl,
-    },
-    /// The prefix cannot begin the URLs of the files that are left out.
-    #[error("`{}` cannot begin the URLs of files: {reason}", prefix.as_str().escape_debug())]
-    Prefix {
-        /// The prefix, without secrets.
-        prefix: ShownUrl,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// No file is large enough.
-    #[error("`{location}` has no file of at least {min_size} bytes in its model that could be left out")]
-    NoneLarge {
-        /// The carton.
-        location: String,
-        /// The minimum size in bytes.
-        min_size: u64,
-    },
-    /// None of the given digests matches a file.
-    #[error("no file of `{location}` is among the {n_links} that are linked")]
-    NoneLinked {
-        /// The carton.
-        location: String,
-        /// How many digests were given.
-        n_links: usize,
-    },
-    /// A digest to be left out of a new carton matches no file, or one that every carton must have.
-    #[error("no packed file that can be left out has the SHA-256 {}", list(digests))]
-    NotPacked {
-        /// The digests without a file, sorted.
-        digests: Vec<Sha256Digest>,
-    },
-    /// The links cannot be written.
-    #[error(transparent)]
-    Links(#[from] LinksError),
-    /// A file with other contents exists where a file would be saved.
-    #[error("cannot save a file as `{}`: another one of that name is there", path.display())]
-    Exists {
-        /// The existing file.
-        path: PathBuf,
-    },
-    /// Two files that are left out would be saved under one name.
-    #[error("the URLs of `{path}` and `{other}` end with the same name `{name}`, so both cannot be saved")]
-    SameName {
-        /// The path of one file in the carton.
-        path: String,
-        /// The path of the other.
-        other: String,
-        /// The name.
-        name: String,
-    },
-}
-
-impl ShrinkError {
-    pub(crate) fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoneLarge { .. } => Some("name a smaller size from which files are left out".to_owned()),
-            Self::NotPacked { .. } => {
-                Some("`sha256sum` prints the SHA-256 of a file; MANIFEST has those of a carton".to_owned())
-            }
-            Self::NoneLinked { .. } => Some("MANIFEST has the SHA-256 of each file".to_owned()),
-            Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".to_owned()),
-            Self::User { .. } => {
-                Some("give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file".to_owned())
-            }
-            Self::Url { .. } | Self::Prefix { .. } | Self::Links(_) => None,
-        }
-    }
-}
-
 impl Carton {
     /// Writes the carton at `location` to `output` without some of its files; LINKS of the result says where to fetch them. The
     /// result has the same MANIFEST, so it is the same carton. Every file that stays or is saved is verified on the way.
@@ -390,10 +243,6 @@ pub(crate) fn leave_out(
 ) -> Result<(), Error> {
     let choice = Choice::make(contents, &LeaveOut::Linked(links))?;
     Ok(package::rewrite(contents, &choice.missing, &choice.links, output, Compression::Auto, on_progress)?)
-}
-
-fn list(digests: &[Sha256Digest]) -> String {
-    digests.iter().map(Sha256Digest::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn manifest_hash(contents: &Contents) -> Result<ManifestHash, Error> {

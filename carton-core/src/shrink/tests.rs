@@ -16,6 +16,7 @@ use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::metadata::Metadata;
+use crate::network::Url;
 use crate::package::PackageInput;
 use crate::progress::ProgressEvent;
 use crate::source::FileSource;

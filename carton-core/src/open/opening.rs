@@ -1,0 +1,13 @@
+//! What opening needs from its caller.
+
+use std::sync::Arc;
+
+use crate::cache::Cache;
+use crate::context::Context;
+
+/// What opening a carton needs besides its location, whether it is local or on a server.
+pub(crate) struct Opening {
+    /// Without a cache nothing can be fetched, and nothing is remembered.
+    pub(crate) cache: Option<Arc<Cache>>,
+    pub(crate) context: Context,
+}

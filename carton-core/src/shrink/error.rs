@@ -1,0 +1,100 @@
+//! Errors of leaving files out of cartons.
+
+use std::path::PathBuf;
+
+use crate::digest::Sha256Digest;
+use crate::links::LinksError;
+use crate::network::{InvalidUrl, ShownUrl};
+
+/// Why a URL with a user or password is refused.
+pub(super) const READABLE: &str = "whoever reads the carton could read the URL's user and password";
+
+/// Why a carton cannot be shrunk.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShrinkError {
+    /// A URL of a linked file contains a user or password.
+    #[error("`{url}` cannot be put into a carton: {}", READABLE)]
+    User {
+        /// The URL, without secrets.
+        url: ShownUrl,
+    },
+    /// A URL of a linked file is not valid, so a user and password in it cannot be found.
+    #[error("`{url}` cannot be put into a carton: it is not a valid URL")]
+    Url {
+        /// As much of the URL as may be shown.
+        url: ShownUrl,
+        /// What is wrong with it.
+        source: InvalidUrl,
+    },
+    /// The prefix cannot begin the URLs of the files that are left out.
+    #[error("`{}` cannot begin the URLs of files: {reason}", prefix.as_str().escape_debug())]
+    Prefix {
+        /// The prefix, without secrets.
+        prefix: ShownUrl,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// No file is large enough.
+    #[error("`{location}` has no file of at least {min_size} bytes in its model that could be left out")]
+    NoneLarge {
+        /// The carton.
+        location: String,
+        /// The minimum size in bytes.
+        min_size: u64,
+    },
+    /// None of the given digests matches a file.
+    #[error("no file of `{location}` is among the {n_links} that are linked")]
+    NoneLinked {
+        /// The carton.
+        location: String,
+        /// How many digests were given.
+        n_links: usize,
+    },
+    /// A digest to be left out of a new carton matches no file, or one that every carton must have.
+    #[error("no packed file that can be left out has the SHA-256 {}", list(digests))]
+    NotPacked {
+        /// The digests without a file, sorted.
+        digests: Vec<Sha256Digest>,
+    },
+    /// The links cannot be written.
+    #[error(transparent)]
+    Links(#[from] LinksError),
+    /// A file with other contents exists where a file would be saved.
+    #[error("cannot save a file as `{}`: another one of that name is there", path.display())]
+    Exists {
+        /// The existing file.
+        path: PathBuf,
+    },
+    /// Two files that are left out would be saved under one name.
+    #[error("the URLs of `{path}` and `{other}` end with the same name `{name}`, so both cannot be saved")]
+    SameName {
+        /// The path of one file in the carton.
+        path: String,
+        /// The path of the other.
+        other: String,
+        /// The name.
+        name: String,
+    },
+}
+
+impl ShrinkError {
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoneLarge { .. } => Some("name a smaller size from which files are left out".to_owned()),
+            Self::NotPacked { .. } => {
+                Some("`sha256sum` prints the SHA-256 of a file; MANIFEST has those of a carton".to_owned())
+            }
+            Self::NoneLinked { .. } => Some("MANIFEST has the SHA-256 of each file".to_owned()),
+            Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".to_owned()),
+            Self::User { .. } => {
+                Some("give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file".to_owned())
+            }
+            Self::Url { .. } | Self::Prefix { .. } | Self::Links(_) => None,
+        }
+    }
+}
+
+fn list(digests: &[Sha256Digest]) -> String {
+    digests.iter().map(Sha256Digest::to_string).collect::<Vec<_>>().join(", ")
+}
