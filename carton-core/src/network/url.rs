@@ -42,14 +42,6 @@ impl Url {
         url::Url::from_file_path(path).ok().map(Self)
     }
 
-    /// The URL without user and password.
-    pub(crate) fn without_user(mut self) -> Self {
-        // Neither call fails for a URL that has a host.
-        let _ = self.0.set_username("");
-        let _ = self.0.set_password(None);
-        self
-    }
-
     /// The URL without its fragment, which is not sent to servers.
     pub(crate) fn without_fragment(mut self) -> Self {
         self.0.set_fragment(None);
@@ -77,11 +69,6 @@ impl Url {
         self.0.scheme()
     }
 
-    /// The host, if there is one.
-    pub(crate) fn host(&self) -> Option<url::Host<&str>> {
-        self.0.host()
-    }
-
     /// The host as text, if there is one.
     pub fn host_str(&self) -> Option<&str> {
         self.0.host_str()
@@ -96,16 +83,6 @@ impl Url {
     /// differ.
     pub(crate) fn make_relative(&self, target: &Self) -> Option<String> {
         self.0.make_relative(&target.0)
-    }
-
-    /// The port, which many schemes have a default for.
-    pub(crate) fn port_or_known_default(&self) -> Option<u16> {
-        self.0.port_or_known_default()
-    }
-
-    /// The scheme, host and port.
-    pub(crate) fn origin(&self) -> url::Origin {
-        self.0.origin()
     }
 
     /// The same URL with other parts, for tests.
@@ -128,6 +105,33 @@ impl Url {
     /// The whole URL, secrets included. It must never be shown.
     pub(crate) fn expose(&self) -> &url::Url {
         &self.0
+    }
+}
+
+/// What only requests need.
+#[cfg(feature = "remote")]
+impl Url {
+    /// The URL without user and password.
+    pub(crate) fn without_user(mut self) -> Self {
+        // Neither call fails for a URL that has a host.
+        let _ = self.0.set_username("");
+        let _ = self.0.set_password(None);
+        self
+    }
+
+    /// The host, if there is one.
+    pub(crate) fn host(&self) -> Option<url::Host<&str>> {
+        self.0.host()
+    }
+
+    /// The port, which many schemes have a default for.
+    pub(crate) fn port_or_known_default(&self) -> Option<u16> {
+        self.0.port_or_known_default()
+    }
+
+    /// The scheme, host and port.
+    pub(crate) fn origin(&self) -> url::Origin {
+        self.0.origin()
     }
 }
 
