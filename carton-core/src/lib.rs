@@ -74,7 +74,7 @@ mod tensor_data;
 mod unknown_keys;
 
 pub use carton_runner_protocol::host::{CallError, CallTimings};
-pub use carton_runner_protocol::{OptionValue, Options, Tensors};
+pub use carton_runner_protocol::{OptionValue, Options, PrivateBytes, Tensors};
 pub use carton_tensor::files::SharedBytes;
 pub use carton_tensor::{
     AlignedBytes, DataType, Dimension, Element, NestedTensor, NumericTensor, Storage, StringTensor, SymbolicShape,

@@ -47,6 +47,7 @@ mod housekeeper;
 mod link;
 mod message;
 mod model;
+mod private_bytes;
 mod protocol_error;
 pub mod runner;
 mod shared_memory;
@@ -58,5 +59,6 @@ pub mod version;
 
 pub use message::{LogLevel, code};
 pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Tensors};
+pub use private_bytes::PrivateBytes;
 pub use protocol_error::ProtocolError;
 pub use transport::Transport;

@@ -11,7 +11,7 @@ use carton_runner_protocol::host::{
     Phase, code,
 };
 use carton_runner_protocol::runner::ServeOptions;
-use carton_runner_protocol::{Options, Tensors};
+use carton_runner_protocol::{Options, PrivateBytes, Tensors};
 use carton_tensor::{DataType, NestedTensor, NumericTensor, Tensor};
 use serde_json::json;
 use support::{
@@ -68,6 +68,33 @@ async fn outputs_can_be_copied_out_of_shared_memory() {
     let inputs = every_dtype();
     let outputs = pair.connection.infer(inputs.clone(), CallOptions::default()).await.unwrap();
     assert!(same_all(&inputs, &outputs));
+}
+
+/// Writing to private bytes changes neither the output nor other private bytes of it, and a large output is not copied for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn private_bytes_of_an_output_can_be_written() {
+    let pair = loaded(Kind::Socket, json!({"copy": true})).await;
+    // The second tensor shares a page with the first.
+    let inputs = tensors([("large", floats(100_001)), ("next", floats(50_000)), ("small", floats(10))]);
+    let outputs = pair.connection.infer(inputs.clone(), CallOptions::default()).await.unwrap();
+    for (name, is_mapped) in [("large", true), ("next", true), ("small", false)] {
+        let output = outputs[name].as_numeric().unwrap();
+        let mut private = PrivateBytes::of(output);
+        assert_eq!(private.is_mapped(), is_mapped, "{name}");
+        assert_eq!(private.as_slice(), output.bytes());
+        private.as_mut_slice().fill(0xff);
+        assert_eq!(PrivateBytes::of(output).as_slice(), output.bytes());
+        assert!(private.as_slice().iter().all(|&byte| byte == 0xff));
+    }
+    assert!(same_all(&inputs, &outputs));
+    // The runner does not use a buffer again while private bytes of it exist.
+    let kept = PrivateBytes::of(outputs["large"].as_numeric().unwrap());
+    drop(outputs);
+    for _ in 0..5 {
+        let others = tensors([("large", Tensor::from_vec(vec![7.0_f32; 100_001], vec![100_001]).unwrap())]);
+        pair.connection.infer(others, CallOptions::default()).await.unwrap();
+    }
+    assert_eq!(kept.as_slice(), inputs["large"].as_numeric().unwrap().bytes());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,6 +81,14 @@ pub fn runner_main(runners: &'static [EmbeddedRunner]) {
     }
 }
 
+/// Makes `runners` available to this process that are part of another program: `executable` calls [`runner_main`] with the same ones. A
+/// library that is loaded into a program of others brings its runners in this way.
+///
+/// Has no effect after a call of [`runner_main`], or after another call of this function.
+pub fn runners_of(executable: impl Into<PathBuf>, runners: &'static [EmbeddedRunner]) {
+    let _ = REGISTERED.set(Registered { executable: executable.into(), runners });
+}
+
 fn run_named(runners: &[EmbeddedRunner], name: Option<OsString>) -> ExitCode {
     match runners.iter().find(|runner| name.as_deref() == Some(OsStr::new(runner.name))) {
         Some(runner) => (runner.run)(),

@@ -116,6 +116,11 @@ impl PeerBuffer {
     pub(crate) fn offset(&self) -> u64 {
         self.release.offset
     }
+
+    /// Maps `length` of its bytes from `start` on for private writing; see [`Mapping::copy_on_write`].
+    pub(crate) fn copy_on_write(&self, start: usize, length: usize) -> std::io::Result<(Mapping, usize)> {
+        self.mapping.copy_on_write(self.start + start, length)
+    }
 }
 
 impl Storage for PeerBuffer {

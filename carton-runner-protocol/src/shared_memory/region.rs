@@ -6,10 +6,12 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A shared mapping of a whole region, unmapped when dropped.
+/// A mapping of a whole region, or of some of its pages, unmapped when dropped.
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     size: usize,
+    /// The region, if parts of it may be mapped again.
+    descriptor: Option<OwnedFd>,
 }
 
 // SAFETY: the mapping is plain memory that belongs to no thread. The pool and the protocol decide which part of it may be read and
@@ -20,10 +22,32 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn new(descriptor: impl AsFd, size: usize, protection: ProtFlags) -> io::Result<Self> {
+        Self::of_part(descriptor, 0, size, protection, MapFlags::SHARED)
+    }
+
+    /// Maps `size` bytes from `offset` on, which is a multiple of the size of a page.
+    fn of_part(
+        descriptor: impl AsFd,
+        offset: u64,
+        size: usize,
+        protection: ProtFlags,
+        flags: MapFlags,
+    ) -> io::Result<Self> {
         // SAFETY: a new mapping at an address the kernel chooses aliases nothing of ours.
-        let base = unsafe { rustix::mm::mmap(null_mut(), size, protection, MapFlags::SHARED, descriptor, 0) }?;
+        let base = unsafe { rustix::mm::mmap(null_mut(), size, protection, flags, descriptor, offset) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Self { base, size })
+        Ok(Self { base, size, descriptor: None })
+    }
+
+    /// Maps the pages of the received region that hold `length` bytes from `start` on, for reading and writing: a page that is written is
+    /// copied first, and the region does not change. Returns the mapping, and where the bytes begin in it.
+    pub(crate) fn copy_on_write(&self, start: usize, length: usize) -> io::Result<(Self, usize)> {
+        let descriptor = self.descriptor.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let skipped = start % rustix::param::page_size();
+        let offset = u64::try_from(start - skipped).map_err(io::Error::other)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let mapping = Self::of_part(descriptor, offset, skipped + length, protection, MapFlags::PRIVATE)?;
+        Ok((mapping, skipped))
     }
 
     /// The size in bytes.
@@ -61,7 +85,9 @@ pub(crate) fn receive(descriptor: &OwnedFd, size: usize) -> Result<Mapping, Rece
     if !usize::try_from(actual).is_ok_and(|actual| actual >= size) {
         return Err(ReceiveError::Unfit(format!("announced with {size} bytes, but has {actual}")));
     }
-    Ok(Mapping::new(descriptor, size, ProtFlags::READ)?)
+    let mut mapping = Mapping::new(descriptor, size, ProtFlags::READ)?;
+    mapping.descriptor = Some(descriptor.try_clone()?);
+    Ok(mapping)
 }
 
 /// Why a region of the peer is not mapped.

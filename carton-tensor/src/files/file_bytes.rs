@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{MmapMut, MmapOptions};
 
 use super::SharedBytes;
 use crate::{AlignedBytes, Storage};
@@ -22,7 +22,7 @@ enum Inner {
 }
 
 /// A mapped file as storage of tensors.
-struct Mapped(Mmap);
+struct Mapped(MmapMut);
 
 impl Storage for Mapped {
     fn bytes(&self) -> &[u8] {
@@ -87,11 +87,13 @@ impl FileBytes {
             return Ok(SharedBytes::from(Vec::<u8>::new()));
         }
         let mut options = MmapOptions::new();
-        options.offset(range.start).len(length);
+        // Nothing is written here. Other languages may ignore that a view is read-only; their writes then change a copy of the page, instead of
+        // ending the process. No memory is set aside for such copies, so that a file may be larger than the memory.
+        options.offset(range.start).len(length).no_reserve_swap();
         // SAFETY: the map is only read. The caller promises, as documented above, that the file does not change while it is mapped. If
         // the promise is broken, the process may end or numbers may change, but no type invariant breaks, because every bit pattern is
         // a valid element.
-        let map = unsafe { options.map(file)? };
+        let map = unsafe { options.map_copy(file)? };
         Ok(SharedBytes::from(Mapped(map)))
     }
 
