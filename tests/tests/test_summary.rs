@@ -1,4 +1,4 @@
-//! Tests `scripts/test-summary` on output of cargo, unittest and Node, which is recorded in `test_summary/`.
+//! Tests `scripts/test-summary` on output of cargo, unittest, pytest and Node, which is recorded in `test_summary/`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs::{self, File};
@@ -57,6 +57,11 @@ fn skipped_tests_are_not_passed_ones() {
     assert_eq!(unittest(2, "OK (expected failures=1)"), "2 passed, 0 failed, 0 skipped");
     assert_eq!(unittest(2, "FAILED (failures=1, unexpected successes=1)"), "0 passed, 2 failed, 0 skipped");
     assert_eq!(unittest(0, "FAILED (errors=1)"), "0 passed, 1 failed, 0 skipped");
+    let pytest = read("pytest");
+    assert_eq!(last(&pytest, &[]), "2 passed, 2 failed, 1 skipped");
+    assert!(counted(&pytest, &[]).contains("1 there is no torch"), "{}", counted(&pytest, &[]));
+    assert_eq!(last("12 passed in 3.45s\n", &[]), "12 passed, 0 failed, 0 skipped");
+    assert_eq!(last("3 passed, 1 warning in 63.45s (0:01:03)\n", &[]), "3 passed, 0 failed, 0 skipped");
     assert_eq!(last(&read("node"), &[]), "1 passed, 1 failed, 1 skipped");
     // A part that does not build has failed, a part whose tests fail is counted once, and a part that cannot run here is skipped.
     let parts = [filtered(), read("unittest"), read("node"), "error: could not compile\n".to_owned()];

@@ -1,0 +1,177 @@
+"""Packing: what `carton.pack` takes, as the extension module takes it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Sequence
+
+from . import _carton, _live, _progress
+from ._errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """A self-test to be packed.
+
+    Attributes:
+        inputs: Arrays by the names of inputs.
+        expected_out: Arrays by the names of outputs; None for a test that only runs the model.
+        name: What reports call it.
+        description: What it shows, in Markdown.
+    """
+
+    inputs: Mapping[str, Any]
+    expected_out: Mapping[str, Any] | None = None
+    name: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example to be packed. Unlike a self-test it is shown to people.
+
+    Attributes:
+        inputs: Arrays by the names of inputs.
+        sample_out: Arrays by the names of outputs.
+        name: What it is called.
+        description: What it shows, in Markdown.
+    """
+
+    inputs: Mapping[str, Any]
+    sample_out: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The result of packing.
+
+    Attributes:
+        path: The carton.
+        manifest_sha256: The hash of the carton, which `carton.load(expect=…)` takes.
+        check: The report of the check: the runner that loaded the model, and its self-tests; None without a check.
+    """
+
+    path: str
+    manifest_sha256: str
+    check: dict[str, Any] | None
+
+
+def _test(test: SelfTest | Example | Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any], Any]:
+    if isinstance(test, SelfTest):
+        expected = None if test.expected_out is None else dict(test.expected_out)
+        return test.name, test.description, dict(test.inputs), expected
+    if isinstance(test, Example):
+        return test.name, test.description, dict(test.inputs), dict(test.sample_out)
+    if isinstance(test, Mapping):
+        return None, None, dict(test), None
+    raise InvalidInputError(f"expected a SelfTest, an Example or a dict of inputs, found a {type(test).__name__}")
+
+
+def pack(
+    model: Any,
+    output: str | os.PathLike[str],
+    *,
+    example: Any = None,
+    runner: str | None = None,
+    metadata: str | os.PathLike[str] | None = None,
+    model_name: str | None = None,
+    short_description: str | None = None,
+    model_description: str | None = None,
+    license: str | None = None,
+    repository: str | None = None,
+    homepage: str | None = None,
+    required_platforms: Sequence[str] | None = None,
+    inputs: Sequence[_carton.TensorSpec] | None = None,
+    outputs: Sequence[_carton.TensorSpec] | None = None,
+    self_tests: Sequence[SelfTest] = (),
+    examples: Sequence[Example] = (),
+    record: Sequence[SelfTest | Mapping[str, Any]] = (),
+    framework_version: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    pack_options: Mapping[str, Any] | None = None,
+    misc: Mapping[str, str | os.PathLike[str]] | None = None,
+    tensors: Mapping[str, Any] | None = None,
+    tensor_format: str | None = None,
+    compression: str | None = None,
+    links: Mapping[str, Sequence[str]] | None = None,
+    check: bool = True,
+    install_runners: bool = False,
+    progress: Callable[..., None] | bool | None = None,
+) -> Packed:
+    """Packs a model into a carton.
+
+    The carton appears under its name only when it is complete, was loaded and passed its self-tests.
+
+    Args:
+        model: The file or folder of the model; or a live object: an `onnx.ModelProto`, a `torch.nn.Module` (packed as TorchScript), a
+            scikit-learn or XGBoost estimator, a function whose parameters are the inputs, or a class or an object with the method
+            `infer_with_tensors(inputs)`. Python objects get the packages that they need, in the versions that are installed here.
+        output: The carton to be written. An existing file is replaced.
+        example: Inputs of a call: a dict by name, a tuple in order, or the only input; for an estimator an array of features or a pandas
+            DataFrame, each column of which becomes an input. A live object's signature is inferred from it: the first dimension becomes
+            `batch`. What the model returns for it is recorded as a self-test.
+        runner: The runner that the model is for, such as `onnx`. By default the files of the model decide.
+        metadata: A `carton.toml`. The other arguments replace what it says.
+        inputs: Declared inputs, in order. By default the runner reads them from the model.
+        outputs: Declared outputs, in order.
+        self_tests: Tests whose expected outputs are known.
+        examples: Examples for people.
+        record: Inputs of further self-tests. Their expected outputs are what the packed model returns now.
+        framework_version: The versions of the framework that run the model, such as `>=1.10, <2`.
+        options: Options of the runner, which are stored in the carton.
+        pack_options: Options of the runner for packing alone.
+        misc: Files for `misc/`, by their names there.
+        tensors: Further tensors for `tensor_data/`, by name.
+        tensor_format: `bin` (the default), `safetensors` or `ztensor`.
+        compression: `auto` (the default), `stored`, `zstd` or `deflate`.
+        links: Lists of URLs by the SHA-256 of files that are left out, because they can be fetched from there.
+        check: Whether the packed model is loaded and tested.
+        install_runners: Whether a missing runner is installed from the configured index.
+        progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
+
+    Raises:
+        SelfTestError: A self-test fails. Nothing is written.
+        InvalidInputError: The object is not of a kind that can be packed, or the example does not fit it.
+        Error: Any other failure; see its subclasses.
+
+        >>> def double(x):
+        ...     return {"y": x * 2}
+        >>> carton.pack(double, "double.carton", example=np.ones((2, 3)))
+    """
+    if metadata is None and example is None and (inputs is None) != (outputs is None):
+        missing = "outputs" if outputs is None else "inputs"
+        raise InvalidInputError(f"a carton declares inputs and outputs together: pass {missing}= too, or neither of the two")
+    chosen = {
+        "runner": runner,
+        "metadata": metadata,
+        "model_name": model_name,
+        "short_description": short_description,
+        "model_description": model_description,
+        "license": license,
+        "repository": repository,
+        "homepage": homepage,
+        "required_platforms": None if required_platforms is None else list(required_platforms),
+        "inputs": None if inputs is None else list(inputs),
+        "outputs": None if outputs is None else list(outputs),
+        "self_tests": [_test(test) for test in self_tests],
+        "examples": [_test(example) for example in examples],
+        "record": [_test(test) for test in record],
+        "framework_version": framework_version,
+        "options": None if options is None else json.dumps(dict(options)),
+        "pack_options": None if pack_options is None else json.dumps(dict(pack_options)),
+        "misc": dict(misc or {}),
+        "tensors": dict(tensors or {}),
+        "tensor_format": tensor_format,
+        "compression": compression,
+        "links": {digest: list(urls) for digest, urls in (links or {}).items()},
+        "check": check,
+        "install_runners": install_runners,
+    }
+    live = _live.prepared(model, example=example, inputs=inputs, outputs=outputs)
+    with live as prepared, _progress.reporting(progress) as callback:
+        packed = _carton.pack(prepared.path, os.fspath(output), prepared.completed(chosen), callback)
+    return Packed(path=str(packed["path"]), manifest_sha256=packed["manifest_sha256"], check=packed["check"])

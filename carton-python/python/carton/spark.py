@@ -1,0 +1,216 @@
+"""Predictions over Spark DataFrames.
+
+    from carton import spark
+
+    predicted = spark.predict(df, "https://example.com/digits.carton", inputs={"image": "pixels"}, outputs={"probabilities": "p"})
+
+Spark does the distributing: each Python worker loads the model once, and calls it for each Arrow batch. The package carton must be installed on
+all machines. Every machine fetches a carton once, into its cache. A failed task is run again by Spark as any other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Iterator, Mapping
+
+from . import _carton, _columns
+from ._columns import Column
+from ._errors import ClosedError, ForkError, InvalidInputError, RunnerCrashed, SignatureError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+__all__ = ["predict"]
+
+#: Options of `carton.load` that opening on the driver takes as well.
+_OF_OPEN = ("expect", "allow_file_links", "offline")
+
+
+def predict(
+    df: DataFrame,
+    model: str | os.PathLike[str],
+    *,
+    inputs: Mapping[str, str] | None = None,
+    outputs: Mapping[str, str] | None = None,
+    batch_size: int | None = None,
+    **load_options: Any,
+) -> DataFrame:
+    """Adds a model's outputs to a DataFrame as columns, lazily.
+
+    A row is one element of the first dimension. An input of shape `[batch, 1, 8, 8]` is a column of `array<array<array<float>>>`, or of
+    flat arrays of 64 elements; one of shape `[batch]` is a column of numbers or strings. Doubles become floats where the carton declares
+    those. An output of shape `[batch, 10]` becomes `array<float>`. Unsigned integers become the next larger signed ones, `uint64` becomes
+    `decimal(20,0)`.
+
+    Args:
+        df: The rows. All their columns are kept.
+        model: A path that all machines have, or a URL. It is opened here once, and the workers load exactly this carton, by its hash.
+        inputs: The column of each input. By default each input is the column of its name.
+        outputs: The new column of each output that is wanted. By default all of them, each under its name.
+        batch_size: The most rows of a call. By default the rows of an Arrow batch (`spark.sql.execution.arrow.maxRecordsPerBatch`).
+        load_options: Options of `carton.load`, such as `device`, `timeout` and `options`.
+
+    Returns:
+        A DataFrame with the columns of `df` and those of the outputs.
+
+    Raises:
+        SignatureError: The carton has no such inputs or outputs, or they do not fit the columns.
+        InvalidInputError: A column does not exist, or exists already. Nulls and rows of several shapes fail the job with it.
+        Error: The carton cannot be opened.
+
+        >>> predicted = spark.predict(df, "digits.carton", inputs={"image": "pixels"})  # doctest: +SKIP
+        >>> predicted.select("probabilities").first()  # doctest: +SKIP
+    """
+    from pyspark.sql.types import StructField, StructType
+
+    if load_options.get("bare"):
+        raise InvalidInputError("a model that is not in a carton has no signature, which the new columns need: pack it first")
+    location = _location(model)
+    package = _open(location, load_options)
+    input_columns = _columns.of_inputs(package.inputs, inputs)
+    output_columns = _columns.of_outputs(package.outputs, outputs)
+    names = df.columns
+    for column in input_columns:
+        if names.count(column.column) != 1:
+            found = "no column" if column.column not in names else f"{names.count(column.column)} columns"
+            raise InvalidInputError(f"the DataFrame has {found} `{column.column}`; its columns are {', '.join(names)}")
+        _check_type(df.schema[names.index(column.column)].dataType, column)
+    taken = {name.casefold() for name in names}
+    for column in output_columns:
+        if column.column.casefold() in taken:
+            error = InvalidInputError(f"the DataFrame has a column `{column.column}` already")
+            error.hint = f"pass outputs={{{column.name!r}: 'another name'}}"
+            raise error
+    fields = [StructField(column.column, _spark_type(column), nullable=True) for column in output_columns]
+    work = _Predict(
+        location=location,
+        load_options={**load_options, "expect": package.manifest_sha256},
+        inputs=[(names.index(column.column), column) for column in input_columns],
+        outputs=output_columns,
+        batch_size=_columns.rows_of_a_call(input_columns, batch_size),
+    )
+    return df.mapInArrow(work, StructType([*df.schema.fields, *fields]))
+
+
+def _location(model: str | os.PathLike[str]) -> str:
+    """The location for other processes, whose current folder is another."""
+    text = os.fspath(model)
+    return text if isinstance(model, str) and "://" in text else os.path.abspath(text)
+
+
+def _open(location: str, load_options: Mapping[str, Any]) -> _carton.Package:
+    import carton
+
+    return carton.open(location, **{name: load_options[name] for name in _OF_OPEN if name in load_options})
+
+
+def _check_type(kind: DataType, column: Column) -> None:
+    """Checks a column's type before the job runs."""
+    from pyspark.sql.types import ArrayType, BooleanType, ByteType, DoubleType, FloatType, IntegerType, LongType, ShortType, StringType
+
+    leaf, depth = kind, 0
+    while isinstance(leaf, ArrayType):
+        leaf, depth = leaf.elementType, depth + 1
+    integers = (BooleanType, ByteType, ShortType, IntegerType, LongType)
+    if column.dtype == "string":
+        fits = isinstance(leaf, StringType)
+    elif column.dtype.startswith("float"):
+        fits = isinstance(leaf, (*integers, FloatType, DoubleType))
+    else:
+        fits = isinstance(leaf, integers)
+    declared = column.row_shape
+    # Flat arrays are given the declared shape.
+    if fits and declared is not None and depth != len(declared):
+        fits = None not in declared
+    if not fits:
+        rows = "any shape" if declared is None else f"shape [{', '.join('*' if size is None else str(size) for size in declared)}]"
+        error = SignatureError(
+            f"column `{column.column}` is {kind.simpleString()}, and input `{column.name}` takes rows of {column.dtype} of {rows}"
+        )
+        if leaf.typeName() == "udt" or "vector" in leaf.simpleString():
+            error.hint = "convert vectors of Spark ML by pyspark.ml.functions.vector_to_array"
+        raise error
+
+
+def _spark_type(column: Column) -> DataType:
+    from pyspark.sql import types
+
+    leaves: dict[str, DataType] = {
+        "float32": types.FloatType(),
+        "float64": types.DoubleType(),
+        "int8": types.ByteType(),
+        "int16": types.ShortType(),
+        "int32": types.IntegerType(),
+        "int64": types.LongType(),
+        "uint64": types.DecimalType(20, 0),
+        "string": types.StringType(),
+    }
+    if column.row_shape is None:
+        error = SignatureError(f"the carton does not declare how many dimensions output `{column.name}` has")
+        error.hint = "pack it with TensorSpec shapes, such as ['batch', 10], or choose other outputs"
+        raise error
+    kind = leaves[_columns.SIGNED.get(column.dtype, column.dtype)]
+    for _ in column.row_shape:
+        kind = types.ArrayType(kind, containsNull=True)
+    return kind
+
+
+class _Predict:
+    """What a task does with its batches. It travels to the workers as plain data."""
+
+    def __init__(
+        self,
+        location: str,
+        load_options: dict[str, Any],
+        inputs: list[tuple[int, Column]],
+        outputs: list[Column],
+        batch_size: int | None,
+    ) -> None:
+        self.location = location
+        self.load_options = load_options
+        self.inputs = inputs
+        self.outputs = outputs
+        self.batch_size = batch_size
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            step = self.batch_size or len(batch) or 1
+            for start in range(0, len(batch), step):
+                yield self._batch(batch.slice(start, step))
+
+    def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        tensors = {column.name: _columns.tensor(batch.column(number), column) for number, column in self.inputs}
+        answer = _call(self.location, self.load_options, tensors)
+        added = [_columns.array(answer[column.name], column, len(batch), signed=True) for column in self.outputs]
+        names = [*batch.schema.names, *(column.column for column in self.outputs)]
+        return pa.RecordBatch.from_arrays([*batch.columns, *added], names=names)
+
+
+_models: dict[tuple[int, str, str], _carton.Model] = {}
+_lock = threading.Lock()
+
+
+def _call(location: str, load_options: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
+    """Calls the model of this process, which is loaded at its first call and kept for later tasks."""
+    import carton
+
+    # A worker that was forked from one with a model has none of its own.
+    key = (os.getpid(), location, json.dumps(load_options, sort_keys=True, default=str))
+    with _lock:
+        model = _models.get(key)
+        if model is None:
+            model = _models[key] = carton.load(location, **load_options)
+    try:
+        answer: dict[str, Any] = model(tensors)
+        return answer
+    except (ClosedError, ForkError, RunnerCrashed):
+        # A task that Spark runs again loads the model again.
+        with _lock:
+            _models.pop(key, None)
+        raise

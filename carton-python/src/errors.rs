@@ -1,0 +1,86 @@
+//! Errors as exceptions. The classes are in `python/carton/_errors.py`, one for each `ErrorKind`.
+
+use carton_core::{Error, ErrorKind};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+/// The exception of an error: its class says the kind, its text the whole chain of causes.
+pub(crate) fn of_error(py: Python<'_>, error: &Error) -> PyErr {
+    exception(py, class_name(error), &text(error), error.hint())
+}
+
+/// The exception of an error that has no kind of its own.
+pub(crate) fn of_kind(py: Python<'_>, kind: ErrorKind, error: &dyn std::error::Error) -> PyErr {
+    exception(py, class_of_kind(kind), &text(error), None)
+}
+
+/// The caller passed something wrong that only this module knows.
+pub(crate) fn invalid(py: Python<'_>, text: &str) -> PyErr {
+    exception(py, "InvalidInputError", text, None)
+}
+
+/// The model, the stream or the sealed inputs were closed.
+pub(crate) fn closed(py: Python<'_>, what: &str) -> PyErr {
+    exception(py, "ClosedError", &format!("the {what} is closed"), None)
+}
+
+/// The process is a fork of one that used the library.
+pub(crate) fn forked(py: Python<'_>) -> PyErr {
+    let text = "this process was forked from one that had used carton, and has none of its threads";
+    let hint =
+        "start processes by spawn or forkserver (multiprocessing.set_start_method), or use carton in the child alone";
+    exception(py, "ForkError", text, Some(hint.to_owned()))
+}
+
+fn class_name(error: &Error) -> &'static str {
+    match error {
+        Error::Signature(_) | Error::TooManyPositional(_) => "SignatureError",
+        _ => class_of_kind(error.kind()),
+    }
+}
+
+fn class_of_kind(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::InvalidInput => "InvalidInputError",
+        ErrorKind::Timeout => "Timeout",
+        ErrorKind::Busy => "BusyError",
+        ErrorKind::Model => "ModelError",
+        ErrorKind::RunnerCrashed => "RunnerCrashed",
+        ErrorKind::NoRunner => "NoRunnerError",
+        ErrorKind::Integrity => "IntegrityError",
+        ErrorKind::Unsupported => "UnsupportedError",
+        ErrorKind::Network => "NetworkError",
+        ErrorKind::Machine => "MachineError",
+        ErrorKind::SelfTest => "SelfTestError",
+        ErrorKind::SignatureMismatch => "SignatureMismatchError",
+        ErrorKind::Interrupted => "Cancelled",
+        _ => "Error",
+    }
+}
+
+/// The error and its causes in one text. A cause that the text ends with already is left out.
+pub(crate) fn text(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.ends_with(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn exception(py: Python<'_>, class: &str, text: &str, hint: Option<String>) -> PyErr {
+    let raised = || -> PyResult<PyErr> {
+        static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+        let module = MODULE.get_or_try_init(py, || py.import("carton._errors").map(Bound::unbind))?;
+        let class = module.bind(py).getattr(class)?.cast_into::<PyType>()?;
+        let value = class.call1((text,))?;
+        value.setattr("hint", hint)?;
+        Ok(PyErr::from_value(value))
+    };
+    raised().unwrap_or_else(|error| error)
+}

@@ -1,0 +1,78 @@
+//! The extension module `carton._carton`: `carton_core` as Python objects.
+//!
+//! This crate translates and decides nothing about cartons. `python/carton` holds what is easier said in Python: the exceptions, conversions
+//! of other libraries' arrays, the packing of live objects, and what a notebook shows. Modules, from the bottom up:
+//!
+//! - `runtime`: the threads that operations run on, and how a Python thread waits for them;
+//! - `bridge`: awaits operations in `asyncio`;
+//! - `errors`: errors as exceptions; `reports`: progress and log records;
+//! - `memory` and `tensors`: tensors as arrays, and arrays as tensors;
+//! - `specs`, `model`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
+//!
+//! **No thread of the runtime takes the interpreter's lock.** Results, progress and log records wait in queues until a thread of Python
+//! fetches them. An interpreter that exits kills threads that wait for its lock, and the process with them.
+
+#![allow(clippy::result_large_err, reason = "the library's own error, which becomes an exception at once")]
+
+mod bridge;
+mod errors;
+mod memory;
+mod model;
+mod pack;
+mod package;
+mod reports;
+mod runtime;
+mod specs;
+mod tensor_files;
+mod tensors;
+mod upkeep;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use carton_core::runner::{self, EmbeddedRunner};
+use pyo3::prelude::*;
+
+/// The runners in the program that comes with this module. They run there, so nothing calls these functions.
+static RUNNERS: &[EmbeddedRunner] = &[
+    EmbeddedRunner::new(carton_runner_onnx::RUNNER_NAME, carton_runner_onnx::FRAMEWORK_VERSION, || ExitCode::FAILURE)
+        .compat_version(carton_runner_onnx::COMPAT_VERSION),
+    EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), || ExitCode::FAILURE),
+];
+
+/// Tells where the program `carton` is, whose runners models can then use.
+#[pyfunction]
+fn use_program(path: PathBuf) {
+    runner::runners_of(path, RUNNERS);
+}
+
+/// The module.
+#[pymodule]
+fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(runtime::exit, module)?)?;
+    module.add_function(wrap_pyfunction!(use_program, module)?)?;
+    module.add_function(wrap_pyfunction!(model::load, module)?)?;
+    module.add_function(wrap_pyfunction!(model::load_async, module)?)?;
+    module.add_function(wrap_pyfunction!(package::open, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::pack, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::runner_for, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::shrink, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::resolve, module)?)?;
+    module.add_function(wrap_pyfunction!(upkeep::runners, module)?)?;
+    module.add_function(wrap_pyfunction!(upkeep::install_runner, module)?)?;
+    module.add_function(wrap_pyfunction!(upkeep::cache_list, module)?)?;
+    module.add_function(wrap_pyfunction!(upkeep::cache_prune, module)?)?;
+    module.add_function(wrap_pyfunction!(upkeep::cache_remove, module)?)?;
+    module.add_function(wrap_pyfunction!(reports::take_log, module)?)?;
+    module.add_function(wrap_pyfunction!(reports::start_log, module)?)?;
+    module.add_class::<bridge::Bridge>()?;
+    module.add_class::<memory::Memory>()?;
+    module.add_class::<model::Model>()?;
+    module.add_class::<model::Sealed>()?;
+    module.add_class::<model::Stream>()?;
+    module.add_class::<package::Package>()?;
+    module.add_class::<specs::TensorSpec>()?;
+    module.add_class::<tensor_files::TensorFile>()?;
+    Ok(())
+}

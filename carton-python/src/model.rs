@@ -1,0 +1,577 @@
+//! Loaded models, and calls of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use carton_core::metadata::TensorSpec as DeclaredSpec;
+use carton_core::{
+    Carton, Dimension, Error, Infer, Inputs, Load, Location, OutputStream, SealedInputs, SelfTestReport, SignatureMode,
+    SymbolicShape, Tensors, Tolerance,
+};
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyStopAsyncIteration, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::package::Package;
+use crate::reports::Progress;
+use crate::specs::{self, TensorSpec};
+use crate::{bridge, errors, memory, package, runtime, tensors};
+
+/// The options of `load`, as Python passes them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct LoadOptions {
+    expect: Option<String>,
+    device: Option<String>,
+    runner: Option<String>,
+    /// JSON.
+    options: Option<String>,
+    timeout: Option<f64>,
+    signature: Option<String>,
+    install_runners: bool,
+    bare: bool,
+    allow_file_links: bool,
+    restart: bool,
+    pool_bytes: Option<u64>,
+    offline: Option<bool>,
+    framework_version: Option<String>,
+}
+
+impl LoadOptions {
+    fn load(self, py: Python<'_>, location: Location) -> PyResult<Load> {
+        let invalid = |error: &dyn std::error::Error| errors::invalid(py, &error.to_string());
+        let mut load = match (self.bare, self.runner, location.path()) {
+            (true, Some(runner), Some(path)) => Carton::load_bare(path, runner),
+            (true, _, _) => return Err(errors::invalid(py, "a bare model needs its path and `runner=`")),
+            (false, None, _) => Carton::load(location),
+            (false, Some(runner), _) => Carton::load(location).runner(runner),
+        };
+        if let Some(hash) = self.expect {
+            load = load.expect_hash(package::hash(py, &hash)?);
+        }
+        if let Some(device) = self.device {
+            load = load.device(device);
+        }
+        if let Some(options) = self.options {
+            load = load.options(package::options(py, &options)?);
+        }
+        if let Some(seconds) = self.timeout {
+            load = load.timeout(duration(py, seconds)?);
+        }
+        if let Some(mode) = self.signature {
+            load = load.signature(mode.parse::<SignatureMode>().map_err(|error| invalid(&error))?);
+        }
+        if let Some(n_bytes) = self.pool_bytes {
+            load = load.pool_bytes(n_bytes);
+        }
+        if let Some(required) = self.framework_version {
+            load = load.framework_version(package::requirement(py, &required)?);
+        }
+        if let Some(offline) = self.offline {
+            load = load.config(package::config(py, offline)?);
+        }
+        Ok(load.install_runners(self.install_runners).allow_file_links(self.allow_file_links).restart(self.restart))
+    }
+}
+
+/// A duration in seconds.
+///
+/// # Errors
+/// It is negative, or not a number.
+pub(crate) fn duration(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| errors::invalid(py, "a time in seconds is not negative, and finite"))
+}
+
+/// Loads a model and waits for it. `carton.load` documents it.
+#[pyfunction]
+#[pyo3(signature = (location, options, progress=None))]
+pub(crate) fn load(
+    py: Python<'_>,
+    location: &str,
+    options: LoadOptions,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Model> {
+    let progress = Progress::new(progress);
+    let mut load = options.load(py, Location::from(location))?;
+    if let Some(progress) = &progress {
+        load = load.progress(progress.listener());
+    }
+    let carton = runtime::wait(py, progress.as_ref(), load.into_future())?;
+    Ok(Model::new(carton))
+}
+
+/// Loads a model; the result is awaited.
+#[pyfunction]
+pub(crate) fn load_async<'py>(py: Python<'py>, location: &str, options: LoadOptions) -> PyResult<Bound<'py, PyAny>> {
+    let load = options.load(py, Location::from(location))?;
+    bridge::awaitable(py, load.into_future(), |py, carton| Ok(Py::new(py, Model::new(carton))?.into_any()))
+}
+
+/// A model that is loaded in its runner.
+#[pyclass(frozen, module = "carton", weakref)]
+pub(crate) struct Model {
+    /// `None` after it was closed.
+    carton: Mutex<Option<Carton>>,
+}
+
+/// The inputs of one call.
+enum CallInputs {
+    Tensors(Inputs),
+    Sealed(Arc<SealedInputs>),
+}
+
+impl Model {
+    fn new(carton: Carton) -> Self {
+        Self { carton: Mutex::new(Some(carton)) }
+    }
+
+    /// The model, for a call.
+    fn carton(&self, py: Python<'_>) -> PyResult<Carton> {
+        if runtime::is_forked() {
+            return Err(errors::forked(py));
+        }
+        self.carton.lock().clone().ok_or_else(|| errors::closed(py, "model"))
+    }
+
+    fn call_inputs(positional: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<CallInputs> {
+        if positional.len() == 1
+            && let Ok(sealed) = positional.get_item(0)?.cast::<Sealed>()
+        {
+            let py = positional.py();
+            if named.is_some_and(|named| !named.is_empty()) {
+                return Err(errors::invalid(py, "sealed inputs are all the inputs of a call"));
+            }
+            return Ok(CallInputs::Sealed(sealed.get().inputs(py)?));
+        }
+        Ok(CallInputs::Tensors(tensors::inputs(positional, named)?))
+    }
+
+    /// The shape of an input, with a value for each of its symbols.
+    fn shape_of(py: Python<'_>, spec: &DeclaredSpec, symbols: &BTreeMap<String, usize>) -> PyResult<Vec<usize>> {
+        let is_known = |name: &str| {
+            matches!(&spec.shape, SymbolicShape::Dimensions(dimensions)
+                if dimensions.iter().any(|dimension| matches!(dimension, Dimension::Symbol(symbol) if symbol == name)))
+        };
+        if let Some(unknown) = symbols.keys().find(|name| !is_known(name)) {
+            let text = format!("the shape of `{}` is {}: it has no `{unknown}`", spec.name, spec.shape);
+            return Err(errors::invalid(py, &text));
+        }
+        let SymbolicShape::Dimensions(dimensions) = &spec.shape else {
+            let text = format!("the shape of `{}` is {}: pass shape=", spec.name, spec.shape);
+            return Err(errors::invalid(py, &text));
+        };
+        let size = |(position, dimension): (usize, &Dimension)| match dimension {
+            Dimension::Fixed(size) => usize::try_from(*size).map_err(|_| errors::invalid(py, "the shape is too large")),
+            Dimension::Symbol(name) => symbols.get(name).copied().ok_or_else(|| {
+                let text = format!("the shape of `{}` is {}: pass a value for `{name}`", spec.name, spec.shape);
+                errors::invalid(py, &text)
+            }),
+            Dimension::Any => {
+                let text = format!("dimension {position} of `{}` may have any size: pass shape=", spec.name);
+                Err(errors::invalid(py, &text))
+            }
+        };
+        dimensions.iter().enumerate().map(size).collect()
+    }
+}
+
+fn limited(infer: Infer<'_>, timeout: Option<Duration>) -> Infer<'_> {
+    match timeout {
+        Some(timeout) => infer.timeout(timeout),
+        None => infer,
+    }
+}
+
+async fn infer(carton: Carton, inputs: CallInputs, timeout: Option<Duration>) -> Result<Tensors, Error> {
+    match inputs {
+        CallInputs::Tensors(inputs) => limited(carton.infer(inputs), timeout).await,
+        CallInputs::Sealed(sealed) => limited(carton.infer(sealed.as_ref()), timeout).await,
+    }
+}
+
+async fn stream(carton: Carton, inputs: CallInputs, timeout: Option<Duration>) -> Result<OutputStream, Error> {
+    match inputs {
+        CallInputs::Tensors(inputs) => limited(carton.infer(inputs), timeout).stream().await,
+        CallInputs::Sealed(sealed) => limited(carton.infer(sealed.as_ref()), timeout).stream().await,
+    }
+}
+
+fn seconds(py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
+    let Some(timeout) = timeout else { return Ok(None) };
+    let seconds = timeout.extract::<f64>().map_err(|_| {
+        PyTypeError::new_err(
+            "`timeout` is a number of seconds; pass an input of that name in a dict: infer({\"timeout\": …})",
+        )
+    })?;
+    duration(py, seconds).map(Some)
+}
+
+#[pymethods]
+impl Model {
+    #[pyo3(signature = (*inputs, timeout=None, **named))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyTuple>,
+        timeout: Option<&Bound<'py, PyAny>>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        self.infer(py, inputs, timeout, named)
+    }
+
+    /// Runs the model once, and returns its outputs: a dict of read-only arrays.
+    ///
+    /// Inputs are passed by name, in declared order, or as one dict or `Sealed`. Arrays of other libraries, lists and numbers are
+    /// converted; arrays of `alloc`, and large outputs, are passed without a copy. `timeout` is in seconds; a runner that is working when
+    /// the time is up is killed.
+    ///
+    /// Raises `SignatureError` for what contradicts the signature, `ModelError` where the model fails, `RunnerCrashed` where its process
+    /// dies, `Timeout` and `BusyError`. After each of these the model can be called again.
+    #[pyo3(signature = (*inputs, timeout=None, **named))]
+    fn infer<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyTuple>,
+        timeout: Option<&Bound<'py, PyAny>>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (carton, timeout) = (self.carton(py)?, seconds(py, timeout)?);
+        let inputs = Self::call_inputs(inputs, named)?;
+        tensors::outputs(py, runtime::wait(py, None, infer(carton, inputs, timeout))?)
+    }
+
+    /// Does the same as `infer`, for a task of `asyncio`. Cancelling the task cancels the call.
+    #[pyo3(signature = (*inputs, timeout=None, **named))]
+    fn infer_async<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyTuple>,
+        timeout: Option<&Bound<'py, PyAny>>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (carton, timeout) = (self.carton(py)?, seconds(py, timeout)?);
+        let inputs = Self::call_inputs(inputs, named)?;
+        bridge::awaitable(py, infer(carton, inputs, timeout), |py, outputs| {
+            Ok(tensors::outputs(py, outputs)?.into_any().unbind())
+        })
+    }
+
+    /// Runs the model once, and returns its outputs as they come, for `for` and `async for`.
+    #[pyo3(signature = (*inputs, timeout=None, **named))]
+    fn stream<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyTuple>,
+        timeout: Option<&Bound<'py, PyAny>>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Stream> {
+        let (carton, timeout) = (self.carton(py)?, seconds(py, timeout)?);
+        let inputs = Self::call_inputs(inputs, named)?;
+        Ok(Stream(Arc::new(StreamCall {
+            state: tokio::sync::Mutex::new(StreamState::Ready(Box::new((carton, inputs, timeout)))),
+            closed: CancellationSignal::default(),
+        })))
+    }
+
+    /// Passes inputs to the runner once, for many calls: `model.infer(sealed)`. They are copied, so that later changes do not matter.
+    #[pyo3(signature = (*inputs, **named))]
+    fn seal<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Sealed> {
+        let carton = self.carton(py)?;
+        let inputs = tensors::owned(tensors::inputs(inputs, named)?);
+        let inputs = inputs.map_err(|error| errors::invalid(py, &error.to_string()))?;
+        let sealed = runtime::wait(py, None, async move { carton.seal(inputs).await })?;
+        Ok(Sealed { inputs: Mutex::new(Some(Arc::new(sealed))) })
+    }
+
+    /// Allocates an array in memory that is shared with the runner, so that passing it copies nothing.
+    ///
+    /// Takes the name of an input and the size of each symbol in its shape, or `shape` and `dtype`. The elements are zeros or old data
+    /// until they are written. Do not write to it while a call has it.
+    ///
+    ///     x = model.alloc("image", batch=32)
+    ///     x[...] = images
+    ///     model(image=x)
+    #[pyo3(signature = (input=None, /, *, shape=None, dtype=None, **symbols))]
+    fn alloc<'py>(
+        &self,
+        py: Python<'py>,
+        input: Option<&str>,
+        shape: Option<Vec<usize>>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        symbols: Option<BTreeMap<String, usize>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let carton = self.carton(py)?;
+        let declared = carton.package().metadata().inputs();
+        let spec = match input {
+            Some(name) => Some(declared.iter().find(|spec| spec.name == name).ok_or_else(|| {
+                let names: Vec<&str> = declared.iter().map(|spec| spec.name.as_str()).collect();
+                errors::invalid(py, &format!("the carton declares no input `{name}`, but: {}", names.join(", ")))
+            })?),
+            None => None,
+        };
+        let dtype = match (dtype, spec) {
+            (Some(dtype), _) => specs::data_type(dtype)?,
+            (None, Some(spec)) => spec.dtype,
+            (None, None) => return Err(errors::invalid(py, "pass the name of an input, or shape= and dtype=")),
+        };
+        let shape = match (shape, spec) {
+            (Some(shape), _) => shape,
+            (None, Some(spec)) => Self::shape_of(py, spec, &symbols.unwrap_or_default())?,
+            (None, None) => return Err(errors::invalid(py, "pass the name of an input, or shape= and dtype=")),
+        };
+        let tensor = runtime::wait(py, None, carton.alloc_dtype(dtype, &shape))?;
+        memory::writable_array(py, tensor)
+    }
+
+    /// Runs the self-tests of the carton, and returns their report: `passed`, `counts` and `self_tests`, as `carton run --self-test --json`
+    /// has them. `rtol` and `atol` are the tolerances of the comparison, as NumPy's `allclose` has them.
+    #[pyo3(signature = (*, rtol=None, atol=None, progress=None))]
+    fn self_test<'py>(
+        &self,
+        py: Python<'py>,
+        rtol: Option<f64>,
+        atol: Option<f64>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let carton = self.carton(py)?;
+        let progress = Progress::new(progress);
+        let mut tolerance = Tolerance::default();
+        tolerance.rtol = rtol.unwrap_or(tolerance.rtol);
+        tolerance.atol = atol.unwrap_or(tolerance.atol);
+        let report: SelfTestReport =
+            runtime::wait(py, progress.as_ref(), carton.self_test().tolerance(tolerance).into_future())?;
+        package::to_python(py, &report)
+    }
+
+    /// Asks the runner for an answer. Raises if it gives none.
+    fn ping(&self, py: Python<'_>) -> PyResult<()> {
+        let carton = self.carton(py)?;
+        runtime::wait(py, None, carton.ping())
+    }
+
+    /// The carton: metadata, self-tests, examples, files.
+    #[getter]
+    fn package(&self, py: Python<'_>) -> PyResult<Package> {
+        Ok(Package(self.carton(py)?.package().clone()))
+    }
+
+    /// The declared inputs, in order.
+    #[getter]
+    fn inputs(&self, py: Python<'_>) -> PyResult<Vec<TensorSpec>> {
+        Ok(self.carton(py)?.package().metadata().inputs().iter().cloned().map(TensorSpec).collect())
+    }
+
+    /// The declared outputs, in order.
+    #[getter]
+    fn outputs(&self, py: Python<'_>) -> PyResult<Vec<TensorSpec>> {
+        Ok(self.carton(py)?.package().metadata().outputs().iter().cloned().map(TensorSpec).collect())
+    }
+
+    /// Name and version of the runner.
+    #[getter]
+    fn runner(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.carton(py)?.runner().to_string())
+    }
+
+    /// Whether the model was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.carton.lock().is_none()
+    }
+
+    /// Ends the runner when the calls that are running have ended. Arrays stay valid.
+    fn close(&self, py: Python<'_>) {
+        end(py, self.carton.lock().take());
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    /// What a notebook shows: the card of the model.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("carton._card")?.call_method1("card", (slf,))
+    }
+
+    fn __repr__(&self) -> String {
+        match &*self.carton.lock() {
+            Some(carton) => {
+                let name = carton.package().metadata().model_name().unwrap_or("unnamed");
+                format!("<carton.Model {name:?} on {}>", carton.runner())
+            }
+            None => "<carton.Model, closed>".to_owned(),
+        }
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        if runtime::is_forked() {
+            // The runner is the parent's.
+            std::mem::forget(self.carton.get_mut().take());
+        }
+    }
+}
+
+/// Ends a runner, whose process may take a moment.
+fn end<T: Send>(py: Python<'_>, value: T) {
+    match runtime::is_forked() {
+        true => std::mem::forget(value),
+        false => py.detach(|| drop(value)),
+    }
+}
+
+/// Inputs that the runner keeps.
+#[pyclass(frozen, module = "carton")]
+pub(crate) struct Sealed {
+    inputs: Mutex<Option<Arc<SealedInputs>>>,
+}
+
+impl Sealed {
+    fn inputs(&self, py: Python<'_>) -> PyResult<Arc<SealedInputs>> {
+        self.inputs.lock().clone().ok_or_else(|| errors::closed(py, "sealed input"))
+    }
+}
+
+#[pymethods]
+impl Sealed {
+    /// Lets the runner free the inputs.
+    fn close(&self, py: Python<'_>) {
+        end(py, self.inputs.lock().take());
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        if runtime::is_forked() {
+            std::mem::forget(self.inputs.get_mut().take());
+        }
+    }
+}
+
+/// The outputs of a call as they come. The call begins when the first is asked for.
+#[pyclass(frozen, module = "carton")]
+pub(crate) struct Stream(Arc<StreamCall>);
+
+struct StreamCall {
+    state: tokio::sync::Mutex<StreamState>,
+    closed: CancellationSignal,
+}
+
+/// Tells those who wait for an output that the stream was closed.
+#[derive(Default)]
+struct CancellationSignal {
+    is_closed: AtomicBool,
+    notify: tokio::sync::Notify,
+}
+
+impl CancellationSignal {
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.notify.notify_waiters();
+    }
+
+    async fn closed(&self) {
+        let notified = self.notify.notified();
+        if !self.is_closed.load(Ordering::Acquire) {
+            notified.await;
+        }
+    }
+}
+
+enum StreamState {
+    Ready(Box<(Carton, CallInputs, Option<Duration>)>),
+    Running(Box<OutputStream>),
+    Ended,
+}
+
+/// The next outputs; `None` at the end, and when the stream is closed meanwhile.
+async fn next(call: Arc<StreamCall>) -> Result<Option<Tensors>, Error> {
+    tokio::select! {
+        outputs = next_of(&call.state) => outputs,
+        () = call.closed.closed() => Ok(None),
+    }
+}
+
+async fn next_of(state: &tokio::sync::Mutex<StreamState>) -> Result<Option<Tensors>, Error> {
+    let mut state = state.lock().await;
+    let mut running = match std::mem::replace(&mut *state, StreamState::Ended) {
+        StreamState::Ready(call) => {
+            let (carton, inputs, timeout) = *call;
+            Box::new(stream(carton, inputs, timeout).await?)
+        }
+        StreamState::Running(running) => running,
+        StreamState::Ended => return Ok(None),
+    };
+    match running.next().await {
+        Some(Ok(outputs)) => {
+            *state = StreamState::Running(running);
+            Ok(Some(outputs))
+        }
+        Some(Err(error)) => Err(error),
+        None => Ok(None),
+    }
+}
+
+#[pymethods]
+impl Stream {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let outputs = runtime::wait(py, None, next(Arc::clone(&self.0)))?;
+        outputs.map(|outputs| tensors::outputs(py, outputs)).transpose()
+    }
+
+    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        bridge::awaitable(py, next(Arc::clone(&self.0)), |py, outputs| match outputs {
+            Some(outputs) => Ok(tensors::outputs(py, outputs)?.into_any().unbind()),
+            None => Err(PyStopAsyncIteration::new_err(())),
+        })
+    }
+
+    /// Cancels the call.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let call = Arc::clone(&self.0);
+        call.closed.close();
+        let ended = async move { Ok(std::mem::replace(&mut *call.state.lock().await, StreamState::Ended)) };
+        runtime::wait(py, None, ended).map(drop)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+}

@@ -1,0 +1,236 @@
+//! Opened cartons: what they say of themselves, their files and tensors.
+
+use std::path::PathBuf;
+
+use carton_core::config::Config;
+use carton_core::{Carton, Error, ExampleValue, Location, ManifestHash, Options, VersionReq};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use serde::Serialize;
+
+use crate::reports::Progress;
+use crate::specs::TensorSpec;
+use crate::{errors, runtime, tensors};
+
+/// A hash of a carton, from text.
+pub(crate) fn hash(py: Python<'_>, text: &str) -> PyResult<ManifestHash> {
+    text.parse().map_err(|error: carton_core::DigestError| errors::invalid(py, &error.to_string()))
+}
+
+/// A requirement on a version, from text.
+pub(crate) fn requirement(py: Python<'_>, text: &str) -> PyResult<VersionReq> {
+    text.parse().map_err(|error| errors::invalid(py, &format!("`{text}` is not a version requirement: {error}")))
+}
+
+/// Options of a runner, from JSON.
+pub(crate) fn options(py: Python<'_>, json: &str) -> PyResult<Options> {
+    serde_json::from_str(json).map_err(|error| errors::invalid(py, &format!("these options are not usable: {error}")))
+}
+
+/// The configuration of this machine, with or without the network.
+pub(crate) fn config(py: Python<'_>, offline: bool) -> PyResult<Config> {
+    let mut config = Config::load(None).map_err(|error| errors::of_error(py, &error.into()))?;
+    config.offline = offline;
+    Ok(config)
+}
+
+/// A value as Python has it: dicts, lists, strings and numbers, as in the JSON of the command.
+pub(crate) fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let json = serde_json::to_string(value).map_err(|error| errors::invalid(py, &error.to_string()))?;
+    py.import("json")?.call_method1("loads", (json,))
+}
+
+/// Opens a carton and waits for it. `carton.open` documents it.
+#[pyfunction]
+#[pyo3(signature = (location, *, expect=None, allow_file_links=false, offline=None, progress=None))]
+pub(crate) fn open(
+    py: Python<'_>,
+    location: &str,
+    expect: Option<&str>,
+    allow_file_links: bool,
+    offline: Option<bool>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Package> {
+    let progress = Progress::new(progress);
+    let mut open = Carton::open(Location::from(location)).allow_file_links(allow_file_links);
+    if let Some(text) = expect {
+        open = open.expect_hash(hash(py, text)?);
+    }
+    if let Some(offline) = offline {
+        open = open.config(config(py, offline)?);
+    }
+    if let Some(progress) = &progress {
+        open = open.progress(progress.listener());
+    }
+    Ok(Package(runtime::wait(py, progress.as_ref(), open.into_future())?))
+}
+
+/// An opened carton.
+#[pyclass(frozen, module = "carton")]
+pub(crate) struct Package(pub(crate) carton_core::Package);
+
+impl Package {
+    /// Runs work that blocks, on a thread of the runtime.
+    fn blocking<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&carton_core::Package) -> Result<T, Error> + Send + 'static,
+    ) -> PyResult<T> {
+        let package = self.0.clone();
+        runtime::wait(py, None, async move {
+            let result = tokio::task::spawn_blocking(move || work(&package)).await;
+            result.map_err(|error| Error::Internal(error.to_string()))?
+        })
+    }
+}
+
+/// The value of an example: an array, or the bytes of a file.
+fn example_value<'py>(py: Python<'py>, value: ExampleValue) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        ExampleValue::Tensor(tensor) => tensors::value(py, tensor),
+        ExampleValue::Misc(bytes) => Ok(PyBytes::new(py, &bytes).into_any()),
+        _ => Err(errors::invalid(py, "this example has a value of an unknown kind")),
+    }
+}
+
+#[pymethods]
+impl Package {
+    /// The hash of the carton, in hexadecimal digits; None for a model that is not in a carton.
+    #[getter]
+    fn manifest_sha256(&self) -> Option<String> {
+        self.0.manifest_sha256().map(|hash| hash.to_string())
+    }
+
+    /// The name of the model.
+    #[getter]
+    fn model_name(&self) -> Option<&str> {
+        self.0.metadata().model_name()
+    }
+
+    /// One line about the model.
+    #[getter]
+    fn short_description(&self) -> Option<&str> {
+        self.0.metadata().short_description()
+    }
+
+    /// What the model is, in Markdown.
+    #[getter]
+    fn model_description(&self) -> Option<&str> {
+        self.0.metadata().model_description()
+    }
+
+    /// The license, as an SPDX expression where one exists.
+    #[getter]
+    fn license(&self) -> Option<&str> {
+        self.0.metadata().license()
+    }
+
+    /// The declared inputs, in order.
+    #[getter]
+    fn inputs(&self) -> Vec<TensorSpec> {
+        self.0.metadata().inputs().iter().cloned().map(TensorSpec).collect()
+    }
+
+    /// The declared outputs, in order.
+    #[getter]
+    fn outputs(&self) -> Vec<TensorSpec> {
+        self.0.metadata().outputs().iter().cloned().map(TensorSpec).collect()
+    }
+
+    /// The names of the self-tests.
+    #[getter]
+    fn self_tests(&self) -> Vec<String> {
+        self.0.self_tests().map(|test| test.label()).collect()
+    }
+
+    /// The names of the examples.
+    #[getter]
+    fn examples(&self) -> Vec<String> {
+        self.0.examples().map(|example| example.label()).collect()
+    }
+
+    /// The names of the tensors in `tensor_data/`.
+    #[getter]
+    fn tensors(&self) -> Vec<String> {
+        self.0.tensors().names().map(str::to_owned).collect()
+    }
+
+    /// Everything that is known without reading a file of the model, as `carton info --json` prints it.
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, &self.0.info())
+    }
+
+    /// Reads a tensor of `tensor_data/`.
+    fn tensor<'py>(&self, py: Python<'py>, name: String) -> PyResult<Bound<'py, PyAny>> {
+        let tensor = self.blocking(py, move |package| Ok(package.tensor(&name)?))?;
+        tensors::value(py, tensor)
+    }
+
+    /// Reads an example: its inputs and its sample outputs. A value is an array, or the bytes of a file of `misc/`.
+    fn example<'py>(&self, py: Python<'py>, name: String) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+        let (inputs, outputs) = self.blocking(py, move |package| {
+            let example = package.example(&name)?;
+            Ok((example.inputs()?, example.sample_out()?))
+        })?;
+        let dict = |values: std::collections::BTreeMap<String, ExampleValue>| -> PyResult<Bound<'py, PyDict>> {
+            let dict = PyDict::new(py);
+            for (name, value) in values {
+                dict.set_item(name, example_value(py, value)?)?;
+            }
+            Ok(dict)
+        };
+        Ok((dict(inputs)?, dict(outputs)?))
+    }
+
+    /// Reads a file of at most `limit` bytes, and verifies it.
+    #[pyo3(signature = (path, *, limit=1 << 30))]
+    fn read<'py>(&self, py: Python<'py>, path: String, limit: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.blocking(py, move |package| package.read_file(&path, limit))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Hashes every file, and returns a report: `ok`, `files`, `bytes`, and the path and problem of each `bad` file.
+    #[pyo3(signature = (*, progress=None))]
+    fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+        let progress = Progress::new(progress);
+        let mut verify = self.0.verify();
+        if let Some(progress) = &progress {
+            verify = verify.progress(progress.listener());
+        }
+        let report = runtime::wait(py, progress.as_ref(), verify.into_future())?;
+        let result = PyDict::new(py);
+        result.set_item("ok", report.is_good())?;
+        result.set_item("manifest_sha256", report.manifest_sha256.map(|hash| hash.to_string()))?;
+        result.set_item("files", report.n_files)?;
+        result.set_item("bytes", report.n_bytes)?;
+        let bad = report.bad.iter().map(|bad| (bad.path.clone(), errors::text(&bad.error)));
+        result.set_item("bad", bad.collect::<Vec<_>>())?;
+        result.set_item("not_fetched", report.not_fetched)?;
+        result.set_item("warnings", report.warnings)?;
+        Ok(result)
+    }
+
+    /// Writes the carton into a new folder. Each file is verified on the way.
+    #[pyo3(signature = (destination, *, progress=None))]
+    fn unpack(&self, py: Python<'_>, destination: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        let progress = Progress::new(progress);
+        let mut unpack = self.0.unpack(destination);
+        if let Some(progress) = &progress {
+            unpack = unpack.progress(progress.listener());
+        }
+        runtime::wait(py, progress.as_ref(), unpack.into_future())
+    }
+
+    /// What a notebook shows: the card of the model.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("carton._card")?.call_method1("card", (slf,))
+    }
+
+    fn __repr__(&self) -> String {
+        let name = self.0.metadata().model_name().unwrap_or("unnamed");
+        match self.0.manifest_sha256() {
+            Some(hash) => format!("<carton.Package {name:?} sha256:{hash}>"),
+            None => format!("<carton.Package {name:?}, not in a carton>"),
+        }
+    }
+}

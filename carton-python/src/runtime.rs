@@ -1,0 +1,127 @@
+//! The threads that operations run on, and how a Python thread waits for them.
+
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use carton_core::Error;
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::errors;
+use crate::reports::{self, Progress};
+
+/// How often a waiting thread looks for signals and delivers progress.
+const TICK: Duration = Duration::from_millis(50);
+
+struct Started {
+    /// The process that started it. A fork has the memory of its parent, but none of its threads.
+    process: u32,
+    runtime: Runtime,
+}
+
+static STARTED: OnceLock<Result<Started, String>> = OnceLock::new();
+
+/// The runtime of this process.
+///
+/// # Errors
+/// This process is a fork of one that used the runtime, where all work would wait for ever; or threads cannot be started.
+pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
+    let started = STARTED.get_or_init(|| {
+        let runtime = Builder::new_multi_thread().worker_threads(2).thread_name("carton").enable_all().build();
+        Ok(Started { process: std::process::id(), runtime: runtime.map_err(|error| error.to_string())? })
+    });
+    match started {
+        Ok(started) if started.process == std::process::id() => Ok(&started.runtime),
+        Ok(_) => Err(errors::forked(py)),
+        Err(error) => Err(errors::of_error(py, &Error::Internal(format!("cannot start threads: {error}")))),
+    }
+}
+
+/// Whether this process is a fork of the one that started the runtime.
+pub(crate) fn is_forked() -> bool {
+    matches!(STARTED.get(), Some(Ok(started)) if started.process != std::process::id())
+}
+
+/// Waits for an operation. Other Python threads run meanwhile. A signal whose handler raises (Ctrl-C does) ends the wait and cancels the
+/// operation.
+pub(crate) fn wait<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Progress>,
+    operation: impl Future<Output = Result<T, Error>> + Send,
+) -> PyResult<T> {
+    let runtime = runtime(py)?;
+    let mut operation = pin!(operation);
+    let _inside = Inside::enter();
+    loop {
+        let result = py.detach(|| {
+            Inside::outside(|| runtime.block_on(async { tokio::time::timeout(TICK, &mut operation).await }))
+        });
+        if let Some(progress) = progress {
+            progress.deliver(py)?;
+        }
+        reports::deliver_log(py)?;
+        match result {
+            Ok(result) => return result.map_err(|error| errors::of_error(py, &error)),
+            Err(_) => py.check_signals()?,
+        }
+    }
+}
+
+/// The threads that run code of this module and have, or are about to take, the interpreter's lock.
+static N_INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// The thread that ends the interpreter, once it does.
+static EXITING: OnceLock<ThreadId> = OnceLock::new();
+
+/// The longest time for which the exit of the interpreter waits for threads.
+const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
+
+/// Counts a thread while it runs code of this module that takes the interpreter's lock.
+///
+/// An interpreter that exits ends the threads that wait for its lock by unwinding their stacks, which aborts the process in frames of Rust.
+/// Before that, [`exit`] waits for the counted threads, and those that wait for an operation never come back.
+pub(crate) struct Inside(());
+
+impl Inside {
+    pub(crate) fn enter() -> Self {
+        N_INSIDE.fetch_add(1, Ordering::SeqCst);
+        Self(())
+    }
+
+    /// Runs `work`, which does not need the lock, uncounted.
+    fn outside<T>(work: impl FnOnce() -> T) -> T {
+        N_INSIDE.fetch_sub(1, Ordering::SeqCst);
+        let result = work();
+        N_INSIDE.fetch_add(1, Ordering::SeqCst);
+        if EXITING.get().is_some_and(|exiting| *exiting != std::thread::current().id()) {
+            N_INSIDE.fetch_sub(1, Ordering::SeqCst);
+            loop {
+                std::thread::park();
+            }
+        }
+        result
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        N_INSIDE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Prepares for the exit of the interpreter: `atexit` calls it in the main thread, after which no other thread gets its answer.
+#[pyfunction]
+pub(crate) fn exit(py: Python<'_>) {
+    if is_forked() {
+        return;
+    }
+    let _ = EXITING.set(std::thread::current().id());
+    let until = Instant::now() + LONGEST_GOODBYE;
+    py.detach(|| {
+        while N_INSIDE.load(Ordering::SeqCst) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}

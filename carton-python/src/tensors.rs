@@ -1,0 +1,155 @@
+//! Tensors as Python values, and Python values as tensors.
+
+use std::collections::BTreeMap;
+
+use carton_core::{Inputs, NumericTensor, StringTensor, Tensor, Tensors};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::runtime::Inside;
+use crate::{errors, memory};
+
+/// The module with the conversions that are said in Python.
+fn conversions(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("carton._convert").map(Bound::unbind))?;
+    Ok(module.bind(py))
+}
+
+/// A value as a tensor: an array, or whatever `carton._convert` makes one of. `name` is that of the input, for errors.
+///
+/// # Errors
+/// The value has no elements that a tensor can have.
+pub(crate) fn tensor(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Tensor> {
+    let py = value.py();
+    // Subclasses may mean more than their elements: masked arrays do.
+    if let Ok(array) = value.cast_exact::<PyUntypedArray>()
+        && let Some(tensor) = of_array(array)
+    {
+        return tensor.map_err(|error| errors::invalid(py, &format!("input `{name}`: {error}")));
+    }
+    // A contiguous array of numbers; a list of strings and a shape; or a list of tensors of several shapes.
+    let (kind, converted, shape): (String, Bound<'_, PyAny>, Vec<usize>) = {
+        let _inside = Inside::enter();
+        conversions(py)?.call_method1("plain", (value, name))?.extract()?
+    };
+    let invalid = |error: carton_core::TensorError| errors::invalid(py, &format!("input `{name}`: {error}"));
+    match kind.as_str() {
+        "strings" => Ok(StringTensor::new(converted.extract()?, shape).map_err(invalid)?.into()),
+        "nested" => {
+            let elements = converted.try_iter()?.map(|element| tensor(&element?, name)).collect::<PyResult<_>>()?;
+            Tensor::nested(elements).map_err(invalid)
+        }
+        _ => {
+            let array = converted.cast::<PyUntypedArray>()?;
+            let tensor =
+                of_array(array).ok_or_else(|| errors::invalid(py, &format!("input `{name}` is not a tensor")))?;
+            tensor.map_err(invalid)
+        }
+    }
+}
+
+/// The tensor of a contiguous array of numbers; `None` for other arrays.
+fn of_array(array: &Bound<'_, PyUntypedArray>) -> Option<Result<Tensor, carton_core::TensorError>> {
+    let dtype = memory::dtype_of(array).filter(|_| array.is_c_contiguous())?;
+    Some(memory::numeric_tensor(array, dtype).map(Tensor::from))
+}
+
+/// The inputs of a call: by name, or in the order in which the carton declares them.
+///
+/// # Errors
+/// There are both; or a value is not a tensor.
+pub(crate) fn inputs(positional: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Inputs> {
+    let py = positional.py();
+    let has_named = named.is_some_and(|named| !named.is_empty());
+    match (positional.len(), has_named) {
+        (0, _) => Ok(Inputs::Named(named.map(named_tensors).transpose()?.unwrap_or_default())),
+        (1, false) => {
+            let first = positional.get_item(0)?;
+            match as_dict(&first)? {
+                Some(named) => Ok(Inputs::Named(named_tensors(&named)?)),
+                None => Ok(Inputs::Positional(vec![tensor(&first, "0")?])),
+            }
+        }
+        (_, false) => {
+            let tensors = positional.iter().enumerate().map(|(number, value)| tensor(&value, &number.to_string()));
+            Ok(Inputs::Positional(tensors.collect::<PyResult<_>>()?))
+        }
+        (_, true) => Err(errors::invalid(py, "inputs are passed by name or by position, not both")),
+    }
+}
+
+/// The value as a dict, if it is a mapping.
+fn as_dict<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    if let Ok(dict) = value.cast::<PyDict>() {
+        return Ok(Some(dict.clone()));
+    }
+    match value.cast::<pyo3::types::PyMapping>() {
+        Ok(mapping) if !value.hasattr("__array__")? => {
+            let dict = PyDict::new(value.py());
+            dict.update(mapping)?;
+            Ok(Some(dict))
+        }
+        _ => Ok(None),
+    }
+}
+
+pub(crate) fn named_tensors(named: &Bound<'_, PyDict>) -> PyResult<BTreeMap<String, Tensor>> {
+    let tensors = named.iter().map(|(name, value)| {
+        let name: String = name.extract()?;
+        let tensor = tensor(&value, &name)?;
+        Ok((name, tensor))
+    });
+    tensors.collect()
+}
+
+/// The same inputs in memory of their own, which nobody changes later.
+///
+/// # Errors
+/// A size overflows.
+pub(crate) fn owned(inputs: Inputs) -> Result<Inputs, carton_core::TensorError> {
+    fn copy(tensor: Tensor) -> Result<Tensor, carton_core::TensorError> {
+        match &tensor {
+            Tensor::Numeric(numeric) => {
+                let copied = NumericTensor::copy_from_bytes(numeric.dtype(), numeric.shape().to_vec(), numeric.bytes());
+                copied.map(Tensor::from)
+            }
+            Tensor::Nested(nested) => {
+                Tensor::nested(nested.elements().iter().cloned().map(copy).collect::<Result<_, _>>()?)
+            }
+            _ => Ok(tensor),
+        }
+    }
+    Ok(match inputs {
+        Inputs::Named(named) => {
+            let copied = named.into_iter().map(|(name, tensor)| Ok((name, copy(tensor)?)));
+            Inputs::Named(copied.collect::<Result<_, _>>()?)
+        }
+        Inputs::Positional(tensors) => Inputs::Positional(tensors.into_iter().map(copy).collect::<Result<_, _>>()?),
+        other => other,
+    })
+}
+
+/// Outputs as a dict of arrays.
+pub(crate) fn outputs<'py>(py: Python<'py>, tensors: Tensors) -> PyResult<Bound<'py, PyDict>> {
+    let outputs = PyDict::new(py);
+    for (name, tensor) in tensors {
+        outputs.set_item(name, value(py, tensor)?)?;
+    }
+    Ok(outputs)
+}
+
+/// A tensor as an array; a nested one as a list of arrays.
+pub(crate) fn value<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
+    match tensor {
+        Tensor::Numeric(tensor) => memory::read_only_array(py, tensor),
+        Tensor::String(tensor) => conversions(py)?.call_method1("strings", (tensor.elements(), tensor.shape())),
+        Tensor::Nested(nested) => {
+            let elements = nested.elements().iter().cloned().map(|element| value(py, element));
+            Ok(PyList::new(py, elements.collect::<PyResult<Vec<_>>>()?)?.into_any())
+        }
+        other => Err(errors::invalid(py, &format!("there is no array for {other:?}"))),
+    }
+}

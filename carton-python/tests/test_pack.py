@@ -1,0 +1,431 @@
+"""Packing and what is done with cartons: opening, verifying, unpacking, shrinking, resolving, and what the machine keeps."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+
+import carton
+from carton import Example, SelfTest, TensorSpec
+from conftest import RunScript
+
+Pictures = tuple[np.ndarray, np.ndarray]
+INPUTS = [TensorSpec("image", "float32", ["batch", 1, 8, 8], description="Brightness of the ink")]
+OUTPUTS = [TensorSpec("probabilities", np.float32, ("batch", 10))]
+
+
+@pytest.fixture(scope="session")
+def model_file(digits_folder: Path) -> Path:
+    return digits_folder / "model.onnx"
+
+
+@pytest.fixture(scope="session")
+def full(tmp_path_factory: pytest.TempPathFactory, model_file: Path, digits_folder: Path, pictures: Pictures) -> Path:
+    """A carton with everything that `pack` can add."""
+    path = tmp_path_factory.mktemp("full") / "full.carton"
+    images, expected = pictures
+    packed = carton.pack(
+        model_file,
+        path,
+        model_name="digits",
+        short_description="Tells digits",
+        model_description="*Digits*, and what they are.",
+        license="Apache-2.0",
+        repository="https://example.org/repository",
+        homepage="https://example.org",
+        inputs=INPUTS,
+        outputs=OUTPUTS,
+        self_tests=[SelfTest({"image": images}, {"probabilities": expected}, name="all", description="sixteen"),
+                    SelfTest({"image": images[:1]}, name="runs")],
+        examples=[Example({"image": images[:1]}, {"probabilities": expected[:1]}, name="a two", description="**2**")],
+        record=[{"image": images[:2]}, SelfTest({"image": images[2:3]}, name="recorded")],
+        misc={"picture.png": digits_folder / "digit.png", "deep/er.txt": digits_folder / "requirements.txt"},
+        tensors={"labels": ["zero", "one"], "numbers": np.arange(6, dtype=np.int16).reshape(2, 3)[:, ::-1]},
+    )
+    assert packed.path == str(path) and packed.check is not None and packed.check["passed"]
+    assert packed.manifest_sha256 == carton.open(path).manifest_sha256
+    return path
+
+
+def test_what_was_packed(full: Path, pictures: Pictures, digits_folder: Path, model_file: Path) -> None:
+    package = carton.open(full)
+    assert (package.model_name, package.short_description, package.license) == ("digits", "Tells digits", "Apache-2.0")
+    assert package.model_description == "*Digits*, and what they are."
+    assert package.inputs == INPUTS and package.outputs == OUTPUTS
+    assert package.inputs[0].description == "Brightness of the ink"
+    assert sorted(package.self_tests)[:3] == ["all", "recorded", "runs"] and len(package.self_tests) == 4
+    assert package.examples == ["a two"]
+    assert {"labels", "numbers"} <= set(package.tensors)
+    assert package.tensor("labels").tolist() == ["zero", "one"]
+    numbers = package.tensor("numbers")
+    assert numbers.dtype == np.int16 and numbers.tolist() == [[2, 1, 0], [5, 4, 3]]
+    inputs, outputs = package.example("a two")
+    assert np.array_equal(inputs["image"], pictures[0][:1])
+    assert np.array_equal(outputs["probabilities"], pictures[1][:1])
+    assert package.read("misc/picture.png") == (digits_folder / "digit.png").read_bytes()
+    assert package.read("misc/deep/er.txt") == (digits_folder / "requirements.txt").read_bytes()
+    assert package.read("model/model.onnx") == model_file.read_bytes()
+    info = package.info()
+    assert info["homepage"] == "https://example.org" and info["runner"]["runner_name"] == "onnx"
+    assert info["manifest_sha256"] == package.manifest_sha256 and "digits" in repr(package)
+    report = package.verify()
+    assert report["ok"] and not report["bad"] and not report["not_fetched"] and report["files"] > 5
+
+
+def test_the_packed_model_runs(full: Path, pictures: Pictures) -> None:
+    with carton.load(full, expect=carton.open(full).manifest_sha256) as model:
+        np.testing.assert_allclose(model(pictures[0])["probabilities"], pictures[1], rtol=1e-5, atol=1e-6)
+        outcomes = {test["name"]: test["outcome"] for test in model.self_test()["self_tests"]}
+        assert outcomes["all"] == "passed" and outcomes["recorded"] == "passed" and outcomes["runs"] == "ran"
+
+
+def test_the_least_that_can_be_packed(model_file: Path, tmp_path: Path) -> None:
+    packed = carton.pack(model_file, tmp_path / "a.carton")
+    package = carton.open(packed.path)
+    assert package.inputs == [TensorSpec("image", "float32", ["batch", 1, 8, 8])]
+    assert package.model_name is None and package.self_tests == [] and "unnamed" in repr(package)
+    # The same files give the same hash.
+    assert carton.pack(model_file, tmp_path / "b.carton").manifest_sha256 == packed.manifest_sha256
+
+
+def test_metadata_from_a_file_and_from_arguments(model_file: Path, digits_folder: Path, tmp_path: Path) -> None:
+    packed = carton.pack(
+        model_file, tmp_path / "a.carton", metadata=digits_folder / "carton.toml", model_name="other", license="MIT"
+    )
+    package = carton.open(packed.path)
+    assert (package.model_name, package.license) == ("other", "MIT")
+    assert package.self_tests == ["one digit", "sixteen digits"] and package.inputs[0].description
+
+
+def test_inputs_of_other_names(model_file: Path, pictures: Pictures, tmp_path: Path) -> None:
+    inputs = [TensorSpec("picture", "float32", ["n", 1, 8, 8], internal_name="image")]
+    carton.pack(model_file, tmp_path / "a.carton", inputs=inputs, outputs=OUTPUTS, record=[{"picture": pictures[0]}])
+    with carton.load(tmp_path / "a.carton") as model:
+        assert model.inputs == inputs and model.inputs[0].internal_name == "image"
+        found = model(picture=pictures[0])["probabilities"]
+        np.testing.assert_allclose(found, pictures[1], rtol=1e-5, atol=1e-6)
+        assert model.alloc("picture", n=3).shape == (3, 1, 8, 8)
+
+
+@pytest.mark.parametrize("tensor_format", ["bin", "safetensors", "ztensor"])
+@pytest.mark.parametrize("compression", ["auto", "stored", "zstd", "deflate"])
+def test_formats_and_compressions(
+    model_file: Path, pictures: Pictures, tmp_path: Path, tensor_format: str, compression: str
+) -> None:
+    path = tmp_path / "a.carton"
+    carton.pack(
+        model_file, path, record=[{"image": pictures[0]}], tensor_format=tensor_format, compression=compression,
+        tensors={"zeros": np.zeros(50_000), "words": ["a", "b"]}, check=True,
+    )  # fmt: skip
+    package = carton.open(path)
+    assert package.verify()["ok"] and package.tensor("zeros").shape == (50_000,)
+    assert package.tensor("words").tolist() == ["a", "b"]
+    # Files of tensors are stored, so that they can be mapped.
+    if compression == "stored" or tensor_format != "bin":
+        assert os.path.getsize(path) > 400_000
+    else:
+        assert os.path.getsize(path) < 100_000
+
+
+def test_inputs_are_declared_and_outputs_are_not(model_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(carton.InvalidInputError, match="together"):
+        carton.pack(model_file, tmp_path / "a.carton", inputs=INPUTS)
+    assert not (tmp_path / "a.carton").exists()
+
+
+# What packing refuses
+
+
+def test_a_self_test_that_fails(model_file: Path, pictures: Pictures, tmp_path: Path) -> None:
+    wrong = SelfTest({"image": pictures[0][:1]}, {"probabilities": np.zeros((1, 10), np.float32)}, name="wrong one")
+    path = tmp_path / "a.carton"
+    with pytest.raises(carton.SelfTestError, match="wrong one") as caught:
+        carton.pack(model_file, path, self_tests=[wrong])
+    assert isinstance(caught.value, AssertionError) and "expected 0" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+    # An existing carton stays as it is.
+    carton.pack(model_file, path)
+    before = path.read_bytes()
+    with pytest.raises(carton.SelfTestError):
+        carton.pack(model_file, path, self_tests=[wrong])
+    assert path.read_bytes() == before
+    # Without the check nothing runs.
+    carton.pack(model_file, path, self_tests=[wrong], check=False)
+    with carton.load(path) as model:
+        report = model.self_test()
+        assert not report["passed"] and report["counts"]["failed"] == 1
+
+
+def test_what_packing_refuses(model_file: Path, pictures: Pictures, tmp_path: Path) -> None:
+    image, output = pictures[0][:1], tmp_path / "a.carton"
+
+    def check(kind: type[Exception], text: str, **options: Any) -> None:
+        with pytest.raises(kind, match=text):
+            carton.pack(model_file, output, **options)
+        assert not output.exists(), options
+
+    check(
+        carton.SignatureMismatchError,
+        "declared float64",
+        inputs=[TensorSpec("image", "float64", ["b", 1, 8, 8])],
+        outputs=[TensorSpec("probabilities", "float32", ["b", 10])],
+    )
+    check(carton.InvalidInputError, "`picture`", inputs=[TensorSpec("picture", "float32")])
+    check(carton.Error, "`picture`", record=[{"picture": image}])
+    check(carton.Error, "expected 8, found 7", record=[{"image": image[..., :7]}])
+    check(carton.InvalidInputError, "bool", record=[{"image": image > 0}])
+    check(carton.InvalidInputError, "complex", tensors={"a": 1j})
+    check(carton.InvalidInputError, "compression", compression="best")
+    check(carton.InvalidInputError, "tensor format", tensor_format="npz")
+    check(carton.InvalidInputError, "version requirement", framework_version="latest")
+    check(carton.NoRunnerError, ">99", framework_version=">99")
+    check(carton.NoRunnerError, "`nope`", runner="nope")
+    check(carton.InvalidInputError, "int", record=[5])
+    check(carton.InvalidInputError, "metadata", metadata=tmp_path / "missing.toml")
+    check(carton.InvalidInputError, "not allowed", misc={"../out": model_file})
+    check(carton.Error, "missing", misc={"a": tmp_path / "missing"})
+    check(carton.InvalidInputError, "64 hexadecimal", links={"zz": ["https://example.org"]})
+    check(carton.Error, "pdp-11 only", required_platforms=["pdp-11"])
+    check(TypeError, "unexpected keyword", colour="red")
+    with pytest.raises(carton.MachineError, match="missing.onnx"):
+        carton.pack(tmp_path / "missing.onnx", output)
+    with pytest.raises(carton.Error, match="nowhere"):
+        carton.pack(model_file, tmp_path / "nowhere" / "a.carton")
+    # No half-written file is left.
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_specs() -> None:
+    spec = TensorSpec("x", np.dtype(">f4"), ("n", 3, None, "*"), optional=True)
+    assert (spec.dtype, spec.shape, spec.optional) == ("float32", ("n", 3, "*", "*"), True)
+    assert TensorSpec("x", "float32").shape == "*" and TensorSpec("x", "float32", "shape").shape == "shape"
+    assert TensorSpec("x", "float32", []).shape == () and not TensorSpec("x", "float32").optional
+    assert [TensorSpec("x", dtype).dtype for dtype in (str, "U", "string", object)] == ["string"] * 4
+    assert TensorSpec("x", int).dtype == "int64" and TensorSpec("x", float).dtype == "float64"
+    assert TensorSpec("x", "f4") == TensorSpec("x", "float32") != TensorSpec("y", "f4")
+    assert TensorSpec("x", "f4") != "x" and "float32" in repr(TensorSpec("x", "f4"))
+    for refused in (bool, complex, "f2", "M8[s]"):
+        with pytest.raises(ValueError, match="no tensors of dtype"):
+            TensorSpec("x", refused)
+    for shape in ([-1], [1.5], [2**70], 5):
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            TensorSpec("x", "f4", shape)  # type: ignore[arg-type]
+
+
+def test_progress(model_file: Path, tmp_path: Path, pictures: Pictures) -> None:
+    stages: list[str] = []
+
+    def progress(*, stage: str, done: int, total: int | None, unit: str) -> None:
+        assert isinstance(done, int) and (total is None or done <= total) and isinstance(unit, str)
+        stages.append(stage)
+
+    tensors = {"a": np.random.default_rng(0).standard_normal(1_000_000)}
+    carton.pack(model_file, tmp_path / "a.carton", tensors=tensors, progress=progress)
+    assert stages
+    stages.clear()
+    carton.open(tmp_path / "a.carton").verify(progress=progress)
+    assert stages
+    with pytest.raises(KeyError):
+        carton.pack(model_file, tmp_path / "b.carton", tensors=tensors, progress=lambda **_: {}["stop"])
+    # The callback may see the last event when the carton is complete.
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"a.carton"} or (left == {"a.carton", "b.carton"} and carton.open(tmp_path / "b.carton").verify()["ok"])
+
+
+# Reading
+
+
+def test_what_a_carton_does_not_have(full: Path) -> None:
+    package = carton.open(full)
+    asks: list[tuple[Callable[[str], object], str]] = [
+        (package.tensor, "`nope`"), (package.example, "`nope`"), (package.read, "`nope`"),
+    ]  # fmt: skip
+    for ask, text in asks:
+        with pytest.raises(carton.InvalidInputError, match=text):
+            ask("nope")
+    with pytest.raises(carton.InvalidInputError, match="expected at most 3"):
+        package.read("carton.toml", limit=3)
+    for path in ("../full.carton", "/etc/passwd", ""):
+        with pytest.raises(carton.Error):
+            package.read(path)
+
+
+def test_unpack_and_open_the_folder(full: Path, pictures: Pictures, tmp_path: Path) -> None:
+    package = carton.open(full)
+    package.unpack(tmp_path / "folder")
+    assert (tmp_path / "folder" / "misc" / "deep" / "er.txt").is_file()
+    folder = carton.open(tmp_path / "folder")
+    assert folder.manifest_sha256 == package.manifest_sha256 and folder.verify()["ok"]
+    with carton.load(tmp_path / "folder") as model:
+        np.testing.assert_allclose(model(pictures[0])["probabilities"], pictures[1], rtol=1e-5, atol=1e-6)
+    with pytest.raises(carton.Error):
+        package.unpack(tmp_path / "folder")
+    with zipfile.ZipFile(full) as archive:
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+    unpacked = {str(path.relative_to(tmp_path / "folder")) for path in (tmp_path / "folder").rglob("*") if path.is_file()}
+    assert unpacked == names
+
+
+def test_paths_of_every_kind(full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Somewhere:
+        def __fspath__(self) -> str:
+            return str(full)
+
+    for location in (full, str(full), os.fsencode(full), Somewhere()):
+        assert carton.open(location).model_name == "digits"  # type: ignore[arg-type]
+    strange = tmp_path / "a b#c:ü.carton"
+    strange.write_bytes(full.read_bytes())
+    assert carton.open(strange).model_name == "digits"
+    monkeypatch.chdir(tmp_path)
+    assert carton.open(Path("a b#c:ü.carton")).model_name == "digits"
+    sha = carton.open(full).manifest_sha256
+    assert carton.open(f"{full}#sha256={sha}").manifest_sha256 == sha
+    with pytest.raises(carton.IntegrityError):
+        carton.open(f"{full}#sha256={'0' * 64}")
+    with pytest.raises(carton.IntegrityError):
+        carton.open(full, expect="0" * 64)
+
+
+def test_a_damaged_carton(full: Path, tmp_path: Path) -> None:
+    data = full.read_bytes()
+    with zipfile.ZipFile(full) as archive:
+        entry = archive.getinfo("model/model.onnx")
+    damaged = bytearray(data)
+    damaged[entry.header_offset + 200] ^= 0xFF
+    path = tmp_path / "damaged.carton"
+    path.write_bytes(damaged)
+    with pytest.raises(carton.IntegrityError, match="model/model.onnx"):
+        carton.load(path)
+    report = carton.open(path).verify()
+    ((bad, why),) = report["bad"]
+    assert not report["ok"] and bad == "model/model.onnx"
+    # The reason is told, not only the name.
+    assert "CRC" in why or "mismatch" in why or "zstd" in why.lower()
+    with pytest.raises(carton.IntegrityError):
+        carton.open(path).read("model/model.onnx")
+    with pytest.raises(carton.IntegrityError):
+        carton.open(path).unpack(tmp_path / "out")
+    for cut in (0, 10, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:cut])
+        with pytest.raises(carton.IntegrityError):
+            carton.open(path)
+    path.write_bytes(data + b"more")
+    with pytest.raises(carton.Error):
+        carton.load(path, expect="0" * 64)
+
+
+# Shrinking and resolving
+
+
+def test_shrink_and_resolve(full: Path, model_file: Path, pictures: Pictures, tmp_path: Path) -> None:
+    digest = hashlib.sha256(model_file.read_bytes()).hexdigest()
+    small, files = tmp_path / "small.carton", tmp_path / "files"
+    shrunk = carton.shrink(full, small, links={digest: [(files / digest).as_uri()]}, save_files=files)
+    assert shrunk["manifest_sha256"] == carton.open(full).manifest_sha256
+    (left_out,) = shrunk["left_out"]
+    assert (left_out["path"], left_out["sha256"], left_out["size"]) == ("model/model.onnx", digest, model_file.stat().st_size)
+    assert (files / digest).read_bytes() == model_file.read_bytes() and Path(left_out["saved"]) == files / digest
+    with zipfile.ZipFile(small) as archive:
+        assert "model/model.onnx" not in archive.namelist()
+    # Local files are read only if that is allowed.
+    with pytest.raises(carton.Error) as caught:
+        carton.load(small)
+    assert "allow" in (caught.value.hint or str(caught.value))
+    with carton.load(small, allow_file_links=True) as model:
+        np.testing.assert_allclose(model(pictures[0])["probabilities"], pictures[1], rtol=1e-5, atol=1e-6)
+    whole = tmp_path / "whole.carton"
+    resolved = carton.resolve(small, whole, allow_file_links=True)
+    assert resolved["manifest_sha256"] == shrunk["manifest_sha256"] and Path(resolved["path"]) == whole
+    assert carton.open(whole).verify()["ok"]
+    with zipfile.ZipFile(whole) as archive:
+        assert "model/model.onnx" in archive.namelist()
+
+
+def test_shrink_by_prefix_and_size(full: Path, tmp_path: Path) -> None:
+    shrunk = carton.shrink(full, tmp_path / "a.carton", url_prefix="https://example.org/files", min_size=1000)
+    assert [file["path"] for file in shrunk["left_out"]] == ["model/model.onnx"]
+    assert shrunk["left_out"][0]["saved"] is None
+    with pytest.raises(carton.InvalidInputError, match="one of the two"):
+        carton.shrink(full, tmp_path / "b.carton")
+    with pytest.raises(carton.InvalidInputError, match="one of the two"):
+        carton.shrink(full, tmp_path / "b.carton", url_prefix="https://example.org", links={"00" * 32: ["https://a/"]})
+    with pytest.raises(carton.InvalidInputError, match="no file"):
+        carton.shrink(full, tmp_path / "b.carton", links={"00" * 32: ["https://example.org/"]})
+    assert not (tmp_path / "b.carton").exists()
+
+
+def test_files_that_cannot_be_fetched(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(os.urandom(100_000))
+    (tmp_path / "model" / "words").write_text("few")
+    carton.pack(tmp_path / "model", tmp_path / "a.carton", runner="noop", check=False)
+    prefix = "https://example.org/files"
+    shrunk = carton.shrink(tmp_path / "a.carton", tmp_path / "b.carton", url_prefix=prefix, min_size=90_000)
+    package = carton.open(tmp_path / "b.carton", offline=True)
+    assert package.read("model/words") == b"few"
+    with pytest.raises(carton.NetworkError, match="network is not to be used") as caught:
+        package.read("model/weights")
+    assert isinstance(caught.value, ConnectionError) and shrunk["left_out"][0]["sha256"] in str(caught.value)
+    with pytest.raises(carton.NetworkError):
+        carton.load(tmp_path / "b.carton", offline=True)
+    report = package.verify()
+    assert report["not_fetched"] == ["model/weights"] and not report["bad"]
+
+
+# Runners and the cache
+
+
+def test_runners(model_file: Path, noop_folder: Path, tmp_path: Path) -> None:
+    found = {runner["name"]: runner for runner in carton.runners()}
+    assert set(found) == {"noop", "onnx"}
+    for runner in found.values():
+        assert runner["folder"] is None and runner["framework_version"] and runner["compat_version"] >= 1
+    assert carton.runner_for(model_file) == "onnx"
+    assert carton.runner_for(noop_folder) is None
+    with pytest.raises(carton.MachineError):
+        carton.runner_for(tmp_path / "missing.onnx")
+    with pytest.raises(carton.InvalidInputError, match="index="):
+        carton.install_runner("onnx")
+    with pytest.raises(carton.MachineError):
+        carton.install_runner("onnx", index=str(tmp_path / "missing"))
+
+
+def test_the_cache(full: Path) -> None:
+    listing = carton.cache.list()
+    assert Path(listing["path"]) == Path(os.environ["CARTON_CACHE_DIR"])
+    with carton.load(full):
+        listing = carton.cache.list()
+        assert set(listing) == {"path", "bytes", "cartons"}
+        for cached in listing["cartons"]:
+            assert cached["bytes"] >= 0 and cached["last_used"] > 1e9 and isinstance(cached["in_use"], bool)
+    before = carton.cache.prune(dry_run=True)
+    assert set(before) == {"cartons", "freed", "remaining"}
+    assert carton.cache.list()["bytes"] == listing["bytes"]
+    carton.cache.prune(older_than=1e9)
+    carton.cache.prune(max_size=0)
+    assert all(cached["in_use"] for cached in carton.cache.list()["cartons"])
+    with pytest.raises(carton.Error):
+        carton.cache.remove("nothing-of-that-name")
+    with pytest.raises(carton.InvalidInputError, match="seconds"):
+        carton.cache.prune(older_than=-1)
+
+
+def test_a_broken_configuration_is_told(run_script: RunScript) -> None:
+    ended = run_script(
+        """
+path = os.path.join(os.path.dirname(__file__), "broken.toml")
+open(path, "w").write("cache_dir = [")
+os.environ["CARTON_CONFIG_PATH"] = path
+try:
+    carton.runners()
+except carton.Error as error:
+    print("broken.toml" in str(error))
+"""
+    )
+    assert (ended.code, ended.stdout) == (0, "True\n"), ended.stderr

@@ -1,0 +1,169 @@
+"""Predictions over datasets: the class by itself, and with real Ray."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Iterator
+
+import numpy as np
+import pytest
+
+import carton
+from carton import TensorSpec
+from carton.ray import Predictor
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+
+def test_the_module_does_not_import_ray(run_script: Any) -> None:
+    ended = run_script("import carton.ray, carton.spark\nprint(sorted({'ray', 'pyspark', 'pyarrow'} & set(sys.modules)))")
+    assert (ended.stdout, ended.code) == ("[]\n", 0), ended.stderr
+
+
+def check_both(predict: Predictor, batch: dict[str, np.ndarray], column: str, expected: np.ndarray) -> None:
+    """Checks a batch as NumPy arrays and as a table."""
+    answer = predict(batch)
+    assert list(answer) == [*batch, column]
+    np.testing.assert_allclose(answer[column], expected, rtol=1e-5, atol=1e-7)
+    table = predict(pa.table({name: value.tolist() for name, value in batch.items()}))
+    assert table.column_names == [*batch, column]
+    np.testing.assert_allclose(np.array(table[column].to_pylist()), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_batches(digits_path: Path, pictures: tuple[np.ndarray, np.ndarray]) -> None:
+    images, probabilities = pictures
+    number = np.arange(len(images))
+    predict = Predictor(digits_path, inputs={"image": "picture"}, outputs={"probabilities": "p"})
+    check_both(predict, {"number": number, "picture": images}, "p", probabilities)
+    # Flat, and as doubles.
+    check_both(predict, {"number": number, "picture": images.reshape(-1, 64).astype(np.float64)}, "p", probabilities)
+    # No rows.
+    empty = predict({"picture": images[:0]})["p"]
+    assert (empty.shape, empty.dtype) == ((0, 10), np.float32)
+    table = predict(pa.table({"picture": pa.array([], pa.list_(pa.float32()))}))
+    assert table.schema.field("p").type == pa.list_(pa.float32()) and table.num_rows == 0
+    # The outputs' own names.
+    check_both(Predictor(digits_path), {"image": images}, "probabilities", probabilities)
+
+
+def test_tables_of_several_chunks_and_slices(digits_path: Path, pictures: tuple[np.ndarray, np.ndarray]) -> None:
+    images, probabilities = pictures
+    flat = images.reshape(-1, 64)
+    predict = Predictor(digits_path)
+    chunks = pa.chunked_array([pa.array(flat[:5].tolist(), pa.list_(pa.float32())), pa.array(flat[5:].tolist(), pa.list_(pa.float32()))])
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), 64)
+    large = pa.array(flat.tolist(), pa.large_list(pa.float32()))
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(images))
+    for column in (chunks, fixed, large, tensors):
+        table = predict(pa.table({"image": column}).slice(3, 9))
+        np.testing.assert_allclose(np.array(table["probabilities"].to_pylist()), probabilities[3:12], rtol=1e-5, atol=1e-7)
+
+
+def test_values_of_a_column_are_not_copied() -> None:
+    from carton import _columns
+
+    (column,) = _columns.of_inputs([TensorSpec("x", "float32", ["n", 2, 3])], None)
+    values = pa.array(np.arange(24, dtype=np.float32))
+    inner = pa.ListArray.from_arrays(pa.array(np.arange(0, 25, 3, np.int32)), values)
+    outer = pa.ListArray.from_arrays(pa.array(np.arange(0, 9, 2, np.int32)), inner)
+    found = _columns.tensor(outer[1:3], column)
+    np.testing.assert_array_equal(found, np.arange(24, dtype=np.float32).reshape(4, 2, 3)[1:3])
+    assert found.__array_interface__["data"][0] == values.buffers()[1].address + 6 * 4
+    back = _columns.array(found, column, 2)
+    assert back.to_pylist() == outer[1:3].to_pylist()
+    assert back.values.values.buffers()[1].address == found.__array_interface__["data"][0]
+
+
+def test_a_model_with_a_fixed_batch(noop_folder: Path, tmp_path: Path) -> None:
+    spec = [TensorSpec("x", "int64", [1, "m"])]
+    carton.pack(noop_folder, tmp_path / "one.carton", runner="noop", inputs=spec, outputs=spec, check=False)
+    predict = Predictor(tmp_path / "one.carton", outputs={"x": "y"})
+    x = np.arange(6).reshape(3, 2)
+    check_both(predict, {"x": x}, "y", x)
+
+
+def test_strings(noop_folder: Path, tmp_path: Path) -> None:
+    spec = [TensorSpec("s", "string", ["n"])]
+    carton.pack(noop_folder, tmp_path / "text.carton", runner="noop", inputs=spec, outputs=spec, check=False)
+    predict = Predictor(tmp_path / "text.carton", outputs={"s": "t"})
+    assert predict({"s": np.array(["a", "ä"])})["t"].tolist() == ["a", "ä"]
+    dictionary = pa.array(["a", "b", "a"]).dictionary_encode()
+    assert predict(pa.table({"s": dictionary}))["t"].to_pylist() == ["a", "b", "a"]
+    with pytest.raises(carton.InvalidInputError, match="takes strings, found int64"):
+        predict({"s": np.arange(3)})
+    with pytest.raises(carton.InvalidInputError, match="missing values"):
+        predict({"s": np.array(["a", None], dtype=object)})
+
+
+def test_errors(digits_path: Path) -> None:
+    predict = Predictor(digits_path)
+
+    def check(batch: Any, message: str) -> None:
+        with pytest.raises(carton.InvalidInputError, match=message):
+            predict(batch)
+
+    check({"picture": np.zeros((2, 64))}, "has no column `image`")
+    check({"image": np.zeros((2, 64)), "probabilities": np.zeros(2)}, "has a column `probabilities` already")
+    check({"image": np.zeros((2, 63))}, r"takes rows of shape \[1, 8, 8\], found \[63\]")
+    check({"image": np.array(["a", "b"])}, "takes float32, found strings")
+    check({"image": np.array([np.zeros(64), np.zeros(3)], dtype=object)}, "several shapes")
+    check(pa.table({"image": [[0.0] * 64, None]}), "has 1 nulls, the first in row 1 of a batch")
+    check(pa.table({"image": [[0.0] * 64, [0.0] * 63 + [None]]}), "has 1 nulls in its arrays")
+    check(pa.table({"image": [[0.0] * 64, [0.0] * 3]}), "lengths 64 and 3")
+    check(pa.table({"image": [{"a": 1}]}), "not that of a tensor")
+    with pytest.raises(carton.SignatureError, match="no input `x`"):
+        Predictor(digits_path, inputs={"x": "image"})
+    with pytest.raises(carton.InvalidInputError, match="pack it first"):
+        Predictor(digits_path, bare=True)
+
+
+def test_integers_never_wrap(noop_folder: Path, tmp_path: Path) -> None:
+    spec = [TensorSpec("x", "uint8", ["n"])]
+    carton.pack(noop_folder, tmp_path / "bytes.carton", runner="noop", inputs=spec, outputs=spec, check=False)
+    predict = Predictor(tmp_path / "bytes.carton", outputs={"x": "y"})
+    check_both(predict, {"x": np.array([0, 255])}, "y", np.array([0, 255]))
+    for wrong in (-1, 256):
+        with pytest.raises(carton.InvalidInputError, match=f"{wrong} does not fit into uint8"):
+            predict({"x": np.array([0, wrong])})
+    with pytest.raises(carton.InvalidInputError, match="takes uint8, found float64"):
+        predict({"x": np.array([1.0])})
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    pytest.importorskip("ray.data", reason="Ray Data is not installed")
+    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+    # A socket's path has at most 107 bytes.
+    folder = f"/tmp/carton-ray-{os.getpid()}"
+    environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=200 << 20,
+        _temp_dir=folder,
+        logging_level="ERROR",
+        log_to_driver=False,
+        runtime_env={"env_vars": environment},
+    )
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.parametrize("batch_format", ["numpy", "pyarrow"])
+def test_a_dataset(cluster: Any, digits_path: Path, pictures: tuple[np.ndarray, np.ndarray], batch_format: str) -> None:
+    images, probabilities = pictures
+    rows = [{"id": number, "picture": images[number % 16]} for number in range(200)]
+    dataset = cluster.data.from_items(rows).map_batches(
+        Predictor,
+        fn_constructor_kwargs={"model": str(digits_path), "inputs": {"image": "picture"}},
+        batch_format=batch_format,
+        batch_size=64,
+        compute=cluster.data.ActorPoolStrategy(size=1),
+    )
+    found = sorted(dataset.take_all(), key=lambda row: row["id"])
+    assert [row["id"] for row in found] == list(range(200))
+    expected = np.tile(probabilities, (13, 1))[:200]
+    np.testing.assert_allclose(np.array([row["probabilities"] for row in found]), expected, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,313 @@
+"""Tensor files beside the libraries that define them: safetensors, and NumPy for npy and npz."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+import carton
+from carton import tensors
+
+safetensors = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
+ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+
+SAFETENSORS_DTYPES = ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]
+NUMPY_DTYPES = [*SAFETENSORS_DTYPES, ">f4", ">i8", ">u2", "c8", "c16"]
+
+many = settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+names = st.text(st.characters(min_codepoint=33, max_codepoint=0x24F, exclude_characters="/\\"), min_size=1, max_size=12)
+
+
+def arrays(dtypes: list[str]) -> st.SearchStrategy[dict[str, np.ndarray]]:
+    shapes = npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+    one = npst.arrays(st.sampled_from([np.dtype(name) for name in dtypes]), shapes)
+    return st.dictionaries(names.filter(lambda name: name not in ("__metadata__", ".", "..")), one, max_size=5)
+
+
+def same(found: np.ndarray, expected: np.ndarray) -> None:
+    native = expected.astype(expected.dtype.newbyteorder("="))
+    assert (found.dtype, found.shape) == (native.dtype, native.shape)
+    assert found.tobytes() == native.tobytes() and not found.flags.writeable
+
+
+@many
+@given(saved=arrays(SAFETENSORS_DTYPES))
+def test_safetensors(tmp_path: Path, saved: dict[str, np.ndarray]) -> None:
+    path = tmp_path / "a.safetensors"
+    saved = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in saved.items()}
+    safetensors.save_file(saved, path, metadata={"made by": "a test"})
+    with tensors.open(path) as file:
+        assert file.format == "safetensors" and file.metadata == {"made by": "a test"}
+        assert set(file) == set(saved) and len(file) == len(saved)
+        for name, array in saved.items():
+            assert name in file and file.shape(name) == array.shape and file.dtype(name) == array.dtype.name
+            same(file[name], array)
+            assert file.raw(name).tobytes() == array.tobytes()
+
+
+@many
+@given(saved=arrays(NUMPY_DTYPES), compressed=st.booleans(), fortran=st.booleans())
+def test_npz(tmp_path: Path, saved: dict[str, np.ndarray], compressed: bool, fortran: bool) -> None:
+    path = tmp_path / "a.npz"
+    if fortran:
+        saved = {name: np.asfortranarray(array) if array.ndim else array for name, array in saved.items()}
+    (np.savez_compressed if compressed else np.savez)(path, **{f"x{name}": array for name, array in saved.items()})
+    with tensors.open(path) as file:
+        assert file.format == "npz" and set(file) == {f"x{name}" for name in saved}
+        for name, array in saved.items():
+            same(file[f"x{name}"], array)
+
+
+def test_npy(tmp_path: Path) -> None:
+    for dtype in NUMPY_DTYPES:
+        saved = np.arange(12).reshape(3, 4).astype(dtype)
+        np.save(tmp_path / "a.npy", saved)
+        file = tensors.open(tmp_path / "a.npy")
+        (name,) = file
+        assert file.format == "npy"
+        same(file[name], saved)
+
+
+def test_strings_of_npz(tmp_path: Path) -> None:
+    words = np.array([["a", "ü€"], ["", "two words"]])
+    np.savez(tmp_path / "a.npz", words=words)
+    file = tensors.open(tmp_path / "a.npz")
+    assert file.dtype("words") is None and file.shape("words") == (2, 2)
+    assert file["words"].tolist() == words.tolist() and file["words"].dtype == object
+
+
+def test_what_npz_holds_that_is_not_a_tensor(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", objects=np.array([1, None], dtype=object), dates=np.array(1, "M8[s]"), good=np.arange(3))
+    file = tensors.open(tmp_path / "a.npz")
+    same(file["good"], np.arange(3))
+    for name in ("objects", "dates"):
+        with pytest.raises(carton.InvalidInputError, match=name):
+            file[name]
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_types_that_numpy_lacks(tmp_path: Path, name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    saved = np.array([[0, 1.5], [-2, 0.25]], np.float32).astype(dtype)
+    path = tmp_path / "a.safetensors"
+    safetensors.save_file({"w": saved}, path)
+    file = tensors.open(path)
+    assert file.dtype("w") == name
+    same(file["w"], saved)
+    assert file["w"].astype(np.float32).tolist() == [[0, 1.5], [-2, 0.25]]
+    # Without the package there are still the bytes, and an error that says what to install.
+    script = f"""
+import sys
+sys.modules["ml_dtypes"] = None
+import carton
+file = carton.tensors.open({str(path)!r})
+try:
+    file["w"]
+except carton.UnsupportedError as error:
+    print(file.raw("w").tobytes().hex(), "ml_dtypes" in error.hint, {name!r} in str(error))
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert ended.stdout.split() == [saved.tobytes().hex(), "True", "True"], ended.stderr
+
+
+def test_a_sharded_checkpoint(tmp_path: Path) -> None:
+    shards = {
+        "model-00001-of-00002.safetensors": {"a": np.arange(6, dtype=np.float32).reshape(2, 3)},
+        "model-00002-of-00002.safetensors": {"b": np.arange(4, dtype=np.int64), "c": np.zeros((0, 2), np.float16)},
+    }
+    for name, content in shards.items():
+        safetensors.save_file(content, tmp_path / name)
+    index = tmp_path / "model.safetensors.index.json"
+    weight_map = {tensor: shard for shard, content in shards.items() for tensor in content}
+    index.write_text(json.dumps({"metadata": {"total_size": 56}, "weight_map": weight_map}))
+    file = tensors.open(index)
+    assert file.format == "sharded safetensors" and set(file) == {"a", "b", "c"}
+    for content in shards.values():
+        for name, array in content.items():
+            same(file[name], array)
+    (tmp_path / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(carton.Error, match="model-00002-of-00002"):
+        tensors.open(index)["b"]
+    index.write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
+    with pytest.raises(carton.IntegrityError):
+        tensors.open(index)
+    safetensors.save_file(shards["model-00002-of-00002.safetensors"], tmp_path / "model-00002-of-00002.safetensors")
+    index.write_text(json.dumps({"weight_map": {**weight_map, "zz": "model-00001-of-00002.safetensors"}}))
+    with pytest.raises(carton.Error, match="zz"):
+        tensors.open(index)["zz"]
+
+
+def address(array: np.ndarray) -> int:
+    return array.ctypes.data
+
+
+@pytest.mark.parametrize("kind", ["safetensors"])
+def test_views_are_not_copies(tmp_path: Path, kind: str) -> None:
+    big = np.random.default_rng(0).standard_normal((2000, 1000)).astype(np.float32)
+    path = tmp_path / f"a.{kind}"
+    if kind == "safetensors":
+        safetensors.save_file({"big": big, "small": big[:3]}, path)
+    elif kind == "npz":
+        np.savez(path, big=big)
+    else:
+        np.save(path, big)
+    file = tensors.open(path)
+    name = next(name for name in file if file.shape(name) == big.shape)
+    one, other = file[name], file[name]
+    same(one, big)
+    assert address(one) == address(other) == address(file.raw(name))
+    mapped = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if str(path) in line]
+    assert any(int(line[0].split("-")[0], 16) <= address(one) < int(line[0].split("-")[1], 16) for line in mapped)
+
+
+def test_opening_reads_nothing(tmp_path: Path) -> None:
+    """A file of 8 GiB that takes no room on the disk is opened at once, and one tensor of it is read."""
+    size = 8 << 30
+    header = json.dumps(
+        {
+            "first": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+            "rest": {"dtype": "U8", "shape": [size - 8], "data_offsets": [8, size]},
+        }
+    ).encode()
+    header += b" " * (-len(header) % 8)
+    path = tmp_path / "large.safetensors"
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + np.array([1, 2], np.float32).tobytes())
+        file.truncate(8 + len(header) + size)
+    opened = tensors.open(path)
+    assert opened["first"].tolist() == [1, 2]
+    assert opened["rest"].shape == (size - 8,) and opened["rest"][-1] == 0
+
+
+def test_arrays_outlive_their_file(tmp_path: Path, echo: carton.Model) -> None:
+    saved = np.arange(100_000, dtype=np.float32)
+    path = tmp_path / "a.safetensors"
+    safetensors.save_file({"w": saved}, path)
+    with tensors.open(path) as file:
+        array = file["w"]
+    with pytest.raises(carton.ClosedError):
+        file["w"]
+    with pytest.raises(carton.ClosedError):
+        file.raw("w")
+    # The names are known without the file.
+    assert list(file) == ["w"] and "TensorFile" in repr(file)
+    file.close()
+    del file
+    os.unlink(path)
+    gc.collect()
+    same(array, saved)
+    with pytest.raises(ValueError):
+        array.setflags(write=True)
+    # Tensors of files are inputs like the others.
+    same(echo(x=array)["x"], saved)
+    same(echo(x=array[5:10])["x"], saved[5:10])
+
+
+def test_names_that_are_not_there(tmp_path: Path) -> None:
+    safetensors.save_file({"a": np.zeros(3)}, tmp_path / "a.safetensors")
+    file = tensors.open(tmp_path / "a.safetensors")
+    for ask in (file.__getitem__, file.shape, file.dtype, file.raw):
+        with pytest.raises(KeyError, match="zz"):
+            ask("zz")
+    assert "zz" not in file and 5 not in file and file.get("zz") is None
+    assert dict(file.items())["a"].tolist() == [0, 0, 0]
+
+
+def header(text: bytes, data: bytes = b"") -> bytes:
+    return struct.pack("<Q", len(text)) + text + data
+
+
+TENSOR: dict[str, Any] = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+MALFORMED: dict[str, bytes] = {
+    "empty": b"",
+    "short": b"\x01\x02\x03",
+    "a header longer than the file": struct.pack("<Q", 1000) + b"{}",
+    "a header longer than memory": b"\xff" * 20,
+    "no JSON": header(b"not json"),
+    "a list": header(b"[]"),
+    "offsets past the end": header(json.dumps({"a": {**TENSOR, "data_offsets": [0, 800], "shape": [200]}}).encode(), bytes(8)),
+    "offsets backwards": header(json.dumps({"a": {**TENSOR, "data_offsets": [8, 0]}}).encode(), bytes(8)),
+    "another size": header(json.dumps({"a": {**TENSOR, "shape": [3]}}).encode(), bytes(8)),
+    "a negative size": header(json.dumps({"a": {**TENSOR, "shape": [-2]}}).encode(), bytes(8)),
+    "an overflow": header(json.dumps({"a": {**TENSOR, "shape": [1 << 62, 1 << 62]}}).encode(), bytes(8)),
+    "overlaps": header(json.dumps({"a": TENSOR, "b": TENSOR}).encode(), bytes(8)),
+    "a gap": header(json.dumps({"a": {**TENSOR, "data_offsets": [8, 16]}}).encode(), bytes(16)),
+    "bytes at the end": header(json.dumps({"a": TENSOR}).encode(), bytes(9)),
+    "a zip that is none": b"PK\x03\x04" + bytes(50),
+    "an npy without a header": b"\x93NUMPY\x01\x00",
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_files(tmp_path: Path, case: str) -> None:
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(MALFORMED[case])
+    with pytest.raises(carton.IntegrityError) as caught:
+        tensors.open(path)
+    assert "bad.safetensors" in str(caught.value)
+
+
+def test_an_unknown_dtype(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(header(json.dumps({"a": {**TENSOR, "dtype": "F77"}}).encode(), bytes(8)))
+    with pytest.raises((carton.IntegrityError, carton.UnsupportedError), match="F77"):
+        tensors.open(path)["a"]
+
+
+def test_damaged_npz(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, a=np.arange(1000))
+    data = path.read_bytes()
+    for length in (10, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:length])
+        with pytest.raises(carton.IntegrityError):
+            tensors.open(path)
+    damaged = bytearray(data)
+    damaged[4000] ^= 1
+    path.write_bytes(damaged)
+    np.savez_compressed(tmp_path / "b.npz", a=np.arange(1000))
+    damaged = bytearray((tmp_path / "b.npz").read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    (tmp_path / "b.npz").write_bytes(damaged)
+    with pytest.raises(carton.IntegrityError):
+        tensors.open(tmp_path / "b.npz")["a"]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing", tmp_path, Path("/dev/null")):
+        with pytest.raises(carton.MachineError) as caught:
+            tensors.open(path)
+        assert isinstance(caught.value, OSError)
+    (tmp_path / "text").write_text("x" * 100)
+    with pytest.raises(carton.Error, match="not a tensor file"):
+        tensors.open(tmp_path / "text")
+    with pytest.raises(TypeError):
+        tensors.open(5)  # type: ignore[arg-type]
+
+
+def test_a_file_from_a_carton(digits_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "with.carton"
+    model = tmp_path / "model"
+    model.write_text("nothing")
+    carton.pack(
+        model, path, runner="noop", tensors={"w": np.arange(6).reshape(2, 3)}, tensor_format="safetensors", check=False
+    )
+    package = carton.open(path)
+    package.unpack(tmp_path / "unpacked")
+    (stored,) = (tmp_path / "unpacked" / "tensor_data").glob("*.safetensors")
+    assert [array.tolist() for array in tensors.open(stored).values()] == [[[0, 1, 2], [3, 4, 5]]]
+    assert safetensors.load_file(stored)

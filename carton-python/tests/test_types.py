@@ -1,0 +1,172 @@
+"""The types and the documents: the stub beside the module, strict checking of the package, and examples that run."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Iterator
+
+import numpy as np
+import pytest
+
+import carton
+from carton import _carton
+
+PACKAGE = Path(carton.__file__).resolve().parent
+MODULES = ["carton", *(f"carton.{module.name}" for module in pkgutil.iter_modules([str(PACKAGE)]))]
+
+# Examples that need the runner `python`, and others that have a test of their own: test_live.py.
+ELSEWHERE = {"carton.pack", "carton._pack.pack"}
+
+needs_mypy = pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+
+
+@pytest.fixture(scope="module")
+def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mypy")
+
+
+def run(*arguments: str, folder: Path, cache: Path) -> None:
+    environment = dict(os.environ, MYPYPATH=str(PACKAGE.parent), MYPY_CACHE_DIR=str(cache))
+    # Optional packages may be missing, or have no types.
+    config = cache / "mypy.ini"
+    config.write_text("[mypy]\nignore_missing_imports = True\n")
+    option = "--mypy-config-file" if arguments[0] == "mypy.stubtest" else "--config-file"
+    command = [sys.executable, "-m", *arguments, option, str(config)]
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@needs_mypy
+def test_the_package_is_typed(tmp_path: Path, mypy_cache: Path) -> None:
+    run("mypy", "--strict", "--ignore-missing-imports", "-p", "carton", folder=tmp_path, cache=mypy_cache)
+
+
+@needs_mypy
+def test_a_program_that_uses_the_package_is_typed(tmp_path: Path, mypy_cache: Path) -> None:
+    """What a type checker says of the calls that the documents show."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import numpy as np
+import carton
+
+def main() -> None:
+    with carton.load("digits.carton", timeout=3, options={"threads": 1}) as model:
+        outputs = model(image=np.zeros((1, 1, 8, 8), np.float32))
+        outputs = model({"image": np.zeros(3)}, timeout=1.5)
+        print(outputs["probabilities"].shape)
+        for item in model.stream(prompt="a"):
+            print(item["text"])
+        array = model.alloc("image", batch=32)
+        array[...] = 0
+        with model.seal(image=array) as sealed:
+            model.infer(sealed)
+    names: list[str] = [spec.name for spec in carton.open("digits.carton").inputs]
+    print(names, carton.tensors.open("a.safetensors")["w"].shape)
+
+async def awaited(model: carton.Model) -> None:
+    outputs = await model.infer_async(image=1)
+    print(outputs["probabilities"])
+    async for item in model.stream(image=1):
+        print(item["probabilities"])
+"""
+    )
+    run("mypy", "--strict", str(program), folder=tmp_path, cache=mypy_cache)
+    program.write_text("import carton\ncarton.load(5)\n")
+    with pytest.raises(AssertionError, match="incompatible type"):
+        run("mypy", "--strict", str(program), folder=tmp_path, cache=mypy_cache)
+
+
+@needs_mypy
+def test_the_stub_is_the_module(tmp_path: Path, mypy_cache: Path) -> None:
+    run("mypy.stubtest", "carton._carton", folder=tmp_path, cache=mypy_cache)
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (PACKAGE / "py.typed").is_file() and (PACKAGE / "_carton.pyi").is_file()
+
+
+def test_awaitable_functions_are_what_the_stub_says() -> None:
+    """`asyncio.create_task` and `TaskGroup.create_task` take coroutines alone."""
+    assert inspect.iscoroutinefunction(carton.load_async)
+
+
+# Documents
+
+
+def test_everything_public_is_documented() -> None:
+    missing = [name for name in carton.__all__ if name != "__version__" and not inspect.getdoc(getattr(carton, name))]
+    for class_ in (carton.Model, carton.Package, carton.Sealed, carton.Stream, carton.TensorSpec, carton.tensors.TensorFile):
+        for name, member in vars(class_).items():
+            if not name.startswith("_") and not inspect.getdoc(member):
+                missing.append(f"{class_.__name__}.{name}")
+    for module in (carton.tensors, carton.cache):
+        missing += [f"{module.__name__}.{name}" for name in module.__all__ if not inspect.getdoc(getattr(module, name))]
+    assert missing == []
+
+
+def test_all_is_what_is_there() -> None:
+    for name in MODULES:
+        module = importlib.import_module(name)
+        for public in getattr(module, "__all__", ()):
+            assert hasattr(module, public), f"{name}.{public}"
+    assert sorted(carton.__all__) == carton.__all__
+    assert carton.__version__ == _carton.__version__ and carton.__version__[0].isdigit()
+
+
+@pytest.fixture
+def folder_of_examples(tmp_path: Path, digits_path: Path, digits_folder: Path) -> Iterator[Path]:
+    """A folder with the files that examples in docstrings name."""
+    safetensors = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
+    shutil.copy(digits_path, tmp_path / "digits.carton")
+    shutil.copy(digits_folder / "model.onnx", tmp_path / "model.onnx")
+    safetensors.save_file({"layer.weight": np.zeros((4, 3), np.float32)}, tmp_path / "weights.safetensors")
+    with contextlib.chdir(tmp_path) if sys.version_info >= (3, 11) else _chdir(tmp_path):
+        yield tmp_path
+
+
+@contextlib.contextmanager
+def _chdir(folder: Path) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def documented(module: ModuleType) -> list[doctest.DocTest]:
+    # The classes of the extension module are public in `carton`.
+    namespace = {**vars(module), "carton": carton, "np": np, "tensors": carton.tensors}
+    namespace["model"] = carton.load("digits.carton") if module is carton or module is _carton else None
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = finder.find(module, module.__name__, globs=namespace)
+    if module is carton:
+        for name in ("Model", "Package", "Sealed", "Stream", "TensorSpec"):
+            found += finder.find(getattr(carton, name), f"carton.{name}", module=False, globs=namespace)
+    return [test for test in found if test.examples and test.name not in ELSEWHERE]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(folder_of_examples: Path, name: str) -> None:
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    said: list[str] = []
+    for test in documented(importlib.import_module(name)):
+        runner.run(test, out=said.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(said)
+
+
+def test_there_are_examples(folder_of_examples: Path) -> None:
+    names = {test.name for test in documented(carton)} | {test.name for test in documented(carton.tensors)}
+    assert {"carton", "carton.open", "carton.tensors"} <= names
