@@ -114,6 +114,12 @@ pub use unknown_keys::UnknownKey;
 
 /// The errors of the lower layers, which [`Error`] wraps.
 pub mod errors {
+    pub use carton_runner_protocol::host::{CloseReason, Phase};
+    pub use carton_runner_protocol::runner::{RunnerError, RunnerErrorKind};
+    pub use carton_tensor::npy::NpyError;
+    pub use carton_tensor::{CastError, CastProblem, UnknownDataType};
+    pub use semver::Error as VersionError;
+
     pub use crate::archive::ArchiveError;
     pub use crate::cache::CacheError;
     pub use crate::config::ConfigError;

@@ -14,7 +14,7 @@ pub enum MetadataError {
     },
     /// The text is not TOML. The source shows the line.
     #[error("carton.toml is not valid TOML")]
-    Syntax(#[source] Box<toml::de::Error>),
+    Syntax(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The text is not TOML, because a string has no quotes.
     #[error("carton.toml is not valid TOML: quotes are missing in line {line}, expected `\"{word}\"`, found `{word}`")]
     MissingQuotes {

@@ -7,7 +7,9 @@ use reqwest::header::{self, HeaderMap};
 
 use super::content_range::inclusive;
 use super::redirect::Redirects;
-use super::{CredentialsSent, Network, NetworkError, Part, Reply, Request, ShownUrl, Version, failure, retry_after};
+use super::{
+    CredentialsSent, HttpStatus, Network, NetworkError, Part, Reply, Request, ShownUrl, Version, failure, retry_after,
+};
 
 impl Network {
     /// Sends a request once and waits for the head of the answer; the caller retries. Redirects are followed.
@@ -65,7 +67,7 @@ pub(super) fn refusal(
 ) -> NetworkError {
     let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.and_then(|text| retry_after::parse(text, SystemTime::now()));
-    NetworkError::Status { url, status: status.into(), retry_after, credentials }
+    NetworkError::Status { url, status: HttpStatus::of_answer(status), retry_after, credentials }
 }
 
 fn headers(request: &Request<'_>) -> Result<HeaderMap, NetworkError> {

@@ -15,8 +15,8 @@ impl HttpStatus {
 }
 
 #[cfg(feature = "remote")]
-impl From<reqwest::StatusCode> for HttpStatus {
-    fn from(status: reqwest::StatusCode) -> Self {
+impl HttpStatus {
+    pub(super) fn of_answer(status: reqwest::StatusCode) -> Self {
         Self(status.as_u16())
     }
 }

@@ -51,17 +51,19 @@ impl Url {
     /// The part that may be shown.
     pub fn shown(&self) -> ShownUrl {
         let url = &self.0;
+        // What follows the scheme may be a URL with a password (`blob:https:…`), or a user (`mailto:`).
+        if !url.has_authority() {
+            return ShownUrl(format!("{}:…", url.scheme()));
+        }
         let host = url.host_str().unwrap_or_default();
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let query = if url.query().is_some() { "?…" } else { "" };
-        // A URL such as `mailto:a` has no place for a host.
-        let slashes = if url.has_authority() { "//" } else { "" };
-        ShownUrl(format!("{}:{slashes}{host}{port}{}{query}", url.scheme(), url.path()))
+        ShownUrl(format!("{}://{host}{port}{}{query}", url.scheme(), url.path()))
     }
 
     /// Whether the URL has a part that may be secret and is not shown: a user, a password, a query or a fragment.
     pub fn has_hidden_parts(&self) -> bool {
-        self.has_user() || self.0.query().is_some() || self.0.fragment().is_some()
+        !self.0.has_authority() || self.has_user() || self.0.query().is_some() || self.0.fragment().is_some()
     }
 
     /// The scheme, in lower case.
@@ -220,7 +222,8 @@ mod tests {
         let check = |text: &str, expected: &str| assert_eq!(Url::parse(text).unwrap().to_string(), expected);
         check("https://me:secret@host:8443/a?key=secret#secret", "https://host:8443/a?…");
         check("file:///srv/a", "file:///srv/a");
-        check("mailto:a", "mailto:a");
+        check("mailto:me:secret@host", "mailto:…");
+        check("blob:https://me:secret@host/x", "blob:…");
         let read: ShownUrl = serde_json::from_str("\"https://me:secret@host/a?key=secret\"").unwrap();
         assert_eq!(read.as_str(), "https://host/a?…");
     }

@@ -114,7 +114,7 @@ impl fmt::Display for Descriptor {
 pub enum DescriptorError {
     /// The file is not TOML, or a field is missing or has the wrong type.
     #[error("not a valid runner.toml")]
-    Parse(#[source] Box<toml::de::Error>),
+    Parse(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The format of the file has another version.
     #[error("unsupported runner.toml: expected version 1, found {found}")]
     Version {

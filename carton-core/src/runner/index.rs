@@ -70,7 +70,7 @@ pub struct BrokenEntry {
 pub enum IndexError {
     /// The index is not a JSON list.
     #[error("the file is not a runner index: expected a JSON list of runners")]
-    Json(#[source] serde_json::Error),
+    Json(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The index is too large.
     #[error("a runner index may have {MAX_INDEX_BYTES} bytes, found {found}")]
     TooLarge {
@@ -137,7 +137,7 @@ impl Index {
         if bytes.len() as u64 > MAX_INDEX_BYTES {
             return Err(IndexError::TooLarge { found: bytes.len() as u64 });
         }
-        let RawIndex(entries) = serde_json::from_slice(bytes).map_err(IndexError::Json)?;
+        let RawIndex(entries) = serde_json::from_slice(bytes).map_err(|error| IndexError::Json(error.into()))?;
         let mut index = Self::default();
         for (position, raw) in entries.into_iter().enumerate() {
             match parse_entry(position, raw, place) {

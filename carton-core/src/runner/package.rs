@@ -156,7 +156,7 @@ pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &Cance
         Lock::acquire(&parent.join(format!(".lock-{name}")), &|| cancel_token.control()).map_err(write_error())?;
     let (_lock, _) = locked.ok_or(InstallError::Interrupted)?;
     let index_error = |source| InstallError::Index { index: path.display().to_string(), source };
-    let json_error = |source| index_error(super::IndexError::Json(source));
+    let json_error = |error: serde_json::Error| index_error(super::IndexError::Json(error.into()));
     let mut entries: Vec<serde_json::Value> = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(InstallError::io("open", path)(error)),

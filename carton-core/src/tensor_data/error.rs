@@ -21,7 +21,7 @@ pub enum TensorDataError {
         file: String,
         /// The line and what is wrong with it.
         #[source]
-        source: Box<toml::de::Error>,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// There are files in `tensor_data`, but no `index.toml` that describes them.
     #[error("`tensor_data/index.toml` is missing, though there are other files such as `{file}`")]
