@@ -176,7 +176,7 @@ def test_what_packing_refuses(model_file: Path, pictures: Pictures, tmp_path: Pa
         inputs=[TensorSpec("image", "float64", ["b", 1, 8, 8])],
         outputs=[TensorSpec("probabilities", "float32", ["b", 10])],
     )
-    check(carton.InvalidInputError, "`picture`", inputs=[TensorSpec("picture", "float32")])
+    check(carton.InvalidInputError, "`picture`", inputs=[TensorSpec("picture", "float32")], outputs=[TensorSpec("probabilities", "float32")])
     check(carton.Error, "`picture`", record=[{"picture": image}])
     check(carton.Error, "expected 8, found 7", record=[{"image": image[..., :7]}])
     check(carton.InvalidInputError, "bool", record=[{"image": image > 0}])

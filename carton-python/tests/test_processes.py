@@ -170,7 +170,9 @@ if __name__ == "__main__":
     assert ended.stdout.split("\n")[:2] == ["fork ['ForkError']", "spawn [5]"], ended.stdout + ended.stderr
 
 
+# Processes in the background of a shell ignore SIGINT, and so do those that they start.
 INTERRUPT = """
+signal.signal(signal.SIGINT, signal.default_int_handler)
 model = noop(delay_ms=20_000, only_with="slow")
 model(x=1)
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()

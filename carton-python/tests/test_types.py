@@ -37,7 +37,10 @@ def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: str, folder: Path, cache: Path) -> None:
-    environment = dict(os.environ, MYPYPATH=str(PACKAGE.parent), MYPY_CACHE_DIR=str(cache))
+    environment = dict(os.environ, MYPY_CACHE_DIR=str(cache))
+    # mypy finds an installed package by itself.
+    if PACKAGE.parent.name != "site-packages":
+        environment["MYPYPATH"] = str(PACKAGE.parent)
     # Optional packages may be missing, or have no types.
     config = cache / "mypy.ini"
     config.write_text("[mypy]\nignore_missing_imports = True\n")

@@ -29,6 +29,7 @@ __all__ = [
     "Package",
     "TensorSpec",
     "_TensorFile",
+    "exit",
 ]
 
 __version__: str
