@@ -95,7 +95,8 @@ def beside_onnxruntime(path: str) -> None:
         session = onnxruntime.InferenceSession(file.name, options)
         x = np.zeros((1, 1, 8, 8), np.float32)
         ours, theirs = median(lambda: model(image=x), 3000), median(lambda: session.run(None, {"image": x}), 3000)
-    print(f"digits, one image: {ours:.1f} us on {model}; ONNX Runtime in this process {theirs:.1f} us")
+        runner = model.runner
+    print(f"digits, one image: {ours:.1f} us on {runner}; ONNX Runtime in this process {theirs:.1f} us")
 
 
 def tensor_files(folder: str) -> None:
