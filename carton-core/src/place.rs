@@ -7,7 +7,7 @@ use crate::network::{InvalidUrl, Url};
 
 /// A path or a URL. `Display` and `Debug` leave out the parts of a URL that may be secret.
 ///
-/// There will be no third variant: whoever reads a place must handle each.
+/// The variants are complete: callers match on both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// An `http` or `https` URL.

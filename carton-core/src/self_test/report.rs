@@ -10,7 +10,8 @@ use crate::error_kind::ErrorKind;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SelfTestReport {
-    /// Whether no test failed; `true` if there are none. [`counts`](Self::counts) tells how many tests compared anything.
+    /// Whether no test failed, which is `true` for a carton without tests. [`counts`](Self::counts) holds the number of tests that
+    /// compared outputs.
     pub passed: bool,
     /// The number of tests with each outcome.
     pub counts: SelfTestCounts,
