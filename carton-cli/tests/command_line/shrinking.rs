@@ -154,7 +154,7 @@ fn invalid_requests_are_refused() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `https://example.com/` cannot begin the URLs of files: whoever reads the carton could read the URL's user and password
+    error: `https://example.com/` cannot begin the URLs of files: readers of the carton could read the URL's user and password
     ");
     assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://a --min-size 1MiB"), @"
     exit code: 1
@@ -271,7 +271,7 @@ fn files_are_left_out_while_packing() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `https://a.example/w` cannot be put into a carton: whoever reads the carton could read the URL's user and password
+    error: `https://a.example/w` cannot be put into a carton: readers of the carton could read the URL's user and password
 
     hint: give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file
     ");

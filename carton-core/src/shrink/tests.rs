@@ -300,7 +300,7 @@ async fn what_is_refused_leaves_nothing() {
         ("ftp://example.com", "it is not an http"),
         ("https://exa mple.com", "it is not an http"),
         ("https://user:secret@exa mple.com", "`…` cannot begin"),
-        ("https://user:secret@example.com/a", "`https://example.com/a` cannot begin the URLs of files: whoever"),
+        ("https://user:secret@example.com/a", "`https://example.com/a` cannot begin the URLs of files: readers"),
         ("https://user@example.com/a", "could read the URL's user"),
         ("https://example.com/a?key=secret", "it has a query or a fragment"),
         ("https://example.com/a#b", "it has a query or a fragment"),
