@@ -68,6 +68,21 @@ impl Exit {
     }
 }
 
+impl From<ErrorKind> for Exit {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Integrity => Self::Integrity,
+            ErrorKind::NoRunner => Self::NoRunner,
+            ErrorKind::RunnerCrashed => Self::Runner,
+            ErrorKind::SelfTest => Self::SelfTest,
+            ErrorKind::SignatureMismatch => Self::SignatureMismatch,
+            ErrorKind::Network => Self::Network,
+            ErrorKind::Interrupted => Self::Interrupted,
+            _ => Self::Failure,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
@@ -171,14 +186,7 @@ impl From<carton_core::Error> for Failure {
         let exit = match error.kind() {
             _ if is_misuse(&error) => Exit::Usage,
             _ if is_refusal(&error) => Exit::Runner,
-            ErrorKind::Integrity => Exit::Integrity,
-            ErrorKind::NoRunner => Exit::NoRunner,
-            ErrorKind::RunnerCrashed => Exit::Runner,
-            ErrorKind::SelfTest => Exit::SelfTest,
-            ErrorKind::SignatureMismatch => Exit::SignatureMismatch,
-            ErrorKind::Network => Exit::Network,
-            ErrorKind::Interrupted => Exit::Interrupted,
-            _ => Exit::Failure,
+            kind => Exit::from(kind),
         };
         let hint = hints::hint(&error);
         Self { exit, error: Box::new(error), hint }

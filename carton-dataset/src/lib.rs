@@ -38,10 +38,11 @@
 //! | compare a dataset with its manifest and index | [`verify`] |
 //! | read rows from Parquet and Arrow files | [`Input`] |
 //! | find the shard of a tensor | [`index`] |
+//! | convert an Arrow column to tensors, without a dataset | [`column`] |
 //!
 //! The crate reads and writes shards through `carton-tensor`. It knows neither cartons nor runners.
 
-mod column;
+pub mod column;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;

@@ -5,6 +5,7 @@ mod dataset;
 mod elements;
 mod model;
 mod pack;
+mod rows;
 mod run;
 mod runner;
 mod shrink;
@@ -24,6 +25,7 @@ pub(crate) use dataset::{
 pub(crate) use elements::ElementsArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs, TensorFormatChoice};
+pub(crate) use rows::RowsArgs;
 pub(crate) use run::{RunArgs, SignatureChoice};
 pub(crate) use runner::{
     RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerPruneArgs, RunnerRmArgs,

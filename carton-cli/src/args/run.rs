@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use semver::VersionReq;
 
 use super::model::ModelArgs;
+use super::rows::RowsArgs;
 use super::values::{InputArgument, OptionArgument, OutputArgument, duration, tolerance};
 
 /// What to run, on what, and where results go.
@@ -18,11 +19,13 @@ pub(crate) struct RunArgs {
     /// An input: NAME=FILE.npy, NAME=FILE.npz#ARRAY or NAME='JSON'; without NAME= in the declared order
     ///
     /// JSON is cast to the declared dtype. Without a declaration it becomes what NumPy makes of the same list.
-    /// FILE.npz alone gives every array in it by its name.
+    /// FILE.npz alone gives every array in it by its name. With --rows, the input has this value for all rows.
     #[arg(short, long = "input", value_name = "[NAME=]VALUE")]
     pub(crate) inputs: Vec<InputArgument>,
 
     /// Write an output to a file: NAME=FILE.npy; without NAME= in the declared order. FILE.npz takes all outputs
+    ///
+    /// With --rows, the one file for all rows: FILE.parquet, FILE.arrow, or an Arrow stream: FILE.arrows, `-` for standard output.
     #[arg(short, long = "output", value_name = "[NAME=]FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) outputs: Vec<OutputArgument>,
 
@@ -77,6 +80,9 @@ pub(crate) struct RunArgs {
     /// What to do when inputs or outputs are not as the carton declares them
     #[arg(long, value_name = "HOW", default_value = "strict")]
     pub(crate) signature: SignatureChoice,
+
+    #[command(flatten)]
+    pub(crate) table: RowsArgs,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -94,6 +100,9 @@ const EXAMPLES: &str = r#"Examples:
 
   Run a model that is in no carton:
     carton run digits.onnx --runner onnx --framework-version '>=1.12' -i cases.npz
+
+  Run the model on every row of a table, in two processes:
+    carton run digits.carton --rows images.parquet -o digits.parquet --input-column image=pixels --workers 2
 
 With --json, outputs are {"outputs": {NAME: {"dtype", "shape", "data"}}}: data holds nested lists, and the strings
 "NaN", "Infinity" and "-Infinity" for the numbers that JSON lacks. An output written to a file has "file" in place of

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,9 +11,13 @@ use std::time::Duration;
 use carton_core::Links;
 use carton_core::Sha256Digest;
 use carton_core::ShownUrl;
+use carton_rows::RowFormat;
 use serde_json::Value;
 
 use super::model::digest;
+
+/// The path that means standard input or standard output.
+pub(crate) const STANDARD_STREAM: &str = "-";
 
 /// `-i [NAME=]VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,10 +80,18 @@ impl FromStr for OutputArgument {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, path) = split_name(text);
-        if !has_extension(Path::new(path), "npy") && !has_extension(Path::new(path), "npz") {
-            return Err("expected NAME=FILE.npy or FILE.npz".to_owned());
+        let path = Path::new(path);
+        let is_table = RowFormat::of_path(path).is_some() || path.as_os_str() == STANDARD_STREAM;
+        if is_table && name.is_none() {
+            return Ok(Self { name: None, path: path.into() });
         }
-        if name.is_some() && has_extension(Path::new(path), "npz") {
+        if !has_extension(path, "npy") && !has_extension(path, "npz") {
+            return Err(
+                "expected NAME=FILE.npy or FILE.npz; or with --rows FILE.parquet, FILE.arrow, FILE.arrows or -"
+                    .to_owned(),
+            );
+        }
+        if name.is_some() && has_extension(path, "npz") {
             return Err("a .npz file takes all outputs: write it without a name".to_owned());
         }
         Ok(Self { name: name.map(str::to_owned), path: path.into() })
@@ -86,9 +99,40 @@ impl FromStr for OutputArgument {
 }
 
 impl OutputArgument {
+    /// The format of the table that is to be written; `None` for arrays.
+    pub(crate) fn table_format(&self) -> Option<RowFormat> {
+        match self.is_standard_output() {
+            true => Some(RowFormat::ArrowStream),
+            false => RowFormat::of_path(&self.path),
+        }
+    }
+
+    /// Whether a table goes to standard output.
+    pub(crate) fn is_standard_output(&self) -> bool {
+        self.path.as_os_str() == STANDARD_STREAM
+    }
+
     /// Whether the file holds all outputs.
     pub(crate) fn takes_all(&self) -> bool {
         has_extension(&self.path, "npz")
+    }
+}
+
+/// `--input-column INPUT=COLUMN` and `--output-column OUTPUT=COLUMN`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnArgument {
+    /// The input or output.
+    pub(crate) name: String,
+    /// Its column.
+    pub(crate) column: String,
+}
+
+impl FromStr for ColumnArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, column) = text.split_once('=').ok_or("expected NAME=COLUMN")?;
+        Ok(Self { name: name.to_owned(), column: column.to_owned() })
     }
 }
 
@@ -241,6 +285,12 @@ fn in_units(text: &str, units: &[(&str, f64)], expected: &str) -> Result<Duratio
         Err(_) if seconds > 1.0 && seconds.is_finite() => Ok(Duration::MAX),
         _ => Err("expected a time above zero".to_owned()),
     }
+}
+
+/// Parses a number of bytes above zero.
+pub(super) fn positive_size(text: &str) -> Result<NonZeroUsize, String> {
+    let n_bytes = usize::try_from(size(text)?).map_err(|error| error.to_string())?;
+    NonZeroUsize::new(n_bytes).ok_or_else(|| "expected a size above zero".to_owned())
 }
 
 /// Parses a number of bytes: a number followed by `K`, `M`, `G` or `T`, which are powers of 1000, with or without `B`; or powers of 1024

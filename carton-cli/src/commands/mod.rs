@@ -13,6 +13,7 @@ mod ls;
 mod open;
 mod pack;
 mod run;
+mod run_rows;
 mod runner;
 mod self_test;
 mod shrink;

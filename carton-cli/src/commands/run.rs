@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use carton_core::metadata::Signature;
 use carton_core::{CallTimings, Carton, Load};
-use carton_core::{SignatureMode, cast_inputs};
+use carton_core::{SignatureMode, Tensors, cast_inputs};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 
-use super::{Context, example, open, self_test, set};
+use super::{Context, example, open, run_rows, self_test, set};
 use crate::args::{RunArgs, SignatureChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -47,11 +47,23 @@ impl From<CallTimings> for Seconds {
 }
 
 pub(super) async fn run(arguments: RunArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let table = match arguments.table.rows.is_empty() {
+        true => None,
+        false => Some(run_rows::open(&arguments, context.output.is_json()).await?),
+    };
+    if table.is_none()
+        && let Some(output) = arguments.outputs.iter().find(|output| output.table_format().is_some())
+    {
+        return Err(run_rows::unexpected(output));
+    }
     let inputs = arguments.inputs.clone();
     let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(inputs)?)).await?;
     let model = load(&arguments, context).await?;
     if arguments.self_test {
         return self_test::run(&model, tolerance(&arguments), context).await;
+    }
+    if let Some(table) = table {
+        return run_rows::run(&model, table, tensors(&model, inputs)?, &arguments.table, context).await;
     }
     infer(&model, inputs, arguments, context).await
 }
@@ -100,15 +112,20 @@ fn as_asked(load: Load, arguments: &RunArgs, context: &Context<'_>) -> Load {
     set(load, open::progress(context), Load::progress)
 }
 
+/// The tensors that the arguments give as inputs.
+pub(super) fn tensors(model: &Carton, inputs: ReadInputs) -> Result<Tensors, Failure> {
+    let positional = model.package().metadata().signature().map(Signature::positional_inputs).unwrap_or_default();
+    let declared: Vec<DeclaredInput<'_>> =
+        positional.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
+    Ok(inputs.into_tensors(&declared)?)
+}
+
 async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let metadata = model.package().metadata();
-    let positional = metadata.signature().map(Signature::positional_inputs).unwrap_or_default();
-    let declared: Vec<DeclaredInput<'_>> =
-        positional.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
     let mut inputs = match &arguments.example {
         Some(name) => example::inputs(model, name).await?,
-        None => inputs.into_tensors(&declared)?,
+        None => tensors(model, inputs)?,
     };
     if arguments.cast {
         let package = model.package().clone();

@@ -36,11 +36,16 @@ impl std::fmt::Debug for Live {
 }
 
 impl Live {
-    pub(super) async fn start(starter: Starter) -> Result<Self, Error> {
+    pub(super) async fn start(starter: Arc<Starter>) -> Result<Self, Error> {
         let session = starter.start().await?;
         let max_concurrency = session.connection().loaded().map_or(1, |loaded| loaded.max_concurrency);
         let (_, latest) = watch::channel(Some(Ok(Arc::new(session))));
-        Ok(Self { starter: Arc::new(starter), max_concurrency, latest: Mutex::new(latest) })
+        Ok(Self { starter, max_concurrency, latest: Mutex::new(latest) })
+    }
+
+    /// Starts another runner with the same model.
+    pub(super) async fn start_another(&self) -> Result<Self, Error> {
+        Self::start(Arc::clone(&self.starter)).await
     }
 
     pub(super) fn package(&self) -> &Package {

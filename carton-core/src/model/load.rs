@@ -196,7 +196,7 @@ impl Load {
             Ok(Starter { package, descriptor, files, settings, progress: open.operation.progress })
         })
         .await?;
-        Ok(Carton { live: Arc::new(Live::start(starter).await?) })
+        Ok(Carton { live: Arc::new(Live::start(Arc::new(starter)).await?) })
     }
 }
 

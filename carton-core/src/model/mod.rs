@@ -169,6 +169,25 @@ impl Carton {
         }
     }
 
+    /// Starts another runner with the same model, on the same files and with the same settings. Nothing is verified or fetched
+    /// again. The two runners share neither calls, sealed inputs nor allocated tensors.
+    ///
+    /// ```no_run
+    /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
+    /// let mut workers = vec![model];
+    /// for _ in 1..4 {
+    ///     workers.push(workers[0].start_another().await?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The runner dies or refuses the model.
+    pub async fn start_another(&self) -> Result<Self, Error> {
+        Ok(Self { live: Arc::new(self.live.start_another().await?) })
+    }
+
     /// Returns the carton: metadata, self-tests, examples, files.
     #[must_use]
     pub fn package(&self) -> &Package {

@@ -1,5 +1,20 @@
 //! Converts one Arrow column to the bytes of tensors (spec/dataset.md §4.2). Knows neither shards nor files.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use arrow_array::{ArrayRef, Float64Array};
+//! use arrow_schema::{DataType, Field};
+//! use carton_dataset::column::{Column, Conversion};
+//! use carton_tensor::files::ElementType;
+//!
+//! let conversion = Conversion { dtype: Some(ElementType::Float32), ..Conversion::default() };
+//! let column = Column::new(&Field::new("x", DataType::Float64, false), &conversion)?;
+//! let array: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0]));
+//! let runs = column.runs(&array, 0)?;
+//! assert_eq!((runs[0].n_rows(), runs[0].bytes().len()), (3, 12));
+//! # Ok::<(), carton_dataset::DatasetError>(())
+//! ```
+//!
 //! Values that already have the right representation are passed on as slices of Arrow's buffers; the others are converted, one record
 //! batch at a time. `list` finds the shapes of nested lists, `binary` handles binary values, `tensor_struct` handles structs that carry
 //! their own dtype and shape, `number` converts and `rounding` rounds.
@@ -15,22 +30,35 @@ mod tensor_struct;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field};
+use carton_tensor::files::ElementType;
 use carton_tensor::{MAX_RANK, element_count};
 
 use fault::{Fault, check_nulls};
-pub(crate) use run::{Run, without_the_rest};
+pub use run::Run;
+pub(crate) use run::without_the_rest;
 use target::Target;
 
 use crate::error::{ColumnProblem, DatasetError};
-use crate::options::{Rounding, WriteOptions};
+use crate::options::Rounding;
 
-/// A column and the tensors that its values become.
+/// A column and the tensors that its values become: one for each row.
 #[derive(Clone, Debug)]
-pub(crate) struct Column {
+pub struct Column {
     name: String,
     data_type: DataType,
     values: Values,
     rounding: Rounding,
+}
+
+/// The tensors that the values of a column shall become.
+#[derive(Clone, Debug, Default)]
+pub struct Conversion {
+    /// The element type; `None` for that of the column. Binary columns need one. Structs of tensors take none.
+    pub dtype: Option<ElementType>,
+    /// The shape of the tensor of one row; `None` for that of its nested lists.
+    pub shape: Option<Vec<usize>>,
+    /// How floats are rounded to shorter floats.
+    pub rounding: Rounding,
 }
 
 /// The representation of a column's values.
@@ -48,23 +76,23 @@ impl Column {
     /// Decides which tensors the values of a column become.
     ///
     /// # Errors
-    /// [`DatasetError::Column`] for types and dtypes that cannot become tensors; [`DatasetError::Options`] for invalid options.
-    pub(crate) fn plan(field: &Field, options: &WriteOptions) -> Result<Self, DatasetError> {
+    /// [`DatasetError::Column`] for types and dtypes that cannot become tensors; [`DatasetError::Options`] for a shape that no tensor
+    /// has, and for a dtype or shape of structs.
+    pub fn new(field: &Field, conversion: &Conversion) -> Result<Self, DatasetError> {
         let name = field.name();
         let fail = |problem| DatasetError::Column { column: name.escape_debug().to_string(), problem };
-        let shape = options.shapes.get(name);
+        let Conversion { dtype, shape, rounding } = conversion;
+        let (dtype, shape) = (*dtype, shape.as_ref());
         if let Some(shape) = shape
             && (shape.len() >= MAX_RANK || element_count(shape).is_none())
         {
             let name = name.escape_debug();
             return Err(DatasetError::Options(format!("column `{name}` cannot have samples of shape {shape:?}")));
         }
-        let own = options.dtypes.get(name).copied();
-        let dtype = own.or(options.dtype);
         let values = match field.data_type() {
             DataType::Struct(fields) => {
                 tensor_struct::check(field.data_type(), fields).map_err(fail)?;
-                if own.is_some() || shape.is_some() {
+                if dtype.is_some() || shape.is_some() {
                     let name = name.escape_debug();
                     return Err(DatasetError::Options(format!(
                         "the values of column `{name}` say their dtype and shape themselves"
@@ -85,11 +113,12 @@ impl Column {
                 Values::Numbers(Target { dtype, shape: shape.cloned() })
             }
         };
-        Ok(Self { name: name.clone(), data_type: field.data_type().clone(), values, rounding: options.rounding })
+        Ok(Self { name: name.clone(), data_type: field.data_type().clone(), values, rounding: *rounding })
     }
 
     /// The name of the column.
-    pub(crate) fn name(&self) -> &str {
+    #[must_use]
+    pub fn name(&self) -> &str {
         &self.name
     }
 
@@ -98,7 +127,7 @@ impl Column {
     ///
     /// # Errors
     /// [`DatasetError::Row`] for a value; [`DatasetError::Column`] for an array whose type differs from the planned one.
-    pub(crate) fn runs(&self, array: &ArrayRef, first_row: u64) -> Result<Vec<Run>, DatasetError> {
+    pub fn runs(&self, array: &ArrayRef, first_row: u64) -> Result<Vec<Run>, DatasetError> {
         if array.data_type() != &self.data_type {
             let problem =
                 ColumnProblem::OtherType { expected: self.data_type.clone(), found: array.data_type().clone() };
@@ -113,7 +142,8 @@ impl Column {
     }
 
     /// The error for the value in a row, counted over all rows that were given.
-    pub(crate) fn row_error(&self, row: u64, problem: ColumnProblem) -> DatasetError {
+    #[must_use]
+    pub fn row_error(&self, row: u64, problem: ColumnProblem) -> DatasetError {
         DatasetError::Row { input: None, row, column: self.escaped_name(), problem }
     }
 

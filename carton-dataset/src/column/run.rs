@@ -7,7 +7,7 @@ use crate::error::ColumnProblem;
 
 /// The tensors of neighbouring rows that have the same dtype and shape.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub struct Run {
     /// The element type of each tensor.
     pub(crate) dtype: ElementType,
     /// The shape of each tensor.
@@ -19,6 +19,30 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// The element type of each tensor.
+    #[must_use]
+    pub fn dtype(&self) -> ElementType {
+        self.dtype
+    }
+
+    /// The shape of each tensor.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The number of tensors.
+    #[must_use]
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// The elements of all tensors, one tensor after another.
+    #[must_use]
+    pub fn bytes(&self) -> &Buffer {
+        &self.bytes
+    }
+
     /// The size of each tensor in bytes.
     pub(crate) fn row_bytes(&self) -> usize {
         self.bytes.len().checked_div(self.n_rows).unwrap_or(0)

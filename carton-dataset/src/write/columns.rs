@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
-use crate::column::Column;
+use crate::column::{Column, Conversion};
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Mode, WriteOptions, check_separator};
 use crate::sample_names::{column_list, is_confusable};
@@ -51,7 +51,7 @@ impl Columns {
                 return Err(DatasetError::Options(format!("there are two columns `{name}`")));
             }
             check_name(field.name()).map_err(|problem| DatasetError::Column { column: name.to_string(), problem })?;
-            chosen.push(Chosen { position, column: Column::plan(field, options)? });
+            chosen.push(Chosen { position, column: Column::new(field, &conversion(field, options))? });
         }
         if chosen.is_empty() {
             return Err(DatasetError::Options("there is no column to write".to_owned()));
@@ -68,6 +68,16 @@ impl Columns {
             check_names_are_unambiguous(&chosen, &key_value.separator)?;
         }
         Ok(Self { chosen, names })
+    }
+}
+
+/// The tensors that the options ask for. Structs have a dtype of their own, to which the one for all columns does not apply.
+fn conversion(field: &Field, options: &WriteOptions) -> Conversion {
+    let of_all = options.dtype.filter(|_| !matches!(field.data_type(), DataType::Struct(_)));
+    Conversion {
+        dtype: options.dtypes.get(field.name()).copied().or(of_all),
+        shape: options.shapes.get(field.name()).cloned(),
+        rounding: options.rounding,
     }
 }
 

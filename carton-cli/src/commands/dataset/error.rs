@@ -10,7 +10,7 @@ use crate::interrupt::InterruptError;
 
 /// Returns the failure of the command for an error of a dataset. Rows that cannot become tensors do not count as a damaged file: the file
 /// may be valid, but other contents were expected.
-pub(super) fn failure(error: DatasetError) -> Failure {
+pub(in crate::commands) fn failure(error: DatasetError) -> Failure {
     let hint = hint(&error);
     let exit = match &error {
         DatasetError::Interrupted => return Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted),

@@ -5,12 +5,12 @@ mod committed;
 mod error;
 mod ls;
 mod merge;
-mod rows;
+pub(super) mod rows;
 mod verify;
 mod write;
 
 use committed::{committed, contents, index_layout, warnings_of_ignored};
-use error::failure;
+pub(super) use error::failure;
 
 use super::Context;
 use crate::args::DatasetCommand;

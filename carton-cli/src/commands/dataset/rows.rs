@@ -14,7 +14,7 @@ use super::failure;
 use crate::failure::Failure;
 
 /// The argument that means standard input.
-pub(super) const STANDARD_INPUT: &str = "-";
+pub(in crate::commands) const STANDARD_INPUT: &str = "-";
 
 /// Interval at which a wait for input checks the cancel token.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -28,14 +28,14 @@ enum RowsError {
 }
 
 /// The rows of several inputs, all with the same columns.
-pub(super) struct Rows {
+pub(in crate::commands) struct Rows {
     /// Each input, with the positions of its columns in the order of the first input's columns.
     inputs: Vec<(Input, Vec<usize>)>,
 }
 
 impl Rows {
     /// Opens the inputs. `choose` is given the schema of the first one, and returns the columns to read; all if `None`.
-    pub(super) fn open(
+    pub(in crate::commands) fn open(
         paths: &[PathBuf],
         mut choose: impl FnMut(&Schema) -> Option<Vec<String>>,
         cancel_token: &CancelToken,
@@ -66,18 +66,31 @@ impl Rows {
         Ok(Self { inputs })
     }
 
+    /// Restricts reading to these columns.
+    pub(in crate::commands) fn project(self, columns: &[String]) -> Result<Self, Failure> {
+        let mut inputs: Vec<(Input, Vec<usize>)> = Vec::with_capacity(self.inputs.len());
+        for (input, _) in self.inputs {
+            let input = input.project(columns).map_err(failure)?;
+            let first = inputs.first().map_or_else(|| input.schema(), |(first, _)| first.schema());
+            // All inputs have the same columns, so that there is an order.
+            let order = order(&first, &input.schema()).unwrap_or_default();
+            inputs.push((input, order));
+        }
+        Ok(Self { inputs })
+    }
+
     /// The schema of the first input.
-    pub(super) fn schema(&self) -> SchemaRef {
+    pub(in crate::commands) fn schema(&self) -> SchemaRef {
         self.inputs.first().map_or_else(|| SchemaRef::new(Schema::empty()), |(first, _)| first.schema())
     }
 
     /// The total number of rows, if all inputs declare theirs.
-    pub(super) fn n_rows(&self) -> Option<u64> {
+    pub(in crate::commands) fn n_rows(&self) -> Option<u64> {
         self.inputs.iter().map(|(input, _)| input.n_rows()).try_fold(0_u64, |sum, rows| sum.checked_add(rows?))
     }
 
     /// Returns the inputs in order, each with the positions of its columns in the order of the first input's columns.
-    pub(super) fn into_inputs(self) -> impl Iterator<Item = (Input, Vec<usize>)> {
+    pub(in crate::commands) fn into_inputs(self) -> impl Iterator<Item = (Input, Vec<usize>)> {
         self.inputs.into_iter()
     }
 }
@@ -112,12 +125,12 @@ fn described(schema: &SchemaRef) -> String {
 }
 
 /// Standard input that stops reading when the cancel token is cancelled. A plain read would block until the next byte arrives.
-pub(super) struct InterruptibleStdin {
+pub(in crate::commands) struct InterruptibleStdin {
     cancel_token: CancelToken,
 }
 
 impl InterruptibleStdin {
-    pub(super) fn new(cancel_token: &CancelToken) -> Self {
+    pub(in crate::commands) fn new(cancel_token: &CancelToken) -> Self {
         Self { cancel_token: cancel_token.clone() }
     }
 }

@@ -1,0 +1,43 @@
+//! The options of `carton run` for tables.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::dataset::Columns;
+use super::values::{ColumnArgument, positive_size};
+
+/// The table that a model is run on, and its columns.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Tables")]
+pub(crate) struct RowsArgs {
+    /// Run the model on each row of Parquet and Arrow files, and write the outputs as a table to --output; `-` is a stream on standard
+    /// input. May be given several times
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compared", "cast"], requires = "outputs", value_hint = ValueHint::FilePath)]
+    pub(crate) rows: Vec<PathBuf>,
+
+    /// The column of an input, if it has another name than the input
+    #[arg(long, value_name = "INPUT=COLUMN", requires = "rows")]
+    pub(crate) input_column: Vec<ColumnArgument>,
+
+    /// The column of an output. Outputs without this option are then left out [default: all outputs, under their names]
+    #[arg(long, value_name = "OUTPUT=COLUMN", requires = "rows")]
+    pub(crate) output_column: Vec<ColumnArgument>,
+
+    /// Write these columns of the table too; `*` means all of them, and an empty list none [default: all that are no inputs]
+    #[arg(long, value_name = "A,B", requires = "rows")]
+    pub(crate) keep: Option<Columns>,
+
+    /// The number of runner processes that work at the same time [default: 1]
+    #[arg(long, value_name = "N", requires = "rows", allow_negative_numbers = true)]
+    pub(crate) workers: Option<NonZeroUsize>,
+
+    /// The most rows in a call of the model [default: 1024, or the number that the carton declares]
+    #[arg(long, value_name = "ROWS", requires = "rows", allow_negative_numbers = true)]
+    pub(crate) batch_size: Option<NonZeroUsize>,
+
+    /// The most bytes of inputs in a call of the model, such as `64MiB` [default: 16MiB]
+    #[arg(long, value_name = "SIZE", requires = "rows", value_parser = positive_size)]
+    pub(crate) batch_bytes: Option<NonZeroUsize>,
+}

@@ -1,0 +1,235 @@
+//! `carton run --rows`: runs a model on the rows of a table.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
+use carton_core::{CancelToken, Carton, ErrorKind, Tensors};
+use carton_dataset::DatasetError;
+use carton_rows::{Keep, MapProgress, MapRows, MappedRows, RowFormat, RowsError, write_mapped};
+use carton_tensor::files::PendingFile;
+use serde::Serialize;
+use tokio::runtime::Handle;
+
+use super::Context;
+use super::dataset::{self, rows::Rows};
+use crate::args::{OutputArgument, RowsArgs, RunArgs};
+use crate::failure::{Exit, Failure};
+use crate::interrupt::{self, InterruptError};
+use crate::output::{count, one_line};
+
+#[derive(Debug, thiserror::Error)]
+enum TableError {
+    #[error("`{}` is a table, and there are no rows", path.display())]
+    NoRows { path: PathBuf },
+    #[error("the outputs of all rows go to one file, found {n_files}")]
+    Files { n_files: usize },
+    #[error("`{}` is no table", path.display())]
+    NoTable { path: PathBuf },
+    #[error("standard output is the table, and has no room for the result of --json")]
+    JsonToo,
+    #[error("cannot write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+/// The output of `--json`.
+#[derive(Serialize)]
+struct Report<'a> {
+    file: &'a str,
+    rows: u64,
+    calls: u64,
+    workers: usize,
+    seconds: f64,
+}
+
+/// The table that the user asked for.
+struct Destination {
+    path: PathBuf,
+    format: RowFormat,
+    /// `None` for standard output.
+    file: Option<PendingFile>,
+}
+
+/// The failure for a table among the outputs of a single call.
+pub(super) fn unexpected(output: &OutputArgument) -> Failure {
+    Failure::usage(TableError::NoRows { path: output.path.clone() })
+        .hint("--rows FILE gives the rows; a single call writes its outputs to .npy and .npz files")
+}
+
+/// Opens the table and its output, so that errors in them are found before the model is loaded.
+pub(super) async fn open(arguments: &RunArgs, is_json: bool) -> Result<Table, Failure> {
+    let destination = destination(&arguments.outputs, is_json)?;
+    let cancel_token = CancelToken::default();
+    let (paths, token) = (arguments.table.rows.clone(), cancel_token.clone());
+    let cancel = CancelOnDrop(cancel_token);
+    let rows = interrupt::blocking(move |_| Rows::open(&paths, |_| None, &token)).await?;
+    Ok(Table { rows, destination, cancel })
+}
+
+/// The rows that a model is run on, and the destination of its outputs.
+pub(super) struct Table {
+    rows: Rows,
+    destination: Destination,
+    /// Ends a wait for rows on standard input.
+    cancel: CancelOnDrop,
+}
+
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Runs the model on all rows. `constants` are inputs with one value for all rows.
+pub(super) async fn run(
+    model: &Carton,
+    table: Table,
+    constants: Tensors,
+    arguments: &RowsArgs,
+    context: &Context<'_>,
+) -> Result<Exit, Failure> {
+    let Table { rows, destination, cancel } = table;
+    let output = context.output;
+    let schema = rows.schema();
+    let columns =
+        configured(MapRows::new(model, &schema), arguments, &constants, &schema).columns().map_err(failure)?;
+    // The other columns are not decoded.
+    let rows = rows.project(&columns)?;
+    let schema = rows.schema();
+    let mapped = configured(MapRows::new(model, &schema), arguments, &constants, &schema).await.map_err(failure)?;
+    output.progress().finish();
+
+    let started = Instant::now();
+    let (display, total, runtime) = (output.progress().clone(), rows.n_rows(), Handle::current());
+    let path = one_line(&destination.path.display().to_string());
+    let token = cancel.0.clone();
+    let progress = interrupt::blocking(move |_| {
+        let on_progress = |progress: MapProgress| {
+            display.update("running", progress.rows, total, false);
+            token.control()
+        };
+        write(mapped, rows, destination, &runtime, on_progress)
+    })
+    .await?;
+    output.progress().finish();
+    let seconds = started.elapsed().as_secs_f64();
+    if output.is_json() {
+        let MapProgress { rows, calls, .. } = progress;
+        let workers = arguments.workers.map_or(1, usize::from);
+        output.json(&Report { file: &path, rows, calls, workers, seconds })?;
+    } else {
+        let rate = progress.rows as f64 / seconds.max(f64::MIN_POSITIVE);
+        let rows = count(usize::try_from(progress.rows).unwrap_or(usize::MAX), "row");
+        output.note(&format!("wrote {rows} to {path} in {seconds:.1} s, {rate:.0} rows/s"));
+    }
+    Ok(Exit::Ok)
+}
+
+fn destination(outputs: &[OutputArgument], is_json: bool) -> Result<Destination, Failure> {
+    let [output] = outputs else { return Err(Failure::usage(TableError::Files { n_files: outputs.len() })) };
+    let path = output.path.clone();
+    let Some(format) = output.table_format() else {
+        return Err(Failure::usage(TableError::NoTable { path })
+            .hint("a table is FILE.parquet, FILE.arrow, or a stream: FILE.arrows, or `-` for standard output"));
+    };
+    if output.is_standard_output() {
+        return match is_json {
+            true => Err(Failure::usage(TableError::JsonToo)),
+            false => Ok(Destination { path: "standard output".into(), format, file: None }),
+        };
+    }
+    let file =
+        PendingFile::new(&path).map_err(|source| Failure::new(TableError::Write { path: path.clone(), source }))?;
+    Ok(Destination { path, format, file: Some(file) })
+}
+
+fn configured<'a>(mut map: MapRows<'a>, arguments: &RowsArgs, constants: &Tensors, schema: &Schema) -> MapRows<'a> {
+    for argument in &arguments.input_column {
+        map = map.input(&argument.name, &argument.column);
+    }
+    for argument in &arguments.output_column {
+        map = map.output(&argument.name, &argument.column);
+    }
+    for (name, value) in constants {
+        map = map.constant(name, value.clone());
+    }
+    if let Some(keep) = &arguments.keep {
+        let names = keep.names(|name| schema.field_with_name(name).is_ok());
+        map = map.keep(if names == ["*"] { Keep::All } else { Keep::These(names) });
+    }
+    let map = super::set(map, arguments.batch_size, MapRows::batch_rows);
+    let map = super::set(map, arguments.batch_bytes, MapRows::batch_bytes);
+    super::set(map, arguments.workers, MapRows::workers)
+}
+
+/// Writes the results. A file gets its name when it is complete.
+fn write(
+    mapped: MappedRows,
+    rows: Rows,
+    destination: Destination,
+    runtime: &Handle,
+    on_progress: impl FnMut(MapProgress) -> ControlFlow<()>,
+) -> Result<MapProgress, Failure> {
+    let Destination { path, format, file } = destination;
+    let wrong = |source| Failure::new(TableError::Write { path: path.clone(), source });
+    let output = match &file {
+        Some(file) => file.file().try_clone(),
+        None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+    };
+    let output = io::BufWriter::new(output.map_err(wrong)?);
+    let mut rows = batches(rows);
+    let (mut output, progress) =
+        write_mapped(mapped, &mut rows, output, format, runtime, on_progress).map_err(failure)?;
+    output.flush().map_err(wrong)?;
+    let Some(file) = file else { return Ok(progress) };
+    if interrupt::begin_publishing().is_break() {
+        return Err(Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted));
+    }
+    file.publish().map_err(wrong)?;
+    Ok(progress)
+}
+
+/// The record batches of all inputs, with the columns in the order of the first.
+fn batches(rows: Rows) -> impl Iterator<Item = Result<RecordBatch, Box<dyn std::error::Error + Send + Sync>>> {
+    rows.into_inputs().flat_map(|(input, order)| input.map(move |batch| Ok(batch?.project(&order)?)))
+}
+
+/// The failure of the command for an error of mapping rows.
+fn failure(error: RowsError) -> Failure {
+    let error = match error {
+        RowsError::Column(error) => return dataset::failure(*error),
+        RowsError::Read(error) => match error.downcast::<DatasetError>() {
+            Ok(error) => return dataset::failure(*error),
+            Err(error) => RowsError::Read(error),
+        },
+        RowsError::Interrupted => return Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted),
+        error => error,
+    };
+    let hint = match &error {
+        RowsError::NoColumn { name, .. } => Some(format!("--input-column {name}=COLUMN names it")),
+        RowsError::TwoColumns { column } => Some(format!(
+            "--output-column OUTPUT=COLUMN gives the output another name, and --keep A,B leaves out `{column}`"
+        )),
+        RowsError::Scalar { .. } | RowsError::NoInputs => {
+            Some("-i NAME=VALUE gives an input one value for all rows".to_owned())
+        }
+        RowsError::LargeOutput { .. } => Some("--batch-size N makes calls of fewer rows".to_owned()),
+        error => error.hint(),
+    };
+    let exit = match error.kind() {
+        ErrorKind::InvalidInput => Exit::Usage,
+        kind => Exit::from(kind),
+    };
+    let failure = Failure::with_exit(exit, error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

@@ -1,0 +1,152 @@
+//! One call of the model: pieces in, columns out.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Field, FieldRef};
+use carton_core::{Carton, DataType, ErrorKind, NumericTensor, StringTensor, Tensor, Tensors};
+
+use crate::cut::Batch;
+use crate::error::{RowsError, escaped};
+use crate::input::{Elements, Piece};
+use crate::output;
+use crate::plan::{OutputPlan, Plan};
+use crate::strings::texts;
+
+/// What all calls of a table have in common.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) plan: Plan,
+    /// The inputs that have one value for all rows.
+    pub(crate) constants: Tensors,
+}
+
+/// The columns that a call adds, and the columns that are kept, of the same rows.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) kept: Vec<ArrayRef>,
+    pub(crate) outputs: Vec<(OutputPlan, FieldRef, ArrayRef)>,
+    pub(crate) n_rows: usize,
+}
+
+impl Caller {
+    /// Calls the model. If its runner dies, the call is made once more, on a fresh runner.
+    pub(crate) async fn call(&self, model: &Carton, batch: Batch) -> Result<Answer, RowsError> {
+        let outputs = match self.infer(model, &batch).await {
+            Err(error) if error.kind() == ErrorKind::RunnerCrashed => {
+                tracing::warn!(
+                    first_row = batch.first_row,
+                    n_rows = batch.n_rows,
+                    error = &error as &dyn std::error::Error,
+                    "calling the model again"
+                );
+                self.infer(model, &batch).await
+            }
+            other => other,
+        };
+        let outputs = outputs.map_err(|source| batch.failed(source))?;
+        let n_rows = batch.n_rows;
+        let mut columns = Vec::new();
+        for plan in self.outputs(&outputs)? {
+            let Some(tensor) = outputs.get(&plan.name) else {
+                return Err(RowsError::NotReturned { output: escaped(&plan.name) });
+            };
+            let array = output::column(&plan, tensor, n_rows, self.called_rows(&batch))?;
+            let field = Arc::new(Field::new(&plan.column, arrow_array::Array::data_type(&array).clone(), true));
+            columns.push((plan, field, array));
+        }
+        Ok(Answer { kept: joined(&batch.kept)?, outputs: columns, n_rows })
+    }
+
+    /// The outputs that become columns: the declared ones, or those that the model returned.
+    fn outputs(&self, returned: &Tensors) -> Result<Vec<OutputPlan>, RowsError> {
+        if let Some(declared) = &self.plan.outputs {
+            return Ok(declared.clone());
+        }
+        match self.plan.output_columns.keys().find(|name| !returned.contains_key(*name)) {
+            Some(name) => Err(RowsError::NotReturned { output: escaped(name) }),
+            None => Ok(returned.keys().filter_map(|name| self.plan.undeclared(name)).collect()),
+        }
+    }
+
+    /// The number of rows that the model is called with.
+    fn called_rows(&self, batch: &Batch) -> usize {
+        self.plan.fixed_rows.unwrap_or(batch.n_rows)
+    }
+
+    async fn infer(&self, model: &Carton, batch: &Batch) -> Result<Tensors, carton_core::Error> {
+        let mut inputs = self.constants.clone();
+        let called_rows = self.called_rows(batch);
+        for (input, pieces) in self.plan.inputs.iter().zip(&batch.inputs) {
+            let Some(first) = pieces.first() else { continue };
+            let mut shape = vec![called_rows];
+            shape.extend(&first.row_shape);
+            let tensor = match first.dtype {
+                DataType::String => {
+                    let strings = StringTensor::new(strings(pieces, batch.n_rows, called_rows), shape);
+                    Tensor::String(strings.map_err(|error| carton_core::Error::Internal(error.to_string()))?)
+                }
+                dtype => Tensor::Numeric(filled(model.alloc_dtype(dtype, &shape).await?, pieces)),
+            };
+            inputs.insert(input.name().to_owned(), tensor);
+        }
+        model.infer(inputs).await
+    }
+}
+
+impl Batch {
+    fn failed(&self, source: carton_core::Error) -> RowsError {
+        let last = self.first_row + (self.n_rows as u64).saturating_sub(1);
+        RowsError::Call { first: self.first_row, last, source: Box::new(source) }
+    }
+}
+
+/// Copies the pieces into shared memory. Rows that are missing at the end become copies of the last row.
+fn filled(mut tensor: NumericTensor, pieces: &[Piece]) -> NumericTensor {
+    let Some(mut rest) = tensor.bytes_mut() else { return tensor };
+    let mut last_row: &[u8] = &[];
+    for piece in pieces {
+        let Elements::Numbers(bytes) = &piece.elements else { continue };
+        // The tensor has room for all pieces: its shape was made from them.
+        let n_bytes = bytes.len().min(rest.len());
+        let (filled, after) = rest.split_at_mut(n_bytes);
+        filled.copy_from_slice(&bytes[..n_bytes]);
+        last_row = &bytes[bytes.len() - piece.row_bytes()..];
+        rest = after;
+    }
+    if !last_row.is_empty() {
+        for row in rest.chunks_exact_mut(last_row.len()) {
+            row.copy_from_slice(last_row);
+        }
+    }
+    tensor
+}
+
+fn strings(pieces: &[Piece], n_rows: usize, called_rows: usize) -> Vec<String> {
+    let mut elements: Vec<String> = Vec::new();
+    for piece in pieces {
+        if let Elements::Strings(leaf) = &piece.elements {
+            elements.extend(texts(leaf));
+        }
+    }
+    let row_elements = elements.len() / n_rows.max(1);
+    let last_row = elements[elements.len() - row_elements..].to_vec();
+    for _ in n_rows..called_rows {
+        elements.extend(last_row.iter().cloned());
+    }
+    elements
+}
+
+/// Joins the columns of record batches.
+fn joined(batches: &[RecordBatch]) -> Result<Vec<ArrayRef>, RowsError> {
+    let (Some(first), n_batches) = (batches.first(), batches.len()) else { return Ok(Vec::new()) };
+    if n_batches == 1 {
+        return Ok(first.columns().to_vec());
+    }
+    let column = |position| {
+        let parts: Vec<&dyn arrow_array::Array> =
+            batches.iter().filter_map(|batch| batch.columns().get(position).map(AsRef::as_ref)).collect();
+        arrow_select::concat::concat(&parts)
+    };
+    (0..first.num_columns()).map(column).collect::<Result<_, _>>().map_err(RowsError::write)
+}

@@ -1,0 +1,224 @@
+//! Errors of mapping rows.
+
+use std::error::Error;
+use std::io;
+
+use carton_core::{ErrorKind, Side};
+use carton_dataset::DatasetError;
+
+/// An error of mapping rows.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowsError {
+    /// The model has no input or output of a name that the caller gave.
+    #[error("the model has no {side} `{name}`; it has {}", list(.names))]
+    NoTensor {
+        /// Which of the two.
+        side: Side,
+        /// The name, escaped.
+        name: String,
+        /// The names that exist, escaped.
+        names: Vec<String>,
+    },
+    /// An input that the model requires has neither a column nor a value for all rows.
+    #[error("input `{name}` has no column; the columns are {}", list(.columns))]
+    NoColumn {
+        /// The input, escaped.
+        name: String,
+        /// The columns that exist, escaped.
+        columns: Vec<String>,
+    },
+    /// No input comes from a column.
+    #[error("no input of the model is a column")]
+    NoInputs,
+    /// An input gets a column and a value for all rows.
+    #[error("input `{name}` is given twice: as a column and as a value for all rows")]
+    InputTwice {
+        /// The input, escaped.
+        name: String,
+    },
+    /// A tensor without dimensions has no rows.
+    #[error("{side} `{name}` is a scalar: it has no dimension for rows")]
+    Scalar {
+        /// Input or output.
+        side: Side,
+        /// Its name, escaped.
+        name: String,
+    },
+    /// The carton declares different numbers of rows for its inputs.
+    #[error("the inputs take calls of {first} and of {second} rows")]
+    FixedRows {
+        /// The number of rows that one input declares.
+        first: usize,
+        /// That of another.
+        second: usize,
+    },
+    /// A column that is to be written exists twice.
+    #[error("there are two columns `{column}` in the result")]
+    TwoColumns {
+        /// The name, escaped.
+        column: String,
+    },
+    /// The model declares no outputs and there are no rows, so that the columns of the result are unknown.
+    #[error("the columns of the result are unknown: the carton does not declare its outputs, and there are no rows")]
+    UnknownOutputs,
+    /// A column, or one of its values, cannot become an input.
+    #[error(transparent)]
+    Column(Box<DatasetError>),
+    /// Values of a column's type cannot become the input.
+    #[error("column `{column}`: values of type {found} cannot become input `{input}` of dtype {expected}")]
+    Type {
+        /// The column, escaped.
+        column: String,
+        /// The input, escaped.
+        input: String,
+        /// The declared dtype, or the dtypes of cartons if none is declared.
+        expected: String,
+        /// The Arrow type of the column.
+        found: String,
+    },
+    /// The lists of strings in a column have different lengths.
+    #[error("the lists of strings in column `{column}` have different lengths")]
+    Lengths {
+        /// The column, escaped.
+        column: String,
+    },
+    /// The values of a column have another shape than the carton declares.
+    #[error("row {row} of column `{column}` has shape {found:?}, expected {expected} for input `{input}`")]
+    Shape {
+        /// The row, counted from 0 over all rows.
+        row: u64,
+        /// The column, escaped.
+        column: String,
+        /// The input, escaped.
+        input: String,
+        /// The declared shape of a row.
+        expected: String,
+        /// The shape of the row.
+        found: Vec<usize>,
+    },
+    /// A record batch has other columns than the first.
+    #[error("a record batch has other columns than the schema says")]
+    OtherColumns,
+    /// An output is not one value for each row.
+    #[error("output `{output}` has shape {shape:?} for {n_rows} rows: it has no value for each row")]
+    NotByRow {
+        /// The output, escaped.
+        output: String,
+        /// Its shape; empty for a ragged tensor.
+        shape: Vec<usize>,
+        /// The number of rows of the call.
+        n_rows: usize,
+    },
+    /// The model did not return an output.
+    #[error("the model returned no output `{output}`")]
+    NotReturned {
+        /// The output, escaped.
+        output: String,
+    },
+    /// An output has another dtype or other dimensions than in the calls before.
+    #[error("output `{output}` became {found}, expected {expected} as before")]
+    OtherOutput {
+        /// The output, escaped.
+        output: String,
+        /// The Arrow type of its column.
+        expected: String,
+        /// The Arrow type that it has now.
+        found: String,
+    },
+    /// An output has more elements in one call than a column can hold.
+    #[error("output `{output}` has {n_elements} elements in one call, more than a column can hold")]
+    LargeOutput {
+        /// The output, escaped.
+        output: String,
+        /// The number of its elements, or of the bytes of its strings.
+        n_elements: usize,
+    },
+    /// The runner for another worker cannot be started.
+    #[error("cannot start another runner")]
+    Worker(#[source] Box<carton_core::Error>),
+    /// A call failed.
+    #[error("rows {first} to {last}")]
+    Call {
+        /// The first row of the call, counted from 0 over all rows.
+        first: u64,
+        /// The last one.
+        last: u64,
+        /// Why.
+        #[source]
+        source: Box<carton_core::Error>,
+    },
+    /// The rows cannot be read.
+    #[error("cannot read the rows")]
+    Read(#[source] Box<dyn Error + Send + Sync>),
+    /// The results cannot be written.
+    #[error("cannot write the results")]
+    Write(#[source] Box<dyn Error + Send + Sync>),
+    /// A thread cannot be started, or ended early.
+    #[error("a thread that maps rows")]
+    Thread(#[source] io::Error),
+    /// The caller ended the work.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl RowsError {
+    /// The kind of the failure, which decides what a caller does about it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Worker(error) | Self::Call { source: error, .. } => error.kind(),
+            Self::Read(error) => kind_of_source(error.as_ref()),
+            Self::Write(_) | Self::Thread(_) => ErrorKind::Machine,
+            Self::Interrupted => ErrorKind::Interrupted,
+            Self::NotByRow { .. } | Self::NotReturned { .. } | Self::OtherOutput { .. } => ErrorKind::Model,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+
+    /// Advice for the user, if there is any.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Worker(error) | Self::Call { source: error, .. } => error.hint(),
+            Self::LargeOutput { .. } => Some("smaller calls have smaller outputs".to_owned()),
+            Self::TwoColumns { .. } => Some("give the output another column, or do not keep that column".to_owned()),
+            Self::Scalar { side: Side::Input, .. } => Some("give the input one value for all rows".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// The machine refuses to write, or the rows cannot be written.
+    pub(crate) fn write(source: impl Error + Send + Sync + 'static) -> Self {
+        Self::Write(Box::new(source))
+    }
+}
+
+impl From<DatasetError> for RowsError {
+    fn from(error: DatasetError) -> Self {
+        Self::Column(Box::new(error))
+    }
+}
+
+/// An error of reading is the machine's if the operating system caused it, else the file's.
+fn kind_of_source(error: &(dyn Error + 'static)) -> ErrorKind {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<io::Error>() {
+            return ErrorKind::Machine;
+        }
+        next = error.source();
+    }
+    ErrorKind::Integrity
+}
+
+fn list(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+pub(crate) fn escaped(name: &str) -> String {
+    name.escape_debug().to_string()
+}

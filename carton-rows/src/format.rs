@@ -1,0 +1,114 @@
+//! Writes record batches as Parquet, an Arrow IPC file, or an Arrow IPC stream.
+
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::{FileWriter, StreamWriter};
+use arrow_schema::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+
+use crate::error::RowsError;
+
+/// A row group is closed when it has this many bytes, which are kept in memory until then.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// A format of files of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowFormat {
+    /// Parquet, compressed by Snappy.
+    Parquet,
+    /// An Arrow IPC file, also known as Feather V2, not compressed.
+    ArrowFile,
+    /// An Arrow IPC stream, which can also be written to a pipe.
+    ArrowStream,
+}
+
+impl RowFormat {
+    /// The format that the extension of a path names: `.parquet` or `.pq`; `.arrow`, `.feather` or `.ipc`; `.arrows` for a stream.
+    #[must_use]
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+        match extension.as_str() {
+            "parquet" | "pq" => Some(Self::Parquet),
+            "arrow" | "feather" | "ipc" => Some(Self::ArrowFile),
+            "arrows" => Some(Self::ArrowStream),
+            _ => None,
+        }
+    }
+}
+
+/// Writes record batches of one schema.
+pub struct RowWriter<W: Write + Send> {
+    writer: FormatWriter<W>,
+}
+
+enum FormatWriter<W: Write + Send> {
+    Parquet(Box<ArrowWriter<W>>),
+    ArrowFile(Box<FileWriter<W>>),
+    ArrowStream(Box<StreamWriter<W>>),
+}
+
+impl<W: Write + Send> RowWriter<W> {
+    /// Begins a file or stream.
+    ///
+    /// # Errors
+    /// The output cannot be written, or the format does not have a type of the schema.
+    pub fn new(output: W, schema: &SchemaRef, format: RowFormat) -> Result<Self, RowsError> {
+        let writer = match format {
+            RowFormat::Parquet => {
+                let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+                let writer =
+                    ArrowWriter::try_new(output, schema.clone(), Some(properties)).map_err(RowsError::write)?;
+                FormatWriter::Parquet(Box::new(writer))
+            }
+            RowFormat::ArrowFile => {
+                FormatWriter::ArrowFile(Box::new(FileWriter::try_new(output, schema).map_err(RowsError::write)?))
+            }
+            RowFormat::ArrowStream => {
+                FormatWriter::ArrowStream(Box::new(StreamWriter::try_new(output, schema).map_err(RowsError::write)?))
+            }
+        };
+        Ok(Self { writer })
+    }
+
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<(), RowsError> {
+        match &mut self.writer {
+            FormatWriter::Parquet(writer) => {
+                writer.write(rows).map_err(RowsError::write)?;
+                if writer.in_progress_size() >= ROW_GROUP_BYTES {
+                    writer.flush().map_err(RowsError::write)?;
+                }
+                Ok(())
+            }
+            FormatWriter::ArrowFile(writer) => writer.write(rows).map_err(RowsError::write),
+            FormatWriter::ArrowStream(writer) => writer.write(rows).map_err(RowsError::write),
+        }
+    }
+
+    /// Writes what comes after the rows, and returns the output.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub fn finish(self) -> Result<W, RowsError> {
+        match self.writer {
+            FormatWriter::Parquet(writer) => writer.into_inner().map_err(RowsError::write),
+            FormatWriter::ArrowFile(writer) => writer.into_inner().map_err(RowsError::write),
+            FormatWriter::ArrowStream(writer) => writer.into_inner().map_err(RowsError::write),
+        }
+    }
+}
+
+impl<W: Write + Send> fmt::Debug for RowWriter<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowWriter").finish_non_exhaustive()
+    }
+}

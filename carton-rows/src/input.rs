@@ -1,0 +1,227 @@
+//! Converts the values of a column to pieces of the tensors of one input (spec/rows.md §3). Pure.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
+use arrow_schema::{DataType as ArrowType, Field};
+use carton_core::DataType;
+use carton_dataset::column::{Column, Conversion, Run};
+use carton_dataset::{ColumnProblem, DatasetError};
+use carton_tensor::files::ElementType;
+
+use crate::error::{RowsError, escaped};
+use crate::plan::RowShape;
+use crate::strings::{self, Strings, StringsProblem};
+
+/// A column that becomes an input.
+#[derive(Clone, Debug)]
+pub(crate) struct InputColumn {
+    name: String,
+    column: String,
+    position: usize,
+    row_shape: RowShape,
+    data_type: ArrowType,
+    values: Values,
+}
+
+#[derive(Clone, Debug)]
+enum Values {
+    Numbers(Column),
+    Strings,
+}
+
+/// Neighbouring rows of a column whose values have the same shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) dtype: DataType,
+    /// The shape of each row.
+    pub(crate) row_shape: Vec<usize>,
+    pub(crate) n_rows: usize,
+    pub(crate) elements: Elements,
+}
+
+/// The elements of a piece, one row after another.
+#[derive(Clone, Debug)]
+pub(crate) enum Elements {
+    Numbers(Buffer),
+    /// A flat array of strings.
+    Strings(ArrayRef),
+}
+
+impl InputColumn {
+    /// Makes the column `field` the input `name`. Without a declared dtype, that of the column is used.
+    ///
+    /// # Errors
+    /// Values of the column's type cannot become tensors of that dtype.
+    pub(crate) fn new(
+        name: &str,
+        position: usize,
+        field: &Field,
+        dtype: Option<DataType>,
+        row_shape: RowShape,
+    ) -> Result<Self, RowsError> {
+        let data_type = decoded_type(field.data_type()).clone();
+        let values = match (strings::is_strings(&data_type), dtype) {
+            (true, None | Some(DataType::String)) => Values::Strings,
+            (true, Some(dtype)) => return Err(wrong_type(name, field, dtype.to_string())),
+            (false, Some(DataType::String)) => return Err(wrong_type(name, field, DataType::String.to_string())),
+            (false, dtype) => {
+                let conversion = Conversion {
+                    // Structs of tensors have a dtype of their own, which the signature is compared with.
+                    dtype: dtype
+                        .and_then(ElementType::from_data_type)
+                        .filter(|_| !matches!(data_type, ArrowType::Struct(_))),
+                    // Binary values have no shape of their own.
+                    shape: row_shape.fixed().filter(|_| is_binary(&data_type)),
+                    ..Conversion::default()
+                };
+                Values::Numbers(Column::new(&field.clone().with_data_type(data_type), &conversion)?)
+            }
+        };
+        let (name, column) = (name.to_owned(), field.name().clone());
+        Ok(Self { name, column, position, row_shape, data_type: field.data_type().clone(), values })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The position of the column in the table.
+    pub(crate) fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Converts an array, whose first row has the number `first_row` among all rows.
+    ///
+    /// # Errors
+    /// A value is missing, or has another shape or range than the input takes.
+    pub(crate) fn pieces(&self, array: &ArrayRef, first_row: u64) -> Result<Vec<Piece>, RowsError> {
+        if array.data_type() != &self.data_type {
+            return Err(RowsError::OtherColumns);
+        }
+        let array = decoded(array).map_err(|error| RowsError::Read(Box::new(error)))?;
+        let mut pieces = match &self.values {
+            Values::Numbers(column) => self.numbers(column, &array, first_row)?,
+            Values::Strings => self.strings(&array, first_row)?,
+        };
+        let mut row = first_row;
+        for piece in &mut pieces {
+            let fitted = self.row_shape.fitted(&piece.row_shape);
+            piece.row_shape = fitted.ok_or_else(|| self.wrong_shape(row, &piece.row_shape))?;
+            row += piece.n_rows as u64;
+        }
+        Ok(pieces)
+    }
+
+    fn numbers(&self, column: &Column, array: &ArrayRef, first_row: u64) -> Result<Vec<Piece>, RowsError> {
+        let runs = column.runs(array, first_row)?;
+        let piece = |run: Run| {
+            // Cartons have no booleans: they are bytes.
+            let dtype = match run.dtype() {
+                ElementType::Bool => Some(DataType::Uint8),
+                dtype => dtype.data_type(),
+            };
+            let dtype = dtype.ok_or_else(|| RowsError::Type {
+                column: escaped(&self.column),
+                input: escaped(&self.name),
+                expected: "a dtype of cartons".to_owned(),
+                found: run.dtype().to_string(),
+            })?;
+            let elements = Elements::Numbers(run.bytes().clone());
+            Ok(Piece { dtype, row_shape: run.shape().to_vec(), n_rows: run.n_rows(), elements })
+        };
+        runs.into_iter().map(piece).collect()
+    }
+
+    fn strings(&self, array: &ArrayRef, first_row: u64) -> Result<Vec<Piece>, RowsError> {
+        if array.is_empty() {
+            return Ok(Vec::new());
+        }
+        let column = escaped(&self.column);
+        let Strings { leaf, row_shape } = strings::flattened(array).map_err(|problem| match problem {
+            StringsProblem::Null => {
+                let row = first_row + first_null(array);
+                DatasetError::Row { input: None, row, column, problem: ColumnProblem::Null }.into()
+            }
+            StringsProblem::Lengths => RowsError::Lengths { column },
+            // The type was checked when the plan was made.
+            StringsProblem::Type(_) => RowsError::OtherColumns,
+        })?;
+        Ok(vec![Piece { dtype: DataType::String, row_shape, n_rows: array.len(), elements: Elements::Strings(leaf) }])
+    }
+
+    fn wrong_shape(&self, row: u64, found: &[usize]) -> RowsError {
+        RowsError::Shape {
+            row,
+            column: escaped(&self.column),
+            input: escaped(&self.name),
+            expected: self.row_shape.to_string(),
+            found: found.to_vec(),
+        }
+    }
+}
+
+impl Piece {
+    /// The number of elements of one row.
+    fn row_elements(&self) -> usize {
+        self.row_shape.iter().product()
+    }
+
+    /// The size of one row in bytes. Of strings, that of their pointers and an average of their text.
+    pub(crate) fn row_bytes(&self) -> usize {
+        match &self.elements {
+            Elements::Numbers(bytes) => bytes.len() / self.n_rows.max(1),
+            Elements::Strings(leaf) => leaf.get_buffer_memory_size() / leaf.len().max(1) * self.row_elements(),
+        }
+    }
+
+    /// Takes the first rows out of the piece, at most `n_rows`.
+    pub(crate) fn split_to(&mut self, n_rows: usize) -> Self {
+        let n_rows = n_rows.min(self.n_rows);
+        let (first, rest) = match &self.elements {
+            Elements::Numbers(bytes) => {
+                let end = n_rows * (bytes.len() / self.n_rows.max(1));
+                let (first, mut rest) = (bytes.slice_with_length(0, end), bytes.clone());
+                rest.advance(end);
+                (Elements::Numbers(first), Elements::Numbers(rest))
+            }
+            Elements::Strings(leaf) => {
+                let end = n_rows * self.row_elements();
+                (Elements::Strings(leaf.slice(0, end)), Elements::Strings(leaf.slice(end, leaf.len() - end)))
+            }
+        };
+        let taken = Self { n_rows, elements: first, ..self.clone() };
+        self.n_rows -= n_rows;
+        self.elements = rest;
+        taken
+    }
+}
+
+fn wrong_type(input: &str, field: &Field, expected: String) -> RowsError {
+    let found = field.data_type().to_string();
+    RowsError::Type { column: escaped(field.name()), input: escaped(input), expected, found }
+}
+
+/// The type of the values of dictionary arrays; other types stay.
+fn decoded_type(data_type: &ArrowType) -> &ArrowType {
+    match data_type {
+        ArrowType::Dictionary(_, values) => values,
+        other => other,
+    }
+}
+
+fn decoded(array: &ArrayRef) -> Result<ArrayRef, arrow_schema::ArrowError> {
+    match array.as_any_dictionary_opt() {
+        Some(dictionary) => arrow_select::take::take(dictionary.values(), dictionary.keys(), None),
+        None => Ok(array.clone()),
+    }
+}
+
+fn is_binary(data_type: &ArrowType) -> bool {
+    use ArrowType as T;
+    matches!(data_type, T::Binary | T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_))
+}
+
+fn first_null(array: &ArrayRef) -> u64 {
+    array.nulls().and_then(|nulls| nulls.iter().position(|is_valid| !is_valid)).unwrap_or(0) as u64
+}

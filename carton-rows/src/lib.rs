@@ -1,0 +1,50 @@
+//! Runs models over tables (spec/rows.md): each row of an Arrow table is one element of the first dimension of the model's inputs, and
+//! the outputs become columns of a new table.
+//!
+//! ```no_run
+//! use carton_core::Carton;
+//! use carton_dataset::Input;
+//! use carton_rows::MapRows;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = Carton::load("digits.carton").await?;
+//! let mut rows = Input::open("images.parquet")?;
+//! let mut mapped = MapRows::new(&model, &rows.schema()).input("image", "pixels").workers(2).await?;
+//! while let Some(batch) = mapped.next_of(&mut rows).await {
+//!     println!("{} rows", batch?.num_rows());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | map record batches from anywhere | [`MapRows`], then [`MappedRows`] |
+//! | write the results of a whole table to a file or a pipe | [`write_mapped`] |
+//! | give a file that is written its format | [`RowFormat`] |
+//!
+//! Rows stay in order. Memory is bounded by the number of calls in flight, not by the number of rows. Reading files is left to
+//! `carton-dataset`, running models to `carton-core`.
+//!
+//! - `plan` decides which columns are inputs, which outputs become columns, and which columns are kept. Pure.
+//! - `input` converts the values of a column to pieces of tensors, and `cut` makes calls of them. Pure.
+//! - `call` is one call of the model, `output` makes columns of what it returns.
+//! - `map` keeps calls in flight on all workers, and returns their results in order.
+//! - `format` writes record batches as Parquet or Arrow IPC, `write` does all of it for a whole table.
+
+mod call;
+mod cut;
+mod error;
+mod format;
+mod input;
+mod map;
+mod output;
+mod plan;
+mod strings;
+mod write;
+
+pub use error::RowsError;
+pub use format::{RowFormat, RowWriter};
+pub use map::{MapRows, MappedRows};
+pub use plan::Keep;
+pub use write::{MapProgress, write_mapped};

@@ -1,0 +1,130 @@
+//! Makes columns of outputs (spec/rows.md §5).
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, StringArray};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType as ArrowType, Field};
+use carton_core::{DataType, Element, NumericTensor, StringTensor, Tensor};
+
+use crate::error::{RowsError, escaped};
+use crate::plan::{OutputPlan, RowShape};
+
+/// The field of an output, if dtype and dimensions of it are declared.
+pub(crate) fn declared_field(output: &OutputPlan) -> Option<Field> {
+    let sizes = output.row_shape.0.as_ref()?;
+    let leaf = leaf_type(output.dtype?);
+    let data_type = sizes.iter().rev().fold(leaf, |data_type, size| list_type(data_type, *size));
+    Some(Field::new(&output.column, data_type, true))
+}
+
+/// Makes a column of an output, with one value for each of the first `n_rows` elements of its first dimension. The model was called with
+/// `called_rows` rows, of which the others are padding.
+///
+/// # Errors
+/// The output has no value for each row, or too many elements for a column.
+pub(crate) fn column(
+    output: &OutputPlan,
+    tensor: &Tensor,
+    n_rows: usize,
+    called_rows: usize,
+) -> Result<ArrayRef, RowsError> {
+    let shape = tensor.shape().unwrap_or_default();
+    let Some((_, row_shape)) = shape.split_first().filter(|(first, _)| **first == called_rows) else {
+        return Err(RowsError::NotByRow { output: escaped(&output.name), shape: shape.to_vec(), n_rows: called_rows });
+    };
+    // The tensor has these elements, so that products do not overflow.
+    let n_elements = n_rows * row_shape.iter().product::<usize>();
+    let leaf = match tensor {
+        Tensor::Numeric(tensor) => numbers(tensor, n_elements).ok_or(RowsError::OtherColumns)?,
+        Tensor::String(tensor) => strings(output, tensor, n_elements)?,
+        _ => return Err(RowsError::NotByRow { output: escaped(&output.name), shape: Vec::new(), n_rows: called_rows }),
+    };
+    if i32::try_from(n_elements).is_err() {
+        return Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements });
+    }
+    let mut array = leaf;
+    for depth in (0..row_shape.len()).rev() {
+        let n_lists = n_rows * row_shape.iter().take(depth).product::<usize>();
+        let size = row_shape.get(depth).copied().unwrap_or_default();
+        array = lists(array, n_lists, size, is_fixed(&output.row_shape, depth)).map_err(RowsError::write)?;
+    }
+    Ok(array)
+}
+
+/// Whether all rows have the same size in a dimension, as the carton declares it. Lists of nothing have no fixed size in Arrow files.
+fn is_fixed(row_shape: &RowShape, depth: usize) -> bool {
+    let sizes = row_shape.0.as_deref().unwrap_or_default();
+    sizes.get(depth).copied().flatten().is_some_and(|size| size > 0)
+}
+
+fn leaf_type(dtype: DataType) -> ArrowType {
+    match dtype {
+        DataType::Float32 => ArrowType::Float32,
+        DataType::Float64 => ArrowType::Float64,
+        DataType::Int8 => ArrowType::Int8,
+        DataType::Int16 => ArrowType::Int16,
+        DataType::Int32 => ArrowType::Int32,
+        DataType::Int64 => ArrowType::Int64,
+        DataType::Uint8 => ArrowType::UInt8,
+        DataType::Uint16 => ArrowType::UInt16,
+        DataType::Uint32 => ArrowType::UInt32,
+        DataType::Uint64 => ArrowType::UInt64,
+        _ => ArrowType::Utf8,
+    }
+}
+
+fn list_type(item: ArrowType, size: Option<usize>) -> ArrowType {
+    let item = Arc::new(Field::new_list_field(item, true));
+    match size.filter(|size| *size > 0).and_then(|size| i32::try_from(size).ok()) {
+        Some(size) => ArrowType::FixedSizeList(item, size),
+        None => ArrowType::List(item),
+    }
+}
+
+fn lists(items: ArrayRef, n_lists: usize, size: usize, is_fixed: bool) -> Result<ArrayRef, arrow_schema::ArrowError> {
+    let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+    // Checked to be small by the number of elements; a list of nothing has offsets only.
+    match i32::try_from(size) {
+        Ok(size) if is_fixed => Ok(Arc::new(FixedSizeListArray::try_new(field, size, items, None)?)),
+        _ => {
+            let offsets = OffsetBuffer::<i32>::from_lengths(std::iter::repeat_n(size, n_lists));
+            Ok(Arc::new(ListArray::try_new(field, offsets, items, None)?))
+        }
+    }
+}
+
+/// Copies the first elements out of memory that the runner may still change.
+fn numbers(tensor: &NumericTensor, n_elements: usize) -> Option<ArrayRef> {
+    match tensor.dtype() {
+        DataType::Float32 => primitive::<Float32Type>(tensor, n_elements),
+        DataType::Float64 => primitive::<Float64Type>(tensor, n_elements),
+        DataType::Int8 => primitive::<Int8Type>(tensor, n_elements),
+        DataType::Int16 => primitive::<Int16Type>(tensor, n_elements),
+        DataType::Int32 => primitive::<Int32Type>(tensor, n_elements),
+        DataType::Int64 => primitive::<Int64Type>(tensor, n_elements),
+        DataType::Uint8 => primitive::<UInt8Type>(tensor, n_elements),
+        DataType::Uint16 => primitive::<UInt16Type>(tensor, n_elements),
+        DataType::Uint32 => primitive::<UInt32Type>(tensor, n_elements),
+        DataType::Uint64 => primitive::<UInt64Type>(tensor, n_elements),
+        _ => None,
+    }
+}
+
+fn primitive<T: ArrowPrimitiveType<Native: Element>>(tensor: &NumericTensor, n_elements: usize) -> Option<ArrayRef> {
+    let elements = tensor.as_slice::<T::Native>().ok()?.get(..n_elements)?;
+    Some(Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(elements.to_vec()), None)))
+}
+
+fn strings(output: &OutputPlan, tensor: &StringTensor, n_elements: usize) -> Result<ArrayRef, RowsError> {
+    let elements = tensor.elements().get(..n_elements).unwrap_or_default();
+    let n_bytes: usize = elements.iter().map(String::len).sum();
+    if i32::try_from(n_bytes).is_err() {
+        return Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements: n_bytes });
+    }
+    Ok(Arc::new(StringArray::from_iter_values(elements)))
+}

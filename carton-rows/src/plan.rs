@@ -1,0 +1,265 @@
+//! Decides which columns are inputs, which outputs become columns, and which columns are kept (spec/rows.md §2). Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use arrow_schema::{Field, FieldRef, Fields, Schema};
+use carton_core::metadata::TensorSpec;
+use carton_core::{DataType, Dimension, Side, SymbolicShape};
+
+use crate::error::{RowsError, escaped};
+use crate::input::InputColumn;
+
+/// The columns of the table that are also in the result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Keep {
+    /// All columns that are not inputs.
+    #[default]
+    Others,
+    /// All columns.
+    All,
+    /// The columns of these names, in the order of the table. May be empty.
+    These(Vec<String>),
+}
+
+/// The caller's choice of columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choice {
+    /// The column of each input that has another name than its column.
+    pub(crate) inputs: BTreeMap<String, String>,
+    /// The outputs that become columns, and the columns; all of them under their own names if empty.
+    pub(crate) outputs: BTreeMap<String, String>,
+    pub(crate) keep: Keep,
+    /// The names of inputs that have one value for all rows.
+    pub(crate) constants: BTreeSet<String>,
+}
+
+/// How record batches of one schema become calls, and their outputs columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) inputs: Vec<InputColumn>,
+    /// The declared outputs that become columns, in order; `None` if the carton declares no outputs.
+    pub(crate) outputs: Option<Vec<OutputPlan>>,
+    /// The column of each output, for outputs that are not declared.
+    pub(crate) output_columns: BTreeMap<String, String>,
+    /// The positions of the columns that are kept, in the order of the table.
+    pub(crate) kept: Vec<usize>,
+    /// The number of rows that every call must have, if the carton declares it.
+    pub(crate) fixed_rows: Option<usize>,
+}
+
+/// An output that becomes a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OutputPlan {
+    pub(crate) name: String,
+    pub(crate) column: String,
+    pub(crate) dtype: Option<DataType>,
+    pub(crate) row_shape: RowShape,
+}
+
+/// The declared shape of one row: a size, or `None` for any, in each dimension. `None` as a whole if the number of dimensions is not
+/// declared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowShape(pub(crate) Option<Vec<Option<usize>>>);
+
+impl Plan {
+    /// Makes a plan for tables of this schema.
+    ///
+    /// # Errors
+    /// A name is unknown, a required input has no column, or a column cannot become an input.
+    pub(crate) fn new(
+        inputs: Option<&[TensorSpec]>,
+        outputs: Option<&[TensorSpec]>,
+        schema: &Schema,
+        choice: &Choice,
+    ) -> Result<Self, RowsError> {
+        check_names(Side::Input, inputs, choice.inputs.keys().chain(&choice.constants))?;
+        check_names(Side::Output, outputs, choice.outputs.keys())?;
+        if let Some(name) = choice.constants.iter().find(|name| choice.inputs.contains_key(*name)) {
+            return Err(RowsError::InputTwice { name: escaped(name) });
+        }
+        let (inputs, fixed_rows) = input_columns(inputs, schema, choice)?;
+        let outputs = outputs.map(|outputs| output_columns(outputs, choice)).transpose()?;
+        let kept = kept(schema, &inputs, &choice.keep)?;
+        let plan = Self { inputs, outputs, output_columns: choice.outputs.clone(), kept, fixed_rows };
+        if let Some(outputs) = &plan.outputs {
+            plan.check_columns(schema, outputs)?;
+        }
+        Ok(plan)
+    }
+
+    /// Checks that each column of the result has a name of its own.
+    pub(crate) fn check_columns(&self, schema: &Schema, outputs: &[OutputPlan]) -> Result<(), RowsError> {
+        let mut seen = BTreeSet::new();
+        let kept = self.kept.iter().map(|position| schema.field(*position).name());
+        match kept.chain(outputs.iter().map(|output| &output.column)).find(|column| !seen.insert(*column)) {
+            Some(column) => Err(RowsError::TwoColumns { column: escaped(column) }),
+            None => Ok(()),
+        }
+    }
+
+    /// The plan for an output that the carton does not declare; `None` if it is not wanted.
+    pub(crate) fn undeclared(&self, name: &str) -> Option<OutputPlan> {
+        let column = match self.output_columns.is_empty() {
+            true => name.to_owned(),
+            false => self.output_columns.get(name)?.clone(),
+        };
+        Some(OutputPlan { name: name.to_owned(), column, dtype: None, row_shape: RowShape(None) })
+    }
+
+    /// The fields of the columns that are kept.
+    pub(crate) fn kept_fields(&self, schema: &Schema) -> Vec<FieldRef> {
+        self.kept.iter().map(|position| schema.fields()[*position].clone()).collect()
+    }
+}
+
+impl RowShape {
+    /// The shape of one element of the first dimension.
+    ///
+    /// # Errors
+    /// The tensor is a scalar.
+    fn of(side: Side, spec: &TensorSpec) -> Result<Self, RowsError> {
+        match &spec.shape {
+            SymbolicShape::Dimensions(dimensions) => match dimensions.split_first() {
+                Some((_, row)) => Ok(Self(Some(row.iter().map(size).collect()))),
+                None => Err(RowsError::Scalar { side, name: escaped(&spec.name) }),
+            },
+            _ => Ok(Self(None)),
+        }
+    }
+
+    /// The sizes of all dimensions, if they are declared.
+    pub(crate) fn fixed(&self) -> Option<Vec<usize>> {
+        self.0.as_ref()?.iter().copied().collect()
+    }
+
+    /// The shape for a value of the shape `found`: flat values take the declared shape. `None` if they contradict each other.
+    pub(crate) fn fitted(&self, found: &[usize]) -> Option<Vec<usize>> {
+        let Some(declared) = &self.0 else { return Some(found.to_vec()) };
+        if declared.len() == found.len() {
+            let agrees = declared.iter().zip(found).all(|(declared, found)| declared.is_none_or(|size| size == *found));
+            return agrees.then(|| found.to_vec());
+        }
+        let n_elements = found.iter().try_fold(1_usize, |product, size| product.checked_mul(*size))?;
+        let n_fixed = declared.iter().flatten().try_fold(1_usize, |product, size| product.checked_mul(*size))?;
+        match declared.iter().filter(|size| size.is_none()).count() {
+            0 if n_elements == n_fixed => Some(declared.iter().flatten().copied().collect()),
+            1 if found.len() == 1 && n_fixed > 0 && n_elements % n_fixed == 0 => {
+                Some(declared.iter().map(|size| size.unwrap_or(n_elements / n_fixed)).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for RowShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(sizes) = &self.0 else { return f.write_str("any") };
+        let sizes: Vec<String> =
+            sizes.iter().map(|size| size.map_or_else(|| "*".to_owned(), |size| size.to_string())).collect();
+        write!(f, "[{}]", sizes.join(", "))
+    }
+}
+
+fn size(dimension: &Dimension) -> Option<usize> {
+    match dimension {
+        Dimension::Fixed(size) => usize::try_from(*size).ok(),
+        _ => None,
+    }
+}
+
+/// Checks that the model has tensors of these names, if it declares its tensors.
+fn check_names<'a>(
+    side: Side,
+    declared: Option<&[TensorSpec]>,
+    mut names: impl Iterator<Item = &'a String>,
+) -> Result<(), RowsError> {
+    let Some(declared) = declared else { return Ok(()) };
+    match names.find(|name| declared.iter().all(|spec| spec.name != **name)) {
+        Some(name) => Err(RowsError::NoTensor {
+            side,
+            name: escaped(name),
+            names: declared.iter().map(|spec| escaped(&spec.name)).collect(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The inputs that are columns, and the number of rows that they declare. An optional input needs a column that the caller names.
+fn input_columns(
+    declared: Option<&[TensorSpec]>,
+    schema: &Schema,
+    choice: &Choice,
+) -> Result<(Vec<InputColumn>, Option<usize>), RowsError> {
+    let mut inputs = Vec::new();
+    let mut fixed_rows = None;
+    for spec in declared.unwrap_or_default() {
+        let chosen = choice.inputs.get(&spec.name);
+        if choice.constants.contains(&spec.name) || chosen.is_none() && spec.is_optional() {
+            continue;
+        }
+        let row_shape = RowShape::of(Side::Input, spec)?;
+        let (position, field) = find(schema, &spec.name, chosen.unwrap_or(&spec.name))?;
+        inputs.push(InputColumn::new(&spec.name, position, field, Some(spec.dtype), row_shape)?);
+        let SymbolicShape::Dimensions(dimensions) = &spec.shape else { continue };
+        if let Some(second) = dimensions.first().and_then(size) {
+            match fixed_rows {
+                Some(first) if first != second => return Err(RowsError::FixedRows { first, second }),
+                _ => fixed_rows = Some(second),
+            }
+        }
+    }
+    if declared.is_none() {
+        for (name, column) in &choice.inputs {
+            let (position, field) = find(schema, name, column)?;
+            inputs.push(InputColumn::new(name, position, field, None, RowShape(None))?);
+        }
+    }
+    if inputs.is_empty() {
+        return Err(RowsError::NoInputs);
+    }
+    Ok((inputs, fixed_rows))
+}
+
+fn find<'s>(schema: &'s Schema, input: &str, column: &str) -> Result<(usize, &'s Field), RowsError> {
+    schema.column_with_name(column).ok_or_else(|| RowsError::NoColumn {
+        name: escaped(input),
+        columns: schema.fields().iter().map(|field| escaped(field.name())).collect(),
+    })
+}
+
+fn output_columns(declared: &[TensorSpec], choice: &Choice) -> Result<Vec<OutputPlan>, RowsError> {
+    let mut outputs = Vec::new();
+    for spec in declared {
+        let column = match choice.outputs.is_empty() {
+            true => &spec.name,
+            false => match choice.outputs.get(&spec.name) {
+                Some(column) => column,
+                None => continue,
+            },
+        };
+        outputs.push(OutputPlan {
+            name: spec.name.clone(),
+            column: column.clone(),
+            dtype: Some(spec.dtype),
+            row_shape: RowShape::of(Side::Output, spec)?,
+        });
+    }
+    Ok(outputs)
+}
+
+fn kept(schema: &Schema, inputs: &[InputColumn], keep: &Keep) -> Result<Vec<usize>, RowsError> {
+    let fields: &Fields = schema.fields();
+    if let Keep::These(names) = keep
+        && let Some(name) = names.iter().find(|name| fields.find(name).is_none())
+    {
+        let columns = fields.iter().map(|field| escaped(field.name())).collect();
+        return Err(carton_dataset::DatasetError::NoColumn { column: escaped(name), columns }.into());
+    }
+    let is_kept = |position: &usize| match keep {
+        Keep::All => true,
+        Keep::Others => inputs.iter().all(|input| input.position() != *position),
+        Keep::These(names) => names.contains(fields[*position].name()),
+    };
+    Ok((0..fields.len()).filter(is_kept).collect())
+}
