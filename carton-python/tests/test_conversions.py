@@ -291,16 +291,6 @@ def test_polars(echo: carton.Model) -> None:
         echo(x=pl.Series([1, None]))
 
 
-def test_torch(echo: carton.Model) -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    sent = torch.arange(12, dtype=torch.float32).reshape(3, 4)
-    same(echo(x=sent)["x"], sent.numpy())
-    same(echo(x=sent.T)["x"], sent.numpy().T)
-    for refused in (sent.requires_grad_(), sent.to(torch.bfloat16), sent > 0):
-        with pytest.raises(carton.InvalidInputError):
-            echo(x=refused)
-
-
 REFUSED: dict[str, tuple[Callable[[], Any], str, str | None]] = {
     "bool": (lambda: True, "bool", "uint8"),
     "bool array": (lambda: np.zeros(3, bool), "bool", "uint8"),

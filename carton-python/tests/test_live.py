@@ -204,23 +204,6 @@ def test_an_example_for_a_path(tmp_path: Path) -> None:
         carton.pack(path, tmp_path / "model.carton", example=np.ones(2, np.float32))
 
 
-def test_a_torch_module(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-    class Net(torch.nn.Module):
-        def forward(self, x, y):
-            return {"sum": x + y}
-
-    net = Net().train()
-    with _live.prepared(net, example={"x": np.ones((2, 3), np.float32), "y": np.ones((2, 3), np.float32)}) as live:
-        assert live.runner == "torchscript"
-        assert live.inputs is not None and specs(live.inputs)[1] == ("y", "float32", ("batch", 3))
-        assert live.outputs is not None and specs(live.outputs) == [("sum", "float32", ("batch", 3))]
-        loaded = torch.jit.load(str(live.path))
-        assert loaded(x=torch.ones(1, 3), y=torch.ones(1, 3))["sum"].tolist() == [[2, 2, 2]]
-    assert net.training
-
-
 # What needs no runner.
 
 

@@ -20,7 +20,11 @@ def plain(value: Any, name: str) -> tuple[str, Any, tuple[int, ...]]:
     except (TypeError, ValueError, BufferError, RuntimeError, NotImplementedError) as error:
         if isinstance(value, (list, tuple)):
             return "nested", [_element(item, number, name) for number, item in enumerate(value)], ()
-        raise InvalidInputError(f"input `{name}`: a {type(value).__name__} cannot be made an array: {error}") from error
+        unfit = InvalidInputError(f"input `{name}`: a {type(value).__name__} cannot be made an array: {error}")
+        # The dtypes of PyTorch that NumPy lacks.
+        if str(getattr(value, "dtype", "")).startswith(("torch.bfloat", "torch.float8")):
+            unfit.hint = "convert it: tensor.float()"
+        raise unfit from error
     kind = array.dtype.kind
     if kind in "UTO":
         return "strings", _strings(array, name), array.shape

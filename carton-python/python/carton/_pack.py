@@ -107,14 +107,17 @@ def pack(
     The carton appears under its name only when it is complete, was loaded and passed its self-tests.
 
     Args:
-        model: The file or folder of the model; or a live object: an `onnx.ModelProto`, a `torch.nn.Module` (packed as TorchScript), a
+        model: The file or folder of the model; or a live object: an `onnx.ModelProto`, a `torch.nn.Module` (see `runner`), a
             scikit-learn or XGBoost estimator, a function whose parameters are the inputs, or a class or an object with the method
             `infer_with_tensors(inputs)`. Python objects get the packages that they need, in the versions that are installed here.
         output: The carton to be written. An existing file is replaced.
         example: Inputs of a call: a dict by name, a tuple in order, or the only input; for an estimator an array of features or a pandas
             DataFrame, each column of which becomes an input. A live object's signature is inferred from it: the first dimension becomes
             `batch`. What the model returns for it is recorded as a self-test.
-        runner: The runner that the model is for, such as `onnx`. By default the files of the model decide.
+        runner: The runner that the model is for, such as `onnx`. By default the files of the model decide. A `torch.nn.Module` becomes
+            TorchScript for `torchscript`, and is exported to ONNX for `onnx`, which takes an example and the packages onnx and onnxscript.
+            By default it is TorchScript where a torchscript runner is installed that reads the files of this torch. Without one it is
+            ONNX, which runs without torch, if there are an example and these packages, and TorchScript otherwise.
         metadata: A `carton.toml`. The other arguments replace what it says.
         inputs: Declared inputs, in order. By default the runner reads them from the model.
         outputs: Declared outputs, in order.
@@ -171,7 +174,7 @@ def pack(
         "check": check,
         "install_runners": install_runners,
     }
-    live = _live.prepared(model, example=example, inputs=inputs, outputs=outputs)
+    live = _live.prepared(model, example=example, inputs=inputs, outputs=outputs, runner=runner, options=options)
     with live as prepared, _progress.reporting(progress) as callback:
         packed = _carton.pack(prepared.path, os.fspath(output), prepared.completed(chosen), callback)
     return Packed(path=str(packed["path"]), manifest_sha256=packed["manifest_sha256"], check=packed["check"])

@@ -4,6 +4,7 @@
 |---|---|---|
 | `onnx.ModelProto` | `model.onnx` | `onnx` |
 | `torch.nn.Module` | TorchScript, traced with the example, or scripted without one | `torchscript` |
+| `torch.nn.Module` | ONNX, where it exports | `onnx` |
 | scikit-learn or XGBoost estimator, and any other object with `predict` or `transform` | a pickle | `python` |
 | Python function, class, or object with `infer_with_tensors` | a pickle of its code | `python` |
 
@@ -17,15 +18,16 @@ import inspect
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from .. import _carton
 from .._errors import InvalidInputError
 from .examples import named_example
-from .frameworks import of_onnx, of_torch
 from .libraries import is_of
 from .live import Live
+from .onnx_models import of_onnx
 from .python_models import methods_of, of_class, of_estimator, of_function, of_object
+from .torch_modules import of_torch
 
 __all__ = ["Live", "prepared", "save"]
 
@@ -37,6 +39,8 @@ def prepared(
     example: Any = None,
     inputs: Sequence[_carton.TensorSpec] | None = None,
     outputs: Sequence[_carton.TensorSpec] | None = None,
+    runner: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Iterator[Live]:
     """The model as files, for the time of a `with` block: a path as it is, a live object in a temporary folder. See `save`."""
     if isinstance(model, (str, os.PathLike)):
@@ -44,7 +48,7 @@ def prepared(
         yield Live(os.fspath(model), example=None if example is None else named_example(example, names))
         return
     with tempfile.TemporaryDirectory(prefix="carton-pack-") as folder:
-        yield save(model, Path(folder), example=example, inputs=inputs, outputs=outputs)
+        yield save(model, Path(folder), example=example, inputs=inputs, outputs=outputs, runner=runner, options=options)
 
 
 def save(
@@ -54,6 +58,8 @@ def save(
     example: Any = None,
     inputs: Sequence[_carton.TensorSpec] | None = None,
     outputs: Sequence[_carton.TensorSpec] | None = None,
+    runner: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Live:
     """Writes a live object into an empty folder.
 
@@ -64,6 +70,8 @@ def save(
             (for estimators); or the only input.
         inputs: Declared inputs. They give names to an example without names.
         outputs: Declared outputs.
+        runner: The runner that the caller chose, which decides the format of a `torch.nn.Module`.
+        options: The caller's options of the runner.
 
     Raises:
         InvalidInputError: The object is of no kind that can be packed, or the example does not fit it.
@@ -74,7 +82,9 @@ def save(
     if is_of(model, "onnx", "ModelProto"):
         return of_onnx(model, folder, example, input_names)
     if is_of(model, "torch.nn", "Module"):
-        return of_torch(model, folder, example, input_names, output_names)
+        return of_torch(
+            model, folder, example=example, names=input_names, output_names=output_names, runner=runner, options=options
+        )
     if inspect.isclass(model):
         return of_class(model, folder, example, input_names)
     if callable(getattr(model, "infer_with_tensors", None)):

@@ -14,7 +14,7 @@ from .._errors import InvalidInputError
 from .live import Live
 
 #: The symbol of the first dimension in signatures that are inferred from an example.
-_BATCH = "batch"
+BATCH = "batch"
 
 
 def named_example(example: Any, names: Sequence[str] | None) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _spec(name: str, value: Any, n_rows: int | None) -> _carton.TensorSpec:
         return _carton.TensorSpec(name, value[0].dtype, "*")
     shape: list[int | str] = list(value.shape)
     if shape and shape[0] == n_rows:
-        shape[0] = _BATCH
+        shape[0] = BATCH
     try:
         return _carton.TensorSpec(name, value.dtype, shape)
     except ValueError as error:

@@ -1,0 +1,376 @@
+"""PyTorch: packing modules as TorchScript and as ONNX, tensors as inputs, and outputs as tensors.
+
+The tests of TorchScript need a torchscript runner for this torch in the folder of runners that CARTON_TEST_RUNNERS names.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+from pathlib import Path
+from typing import Any, Dict, NamedTuple
+
+import numpy as np
+import pytest
+
+import carton
+from carton import TensorSpec
+from conftest import RunScript
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch import nn  # noqa: E402
+
+
+@pytest.fixture
+def torchscript_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uses the runners in the folder that CARTON_TEST_RUNNERS names."""
+    folder = os.environ.get("CARTON_TEST_RUNNERS")
+    if folder is None:
+        pytest.skip("CARTON_TEST_RUNNERS names no folder with a torchscript runner")
+    monkeypatch.setenv("CARTON_RUNNER_DIR", folder)
+    monkeypatch.setenv("CARTON_RUNNER_DATA_DIR", f"{folder}.data")
+    series = ".".join(torch.__version__.split(".")[:2])
+    versions = [runner["framework_version"] for runner in carton.runners() if runner["name"] == "torchscript"]
+    if not any(version.startswith(f"{series}.") for version in versions):
+        pytest.skip(f"no torchscript runner for libtorch {series} is in {folder}")
+
+
+@pytest.fixture(params=["torchscript", "onnx"])
+def runner(request: pytest.FixtureRequest) -> str:
+    """Each of the two formats."""
+    if request.param == "torchscript":
+        request.getfixturevalue("torchscript_runner")
+    else:
+        pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    name: str = request.param
+    return name
+
+
+def specs(found: Any) -> list[tuple[str, str, Any]]:
+    return [(spec.name, spec.dtype, spec.shape) for spec in found]
+
+
+def check_packed(module: Any, example: Any, runner: str | None, path: Path, **options: Any) -> carton.Package:
+    """Packs a module, and checks the self-test that was recorded."""
+    packed = carton.pack(module, path, example=example, runner=runner, **options)
+    assert packed.check is not None and packed.check["counts"] == {"passed": 1, "ran": 0, "failed": 0}
+    package = carton.open(packed.path)
+    assert package.self_tests == ["example"]
+    if runner is not None:
+        assert package.info()["runner"]["runner_name"] == runner
+    return package
+
+
+def small_net() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Dropout(), nn.Linear(8 * 6 * 6, 5))
+
+
+def test_a_module(runner: str, tmp_path: Path) -> None:
+    net = small_net()
+    x = torch.randn(4, 3, 8, 8)
+    package = check_packed(net, x, runner, tmp_path / "net.carton")
+    assert specs(package.inputs) == [("input", "float32", ("batch", 3, 8, 8))]
+    assert specs(package.outputs) == [("output", "float32", ("batch", 5))]
+    other = torch.randn(7, 3, 8, 8)
+    net.eval()
+    with carton.load(tmp_path / "net.carton") as model, torch.no_grad():
+        assert model.self_test()["passed"]
+        np.testing.assert_allclose(model(other)["output"], net(other).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_module_stays_as_it_was(runner: str, tmp_path: Path) -> None:
+    net = small_net().train()
+    # Frozen, as in transfer learning.
+    net[1].eval()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    check_packed(net, torch.randn(2, 3, 8, 8), runner, tmp_path / "net.carton")
+    assert [part.training for part in net] == [True, False, True, True, True, True]
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+class Writing(nn.Module):
+    def forward(self, x):
+        return x.add_(1)
+
+
+def test_the_example_stays_as_it_was(runner: str, tmp_path: Path) -> None:
+    for x in (np.zeros((2, 3), np.float32), torch.zeros(2, 3)):
+        check_packed(Writing(), x, runner, tmp_path / "writing.carton")
+        assert not x.any()
+        with carton.load(tmp_path / "writing.carton") as model:
+            assert model.self_test()["passed"] and model(x)["output"].tolist() == [[1, 1, 1]] * 2
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(4, 6, 2, batch_first=True)
+
+    def forward(self, x):
+        y, (hidden, cell) = self.cells(x)
+        return {"y": y, "hidden": hidden, "cell": cell}
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_the_batch_is_found_in_any_dimension(runner: str, tmp_path: Path) -> None:
+    package = check_packed(Recurrent(), torch.randn(3, 5, 4), runner, tmp_path / "recurrent.carton")
+    assert specs(package.inputs) == [("x", "float32", ("batch", 5, 4))]
+    hidden = [(name, "float32", (2, "batch", 6)) for name in ("hidden", "cell")]
+    assert specs(package.outputs) == [("y", "float32", ("batch", 5, 6)), *hidden]
+    with carton.load(tmp_path / "recurrent.carton") as model:
+        assert model(x=np.zeros((8, 5, 4), np.float32))["cell"].shape == (2, 8, 6)
+
+
+class Fixed(nn.Module):
+    def forward(self, x):
+        return x.reshape(5, 2).sum(1)
+
+
+def test_a_module_for_one_number_of_rows(runner: str, tmp_path: Path) -> None:
+    package = check_packed(Fixed(), torch.randn(5, 2), runner, tmp_path / "fixed.carton")
+    assert (specs(package.inputs), specs(package.outputs)) == ([("x", "float32", (5, 2))], [("output", "float32", (5,))])
+
+
+class Pair(NamedTuple):
+    total: torch.Tensor
+    is_large: torch.Tensor
+
+
+class Several(nn.Module):
+    def __init__(self, form: type = tuple) -> None:
+        super().__init__()
+        self.form = form
+
+    def forward(self, x, y):
+        total, is_large = x.sum(1) + y, x > 0
+        if self.form is dict:
+            return {"total": total, "is_large": is_large}
+        return Pair(total, is_large) if self.form is Pair else (total, is_large)
+
+
+@pytest.mark.parametrize("form", [tuple, Pair, dict])
+def test_names_of_inputs_and_outputs(runner: str, tmp_path: Path, form: type) -> None:
+    path = tmp_path / "several.carton"
+    example = {"y": torch.arange(3.0), "x": torch.ones(3, 2)}
+    names = ["output_0", "output_1"] if form is tuple else ["total", "is_large"]
+    package = check_packed(Several(form), example, runner, path)
+    assert specs(package.inputs) == [("y", "float32", ("batch",)), ("x", "float32", ("batch", 2))]
+    assert specs(package.outputs) == [(names[0], "float32", ("batch",)), (names[1], "uint8", ("batch", 2))]
+    # By position, in the order of the parameters.
+    package = check_packed(Several(form), (example["x"], example["y"]), runner, path)
+    assert [spec.name for spec in package.inputs] == ["x", "y"]
+    with carton.load(path) as model:
+        outputs = model(x=np.ones((1, 2), np.float32), y=np.ones(1, np.float32))
+    assert {name: array.tolist() for name, array in outputs.items()} == {names[0]: [3.0], names[1]: [[1, 1]]}
+
+
+def test_declared_names(runner: str, tmp_path: Path) -> None:
+    """Inputs and outputs are matched in order where their names are not the module's."""
+    inputs = [TensorSpec("image", "float32", ["n", 2]), TensorSpec("offset", "float32", ["n"])]
+    outputs = [TensorSpec("sum", "float32", ["n"]), TensorSpec("flags", "uint8", ["n", 2])]
+    example = {"image": torch.ones(3, 2), "offset": torch.zeros(3)}
+    package = check_packed(Several(), example, runner, tmp_path / "named.carton", inputs=inputs, outputs=outputs)
+    assert specs(package.inputs) == specs(inputs) and specs(package.outputs) == specs(outputs)
+    with carton.load(tmp_path / "named.carton") as model:
+        assert model(image=np.ones((1, 2), np.float32), offset=np.ones(1, np.float32))["sum"].tolist() == [3.0]
+
+
+class OfDict(nn.Module):
+    def forward(self, inputs: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+        return {"sum": inputs["a"] + inputs["b"], "a2": inputs["a"] * 2}
+
+
+def test_a_module_that_takes_a_dict(runner: str, tmp_path: Path) -> None:
+    package = check_packed(OfDict(), {"a": torch.ones(2), "b": torch.ones(2)}, runner, tmp_path / "dict.carton")
+    assert [spec.name for spec in package.inputs] == ["a", "b"]
+    assert specs(package.outputs) == [("sum", "float32", ("batch",)), ("a2", "float32", ("batch",))]
+
+
+@pytest.mark.usefixtures("torchscript_runner")
+def test_scripts(tmp_path: Path) -> None:
+    class Branching(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if bool(x.sum() > 0):
+                return x
+            return -x
+
+    x = np.array([-1.0, -2.0], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        script = torch.jit.script(Branching())
+    # Already scripted, with and without an example; and scripted here, because there is no example to trace with.
+    for module, example in ((script, x), (script, None), (Branching(), None)):
+        packed = carton.pack(module, tmp_path / "script.carton", example=example, runner="torchscript")
+        assert len(carton.open(packed.path).self_tests) == (example is not None)
+        with carton.load(packed.path) as model:
+            (up,), (down,) = model(x=-x).values(), model(x=x).values()
+        assert up.tolist() == [1, 2] and down.tolist() == [1, 2]
+
+
+@pytest.mark.usefixtures("torchscript_runner")
+def test_halves_become_floats(tmp_path: Path) -> None:
+    class Halves(nn.Module):
+        def forward(self, x):
+            return x.half(), x.bfloat16()
+
+    package = check_packed(Halves(), torch.ones(2), "torchscript", tmp_path / "halves.carton")
+    assert {spec.dtype for spec in package.outputs} == {"float32"}
+
+
+def test_the_default_is_what_runs_here(
+    torchscript_runner: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def packed_for() -> str:
+        package = check_packed(small_net(), torch.randn(2, 3, 8, 8), None, tmp_path / "net.carton")
+        name: str = package.info()["runner"]["runner_name"]
+        return name
+
+    assert packed_for() == "torchscript"
+    monkeypatch.setenv("CARTON_RUNNER_DIR", str(tmp_path / "none"))
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    assert packed_for() == "onnx"
+
+
+def test_an_onnx_carton_needs_no_torch(tmp_path: Path, run_script: RunScript) -> None:
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    check_packed(small_net(), torch.randn(2, 3, 8, 8), "onnx", tmp_path / "net.carton")
+    ended = run_script(
+        f"sys.modules['torch'] = None\n"
+        f"with carton.load({str(tmp_path / 'net.carton')!r}) as model:\n"
+        f"    print(model.self_test()['passed'], model.runner)\n"
+    )
+    assert ended.stdout.startswith("True onnx"), ended.stderr
+
+
+def test_an_export_says_nothing_of_this_machine(tmp_path: Path) -> None:
+    """Only what a caller must know is printed, and no path of a source file is in the model."""
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_packed(Recurrent(), torch.randn(3, 5, 4), "onnx", tmp_path / "net.carton")
+    content = carton.open(tmp_path / "net.carton").read("model/model.onnx")
+    assert b"test_torch" not in content and b"site-packages" not in content
+
+
+def test_modules_that_cannot_be_packed(tmp_path: Path) -> None:
+    def check(module: Any, message: str, example: Any = None, *, hint: str = "", **options: Any) -> None:
+        with pytest.raises(carton.InvalidInputError, match=message) as raised:
+            carton.pack(module, tmp_path / "net.carton", example=example, **options)
+        assert hint in (raised.value.hint or "")
+        assert not (tmp_path / "net.carton").exists()
+
+    class Branching(nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    class Nested(nn.Module):
+        def forward(self, x):
+            return x, (x, x)
+
+    class Echo(nn.Module):
+        def forward(self, x):
+            return {"x": x + 1}
+
+    class Noise(nn.Module):
+        def forward(self, x):
+            return x + torch.rand(3) * 100
+
+    net, x = Writing(), torch.ones(2)
+    check(net, "for the runner `torchscript` or `onnx`, found `python`", x, runner="python")
+    check(net, "takes a call of it", runner="onnx")
+    check(net, "has an input `z`, and the module takes x", {"z": x})
+    check(net, "`x` is bfloat16|`x` .*BFloat16", torch.ones(2, dtype=torch.bfloat16))
+    check(net, "no tensors of dtype float16", torch.ones(2, dtype=torch.float16))
+    check(net, "input `x` of the example cannot be a tensor", "text")
+    check(small_net(), "the module fails with the example: RuntimeError", torch.ones(2, 2))
+    check(Nested(), "output `output_1` of the module is a tuple", x, hint="a dict of tensors")
+    check(Several(), "returned 2 outputs, and 1 are declared", (torch.ones(2, 2), x), outputs=[TensorSpec("y", "float32", "*")])
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    check(Branching(), r"cannot be exported to ONNX: \w+: .+", x, runner="onnx", hint="runner='torchscript'")
+    check(Echo(), "an input and an output `x`", x, runner="onnx", hint="another name")
+    check(Noise(), "output `output` of the exported model is not what", torch.ones(3), runner="onnx")
+
+
+# Tensors as inputs, and outputs as tensors.
+
+#: Elements of outputs that are copied at once, copied into memory of their own, and mapped.
+SIZES = [1, 512, 100_000, 5_000_000]
+
+
+@pytest.fixture(params=["echo", "copying"])
+def model(request: pytest.FixtureRequest) -> carton.Model:
+    """A model whose outputs are the host's memory, and one whose outputs are the runner's."""
+    found: carton.Model = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize("size", SIZES)
+def test_tensors_of_outputs_can_be_written(model: carton.Model, size: int) -> None:
+    """PyTorch does not know that an array is read-only. What it writes is seen in this output alone."""
+    sent = torch.arange(size, dtype=torch.float32)
+    for take in (torch.from_dlpack, torch.from_numpy, torch.as_tensor):
+        outputs, others = model(x=sent, y=sent), model(x=sent)
+        taken = take(outputs["x"])
+        assert taken.data_ptr() == outputs["x"].ctypes.data
+        taken.add_(1)
+        del outputs["x"]
+        gc.collect()
+        assert torch.equal(taken, sent + 1)
+        assert np.array_equal(outputs["y"], sent) and np.array_equal(others["x"], sent)
+        assert torch.equal(sent, torch.arange(size, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_tensors_outlive_the_model(noop_folder: Path, size: int) -> None:
+    sent = torch.arange(size, dtype=torch.float64)
+    with carton.load(noop_folder, runner="noop", bare=True, options={"copy": True}) as model:
+        taken = torch.from_dlpack(model(x=sent)["x"])
+    gc.collect()
+    taken *= 2
+    assert torch.equal(taken, sent * 2)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_tensors_of_outputs_are_inputs(model: carton.Model, digits: carton.Model, size: int) -> None:
+    sent = torch.arange(size, dtype=torch.float32)
+    # As a module between two models: in memory of PyTorch's own, and a view of the output.
+    taken = torch.from_dlpack(model(x=sent)["x"])
+    assert np.array_equal(model(x=taken * 2)["x"], sent * 2)
+    assert np.array_equal(model(x=taken[::2])["x"], sent[::2])
+    for _ in range(10):
+        taken = torch.from_dlpack(model(x=taken)["x"])
+    assert torch.equal(taken, sent)
+    pictures = model(x=torch.rand(3, 1, 8, 8))["x"]
+    assert np.array_equal(digits(image=torch.from_dlpack(pictures))["probabilities"], digits(image=pictures)["probabilities"])
+
+
+def test_tensors_of_any_layout(echo: carton.Model) -> None:
+    base = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4)
+    views = [base, base.mT, base[:, ::2], base.permute(2, 0, 1), base[1:], base.expand(5, 2, 3, 4), base[0, 0, 0], base[:0]]
+    for view in [*views, base[0].T, torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)]:
+        found = echo(x=view)["x"]
+        assert found.shape == tuple(view.shape) and np.array_equal(found, view.numpy())
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float64, torch.uint16, torch.uint32, torch.uint64):
+        found = echo(x=torch.ones(3).to(dtype))["x"]
+        assert (str(found.dtype), found.tolist()) == (str(dtype).partition(".")[2], [1, 1, 1])
+
+
+def test_tensors_that_are_refused(echo: carton.Model) -> None:
+    def check(value: Any, message: str, hint: str = "") -> None:
+        with pytest.raises(carton.InvalidInputError, match=f"input `x`.*{message}") as raised:
+            echo(x=value)
+        assert hint in (raised.value.hint or "")
+
+    check(torch.zeros(3, requires_grad=True), r"detach\(\)")
+    check(nn.Parameter(torch.zeros(3)), r"detach\(\)")
+    check(torch.zeros(3, dtype=torch.bfloat16), "BFloat16", "tensor.float()")
+    check(torch.zeros(3, dtype=torch.float8_e4m3fn), "Float8", "tensor.float()")
+    check(torch.zeros(3, dtype=torch.float16), "float16", "float32")
+    check(torch.zeros(3) > 0, "bool", "uint8")
+    check(torch.zeros(3, device="meta"), "meta")
+    check(torch.eye(3).to_sparse(), "to_dense")
+    check(torch.zeros(3, dtype=torch.cfloat), "complex64")
