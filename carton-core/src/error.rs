@@ -83,11 +83,12 @@ pub enum Error {
         /// The arrays in it.
         names: Vec<String>,
     },
-    /// Self-tests cannot be recorded, because the model's inputs and outputs are unknown.
-    #[error(
-        "a self-test can be recorded only where inputs and outputs are declared, and the model does not tell its own"
-    )]
+    /// Self-tests cannot be recorded, because the model's inputs are unknown.
+    #[error("a self-test can be recorded only where inputs are declared, and the model does not tell its own")]
     NoSignature,
+    /// The metadata given to `pack` declares inputs alone, and nothing tells the outputs.
+    #[error("the inputs are declared and the outputs are not, and neither the model nor a self-test tells them")]
+    OutputsUnknown,
     /// The metadata given to `pack` contradicts the model.
     #[error("the declared inputs and outputs are not those of the model:\n{}", lines(mismatches))]
     SignatureMismatch {
@@ -320,6 +321,7 @@ impl Error {
             | Self::ModelFile { .. }
             | Self::NpzMember { .. }
             | Self::NoSignature
+            | Self::OutputsUnknown
             | Self::RunnerUnknown { .. }
             | Self::Shrink(_) => ErrorKind::InvalidInput,
             Self::Cache(CacheError::NoCarton { .. } | CacheError::Ambiguous { .. }) => ErrorKind::InvalidInput,
@@ -360,8 +362,9 @@ impl Error {
             | Self::RunnerNetwork { source, .. }
             | Self::RunnerSetup { source, .. }
             | Self::Model { source, .. } => source.hint.clone(),
-            Self::NoSignature => {
-                Some("declare them in the metadata: a carton.toml with [[input]] and [[output]]".to_owned())
+            Self::NoSignature => Some("declare them in the metadata: a carton.toml with [[input]]".to_owned()),
+            Self::OutputsUnknown => {
+                Some("declare [[output]], record a self-test, or give a self-test its expected_out".to_owned())
             }
             Self::Network(error) => error.hint(),
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),

@@ -133,10 +133,43 @@ def test_formats_and_compressions(
         assert os.path.getsize(path) < 100_000
 
 
-def test_inputs_are_declared_and_outputs_are_not(model_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(carton.InvalidInputError, match="together"):
-        carton.pack(model_file, tmp_path / "a.carton", inputs=INPUTS)
-    assert not (tmp_path / "a.carton").exists()
+def test_one_side_is_declared(model_file: Path, tmp_path: Path, pictures: Pictures) -> None:
+    images, expected = pictures
+    image = TensorSpec("image", "float32", ["rows", 1, 8, 8])
+    tests = [SelfTest({"image": images}, {"probabilities": expected})]
+    packed = carton.pack(model_file, tmp_path / "a.carton", inputs=[image], self_tests=tests)
+    package = carton.open(packed.path)
+    # The model has the outputs; its symbol is the one that is declared.
+    assert package.inputs == [image] and package.outputs == [TensorSpec("probabilities", "float32", ["rows", 10])]
+    with carton.load(packed.path) as model:
+        np.testing.assert_allclose(model(images)["probabilities"], expected, rtol=1e-5)
+    # It has the inputs, too.
+    carton.pack(model_file, tmp_path / "a.carton", outputs=[TensorSpec("probabilities", "float32", ["rows", 10])])
+    assert carton.open(tmp_path / "a.carton").inputs == [image]
+
+
+def test_outputs_that_only_calls_show(noop_folder: Path, tmp_path: Path) -> None:
+    """The runner cannot read this model, which returns its inputs."""
+    path, x = tmp_path / "a.carton", np.ones((2, 3), np.float32)
+    inputs = [TensorSpec("x", "float32", ["n", 3])]
+    shown = [TensorSpec("x", "float32", ["*", "*"])]
+    ways: list[dict[str, Any]] = [
+        {"self_tests": [SelfTest({"x": x}, {"x": x})]},
+        {"record": [{"x": x}]},
+        {"example": x},
+        {"examples": [Example({"x": x}, {"x": x})]},
+    ]
+    for way in ways:
+        carton.pack(noop_folder, path, runner="noop", inputs=inputs, **way)
+        assert carton.open(path).outputs == shown, way
+        with carton.load(path) as model:
+            assert model(np.zeros((5, 3), np.float32))["x"].shape == (5, 3)
+        path.unlink()
+    for way in [{}, {"self_tests": [SelfTest({"x": x})]}]:
+        with pytest.raises(carton.InvalidInputError, match="neither the model nor a self-test") as caught:
+            carton.pack(noop_folder, path, runner="noop", inputs=inputs, **way)
+        assert caught.value.hint is not None and "record" in caught.value.hint
+        assert not path.exists()
 
 
 # What packing refuses

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,8 @@ def test_strings_of_npz(tmp_path: Path) -> None:
     file = tensors.open(tmp_path / "a.npz")
     assert file.dtype("words") is None and file.shape("words") == (2, 2)
     assert file["words"].tolist() == words.tolist() and file["words"].dtype == object
+    with pytest.raises(carton.InvalidInputError, match="words"):
+        file.raw("words")
 
 
 def test_what_npz_holds_that_is_not_a_tensor(tmp_path: Path) -> None:
@@ -155,14 +159,15 @@ def address(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
-@pytest.mark.parametrize("kind", ["safetensors"])
+@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
 def test_views_are_not_copies(tmp_path: Path, kind: str) -> None:
     big = np.random.default_rng(0).standard_normal((2000, 1000)).astype(np.float32)
     path = tmp_path / f"a.{kind}"
     if kind == "safetensors":
         safetensors.save_file({"big": big, "small": big[:3]}, path)
     elif kind == "npz":
-        np.savez(path, big=big)
+        # The name decides where the elements begin: here at a multiple of four.
+        np.savez(path, big123=big)
     else:
         np.save(path, big)
     file = tensors.open(path)
@@ -170,8 +175,69 @@ def test_views_are_not_copies(tmp_path: Path, kind: str) -> None:
     one, other = file[name], file[name]
     same(one, big)
     assert address(one) == address(other) == address(file.raw(name))
+    assert is_mapped(one, path)
+    # What a library writes that ignores that the array is read-only stays in this process.
+    before = path.read_bytes()
+    ctypes.memset(address(one), 255, 4096)
+    assert path.read_bytes() == before
+
+
+def is_mapped(array: np.ndarray, path: Path) -> bool:
     mapped = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if str(path) in line]
-    assert any(int(line[0].split("-")[0], 16) <= address(one) < int(line[0].split("-")[1], 16) for line in mapped)
+    return any(int(line[0].split("-")[0], 16) <= address(array) < int(line[0].split("-")[1], 16) for line in mapped)
+
+
+def test_arrays_of_npz_are_aligned(tmp_path: Path) -> None:
+    """NumPy puts them anywhere. Those that do not lie at a multiple of their element size are copied; their bytes never are."""
+    path = tmp_path / "a.npz"
+    arrays = {"x" * length: np.arange(5000) + length for length in range(1, 9)}
+    np.savez(path, bytes=np.arange(100, dtype=np.int8), **arrays)
+    file = tensors.open(path)
+    assert is_mapped(file["bytes"], path)
+    with np.load(path) as expected:
+        for name in expected:
+            same(file[name], expected[name])
+            assert file[name].flags.aligned and is_mapped(file.raw(name), path)
+    assert {is_mapped(file[name], path) for name in arrays} == {True, False}
+    np.savez_compressed(path, **arrays)
+    compressed = tensors.open(path)
+    assert not is_mapped(compressed.raw("x"), path)
+    same(compressed["x"], arrays["x"])
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000,)}", bytes(80)),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 4)}"),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}"),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", bytes(9)),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1,), 'shape': (2,)}", bytes(16)),
+        npy("{'descr': '<f8', 'fortran_order': __import__('os').abort(), 'shape': (1,)}", bytes(8)),
+        npy("{'descr': '<f8'}", bytes(8)),
+    ],
+)
+def test_hostile_headers_of_npy(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(carton.IntegrityError):
+        tensors.open(tmp_path / "a.npy")
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("a.npy", content)
+    with pytest.raises(carton.IntegrityError):
+        tensors.open(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_arrays_of_objects_are_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    (np.save if kind == "npy" else np.savez)(path, np.array([1, "a", None], dtype=object))  # type: ignore[operator]
+    with pytest.raises(carton.InvalidInputError, match="Python objects"):
+        file = tensors.open(path)
+        file[next(iter(file))]
 
 
 def test_opening_reads_nothing(tmp_path: Path) -> None:

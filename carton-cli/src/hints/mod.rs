@@ -14,7 +14,10 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
         }
         Error::Reference { source, .. } => hint(source),
         Error::NoSignature => {
-            Some("declare them: `--metadata FILE`, a carton.toml with [[input]] and [[output]]".to_owned())
+            Some("declare them: `--metadata FILE`, a carton.toml with [[input]]".to_owned())
+        }
+        Error::OutputsUnknown => {
+            Some("declare [[output]] in the metadata, or record a self-test: `--record-self-test INPUT=FILE`".to_owned())
         }
         Error::NoRunner(none) => Some(no_runner::hint(none)),
         error if error.is_disk_full() => Some("make room; `carton cache prune` deletes what is not in use".to_owned()),

@@ -4,14 +4,14 @@ use std::fs;
 
 use insta::assert_snapshot;
 
-use crate::sandbox::{Sandbox, digits};
+use crate::sandbox::{Outcome, Sandbox, digits};
 
 /// The declared signature of the example model.
 const SIGNATURE: &str = "[[input]]\nname = 'image'\ndtype = 'float32'\nshape = ['batch', 1, 8, 8]\n\
                          [[output]]\nname = 'probabilities'\ndtype = 'float32'\nshape = ['batch', 10]\n";
 
 /// Packs the example model with this metadata over a file that must survive a failure.
-fn pack_digits(sandbox: &Sandbox, metadata: &str, options: &[&str]) -> crate::sandbox::Outcome {
+fn pack_digits(sandbox: &Sandbox, metadata: &str, options: &[&str]) -> Outcome {
     sandbox.write("metadata.toml", metadata);
     sandbox.write("digits.carton", "what was there before");
     let model = digits("model.onnx");
@@ -95,6 +95,53 @@ fn declared_inputs_that_the_model_lacks_leave_no_file() {
     let json = pack_digits(&sandbox, &metadata, &["--json"]).expect_code(3).json();
     assert_eq!(json["error"]["kind"], "signature_mismatch");
     pack_digits(&sandbox, &metadata, &["--no-check"]).expect_code(0);
+}
+
+#[test]
+fn outputs_are_found_where_inputs_alone_are_declared() {
+    let sandbox = Sandbox::new();
+    let declared = |packed: &Outcome| {
+        let info = sandbox.carton("info out.carton --json").expect_code(0).json();
+        assert!(packed.code == 0, "{packed}");
+        info["outputs"].clone()
+    };
+    // The model tells them, and its symbol is the declared one.
+    let inputs = "[[input]]\nname = 'image'\ndtype = 'float32'\nshape = ['rows', 1, 8, 8]\n";
+    sandbox.write("metadata.toml", inputs);
+    let model = digits("model.onnx");
+    let pack = ["pack", &model, "--metadata", "metadata.toml", "-o", "out.carton"];
+    let outputs = declared(&sandbox.run(pack));
+    assert_eq!(outputs[0]["name"], "probabilities");
+    assert_eq!(outputs[0]["shape"], serde_json::json!(["rows", 10]));
+    // A self-test tells them. The no-op model returns its inputs.
+    let inputs = "[[input]]\nname = 'x'\ndtype = 'float32'\nshape = '*'\n";
+    sandbox.write("model.bin", "weights");
+    fs::copy(digits("image.npy"), sandbox.work().join("image.npy")).unwrap();
+    let pack = "pack model.bin --runner noop --metadata metadata.toml -o out.carton";
+    sandbox.write(
+        "metadata.toml",
+        format!("{inputs}[[self_test]]\ninputs = {{ x = 'image.npy' }}\nexpected_out = {{ x = 'image.npy' }}"),
+    );
+    let outputs = declared(&sandbox.carton(pack));
+    let shown = serde_json::json!(["*", "*", "*", "*"]);
+    assert_eq!((&outputs[0]["name"], &outputs[0]["shape"]), (&"x".into(), &shown));
+    // The outputs are recorded.
+    sandbox.write("metadata.toml", inputs);
+    let recorded = sandbox.carton(&format!("{pack} --record-self-test x=image.npy"));
+    assert!(recorded.stdout.ends_with("; 1 self-test passed\n"), "{recorded}");
+    assert_eq!(declared(&recorded)[0]["shape"], shown);
+    // Nothing tells them.
+    fs::remove_file(sandbox.work().join("out.carton")).unwrap();
+    assert_snapshot!(sandbox.carton(pack), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the inputs are declared and the outputs are not, and neither the model nor a self-test tells them
+
+    hint: declare [[output]] in the metadata, or record a self-test: `--record-self-test INPUT=FILE`
+    ");
+    assert!(!sandbox.work().join("out.carton").exists());
 }
 
 #[test]

@@ -149,6 +149,15 @@ impl Draft {
         self.finish()
     }
 
+    /// Checks the draft as [`validate`](Self::validate) does, but accepts inputs without outputs, which are about to be recorded.
+    pub(crate) fn validate_inputs(self) -> Result<Metadata, MetadataError> {
+        if self.inputs.is_none() || self.outputs.is_some() {
+            return self.validate();
+        }
+        Self { outputs: Some(Vec::new()), ..self.clone() }.validate()?;
+        self.finish()
+    }
+
     /// Whether any self-test or example has an input.
     pub(super) fn gives_inputs(&self) -> bool {
         self.self_tests.iter().any(|test| !test.inputs.is_empty())

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use carton_tensor::{Tensor, npy};
 
+use super::other_side;
 use crate::Error;
 use crate::archive::Compression;
 use crate::context::Context;
@@ -69,9 +70,21 @@ impl Input {
         references
     }
 
-    /// Writes the carton, without giving it its name yet.
+    /// Whether the inputs are declared and the outputs are not.
+    pub(super) fn lacks_outputs(&self) -> bool {
+        self.draft.inputs.is_some() && self.draft.outputs.is_none()
+    }
+
+    /// Declares the outputs that self-tests and examples show, if they are not declared.
+    pub(super) fn declare_shown_outputs(&mut self) {
+        if self.lacks_outputs() {
+            self.draft.outputs = other_side::of_tests(&self.draft, &self.tensors);
+        }
+    }
+
+    /// Writes the carton, without giving it its name yet. Its outputs may be undeclared, so that it can be loaded to record them.
     pub(super) fn write(self, output: &Path, context: &Context) -> Result<Unpublished, Error> {
-        let metadata: Metadata = self.draft.validate()?;
+        let metadata: Metadata = self.draft.validate_inputs()?;
         let input = PackageInput {
             misc: self.misc,
             tensors: self.tensors,

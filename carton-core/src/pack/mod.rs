@@ -1,11 +1,12 @@
 //! Makes a carton: asks the runner what the model is, combines the answer with the user's metadata, writes the carton, and loads
 //! and tests it before it gets its name.
 //!
-//! `recognize` decides which runner a model is for, `runner_answer` asks that runner, `input` reads the files that the metadata
-//! names, `packing` runs the steps, and `check` loads and tests the result. The format of the carton is up to `package`.
+//! `recognize` decides which runner a model is for, `runner_answer` asks that runner, `other_side` finds the outputs where the metadata
+//! declares inputs alone, `input` reads the files that the metadata names, `packing` runs the steps, and `check` loads and tests the result. The format of the carton is up to `package`.
 
 mod check;
 mod input;
+mod other_side;
 mod packing;
 mod recognize;
 mod runner_answer;
@@ -94,7 +95,9 @@ impl Pack {
         self
     }
 
-    /// Sets the metadata. The runner reads the model and adds the inputs, outputs and options that are missing here.
+    /// Sets the metadata. The runner reads the model and adds the inputs, outputs and options that are missing here. Where it cannot tell the
+    /// outputs that belong to the declared inputs, those that self-tests and examples show are declared: their names, dtypes and numbers of
+    /// dimensions.
     pub fn metadata(mut self, metadata: Draft) -> Self {
         self.metadata = metadata;
         self

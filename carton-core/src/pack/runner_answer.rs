@@ -6,7 +6,7 @@ use carton_runner_protocol::{DeclaredTensor, Options};
 use semver::VersionReq;
 use std::path::Path;
 
-use super::Pack;
+use super::{Pack, other_side};
 use crate::Error;
 use crate::config::Config;
 use crate::metadata::{self, Draft};
@@ -81,10 +81,20 @@ pub(super) fn complete(
     for (key, value) in &response.options {
         draft.opts.entry(key.clone()).or_insert_with(|| value.clone());
     }
-    if draft.inputs.is_none() && draft.outputs.is_none() && !(response.inputs.is_empty() && response.outputs.is_empty())
-    {
-        draft.inputs = Some(response.inputs.iter().map(declared).collect());
-        draft.outputs = Some(response.outputs.iter().map(declared).collect());
+    let (inputs, outputs) = (&response.inputs, &response.outputs);
+    if inputs.is_empty() && outputs.is_empty() {
+        return Ok(());
+    }
+    match (&draft.inputs, &draft.outputs) {
+        (None, None) => {
+            draft.inputs = Some(inputs.iter().map(declared).collect());
+            draft.outputs = Some(outputs.iter().map(declared).collect());
+        }
+        (Some(declared), None) if !outputs.is_empty() => {
+            draft.outputs = Some(other_side::of_model(declared, inputs, outputs))
+        }
+        (None, Some(declared)) => draft.inputs = Some(other_side::of_model(declared, outputs, inputs)),
+        _ => {}
     }
     Ok(())
 }

@@ -120,7 +120,8 @@ def pack(
             ONNX, which runs without torch, if there are an example and these packages, and TorchScript otherwise.
         metadata: A `carton.toml`. The other arguments replace what it says.
         inputs: Declared inputs, in order. By default the runner reads them from the model.
-        outputs: Declared outputs, in order.
+        outputs: Declared outputs, in order. With `inputs` alone they are those that the runner reads from the model, or else those that the
+            self-tests, the example or recorded self-tests show, with any sizes.
         self_tests: Tests whose expected outputs are known.
         examples: Examples for people.
         record: Inputs of further self-tests. Their expected outputs are what the packed model returns now.
@@ -145,9 +146,6 @@ def pack(
         ...     return {"y": x * 2}
         >>> carton.pack(double, "double.carton", example=np.ones((2, 3)))
     """
-    if metadata is None and example is None and (inputs is None) != (outputs is None):
-        missing = "outputs" if outputs is None else "inputs"
-        raise InvalidInputError(f"a carton declares inputs and outputs together: pass {missing}= too, or neither of the two")
     chosen = {
         "runner": runner,
         "metadata": metadata,

@@ -5,9 +5,11 @@
     ...     print(file["layer.weight"].shape)
     (4, 3)
 
-Nothing is read before it is used. Tensors that safetensors and zTensor files hold plainly are views of the mapped file; arrays of `.npz` and
-`.npy` are copies. Do not change the file while such
-views are in use.
+Nothing is read before it is used. Arrays that the file holds as NumPy has them are views of the mapped file, of which only the parts that
+are used are read: tensors of safetensors and zTensor files, and arrays of `.npy` and `.npz` that are uncompressed (`numpy.savez`),
+little-endian and in C order. Do not change the file while such views are in use. An array that does not lie at a multiple of its element size is
+copied, because other libraries rely on that: most arrays of `.npz` are. Compressed arrays are decoded when they are asked for. Arrays of
+objects are refused, because reading them runs code.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Iterator, Mapping
 import numpy as np
 
 from . import _carton
-from ._errors import ClosedError, UnsupportedError
+from ._errors import ClosedError, InvalidInputError, UnsupportedError
 
 __all__ = ["TensorFile", "open"]
 
@@ -60,14 +62,27 @@ class TensorFile(Mapping[str, np.ndarray]):
         return self._open().describe(name)[0]
 
     def raw(self, name: str) -> np.ndarray:
-        """The bytes of a tensor, as an array of `uint8`."""
-        return self._open().read(name)[2]
+        """The bytes of a tensor, as an array of `uint8`: a view of the mapped file, wherever in the file they lie.
+
+        Raises:
+            KeyError: There is no tensor of this name.
+            IntegrityError: The data is damaged.
+            InvalidInputError: It is not a tensor of numbers.
+        """
+        dtype, _, array = self._open().read(name)
+        if dtype is None:
+            raise InvalidInputError(f"`{name}` holds strings, which have no bytes of one size")
+        return array
 
     def __getitem__(self, name: str) -> np.ndarray:
         dtype, shape, array = self._open().read(name)
         if dtype is None:
             return array
-        return array.view(_numpy_dtype(dtype, name)).reshape(shape)
+        typed = array.view(_numpy_dtype(dtype, name)).reshape(shape)
+        if not typed.flags.aligned:
+            typed = typed.copy()
+            typed.flags.writeable = False
+        return typed
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

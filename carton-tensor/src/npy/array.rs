@@ -28,6 +28,8 @@ pub struct ArrayInfo {
     pub shape: Vec<usize>,
     /// The bytes that the elements take in the file.
     pub n_bytes: u64,
+    /// Where the elements start in the `.npy` data, if they are numbers as a tensor has them: little-endian and in C order.
+    pub plain_from: Option<u64>,
 }
 
 impl ArrayInfo {
@@ -36,7 +38,9 @@ impl ArrayInfo {
         let (header, header_size) = header::read(&mut reader)?;
         let n_bytes = header.n_bytes()?;
         check_size(&header, header_size.saturating_add(n_bytes), size, header_size)?;
-        Ok(Self { dtype: element_type(header.dtype.kind), shape: header.shape, n_bytes })
+        let dtype = element_type(header.dtype.kind);
+        let is_plain = dtype.is_some() && elements::is_little_endian_c_order(&header);
+        Ok(Self { dtype, shape: header.shape, n_bytes, plain_from: is_plain.then_some(header_size) })
     }
 }
 
@@ -179,6 +183,8 @@ mod tests {
             let info = array_info(&path).unwrap();
             assert_eq!((info.dtype, info.shape.as_slice()), (Some(expected.0), tensor.shape()));
             assert_eq!(info.n_bytes, elements.len() as u64);
+            let is_plain = !descr.starts_with('>');
+            assert_eq!(info.plain_from, is_plain.then_some((bytes.len() - elements.len()) as u64));
             // The array survives a round trip, alone and in an archive.
             let array = Array::Numbers(tensor.clone());
             let mut written = Vec::new();
@@ -193,7 +199,9 @@ mod tests {
             assert!(npz.add_array("x", &array).is_err());
             npz.finish().unwrap();
             let mut npz = Npz::from_reader(archive, "memory").unwrap();
-            assert_eq!(npz.array_info("x").unwrap(), info);
+            // The header is as long as NumPy makes it.
+            let plain_from = Some(128);
+            assert_eq!(npz.array_info("x").unwrap(), ArrayInfo { plain_from, ..info });
             let Array::Numbers(again) = npz.read_array("x").unwrap() else { panic!("{descr}") };
             assert_eq!(again, tensor);
         };

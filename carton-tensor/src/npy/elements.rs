@@ -79,6 +79,19 @@ pub(super) fn into_little_endian_c_order(header: &Header, mut bytes: AlignedByte
     Ok(bytes)
 }
 
+/// Whether the file has the elements as a tensor has them.
+#[cfg(feature = "files")]
+pub(super) fn is_little_endian_c_order(header: &Header) -> bool {
+    (!header.dtype.big_endian || header.dtype.kind.size() == Some(1)) && is_c_order(header)
+}
+
+/// Whether the elements are in C order. With at most one dimension larger than one, both orders are the same. They are also the same for an
+/// array without elements, whose shape ndarray may refuse.
+fn is_c_order(header: &Header) -> bool {
+    let is_empty = header.shape.contains(&0);
+    !header.fortran_order || is_empty || header.shape.iter().filter(|&&dimension| dimension != 1).count() <= 1
+}
+
 /// Swaps and transposes as the header requires. Treats elements as plain words of their size.
 fn prepare<T: Pod>(header: &Header, bytes: &mut AlignedBytes, swap: fn(T) -> T) -> Result<(), Problem> {
     let words: &mut [T] = bytemuck::try_cast_slice_mut(bytes.as_mut_slice())
@@ -88,12 +101,7 @@ fn prepare<T: Pod>(header: &Header, bytes: &mut AlignedBytes, swap: fn(T) -> T) 
             *word = swap(*word);
         }
     }
-    // With at most one dimension larger than one, both orders are the same. They are also the same for an array without elements, whose
-    // shape ndarray may refuse.
-    let transposes = header.fortran_order
-        && !words.is_empty()
-        && header.shape.iter().filter(|&&dimension| dimension != 1).count() > 1;
-    if !transposes {
+    if is_c_order(header) {
         return Ok(());
     }
     let refused = |error: ndarray::ShapeError| Problem::Format(format!("shape {:?}: {error}", header.shape));

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+#[cfg(feature = "weights")]
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,6 +130,17 @@ impl<R: Read + Seek> Npz<R> {
     #[cfg(feature = "files")]
     pub fn array_info(&mut self, name: &str) -> Result<ArrayInfo, NpyError> {
         self.with_entry(name, |entry, size, _| ArrayInfo::read(entry, size))
+    }
+
+    /// Where the archive holds the elements of an array, which `info` describes, if it holds them as a tensor has them.
+    #[cfg(feature = "weights")]
+    pub(crate) fn plain_elements(&mut self, name: &str, info: &ArrayInfo) -> Option<Range<u64>> {
+        let plain_from = info.plain_from?;
+        let entry = self.archive.by_index(*self.positions.get(name)?).ok()?;
+        let data = entry.data_start().filter(|_| entry.compression() == CompressionMethod::Stored)?;
+        let start = data.checked_add(plain_from)?;
+        let end = start.checked_add(info.n_bytes).filter(|&end| end <= self.size)?;
+        Some(start..end)
     }
 
     /// Reads an array like [`read`](Self::read), but also the dtypes that only tensor files have.

@@ -229,7 +229,10 @@ impl<'a> Entry<'a> {
                 let is_plain = data.encoding() == Encoding::Raw && data.unknown_type().is_none();
                 is_plain.then(|| (reader.bytes(), data.stored()))
             }
-            Source::Array(_) => None,
+            Source::Array(array) => {
+                let plain = array.plain.clone().filter(|_| self.file.has_array_views)?;
+                Some((&self.file.bytes, plain))
+            }
         }
     }
 
@@ -274,6 +277,11 @@ impl<'a> Entry<'a> {
                 let strings = || self.no_tensor(STRINGS);
                 if array.info.dtype.is_none() && array.unsupported.is_none() {
                     return Err(strings());
+                }
+                if let (Some((bytes, range)), Some(dtype)) = (self.location(), array.info.dtype) {
+                    let failed = |source| TensorFileError::Io { place: self.file.place().to_owned(), source };
+                    let made = RawTensor::new(dtype, array.info.shape.clone(), bytes.read(range).map_err(failed)?);
+                    return made.map_err(|error| self.no_tensor(&error.to_string()));
                 }
                 match self.file.read_array(&array.name)? {
                     npy::Array::Numbers(tensor) => Ok(tensor),

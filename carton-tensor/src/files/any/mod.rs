@@ -1,7 +1,8 @@
 //! Opens a tensor file of any supported format: safetensors, zTensor, `.npy` or `.npz`. Detects the format, and leaves parsing to the
 //! format's own module.
 
-use std::io::BufReader;
+use std::io::{BufReader, Read, Seek};
+use std::ops::Range;
 use std::path::Path;
 
 use parking_lot::Mutex;
@@ -108,6 +109,8 @@ pub struct TensorFile {
     inner: Inner,
     /// The most bytes that a sparse object may have once it is dense.
     max_dense: u64,
+    /// Whether NumPy arrays are views of the bytes, where the file holds them as they are.
+    has_array_views: bool,
 }
 
 enum Inner {
@@ -123,22 +126,29 @@ enum Inner {
 struct Array {
     name: String,
     info: ArrayInfo,
+    /// Where the file holds the elements, if it holds them as a tensor has them.
+    plain: Option<Range<u64>>,
     /// Why the type of the array is unsupported, if it is. Only the name of such an array is known.
     unsupported: Option<String>,
 }
 
 impl Array {
-    fn known(name: String, info: ArrayInfo) -> Self {
-        Self { name, info, unsupported: None }
+    /// Describes the array of an `.npy` file.
+    fn in_file(info: ArrayInfo) -> Self {
+        let plain = info.plain_from.map(|start| start..start.saturating_add(info.n_bytes));
+        Self { name: NPY_NAME.to_owned(), info, plain, unsupported: None }
     }
 
     /// Describes one array of an archive. An array of an unsupported type does not prevent the others from being read.
-    fn in_archive(name: String, info: Result<ArrayInfo, NpyError>) -> Result<Self, NpyError> {
-        match info {
-            Ok(info) => Ok(Self::known(name, info)),
+    fn in_archive<R: Read + Seek>(npz: &mut Npz<R>, name: String) -> Result<Self, NpyError> {
+        match npz.array_info(&name) {
+            Ok(info) => {
+                let plain = npz.plain_elements(&name, &info);
+                Ok(Self { name, info, plain, unsupported: None })
+            }
             Err(NpyError::Unsupported { problem, .. }) => {
-                let info = ArrayInfo { dtype: None, shape: Vec::new(), n_bytes: 0 };
-                Ok(Self { name, info, unsupported: Some(problem) })
+                let info = ArrayInfo { dtype: None, shape: Vec::new(), n_bytes: 0, plain_from: None };
+                Ok(Self { name, info, plain: None, unsupported: Some(problem) })
             }
             Err(error) => Err(error),
         }
@@ -276,13 +286,15 @@ impl TensorFile {
         Self::of_path(path.as_ref(), |path| FileBytes::open(path), |path| Sharded::open(path))
     }
 
-    /// Maps the file at `path`. Safetensors tensors and uncompressed zTensor tensors are views of the map. Use this only for files that
-    /// no process writes to while they are mapped; [`FileBytes::map`] describes the danger.
+    /// Maps the file at `path`. Safetensors tensors, uncompressed zTensor tensors and NumPy arrays that are stored uncompressed,
+    /// little-endian and in C order are views of the map; the checksums that `.npz` has for its arrays are then not compared. Use this
+    /// only for files that no process writes to while they are mapped; [`FileBytes::map`] describes the danger.
     ///
     /// # Errors
     /// [`TensorFileError`].
     pub fn map(path: impl AsRef<Path>) -> Result<Self, TensorFileError> {
-        Self::of_path(path.as_ref(), |path| FileBytes::map(path), |path| Sharded::map(path))
+        let file = Self::of_path(path.as_ref(), |path| FileBytes::map(path), |path| Sharded::map(path))?;
+        Ok(Self { has_array_views: true, ..file })
     }
 
     fn of_path(
@@ -299,7 +311,7 @@ impl TensorFile {
         let is_json = || start.trim_ascii_start().starts_with(b"{") || has_ending(&place, ".index.json");
         if TensorFileFormat::of_bytes(start).is_none() && is_json() {
             let inner = Inner::Sharded(open_index(path)?);
-            return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE });
+            return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false });
         }
         Self::new(bytes, place)
     }
@@ -328,15 +340,14 @@ impl TensorFile {
             }
             Some(TensorFileFormat::Npy) => {
                 let reader = BufReader::new(FileReader::new(bytes.clone()));
-                Inner::Npy(Array::known(NPY_NAME.to_owned(), npy::array_info_of(reader, bytes.len(), &place)?))
+                Inner::Npy(Array::in_file(npy::array_info_of(reader, bytes.len(), &place)?))
             }
             Some(TensorFileFormat::Npz) => {
                 let mut npz = Npz::from_reader(BufReader::new(FileReader::new(bytes.clone())), &place)?;
                 let names = npz.names().to_vec();
                 let mut arrays = Vec::with_capacity(names.len());
                 for name in names {
-                    let info = npz.array_info(&name);
-                    arrays.push(Array::in_archive(name, info)?);
+                    arrays.push(Array::in_archive(&mut npz, name)?);
                 }
                 Inner::Npz(Mutex::new(npz), arrays)
             }
@@ -345,7 +356,7 @@ impl TensorFile {
                 return Err(TensorFileError::Unknown { place, found: start.escape_ascii().to_string() });
             }
         };
-        Ok(Self { place, bytes, inner, max_dense: MAX_DENSE })
+        Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false })
     }
 
     /// Sets the most bytes that a sparse object may have when reading makes it dense. The default is [`MAX_DENSE`].

@@ -106,6 +106,52 @@ fn numpy_strings_are_not_a_tensor_of_numbers() {
 }
 
 #[test]
+fn plain_arrays_of_mapped_files_are_views() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let npy = |descr: &str, fortran_order: &str, shape: &str, elements: &[u8]| {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': {fortran_order}, 'shape': {shape}}}\n");
+        let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+        [b"\x93NUMPY\x01\x00".as_slice(), &length, header.as_bytes(), elements].concat()
+    };
+    let check = |array: &[u8], is_plain: bool| {
+        let archive = |method| {
+            let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+            let options = zip::write::SimpleFileOptions::default().compression_method(method);
+            archive.start_file("first.npy", options).unwrap();
+            std::io::Write::write_all(&mut archive, &npy("|u1", "False", "(3,)", b"abc")).unwrap();
+            archive.start_file("data.npy", options).unwrap();
+            std::io::Write::write_all(&mut archive, array).unwrap();
+            archive.finish().unwrap().into_inner()
+        };
+        let files = [
+            (array.to_vec(), is_plain),
+            (archive(zip::CompressionMethod::Stored), is_plain),
+            (archive(zip::CompressionMethod::Deflated), false),
+        ];
+        for (bytes, is_view) in files {
+            std::fs::write(&path, &bytes).unwrap();
+            let mapped = TensorFile::map(&path).unwrap();
+            let entry = mapped.entry("data").unwrap();
+            assert_eq!(entry.location().is_some(), is_view);
+            let tensor = entry.read().unwrap();
+            let whole = mapped.bytes().read(0..mapped.bytes().len()).unwrap();
+            let is_inside = whole.as_ptr_range().contains(&tensor.bytes().as_ptr());
+            assert_eq!(is_inside, is_view);
+            let copied = TensorFile::open(&path).unwrap();
+            assert!(copied.entry("data").unwrap().location().is_none());
+            assert_eq!(copied.read("data").unwrap(), tensor);
+        }
+    };
+    check(&npy("<f4", "False", "(2, 1)", &[1, 2, 3, 4, 5, 6, 7, 8]), true);
+    check(&npy("<f4", "True", "(2, 1)", &[1, 2, 3, 4, 5, 6, 7, 8]), true);
+    check(&npy("<f4", "True", "(1, 2, 2)", &[7; 16]), false);
+    check(&npy(">f4", "False", "(2,)", &[1, 2, 3, 4, 5, 6, 7, 8]), false);
+    check(&npy("|b1", "False", "()", &[1]), true);
+    check(&npy("<c8", "False", "(1,)", &[1; 8]), true);
+}
+
+#[test]
 fn unknown_and_invalid_files_are_reported() {
     let check = |bytes: &[u8], place: &str, expected: &str| {
         let error = TensorFile::new(bytes.to_vec(), place).unwrap_err();
