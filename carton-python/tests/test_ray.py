@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -167,3 +169,52 @@ def test_a_dataset(cluster: Any, digits_path: Path, pictures: tuple[np.ndarray, 
     assert [row["id"] for row in found] == list(range(200))
     expected = np.tile(probabilities, (13, 1))[:200]
     np.testing.assert_allclose(np.array([row["probabilities"] for row in found]), expected, rtol=1e-5, atol=1e-7)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+
+
+def test_a_killed_actor_loses_no_row(
+    cluster: Any, digits_path: Path, pictures: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    """One of two actors is killed in the middle of the job. Its runner ends with it, and its batch is made again."""
+
+    class KilledOnce(Predictor):
+        def __call__(self, batch: Any) -> Any:
+            (tmp_path / f"actor-{os.getpid()}").touch()
+            time.sleep(0.1)
+            answer = super().__call__(batch)
+            # Both actors have had batches. The answer to this one is lost.
+            if len(list(tmp_path.glob("actor-*"))) >= 2:
+                try:
+                    file = open(tmp_path / "killed", "x")
+                except FileExistsError:
+                    pass
+                else:
+                    with file:
+                        file.write(f"{os.getpid()} {' '.join(map(str, children(os.getpid())))}")
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+
+    images, probabilities = pictures
+    rows = [{"id": number, "picture": images[number % 16]} for number in range(400)]
+    dataset = cluster.data.from_items(rows, override_num_blocks=8).map_batches(
+        KilledOnce,
+        fn_constructor_kwargs={"model": str(digits_path), "inputs": {"image": "picture"}},
+        batch_size=10,
+        num_cpus=0.5,
+        compute=cluster.data.ActorPoolStrategy(size=2),
+    )
+    found = sorted(dataset.take_all(), key=lambda row: row["id"])
+    assert [row["id"] for row in found] == list(range(400))
+    expected = np.tile(probabilities, (25, 1))
+    np.testing.assert_allclose(np.array([row["probabilities"] for row in found]), expected, rtol=1e-5, atol=1e-7)
+    killed, *runners = (tmp_path / "killed").read_text().split()
+    assert runners, "the actor had no runner"
+    actors = {path.name.partition("-")[2] for path in tmp_path.glob("actor-*")}
+    assert killed in actors and len(actors) >= 3, "no actor took the place of the killed one"
+    end = time.monotonic() + 10
+    while any(Path("/proc", runner).exists() for runner in runners):
+        assert time.monotonic() < end, "the runner of the killed actor runs on"
+        time.sleep(0.05)

@@ -209,3 +209,82 @@ def test_a_crash_of_a_runner_repeats_its_task(session: SparkSession, noop_folder
     attempts = {path.name.rpartition("-")[2] for path in tmp_path.glob("killed-*")}
     assert attempts > {"0"}, "no task was run again"
     assert sorted((row["x"], row["y"]) for row in rows) == [(number, number) for number in range(N_ROWS)]
+
+
+def test_a_killed_executor_loses_no_row(run_script: Any, noop_folder: Path, tmp_path: Path) -> None:
+    """On a cluster of two executors, one of which is killed in the middle of the job. Its workers and their runners end with it."""
+    spec = [TensorSpec("x", "int64", ["n"])]
+    carton.pack(noop_folder, tmp_path / "slow.carton", runner="noop", inputs=spec, outputs=spec, check=False)
+    ended = run_script(_KILLED_EXECUTOR.format(carton=str(tmp_path / "slow.carton"), folder=str(tmp_path)), seconds=180)
+    assert ended.code == 0, ended.stderr[-4000:]
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert sorted(map(tuple, found["rows"])) == [(number, number) for number in range(N_ROWS)]
+    executors = (tmp_path / "executors").read_text().split()
+    assert len(executors) >= 2 and found["killed"] in executors
+    # A task that it had begun was run again, by another executor.
+    assert found["again"], "no task was run twice"
+    assert not Path("/proc", found["killed"]).exists()
+
+
+#: A script for an interpreter of its own, because a process has one session of Spark.
+_KILLED_EXECUTOR = """
+import json, pathlib, shutil
+import pyspark
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from carton import spark as carton_spark
+
+CARTON, FOLDER = {carton!r}, pathlib.Path({folder!r})
+N_ROWS, N_TASKS = 1000, 8
+
+def executor():
+    # Workers are forked by a process that the executor has started.
+    daemon = os.getppid()
+    return pathlib.Path(f"/proc/{{daemon}}/stat").read_text().rpartition(")")[2].split()[1]
+
+def kill_once(batches):
+    task = TaskContext.get()
+    with open(FOLDER / "executors", "a") as file:
+        file.write(executor() + "\\n")
+    with open(FOLDER / "attempts", "a") as file:
+        file.write(f"{{task.partitionId()}} {{executor()}}\\n")
+    for number, batch in enumerate(batches):
+        yield batch
+        # Both executors have tasks, and this one has sent rows on.
+        if number == 2 and task.partitionId() >= 2:
+            try:
+                file = open(FOLDER / "killed", "x")
+            except FileExistsError:
+                continue
+            with file:
+                file.write(executor())
+            os.kill(int(executor()), signal.SIGKILL)
+            time.sleep(60)
+
+settings = {{
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.executor.memory": "512m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
+    "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+}}
+os.environ["PYSPARK_PYTHON"] = sys.executable
+builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("carton-test")
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+frame = spark.range(0, N_ROWS, 1, N_TASKS).withColumnRenamed("id", "x")
+predicted = carton_spark.predict(frame, CARTON, outputs={{"x": "y"}}, options={{"delay_ms": 20}})
+rows = [list(row) for row in predicted.mapInArrow(kill_once, predicted.schema).collect()]
+# Executors have their logs in the folder of Spark.
+work = pathlib.Path(pyspark.__file__).parent / "work"
+application = spark.sparkContext.applicationId
+spark.stop()
+shutil.rmtree(work / application)
+attempts = [line.split() for line in (FOLDER / "attempts").read_text().splitlines()]
+killed = (FOLDER / "killed").read_text()
+begun = {{task for task, executor in attempts if executor == killed}}
+again = sorted(begun & {{task for task, executor in attempts if executor != killed}})
+print(json.dumps({{"rows": rows, "killed": killed, "again": again}}))
+"""
