@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a Python environment with PySpark for the tests of examples/spark, and prints the variables that they need.
+# Makes a Python environment with PySpark for the tests of examples/spark and of the Python module, and prints the variables that they need.
 #
 #   eval "$(tests/python/setup-spark.sh target/test-spark)"
 #
