@@ -1,6 +1,7 @@
 //! Errors as exceptions. The classes are in `python/carton/_errors.py`, one for each `ErrorKind`.
 
 use carton_core::{Error, ErrorKind};
+use carton_rows::RowsError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -8,6 +9,30 @@ use pyo3::types::PyType;
 /// The exception of an error: its class says the kind, its text the whole chain of causes.
 pub(crate) fn of_error(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, class_name(error), &text(error), error.hint())
+}
+
+/// An error that becomes an exception.
+pub(crate) trait Raise {
+    /// The exception.
+    fn raise(&self, py: Python<'_>) -> PyErr;
+}
+
+impl Raise for Error {
+    fn raise(&self, py: Python<'_>) -> PyErr {
+        of_error(py, self)
+    }
+}
+
+impl Raise for RowsError {
+    fn raise(&self, py: Python<'_>) -> PyErr {
+        let class = match self {
+            Self::Call { source, .. } | Self::Worker(source) => class_name(source),
+            Self::NoTensor { .. } | Self::NoColumn { .. } | Self::NoInputs | Self::Scalar { .. } => "SignatureError",
+            Self::FixedRows { .. } | Self::NotByRow { .. } | Self::UnknownOutputs => "SignatureError",
+            _ => class_of_kind(self.kind()),
+        };
+        exception(py, class, &text(self), self.hint())
+    }
 }
 
 /// The exception of an error that has no kind of its own.

@@ -7,7 +7,7 @@
 //! - `bridge`: awaits operations in `asyncio`;
 //! - `errors`: errors as exceptions; `reports`: progress and log records;
 //! - `memory` and `tensors`: tensors as arrays, and arrays as tensors;
-//! - `specs`, `model`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
+//! - `specs`, `model`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
 //!
 //! **No thread of the runtime takes the interpreter's lock.** Results, progress and log records wait in queues until a thread of Python
 //! fetches them. An interpreter that exits kills threads that wait for its lock, and the process with them.
@@ -21,6 +21,7 @@ mod model;
 mod pack;
 mod package;
 mod reports;
+mod rows;
 mod runtime;
 mod specs;
 mod tensor_files;
@@ -72,6 +73,7 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model::Sealed>()?;
     module.add_class::<model::Stream>()?;
     module.add_class::<package::Package>()?;
+    module.add_class::<rows::MappedRows>()?;
     module.add_class::<specs::TensorSpec>()?;
     module.add_class::<tensor_files::TensorFile>()?;
     Ok(())

@@ -130,7 +130,7 @@ impl Model {
     }
 
     /// The model, for a call.
-    fn carton(&self, py: Python<'_>) -> PyResult<Carton> {
+    pub(crate) fn carton(&self, py: Python<'_>) -> PyResult<Carton> {
         if runtime::is_forked() {
             return Err(errors::forked(py));
         }
@@ -330,6 +330,53 @@ impl Model {
         };
         let tensor = runtime::wait(py, None, carton.alloc_dtype(dtype, &shape))?;
         memory::writable_array(py, tensor)
+    }
+
+    /// Runs the model on the rows of a table, and returns the rows with its outputs.
+    ///
+    /// A row is one element of the first dimension of inputs and outputs. `rows` is a path (Parquet, Arrow), or anything with an Arrow
+    /// stream: a table, record batches or a reader of pyarrow, a DataFrame of polars or pandas. Rows are read, mapped and returned in order,
+    /// as they are needed: memory does not grow with their number.
+    ///
+    /// - `output`: a file (.parquet, .arrow, .arrows) that all rows are written to; it is complete or absent. Returns their number.
+    ///   Without it, the result is a `MappedRows`: iterate over it, pass it to `pyarrow.table` or `polars.DataFrame`, or call `write`.
+    /// - `inputs`: the column of each input, where it has another name. `constants`: inputs with one value for all rows.
+    /// - `outputs`: the new column of each output that is wanted. By default all of them, each under its name.
+    /// - `keep`: the columns that are returned too: a list of names, `True` for all, `False` for none. By default all that are no inputs.
+    /// - `batch_size`, `batch_bytes`: the most rows and bytes of inputs in a call: 1024 and 16 MiB. `workers`: the number of runners.
+    ///
+    /// Raises `SignatureError` for an input without a column, `InvalidInputError` for values that are missing or do not fit, and what
+    /// `infer` raises. A call whose runner dies is made once more.
+    ///
+    ///     model.map("images.parquet", output="digits.parquet", inputs={"image": "pixels"})
+    ///     table = pyarrow.table(model.map(table))
+    #[pyo3(signature = (rows, *, output=None, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None,
+        workers=1, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of Python")]
+    fn map<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        output: Option<&Bound<'py, PyAny>>,
+        inputs: Option<&Bound<'py, PyAny>>,
+        outputs: Option<&Bound<'py, PyAny>>,
+        keep: Option<&Bound<'py, PyAny>>,
+        constants: Option<&Bound<'py, PyAny>>,
+        batch_size: Option<usize>,
+        batch_bytes: Option<usize>,
+        workers: usize,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let named = PyDict::new(slf.py());
+        named.set_item("output", output)?;
+        named.set_item("inputs", inputs)?;
+        named.set_item("outputs", outputs)?;
+        named.set_item("keep", keep)?;
+        named.set_item("constants", constants)?;
+        named.set_item("batch_size", batch_size)?;
+        named.set_item("batch_bytes", batch_bytes)?;
+        named.set_item("workers", workers)?;
+        named.set_item("progress", progress)?;
+        slf.py().import("carton._rows")?.call_method("map_rows", (slf, rows), Some(&named))
     }
 
     /// Runs the self-tests of the carton, and returns their report: `passed`, `counts` and `self_tests`, as `carton run --self-test --json`
@@ -562,7 +609,7 @@ impl Stream {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let call = Arc::clone(&self.0);
         call.closed.close();
-        let ended = async move { Ok(std::mem::replace(&mut *call.state.lock().await, StreamState::Ended)) };
+        let ended = async move { Ok::<_, Error>(std::mem::replace(&mut *call.state.lock().await, StreamState::Ended)) };
         runtime::wait(py, None, ended).map(drop)
     }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use tracing::{Level, Metadata, Subscriber, span};
 
 /// The most log records that wait. Older ones are dropped first.
 const MAX_WAITING: usize = 1000;
@@ -18,7 +18,21 @@ const MAX_WAITING: usize = 1000;
 /// A Python callback for progress, and the latest event that it has not seen.
 pub(crate) struct Progress {
     callback: Py<PyAny>,
-    latest: Arc<Mutex<Option<ProgressEvent>>>,
+    latest: Arc<Mutex<Option<Event>>>,
+}
+
+/// A report of progress.
+pub(crate) struct Event {
+    pub(crate) stage: String,
+    pub(crate) done: u64,
+    pub(crate) total: Option<u64>,
+    pub(crate) unit: &'static str,
+}
+
+impl From<&ProgressEvent> for Event {
+    fn from(event: &ProgressEvent) -> Self {
+        Self { stage: event.stage.to_string(), done: event.done, total: event.total, unit: event.unit }
+    }
 }
 
 impl Progress {
@@ -29,7 +43,12 @@ impl Progress {
     /// What the library calls. It keeps the latest event only, because a callback cares for nothing else.
     pub(crate) fn listener(&self) -> impl Fn(&ProgressEvent) + Send + Sync + 'static {
         let latest = Arc::clone(&self.latest);
-        move |event| *latest.lock() = Some(event.clone())
+        move |event| *latest.lock() = Some(event.into())
+    }
+
+    /// Reports progress that the library does not.
+    pub(crate) fn report(&self, event: Event) {
+        *self.latest.lock() = Some(event);
     }
 
     /// Calls the callback, if there is something new, with `stage`, `done`, `total` and `unit`.
@@ -39,7 +58,7 @@ impl Progress {
     pub(crate) fn deliver(&self, py: Python<'_>) -> PyResult<()> {
         let Some(event) = self.latest.lock().take() else { return Ok(()) };
         let arguments = PyDict::new(py);
-        arguments.set_item("stage", event.stage.to_string())?;
+        arguments.set_item("stage", event.stage)?;
         arguments.set_item("done", event.done)?;
         arguments.set_item("total", event.total)?;
         arguments.set_item("unit", event.unit)?;
@@ -69,7 +88,7 @@ impl Subscriber for Queue {
 
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
-    fn event(&self, event: &Event<'_>) {
+    fn event(&self, event: &tracing::Event<'_>) {
         let mut text = Text(String::new());
         event.record(&mut text);
         let level = match *event.metadata().level() {

@@ -10,7 +10,7 @@ use carton_core::Error;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::errors;
+use crate::errors::{self, Raise};
 use crate::reports::{self, Progress};
 
 /// How often a waiting thread looks for signals and delivers progress.
@@ -47,10 +47,10 @@ pub(crate) fn is_forked() -> bool {
 
 /// Waits for an operation. Other Python threads run meanwhile. A signal whose handler raises (Ctrl-C does) ends the wait and cancels the
 /// operation.
-pub(crate) fn wait<T: Send>(
+pub(crate) fn wait<T: Send, E: Raise + Send>(
     py: Python<'_>,
     progress: Option<&Progress>,
-    operation: impl Future<Output = Result<T, Error>> + Send,
+    operation: impl Future<Output = Result<T, E>> + Send,
 ) -> PyResult<T> {
     let runtime = runtime(py)?;
     let mut operation = pin!(operation);
@@ -64,7 +64,7 @@ pub(crate) fn wait<T: Send>(
         }
         reports::deliver_log(py)?;
         match result {
-            Ok(result) => return result.map_err(|error| errors::of_error(py, &error)),
+            Ok(result) => return result.map_err(|error| error.raise(py)),
             Err(_) => py.check_signals()?,
         }
     }
@@ -91,9 +91,27 @@ impl Inside {
     }
 
     /// Runs `work`, which does not need the lock, uncounted.
-    fn outside<T>(work: impl FnOnce() -> T) -> T {
+    pub(crate) fn outside<T>(work: impl FnOnce() -> T) -> T {
         N_INSIDE.fetch_sub(1, Ordering::SeqCst);
         let result = work();
+        Self::go_in();
+        result
+    }
+
+    /// Runs `work`, which takes the lock, counted, on a thread that is [outside](Self::outside), or was never inside. The thread does not
+    /// get there, or does not get back, if the interpreter exits.
+    pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> T {
+        Self::go_in();
+        let result = work();
+        N_INSIDE.fetch_sub(1, Ordering::SeqCst);
+        // Parks here, rather than in code that takes the lock.
+        Self::go_in();
+        N_INSIDE.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    /// Counts the thread, which parks for ever if the interpreter exits.
+    fn go_in() {
         N_INSIDE.fetch_add(1, Ordering::SeqCst);
         if EXITING.get().is_some_and(|exiting| *exiting != std::thread::current().id()) {
             N_INSIDE.fetch_sub(1, Ordering::SeqCst);
@@ -101,8 +119,27 @@ impl Inside {
                 std::thread::park();
             }
         }
-        result
     }
+}
+
+/// Runs `work` with the interpreter's lock on a thread of Python that may have released it: within [`Inside::outside`], or where another
+/// library calls us.
+pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
+    // `Python::attach` keeps its own count of the lock, and takes a thread for attached whose lock another library released further down
+    // the stack. The interpreter knows.
+    struct Lock(pyo3::ffi::PyGILState_STATE);
+    impl Drop for Lock {
+        fn drop(&mut self) {
+            // SAFETY: it is the state that `PyGILState_Ensure` returned on this thread, and the last one that it did.
+            unsafe { pyo3::ffi::PyGILState_Release(self.0) }
+        }
+    }
+    Inside::counted(|| {
+        // SAFETY: the interpreter runs: its exit waits for the threads that are counted inside.
+        let _lock = Lock(unsafe { pyo3::ffi::PyGILState_Ensure() });
+        // SAFETY: this thread has the lock until `_lock` is dropped.
+        work(unsafe { Python::assume_attached() })
+    })
 }
 
 impl Drop for Inside {

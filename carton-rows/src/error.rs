@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 
 use carton_core::{ErrorKind, Side};
-use carton_dataset::DatasetError;
+use carton_dataset::{DatasetError, InputError};
 
 /// An error of mapping rows.
 #[derive(Debug, thiserror::Error)]
@@ -149,8 +149,8 @@ pub enum RowsError {
         source: Box<carton_core::Error>,
     },
     /// The rows cannot be read.
-    #[error("cannot read the rows")]
-    Read(#[source] Box<dyn Error + Send + Sync>),
+    #[error(transparent)]
+    Read(Box<dyn Error + Send + Sync>),
     /// The results cannot be written.
     #[error("cannot write the results")]
     Write(#[source] Box<dyn Error + Send + Sync>),
@@ -182,6 +182,9 @@ impl RowsError {
         match self {
             Self::Worker(error) | Self::Call { source: error, .. } => error.hint(),
             Self::LargeOutput { .. } => Some("smaller calls have smaller outputs".to_owned()),
+            Self::NoColumn { .. } => {
+                Some("name the column of the input, or give the input one value for all rows".to_owned())
+            }
             Self::TwoColumns { .. } => Some("give the output another column, or do not keep that column".to_owned()),
             Self::Scalar { side: Side::Input, .. } => Some("give the input one value for all rows".to_owned()),
             _ => None,
@@ -200,16 +203,24 @@ impl From<DatasetError> for RowsError {
     }
 }
 
-/// An error of reading is the machine's if the operating system caused it, else the file's.
+/// An error of reading is the machine's if the operating system caused it, the caller's if there is no such file, else the file's.
 fn kind_of_source(error: &(dyn Error + 'static)) -> ErrorKind {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if error.is::<io::Error>() {
-            return ErrorKind::Machine;
-        }
-        next = error.source();
+    let transparent = error.downcast_ref().and_then(|error| match error {
+        // The system's error is not among its sources.
+        DatasetError::Input { source: InputError::Io(error), .. } => Some(error),
+        _ => None,
+    });
+    let sources = std::iter::successors(Some(error), |&error| error.source());
+    let system = transparent.or_else(|| sources.filter_map(|error| error.downcast_ref::<io::Error>()).next());
+    match system.map(io::Error::kind) {
+        Some(io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) => ErrorKind::InvalidInput,
+        // Parsers report a truncated file as an error of reading.
+        Some(io::ErrorKind::UnexpectedEof) => ErrorKind::Integrity,
+        None if error.is::<DatasetError>() => ErrorKind::Integrity,
+        // The source is not a file.
+        None => ErrorKind::Other,
+        Some(_) => ErrorKind::Machine,
     }
-    ErrorKind::Integrity
 }
 
 fn list(names: &[String]) -> String {

@@ -17,7 +17,7 @@ import os
 from typing import Any, Callable, Mapping, Sequence
 
 from . import _carton, _log, _program, _progress, cache, ray, spark, tensors
-from ._carton import Model, Package, Sealed, Stream, TensorSpec, __version__
+from ._carton import MappedRows, Model, Package, Sealed, Stream, TensorSpec, __version__
 from ._errors import (
     BusyError,
     Cancelled,
@@ -49,6 +49,7 @@ __all__ = [
     "IntegrityError",
     "InvalidInputError",
     "MachineError",
+    "MappedRows",
     "Model",
     "ModelError",
     "NetworkError",

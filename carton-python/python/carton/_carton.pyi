@@ -1,8 +1,11 @@
 import os
-from typing import Any, Callable, Mapping, Sequence, final
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Protocol, Sequence, final, overload
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "__version__",
@@ -23,6 +26,7 @@ __all__ = [
     "start_log",
     "Bridge",
     "Memory",
+    "MappedRows",
     "Model",
     "Sealed",
     "Stream",
@@ -36,6 +40,9 @@ __version__: str
 
 _Value = Any
 _Outputs = dict[str, Any]
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 @final
 class TensorSpec:
@@ -93,6 +100,36 @@ class Model:
         dtype: npt.DTypeLike | None = None,
         **symbols: int,
     ) -> np.ndarray: ...
+    @overload
+    def map(
+        self,
+        rows: str | os.PathLike[str] | _ArrowStream,
+        *,
+        output: None = None,
+        inputs: Mapping[str, str] | None = None,
+        outputs: Mapping[str, str] | None = None,
+        keep: bool | Sequence[str] | None = None,
+        constants: Mapping[str, _Value] | None = None,
+        batch_size: int | None = None,
+        batch_bytes: int | None = None,
+        workers: int = 1,
+        progress: Callable[..., None] | bool | None = None,
+    ) -> MappedRows: ...
+    @overload
+    def map(
+        self,
+        rows: str | os.PathLike[str] | _ArrowStream,
+        *,
+        output: str | os.PathLike[str],
+        inputs: Mapping[str, str] | None = None,
+        outputs: Mapping[str, str] | None = None,
+        keep: bool | Sequence[str] | None = None,
+        constants: Mapping[str, _Value] | None = None,
+        batch_size: int | None = None,
+        batch_bytes: int | None = None,
+        workers: int = 1,
+        progress: Callable[..., None] | bool | None = None,
+    ) -> int: ...
     def self_test(
         self, *, rtol: float | None = None, atol: float | None = None, progress: Callable[..., None] | None = None
     ) -> dict[str, Any]: ...
@@ -118,6 +155,24 @@ class Sealed:
 
     def close(self) -> None: ...
     def __enter__(self) -> Sealed: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class MappedRows:
+    """The rows of a table with the outputs of a model, from `Model.map`. They are computed as they are read, once: by iterating, by `read_all`
+    or `write`, or by a library that reads Arrow streams, as `pyarrow.table(rows)` and `polars.DataFrame(rows)` do.
+    """
+
+    def __new__(
+        cls, model: Model, table: Any, constants: Mapping[str, _Value] | None, options: Mapping[str, Any]
+    ) -> MappedRows: ...
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+    def read_all(self) -> pa.Table: ...
+    def write(self, path: str | os.PathLike[str], progress: Callable[..., None] | None = None) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+    def _raise(self) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> MappedRows: ...
     def __exit__(self, *_exception: object) -> None: ...
 
 @final

@@ -32,6 +32,9 @@ class _Line:
             text = stage
         if unit == "bytes":
             text += f" {_size(done)}" + (f" of {_size(total)}" if total else "")
+        elif unit == "rows":
+            rate = done / (time.monotonic() - self._started)
+            text += f" {done:,}" + (f" of {total:,}" if total else "") + f" rows, {rate:,.0f} rows/s"
         self._write(text)
 
     def _write(self, text: str) -> None:
