@@ -255,6 +255,17 @@ def test_an_export_says_nothing_of_this_machine(tmp_path: Path) -> None:
     assert b"test_torch" not in content and b"site-packages" not in content
 
 
+def test_large_weights_are_in_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those above 2 GiB, which is the limit of an ONNX file."""
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    monkeypatch.setattr("carton._live.torch_export.MAX_PROTOBUF_BYTES", 1)
+    package = check_packed(small_net(), torch.randn(2, 3, 8, 8), "onnx", tmp_path / "net.carton")
+    sizes = {file["path"]: file["size"] for file in package.info()["files"] if file["path"].startswith("model/")}
+    assert sizes["model/model.onnx.data"] >= 4 * 8 * 6 * 6 * 5 > sizes["model/model.onnx"] / 2
+    with carton.load(tmp_path / "net.carton") as model:
+        assert model.self_test()["passed"]
+
+
 def test_modules_that_cannot_be_packed(tmp_path: Path) -> None:
     def check(module: Any, message: str, example: Any = None, *, hint: str = "", **options: Any) -> None:
         with pytest.raises(carton.InvalidInputError, match=message) as raised:
@@ -341,9 +352,10 @@ def test_tensors_of_outputs_are_inputs(model: carton.Model, digits: carton.Model
     taken = torch.from_dlpack(model(x=sent)["x"])
     assert np.array_equal(model(x=taken * 2)["x"], sent * 2)
     assert np.array_equal(model(x=taken[::2])["x"], sent[::2])
-    for _ in range(10):
-        taken = torch.from_dlpack(model(x=taken)["x"])
-    assert torch.equal(taken, sent)
+    for number in range(10):
+        # What was written to an output is passed on with its tensor.
+        taken = torch.from_dlpack(model(x=taken)["x"]).add_(1)
+    assert torch.equal(taken, sent + 10)
     pictures = model(x=torch.rand(3, 1, 8, 8))["x"]
     assert np.array_equal(digits(image=torch.from_dlpack(pictures))["probabilities"], digits(image=pictures)["probabilities"])
 

@@ -47,7 +47,7 @@ def exported(call: Call, folder: Path, options: Mapping[str, Any] | None) -> Liv
     packed = Live(folder if is_large else path, "onnx")
     packed.example = {name: tensor.numpy(force=True) for name, tensor in call.inputs.items()}
     # The self-test is recorded from the exported model, which rounds in another order than the module.
-    _compare(path, packed.example, {name: array_of(tensor) for name, tensor in call.outputs.items()}, options)
+    _compare(packed, {name: array_of(tensor) for name, tensor in call.outputs.items()}, options)
     return packed
 
 
@@ -83,12 +83,12 @@ def _program(call: Call) -> Any:
             raise wrong from error
 
 
-def _compare(path: Path, example: dict[str, Any], expected: dict[str, np.ndarray], options: Mapping[str, Any] | None) -> None:
+def _compare(packed: Live, expected: dict[str, np.ndarray], options: Mapping[str, Any] | None) -> None:
     """Checks that the exported model computes what the module returned."""
     import carton
 
-    with carton.load(path, runner="onnx", bare=True, options=options, progress=False) as exported:
-        found = exported(example)
+    with carton.load(packed.path, runner=packed.runner, bare=True, options=options, progress=False) as exported:
+        found = exported(packed.example)
     for name, wanted in expected.items():
         array = found[name]
         scale = max(1.0, float(np.abs(wanted).max(initial=0, where=np.isfinite(wanted))))
