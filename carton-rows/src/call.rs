@@ -111,7 +111,7 @@ fn filled(mut tensor: NumericTensor, pieces: &[Piece]) -> NumericTensor {
         let n_bytes = bytes.len().min(rest.len());
         let (filled, after) = rest.split_at_mut(n_bytes);
         filled.copy_from_slice(&bytes[..n_bytes]);
-        last_row = &bytes[bytes.len() - piece.row_bytes()..];
+        last_row = &bytes[bytes.len() - piece.row_bytes..];
         rest = after;
     }
     if !last_row.is_empty() {

@@ -85,7 +85,7 @@ impl Cutter {
         let (Some(available), true) = (available, next.len() == inputs.len()) else {
             return Err(RowsError::OtherColumns);
         };
-        let row_bytes: usize = next.iter().map(|piece| piece.row_bytes()).sum();
+        let row_bytes: usize = next.iter().map(|piece| piece.row_bytes).sum();
         let most = self.size.rows.min(self.size.bytes / row_bytes.max(1)).max(1);
         let goes_on = |batch: &Batch| batch.n_rows < most && batch.has_shapes_of(&next);
         if !self.growing.as_ref().is_some_and(goes_on) {

@@ -37,6 +37,8 @@ pub(crate) struct Piece {
     /// The shape of each row.
     pub(crate) row_shape: Vec<usize>,
     pub(crate) n_rows: usize,
+    /// The size of each row in bytes; of strings, the mean.
+    pub(crate) row_bytes: usize,
     pub(crate) elements: Elements,
 }
 
@@ -128,7 +130,8 @@ impl InputColumn {
                 found: run.dtype().to_string(),
             })?;
             let elements = Elements::Numbers(run.bytes().clone());
-            Ok(Piece { dtype, row_shape: run.shape().to_vec(), n_rows: run.n_rows(), elements })
+            let (row_shape, n_rows) = (run.shape().to_vec(), run.n_rows());
+            Ok(Piece { dtype, row_shape, n_rows, row_bytes: run.bytes().len() / n_rows.max(1), elements })
         };
         runs.into_iter().map(piece).collect()
     }
@@ -147,7 +150,9 @@ impl InputColumn {
             // The type was checked when the plan was made.
             StringsProblem::Type(_) => RowsError::OtherColumns,
         })?;
-        Ok(vec![Piece { dtype: DataType::String, row_shape, n_rows: array.len(), elements: Elements::Strings(leaf) }])
+        let row_bytes = strings::mean_bytes(&leaf) * row_shape.iter().product::<usize>();
+        let (dtype, n_rows) = (DataType::String, array.len());
+        Ok(vec![Piece { dtype, row_shape, n_rows, row_bytes, elements: Elements::Strings(leaf) }])
     }
 
     fn wrong_shape(&self, row: u64, found: &[usize]) -> RowsError {
@@ -162,31 +167,18 @@ impl InputColumn {
 }
 
 impl Piece {
-    /// The number of elements of one row.
-    fn row_elements(&self) -> usize {
-        self.row_shape.iter().product()
-    }
-
-    /// The size of one row in bytes. Of strings, that of their pointers and an average of their text.
-    pub(crate) fn row_bytes(&self) -> usize {
-        match &self.elements {
-            Elements::Numbers(bytes) => bytes.len() / self.n_rows.max(1),
-            Elements::Strings(leaf) => leaf.get_buffer_memory_size() / leaf.len().max(1) * self.row_elements(),
-        }
-    }
-
     /// Takes the first rows out of the piece, at most `n_rows`.
     pub(crate) fn split_to(&mut self, n_rows: usize) -> Self {
         let n_rows = n_rows.min(self.n_rows);
         let (first, rest) = match &self.elements {
             Elements::Numbers(bytes) => {
-                let end = n_rows * (bytes.len() / self.n_rows.max(1));
+                let end = n_rows * self.row_bytes;
                 let (first, mut rest) = (bytes.slice_with_length(0, end), bytes.clone());
                 rest.advance(end);
                 (Elements::Numbers(first), Elements::Numbers(rest))
             }
             Elements::Strings(leaf) => {
-                let end = n_rows * self.row_elements();
+                let end = n_rows * self.row_shape.iter().product::<usize>();
                 (Elements::Strings(leaf.slice(0, end)), Elements::Strings(leaf.slice(end, leaf.len() - end)))
             }
         };

@@ -74,6 +74,16 @@ fn of_lists<O: OffsetSizeTrait>(
     }
 }
 
+/// The mean number of bytes that a string of a flat array takes in memory as a tensor.
+pub(crate) fn mean_bytes(leaf: &ArrayRef) -> usize {
+    let n_bytes: usize = match leaf.data_type() {
+        DataType::LargeUtf8 => leaf.as_string::<i64>().offsets().lengths().sum(),
+        DataType::Utf8View => leaf.as_string_view().lengths().map(|length| length as usize).sum(),
+        _ => leaf.as_string::<i32>().offsets().lengths().sum(),
+    };
+    size_of::<String>() + n_bytes / leaf.len().max(1)
+}
+
 /// The strings of a flat array.
 pub(crate) fn texts(leaf: &ArrayRef) -> Vec<String> {
     let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();
