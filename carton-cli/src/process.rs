@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use carton_core::CancelToken;
 use parking_lot::Mutex;
 
 /// The longest interval between two checks of a process. Processes that end soon are checked more often.
@@ -23,7 +24,7 @@ pub(crate) enum Ended {
     Exited { status: ExitStatus, stdout: String, stderr: String },
     /// It was killed after the timeout.
     TimedOut,
-    /// It was killed because the caller no longer wants the result.
+    /// It was killed because the work was cancelled.
     Interrupted,
 }
 
@@ -31,14 +32,14 @@ pub(crate) enum Ended {
 ///
 /// # Errors
 /// The process cannot be started, or cannot be waited for.
-pub(crate) fn run(command: &mut Command, timeout: Option<Duration>, is_wanted: &dyn Fn() -> bool) -> io::Result<Ended> {
+pub(crate) fn run(command: &mut Command, timeout: Option<Duration>, cancel_token: &CancelToken) -> io::Result<Ended> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (Output::of(child.stdout.take()), Output::of(child.stderr.take()));
     let started = Instant::now();
     loop {
         let early = if timeout.is_some_and(|timeout| started.elapsed() > timeout) {
             Some(Ended::TimedOut)
-        } else if !is_wanted() {
+        } else if cancel_token.is_cancelled() {
             Some(Ended::Interrupted)
         } else {
             None
@@ -111,15 +112,16 @@ mod tests {
     use super::*;
 
     /// Runs a shell script. Returns how it ended, and whether that was soon.
-    fn sh(script: &str, timeout: Option<Duration>, is_wanted: &dyn Fn() -> bool) -> (Ended, bool) {
+    fn sh(script: &str, timeout: Option<Duration>, cancel_token: &CancelToken) -> (Ended, bool) {
         let started = Instant::now();
-        let ended = run(Command::new("sh").args(["-c", script]), timeout, is_wanted).unwrap();
+        let ended = run(Command::new("sh").args(["-c", script]), timeout, cancel_token).unwrap();
         (ended, started.elapsed() < Duration::from_secs(10))
     }
 
     #[test]
     fn the_end_of_what_a_program_says_is_kept() {
-        let (ended, _) = sh("yes line | head -n 100000; echo last; echo error >&2; exit 3", None, &|| true);
+        let (ended, _) =
+            sh("yes line | head -n 100000; echo last; echo error >&2; exit 3", None, &CancelToken::default());
         let Ended::Exited { status, stdout, stderr } = ended else { panic!("{ended:?}") };
         assert_eq!((status.code(), stderr.as_str()), (Some(3), "error"));
         assert!(stdout.ends_with("line\nlast") && stdout.len() <= 2 * MAX_OUTPUT, "{} bytes", stdout.len());
@@ -127,12 +129,18 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_what_a_program_leaves_behind() {
-        let (ended, is_soon) = sh("sleep 30 & echo done", None, &|| true);
+        let (ended, is_soon) = sh("sleep 30 & echo done", None, &CancelToken::default());
         assert!(matches!(ended, Ended::Exited { ref stdout, .. } if stdout == "done") && is_soon, "{ended:?}");
-        let started = Instant::now();
-        let (ended, is_soon) = sh("sleep 30 & wait", None, &|| started.elapsed() < Duration::from_millis(300));
+        let cancel_token = CancelToken::default();
+        let canceller = cancel_token.clone();
+        let cancelling = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            canceller.cancel();
+        });
+        let (ended, is_soon) = sh("sleep 30 & wait", None, &cancel_token);
+        cancelling.join().unwrap();
         assert!(matches!(ended, Ended::Interrupted) && is_soon, "{ended:?}");
-        let (ended, is_soon) = sh("sleep 30 & wait", Some(Duration::from_millis(300)), &|| true);
+        let (ended, is_soon) = sh("sleep 30 & wait", Some(Duration::from_millis(300)), &CancelToken::default());
         assert!(matches!(ended, Ended::TimedOut) && is_soon, "{ended:?}");
     }
 }

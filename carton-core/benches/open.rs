@@ -7,12 +7,12 @@
 use std::fs::File;
 use std::hint::black_box;
 use std::io::BufReader;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use carton_core::Compression;
+use carton_core::internals::Context;
 use carton_core::internals::archive::{Archive, Content, Tail, write};
 use carton_core::internals::manifest::Manifest;
 use carton_core::internals::source::FileSource;
@@ -26,8 +26,7 @@ fn main() {
     let name = |index: usize| format!("model/block_{:02}/weights/part_{index:06}.bin", index % 40);
     let entries = (0..n_entries).map(|index| (name(index), Content::Bytes(vec![b'x'; index % 7]))).collect();
     let mut file = File::create_new(&path).unwrap();
-    let go_on = |_| ControlFlow::Continue(());
-    write(&mut file, entries, Tail::default(), Compression::Auto, &go_on).unwrap();
+    write(&mut file, entries, Tail::default(), Compression::Auto, &Context::default()).unwrap();
 
     let archive = Archive::open(Arc::new(FileSource::open(&path).unwrap())).unwrap();
     let manifest = archive.read(archive.get("MANIFEST").unwrap(), u64::MAX).unwrap();

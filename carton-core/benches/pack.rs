@@ -8,12 +8,12 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use carton_core::Compression;
+use carton_core::internals::Context;
 use carton_core::internals::archive::{Content, Tail, write};
 use carton_core::internals::digest::Hasher;
 
@@ -80,7 +80,7 @@ fn pack(files: &[(PathBuf, u64)], output: &Path) {
     let mut file = File::create_new(output).unwrap();
     let name = |path: &Path| format!("model/{}", path.file_name().unwrap().to_str().unwrap());
     let entries = files.iter().map(|(path, _)| (name(path), Content::File(path.clone()))).collect();
-    write(&mut file, entries, Tail::default(), Compression::Auto, &|_| ControlFlow::Continue(())).unwrap();
+    write(&mut file, entries, Tail::default(), Compression::Auto, &Context::default()).unwrap();
 }
 
 fn bound_output(folder: &Path, thread: usize) -> PathBuf {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::network::Activity;
+use crate::network::{Activity, NetworkError};
 
 /// Cancels work that blocks a thread. Clones share one state: a caller keeps one clone and passes another to the work.
 ///
@@ -21,6 +21,10 @@ pub struct CancelToken {
     activity: Arc<Activity>,
 }
 
+/// The work was cancelled. Every error of work that can be cancelled is made from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cancelled;
+
 impl CancelToken {
     /// Asks the work to end when it next checks this token.
     pub fn cancel(&self) {
@@ -35,11 +39,22 @@ impl CancelToken {
 
     /// `Break` once the token is cancelled: the value that progress callbacks of cancellable work return.
     pub fn control(&self) -> ControlFlow<()> {
-        self.activity.control()
+        if self.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// The activity under which the work waits for servers.
+    /// An error once the token is cancelled. It becomes the error of the layer that checks.
+    pub(crate) fn check(&self) -> Result<(), Cancelled> {
+        if self.is_cancelled() { Err(Cancelled) } else { Ok(()) }
+    }
+
+    /// The activity under which the work waits for servers and other processes.
     pub(crate) fn activity(&self) -> &Arc<Activity> {
         &self.activity
+    }
+}
+
+impl From<Cancelled> for NetworkError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
     }
 }

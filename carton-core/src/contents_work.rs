@@ -11,7 +11,7 @@ use crate::contents::{FileInfo, VerifyReport};
 use crate::context::Context;
 use crate::manifest::ManifestHash;
 use crate::package::Package;
-use crate::progress::{ProgressCallback, Stage};
+use crate::progress::ProgressCallback;
 use crate::settings::progress_setter;
 
 impl Package {
@@ -42,7 +42,7 @@ impl Package {
     /// # Errors
     /// The file does not exist, is larger than `cap`, cannot be fetched, or does not match MANIFEST.
     pub fn read_file(&self, path: &str, cap: u64) -> Result<Vec<u8>, Error> {
-        Ok(self.contents().read(path, cap)?)
+        Ok(self.contents().read(path, cap, self.context())?)
     }
 
     /// Fills `buffer` with the bytes of a file from `offset` on. The first call verifies the whole file, unless an earlier
@@ -51,7 +51,7 @@ impl Package {
     /// # Errors
     /// The file does not exist, ends before `buffer` is full, cannot be fetched, or does not match MANIFEST.
     pub fn read_file_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        Ok(self.contents().read_range(path, offset, buffer)?)
+        Ok(self.contents().read_range(path, offset, buffer, self.context())?)
     }
 
     /// Returns the verified bytes of a file as a view of the memory-mapped carton or cached file that holds them; `None` for a
@@ -76,7 +76,7 @@ impl Package {
     /// # Errors
     /// As [`read_file_range`](Self::read_file_range); or the operating system cannot map the file.
     pub fn map_file(&self, path: &str) -> Result<Option<SharedBytes>, Error> {
-        Ok(self.contents().map(path)?)
+        Ok(self.contents().map(path, self.context())?)
     }
 
     /// Hashes every file, using all cores and ignoring remembered verifications, and reports all bad files. If none is bad, the
@@ -139,7 +139,7 @@ impl IntoFuture for Verify {
     fn into_future(self) -> Self::IntoFuture {
         let Self { package, progress } = self;
         Box::pin(async move {
-            let verify = move |context: Context| Ok(package.contents().verify(&context.on_contents(Stage::Verify))?);
+            let verify = move |context: Context| Ok(package.contents().verify(&context)?);
             run_blocking(progress.as_ref(), verify).await
         })
     }
@@ -152,9 +152,7 @@ impl IntoFuture for Unpack {
     fn into_future(self) -> Self::IntoFuture {
         let Self { package, destination, progress } = self;
         Box::pin(async move {
-            let unpack = move |context: Context| {
-                Ok(package.contents().unpack(&destination, &context.on_contents(Stage::Extract))?)
-            };
+            let unpack = move |context: Context| Ok(package.contents().unpack(&destination, &context)?);
             run_blocking(progress.as_ref(), unpack).await
         })
     }

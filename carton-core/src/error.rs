@@ -8,6 +8,7 @@ use carton_runner_protocol::runner::{RunnerError, RunnerErrorKind};
 
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;
+use crate::cancel_token::Cancelled;
 use crate::config::ConfigError;
 use crate::contents::ContentsError;
 use crate::error_kind::ErrorKind;
@@ -324,12 +325,10 @@ impl Error {
             | Self::OutputsUnknown
             | Self::RunnerUnknown { .. }
             | Self::Shrink(_) => ErrorKind::InvalidInput,
-            Self::Cache(CacheError::NoCarton { .. } | CacheError::Ambiguous { .. }) => ErrorKind::InvalidInput,
-            Self::Cache(_)
-            | Self::Io { .. }
-            | Self::Registry(_)
-            | Self::RunnerSetup { .. }
-            | Self::Call(CallError::Io { .. }) => ErrorKind::Machine,
+            Self::Cache(error) => error.kind(),
+            Self::Io { .. } | Self::Registry(_) | Self::RunnerSetup { .. } | Self::Call(CallError::Io { .. }) => {
+                ErrorKind::Machine
+            }
             _ => ErrorKind::Other,
         }
     }
@@ -392,6 +391,12 @@ impl Error {
             }
             _ => None,
         }
+    }
+}
+
+impl From<Cancelled> for Error {
+    fn from(cancelled: Cancelled) -> Self {
+        Self::Network(cancelled.into())
     }
 }
 

@@ -1,5 +1,7 @@
 //! The parts below the public API that benchmarks, tests and fuzz targets of this workspace use. They change without notice.
 
+pub use crate::context::Context;
+
 pub mod archive {
     pub use crate::archive::{Archive, Content, Entry, EntryKind, Tail, write};
 }
@@ -36,7 +38,7 @@ pub mod manifest {
 }
 
 pub mod model {
-    use crate::contents::silent;
+    use crate::context::Context;
     use crate::{Error, Package};
 
     pub use crate::contents::{ModelDirectory, ModelRange, ModelRanges};
@@ -46,7 +48,7 @@ pub mod model {
     /// # Errors
     /// A file does not match MANIFEST or cannot be fetched; the folder cannot be written.
     pub fn directory(package: &Package) -> Result<ModelDirectory, Error> {
-        Ok(package.contents().model_directory(&silent)?)
+        Ok(package.contents().model_directory(&Context::default())?)
     }
 
     /// Returns the verified files of the model as ranges of open files: what a runner gets that asks for ranges.
@@ -54,7 +56,7 @@ pub mod model {
     /// # Errors
     /// As [`directory`].
     pub fn ranges(package: &Package) -> Result<ModelRanges, Error> {
-        Ok(package.contents().model_ranges(&silent)?)
+        Ok(package.contents().model_ranges(&Context::default())?)
     }
 }
 

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::contents;
-
 /// Called to report progress, from any thread; it must not block.
 pub type ProgressCallback = Arc<dyn Fn(&ProgressEvent) + Send + Sync>;
 
@@ -63,18 +61,14 @@ impl ProgressEvent {
         Self { stage, done, kept: 0, total: Some(total), unit: "bytes" }
     }
 
+    /// Bytes that were received from servers in addition to `kept`, which an earlier attempt had received.
+    pub(crate) fn fetch(received: u64, kept: u64, total: Option<u64>) -> Self {
+        Self { stage: Stage::Fetch, done: received + kept, kept, total, unit: "bytes" }
+    }
+
     /// `done` of `total` self-tests ran.
     pub(crate) fn self_tests(done: usize, total: usize) -> Self {
         let unit = "self-tests";
         Self { stage: Stage::SelfTests, done: done as u64, kept: 0, total: Some(total as u64), unit }
-    }
-
-    /// The progress of work on a carton's contents; `stage` is reported unless files are being fetched.
-    pub(crate) fn of_contents(stage: Stage, progress: contents::Progress) -> Self {
-        let stage = match progress.work {
-            contents::Work::Fetch => Stage::Fetch,
-            contents::Work::Read => stage,
-        };
-        Self { kept: progress.bytes_kept, ..Self::bytes(stage, progress.bytes_done, progress.bytes_total) }
     }
 }

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Cursor, Read, Write};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use carton_core::internals::Context;
 use carton_core::internals::archive::{Archive, Content, EntryKind, Tail, write};
 use carton_core::internals::source::{FileSource, MemorySource, Source};
 use carton_core::{Compression, Method, Sha256Digest};
@@ -192,7 +192,7 @@ fn pack(folder: &Path, compression: Compression) -> BTreeMap<String, Vec<u8>> {
     expected.insert("model/link".to_owned(), b"small".to_vec());
     expected.insert("carton.toml".to_owned(), tail.carton_toml.clone());
     let mut file = File::create(folder.join("ours.carton")).unwrap();
-    let manifest = write(&mut file, entries, tail, compression, &|_| ControlFlow::Continue(())).unwrap();
+    let manifest = write(&mut file, entries, tail, compression, &Context::default()).unwrap();
     expected.insert("MANIFEST".to_owned(), manifest.to_bytes().to_vec());
     expected
 }

@@ -77,10 +77,7 @@ impl Package {
         work: impl FnOnce(&carton_core::Package) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<T> {
         let package = self.0.clone();
-        runtime::wait(py, None, async move {
-            let result = tokio::task::spawn_blocking(move || work(&package)).await;
-            result.map_err(|error| Error::Internal(error.to_string()))?
-        })
+        runtime::blocking(py, None, move |cancel_token| work(&package.cancel_token(cancel_token)))
     }
 }
 

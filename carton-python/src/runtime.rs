@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use carton_core::Error;
+use carton_core::{CancelToken, Error};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
@@ -68,6 +68,27 @@ pub(crate) fn wait<T: Send, E: Raise + Send>(
             Err(_) => py.check_signals()?,
         }
     }
+}
+
+/// Runs work that blocks on a thread of the runtime, and waits for it. A signal cancels the work.
+pub(crate) fn blocking<T: Send + 'static>(
+    py: Python<'_>,
+    progress: Option<&Progress>,
+    work: impl FnOnce(CancelToken) -> Result<T, Error> + Send + 'static,
+) -> PyResult<T> {
+    struct CancelOnDrop(CancelToken);
+    impl Drop for CancelOnDrop {
+        fn drop(&mut self) {
+            self.0.cancel();
+        }
+    }
+    let cancel_token = CancelToken::default();
+    let guard = CancelOnDrop(cancel_token.clone());
+    wait(py, progress, async move {
+        let _guard = guard;
+        let result = tokio::task::spawn_blocking(move || work(cancel_token)).await;
+        result.map_err(|error| Error::Internal(error.to_string()))?
+    })
 }
 
 /// The threads that run code of this module and have, or are about to take, the interpreter's lock.

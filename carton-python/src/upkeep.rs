@@ -5,36 +5,15 @@ use std::time::{Duration, SystemTime};
 use carton_core::cache::{Cache, CachedCarton, PruneOptions};
 use carton_core::config::Config;
 use carton_core::runner::{Installer, Place, Registry, Requirement};
-use carton_core::{CancelToken, Error};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::reports::Progress;
-use crate::{errors, package, runtime};
+use crate::runtime::blocking;
+use crate::{errors, package};
 
 fn config(py: Python<'_>) -> PyResult<Config> {
     Config::load(None).map_err(|error| errors::of_error(py, &error.into()))
-}
-
-/// Runs work that blocks on a thread of the runtime. A signal cancels it.
-fn blocking<T: Send + 'static>(
-    py: Python<'_>,
-    progress: Option<&Progress>,
-    work: impl FnOnce(CancelToken) -> Result<T, Error> + Send + 'static,
-) -> PyResult<T> {
-    struct CancelOnDrop(CancelToken);
-    impl Drop for CancelOnDrop {
-        fn drop(&mut self) {
-            self.0.cancel();
-        }
-    }
-    let cancel_token = CancelToken::default();
-    let guard = CancelOnDrop(cancel_token.clone());
-    runtime::wait(py, progress, async move {
-        let _guard = guard;
-        let result = tokio::task::spawn_blocking(move || work(cancel_token)).await;
-        result.map_err(|error| Error::Internal(error.to_string()))?
-    })
 }
 
 /// The runners that are available: name, version, and where they are installed; `None` for those of the program.
@@ -106,8 +85,8 @@ fn cartons<'py>(py: Python<'py>, cartons: &[CachedCarton]) -> PyResult<Vec<Bound
 #[pyfunction]
 pub(crate) fn cache_list<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
     let config = config(py)?;
-    let (path, listing) = blocking(py, None, move |_| {
-        let cache = Cache::open(&config.cache_dir)?;
+    let (path, listing) = blocking(py, None, move |cancel_token| {
+        let cache = Cache::open(&config.cache_dir)?.cancel_token(cancel_token);
         Ok((cache.path().to_path_buf(), cache.list()?))
     })?;
     let result = PyDict::new(py);
@@ -135,7 +114,9 @@ pub(crate) fn cache_prune<'py>(
         .transpose()?;
     options.max_size = max_size;
     options.dry_run = dry_run;
-    let pruned = blocking(py, None, move |_| Ok(Cache::open(&config.cache_dir)?.prune(&options)?))?;
+    let pruned = blocking(py, None, move |cancel_token| {
+        Ok(Cache::open(&config.cache_dir)?.cancel_token(cancel_token).prune(&options)?)
+    })?;
     let result = PyDict::new(py);
     result.set_item("cartons", cartons(py, &pruned.cartons)?)?;
     result.set_item("freed", pruned.freed)?;
@@ -147,7 +128,9 @@ pub(crate) fn cache_prune<'py>(
 #[pyfunction]
 pub(crate) fn cache_remove<'py>(py: Python<'py>, wanted: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
     let config = config(py)?;
-    let pruned = blocking(py, None, move |_| Ok(Cache::open(&config.cache_dir)?.remove(&wanted)?))?;
+    let pruned = blocking(py, None, move |cancel_token| {
+        Ok(Cache::open(&config.cache_dir)?.cancel_token(cancel_token).remove(&wanted)?)
+    })?;
     let result = PyDict::new(py);
     result.set_item("cartons", cartons(py, &pruned.cartons)?)?;
     result.set_item("freed", pruned.freed)?;

@@ -1,15 +1,14 @@
 //! `carton cache`: lists the cache, and deletes unneeded or damaged entries.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use carton_core::cache::{Cache, CachedCarton, CachedDownload, DamagedFile, PruneOptions};
-use carton_core::errors::ContentsError;
+use carton_core::errors::CacheError;
 use carton_core::{ManifestHash, ShownUrl};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, open, set};
 use crate::args::{CacheCommand, PruneArgs, RemoveArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -100,9 +99,9 @@ pub(super) async fn run(command: CacheCommand, context: &Context<'_>) -> Result<
 /// `carton cache ls`.
 async fn list(context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let cache = open(context)?;
+    let cache = open_cache(context)?;
     let path = cache.path().to_path_buf();
-    let listing = interrupt::blocking(move |_| cache.list().map_err(failure)).await?;
+    let listing = blocking(cache, Cache::list).await?;
     if output.is_json() {
         output.json(&Listing {
             path: &path,
@@ -149,8 +148,8 @@ async fn list(context: &Context<'_>) -> Result<Exit, Failure> {
 
 /// `carton cache rm`.
 async fn remove(arguments: RemoveArgs, context: &Context<'_>) -> Result<Exit, Failure> {
-    let cache = open(context)?;
-    let removed = interrupt::blocking(move |_| cache.remove(&arguments.cartons).map_err(failure)).await?;
+    let cache = open_cache(context)?;
+    let removed = blocking(cache, move |cache| cache.remove(&arguments.cartons)).await?;
     if context.output.is_json() {
         context.output.json(&RemoveReport {
             cartons: removed.cartons.into_iter().map(Carton::from).collect(),
@@ -173,12 +172,12 @@ async fn remove(arguments: RemoveArgs, context: &Context<'_>) -> Result<Exit, Fa
 async fn prune(arguments: PruneArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let PruneArgs { older_than, max_size, dry_run } = arguments;
-    let cache = open(context)?;
+    let cache = open_cache(context)?;
     let mut options = PruneOptions::default();
     options.older_than = older_than;
     options.max_size = max_size;
     options.dry_run = dry_run;
-    let pruned = interrupt::blocking(move |_| cache.prune(&options).map_err(failure)).await?;
+    let pruned = blocking(cache, move |cache| cache.prune(&options)).await?;
     if output.is_json() {
         output.json(&PruneReport {
             dry_run,
@@ -212,16 +211,9 @@ async fn prune(arguments: PruneArgs, context: &Context<'_>) -> Result<Exit, Fail
 /// `carton cache verify`.
 async fn verify(context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let cache = open(context)?;
-    let display = Arc::clone(output.progress());
-    let report = interrupt::blocking(move |cancel_token| {
-        let advance = |done, total| {
-            display.update("verifying", done, Some(total), true);
-            if cancel_token.is_cancelled() { Err(ContentsError::Interrupted) } else { Ok(()) }
-        };
-        cache.verify(&advance).map_err(|error| carton_core::Error::from(error).into())
-    })
-    .await?;
+    let cache = open_cache(context)?;
+    let cache = set(cache, open::progress(context), Cache::progress);
+    let report = blocking(cache, Cache::verify).await?;
     output.progress().finish();
     let exit = if report.damaged.is_empty() { Exit::Ok } else { Exit::Integrity };
     if output.is_json() {
@@ -252,11 +244,19 @@ async fn verify(context: &Context<'_>) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn open(context: &Context<'_>) -> Result<Cache, Failure> {
+fn open_cache(context: &Context<'_>) -> Result<Cache, Failure> {
     Cache::open(&context.config.cache_dir).map_err(failure)
 }
 
-fn failure(error: carton_core::errors::CacheError) -> Failure {
+/// Works on the cache on another thread. An interruption cancels the work.
+async fn blocking<T: Send + 'static>(
+    cache: Cache,
+    work: impl FnOnce(&Cache) -> Result<T, CacheError> + Send + 'static,
+) -> Result<T, Failure> {
+    interrupt::blocking(move |cancel_token| work(&cache.cancel_token(cancel_token.clone())).map_err(failure)).await
+}
+
+fn failure(error: CacheError) -> Failure {
     carton_core::Error::from(error).into()
 }
 

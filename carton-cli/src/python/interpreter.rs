@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use carton_core::CancelToken;
 use semver::{Version, VersionReq};
 use serde::Deserialize;
 
@@ -155,14 +155,14 @@ fn asked(text: &str) -> Result<Asked, Failure> {
 pub(super) fn find(
     text: Option<&str>,
     required: Option<&VersionReq>,
-    wanted: &dyn Fn() -> ControlFlow<()>,
+    cancel_token: &CancelToken,
 ) -> Result<Interpreter, Failure> {
     let required = required.filter(|required| **required != VersionReq::STAR);
     let version = match text.map(asked).transpose()? {
-        Some(Asked::File(path)) => return named(&path, required, true, wanted),
+        Some(Asked::File(path)) => return named(&path, required, true, cancel_token),
         Some(Asked::Name(name)) => {
             let path = in_path(&name).next().ok_or_else(|| not_found(format!("called `{name}`"), Vec::new()))?;
-            return named(&path, required, true, wanted);
+            return named(&path, required, true, cancel_token);
         }
         Some(Asked::Version(version)) => Some(version),
         None => None,
@@ -170,13 +170,13 @@ pub(super) fn find(
     if version.is_none() && required.is_none() {
         let path = in_path("python3").chain(in_path("python")).next();
         let path = path.ok_or_else(|| not_found("called `python3`".to_owned(), Vec::new()))?;
-        return named(&path, None, false, wanted);
+        return named(&path, None, false, cancel_token);
     }
     let suits = |found: &Version| [version.as_ref(), required].into_iter().flatten().all(|one| one.matches(found));
     let mut seen = BTreeSet::new();
     let mut too_old = None;
     for path in everywhere().into_iter().take(MAX_ASKED) {
-        match ask(&path, false, wanted) {
+        match ask(&path, false, cancel_token) {
             Ok(found) if suits(&found.version) => return Ok(found),
             Ok(found) => drop(seen.insert(found.version)),
             Err(Problem::Interrupted) => return Err(interrupted()),
@@ -206,7 +206,7 @@ fn named(
     path: &Path,
     required: Option<&VersionReq>,
     is_explicit: bool,
-    wanted: &dyn Fn() -> ControlFlow<()>,
+    cancel_token: &CancelToken,
 ) -> Result<Interpreter, Failure> {
     let suits = |found: Interpreter| match required {
         Some(required) if !required.matches(&found.version) => {
@@ -214,7 +214,7 @@ fn named(
         }
         _ => Ok(found),
     };
-    ask(path, is_explicit, wanted).and_then(suits).map_err(|source| match source {
+    ask(path, is_explicit, cancel_token).and_then(suits).map_err(|source| match source {
         Problem::Interrupted => interrupted(),
         source => unusable(path, source),
     })
@@ -281,10 +281,10 @@ fn numbers(name: &str) -> Vec<u64> {
 }
 
 /// Queries the interpreter at `path`.
-fn ask(path: &Path, keep_venv: bool, wanted: &dyn Fn() -> ControlFlow<()>) -> Result<Interpreter, Problem> {
+fn ask(path: &Path, keep_venv: bool, cancel_token: &CancelToken) -> Result<Interpreter, Problem> {
     let mut command = Command::new(path);
     command.args(["-I", "-c", QUESTION]);
-    let ended = process::run(&mut command, Some(PATIENCE), &|| wanted().is_continue()).map_err(Problem::Start)?;
+    let ended = process::run(&mut command, Some(PATIENCE), cancel_token).map_err(Problem::Start)?;
     let (status, stdout, stderr) = match ended {
         Ended::Exited { status, stdout, stderr } => (status, stdout, stderr),
         Ended::TimedOut => return Err(Problem::Silent),

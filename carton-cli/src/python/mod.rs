@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use carton_core::CancelToken;
 use carton_core::runner::{Descriptor, Installed, Installer, Requirement, RunnerFile};
 
 use crate::failure::Failure;
@@ -85,8 +86,9 @@ pub(crate) fn install(
     installer: &Installer<'_>,
     asked: Option<&str>,
     requirement: &Requirement,
+    cancel_token: &CancelToken,
 ) -> Result<(Installed, String), Failure> {
-    let interpreter = interpreter::find(asked, requirement.framework_version.as_ref(), &|| installer.control())?;
+    let interpreter = interpreter::find(asked, requirement.framework_version.as_ref(), cancel_token)?;
     let descriptors = COMPAT_VERSIONS.iter().map(|&compat_version| descriptor(&interpreter, compat_version));
     let descriptors: Option<Vec<Descriptor>> = descriptors.collect();
     let descriptors = descriptors.ok_or_else(|| Failure::new(RunnerError::Version))?;

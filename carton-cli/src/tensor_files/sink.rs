@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use carton_core::CancelToken;
@@ -125,10 +124,10 @@ struct Stoppable {
 
 impl Write for Stoppable {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.cancel_token.control() {
-            ControlFlow::Continue(()) => self.file.write(bytes),
-            ControlFlow::Break(()) => Err(io::Error::other("interrupted")),
+        if self.cancel_token.is_cancelled() {
+            return Err(io::Error::other("interrupted"));
         }
+        self.file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::cancel_token::Cancelled;
 use crate::digest::Sha256Digest;
 use crate::name::NameError;
 
@@ -116,7 +117,7 @@ pub enum ArchiveError {
         /// Its size later, or the position of its end.
         found: u64,
     },
-    /// The progress callback returned `Break`.
+    /// The work was cancelled.
     #[error("packing was interrupted")]
     Interrupted,
     /// A file could not be read or written.
@@ -155,5 +156,11 @@ impl ArchiveError {
             Ok(error) => error,
             Err(source) => ArchiveError::Io { action: "read", location: location.to_owned(), source },
         }
+    }
+}
+
+impl From<Cancelled> for ArchiveError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
     }
 }

@@ -29,7 +29,6 @@ pub(crate) use directory::SUFFIX_LENGTH;
 pub use entry::{Entry, EntryKind, Method};
 pub(crate) use entry_reader::EntryReader;
 pub use error::ArchiveError;
-pub(crate) use writer::WriteProgress;
 pub use writer::{Compression, Content, Tail, write};
 
 /// The largest number of entries that is read or written.

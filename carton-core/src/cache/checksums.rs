@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use super::files::{CHUNK_LENGTH, open_regular};
 use super::record::read_own_file;
 use super::{Cache, CacheError};
+use crate::cancel_token::CancelToken;
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
 
@@ -72,12 +73,8 @@ pub(super) fn read_checksums(path: &Path) -> Option<Checksums> {
     parse(&read_own_file(path, LARGEST_RECORD)?)
 }
 
-/// Computes the checksum of a regular file; `None` if there is no such file. `advance` is called with the number of bytes just read; its
-/// error ends the work.
-pub(crate) fn checksum_of_file<E: From<CacheError>>(
-    path: &Path,
-    advance: &dyn Fn(u64) -> Result<(), E>,
-) -> Result<Option<Checksum>, E> {
+/// Computes the checksum of a regular file; `None` if there is no such file.
+pub(crate) fn checksum_of_file(path: &Path, cancel_token: &CancelToken) -> Result<Option<Checksum>, CacheError> {
     use std::os::unix::fs::FileExt;
     let Some((file, identity)) = open_regular(path)? else { return Ok(None) };
     let mut hasher = crc32fast::Hasher::new();
@@ -89,10 +86,10 @@ pub(crate) fn checksum_of_file<E: From<CacheError>>(
             Ok(n_bytes) => {
                 hasher.update(&chunk[..n_bytes]);
                 size += n_bytes as u64;
-                advance(n_bytes as u64)?;
+                cancel_token.check()?;
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(CacheError::io("read", path)(error).into()),
+            Err(error) => return Err(CacheError::io("read", path)(error)),
         }
     }
 }
@@ -151,13 +148,13 @@ mod tests {
         let path = folder.path().join("file");
         let check = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            let found = checksum_of_file::<CacheError>(&path, &|_| Ok(())).unwrap();
+            let found = checksum_of_file(&path, &CancelToken::default()).unwrap();
             assert_eq!(found, Some(Checksum::of(bytes)), "{} bytes", bytes.len());
         };
         check(b"");
         check(b"123456789");
         check(&vec![7; CHUNK_LENGTH]);
         check(&vec![7; 2 * CHUNK_LENGTH + 1]);
-        assert_eq!(checksum_of_file::<CacheError>(folder.path(), &|_| Ok(())).unwrap(), None, "a folder is no file");
+        assert_eq!(checksum_of_file(folder.path(), &CancelToken::default()).unwrap(), None, "a folder is no file");
     }
 }

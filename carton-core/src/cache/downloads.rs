@@ -16,6 +16,7 @@ use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by, remove_tree};
 use super::store::{DOWNLOADS, Made};
 use super::{Cache, CacheError};
+use crate::cancel_token::CancelToken;
 use crate::digest::Sha256Digest;
 
 /// A download that made no progress for this long is deleted when the cache is opened.
@@ -32,12 +33,12 @@ pub(crate) struct FileLock<'a> {
 impl Cache {
     /// Waits for the right to make a file. The new holder must first check whether the file exists by now ([`FileLock::file`]). The wait
     /// is not limited while the current holder's download makes progress.
-    pub(crate) fn lock_file<E: From<CacheError>>(
+    pub(crate) fn lock_file(
         &self,
         digest: &Sha256Digest,
-        check_cancelled: &dyn Fn() -> Result<(), E>,
-    ) -> Result<FileLock<'_>, E> {
-        Ok(FileLock { cache: self, digest: *digest, _lock: self.lock(Made::File(digest), check_cancelled)? })
+        cancel_token: &CancelToken,
+    ) -> Result<FileLock<'_>, CacheError> {
+        Ok(FileLock { cache: self, digest: *digest, _lock: self.lock(Made::File(digest), cancel_token)? })
     }
 }
 
@@ -48,8 +49,8 @@ impl FileLock<'_> {
     }
 
     /// The file, if the cache has it, with its bytes checked as by [`Cache::file`].
-    pub(crate) fn file<E: From<CacheError>>(&self, hashed: &dyn Fn(u64) -> Result<(), E>) -> Result<Option<File>, E> {
-        self.cache.checked_file(&self.digest, hashed)
+    pub(crate) fn file(&self, cancel_token: &CancelToken) -> Result<Option<File>, CacheError> {
+        self.cache.checked_file(&self.digest, cancel_token)
     }
 
     /// Returns the folder for the download, creating it if necessary. It may hold what an earlier attempt fetched.

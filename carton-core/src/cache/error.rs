@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::cached_carton::{CachedCarton, matches_text};
+use crate::cancel_token::Cancelled;
 use crate::digest::Sha256Digest;
+use crate::error_kind::ErrorKind;
 use crate::manifest::ManifestHash;
 use crate::network::ShownUrl;
 
@@ -80,9 +82,24 @@ pub enum CacheError {
         /// Its manifest hash.
         manifest: ManifestHash,
     },
+    /// The work was cancelled.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 impl CacheError {
+    /// The kind of this failure.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Digest { .. } => ErrorKind::Integrity,
+            Self::NoCarton { .. } | Self::Ambiguous { .. } => ErrorKind::InvalidInput,
+            Self::Interrupted => ErrorKind::Interrupted,
+            Self::Io { .. } | Self::Unsafe { .. } | Self::Locked { .. } | Self::Path { .. } | Self::InUse { .. } => {
+                ErrorKind::Machine
+            }
+        }
+    }
+
     /// What the user can do about the error, if anything. A full disk has its own hint, whichever error reports it.
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -92,7 +109,7 @@ impl CacheError {
             Self::NoCarton { .. } => "the list of the cache has those that are there",
             Self::Ambiguous { .. } => "name one by its manifest hash; 8 digits are enough",
             Self::InUse { .. } => "end the programs that have it loaded",
-            Self::Digest { .. } | Self::Path { .. } => return None,
+            Self::Digest { .. } | Self::Path { .. } | Self::Interrupted => return None,
         };
         Some(hint.to_owned())
     }
@@ -101,5 +118,11 @@ impl CacheError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
         let path = path.to_path_buf();
         move |source| CacheError::Io { action, path, source }
+    }
+}
+
+impl From<Cancelled> for CacheError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
     }
 }

@@ -11,6 +11,8 @@ use super::partial::{Partial, create_file, remove_tree};
 use super::record::Verified;
 use super::store::{FILES, Made};
 use super::{Cache, CacheError, Moment};
+use crate::cancel_token::{CancelToken, Cancelled};
+use crate::context::Meter;
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 
@@ -36,7 +38,7 @@ impl Cache {
     /// # Errors
     /// The cache's folders cannot be read.
     pub(crate) fn file(&self, digest: &Sha256Digest) -> Result<Option<File>, CacheError> {
-        self.checked_file(digest, &|_| Ok(()))
+        self.checked_file(digest, &CancelToken::default())
     }
 
     /// Whether there is a file with this digest. Reads nothing, so the bytes may still be wrong.
@@ -100,31 +102,31 @@ impl Cache {
                 }
             }
         })?;
-        let _lock = self.lock::<CacheError>(Made::File(&digest), &|| Ok(()))?;
-        if self.checked_file::<CacheError>(&digest, &|_| Ok(()))?.is_none() {
+        let _lock = self.lock(Made::File(&digest), &CancelToken::default())?;
+        if self.checked_file(&digest, &CancelToken::default())?.is_none() {
             self.place(&partial, &digest, &path, &file)?;
         }
         Ok(digest)
     }
 
     /// Returns the file with this digest, open at its start. If the cache does not have it, it is written from the bytes that `feed`
-    /// supplies. `name` is for error messages. `advance` is called with the number of bytes that need not be fed, and with 0 while
-    /// waiting.
+    /// supplies. `name` is for error messages. `meter` counts the bytes that need not be fed.
     pub(crate) fn obtain_file<E: From<CacheError>>(
         &self,
         digest: &Sha256Digest,
         name: &str,
         feed: &mut Feed<'_, E>,
-        advance: &dyn Fn(u64) -> Result<(), E>,
+        meter: &Meter<'_>,
     ) -> Result<File, E> {
+        let cancel_token = meter.context().cancel_token();
         // Try without the lock first: usually the file is there.
         if let Some(file) = self.known_file(digest)? {
-            advance(length(&file, digest, self)?)?;
+            meter.advance(length(&file, digest, self)?).map_err(CacheError::from)?;
             return Ok(file);
         }
-        let _lock = self.lock(Made::File(digest), &|| advance(0))?;
-        if let Some(file) = self.checked_file(digest, &|_| advance(0))? {
-            advance(length(&file, digest, self)?)?;
+        let _lock = self.lock(Made::File(digest), cancel_token)?;
+        if let Some(file) = self.checked_file(digest, cancel_token)? {
+            meter.advance(length(&file, digest, self)?).map_err(CacheError::from)?;
             return Ok(file);
         }
         let partial = self.partial()?;
@@ -171,18 +173,18 @@ impl Cache {
         Ok(place)
     }
 
-    /// As [`Cache::file`]. `hashed` is called with the number of bytes just hashed; its error ends the check.
-    pub(crate) fn checked_file<E: From<CacheError>>(
+    /// As [`Cache::file`], until `cancel_token` is cancelled.
+    pub(crate) fn checked_file(
         &self,
         digest: &Sha256Digest,
-        hashed: &dyn Fn(u64) -> Result<(), E>,
-    ) -> Result<Option<File>, E> {
+        cancel_token: &CancelToken,
+    ) -> Result<Option<File>, CacheError> {
         let path = self.file_path(digest);
         let Some((file, identity)) = open_regular(&path)? else { return Ok(None) };
         if self.verified(&identity) == Some(Verified::File { sha256: *digest }) {
             return Ok(Some(file));
         }
-        let checked = check_bytes(&path, &file, digest, hashed)?;
+        let checked = check_bytes(&path, &file, digest, &|_| cancel_token.check())?;
         match checked {
             Checked::Wrong(_) => {
                 self.delete_damaged(&path, &identity)?;
@@ -202,14 +204,14 @@ impl Cache {
 
     /// Creates a hard link `destination` to the cache's file for `digest`. The caller holds the file's lock. Returns false if the cache
     /// does not have the file, or if it cannot be linked there.
-    pub(super) fn link_file<E: From<CacheError>>(
+    pub(super) fn link_file(
         &self,
         partial: &Partial,
         digest: &Sha256Digest,
         destination: &Path,
-        hashed: &dyn Fn(u64) -> Result<(), E>,
-    ) -> Result<bool, E> {
-        let Some(file) = self.checked_file(digest, hashed)? else { return Ok(false) };
+        cancel_token: &CancelToken,
+    ) -> Result<bool, CacheError> {
+        let Some(file) = self.checked_file(digest, cancel_token)? else { return Ok(false) };
         if let Err(error) = std::fs::hard_link(self.file_path(digest), destination) {
             // Too many links, or a file system without hard links: the bytes are then written again.
             tracing::debug!(%error, path = %destination.display(), "cannot link a file of the cache");
@@ -307,15 +309,16 @@ pub(crate) enum Checked {
     Wrong(Sha256Digest),
 }
 
-/// Hashes an open file from its start and leaves it there.
-pub(crate) fn check_bytes<E: From<CacheError>>(
+/// Hashes an open file from its start and leaves it there. `hashed` is called with the number of bytes just hashed.
+pub(crate) fn check_bytes(
     path: &Path,
     file: &File,
     expected: &Sha256Digest,
-    hashed: &dyn Fn(u64) -> Result<(), E>,
-) -> Result<Checked, E> {
+    hashed: &dyn Fn(u64) -> Result<(), Cancelled>,
+) -> Result<Checked, CacheError> {
     use std::os::unix::fs::FileExt;
-    let identify = || Ok(FileIdentity::of(&file.metadata().map_err(CacheError::io("inspect", path))?));
+    let identify =
+        || file.metadata().map(|metadata| FileIdentity::of(&metadata)).map_err(CacheError::io("inspect", path));
     let before = identify()?;
     let moment = if before.size >= WORTH_WAITING { Moment::after_tick_of(file, &before) } else { Moment::now(file) };
     let mut hasher = Hasher::new();
@@ -326,7 +329,7 @@ pub(crate) fn check_bytes<E: From<CacheError>>(
             Ok(0) => break,
             Ok(n_bytes) => n_bytes,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(CacheError::io("read", path)(error).into()),
+            Err(error) => return Err(CacheError::io("read", path)(error)),
         };
         hasher.update(&chunk[..n_bytes]);
         hashed(n_bytes as u64)?;

@@ -42,9 +42,9 @@ impl Cache {
     /// Lists the contents of the cache.
     ///
     /// # Errors
-    /// The cache cannot be read.
+    /// The cache cannot be read, or the work was cancelled.
     pub fn list(&self) -> Result<CacheListing, CacheError> {
-        let survey = self.survey(&self.hold_off_prune::<CacheError>(&|| Ok(()))?)?;
+        let survey = self.survey(&self.hold_off_prune(self.context.cancel_token())?)?;
         let held = survey.held();
         let (mut cartons, mut downloads) = (Vec::new(), Vec::new());
         for (index, holder) in survey.holders.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::CacheError;
+use crate::cancel_token::CancelToken;
 
 pub(super) use crate::process_lock::{Mode, ProcessLock as Lock};
 
@@ -15,15 +16,15 @@ const FIRST_LOG: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits for the lock at `path`, calling `check_cancelled` between attempts; its error ends the wait. When `longest_wait` is over, the wait
+/// Waits for the lock at `path`, until `cancel_token` is cancelled. When `longest_wait` is over, the wait
 /// starts again if the result of `progress` has changed meanwhile, because a download may take any time.
-pub(super) fn acquire<E: From<CacheError>>(
+pub(super) fn acquire(
     path: &Path,
     mode: Mode,
     longest_wait: Duration,
     progress: &dyn Fn() -> Option<SystemTime>,
-    check_cancelled: &dyn Fn() -> Result<(), E>,
-) -> Result<Lock, E> {
+    cancel_token: &CancelToken,
+) -> Result<Lock, CacheError> {
     // The usual case, without asking for the progress.
     if let Some(lock) = try_acquire(path, mode)? {
         return Ok(lock);
@@ -37,7 +38,7 @@ pub(super) fn acquire<E: From<CacheError>>(
         if let Some(lock) = try_acquire(path, mode)? {
             return Ok(lock);
         }
-        check_cancelled()?;
+        cancel_token.check()?;
         let waited = start.elapsed();
         if waited >= deadline {
             let now = progress();
@@ -45,7 +46,7 @@ pub(super) fn acquire<E: From<CacheError>>(
                 (deadline, last_progress) = (waited.saturating_add(longest_wait), now);
                 continue;
             }
-            return Err(CacheError::Locked { path: path.to_path_buf(), waited }.into());
+            return Err(CacheError::Locked { path: path.to_path_buf(), waited });
         }
         if waited >= next_log {
             tracing::info!(lock = %path.display(), seconds = waited.as_secs(), "waiting for another process");

@@ -15,6 +15,7 @@ use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
 use super::store::{MODELS, Made};
 use super::{Cache, CacheError, FolderIndex, Lease, Line, Sink};
+use crate::context::Meter;
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
 use crate::source::FileIdentity;
@@ -60,12 +61,6 @@ pub(crate) trait ModelFiles: Sync {
     /// # Errors
     /// Those of `sink`, and those of reading the bytes.
     fn feed(&self, index: usize, sink: &mut Sink<'_, Self::Error>) -> Result<(), Self::Error>;
-
-    /// Called with the number of bytes that are done without being fed, because the cache had them, and with 0 while the cache waits.
-    ///
-    /// # Errors
-    /// The work was cancelled. It then ends with this error.
-    fn advance(&self, n_bytes: u64) -> Result<(), Self::Error>;
 }
 
 /// A model folder in the cache. It is not deleted while this value lives.
@@ -84,7 +79,8 @@ impl ModelFolder {
 
 impl Cache {
     /// Returns the folder with the model files of this manifest hash. Uses the existing folder if its files are unchanged; otherwise
-    /// makes or repairs it from `source`. All bytes in it were verified.
+    /// makes or repairs it from `source`. All bytes in it were verified. `meter` counts the bytes that `source` need not feed, because the
+    /// cache has them.
     ///
     /// # Errors
     /// Those of `source`, wrong bytes from it, and errors of the operating system. Nothing half-made is left.
@@ -92,11 +88,13 @@ impl Cache {
         &self,
         manifest: &ManifestHash,
         source: &S,
+        meter: &Meter<'_>,
     ) -> Result<ModelFolder, S::Error> {
-        let wait = || source.advance(0);
+        let cancel_token = meter.context().cancel_token();
         // Take the lease before looking: without it, what we find may be deleted.
-        let lease = self.lease(manifest, &wait)?;
-        let work = Work { cache: self, manifest, source, files: source.files(), root: self.model_root(manifest) };
+        let lease = self.lease(manifest, cancel_token)?;
+        let work =
+            Work { cache: self, manifest, source, meter, files: source.files(), root: self.model_root(manifest) };
         let folder = ModelFolder { path: work.root.join(FOLDER_NAME), _lease: lease };
         for file in &work.files {
             check_path(file.path)?;
@@ -105,7 +103,7 @@ impl Cache {
             work.count_all()?;
             return Ok(folder);
         }
-        let _lock = self.lock(Made::Model(manifest), &wait)?;
+        let _lock = self.lock(Made::Model(manifest), cancel_token)?;
         // Another process may have made it while we waited for the lock.
         let found = work.look()?;
         if work.is_whole(&found) {
@@ -128,6 +126,7 @@ struct Work<'a, S> {
     cache: &'a Cache,
     manifest: &'a ManifestHash,
     source: &'a S,
+    meter: &'a Meter<'a>,
     files: Vec<ModelFile<'a>>,
     root: PathBuf,
 }
@@ -195,8 +194,13 @@ impl<S: ModelFiles> Work<'_, S> {
         found.exists && found.folders_unchanged && found.files.iter().all(Option::is_some)
     }
 
-    fn count_all(&self) -> Result<(), S::Error> {
-        self.source.advance(self.files.iter().filter_map(|file| file.size).sum())
+    fn count_all(&self) -> Result<(), CacheError> {
+        self.advance(self.files.iter().filter_map(|file| file.size).sum())
+    }
+
+    /// Counts bytes that are done without being fed.
+    fn advance(&self, n_bytes: u64) -> Result<(), CacheError> {
+        Ok(self.meter.advance(n_bytes)?)
     }
 
     /// The order of the jobs: large files first, so that none is started last and keeps one core busy alone.
@@ -249,7 +253,7 @@ impl<S: ModelFiles> Work<'_, S> {
         par_for_each(order.len(), |at| {
             let index = order[at];
             if found.files[index].is_some() {
-                return self.source.advance(self.files[index].size.unwrap_or(0));
+                return Ok(self.advance(self.files[index].size.unwrap_or(0))?);
             }
             match self.is_right(&partial, index)? {
                 Some(true) => {}
@@ -281,7 +285,7 @@ impl<S: ModelFiles> Work<'_, S> {
 
     /// Checks a file that does not match the index. Returns `None` if its bytes are wrong. Otherwise returns whether its identity proves
     /// that they stay right. The usual reason for a mismatch is a hard link made or deleted for another model.
-    fn is_right(&self, partial: &Partial, index: usize) -> Result<Option<bool>, S::Error> {
+    fn is_right(&self, partial: &Partial, index: usize) -> Result<Option<bool>, CacheError> {
         let file = &self.files[index];
         let path = self.path(file.path);
         if let Some(target) = file.symlink {
@@ -289,10 +293,10 @@ impl<S: ModelFiles> Work<'_, S> {
         }
         let Some((open, identity)) = open_regular(&path)? else { return Ok(None) };
         if self.cache.verified(&identity) == Some(Verified::File { sha256: file.digest }) {
-            self.source.advance(identity.size)?;
+            self.advance(identity.size)?;
             return Ok(Some(true));
         }
-        match check_bytes(&path, &open, &file.digest, &|n_bytes| self.source.advance(n_bytes))? {
+        match check_bytes(&path, &open, &file.digest, &|n_bytes| self.meter.advance(n_bytes))? {
             Checked::Wrong(_) => Ok(None),
             Checked::Right(identity) => {
                 if let Some(identity) = identity.filter(|identity| identity.size >= SHARED_FROM) {
@@ -338,9 +342,10 @@ impl<S: ModelFiles> Work<'_, S> {
             return Ok(());
         }
         // One process writes a shared file; the others wait and link it.
-        let _lock = self.cache.lock(Made::File(&file.digest), &|| self.source.advance(0))?;
-        if self.cache.link_file(partial, &file.digest, destination, &|_| self.source.advance(0))? {
-            return self.source.advance(file.size.unwrap_or(0));
+        let cancel_token = self.meter.context().cancel_token();
+        let _lock = self.cache.lock(Made::File(&file.digest), cancel_token)?;
+        if self.cache.link_file(partial, &file.digest, destination, cancel_token)? {
+            return Ok(self.advance(file.size.unwrap_or(0))?);
         }
         let written = self.write(index, destination)?;
         self.cache.share(partial, &file.digest, destination, &written)?;
@@ -359,7 +364,7 @@ impl<S: ModelFiles> Work<'_, S> {
 
     /// Records the current identities of the files. Unproven ones are left out, and hashed at the next use.
     fn write_index(&self, partial: &Partial, is_proven: impl Fn(usize) -> bool) -> Result<(), CacheError> {
-        let identify = |path: &str| {
+        let identify = |path: &str| -> Result<FileIdentity, CacheError> {
             let path = self.path(path);
             let metadata = std::fs::symlink_metadata(&path).map_err(CacheError::io("inspect", &path))?;
             Ok(FileIdentity::of(&metadata))

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::folder::{check_folder, create_folder};
 use super::store::{BUCKETS, PARTIAL};
 use super::{Cache, CacheError, downloads, lock, partial};
+use crate::context::Context;
 
 /// The signature is the one that the Cache Directory Tagging Specification prescribes.
 const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of Carton's.\n";
@@ -26,7 +27,8 @@ impl Cache {
             .map_err(CacheError::io("create folder", cache_dir))?;
         // Every user may write to a folder like /tmp, but its sticky bit keeps other users from moving our buckets.
         check_folder(cache_dir, |mode| mode & 0o002 == 0 || mode & 0o1000 != 0, "not writable by others")?;
-        let cache = Cache { root: cache_dir.to_path_buf(), longest_wait: lock::LONGEST_WAIT };
+        let cache =
+            Cache { root: cache_dir.to_path_buf(), longest_wait: lock::LONGEST_WAIT, context: Context::default() };
         for bucket in BUCKETS {
             let path = cache.bucket(bucket);
             create_folder(&path)?;

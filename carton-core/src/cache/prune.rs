@@ -50,12 +50,12 @@ impl Cache {
     /// With both limits, everything that either of them selects is deleted.
     ///
     /// # Errors
-    /// Something cannot be read or deleted. The cache remains consistent.
+    /// Something cannot be read or deleted, or the work was cancelled. The cache remains consistent.
     pub fn prune(&self, options: &PruneOptions) -> Result<Pruned, CacheError> {
         // Dropped last, so that the trash is deleted after the lock is released.
         let trash = self.partial().ok();
         let mode = if options.dry_run { Mode::Shared } else { Mode::Exclusive };
-        let lock = lock::acquire::<CacheError>(&self.prune_lock_path(), mode, self.longest_wait, &|| None, &|| Ok(()))?;
+        let lock = self.prune_lock(mode)?;
         let survey = self.survey(&lock)?;
         let now = SystemTime::now();
         let goes = choose(&survey, options, now);
@@ -69,6 +69,11 @@ impl Cache {
             self.carry_out(&survey, &goes, lock, trash, &|modified| everything || is_older(modified, options, now))?;
         }
         Ok(pruned)
+    }
+
+    /// Waits for the lock under which is chosen what to delete.
+    pub(super) fn prune_lock(&self, mode: Mode) -> Result<Lock, CacheError> {
+        lock::acquire(&self.prune_lock_path(), mode, self.longest_wait, &|| None, self.context.cancel_token())
     }
 
     /// Deletes what was chosen under the lock, together with the records about it. `forgets` decides by modification time which records
@@ -94,6 +99,7 @@ impl Cache {
     /// Deletes the cartons first: a file that is then left behind has no holder, and the next call deletes it.
     fn delete(&self, survey: &Survey, goes: &[bool], trash: Option<&Partial>) -> Result<(), CacheError> {
         for (holder, _) in survey.holders.iter().zip(goes).filter(|(_, goes)| **goes) {
+            self.context.check()?;
             match &holder.kind {
                 HolderKind::Carton(carton) => {
                     delete_by(trash, &self.carton_root(&carton.manifest))?;
@@ -104,6 +110,7 @@ impl Cache {
             }
         }
         for file in survey.files.iter().filter(|file| file.holders.iter().all(|holder| goes[*holder])) {
+            self.context.check()?;
             delete_by(trash, &file.path)?;
         }
         Ok(())

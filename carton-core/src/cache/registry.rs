@@ -11,6 +11,7 @@ use super::partial::create_file;
 use super::record::read_own_file;
 use super::store::CARTONS;
 use super::{Cache, CacheError, Lease};
+use crate::cancel_token::CancelToken;
 use crate::digest::Sha256Digest;
 use crate::manifest::{self, Manifest, ManifestHash};
 
@@ -22,15 +23,15 @@ impl Cache {
     /// `extra` are files that MANIFEST does not list, such as the carton itself.
     ///
     /// Take the lease before looking for the files: files that were found earlier may have been deleted.
-    pub(crate) fn lease_carton<E: From<CacheError>>(
+    pub(crate) fn lease_carton(
         &self,
         manifest: &Manifest,
         extra: &[Sha256Digest],
-        check_cancelled: &dyn Fn() -> Result<(), E>,
-    ) -> Result<Lease, E> {
+        cancel_token: &CancelToken,
+    ) -> Result<Lease, CacheError> {
         let hash = manifest.hash();
-        let no_prune = self.hold_off_prune(check_cancelled)?;
-        let lease = self.lease_under(&no_prune, &hash, check_cancelled)?;
+        let no_prune = self.hold_off_prune(cancel_token)?;
+        let lease = self.lease_under(&no_prune, &hash, cancel_token)?;
         // A full disk must not keep a carton from being loaded. While a carton is leased whose files are not recorded, `prune` deletes no
         // file at all.
         if let Err(error) = self.register(&hash, manifest, extra) {

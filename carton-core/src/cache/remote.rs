@@ -18,6 +18,7 @@ use super::folder::{create_folder, touch};
 use super::record::read_own_file;
 use super::store::URLS;
 use super::{Cache, CacheError};
+use crate::cancel_token::CancelToken;
 use crate::digest::{Hasher, Sha256Digest, digest_type};
 use crate::manifest::ManifestHash;
 use crate::network::{ShownUrl, Url, Version};
@@ -93,7 +94,7 @@ impl Cache {
         let url_bytes =
             serde_json::to_vec(&url_record).map_err(|error| CacheError::io("write", &url_path)(error.into()))?;
         // The folder must not be deleted between its creation and its use.
-        let _no_prune = self.hold_off_prune::<CacheError>(&|| Ok(()))?;
+        let _no_prune = self.hold_off_prune(&CancelToken::default())?;
         let partial = self.partial()?;
         create_folder(&root)?;
         partial.publish(&bytes, &path)?;

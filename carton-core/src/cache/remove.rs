@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::lock::{self, Mode};
+use super::lock::Mode;
 use super::remote::UrlKey;
 use super::survey::{HolderKind, Survey};
 use super::{Cache, CacheError, CachedCarton, Pruned};
@@ -18,12 +18,11 @@ impl Cache {
     ///
     /// # Errors
     /// There is no such carton, there are several, or a process has it loaded: nothing is deleted then. Something cannot be read or
-    /// deleted; the cache remains consistent.
+    /// deleted, or the work was cancelled; the cache remains consistent.
     pub fn remove(&self, wanted: &[String]) -> Result<Pruned, CacheError> {
         // Dropped last, so that the trash is deleted after the lock is released.
         let trash = self.partial().ok();
-        let path = self.prune_lock_path();
-        let lock = lock::acquire::<CacheError>(&path, Mode::Exclusive, self.longest_wait, &|| None, &|| Ok(()))?;
+        let lock = self.prune_lock(Mode::Exclusive)?;
         let survey = self.survey(&lock)?;
         let mut goes = vec![false; survey.holders.len()];
         for text in wanted {

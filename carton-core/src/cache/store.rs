@@ -7,6 +7,8 @@ use super::CacheError;
 use super::folder::last_change;
 use super::lock::{self, Lock, Mode};
 use super::partial::Partial;
+use crate::cancel_token::CancelToken;
+use crate::context::{Context, blocking_setters};
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
 
@@ -37,9 +39,13 @@ const PRUNE_LOCK: &str = "prune.lock";
 pub struct Cache {
     pub(super) root: PathBuf,
     pub(super) longest_wait: Duration,
+    /// The context of the calls for people: listing, deleting and verifying.
+    pub(super) context: Context,
 }
 
 impl Cache {
+    blocking_setters!();
+
     /// The folder of the cache.
     pub fn path(&self) -> &Path {
         &self.root
@@ -66,11 +72,7 @@ impl Cache {
     }
 
     /// Waits for the right to make a file or a model. The wait is not limited while downloads for it make progress.
-    pub(super) fn lock<E: From<CacheError>>(
-        &self,
-        made: Made<'_>,
-        check_cancelled: &dyn Fn() -> Result<(), E>,
-    ) -> Result<Lock, E> {
+    pub(super) fn lock(&self, made: Made<'_>, cancel_token: &CancelToken) -> Result<Lock, CacheError> {
         let progress = || match made {
             Made::File(digest) => last_change(&self.download_path(digest)),
             // A model consists of files, one of which may be downloading.
@@ -79,7 +81,7 @@ impl Cache {
                 downloads.filter_map(|entry| last_change(&entry.path())).max()
             }
         };
-        lock::acquire(&self.lock_path(made), Mode::Exclusive, self.longest_wait, &progress, check_cancelled)
+        lock::acquire(&self.lock_path(made), Mode::Exclusive, self.longest_wait, &progress, cancel_token)
     }
 
     pub(super) fn download_path(&self, digest: &Sha256Digest) -> PathBuf {
@@ -94,32 +96,25 @@ impl Cache {
     }
 
     /// Takes a lease. The model folder of this manifest hash is not deleted while the lease lives.
-    pub(super) fn lease<E: From<CacheError>>(
-        &self,
-        manifest: &ManifestHash,
-        check_cancelled: &dyn Fn() -> Result<(), E>,
-    ) -> Result<Lease, E> {
-        let no_prune = self.hold_off_prune(check_cancelled)?;
-        self.lease_under(&no_prune, manifest, check_cancelled)
+    pub(super) fn lease(&self, manifest: &ManifestHash, cancel_token: &CancelToken) -> Result<Lease, CacheError> {
+        let no_prune = self.hold_off_prune(cancel_token)?;
+        self.lease_under(&no_prune, manifest, cancel_token)
     }
 
     /// Takes a lease under the prune lock, which proves that no process is choosing what to delete.
-    pub(super) fn lease_under<E: From<CacheError>>(
+    pub(super) fn lease_under(
         &self,
         _no_prune: &Lock,
         manifest: &ManifestHash,
-        check_cancelled: &dyn Fn() -> Result<(), E>,
-    ) -> Result<Lease, E> {
+        cancel_token: &CancelToken,
+    ) -> Result<Lease, CacheError> {
         let path = self.lease_path(manifest);
-        Ok(Lease { _lock: lock::acquire(&path, Mode::Shared, self.longest_wait, &|| None, check_cancelled)? })
+        Ok(Lease { _lock: lock::acquire(&path, Mode::Shared, self.longest_wait, &|| None, cancel_token)? })
     }
 
     /// While this lock is held, nothing is chosen for deletion. Hold it only briefly, so that `prune` gets its turn.
-    pub(crate) fn hold_off_prune<E: From<CacheError>>(
-        &self,
-        check_cancelled: &dyn Fn() -> Result<(), E>,
-    ) -> Result<Lock, E> {
-        lock::acquire(&self.prune_lock_path(), Mode::Shared, self.longest_wait, &|| None, check_cancelled)
+    pub(crate) fn hold_off_prune(&self, cancel_token: &CancelToken) -> Result<Lock, CacheError> {
+        lock::acquire(&self.prune_lock_path(), Mode::Shared, self.longest_wait, &|| None, cancel_token)
     }
 
     pub(super) fn prune_lock_path(&self) -> PathBuf {

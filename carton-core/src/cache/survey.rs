@@ -74,7 +74,7 @@ impl Cache {
     pub(super) fn survey(&self, _no_prune: &Lock) -> Result<Survey, CacheError> {
         let mut survey = Survey { holders: Vec::new(), files: Vec::new(), bytes: HashMap::new() };
         let users = survey.add_cartons(self)?;
-        survey.add_files(&self.bucket(FILES), &users)?;
+        survey.add_files(self, &users)?;
         survey.add_downloads(self, &users)?;
         survey.note_files();
         Ok(survey)
@@ -118,6 +118,7 @@ impl Survey {
         hashes.sort_unstable();
         hashes.dedup();
         for hash in hashes {
+            cache.context.check()?;
             let (root, model) = (cache.carton_root(&hash), cache.model_root(&hash));
             let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
             let in_use = cache.is_leased(&hash)?;
@@ -151,8 +152,9 @@ impl Survey {
         Ok(users)
     }
 
-    fn add_files(&mut self, bucket: &Path, users: &Users) -> Result<(), CacheError> {
-        for shard in entries(bucket)? {
+    fn add_files(&mut self, cache: &Cache, users: &Users) -> Result<(), CacheError> {
+        for shard in entries(&cache.bucket(FILES))? {
+            cache.context.check()?;
             if !shard.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }

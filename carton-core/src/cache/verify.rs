@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
@@ -21,7 +20,10 @@ use super::remote::{read_remote, remotes};
 use super::store::{CARTONS, FILES, MODELS};
 use super::survey::entries;
 use super::{Cache, CacheError, FolderIndex};
+use crate::cancel_token::Cancelled;
+use crate::context::Meter;
 use crate::digest::{Hasher, Sha256Digest};
+use crate::progress::Stage;
 use crate::source::FileIdentity;
 
 /// The result of hashing the whole cache.
@@ -60,15 +62,11 @@ struct Findings {
 
 impl Cache {
     /// Hashes every file of the store and of the model folders again, and checks the records about cartons. Damaged files are deleted,
-    /// even while a model that uses them is loaded: they were of no use, and are made again. `advance` is called from several threads
-    /// with the number of bytes done and the total.
+    /// even while a model that uses them is loaded: they were of no use, and are made again.
     ///
     /// # Errors
-    /// Something cannot be listed or deleted, or `advance` fails, which ends the work.
-    pub fn verify<E: From<CacheError> + Send>(
-        &self,
-        advance: &(dyn Fn(u64, u64) -> Result<(), E> + Sync),
-    ) -> Result<CacheReport, E> {
+    /// Something cannot be listed or deleted, or the work was cancelled.
+    pub fn verify(&self) -> Result<CacheReport, CacheError> {
         let mut findings = Findings::default();
         self.find_files(&mut findings)?;
         self.find_model_files(&mut findings)?;
@@ -76,15 +74,11 @@ impl Cache {
         let mut jobs: Vec<Job> = findings.jobs.into_values().collect();
         jobs.sort_by_key(|job| std::cmp::Reverse(job.length));
         let total = jobs.iter().map(|job| job.length).sum();
-        let done = AtomicU64::new(0);
+        let meter = self.context.meter(Stage::Verify, total);
         let damaged = Mutex::new(findings.damaged);
         par_for_each(jobs.len(), |at| {
-            let found = check(&jobs[at], &|n_bytes| {
-                let done = done.fetch_add(n_bytes, Ordering::Relaxed).saturating_add(n_bytes);
-                advance(done, done.max(total))
-            })?;
-            damaged.lock().extend(found);
-            Ok::<(), E>(())
+            damaged.lock().extend(check(&jobs[at], &meter)?);
+            Ok::<(), CacheError>(())
         })?;
         let mut damaged = damaged.into_inner();
         damaged.sort_by(|one, other| one.path.cmp(&other.path));
@@ -172,11 +166,11 @@ impl Findings {
 }
 
 /// Hashes a file and deletes it from the places where it should have other bytes.
-fn check<E: From<CacheError>>(job: &Job, advance: &dyn Fn(u64) -> Result<(), E>) -> Result<Vec<DamagedFile>, E> {
+fn check(job: &Job, meter: &Meter<'_>) -> Result<Vec<DamagedFile>, CacheError> {
     let mut damaged = Vec::new();
     let Some((first, _)) = job.places.first() else { return Ok(damaged) };
     let Some((file, identity)) = open_regular(first)? else { return Ok(damaged) };
-    let found = hash(file, advance)?;
+    let found = hash(file, meter)?;
     for (path, expected) in &job.places {
         let problem = match &found {
             Ok(found) if found == expected => continue,
@@ -190,7 +184,7 @@ fn check<E: From<CacheError>>(job: &Job, advance: &dyn Fn(u64) -> Result<(), E>)
     Ok(damaged)
 }
 
-fn hash<E>(mut file: File, advance: &dyn Fn(u64) -> Result<(), E>) -> Result<io::Result<Sha256Digest>, E> {
+fn hash(mut file: File, meter: &Meter<'_>) -> Result<io::Result<Sha256Digest>, Cancelled> {
     let mut chunk = vec![0; CHUNK_LENGTH];
     let mut hasher = Hasher::new();
     loop {
@@ -198,7 +192,7 @@ fn hash<E>(mut file: File, advance: &dyn Fn(u64) -> Result<(), E>) -> Result<io:
             Ok(0) => return Ok(Ok(hasher.finish())),
             Ok(n_bytes) => {
                 hasher.update(&chunk[..n_bytes]);
-                advance(n_bytes as u64)?;
+                meter.advance(n_bytes as u64)?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Ok(Err(error)),

@@ -4,6 +4,7 @@ use super::locate::{Archived, Located};
 use super::tree::Place;
 use super::{Contents, ContentsError};
 use crate::archive::Content;
+use crate::context::Context;
 
 impl Contents {
     /// Returns this file in the form in which the writer of another carton takes it. The bytes are not verified here; the writer
@@ -11,7 +12,7 @@ impl Contents {
     ///
     /// # Errors
     /// There is no such file, or it is elsewhere and cannot be fetched.
-    pub(crate) fn content(&self, path: &str) -> Result<Content, ContentsError> {
+    pub(crate) fn content(&self, path: &str, context: &Context) -> Result<Content, ContentsError> {
         let item = self.find(path)?;
         if let Place::Symlink { target, digest, .. } = &item.place {
             return Ok(Content::Symlink(target.clone(), *digest));
@@ -19,7 +20,7 @@ impl Contents {
         Ok(match self.locate(item) {
             Located::Local(file) => Content::Entry(file.archive.clone(), file.entry.clone()),
             Located::Remote { file: Archived { digest, .. }, .. } | Located::Linked { digest } => {
-                Content::File(self.fetched(item, digest)?)
+                Content::File(self.fetched(item, digest, context)?)
             }
             Located::Folder { root, .. } => Content::File(root.join(path)),
             Located::Bare { path, .. } => Content::File(path.to_path_buf()),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::archive::ArchiveError;
 use crate::cache::{CacheError, Checksum};
+use crate::cancel_token::Cancelled;
 use crate::digest::Sha256Digest;
 use crate::download::DownloadError;
 use crate::encoding::EncodingError;
@@ -296,8 +297,7 @@ impl ContentsError {
             Self::NoSuchFile { .. } | Self::Size { .. } | Self::DestinationExists { .. } => ErrorKind::InvalidInput,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Io { .. } => ErrorKind::Machine,
-            Self::Cache(CacheError::Digest { .. }) => ErrorKind::Integrity,
-            Self::Cache(_) => ErrorKind::Machine,
+            Self::Cache(error) => error.kind(),
         }
     }
 
@@ -386,7 +386,14 @@ impl From<CacheError> for ContentsError {
         match error {
             CacheError::Digest { name, expected, found } => Self::Digest { path: name, expected, found },
             CacheError::Io { action, path, source } => Self::Io { action, path, source },
+            CacheError::Interrupted => Self::Interrupted,
             other => Self::Cache(other),
         }
+    }
+}
+
+impl From<Cancelled> for ContentsError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
     }
 }

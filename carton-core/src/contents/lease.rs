@@ -3,18 +3,18 @@
 use std::io;
 use std::sync::Arc;
 
-use super::progress::Meter;
 use super::{Contents, ContentsError};
 use crate::cache::{About, Lease};
+use crate::context::Context;
 
 impl Contents {
     /// Keeps what the carton has in the cache from being deleted; none without a cache or a MANIFEST.
-    pub(super) fn lease(&self, meter: &Meter<'_>) -> Result<Option<Arc<Lease>>, ContentsError> {
+    pub(super) fn lease(&self, context: &Context) -> Result<Option<Arc<Lease>>, ContentsError> {
         let (Some(cache), Some((manifest, _))) = (&self.cache, &self.manifest) else { return Ok(None) };
         if let Some(lease) = self.lease.get() {
             return Ok(Some(lease.clone()));
         }
-        match cache.lease_carton::<ContentsError>(manifest, self.whole.as_slice(), &|| meter.advance(0)) {
+        match cache.lease_carton(manifest, self.whole.as_slice(), context.cancel_token()).map_err(ContentsError::from) {
             Ok(lease) => {
                 let about = About::new(self.model_name.as_deref(), self.origin.local_path(self.whole));
                 if let Err(error) = cache.describe(&manifest.hash(), &about) {
@@ -29,9 +29,9 @@ impl Contents {
     }
 
     /// As [`lease`](Self::lease), until this is dropped.
-    pub(super) fn hold_while(&self, meter: &Meter<'_>) -> Result<(), ContentsError> {
+    pub(super) fn hold_while(&self, context: &Context) -> Result<(), ContentsError> {
         if self.lease.get().is_none()
-            && let Some(lease) = self.lease(meter)?
+            && let Some(lease) = self.lease(context)?
         {
             // If another thread was faster, its lease serves as well.
             let _ = self.lease.set(lease);

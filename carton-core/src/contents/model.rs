@@ -10,13 +10,14 @@ use parking_lot::Mutex;
 
 use super::locate::Located;
 use super::origin::Origin;
-use super::progress::{Meter, OnProgress};
 use super::raw_reader::open_in_folder;
 use super::tree::{Item, Place};
 use super::unpack::{TemporaryFolder, write_tree};
 use super::{Contents, ContentsError};
 use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, Sink, check_bytes};
+use crate::context::{Context, Meter};
 use crate::digest::Sha256Digest;
+use crate::progress::Stage;
 use crate::source::FileIdentity;
 
 /// A folder with the model's verified files. It exists while this value lives. Its files must not be written to.
@@ -48,30 +49,30 @@ impl Contents {
     ///
     /// # Errors
     /// A file of the model is not what MANIFEST lists or cannot be fetched, or the folder cannot be written.
-    pub(crate) fn model_directory(&self, on_progress: OnProgress<'_>) -> Result<ModelDirectory, ContentsError> {
+    pub(crate) fn model_directory(&self, context: &Context) -> Result<ModelDirectory, ContentsError> {
         let items = self.model_items();
-        let meter = Meter::new(self.total(&items), on_progress);
+        let meter = context.meter(Stage::Extract, self.total(&items));
         let is_complete = !items.iter().any(|item| self.is_elsewhere(item));
         match (&self.origin, &self.cache, self.manifest()) {
             (Origin::BareFolder(path), ..) => Ok(ModelDirectory { path: path.clone(), _keeps: Keeps::Nothing }),
             (Origin::Folder(root), _, Some(_)) if is_complete => {
-                let lease = Keeps::InPlace { _lease: self.lease(&meter)? };
+                let lease = Keeps::InPlace { _lease: self.lease(context)? };
                 self.verify_in_folder(root, &items, &meter)?;
                 Ok(ModelDirectory { path: root.join("model"), _keeps: lease })
             }
             (_, Some(cache), Some(manifest)) => {
-                let lease = self.lease(&meter)?;
+                let lease = self.lease(context)?;
                 if let Origin::Folder(root) = &self.origin {
                     // The cache may have the files that MANIFEST lists, although the folder has others.
                     self.verify_in_folder(root, &items, &meter)?;
                 }
                 let files = Files { contents: self, items: &items, meter: &meter, read: Mutex::default() };
-                let folder = cache.model_folder(&manifest.hash(), &files)?;
+                let folder = cache.model_folder(&manifest.hash(), &files, &meter)?;
                 let path = folder.path().to_path_buf();
                 self.note_proven(files.read.into_inner());
                 let file = |item: &Item| Some(path.join(item.path_in_model()?));
-                self.check_stated(&items, &file, &meter)?;
-                self.check_recorded(&meter)?;
+                self.check_stated(&items, &file, context)?;
+                self.check_recorded(context)?;
                 self.remember_stated();
                 Ok(ModelDirectory { path, _keeps: Keeps::Cached { _folder: folder, _lease: lease } })
             }
@@ -79,7 +80,7 @@ impl Contents {
                 let folder = TemporaryFolder::create(self.cache.as_deref())?;
                 let path = folder.path().join("model");
                 if !self.link_bare_file(&path)? {
-                    self.fetch_items(&items, &meter)?;
+                    self.fetch_items(&items, context)?;
                     write_tree(self, &items, folder.path(), &meter)?;
                 }
                 Ok(ModelDirectory { path, _keeps: Keeps::Temporary { _folder: folder } })
@@ -190,7 +191,7 @@ impl<'a> ModelFiles for Files<'a> {
 
     fn prepare(&self, indices: &[usize]) -> Result<(), ContentsError> {
         let items: Vec<&Item> = indices.iter().map(|index| self.items[*index]).collect();
-        self.contents.fetch_items(&items, self.meter)
+        self.contents.fetch_items(&items, self.meter.context())
     }
 
     fn files(&self) -> Vec<ModelFile<'_>> {
@@ -208,17 +209,13 @@ impl<'a> ModelFiles for Files<'a> {
 
     fn feed(&self, index: usize, sink: &mut Sink<'_, ContentsError>) -> Result<(), ContentsError> {
         let item = self.items[index];
-        self.contents.feed_locked(item, &mut |chunk| {
+        self.contents.feed_locked(item, self.meter.context(), &mut |chunk| {
             sink(chunk)?;
-            self.meter.advance(chunk.len() as u64)
+            Ok(self.meter.advance(chunk.len() as u64)?)
         })?;
         if !self.contents.is_elsewhere(item) {
             self.read.lock().push(item);
         }
         Ok(())
-    }
-
-    fn advance(&self, n_bytes: u64) -> Result<(), ContentsError> {
-        self.meter.advance(n_bytes)
     }
 }

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use carton_tensor::files::{FileBytes, SharedBytes};
 
 use super::locate::{Archived, Located};
-use super::progress::{Meter, silent};
 use super::raw_reader::RawReader;
 use super::state::Verified;
 use super::tree::Item;
 use super::unpack::{TemporaryFolder, create_file};
 use super::{Contents, ContentsError};
 use crate::cache::Scope;
+use crate::context::{Context, Meter};
 use crate::digest::Hasher;
+use crate::progress::Stage;
 use crate::source::FileIdentity;
 
 /// The folder whose stored files are verified together, because parts of them are read.
@@ -32,13 +33,19 @@ impl Contents {
     ///
     /// # Errors
     /// There is no such file, it is not what MANIFEST lists, it has no such range, or it changed since it was verified.
-    pub(crate) fn read_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), ContentsError> {
+    pub(crate) fn read_range(
+        &self,
+        path: &str,
+        offset: u64,
+        buffer: &mut [u8],
+        context: &Context,
+    ) -> Result<(), ContentsError> {
         let outside = |length: u64| ContentsError::Size {
             path: path.to_owned(),
             expected: format!("{} bytes from offset {offset} on", buffer.len()),
             found: length,
         };
-        match &*self.verified(path)? {
+        match &*self.verified(path, context)? {
             Verified::Memory(bytes) => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX);
                 let part = start.checked_add(buffer.len()).and_then(|end| bytes.get(start..end));
@@ -64,8 +71,8 @@ impl Contents {
     ///
     /// # Errors
     /// As [`read_range`](Self::read_range).
-    pub(crate) fn verified_length(&self, path: &str) -> Result<u64, ContentsError> {
-        Ok(match &*self.verified(path)? {
+    pub(crate) fn verified_length(&self, path: &str, context: &Context) -> Result<u64, ContentsError> {
+        Ok(match &*self.verified(path, context)? {
             Verified::Memory(bytes) => bytes.len() as u64,
             Verified::File { range, .. } => range.end - range.start,
         })
@@ -74,7 +81,7 @@ impl Contents {
     /// The open file and the range of it that [`map`](Self::map) maps; `None` for a file that is in memory.
     #[cfg(test)]
     pub(crate) fn mappable(&self, path: &str) -> Option<(Arc<File>, std::ops::Range<u64>)> {
-        match &*self.verified(path).ok()? {
+        match &*self.verified(path, &Context::default()).ok()? {
             Verified::Memory(_) => None,
             Verified::File { file, range, .. } => Some((Arc::clone(file), range.clone())),
         }
@@ -88,8 +95,8 @@ impl Contents {
     ///
     /// # Errors
     /// As [`read_range`](Self::read_range); the system cannot map it.
-    pub(crate) fn map(&self, path: &str) -> Result<Option<SharedBytes>, ContentsError> {
-        let verified = self.verified(path)?;
+    pub(crate) fn map(&self, path: &str, context: &Context) -> Result<Option<SharedBytes>, ContentsError> {
+        let verified = self.verified(path, context)?;
         let Verified::File { file, range, identity, map } = &*verified else { return Ok(None) };
         let bytes = match map.get() {
             Some(bytes) => bytes.clone(),
@@ -106,14 +113,14 @@ impl Contents {
     }
 
     /// The file at this path, verified by this call or an earlier one.
-    fn verified(&self, path: &str) -> Result<Arc<Verified>, ContentsError> {
+    fn verified(&self, path: &str, context: &Context) -> Result<Arc<Verified>, ContentsError> {
         let item = self.follow(self.find(path)?);
         // Held while a file is verified, so that none is verified twice at the same time.
         let mut verified = self.verified.lock();
         if let Some(found) = verified.get(&item.path) {
             return Ok(Arc::clone(found));
         }
-        let found = Arc::new(self.verify_for_parts(item)?);
+        let found = Arc::new(self.verify_for_parts(item, context)?);
         if verified.len() >= MOST_OPEN {
             verified.clear();
         }
@@ -121,26 +128,26 @@ impl Contents {
         Ok(found)
     }
 
-    fn verify_for_parts(&self, item: &Item) -> Result<Verified, ContentsError> {
-        let meter = Meter::new(0, &silent);
+    fn verify_for_parts(&self, item: &Item, context: &Context) -> Result<Verified, ContentsError> {
+        let meter = context.meter(Stage::Verify, self.size(item).unwrap_or(0));
         match self.locate(item) {
-            Located::Remote { .. } | Located::Linked { .. } => match self.raw_reader(item)? {
+            Located::Remote { .. } | Located::Linked { .. } => match self.raw_reader(item, context)? {
                 // The cache has checked it.
                 RawReader::File { file, path, .. } => whole(file, &path),
-                RawReader::Bytes { .. } | RawReader::Entry { .. } => self.in_memory(item),
+                RawReader::Bytes { .. } | RawReader::Entry { .. } => self.in_memory(item, context),
             },
             Located::Local(archived) => {
                 let source = archived.archive.source();
-                let Some(file) = source.file() else { return self.in_memory(item) };
+                let Some(file) = source.file() else { return self.in_memory(item, context) };
                 if let Some((range, identity)) = archived.stored_range()?.zip(self.unchanged_identity()?) {
                     let file = file.try_clone().map_err(ContentsError::io("open", Path::new(source.location())))?;
                     self.verify_with_its_folder(&archived, &meter)?;
                     return Ok(Verified::file(file, range, identity));
                 }
                 match &self.cache {
-                    _ if self.is_small(item) => self.in_memory(item),
+                    _ if self.is_small(item) => self.in_memory(item, context),
                     Some(cache) => whole(self.cached(cache, item, archived.digest, &meter)?, Path::new(&item.path)),
-                    None => self.in_temporary_file(item),
+                    None => self.in_temporary_file(item, &meter),
                 }
             }
             Located::Folder { root, digest, .. } => {
@@ -149,7 +156,7 @@ impl Contents {
                 self.remember_in_folder(&folder, known, &[item], line.into_iter().collect());
                 Ok(Verified::file(file, 0..identity.size, identity))
             }
-            Located::Bare { .. } => self.in_memory(item),
+            Located::Bare { .. } => self.in_memory(item, context),
         }
     }
 
@@ -159,9 +166,9 @@ impl Contents {
         let is_tensor_file = |item: &&Item| item.path.starts_with(TENSORS) && !item.is_symlink();
         if self.cache.is_none() || !is_tensor_file(&file.item) {
             let mut hasher = Hasher::new();
-            self.feed(file.item, &mut |chunk| {
+            self.feed(file.item, meter.context(), &mut |chunk| {
                 hasher.update(chunk);
-                Ok(())
+                Ok(meter.advance(chunk.len() as u64)?)
             })?;
             return self.compare(file.item, hasher);
         }
@@ -177,22 +184,22 @@ impl Contents {
     }
 
     /// A small file, or one of an archive that is itself in memory.
-    fn in_memory(&self, item: &Item) -> Result<Verified, ContentsError> {
-        Ok(Verified::Memory(self.read(&item.path, u64::MAX)?))
+    fn in_memory(&self, item: &Item, context: &Context) -> Result<Verified, ContentsError> {
+        Ok(Verified::Memory(self.read(&item.path, u64::MAX, context)?))
     }
 
     /// Decompresses a file to a temporary one, because there is no cache.
-    fn in_temporary_file(&self, item: &Item) -> Result<Verified, ContentsError> {
+    fn in_temporary_file(&self, item: &Item, meter: &Meter<'_>) -> Result<Verified, ContentsError> {
         let folder = TemporaryFolder::create(None)?;
         let path = folder.path().join("file");
         let output = create_file(&path)?;
         let mut hasher = Hasher::new();
         let mut length = 0;
-        self.feed(item, &mut |chunk| {
+        self.feed(item, meter.context(), &mut |chunk| {
             hasher.update(chunk);
             output.write_all_at(chunk, length).map_err(ContentsError::io("write", &path))?;
             length += chunk.len() as u64;
-            Ok(())
+            Ok(meter.advance(chunk.len() as u64)?)
         })?;
         self.compare(item, hasher)?;
         // Reopens the file read-only; the bytes stay readable after the folder is deleted.

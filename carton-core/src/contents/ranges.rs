@@ -12,13 +12,14 @@ use parking_lot::Mutex;
 
 use super::locate::Located;
 use super::origin::Origin;
-use super::progress::{Meter, OnProgress};
 use super::raw_reader::{open_bare, open_in_folder};
 use super::tree::Item;
 use super::unpack::TemporaryFolder;
 use super::{Contents, ContentsError};
 use crate::cache::{Cache, Lease, SHARED_FROM, Scope};
+use crate::context::{Context, Meter};
 use crate::digest::{Hasher, Sha256Digest};
+use crate::progress::Stage;
 use crate::source::FileIdentity;
 
 /// Small files share a file, each at a multiple of this: a tensor in one is then as aligned as in a file of its own.
@@ -76,11 +77,11 @@ impl Contents {
     ///
     /// # Errors
     /// As for [`Contents::model_directory`].
-    pub(crate) fn model_ranges(&self, on_progress: OnProgress<'_>) -> Result<ModelRanges, ContentsError> {
+    pub(crate) fn model_ranges(&self, context: &Context) -> Result<ModelRanges, ContentsError> {
         let items = self.model_items();
-        let meter = Meter::new(self.total(&items), on_progress);
-        let lease = self.lease(&meter)?;
-        self.fetch_items(&items, &meter)?;
+        let meter = context.meter(Stage::Verify, self.total(&items));
+        let lease = self.lease(context)?;
+        self.fetch_items(&items, context)?;
         let ways = self.ways(&items)?;
         let in_place = ways.iter().filter(|(_, way)| matches!(way, Way::InPlace { .. })).map(|(item, _)| *item);
         self.verify_stored(in_place, Scope::StoredModelFiles, &meter)?;
@@ -96,7 +97,7 @@ impl Contents {
             Ok(ModelRange { path, file: Arc::clone(file), offset: range.start, length: range.end - range.start })
         });
         let files = files.collect::<Result<_, ContentsError>>()?;
-        self.check_recorded(&meter)?;
+        self.check_recorded(context)?;
         self.remember_stated();
         Ok(ModelRanges { files, _lease: lease })
     }
@@ -159,13 +160,13 @@ impl Contents {
         if let (Some(cache), Some(hash), Some(identity)) = (&self.cache, self.manifest_hash(), identity)
             && cache.is_carton_verified(&identity, &hash, scope)
         {
-            return meter.advance(order.iter().filter_map(|item| self.size(item)).sum());
+            return Ok(meter.advance(order.iter().filter_map(|item| self.size(item)).sum())?);
         }
         par_for_each(order.len(), |at| {
             let mut hasher = Hasher::new();
-            self.feed(order[at], &mut |chunk| {
+            self.feed(order[at], meter.context(), &mut |chunk| {
                 hasher.update(chunk);
-                meter.advance(chunk.len() as u64)
+                Ok(meter.advance(chunk.len() as u64)?)
             })?;
             self.compare(order[at], hasher)
         })?;
@@ -187,14 +188,14 @@ impl Contents {
         par_for_each(jobs.len(), |at| {
             let (item, Range { start: mut offset, end }) = jobs[at].clone();
             let mut hasher = Hasher::new();
-            self.feed(item, &mut |chunk| {
+            self.feed(item, meter.context(), &mut |chunk| {
                 if offset.saturating_add(chunk.len() as u64) > end {
                     return Err(ContentsError::Changed { location: item.path.clone() });
                 }
                 hasher.update(chunk);
                 output.write_all_at(chunk, offset).map_err(ContentsError::io("write", &path))?;
                 offset += chunk.len() as u64;
-                meter.advance(chunk.len() as u64)
+                Ok(meter.advance(chunk.len() as u64)?)
             })?;
             if offset != end {
                 return Err(ContentsError::Changed { location: item.path.clone() });
@@ -243,15 +244,15 @@ impl Contents {
             &item.path,
             &mut |sink| {
                 was_read = !self.is_elsewhere(item);
-                self.feed_locked(item, &mut |chunk| {
+                self.feed_locked(item, meter.context(), &mut |chunk| {
                     sink(chunk)?;
-                    meter.advance(chunk.len() as u64)
+                    Ok(meter.advance(chunk.len() as u64)?)
                 })
             },
-            &|n_bytes| meter.advance(n_bytes),
+            meter,
         )?;
         self.note_proven(was_read.then_some(item));
-        self.check_stated(&[item], &|_| Some(cache.file_path(&digest)), meter)?;
+        self.check_stated(&[item], &|_| Some(cache.file_path(&digest)), meter.context())?;
         Ok(file)
     }
 }

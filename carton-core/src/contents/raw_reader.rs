@@ -6,11 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::locate::{Archived, Located};
-use super::progress::{Meter, silent};
 use super::tree::{DESCRIBING, Item};
 use super::{Contents, ContentsError};
 use crate::archive::{ArchiveError, EntryReader};
 use crate::cache::{SHARED_FROM, open_following, open_regular};
+use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::source::{FileIdentity, RemoteSource};
 
@@ -103,10 +103,10 @@ impl<'a> Archived<'a> {
 
 impl Contents {
     /// The unverified bytes of an item. Fetches a remote item into the cache first.
-    pub(super) fn raw_reader<'a>(&'a self, item: &'a Item) -> Result<RawReader<'a>, ContentsError> {
+    pub(super) fn raw_reader<'a>(&'a self, item: &'a Item, context: &Context) -> Result<RawReader<'a>, ContentsError> {
         let located = self.locate(item);
         if let Some(digest) = located.elsewhere()
-            && let Some(reader) = self.cached_reader(item, digest)?
+            && let Some(reader) = self.cached_reader(item, digest, context)?
         {
             return Ok(reader);
         }
@@ -114,9 +114,9 @@ impl Contents {
             Located::Local(file) => return file.reader(),
             Located::Remote { file, remote } if file.is_known(remote) => return file.reader(),
             Located::Remote { file: Archived { digest, .. }, .. } | Located::Linked { digest } => {
-                self.fetch_items(&[item], &Meter::new(0, &silent))?;
+                self.fetch_items(&[item], context)?;
                 let not_fetched = || ContentsError::NotFetched { path: item.path.clone(), digest };
-                return self.cached_reader(item, digest)?.ok_or_else(not_fetched);
+                return self.cached_reader(item, digest, context)?.ok_or_else(not_fetched);
             }
             Located::Folder { root, .. } => open_in_folder(root, self.follow(item))?,
             Located::Bare { path, .. } => open_bare(path)?,
@@ -125,25 +125,35 @@ impl Contents {
     }
 
     /// The path in the cache of an item that is elsewhere. Fetches the item first if it is missing there.
-    pub(super) fn fetched(&self, item: &Item, digest: Sha256Digest) -> Result<PathBuf, ContentsError> {
-        self.fetch_items(&[item], &Meter::new(0, &silent))?;
+    pub(super) fn fetched(
+        &self,
+        item: &Item,
+        digest: Sha256Digest,
+        context: &Context,
+    ) -> Result<PathBuf, ContentsError> {
+        self.fetch_items(&[item], context)?;
         let not_fetched = || ContentsError::NotFetched { path: item.path.clone(), digest };
         let found = self.cache.as_ref().ok_or_else(not_fetched)?.file_path(&digest);
-        self.check_stated(&[item], &|_| Some(found.clone()), &Meter::new(0, &silent))?;
+        self.check_stated(&[item], &|_| Some(found.clone()), context)?;
         Ok(found)
     }
 
     /// The bytes of an item in the cache. Deletes a damaged cache file and returns `None`.
-    fn cached_reader(&self, item: &Item, digest: Sha256Digest) -> Result<Option<RawReader<'_>>, ContentsError> {
+    fn cached_reader(
+        &self,
+        item: &Item,
+        digest: Sha256Digest,
+        context: &Context,
+    ) -> Result<Option<RawReader<'_>>, ContentsError> {
         let Some(cache) = &self.cache else { return Ok(None) };
         if self.is_small(item) {
             let Some(bytes) = cache.read_small(&digest, SHARED_FROM)? else { return Ok(None) };
-            self.check_stated_of(item, &bytes)?;
+            self.check_stated_of(item, &bytes, context)?;
             return Ok(Some(RawReader::Bytes { bytes, offset: 0 }));
         }
-        let Some(file) = cache.file(&digest)? else { return Ok(None) };
+        let Some(file) = cache.checked_file(&digest, context.cancel_token())? else { return Ok(None) };
         let path = cache.file_path(&digest);
-        self.check_stated(&[item], &|_| Some(path.clone()), &Meter::new(0, &silent))?;
+        self.check_stated(&[item], &|_| Some(path.clone()), context)?;
         Ok(Some(RawReader::File { file, path, offset: 0 }))
     }
 
@@ -151,9 +161,10 @@ impl Contents {
     pub(super) fn feed(
         &self,
         item: &Item,
+        context: &Context,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<(), ContentsError> {
-        self.pump(item, self.raw_reader(item)?, sink)
+        self.pump(item, self.raw_reader(item, context)?, context, sink)
     }
 
     /// As [`feed`](Self::feed), for a caller that holds the lock of this file in the cache: it is not fetched, because that would wait
@@ -161,22 +172,24 @@ impl Contents {
     pub(super) fn feed_locked(
         &self,
         item: &Item,
+        context: &Context,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<(), ContentsError> {
         let reader = match self.locate(item).elsewhere() {
             Some(digest) if !self.is_small(item) => {
                 let gone = || ContentsError::NotFetched { path: item.path.clone(), digest };
-                self.cached_reader(item, digest)?.ok_or_else(gone)?
+                self.cached_reader(item, digest, context)?.ok_or_else(gone)?
             }
-            _ => self.raw_reader(item)?,
+            _ => self.raw_reader(item, context)?,
         };
-        self.pump(item, reader, sink)
+        self.pump(item, reader, context, sink)
     }
 
     fn pump(
         &self,
         item: &Item,
         mut reader: RawReader<'_>,
+        context: &Context,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<(), ContentsError> {
         // One byte more than a short file has, so that the same read can meet its end.
@@ -187,6 +200,7 @@ impl Contents {
                 0 => return Ok(()),
                 n_bytes => sink(&chunk[..n_bytes])?,
             }
+            context.check()?;
         }
     }
 }

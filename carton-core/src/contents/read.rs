@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use super::raw_reader::{CHUNK_LENGTH, RawReader};
 use super::tree::Item;
 use super::{Contents, ContentsError};
+use crate::context::Context;
 use crate::digest::{Hasher, Sha256Digest};
 
 impl Contents {
@@ -12,7 +13,7 @@ impl Contents {
     ///
     /// # Errors
     /// There is no such file, it is larger, it is linked and not fetched, or its bytes are not what MANIFEST lists.
-    pub(crate) fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, ContentsError> {
+    pub(crate) fn read(&self, path: &str, cap: u64, context: &Context) -> Result<Vec<u8>, ContentsError> {
         let item = self.find(path)?;
         let too_large =
             |found| ContentsError::Size { path: path.to_owned(), expected: format!("at most {cap}"), found };
@@ -25,7 +26,7 @@ impl Contents {
             bytes.reserve(usize::try_from(size).unwrap_or(0).min(1024 * CHUNK_LENGTH));
         }
         let mut hasher = Hasher::new();
-        self.feed(item, &mut |chunk| {
+        self.feed(item, context, &mut |chunk| {
             let length = bytes.len() as u64 + chunk.len() as u64;
             if length > cap {
                 return Err(too_large(length));
@@ -43,7 +44,7 @@ impl Contents {
     ///
     /// # Errors
     /// As for [`Contents::read`]; a file of another length is an error too.
-    pub(crate) fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), ContentsError> {
+    pub(crate) fn read_into(&self, path: &str, buffer: &mut [u8], context: &Context) -> Result<(), ContentsError> {
         let item = self.find(path)?;
         let expected = buffer.len() as u64;
         let wrong_size =
@@ -51,7 +52,7 @@ impl Contents {
         if let Some(size) = self.size(item).filter(|size| *size != expected) {
             return Err(wrong_size(size));
         }
-        let mut reader = self.raw_reader(item)?;
+        let mut reader = self.raw_reader(item, context)?;
         let mut hasher = Hasher::new();
         let mut filled = 0;
         while filled < buffer.len() {
@@ -62,6 +63,7 @@ impl Contents {
             }
             hasher.update(&buffer[filled..filled + n_bytes]);
             filled += n_bytes;
+            context.check()?;
         }
         // The end must be reached, because the archive makes its own checks there.
         if reader.read(&mut [0])? != 0 {
@@ -75,10 +77,16 @@ impl Contents {
     ///
     /// # Errors
     /// There is no such file, it is linked and not fetched, or it cannot be opened.
-    pub(crate) fn reader(&self, path: &str) -> Result<Box<dyn Read + Send + '_>, ContentsError> {
+    pub(crate) fn reader(&self, path: &str, context: &Context) -> Result<Box<dyn Read + Send + '_>, ContentsError> {
         let item = self.find(path)?;
-        let reader = self.raw_reader(item)?;
-        Ok(Box::new(VerifyingReader { contents: self, item, reader, hasher: Some(Hasher::new()) }))
+        let reader = self.raw_reader(item, context)?;
+        Ok(Box::new(VerifyingReader {
+            contents: self,
+            item,
+            reader,
+            hasher: Some(Hasher::new()),
+            context: context.clone(),
+        }))
     }
 
     pub(super) fn compare(&self, item: &Item, hasher: Hasher) -> Result<(), ContentsError> {
@@ -97,6 +105,7 @@ struct VerifyingReader<'a> {
     reader: RawReader<'a>,
     /// None when the end was met.
     hasher: Option<Hasher>,
+    context: Context,
 }
 
 impl Read for VerifyingReader<'_> {
@@ -104,6 +113,7 @@ impl Read for VerifyingReader<'_> {
         if buffer.is_empty() {
             return Ok(0);
         }
+        self.context.check().map_err(|cancelled| into_read(cancelled.into()))?;
         let n_bytes = self.reader.read(buffer).map_err(into_read)?;
         if n_bytes > 0 {
             if let Some(hasher) = &mut self.hasher {

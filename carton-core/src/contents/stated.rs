@@ -10,11 +10,11 @@ use carton_tensor::parallel::par_for_each;
 use parking_lot::MutexGuard;
 
 use super::locate::Located;
-use super::progress::Meter;
 use super::state::Known;
 use super::tree::Item;
 use super::{Contents, ContentsError};
 use crate::cache::{Checksum, Checksums, checksum_of_file};
+use crate::context::Context;
 use crate::digest::{Hasher, Sha256Digest};
 
 /// A file that the archive holds, and what it states.
@@ -35,7 +35,7 @@ impl Contents {
         &self,
         items: &[&Item],
         path: &(dyn Fn(&Item) -> Option<PathBuf> + Sync),
-        meter: &Meter<'_>,
+        context: &Context,
     ) -> Result<(), ContentsError> {
         let mut differing = Vec::new();
         let mut unknown = Vec::new();
@@ -51,7 +51,7 @@ impl Contents {
         }
         par_for_each(unknown.len(), |at| {
             let Stated { item, digest, .. } = unknown[at];
-            let found = path(item).map(|path| checksum_of_file::<ContentsError>(&path, &|_| meter.advance(0)));
+            let found = path(item).map(|path| checksum_of_file(&path, context.cancel_token()));
             // If the cache lost the file meanwhile, no file stands in for the item, and there is nothing to compare.
             if let Some(found) = found.transpose()?.flatten() {
                 self.known().add(digest, found);
@@ -64,7 +64,7 @@ impl Contents {
             differing.extend(found.filter(|found| *found != stated.checksum).map(|found| (stated, found)));
         }
         drop(known);
-        differing.into_iter().try_for_each(|(stated, found)| self.check_differing(stated, found))
+        differing.into_iter().try_for_each(|(stated, found)| self.check_differing(stated, found, context))
     }
 
     /// Compares the sizes and CRC-32s of all files in the archive with the recorded ones, also of files that are not used: a carton that
@@ -72,14 +72,16 @@ impl Contents {
     ///
     /// # Errors
     /// As [`check_stated`](Self::check_stated).
-    pub(super) fn check_recorded(&self, meter: &Meter<'_>) -> Result<(), ContentsError> {
-        self.check_stated(&self.items.iter().collect::<Vec<_>>(), &|_| None, meter)
+    pub(super) fn check_recorded(&self, context: &Context) -> Result<(), ContentsError> {
+        self.check_stated(&self.items.iter().collect::<Vec<_>>(), &|_| None, context)
     }
 
     /// As [`check_stated`](Self::check_stated), for bytes in memory.
-    pub(super) fn check_stated_of(&self, item: &Item, bytes: &[u8]) -> Result<(), ContentsError> {
+    pub(super) fn check_stated_of(&self, item: &Item, bytes: &[u8], context: &Context) -> Result<(), ContentsError> {
         match self.stated(item) {
-            Some(stated) if stated.checksum != Checksum::of(bytes) => self.check_differing(stated, Checksum::of(bytes)),
+            Some(stated) if stated.checksum != Checksum::of(bytes) => {
+                self.check_differing(stated, Checksum::of(bytes), context)
+            }
             _ => Ok(()),
         }
     }
@@ -110,13 +112,13 @@ impl Contents {
 
     /// Decides about an item whose stated checksum is not the recorded one. If the archive is local, hashes its bytes; if they match
     /// MANIFEST, replaces the record. Otherwise it is an error.
-    fn check_differing(&self, stated: Stated<'_>, expected: Checksum) -> Result<(), ContentsError> {
+    fn check_differing(&self, stated: Stated<'_>, expected: Checksum, context: &Context) -> Result<(), ContentsError> {
         let Stated { item, digest, checksum: found } = stated;
         if self.is_elsewhere(item) {
             return Err(ContentsError::Checksum { path: item.path.clone(), expected, found });
         }
         let mut hasher = Hasher::new();
-        self.feed(item, &mut |chunk| {
+        self.feed(item, context, &mut |chunk| {
             hasher.update(chunk);
             Ok(())
         })?;

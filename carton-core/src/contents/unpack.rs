@@ -8,12 +8,13 @@ use std::path::Path;
 
 use carton_tensor::parallel::par_for_each;
 
-use super::progress::{Meter, OnProgress};
 use super::tree::{Item, Place};
 use super::{Contents, ContentsError};
 use crate::cache::{Cache, CacheError};
+use crate::context::{Context, Meter};
 use crate::digest::Hasher;
 use crate::manifest;
+use crate::progress::Stage;
 
 impl Contents {
     /// Writes all files and MANIFEST to a new folder. They are verified while they are written, and the folder gets its name
@@ -22,7 +23,7 @@ impl Contents {
     /// # Errors
     /// The destination exists and is not an empty folder, a file is not what MANIFEST lists or cannot be fetched, or the
     /// folder cannot be written. Nothing is left then.
-    pub(crate) fn unpack(&self, destination: &Path, on_progress: OnProgress<'_>) -> Result<(), ContentsError> {
+    pub(crate) fn unpack(&self, destination: &Path, context: &Context) -> Result<(), ContentsError> {
         check_destination(destination)?;
         let parent = match destination.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -33,8 +34,8 @@ impl Contents {
         let root = temporary.path().join("unpacked");
         create_folder(&root)?;
         let items: Vec<&Item> = self.items.iter().collect();
-        let meter = Meter::new(self.total(&items), on_progress);
-        self.fetch_items(&items, &meter)?;
+        let meter = context.meter(Stage::Extract, self.total(&items));
+        self.fetch_items(&items, context)?;
         write_tree(self, &items, &root, &meter)?;
         if let Some(manifest) = self.manifest() {
             write_file(&root.join(manifest::NAME), manifest.to_bytes())?;
@@ -92,10 +93,10 @@ pub(super) fn write_tree(
         }
         let mut file = create_file(&path)?;
         let mut hasher = Hasher::new();
-        contents.feed(item, &mut |chunk| {
+        contents.feed(item, meter.context(), &mut |chunk| {
             hasher.update(chunk);
             file.write_all(chunk).map_err(ContentsError::io("write", &path))?;
-            meter.advance(chunk.len() as u64)
+            Ok(meter.advance(chunk.len() as u64)?)
         })?;
         contents.compare(item, hasher)
     })

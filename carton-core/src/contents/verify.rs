@@ -4,13 +4,14 @@ use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
 use super::origin::Origin;
-use super::progress::{Meter, OnProgress};
 use super::tree::{Item, case_collisions};
 use super::{Contents, ContentsError};
 use crate::cache::Scope;
+use crate::context::Context;
 use crate::digest::Hasher;
 use crate::error_kind::ErrorKind;
 use crate::manifest::ManifestHash;
+use crate::progress::Stage;
 use crate::source::FileIdentity;
 
 /// What `Contents::verify` found.
@@ -63,11 +64,11 @@ impl Contents {
     /// # Errors
     /// The check could not be completed: it was interrupted, the carton changed meanwhile, or it cannot be read. A bad file is not an
     /// error.
-    pub(crate) fn verify(&self, on_progress: OnProgress<'_>) -> Result<VerifyReport, ContentsError> {
+    pub(crate) fn verify(&self, context: &Context) -> Result<VerifyReport, ContentsError> {
         let items: Vec<&Item> = self.items.iter().filter(|item| !item.is_symlink()).collect();
-        let meter = Meter::new(self.total(&items), on_progress);
+        let meter = context.meter(Stage::Verify, self.total(&items));
         self.unchanged_identity()?;
-        let (here, fetched) = self.fetch_to_verify(items, &meter)?;
+        let (here, fetched) = self.fetch_to_verify(items, context)?;
         let findings = Mutex::new(fetched);
         let may_not_fetch = self.may_not_fetch();
         let order = self.largest_first(here);
@@ -77,10 +78,10 @@ impl Contents {
             let mut hasher = Hasher::new();
             let mut n_bytes = 0;
             let result = self
-                .feed(item, &mut |chunk| {
+                .feed(item, context, &mut |chunk| {
                     hasher.update(chunk);
                     n_bytes += chunk.len() as u64;
-                    meter.advance(chunk.len() as u64)
+                    Ok(meter.advance(chunk.len() as u64)?)
                 })
                 .and_then(|()| self.compare(item, hasher));
             let mut findings = findings.lock();
@@ -111,7 +112,7 @@ impl Contents {
         bad.sort_by(|one, other| one.path.cmp(&other.path));
         not_fetched.sort();
         if bad.is_empty() {
-            self.check_recorded(&meter)?;
+            self.check_recorded(context)?;
         }
         self.remember_stated();
         if bad.is_empty() {
@@ -138,14 +139,14 @@ impl Contents {
     fn fetch_to_verify<'a>(
         &'a self,
         mut items: Vec<&'a Item>,
-        meter: &Meter<'_>,
+        context: &Context,
     ) -> Result<(Vec<&'a Item>, Findings), ContentsError> {
         let mut findings = Findings::default();
         if self.may_not_fetch() {
             // Reading reports the files that are not in the cache.
             return Ok((items, findings));
         }
-        for (failed, error) in self.fetch_each(&items, meter, true)? {
+        for (failed, error) in self.fetch_each(&items, context, true)? {
             if error.kind() != ErrorKind::Integrity {
                 return Err(error);
             }

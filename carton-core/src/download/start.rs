@@ -281,7 +281,7 @@ impl<'a> Starter<'a> {
         &self,
         work: impl FnOnce(Network) -> F,
     ) -> Result<Reply, NetworkError> {
-        self.network.wait(&|| self.activity.control(), work(self.network.clone()))
+        self.network.wait(self.activity, work(self.network.clone()))
     }
 }
 

@@ -31,12 +31,8 @@ pub(super) enum ModelFiles {
 impl ModelFiles {
     pub(super) fn prepare(package: &Package, mode: ModelFilesMode, context: &Context) -> Result<Self, Error> {
         Ok(match mode {
-            ModelFilesMode::Directory => {
-                Self::Directory(package.contents().model_directory(&context.on_contents(Stage::Extract))?)
-            }
-            ModelFilesMode::Ranges => {
-                Self::Ranges(package.contents().model_ranges(&context.on_contents(Stage::Verify))?)
-            }
+            ModelFilesMode::Directory => Self::Directory(package.contents().model_directory(context)?),
+            ModelFilesMode::Ranges => Self::Ranges(package.contents().model_ranges(context)?),
         })
     }
 

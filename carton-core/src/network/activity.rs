@@ -1,6 +1,5 @@
 //! State shared between a fetch and the thread that watches it.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counts fetched bytes and carries the request to stop, between the threads that fetch and the one that watches them.
@@ -20,11 +19,6 @@ impl Activity {
     /// Whether a stop was requested.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
-    }
-
-    /// `Break` once a stop was requested.
-    pub fn control(&self) -> ControlFlow<()> {
-        if self.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// The number of bytes received over the network.

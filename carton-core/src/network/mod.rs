@@ -60,7 +60,6 @@ mod version;
 mod without;
 
 use std::future::Future;
-use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -99,13 +98,13 @@ impl Network {
         Retries::new(self.options())
     }
 
-    /// Runs a future on the network's threads and waits for it, checking regularly whether the work is still wanted.
+    /// Runs a future on the network's threads and waits for it, checking regularly whether `activity` was stopped.
     ///
     /// # Errors
-    /// Those of the future; [`NetworkError::Interrupted`] when `wanted` returns `Break`.
+    /// Those of the future; [`NetworkError::Interrupted`] when `activity` was stopped.
     pub fn wait<T: Send + 'static, E: From<NetworkError> + Send + 'static>(
         &self,
-        wanted: &dyn Fn() -> ControlFlow<()>,
+        activity: &Activity,
         work: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Result<T, E> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
@@ -115,7 +114,7 @@ impl Network {
         loop {
             match receiver.recv_timeout(CHECK_INTERVAL) {
                 Ok(result) => return result,
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) if wanted().is_continue() => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) if !activity.is_stopped() => {}
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
                     task.abort();
                     return Err(NetworkError::Interrupted.into());

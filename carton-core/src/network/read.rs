@@ -52,7 +52,7 @@ impl Network {
     /// file beyond the limit; [`NetworkError::TooLarge`]; [`NetworkError::Interrupted`] when `activity` stops.
     pub fn read(&self, wanted: Wanted, activity: &Arc<Activity>) -> Result<Fetched, NetworkError> {
         let (network, shared) = (self.clone(), activity.clone());
-        self.wait(&|| activity.control(), async move {
+        self.wait(activity, async move {
             let part = wanted.part.clone();
             let refused = match network.read_part(&wanted, &part, &shared).await {
                 Err(error) if matches!(part, Part::Suffix(_)) && is_about_suffixes(&error) => error,

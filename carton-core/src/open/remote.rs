@@ -7,13 +7,14 @@ use super::Opening;
 use crate::archive::SUFFIX_LENGTH;
 use crate::cache::{About, RemoteCarton, UrlKey};
 use crate::contents::{Access, ContentsError};
+use crate::context::Context;
 use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, Target};
 use crate::encoding::{self, Limit};
 use crate::manifest::ManifestHash;
 use crate::network::{Extent, Network, NetworkError, Part, Url, Version, Wanted};
 use crate::package::{OpenOptions, Package};
-use crate::progress::{ProgressEvent, Stage};
+use crate::progress::ProgressEvent;
 use crate::source::{FileSource, RemoteSource, Source};
 use crate::{Error, ErrorKind};
 
@@ -33,7 +34,9 @@ pub(super) fn open(
     if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash)) {
         match remote.reopen(&pinned) {
             // If files are missing, ask the server first: it may have the same carton in another version of the file.
-            Ok(package) if remote.network.is_offline() || is_local(&package, &pinned)? => return Ok(package),
+            Ok(package) if remote.network.is_offline() || is_local(&package, &pinned, &opening.context)? => {
+                return Ok(package);
+            }
             Ok(_) => {}
             Err(error) if remote.network.is_offline() => return Err(error),
             Err(error) => tracing::debug!(%error, "what the cache knows of the carton cannot be used"),
@@ -58,9 +61,9 @@ pub(super) fn open(
 }
 
 /// Whether the cache has all files of the model and, if the server cannot send single files, all files of the carton.
-fn is_local(package: &Package, known: &RemoteCarton) -> Result<bool, Error> {
+fn is_local(package: &Package, known: &RemoteCarton, context: &Context) -> Result<bool, Error> {
     let contents = package.contents();
-    let has_all = known.whole.is_none() || known.blocks.is_empty() || contents.holds_files()?;
+    let has_all = known.whole.is_none() || known.blocks.is_empty() || contents.holds_files(context)?;
     Ok(has_all && contents.has_locally(|path| path.starts_with("model/")))
 }
 
@@ -126,7 +129,10 @@ impl Remote<'_> {
     /// of files cannot send a single missing file, so the whole carton is downloaded again.
     fn reopen_or_download(&self, known: &RemoteCarton) -> Result<Package, Error> {
         let package = self.reopen(known)?;
-        match known.whole.is_none() || known.blocks.is_empty() || package.contents().holds_files()? {
+        match known.whole.is_none()
+            || known.blocks.is_empty()
+            || package.contents().holds_files(&self.opening.context)?
+        {
             true => Ok(package),
             false => self.download(),
         }
@@ -141,11 +147,8 @@ impl Remote<'_> {
         let Some(cache) = &self.opening.cache else {
             return Err(NetworkError::NoRanges { url: self.url.shown(), length: None }.into());
         };
-        let check_cancelled = || match self.opening.context.control() {
-            std::ops::ControlFlow::Continue(()) => Ok(()),
-            std::ops::ControlFlow::Break(()) => Err(Error::Network(NetworkError::Interrupted)),
-        };
-        let lock = cache.lock_file::<Error>(&self.key.digest(), &check_cancelled)?;
+        let cancel_token = self.opening.context.cancel_token();
+        let lock = cache.lock_file(&self.key.digest(), cancel_token)?;
         let folder = lock.download_folder()?;
         let (digest, path, version) = match self.download_to(&folder) {
             Ok(downloaded) => downloaded,
@@ -161,10 +164,10 @@ impl Remote<'_> {
             // A carton with a bad or unreadable file is kept as one file of the cache, so that errors can say what is wrong with
             // it.
             Err(Error::Contents(error)) if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) => {
-                let file_lock = cache.lock_file::<Error>(&digest, &check_cancelled)?;
+                let file_lock = cache.lock_file(&digest, cancel_token)?;
                 // Pruning is held off until the cache records that the carton uses the file.
-                let _no_prune = cache.hold_off_prune(&check_cancelled)?;
-                if file_lock.file::<Error>(&|_| check_cancelled())?.is_none() {
+                let _no_prune = cache.hold_off_prune(cancel_token)?;
+                if file_lock.file(cancel_token)?.is_none() {
                     file_lock.adopt(&path)?;
                 }
                 let package = self.open_file(&cache.file_path(&digest), digest)?;
@@ -185,7 +188,7 @@ impl Remote<'_> {
         let source = self.source(version.clone(), file.len(), []).with_near(file.clone());
         let source = Arc::new(source);
         let package = Package::open_archive(source.clone(), self.options())?;
-        package.contents().keep_files(file, self.opening.context.activity())?;
+        package.contents().keep_files(file, &self.opening.context)?;
         self.remember(&package, version, source.blocks(), Some(digest));
         source.forget_near();
         Ok(package)
@@ -239,15 +242,12 @@ impl Remote<'_> {
         let read_error = |error| ContentsError::from_fetch(error, self.url.shown().as_str()).into();
         hash_all(reader, read_error, |chunk| {
             // Bytes that are already on disk are read without waiting for the server, so cancellation must be checked here.
-            if self.opening.context.control().is_break() {
-                return Err(NetworkError::Interrupted.into());
-            }
+            self.opening.context.check()?;
             if let Some((file, path)) = &mut copy {
                 file.write_all(chunk).map_err(Error::io("write", path))?;
             }
             let activity = self.opening.context.activity();
-            let (kept, done) = (activity.kept(), activity.kept() + activity.received());
-            self.opening.context.report(&ProgressEvent { stage: Stage::Fetch, done, kept, total, unit: "bytes" });
+            self.opening.context.report(&ProgressEvent::fetch(activity.received(), activity.kept(), total));
             Ok(())
         })
     }

@@ -7,10 +7,11 @@ use super::{Pack, PackCheck};
 use crate::blocking::run_blocking;
 use crate::cache::{Cache, Moment, Scope, TemporaryFolder, WORTH_WAITING};
 use crate::config::Config;
+use crate::context::Context;
 use crate::links::Links;
 use crate::manifest::{Manifest, ManifestHash};
 use crate::model::Load;
-use crate::package::{OnProgress, OpenOptions, Package, PackageError, Unpublished};
+use crate::package::{OpenOptions, Package, PackageError, Unpublished};
 use crate::self_test::SelfTestSettings;
 use crate::source::{FileIdentity, FileSource, Source};
 use crate::{Carton, Error, open, shrink};
@@ -101,15 +102,10 @@ impl Written {
     /// # Errors
     /// The file changed after it was checked, or the operating system refuses. The file that was at `output` before is still
     /// there then.
-    pub(super) fn publish_without(
-        self,
-        links: Links,
-        output: &Path,
-        on_progress: OnProgress<'_>,
-    ) -> Result<Manifest, Error> {
+    pub(super) fn publish_without(self, links: Links, output: &Path, context: &Context) -> Result<Manifest, Error> {
         self.check_unchanged()?;
         let package = Package::open_archive(Arc::clone(&self.source) as Arc<dyn Source>, self.open_options())?;
-        shrink::leave_out(package.contents(), links, output, on_progress)?;
+        shrink::leave_out(package.contents(), links, output, context)?;
         Ok(self.carton.manifest().clone())
     }
 
@@ -221,7 +217,7 @@ mod tests {
             let metadata = "spec_version = 1\n[runner]\nrunner_name = 'noop'\nrequired_framework_version = '1'";
             let input = PackageInput::new(Metadata::parse(metadata).unwrap(), self.0.path().join("model"));
             let written =
-                package::write_unpublished(&input, &self.output(), Compression::Stored, &package::silent).unwrap();
+                package::write_unpublished(&input, &self.output(), Compression::Stored, &Context::default()).unwrap();
             Written::new(written).unwrap()
         }
     }
@@ -261,7 +257,7 @@ mod tests {
             let links = Links::from_urls(
                 [(Sha256Digest::of(b"{}"), vec!["https://example.com/config.json".to_owned()])].into(),
             );
-            refused(written.publish_without(links.unwrap(), &desk.output(), &package::silent));
+            refused(written.publish_without(links.unwrap(), &desk.output(), &Context::default()));
             assert!(!desk.config().cache_dir.join("verified-v1").exists(), "nothing was recorded");
             desk.write().publish(&desk.config()).unwrap();
         }

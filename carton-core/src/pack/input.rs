@@ -12,7 +12,6 @@ use crate::archive::Compression;
 use crate::context::Context;
 use crate::metadata::{Draft, DraftReference, Metadata, Reference};
 use crate::package::{self, PackageInput, Unpublished};
-use crate::progress::Stage;
 use crate::tensor_data::TensorFormat;
 
 /// Everything that goes into the carton.
@@ -91,8 +90,7 @@ impl Input {
             tensor_format: self.tensor_format,
             ..PackageInput::new(metadata, self.model_path)
         };
-        package::write_unpublished(&input, output, self.compression, &context.on_bytes(Stage::Pack))
-            .map_err(Error::Pack)
+        package::write_unpublished(&input, output, self.compression, context).map_err(Error::Pack)
     }
 }
 

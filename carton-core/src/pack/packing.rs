@@ -12,7 +12,6 @@ use super::{Pack, Packed, RecordSelfTest, recognize};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::metadata::{SelfTest, TensorSpec};
-use crate::progress::Stage;
 use crate::runner::{self, Choice, Descriptor, Requirement};
 use crate::shrink::check_links_of_new;
 use crate::tensor_data::is_tensor_file;
@@ -142,7 +141,7 @@ impl Packing {
             let manifest = match links.is_empty() {
                 true => carton.publish(&config)?,
                 // The check ran on a carton with all files, so it fetched nothing.
-                false => carton.publish_without(links, &path, &context.on_bytes(Stage::Pack))?,
+                false => carton.publish_without(links, &path, &context)?,
             };
             drop(trial);
             let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));

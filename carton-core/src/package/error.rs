@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::archive::ArchiveError;
+use crate::cancel_token::Cancelled;
 use crate::contents::ContentsError;
 use crate::error_kind::ErrorKind;
 use crate::metadata::MetadataError;
@@ -188,5 +189,11 @@ fn listed(examples: &[String]) -> String {
         1 => format!("is only {}", shown.concat()),
         count if count > SHOWN => format!("are {} and {} more", shown.join(", "), count - SHOWN),
         _ => format!("are {}", shown.join(", ")),
+    }
+}
+
+impl From<Cancelled> for PackageError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
     }
 }

@@ -4,9 +4,9 @@
 mod error;
 mod example;
 mod info;
-mod mapped;
 mod references;
 mod rewrite;
+mod tensors;
 mod walk;
 mod write;
 
@@ -24,22 +24,22 @@ use semver::VersionReq;
 pub use error::PackageError;
 pub use info::Info;
 pub(crate) use rewrite::{check_output, rewrite};
-pub(crate) use write::{OnProgress, PackageInput};
-pub(crate) use write::{Unpublished, write_unpublished};
 #[cfg(test)]
-pub(crate) use write::{silent, write};
+pub(crate) use write::write;
+pub(crate) use write::{PackageInput, Unpublished, write_unpublished};
 
 use error::MAX_METADATA_LENGTH;
 
 use crate::archive::Archive;
 use crate::cache::Cache;
-use crate::contents::{self, Access, Contents, ContentsError};
+use crate::contents::{Access, Contents, ContentsError};
+use crate::context::{Context, blocking_setters};
 use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
 use crate::manifest::ManifestHash;
 use crate::metadata::{Draft, Example, Metadata, MetadataError, Oddity, Reference, SelfTest};
 use crate::source::{FileSource, Source};
-use crate::tensor_data::{self, Directories, Index, TensorDataError, TensorFiles};
+use crate::tensor_data::{self, Directories, Index, TensorDataError};
 
 /// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.
 pub(crate) const MAX_MISC_LENGTH: u64 = 1 << 30;
@@ -48,9 +48,14 @@ pub(crate) const MAX_MISC_LENGTH: u64 = 1 << 30;
 pub(crate) const METADATA: &str = "carton.toml";
 
 /// An open carton. Clones are cheap and share it.
+///
+/// Calls that read a file or a tensor block, and fetch a file that is elsewhere.
+/// [`cancel_token`](Self::cancel_token) and [`progress`](Self::progress) are for these calls.
 #[derive(Clone, Debug)]
 pub struct Package {
     opened: Arc<Opened>,
+    /// The context of the calls that read files.
+    context: Context,
 }
 
 #[derive(Debug)]
@@ -76,6 +81,8 @@ pub(crate) struct OpenOptions {
 }
 
 impl Package {
+    blocking_setters!();
+
     /// Opens a carton file, or an unpacked carton in a folder.
     ///
     /// Reads and verifies MANIFEST, carton.toml and the index of the tensors. No other file is read, and so none is verified yet.
@@ -123,11 +130,11 @@ impl Package {
         if !contents.contains(METADATA) {
             return Err(PackageError::NoMetadata { location: contents.location() });
         }
-        let metadata = Metadata::from_bytes(&contents.read(METADATA, MAX_METADATA_LENGTH)?)?;
+        let metadata = Metadata::from_bytes(&contents.read(METADATA, MAX_METADATA_LENGTH, &Context::default())?)?;
         let tensors = read_index(&contents)?;
         references::check(&metadata, |name| tensors.get(name).is_some(), |path| contents.contains(path))?;
         let contents = contents.with_model_name(metadata.model_name().map(str::to_owned));
-        Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors, directories: Directories::default() }) })
+        Ok(Self::of(Opened { contents, metadata, tensors, directories: Directories::default() }))
     }
 
     /// Makes a package of a model that is not in a carton: a folder or a single file, and the name of its runner. There is
@@ -149,7 +156,11 @@ impl Package {
         let metadata = draft.validate()?;
         let contents = Contents::bare(path)?.with_cache(cache);
         let (tensors, directories) = (Index::default(), Directories::default());
-        Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors, directories }) })
+        Ok(Self::of(Opened { contents, metadata, tensors, directories }))
+    }
+
+    fn of(opened: Opened) -> Self {
+        Self { opened: Arc::new(opened), context: Context::default() }
     }
 
     /// Returns the metadata of carton.toml.
@@ -164,26 +175,22 @@ impl Package {
         &self.opened.contents
     }
 
+    /// Returns the context of the calls that read files.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// Returns the index of the tensors. [`tensor`](Self::tensor) reads one of them.
     #[must_use]
     pub fn tensors(&self) -> &Index {
         &self.opened.tensors
     }
 
-    /// Reads and verifies one tensor of `tensor_data/`.
-    ///
-    /// # Errors
-    /// There is no such tensor; its file does not match MANIFEST, or contradicts the index.
-    pub fn tensor(&self, name: &str) -> Result<Tensor, PackageError> {
-        let Opened { contents, tensors, directories, .. } = &*self.opened;
-        tensors.read(name, contents, directories)
-    }
-
     /// Fetches the tensors of all self-tests that are elsewhere. That is faster than fetching them one by one.
     ///
     /// # Errors
     /// As [`Contents::fetch`].
-    pub(crate) fn fetch_self_tests(&self, on_progress: contents::OnProgress<'_>) -> Result<(), PackageError> {
+    pub(crate) fn fetch_self_tests(&self, context: &Context) -> Result<(), PackageError> {
         let Opened { contents, metadata, tensors, .. } = &*self.opened;
         let names = metadata
             .self_tests()
@@ -191,7 +198,7 @@ impl Package {
             .flat_map(|test| test.inputs.values().chain(test.expected_out.iter().flat_map(BTreeMap::values)));
         let files = tensors.files_of(names.map(String::as_str));
         let is_wanted = |path: &str| path.strip_prefix(tensor_data::FOLDER).is_some_and(|file| files.contains(file));
-        Ok(contents.fetch(is_wanted, on_progress)?)
+        Ok(contents.fetch(is_wanted, context)?)
     }
 
     /// Returns the paths of the files below `misc/`, relative to that folder.
@@ -204,7 +211,7 @@ impl Package {
     /// # Errors
     /// There is no such file, it does not match MANIFEST, or it is larger than `MAX_MISC_LENGTH`.
     pub fn misc(&self, path: &str) -> Result<Vec<u8>, PackageError> {
-        Ok(self.opened.contents.read(&format!("misc/{path}"), MAX_MISC_LENGTH)?)
+        Ok(self.opened.contents.read(&format!("misc/{path}"), MAX_MISC_LENGTH, &self.context)?)
     }
 
     /// Returns a reader of a file of `misc/`. The file counts as verified only when the reader has reached its end; a mismatch is
@@ -213,7 +220,7 @@ impl Package {
     /// # Errors
     /// There is no such file, or it cannot be opened.
     pub fn misc_reader(&self, path: &str) -> Result<Box<dyn Read + Send + '_>, PackageError> {
-        Ok(self.opened.contents.reader(&format!("misc/{path}"))?)
+        Ok(self.opened.contents.reader(&format!("misc/{path}"), &self.context)?)
     }
 
     /// Returns the self-tests. Their tensors are read on demand.
@@ -355,30 +362,6 @@ impl ExampleData<'_> {
     }
 }
 
-impl TensorFiles for Contents {
-    type Error = PackageError;
-
-    fn size(&self, path: &str) -> Result<Option<u64>, PackageError> {
-        Ok(self.size_of(path)?)
-    }
-
-    fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, PackageError> {
-        Ok(Contents::read(self, path, cap)?)
-    }
-
-    fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), PackageError> {
-        Ok(Contents::read_into(self, path, buffer)?)
-    }
-
-    fn exact_size(&self, path: &str) -> Result<u64, PackageError> {
-        Ok(self.verified_length(path)?)
-    }
-
-    fn read_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), PackageError> {
-        Ok(Contents::read_range(self, path, offset, buffer)?)
-    }
-}
-
 /// Reads the index of the tensors and compares it with the existing files.
 fn read_index(contents: &Contents) -> Result<Index, PackageError> {
     let path = format!("{}{}", tensor_data::FOLDER, tensor_data::INDEX);
@@ -388,7 +371,7 @@ fn read_index(contents: &Contents) -> Result<Index, PackageError> {
             None => Ok(Index::default()),
         };
     }
-    let index = Index::parse(&contents.read(&path, tensor_data::MAX_INDEX_LENGTH)?)?;
+    let index = Index::parse(&contents.read(&path, tensor_data::MAX_INDEX_LENGTH, &Context::default())?)?;
     index.check_files(|path| contents.size_of(path).ok())?;
     Ok(index)
 }

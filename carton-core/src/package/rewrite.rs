@@ -8,9 +8,10 @@ use carton_tensor::files::PendingFile;
 
 use super::error::MAX_METADATA_LENGTH;
 use super::write::unwritten;
-use super::{METADATA, OnProgress, PackageError};
+use super::{METADATA, PackageError};
 use crate::archive::{self, ArchiveError, Compression, Content, Tail};
 use crate::contents::{Contents, ContentsError};
+use crate::context::Context;
 use crate::links::Links;
 use crate::tensor_data;
 
@@ -28,14 +29,14 @@ pub(crate) fn rewrite(
     links: &Links,
     output: &Path,
     compression: Compression,
-    on_progress: OnProgress<'_>,
+    context: &Context,
 ) -> Result<(), PackageError> {
     let manifest = contents.manifest().ok_or_else(|| ContentsError::NoManifest { location: contents.location() })?;
     if !contents.contains(METADATA) {
         return Err(PackageError::NoMetadata { location: contents.location() });
     }
     let mut tail = Tail {
-        carton_toml: contents.read(METADATA, MAX_METADATA_LENGTH)?,
+        carton_toml: contents.read(METADATA, MAX_METADATA_LENGTH, context)?,
         links: (!links.is_empty()).then(|| links.to_bytes()),
         linked: BTreeMap::new(),
         manifest: Some(manifest.clone()),
@@ -48,14 +49,13 @@ pub(crate) fn rewrite(
             }
             tail.linked.insert(path.to_owned(), digest);
         } else {
-            let content = contents.content(path)?;
+            let content = contents.content(path, context)?;
             let is_in_place = tensor_data::is_tensor_file(path) && !matches!(content, Content::Symlink(..));
             entries.push((path.to_owned(), if is_in_place { Content::InPlace(Box::new(content)) } else { content }));
         }
     }
     let mut pending = PendingFile::new(output).map_err(PackageError::io("write", output))?;
-    let on_progress = |done: archive::WriteProgress| on_progress(done.bytes_done, done.bytes_total);
-    archive::write(pending.file_mut(), entries, tail, compression, &on_progress)
+    archive::write(pending.file_mut(), entries, tail, compression, context)
         .map_err(|error| at_fault(error, contents, output))?;
     pending.publish().map_err(PackageError::io("write", output))
 }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use carton_tensor::Tensor;
@@ -13,6 +12,7 @@ use super::error::MAX_METADATA_LENGTH;
 use super::walk::{self, Found};
 use super::{PackageError, references};
 use crate::archive::{self, ArchiveError, Compression, Content, Tail};
+use crate::context::Context;
 use crate::digest::{Sha256Digest, hash_all};
 use crate::links::Links;
 use crate::manifest::Manifest;
@@ -54,11 +54,6 @@ impl PackageInput {
     }
 }
 
-/// Reports progress: called with the number of bytes done and their total, every few megabytes and from any thread. `Break` ends
-/// the work with [`PackageError::Interrupted`] or [`ArchiveError::Interrupted`](crate::archive::ArchiveError::Interrupted);
-/// nothing is left behind then.
-pub(crate) type OnProgress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
-
 /// Writes a carton to `output`. An existing file of that name is replaced only when the carton is complete.
 ///
 /// # Errors
@@ -69,9 +64,9 @@ pub(crate) fn write(
     input: &PackageInput,
     output: &Path,
     compression: Compression,
-    on_progress: OnProgress<'_>,
+    context: &Context,
 ) -> Result<Manifest, PackageError> {
-    write_unpublished(input, output, compression, on_progress)?.publish()
+    write_unpublished(input, output, compression, context)?.publish()
 }
 
 /// A complete carton that does not have its name yet. Dropping it deletes it.
@@ -122,7 +117,7 @@ pub(crate) fn write_unpublished(
     input: &PackageInput,
     output: &Path,
     compression: Compression,
-    on_progress: OnProgress<'_>,
+    context: &Context,
 ) -> Result<Unpublished, PackageError> {
     let misc: BTreeSet<String> = input.misc.keys().map(|path| format!("misc/{path}")).collect();
     references::check(&input.metadata, |name| input.tensors.contains_key(name), |path| misc.contains(path))?;
@@ -131,7 +126,7 @@ pub(crate) fn write_unpublished(
     files.extend(misc_files(&input.misc)?);
     check_output(output, &files)?;
 
-    let mut hashes = Hashes { known: HashMap::new(), on_progress };
+    let mut hashes = Hashes { known: HashMap::new(), context };
     let carton_toml = input.metadata.to_toml().into_bytes();
     if carton_toml.len() as u64 > MAX_METADATA_LENGTH {
         return Err(PackageError::MetadataTooLarge { found: carton_toml.len() });
@@ -162,8 +157,7 @@ pub(crate) fn write_unpublished(
         tail.links = Some(input.links.to_bytes());
     }
     let mut pending = PendingFile::new(output).map_err(PackageError::io("write", output))?;
-    let on_progress = |done: archive::WriteProgress| on_progress(done.bytes_done, done.bytes_total);
-    let manifest = archive::write(pending.file_mut(), entries, tail, compression, &on_progress);
+    let manifest = archive::write(pending.file_mut(), entries, tail, compression, context);
     let manifest = manifest.map_err(|error| unwritten(error, output))?;
     // The digest of a link was computed before the file that it leads to was read again for the carton.
     if let Some((path, ..)) = symlinks.iter().find(|(_, target, digest)| manifest.get(target) != Some(*digest)) {
@@ -178,12 +172,6 @@ pub(super) fn unwritten(error: ArchiveError, output: &Path) -> PackageError {
         ArchiveError::Io { action: "write", source, .. } => PackageError::io("write", output)(source),
         error => error.into(),
     }
-}
-
-/// An [`OnProgress`] that reports nothing and never stops.
-#[cfg(test)]
-pub(crate) fn silent(_done: u64, _total: u64) -> ControlFlow<()> {
-    ControlFlow::Continue(())
 }
 
 /// Finds the files for `misc/`. They are stored as files, even if they are symbolic links.
@@ -217,7 +205,7 @@ fn check_output(output: &Path, files: &[Found]) -> Result<(), PackageError> {
 /// Digests of files, each computed once.
 struct Hashes<'a> {
     known: HashMap<PathBuf, Sha256Digest>,
-    on_progress: OnProgress<'a>,
+    context: &'a Context,
 }
 
 impl Hashes<'_> {
@@ -226,15 +214,9 @@ impl Hashes<'_> {
             return Ok(*digest);
         }
         let mut file = File::open(path).map_err(PackageError::io("open", path))?;
-        // The total is not known yet; this call only lets the caller stop the work.
-        let digest = hash_all(
-            &mut file,
-            |error| PackageError::io("read", path)(error),
-            |_| match (self.on_progress)(0, 0) {
-                ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(PackageError::Interrupted),
-            },
-        )?;
+        let read_error = |error| PackageError::io("read", path)(error);
+        // The total is not known yet, so nothing is reported.
+        let digest = hash_all(&mut file, read_error, |_| Ok(self.context.check()?))?;
         self.known.insert(path.to_path_buf(), digest);
         Ok(digest)
     }

@@ -69,7 +69,7 @@ impl Fetcher<'_> {
             }
             Place::Url(url) => {
                 let cache = Cache::open(self.cache_dir)?;
-                let lock = cache.lock_file(&part.sha256, &|| self.check_cancelled())?;
+                let lock = cache.lock_file(&part.sha256, self.context.cancel_token())?;
                 let name = part.place.to_string();
                 let path = fetch_verified(&lock, &name, |folder| self.download(url, folder, stage))?;
                 let result = work(&path)?;
@@ -112,15 +112,10 @@ impl Fetcher<'_> {
         let found = hash_all(reader, read_error, |chunk| {
             done += chunk.len() as u64;
             report(done, total);
-            self.check_cancelled()
+            Ok(self.context.check()?)
         })?;
         // A server need not state the size. At the end, the number of received bytes is the total.
         report(done, Some(done));
         Ok(found)
-    }
-
-    /// Returns an error if the work was cancelled.
-    fn check_cancelled(&self) -> Result<(), InstallError> {
-        if self.context.control().is_break() { Err(InstallError::Interrupted) } else { Ok(()) }
     }
 }

@@ -1,11 +1,11 @@
 //! Access for the fuzz targets to the parsers of this module. Other code unpacks archives only as a part of installing a runner.
 //! Only `cargo fuzz` sets `cfg(fuzzing)`, so this is not part of the API.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::UnpackError;
 use super::unpack::{Limits, Tree, unpack as unpack_into};
+use crate::cancel_token::CancelToken;
 
 /// Unpacks an archive into `folder`, which must exist and be empty, under limits that keep a fuzz target fast.
 ///
@@ -13,7 +13,8 @@ use super::unpack::{Limits, Tree, unpack as unpack_into};
 /// Those of installing a runner.
 pub fn unpack(archive: &Path, folder: PathBuf, n_entries: u64, n_bytes: u64) -> Result<(), UnpackError> {
     let limits = Limits { n_entries, n_bytes, ..Limits::default() };
-    let mut tree = Tree::new(folder, limits, &|| ControlFlow::Continue(()));
+    let cancel_token = CancelToken::default();
+    let mut tree = Tree::new(folder, limits, &cancel_token);
     unpack_into(archive, "", &mut tree)?;
     tree.finish()
 }

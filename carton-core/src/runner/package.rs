@@ -152,8 +152,7 @@ pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &Cance
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // The lock keeps two processes from losing each other's entries.
-    let locked =
-        Lock::acquire(&parent.join(format!(".lock-{name}")), &|| cancel_token.control()).map_err(write_error())?;
+    let locked = Lock::acquire(&parent.join(format!(".lock-{name}")), cancel_token).map_err(write_error())?;
     let (_lock, _) = locked.ok_or(InstallError::Interrupted)?;
     let index_error = |source| InstallError::Index { index: path.display().to_string(), source };
     let json_error = |error: serde_json::Error| index_error(super::IndexError::Json(error.into()));

@@ -11,13 +11,13 @@
 
 use std::fs;
 use std::io;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use crate::cancel_token::CancelToken;
 use crate::process_lock::{Mode, ProcessLock};
 
 /// The prefix of the names of workspaces.
@@ -137,9 +137,9 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Waits for the lock at `path`. Also returns whether it had to wait. Returns `None` if `wanted` returns `Break` in the
-    /// meantime.
-    pub(super) fn acquire(path: &Path, wanted: &dyn Fn() -> ControlFlow<()>) -> io::Result<Option<(Self, bool)>> {
+    /// Waits for the lock at `path`. Also returns whether it had to wait. Returns `None` if `cancel_token` is cancelled
+    /// in the meantime.
+    pub(super) fn acquire(path: &Path, cancel_token: &CancelToken) -> io::Result<Option<(Self, bool)>> {
         let mut waited = false;
         loop {
             if let Some(lock) = Self::try_acquire(path)? {
@@ -149,7 +149,7 @@ impl Lock {
                 tracing::info!(lock = %path.display(), "waiting for another process");
             }
             waited = true;
-            if wanted().is_break() {
+            if cancel_token.is_cancelled() {
                 return Ok(None);
             }
             std::thread::sleep(LOCK_PAUSE);
@@ -220,21 +220,17 @@ mod tests {
     fn who_waited_for_a_lock_knows() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join(".lock-x");
-        let keep_waiting = || ControlFlow::Continue(());
-        let (first, waited) = Lock::acquire(&path, &keep_waiting).unwrap().unwrap();
+        let cancel_token = CancelToken::default();
+        let (first, waited) = Lock::acquire(&path, &cancel_token).unwrap().unwrap();
         assert!(!waited);
-        assert!(Lock::acquire(&path, &|| ControlFlow::Break(())).unwrap().is_none());
-        let (waiting, is_waiting) = std::sync::mpsc::channel();
         let second = std::thread::spawn({
             let path = path.clone();
-            // Called only after a failed attempt.
-            let wanted = move || {
-                let _ = waiting.send(());
-                ControlFlow::Continue(())
-            };
-            move || Lock::acquire(&path, &wanted).unwrap().unwrap().1
+            move || Lock::acquire(&path, &CancelToken::default()).unwrap().unwrap().1
         });
-        is_waiting.recv().unwrap();
+        cancel_token.cancel();
+        assert!(Lock::acquire(&path, &cancel_token).unwrap().is_none());
+        // The other thread's first attempt comes long before the end of this pause.
+        std::thread::sleep(25 * LOCK_PAUSE);
         drop(first);
         assert!(second.join().unwrap());
         assert!(!path.exists());

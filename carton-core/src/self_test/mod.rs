@@ -12,7 +12,7 @@ pub use report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, 
 use crate::blocking::{Awaited, run_blocking};
 use crate::causes::in_one_line;
 use crate::package::Package;
-use crate::progress::{ProgressEvent, Stage};
+use crate::progress::ProgressEvent;
 use crate::{Carton, Error, ErrorKind, Inputs};
 
 /// A run of the self-tests of a loaded model. Made by [`Carton::self_test`]; setters configure it, and `.await` runs it.
@@ -80,10 +80,7 @@ impl Carton {
         settings: SelfTestSettings,
     ) -> Result<SelfTestReport, Error> {
         let (progress, fetched) = (self.progress(), package.clone());
-        run_blocking(progress.as_ref(), move |context| {
-            Ok(fetched.fetch_self_tests(&context.on_contents(Stage::Fetch))?)
-        })
-        .await?;
+        run_blocking(progress.as_ref(), move |context| Ok(fetched.fetch_self_tests(&context)?)).await?;
         let total = package.metadata().self_tests().len();
         let mut self_tests = Vec::new();
         for index in 0..total {

@@ -20,12 +20,12 @@ use choose::{Choice, check_prefix, check_urls, may_be_left_out};
 use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
 use crate::contents::{Contents, ContentsError};
+use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::links::Links;
 use crate::manifest::{Manifest, ManifestHash};
 use crate::open::Open;
 use crate::package::{self, PackageError};
-use crate::progress::Stage;
 use crate::settings::{OpenSettings, open_setters};
 use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Location, Packed};
@@ -62,19 +62,12 @@ impl Shrink {
             package::check_output(contents, location.path(), &output)?;
             let mut choice = Choice::make(contents, &leave_out)?;
             let is_saving = save_files.is_some();
-            contents.fetch(|path| choice.needs(path, is_saving), &context.on_contents(Stage::Pack))?;
+            contents.fetch(|path| choice.needs(path, is_saving), &context)?;
             // Save the files first: a carton whose files are nowhere is useless.
             if let Some(folder) = &save_files {
                 save::save(contents, location.path(), &mut choice.left_out, folder, &context)?;
             }
-            package::rewrite(
-                contents,
-                &choice.missing,
-                &choice.links,
-                &output,
-                Compression::Auto,
-                &context.on_bytes(Stage::Pack),
-            )?;
+            package::rewrite(contents, &choice.missing, &choice.links, &output, Compression::Auto, &context)?;
             let manifest_sha256 = manifest_hash(contents)?;
             Ok(Shrunk { path: output, manifest_sha256, left_out: choice.left_out, unmatched: choice.unmatched })
         })
@@ -117,9 +110,9 @@ impl Resolve {
         run_blocking(progress.as_ref(), move |context| {
             let contents = package.contents();
             package::check_output(contents, location.path(), &output)?;
-            contents.fetch(|_| true, &context.on_contents(Stage::Pack))?;
+            contents.fetch(|_| true, &context)?;
             let (none, no_links) = (BTreeSet::new(), Links::default());
-            package::rewrite(contents, &none, &no_links, &output, compression, &context.on_bytes(Stage::Pack))?;
+            package::rewrite(contents, &none, &no_links, &output, compression, &context)?;
             let has_tensor_file = contents.paths().any(is_tensor_file);
             Ok(Packed {
                 path: output,
@@ -235,14 +228,9 @@ pub(crate) fn check_links_of_new(
 ///
 /// # Errors
 /// Those of [`Carton::shrink`].
-pub(crate) fn leave_out(
-    contents: &Contents,
-    links: Links,
-    output: &Path,
-    on_progress: package::OnProgress<'_>,
-) -> Result<(), Error> {
+pub(crate) fn leave_out(contents: &Contents, links: Links, output: &Path, context: &Context) -> Result<(), Error> {
     let choice = Choice::make(contents, &LeaveOut::Linked(links))?;
-    Ok(package::rewrite(contents, &choice.missing, &choice.links, output, Compression::Auto, on_progress)?)
+    Ok(package::rewrite(contents, &choice.missing, &choice.links, output, Compression::Auto, context)?)
 }
 
 fn manifest_hash(contents: &Contents) -> Result<ManifestHash, Error> {

@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::io::{self, Read, Write};
-use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::{LeftOut, ShrinkError};
 use crate::contents::{Contents, ContentsError};
-use crate::context::Context;
+use crate::context::{Context, Meter};
 use crate::digest::{Sha256Digest, hash_all};
 use crate::network::Url;
-use crate::package::{self, PackageError};
+use crate::package;
 use crate::progress::Stage;
 use crate::source::{FileSource, Source};
 use crate::{Error, name};
@@ -37,7 +36,7 @@ pub(super) fn save(
         file.saved = Some(folder.join(name));
     }
     std::fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
-    let mut meter = Meter { done: 0, total: left_out.iter().map(|file| file.size).sum(), context };
+    let meter = context.meter(Stage::Extract, left_out.iter().map(|file| file.size).sum());
     let mut done: BTreeSet<Sha256Digest> = BTreeSet::new();
     for (file, path) in left_out.iter().filter_map(|file| Some((file, file.saved.as_deref()?))) {
         if !done.insert(file.sha256) {
@@ -50,34 +49,26 @@ pub(super) fn save(
             Ok(there) => {
                 let exists = || ShrinkError::Exists { path: path.to_path_buf() };
                 let same_size = there.file().filter(|_| there.len() == file.size).ok_or_else(exists)?;
-                if meter.copy(same_size, io::sink(), |error| Error::io("read", path)(error), path)? != file.sha256 {
+                if copy(same_size, io::sink(), |error| Error::io("read", path)(error), path, &meter)? != file.sha256 {
                     return Err(exists().into());
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                save_one(contents, file, path, folder, &mut meter)?
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => save_one(contents, file, path, folder, &meter)?,
             Err(error) => return Err(Error::io("open", path)(error)),
         }
     }
     Ok(())
 }
 
-fn save_one(
-    contents: &Contents,
-    file: &LeftOut,
-    path: &Path,
-    folder: &Path,
-    meter: &mut Meter<'_>,
-) -> Result<(), Error> {
+fn save_one(contents: &Contents, file: &LeftOut, path: &Path, folder: &Path, meter: &Meter<'_>) -> Result<(), Error> {
     let permissions = Permissions::from_mode(0o644);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".carton-").suffix(".partial").permissions(permissions);
     let mut temporary = builder.tempfile_in(folder).map_err(Error::io("write to", folder))?;
-    let reader = contents.reader(&file.path)?;
+    let reader = contents.reader(&file.path, meter.context())?;
     let bad = |error| ContentsError::from_read(error, &file.path).into();
     // At the end of the file, the reader compares the digest with MANIFEST.
-    meter.copy(reader, temporary.as_file_mut(), bad, path)?;
+    copy(reader, temporary.as_file_mut(), bad, path, meter)?;
     // Does not replace a file that was created in the meantime.
     temporary.persist_noclobber(path).map_err(|error| Error::io("write", path)(error.error))?;
     Ok(())
@@ -90,33 +81,16 @@ fn saved_name(url: &Url) -> Option<String> {
     is_plain.then(|| name.to_owned())
 }
 
-/// Counts and reports the bytes that were saved.
-struct Meter<'a> {
-    done: u64,
-    total: u64,
-    context: &'a Context,
-}
-
-impl Meter<'_> {
-    fn advance(&mut self, n_bytes: u64) -> Result<(), Error> {
-        self.done += n_bytes;
-        match self.context.on_bytes(Stage::Extract)(self.done, self.total) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(PackageError::Interrupted.into()),
-        }
-    }
-
-    /// Copies `from` to `to` and returns the digest. `failed` makes the error of reading.
-    fn copy(
-        &mut self,
-        mut from: impl Read,
-        mut to: impl Write,
-        failed: impl Fn(io::Error) -> Error,
-        path: &Path,
-    ) -> Result<Sha256Digest, Error> {
-        hash_all(&mut from, failed, |chunk| {
-            to.write_all(chunk).map_err(Error::io("write", path))?;
-            self.advance(chunk.len() as u64)
-        })
-    }
+/// Copies `from` to `to` and returns the digest. `failed` makes the error of reading.
+fn copy(
+    mut from: impl Read,
+    mut to: impl Write,
+    failed: impl Fn(io::Error) -> Error,
+    path: &Path,
+    meter: &Meter<'_>,
+) -> Result<Sha256Digest, Error> {
+    hash_all(&mut from, failed, |chunk| {
+        to.write_all(chunk).map_err(Error::io("write", path))?;
+        Ok(meter.advance(chunk.len() as u64)?)
+    })
 }

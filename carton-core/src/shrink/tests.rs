@@ -55,7 +55,7 @@ impl Desk {
         let metadata = "spec_version = 1\n[runner]\nrunner_name = 'noop'\nrequired_framework_version = '1'";
         let mut input = PackageInput::new(Metadata::parse(metadata).unwrap(), model);
         input.misc.insert("picture.png".to_owned(), desk.path("picture.png"));
-        package::write(&input, &desk.path("model.carton"), Compression::Auto, &package::silent).unwrap();
+        package::write(&input, &desk.path("model.carton"), Compression::Auto, &Context::default()).unwrap();
         desk
     }
 
@@ -478,7 +478,7 @@ async fn a_whole_carton_tells_its_nested_options() {
     let metadata = "spec_version = 1\n[runner]\nrunner_name = 'noop'\nrequired_framework_version = '1'\n\
                     [runner.opts]\ntable = { a = 1 }\nlist = [1]\nflat = 1";
     let input = PackageInput::new(Metadata::parse(metadata).unwrap(), desk.path("model"));
-    package::write(&input, &desk.path("nested.carton"), Compression::Auto, &package::silent).unwrap();
+    package::write(&input, &desk.path("nested.carton"), Compression::Auto, &Context::default()).unwrap();
     assert_eq!(desk.resolve("nested.carton", "out.carton").await.unwrap().nested_options, ["list", "table"]);
     assert!(desk.resolve("model.carton", "out.carton").await.unwrap().nested_options.is_empty());
 }

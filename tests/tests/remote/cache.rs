@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use carton_core::{ErrorKind, Sha256Digest};
-use carton_test_server::File;
+use carton_core::{CancelToken, ErrorKind, Sha256Digest, Stage};
+use carton_test_server::{Content, File};
 use carton_tests::weights;
 
 use crate::links::link;
@@ -164,4 +166,39 @@ async fn what_single_files_are_found_to_be_is_recorded_once() {
     let before = inode();
     read().await;
     assert_eq!(inode(), before, "nothing new is not recorded again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_one_file_of_a_remote_carton_reports_progress_and_can_be_cancelled() {
+    let setting = Setting::new();
+    let weights = weights::bytes(LENGTH, 1);
+    let packed = setting.pack("model", &[("weights.bin", &weights)]).await;
+    let file = File::new(Content::open(&packed.path));
+    setting.server.serve("/model.carton", file.clone());
+    let package = setting.open(setting.server.url("/model.carton")).await.unwrap();
+    let slow = file.clone();
+    setting.server.route("/model.carton", move |request| slow.answer(request).paced(4096, Duration::from_millis(50)));
+    setting.server.forget();
+    let token = CancelToken::default();
+    let done = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&done);
+    let reading = package.clone().cancel_token(token.clone()).progress(move |event| {
+        assert_eq!(event.stage, Stage::Fetch);
+        counted.fetch_max(event.done, Ordering::Relaxed);
+    });
+    let (error, took) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| reading.read_file("model/weights.bin", u64::MAX).unwrap_err());
+        setting.server.wait_for_requests("/model.carton", 1);
+        while done.load(Ordering::Relaxed) == 0 && !reading.is_finished() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let cancelled = Instant::now();
+        token.cancel();
+        (reading.join().unwrap(), cancelled.elapsed())
+    });
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    // The token ends only the calls of the package that it was given to.
+    setting.server.serve("/model.carton", file);
+    assert!(package.read_file("model/weights.bin", u64::MAX).unwrap() == weights);
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_core::CancelToken;
 use carton_core::errors::InstallError;
 use carton_core::runner::{Installed, Installer, Place, Requirement};
 use carton_runner_onnx::onnx_runtime_library;
@@ -81,9 +82,11 @@ pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> 
     let only_index = arguments.index.is_some();
     let offline = config.offline;
     let RunnerInstallArgs { sha256, python, .. } = arguments;
-    let (installed, from) = with_installer(context, move |installer| match source {
-        Source::Named(requirement) if python.is_some() => python::install(installer, python.as_deref(), &requirement),
-        Source::Named(requirement) => named(installer, &requirement, index.as_ref(), only_index, offline),
+    let (installed, from) = with_installer(context, move |installer, cancel_token| match source {
+        Source::Named(requirement) if python.is_some() => {
+            python::install(installer, python.as_deref(), &requirement, cancel_token)
+        }
+        Source::Named(requirement) => named(installer, cancel_token, &requirement, index.as_ref(), only_index, offline),
         Source::Archive(place) => {
             let installed = installer.from_archive(&place, sha256).map_err(|error| match error {
                 InstallError::NoDigest { .. } => failure(error).instead_of(Exit::Failure, Exit::Usage),
@@ -150,7 +153,7 @@ async fn with_library(context: &Context<'_>) -> Result<Option<onnx_runtime::Libr
             runner_data_dir: &runner_data_dir,
             offline,
             report: &|stage| shown.update(stage, 0, None, false),
-            is_wanted: &|| !cancel_token.is_cancelled(),
+            cancel_token,
         };
         request.bring_in().map(Some).map_err(onnx_runtime::LibraryError::into_failure)
     })
@@ -173,6 +176,7 @@ fn warn_of_newer(version: &str, context: &Context<'_>) {
 /// Installs a runner by name: from the index, or else from this program. If neither has it, the error is that of the index.
 fn named(
     installer: &Installer<'_>,
+    cancel_token: &CancelToken,
     requirement: &Requirement,
     index: Option<&Place>,
     only_index: bool,
@@ -180,7 +184,7 @@ fn named(
 ) -> Result<(Installed, String), Failure> {
     let own = |installer: &Installer<'_>| {
         if is_python(requirement) {
-            return python::install(installer, None, requirement);
+            return python::install(installer, None, requirement, cancel_token);
         }
         let installed = installer.from_program(requirement).map_err(failure)?;
         Ok((installed, "this program".to_owned()))

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use carton_core::Config;
 use carton_core::errors::InstallError;
 use carton_core::runner::{Installer, Place};
+use carton_core::{CancelToken, Config};
 
-use super::super::{Context, open};
+use super::super::{Context, open, set};
 use crate::failure::Failure;
 use crate::interrupt;
 
@@ -28,20 +28,17 @@ pub(super) fn index_place(asked: Option<&str>, config: &Config) -> Result<Option
     }
 }
 
-/// Runs `work` with an installer for this context, on another thread.
+/// Runs `work` with an installer for this context, and the token that cancels the installer, on another thread.
 pub(super) async fn with_installer<T: Send + 'static>(
     context: &Context<'_>,
-    work: impl FnOnce(&Installer<'_>) -> Result<T, Failure> + Send + 'static,
+    work: impl FnOnce(&Installer<'_>, &CancelToken) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let config = context.config.clone();
     let progress = open::progress(context);
     let display = Arc::clone(context.output.progress());
     let result = interrupt::blocking(move |cancel_token| {
         let installer = Installer::new(&config).cancel_token(cancel_token.clone());
-        work(&match progress {
-            Some(progress) => installer.progress(progress),
-            None => installer,
-        })
+        work(&set(installer, progress, Installer::progress), cancel_token)
     })
     .await;
     display.finish();

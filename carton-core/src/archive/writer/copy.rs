@@ -124,15 +124,15 @@ mod tests {
 
     use std::collections::BTreeMap;
     use std::io::Write;
-    use std::ops::ControlFlow;
 
     use zip::CompressionMethod;
     use zip::write::SimpleFileOptions;
 
-    use super::super::tests::{GO_ON, all_kinds, bytes, noise, open, pack_on, tail, text};
+    use super::super::tests::{all_kinds, bytes, noise, open, pack_on, tail, text};
     use super::super::{Compression, Content, Tail, write_on};
     use super::*;
     use crate::archive::{EntryKind, Method};
+    use crate::context::Context;
     use crate::digest::Sha256Digest;
     use crate::manifest::Manifest;
     use crate::source::MemorySource;
@@ -158,7 +158,7 @@ mod tests {
 
     fn copy(archive: &Archive, manifest: &Manifest, tail: Tail) -> Result<Vec<u8>, ArchiveError> {
         let mut output = tempfile::tempfile().unwrap();
-        write_on(2, &mut output, entries_of(archive, manifest), tail, Compression::Auto, GO_ON)?;
+        write_on(2, &mut output, entries_of(archive, manifest), tail, Compression::Auto, &Context::default())?;
         let mut written = vec![0; output.metadata().unwrap().len() as usize];
         std::os::unix::fs::FileExt::read_exact_at(&output, &mut written, 0).unwrap();
         Ok(written)
@@ -207,7 +207,7 @@ mod tests {
             entries_of(&archive, &Manifest::parse(b"").unwrap()),
             tail(),
             Compression::Auto,
-            GO_ON,
+            &Context::default(),
         )
         .unwrap();
         let file = crate::source::FileSource::from_file(output, std::path::Path::new("copy")).unwrap();
@@ -257,7 +257,7 @@ mod tests {
         let manifest = Manifest::parse(manifest.as_bytes()).unwrap();
         let tail = Tail { manifest: Some(manifest.clone()), linked, ..tail() };
         let mut output = tempfile::tempfile().unwrap();
-        match (write_on(2, &mut output, entries, tail, Compression::Auto, GO_ON), expected) {
+        match (write_on(2, &mut output, entries, tail, Compression::Auto, &Context::default()), expected) {
             (Ok(written), Ok(())) => {
                 assert_eq!(written, manifest);
                 let file = crate::source::FileSource::from_file(output, std::path::Path::new("x")).unwrap();
@@ -303,7 +303,8 @@ mod tests {
     #[test]
     fn copying_can_be_interrupted() {
         let (written, manifest) = pack_on(1, vec![bytes("model/a", noise(20 << 20, 1))], tail(), Compression::Auto);
-        let stop = |_| ControlFlow::Break(());
+        let stop = Context::default();
+        stop.cancel_token().cancel();
         let entries = entries_of(&open(written), &manifest);
         let result = write_on(2, &mut tempfile::tempfile().unwrap(), entries, tail(), Compression::Auto, &stop);
         assert!(matches!(result, Err(ArchiveError::Interrupted)));

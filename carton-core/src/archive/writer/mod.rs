@@ -8,7 +8,6 @@ mod copy;
 mod header;
 mod input;
 mod plan;
-mod progress;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -19,7 +18,6 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 
 pub use self::input::{Compression, Content, Tail};
-pub(crate) use self::progress::{Progress, WriteProgress};
 
 use self::header::Placed;
 use self::plan::Planned;
@@ -28,6 +26,7 @@ use super::record::{
     EndOfCentralDirectory, IN_ZIP64_16, IN_ZIP64_32, Zip64EndOfCentralDirectory, Zip64EndOfCentralDirectoryLocator,
 };
 use super::{ArchiveError, MAX_DIRECTORY_LENGTH};
+use crate::context::Context;
 use crate::manifest::{self, Manifest};
 
 /// More threads need more memory and do not help, because the output is one file.
@@ -39,14 +38,14 @@ const MAX_THREADS: usize = 16;
 /// `output` are overwritten; after an error its contents are unspecified. The caller names the file, and renames it when it is complete.
 ///
 /// ```
-/// use std::ops::ControlFlow;
 /// use carton_core::Compression;
+/// use carton_core::internals::Context;
 /// use carton_core::internals::archive::{Content, Tail, write};
 ///
 /// let mut output = tempfile::tempfile()?;
 /// let entries = vec![("model/greeting.txt".to_owned(), Content::Bytes(b"hello".to_vec()))];
 /// let tail = Tail { carton_toml: b"spec_version = 1".to_vec(), ..Tail::default() };
-/// let manifest = write(&mut output, entries, tail, Compression::Auto, &|_| ControlFlow::Continue(()))?;
+/// let manifest = write(&mut output, entries, tail, Compression::Auto, &Context::default())?;
 /// assert_eq!(manifest.iter().map(|(path, _)| path).collect::<Vec<_>>(), ["carton.toml", "model/greeting.txt"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -54,17 +53,17 @@ const MAX_THREADS: usize = 16;
 /// # Errors
 /// [`ArchiveError::Input`] for paths that a carton cannot have or that the given MANIFEST does not list, [`ArchiveError::Digest`] for a
 /// file with another digest than it lists, [`ArchiveError::SourceChanged`] for a file whose size changes meanwhile,
-/// [`ArchiveError::Interrupted`] if `progress` returns `Break`, and [`ArchiveError::Io`]; for entries of another archive also the errors
+/// [`ArchiveError::Interrupted`] once `context` is cancelled, and [`ArchiveError::Io`]; for entries of another archive also the errors
 /// of reading that one.
 pub fn write(
     output: &mut File,
     entries: Vec<(String, Content)>,
     tail: Tail,
     compression: Compression,
-    progress: Progress<'_>,
+    context: &Context,
 ) -> Result<Manifest, ArchiveError> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
-    write_on(threads, output, entries, tail, compression, progress)
+    write_on(threads, output, entries, tail, compression, context)
 }
 
 /// [`write`] with a given number of threads.
@@ -74,11 +73,11 @@ fn write_on(
     entries: Vec<(String, Content)>,
     tail: Tail,
     compression: Compression,
-    progress: Progress<'_>,
+    context: &Context,
 ) -> Result<Manifest, ArchiveError> {
     let (linked, given) = (tail.linked.clone(), tail.manifest.clone());
     let plan = plan::make(entries, tail, compression, threads)?;
-    let (placed, mut end) = worker::run(&plan, threads, output, progress)?;
+    let (placed, mut end) = worker::run(&plan, threads, output, context)?;
 
     let manifest = match given {
         // Every digest was compared with it.

@@ -3,17 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::archive::{Archive, EntryKind, Method};
+use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::name::NameError;
+use crate::progress::Stage;
 use crate::source::{FileSource, MemorySource};
-
-pub(super) const GO_ON: Progress<'static> = &|_| ControlFlow::Continue(());
 
 /// Bytes that do not compress, the same on every machine.
 pub(super) fn noise(length: usize, seed: u64) -> Vec<u8> {
@@ -54,7 +53,7 @@ pub(super) fn pack_on(
     compression: Compression,
 ) -> (Vec<u8>, Manifest) {
     let mut output = tempfile::tempfile().unwrap();
-    let manifest = write_on(threads, &mut output, entries, tail, compression, GO_ON).unwrap();
+    let manifest = write_on(threads, &mut output, entries, tail, compression, &Context::default()).unwrap();
     let mut written = Vec::new();
     output.seek(SeekFrom::Start(0)).unwrap();
     output.read_to_end(&mut written).unwrap();
@@ -203,7 +202,7 @@ fn names_that_cannot_be_packed() {
     let check = |names: &[&str], expected: &str| {
         let entries = names.iter().map(|name| bytes(name, Vec::new())).collect();
         let mut output = tempfile::tempfile().unwrap();
-        let error = write(&mut output, entries, tail(), Compression::Auto, GO_ON).unwrap_err();
+        let error = write(&mut output, entries, tail(), Compression::Auto, &Context::default()).unwrap_err();
         let text = match error {
             ArchiveError::Input { name, reason } => format!("{name}: {reason}"),
             ArchiveError::Name { name, source } => format!("{name}: {source}"),
@@ -224,13 +223,23 @@ fn names_that_cannot_be_packed() {
 
     let linked = [("model/a".to_owned(), Sha256Digest::of(b""))].into();
     let tail = Tail { linked, ..tail() };
-    let result =
-        write(&mut tempfile::tempfile().unwrap(), vec![bytes("model/a", Vec::new())], tail, Compression::Auto, GO_ON);
+    let result = write(
+        &mut tempfile::tempfile().unwrap(),
+        vec![bytes("model/a", Vec::new())],
+        tail,
+        Compression::Auto,
+        &Context::default(),
+    );
     assert!(matches!(result, Err(ArchiveError::Input { .. })));
     for target in ["../../etc/passwd", "/etc/passwd", "", "a\0"] {
         let link = ("model/link".to_owned(), Content::Symlink(target.to_owned(), Sha256Digest::of(b"")));
-        let result =
-            write(&mut tempfile::tempfile().unwrap(), vec![link], super::tests::tail(), Compression::Auto, GO_ON);
+        let result = write(
+            &mut tempfile::tempfile().unwrap(),
+            vec![link],
+            super::tests::tail(),
+            Compression::Auto,
+            &Context::default(),
+        );
         assert!(matches!(result, Err(ArchiveError::Input { .. })), "{target}");
     }
 }
@@ -257,7 +266,7 @@ fn files_that_change_or_are_not_files() {
             let plan = plan::make(entries, tail(), Compression::Auto, 1).unwrap();
             // The size changes between planning and reading.
             File::options().write(true).open(&path).unwrap().set_len(new_length).unwrap();
-            let result = worker::run(&plan, 2, &tempfile::tempfile().unwrap(), GO_ON);
+            let result = worker::run(&plan, 2, &tempfile::tempfile().unwrap(), &Context::default());
             match result.map(|_| ()) {
                 Err(ArchiveError::SourceChanged { path: named, expected, found }) => {
                     assert_eq!((named, expected, found), (path.clone(), length as u64, new_length));
@@ -268,17 +277,17 @@ fn files_that_change_or_are_not_files() {
     }
     // The size changes during reading: the progress callback extends the file.
     std::fs::write(&path, noise(40 << 20, 6)).unwrap();
-    let grow = |_| {
-        File::options().append(true).open(&path).unwrap().write_all(b"more").unwrap();
-        ControlFlow::Continue(())
-    };
+    let growing = path.clone();
+    let grow = Context::watched(move |_, _| {
+        File::options().append(true).open(&growing).unwrap().write_all(b"more").unwrap();
+    });
     let entries = vec![("model/file".to_owned(), Content::File(path.clone()))];
     let result = write(&mut tempfile::tempfile().unwrap(), entries, tail(), Compression::Auto, &grow);
     assert!(matches!(result, Err(ArchiveError::SourceChanged { .. })), "{result:?}");
 
     for path in [folder.path().to_owned(), folder.path().join("none")] {
         let entries = vec![("model/file".to_owned(), Content::File(path.clone()))];
-        match write(&mut tempfile::tempfile().unwrap(), entries, tail(), Compression::Auto, GO_ON) {
+        match write(&mut tempfile::tempfile().unwrap(), entries, tail(), Compression::Auto, &Context::default()) {
             Err(ArchiveError::Io { location, .. }) => assert_eq!(location, path.display().to_string()),
             other => panic!("{other:?}"),
         }
@@ -289,27 +298,29 @@ fn files_that_change_or_are_not_files() {
 fn progress_is_told_and_can_stop() {
     let entries = vec![bytes("model/a", noise(40 << 20, 1)), bytes("model/b", text(9 << 20))];
     let total = (49 << 20) + tail().carton_toml.len() as u64;
-    let last = AtomicU64::new(0);
-    let watch = |progress: WriteProgress| {
-        assert_eq!((progress.bytes_total, progress.files_total), (total, 3));
-        assert!(progress.bytes_done <= total && progress.files_done <= 3);
-        last.fetch_max(progress.bytes_done, Ordering::Relaxed);
-        ControlFlow::Continue(())
-    };
+    let last = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&last);
+    let watch = Context::watched(move |progress, _| {
+        assert_eq!((progress.total, progress.stage.clone()), (Some(total), Stage::Pack));
+        assert!(progress.done <= total);
+        counted.fetch_max(progress.done, Ordering::Relaxed);
+    });
     write(&mut tempfile::tempfile().unwrap(), entries.clone(), tail(), Compression::Auto, &watch).unwrap();
-    assert_eq!(last.into_inner(), total);
+    assert_eq!(last.load(Ordering::Relaxed), total);
 
-    let calls = AtomicU64::new(0);
-    let stop = |_| match calls.fetch_add(1, Ordering::Relaxed) {
-        0..3 => ControlFlow::Continue(()),
-        _ => ControlFlow::Break(()),
-    };
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let stop = Context::watched(move |_, cancel_token| {
+        if counted.fetch_add(1, Ordering::Relaxed) == 3 {
+            cancel_token.cancel();
+        }
+    });
     let result = write(&mut tempfile::tempfile().unwrap(), entries.clone(), tail(), Compression::Auto, &stop);
     assert!(matches!(result, Err(ArchiveError::Interrupted)), "{result:?}");
-    assert!(calls.into_inner() < 8);
+    assert!(calls.load(Ordering::Relaxed) < 8);
 
     // A panic in the callback reaches the caller, and no thread waits forever.
-    let panic = |_| panic!("in the callback");
+    let panic = Context::watched(|_, _| panic!("in the callback"));
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         write_on(4, &mut tempfile::tempfile().unwrap(), entries, tail(), Compression::Auto, &panic).map(|_| ())
     }));
@@ -319,7 +330,8 @@ fn progress_is_told_and_can_stop() {
 #[test]
 fn a_full_disk_is_an_error() {
     let Ok(mut output) = File::options().write(true).open("/dev/full") else { return };
-    let result = write(&mut output, vec![bytes("model/a", text(9 << 20))], tail(), Compression::Auto, GO_ON);
+    let result =
+        write(&mut output, vec![bytes("model/a", text(9 << 20))], tail(), Compression::Auto, &Context::default());
     assert!(matches!(result, Err(ArchiveError::Io { action: "write", .. })), "{result:?}");
 }
 
@@ -337,7 +349,7 @@ fn archives_larger_than_four_gigabytes() {
         bytes("misc/a", noise(70_000, 1)),
     ];
     let mut file = File::create(&output).unwrap();
-    let manifest = write(&mut file, entries, tail(), Compression::Stored, GO_ON).unwrap();
+    let manifest = write(&mut file, entries, tail(), Compression::Stored, &Context::default()).unwrap();
     let archive = Archive::open(Arc::new(FileSource::open(&output).unwrap())).unwrap();
     let hole = archive.get("model/hole").unwrap();
     assert_eq!((hole.size(), hole.compressed_size()), (length, length));

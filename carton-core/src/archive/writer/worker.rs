@@ -5,14 +5,16 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::Content;
 use super::compress::{Compressors, DEFLATE_LEVEL, ZSTD_LEVEL, compress_error};
 use super::copy::EntryCopy;
 use super::header::{Outcome, Placed, Shape};
 use super::plan::{self, Planned, Treatment};
 use super::schedule::{Buffer, Ready, Schedule, Task, largest_streamed, memory_needed};
-use super::{Content, Progress, WriteProgress};
 use crate::archive::{ArchiveError, Method};
+use crate::context::Context;
 use crate::digest::{Hasher, Sha256Digest};
+use crate::progress::{ProgressEvent, Stage};
 use crate::source::{FileSource, Source};
 
 /// The number of bytes that are read, hashed and written at once: they stay in a core's cache meanwhile.
@@ -23,13 +25,12 @@ pub(super) fn run(
     plan: &[Planned],
     threads: usize,
     output: &File,
-    progress: Progress<'_>,
+    context: &Context,
 ) -> Result<(Vec<Placed>, u64), ArchiveError> {
     let schedule = Schedule::new(plan);
     let reporter = Reporter {
-        progress,
+        context,
         bytes_total: plan.iter().map(|planned| planned.size).sum(),
-        files_total: plan.len() as u64,
         bytes_done: AtomicU64::new(0),
         files_done: AtomicU64::new(0),
         reported: AtomicU64::new(0),
@@ -86,9 +87,8 @@ fn compress(
 
 /// Counts the finished work, and reports it to the caller from time to time.
 struct Reporter<'a> {
-    progress: Progress<'a>,
+    context: &'a Context,
     bytes_total: u64,
-    files_total: u64,
     bytes_done: AtomicU64,
     files_done: AtomicU64,
     /// The work that was finished at the last report.
@@ -115,16 +115,9 @@ impl Reporter<'_> {
     }
 
     fn report(&self) -> Result<(), ArchiveError> {
-        let progress = WriteProgress {
-            bytes_done: self.bytes_done.load(Ordering::Relaxed),
-            bytes_total: self.bytes_total,
-            files_done: self.files_done.load(Ordering::Relaxed),
-            files_total: self.files_total,
-        };
-        match (self.progress)(progress) {
-            std::ops::ControlFlow::Continue(()) => Ok(()),
-            std::ops::ControlFlow::Break(()) => Err(ArchiveError::Interrupted),
-        }
+        let done = self.bytes_done.load(Ordering::Relaxed);
+        self.context.report(&ProgressEvent::bytes(Stage::Pack, done, self.bytes_total));
+        Ok(self.context.check()?)
     }
 }
 

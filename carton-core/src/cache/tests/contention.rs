@@ -9,7 +9,6 @@ use super::*;
 
 const WORKER: &str = "CARTON_TEST_CACHE_WORKER";
 const BEGINS: &str = "begins to work";
-const NEVER: &dyn Fn() -> Result<(), CacheError> = &|| Ok(());
 const PIECE: usize = 16 * 1024;
 
 /// The work of the child processes of the tests below. An environment variable names the work and the cache.
@@ -89,8 +88,8 @@ fn wanted() -> Vec<u8> {
 /// Makes a file as a download does: continues an earlier attempt and adopts the file. Returns whether anything had to be done.
 fn fetch(cache: &Cache, bytes: &[u8], pause: Duration) -> bool {
     let digest = Sha256Digest::of(bytes);
-    let lock = cache.lock_file(&digest, NEVER).unwrap();
-    if lock.file::<CacheError>(&|_| Ok(())).unwrap().is_some() {
+    let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
+    if lock.file(&CancelToken::default()).unwrap().is_some() {
         return false;
     }
     let path = lock.download_folder().unwrap().join("data");
@@ -129,12 +128,9 @@ fn load_remote(cache: &Cache, carton: &Carton) {
             file.unwrap_or_else(|| panic!("{path} was deleted")).read_to_end(&mut found).unwrap();
             sink(&found)
         }
-        fn advance(&self, _: u64) -> Result<(), CacheError> {
-            Ok(())
-        }
     }
     let _lease = carton.lease(cache);
-    let folder = cache.model_folder(&carton.hash(), &Remote(cache, &carton.model)).unwrap();
+    let folder = model_folder(cache, &carton.hash(), &Remote(cache, &carton.model)).unwrap();
     // A deletion that was decided before the lease would happen now.
     std::thread::sleep(Duration::from_millis(5));
     carton.model.check(folder.path());
@@ -255,7 +251,7 @@ fn a_prune_killed_at_any_moment_leaves_a_consistent_cache() {
         let status = spawn(&format!("prune-{n_deletions}"), folder.path(), 1).wait().unwrap();
         let cache = Cache::open(folder.path()).unwrap();
         assert_eq!(count_files(&cache.bucket(PARTIAL)), 0, "{n_deletions}");
-        assert_eq!(cache.verify::<CacheError>(&|_, _| Ok(())).unwrap().damaged, [], "{n_deletions}");
+        assert_eq!(cache.verify().unwrap().damaged, [], "{n_deletions}");
         if status.success() {
             break;
         }
@@ -291,7 +287,7 @@ fn a_full_disk_can_be_pruned() {
         let carton = Carton::new(&[("large", 600_000)]);
         drop(carton.load(&cache));
         let digest = Sha256Digest::of(b"too large");
-        let lock = cache.lock_file(&digest, NEVER).unwrap();
+        let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
         let path = lock.download_folder().unwrap().join("data");
         let error = fs::write(&path, vec![1; 600_000]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
@@ -300,7 +296,7 @@ fn a_full_disk_can_be_pruned() {
         assert_eq!(fs::write(folder.path().join("filler"), [1; 8192]).unwrap_err().kind(), io::ErrorKind::StorageFull);
         let small = Carton::new(&[("small", 10)]);
         let lease = small.lease(&cache);
-        let error = cache.model_folder(&small.hash(), &small.model).unwrap_err();
+        let error = model_folder(&cache, &small.hash(), &small.model).unwrap_err();
         assert!(error.to_string().contains(PARTIAL), "{error}");
         assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
         drop(lease);

@@ -2,10 +2,8 @@
 
 use super::*;
 
-const NEVER: &dyn Fn() -> Result<(), CacheError> = &|| Ok(());
-
 fn look(lock: &FileLock<'_>) -> bool {
-    lock.file::<CacheError>(&|_| Ok(())).unwrap().is_some()
+    lock.file(&CancelToken::default()).unwrap().is_some()
 }
 
 #[test]
@@ -13,11 +11,11 @@ fn a_download_outlives_its_holder_and_is_adopted() {
     let (_folder, cache) = new_cache();
     let bytes = vec![7; 100_000];
     let digest = Sha256Digest::of(&bytes);
-    let lock = cache.lock_file(&digest, NEVER).unwrap();
+    let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
     assert!(!look(&lock));
     fs::write(lock.download_folder().unwrap().join("data"), &bytes[..50_000]).unwrap();
     drop(lock);
-    let lock = cache.lock_file(&digest, NEVER).unwrap();
+    let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
     let folder = lock.download_folder().unwrap();
     assert_eq!(fs::metadata(folder.join("data")).unwrap().len(), 50_000);
     fs::write(folder.join("data"), &bytes).unwrap();
@@ -42,7 +40,7 @@ fn whatever_took_a_place_in_the_cache_gives_way() {
         fs::remove_file(&place).unwrap();
         replace();
         assert!(cache.file(&digest).unwrap().is_none() && !cache.has_file(&digest), "{what}");
-        let lock = cache.lock_file(&digest, NEVER).unwrap();
+        let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
         assert!(!look(&lock), "{what}");
         let data = lock.download_folder().unwrap().join("data");
         fs::write(&data, &bytes).unwrap();
@@ -61,7 +59,7 @@ fn whatever_took_a_place_in_the_cache_gives_way() {
 fn what_is_no_file_is_not_adopted() {
     let (folder, cache) = new_cache();
     let digest = Sha256Digest::of(b"x");
-    let lock = cache.lock_file(&digest, NEVER).unwrap();
+    let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
     for name in ["link", ".", "missing"] {
         lock.adopt(&folder.path().join(name)).unwrap_err();
@@ -73,11 +71,11 @@ fn what_is_no_file_is_not_adopted() {
 fn a_wait_lasts_as_long_as_the_download_goes_on() {
     let (_folder, cache) = new_cache();
     let digest = Sha256Digest::of(b"x");
-    let lock = cache.lock_file(&digest, NEVER).unwrap();
+    let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
     let data = lock.download_folder().unwrap().join("data");
     let impatient = Cache::open(cache.path()).unwrap().with_longest_wait(Duration::from_millis(200));
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| impatient.lock_file(&digest, NEVER).map(|_| ()));
+        let waiting = scope.spawn(|| impatient.lock_file(&digest, &CancelToken::default()).map(|_| ()));
         for number in 0..100 {
             std::thread::sleep(Duration::from_millis(10));
             fs::write(&data, [number]).unwrap();
@@ -136,7 +134,7 @@ fn downloads_that_nobody_goes_on_with_are_swept() {
     let (_, young) = download("young", 29, 29);
     let (_, going_on) = download("going on", 31, 1);
     let (digest, held) = download("held", 31, 31);
-    let lock = cache.lock_file(&digest, NEVER).unwrap();
+    let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
     Cache::open(cache.path()).unwrap();
     assert_eq!([&old, &young, &going_on, &held].map(|path| path.exists()), [false, true, true, true]);
     drop(lock);

@@ -15,14 +15,18 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::lock::{self, Mode};
 use super::store::*;
 use super::*;
+use crate::cancel_token::CancelToken;
+use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
+use crate::progress::Stage;
 use crate::source::FileIdentity;
 
 /// A model made of names and sizes; the bytes of each file follow from its name.
@@ -61,7 +65,7 @@ impl Model {
     }
 
     fn folder(&self, cache: &Cache) -> ModelFolder {
-        let folder = cache.model_folder(&self.manifest, self).unwrap();
+        let folder = model_folder(cache, &self.manifest, self).unwrap();
         self.check(folder.path());
         folder
     }
@@ -107,10 +111,14 @@ impl ModelFiles for Model {
         }
         Ok(())
     }
+}
 
-    fn advance(&self, _n_bytes: u64) -> Result<(), CacheError> {
-        Ok(())
-    }
+fn model_folder(
+    cache: &Cache,
+    manifest: &ManifestHash,
+    source: &impl ModelFiles<Error = CacheError>,
+) -> Result<ModelFolder, CacheError> {
+    cache.model_folder(manifest, source, &Context::default().meter(Stage::Extract, 0))
 }
 
 fn count_files(folder: &Path) -> usize {
@@ -313,11 +321,8 @@ fn wrong_bytes_are_refused_and_nothing_is_left() {
         fn feed(&self, i: usize, sink: &mut Sink<'_, CacheError>) -> Result<(), CacheError> {
             self.0.feed(i, sink)
         }
-        fn advance(&self, _: u64) -> Result<(), CacheError> {
-            Ok(())
-        }
     }
-    let error = cache.model_folder(&ManifestHash::of(b"wrong"), &Wrong(example())).unwrap_err();
+    let error = model_folder(&cache, &ManifestHash::of(b"wrong"), &Wrong(example())).unwrap_err();
     let expected = format!("digest mismatch for `model/a/empty`: expected {}", Sha256Digest::of(b"other"));
     assert!(error.to_string().starts_with(&expected), "{error}");
     assert_eq!(cache.models().unwrap(), []);
@@ -330,7 +335,7 @@ fn paths_that_leave_the_folder_are_refused() {
         let (_folder, cache) = new_cache();
         let mut model = example();
         path.clone_into(&mut model.files[0].0);
-        let result = cache.model_folder(&model.manifest, &model);
+        let result = model_folder(&cache, &model.manifest, &model);
         assert!(matches!(result, Err(CacheError::Path { .. })), "{path}: {result:?}");
     };
     check("../x");
@@ -413,13 +418,13 @@ fn a_lease_keeps_a_model() {
 fn waiting_for_a_lock_ends() {
     let (_folder, cache) = new_cache();
     let manifest = ManifestHash::of(b"");
-    let held = cache.lock::<CacheError>(Made::Model(&manifest), &|| Ok(())).unwrap();
+    let held = cache.lock(Made::Model(&manifest), &CancelToken::default()).unwrap();
     let cache = cache.with_longest_wait(Duration::from_millis(30));
-    let error = cache.lock::<CacheError>(Made::Model(&manifest), &|| Ok(())).unwrap_err();
+    let error = cache.lock(Made::Model(&manifest), &CancelToken::default()).unwrap_err();
     assert!(matches!(error, CacheError::Locked { .. }), "{error}");
     assert!(error.to_string().contains(&format!("locks-v1/model-{manifest}.lock")), "{error}");
     drop(held);
-    cache.lock::<CacheError>(Made::Model(&manifest), &|| Ok(())).unwrap();
+    cache.lock(Made::Model(&manifest), &CancelToken::default()).unwrap();
 }
 
 #[test]
@@ -431,7 +436,7 @@ fn a_lock_excludes_whoever_deletes_and_makes_it_anew() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    let _lock = cache.lock::<CacheError>(Made::File(&digest), &|| Ok(())).unwrap();
+                    let _lock = cache.lock(Made::File(&digest), &CancelToken::default()).unwrap();
                     assert_eq!(n_inside.fetch_add(1, Ordering::SeqCst), 0);
                     n_inside.fetch_sub(1, Ordering::SeqCst);
                 }

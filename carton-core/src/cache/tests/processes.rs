@@ -20,7 +20,7 @@ fn child() {
     let cache = Cache::open(Path::new(&cache_dir)).unwrap();
     let model = slow();
     println!("{BEGINS}");
-    let result = cache.model_folder(&model.manifest, &model);
+    let result = model_folder(&cache, &model.manifest, &model);
     if limit.is_some() {
         let error = result.unwrap_err();
         assert!(matches!(error, CacheError::Io { .. }) && error.to_string().contains("partial-v1"), "{error}");
@@ -128,10 +128,10 @@ fn a_real_full_disk_is_an_error_that_names_the_path() {
     }
     let cache = Cache::open(folder.path()).unwrap();
     let model = Model::new("large", &[("one.bin", 900_000), ("two.bin", 900_000)]);
-    let result = cache.model_folder(&model.manifest, &model);
+    let result = model_folder(&cache, &model.manifest, &model);
     let (models, n_partial) = (cache.models().unwrap(), count_files(&cache.bucket(PARTIAL)));
     let small = Model::new("small", &[("one.bin", 100)]);
-    let small_result = cache.model_folder(&small.manifest, &small).map(|folder| small.check(folder.path()));
+    let small_result = model_folder(&cache, &small.manifest, &small).map(|folder| small.check(folder.path()));
     Command::new("umount").arg(folder.path()).status().unwrap();
     let Err(CacheError::Io { path, source, .. }) = result else { panic!("{result:?}") };
     assert_eq!(source.kind(), io::ErrorKind::StorageFull);

@@ -24,7 +24,7 @@ impl Carton {
     }
 
     pub(super) fn lease(&self, cache: &Cache) -> Lease {
-        cache.lease_carton::<CacheError>(&self.manifest, &[], &|| Ok(())).unwrap()
+        cache.lease_carton(&self.manifest, &[], &CancelToken::default()).unwrap()
     }
 
     pub(super) fn load(&self, cache: &Cache) -> (Lease, ModelFolder) {
@@ -210,7 +210,7 @@ fn downloads_stay_while_somebody_wants_them() {
     let (_folder, cache) = new_cache();
     let carton = Carton::new(&[("wanted", 100_000)]);
     let download = |digest: &Sha256Digest| {
-        let lock = cache.lock_file::<CacheError>(digest, &|| Ok(())).unwrap();
+        let lock = cache.lock_file(digest, &CancelToken::default()).unwrap();
         let path = lock.download_folder().unwrap();
         // A hole of 1 GiB takes no room.
         let file = File::create(path.join("data")).unwrap();

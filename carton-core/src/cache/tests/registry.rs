@@ -9,7 +9,7 @@ fn manifest(names: &[&str]) -> Manifest {
 }
 
 fn lease(cache: &Cache, manifest: &Manifest, extra: &[Sha256Digest]) -> Lease {
-    cache.lease_carton::<CacheError>(manifest, extra, &|| Ok(())).unwrap()
+    cache.lease_carton(manifest, extra, &CancelToken::default()).unwrap()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn nothing_is_leased_while_it_is_decided_what_to_delete() {
     let manifest = manifest(&["model/a"]);
     let pruning = lock::try_acquire(&cache.prune_lock_path(), Mode::Exclusive).unwrap().unwrap();
     let cache = cache.with_longest_wait(Duration::from_millis(30));
-    let error = cache.lease_carton::<CacheError>(&manifest, &[], &|| Ok(())).unwrap_err();
+    let error = cache.lease_carton(&manifest, &[], &CancelToken::default()).unwrap_err();
     assert!(matches!(error, CacheError::Locked { .. }), "{error}");
     drop(pruning);
     let _lease = lease(&cache, &manifest, &[]);

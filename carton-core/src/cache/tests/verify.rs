@@ -3,7 +3,7 @@
 use super::*;
 
 fn verify(cache: &Cache) -> Vec<String> {
-    let report = cache.verify::<CacheError>(&|_, _| Ok(())).unwrap();
+    let report = cache.verify().unwrap();
     report.damaged.iter().map(|file| file.path.strip_prefix(cache.path()).unwrap().display().to_string()).collect()
 }
 
@@ -22,11 +22,14 @@ fn a_sound_cache_stays_as_it_is() {
     let (_folder, cache) = new_cache();
     let model = example();
     model.folder(&cache);
-    let report = cache.verify::<CacheError>(&|done, total| {
-        assert!(done > 0 && done <= total && total == 3_000_300, "{done} {total}");
-        Ok(())
+    let done = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&done);
+    let cache = cache.progress(move |progress| {
+        assert_eq!((&progress.stage, progress.total), (&Stage::Verify, Some(3_000_300)));
+        counted.fetch_max(progress.done, Ordering::Relaxed);
     });
-    let report = report.unwrap();
+    let report = cache.verify().unwrap();
+    assert_eq!(done.load(Ordering::Relaxed), 3_000_300);
     assert_eq!((report.n_files, report.n_bytes, report.damaged), (3, 3_000_300, Vec::new()), "links are hashed once");
     model.folder(&cache);
     assert_eq!(model.n_fed(), 3);
@@ -86,7 +89,7 @@ fn whatever_is_wrong_goes() {
     check("a MANIFEST", "/MANIFEST", &|cache, _| {
         let manifest =
             crate::manifest::Manifest::from_entries([("model/a".to_owned(), Sha256Digest::of(b"a"))]).unwrap();
-        drop(cache.lease_carton::<CacheError>(&manifest, &[], &|| Ok(())).unwrap());
+        drop(cache.lease_carton(&manifest, &[], &CancelToken::default()).unwrap());
         fs::write(cache.carton_root(&manifest.hash()).join("MANIFEST"), "x").unwrap();
     });
     check("a record", "/remote-", &|cache, _| {
@@ -97,12 +100,39 @@ fn whatever_is_wrong_goes() {
 }
 
 #[test]
-fn it_ends_when_it_is_not_wanted() {
+fn what_is_cancelled_changes_nothing() {
     let (_folder, cache) = new_cache();
-    example().folder(&cache);
-    let stop = CacheError::Path { name: "stop".to_owned() };
-    let stop = std::sync::Mutex::new(Some(stop));
-    let error =
-        cache.verify(&|_, _| Err(stop.lock().unwrap().take().unwrap_or(CacheError::Path { name: String::new() })));
-    assert!(matches!(error, Err(CacheError::Path { .. })));
+    let model = example();
+    model.folder(&cache);
+    let listed = cache.list().unwrap();
+    let cancel_token = CancelToken::default();
+    let cache = cache.cancel_token(cancel_token.clone());
+    let check = |what: &str, result: Result<(), CacheError>| {
+        let error = result.unwrap_err();
+        assert_eq!(crate::Error::from(error).kind(), crate::ErrorKind::Interrupted, "{what}");
+    };
+    cancel_token.cancel();
+    check("list", cache.list().map(drop));
+    check("prune", cache.prune(&PruneOptions::default()).map(drop));
+    check("remove", cache.remove(&[model.manifest.to_string()]).map(drop));
+    check("verify", cache.verify().map(drop));
+    let cache = cache.cancel_token(CancelToken::default());
+    assert_eq!(cache.list().unwrap(), listed);
+    assert_eq!(cache.verify().unwrap().damaged, []);
+}
+
+#[test]
+fn waiting_for_the_lock_can_be_cancelled() {
+    let (_folder, cache) = new_cache();
+    let _held = lock::try_acquire(&cache.prune_lock_path(), lock::Mode::Exclusive).unwrap().unwrap();
+    let cancel_token = CancelToken::default();
+    let canceller = cancel_token.clone();
+    let cancelling = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        canceller.cancel();
+    });
+    // Without the token the wait takes 15 minutes.
+    let error = cache.cancel_token(cancel_token).prune(&PruneOptions::default()).unwrap_err();
+    assert!(matches!(error, CacheError::Interrupted), "{error:?}");
+    cancelling.join().unwrap();
 }

@@ -17,6 +17,7 @@ use crate::digest::{Hasher, Sha256Digest};
 use crate::download::{Download, Target};
 use crate::error_kind::ErrorKind;
 use crate::fetch_verified::Unverified;
+use crate::progress::Stage;
 use crate::source::{Nearby, RemoteSource};
 
 /// Verified small files that are not yet in the cache. They can be many times larger than their compressed bytes.
@@ -70,7 +71,7 @@ impl<'a> Fetch<'a> {
         files: &[Candidate<Archived<'a>>],
     ) -> Vec<Failure<'a>> {
         let result = || {
-            let lock = self.cache.lock_file::<ContentsError>(&span_key(files), &|| self.check_cancelled())?;
+            let lock = self.cache.lock_file(&span_key(files), self.context.cancel_token())?;
             // Another process may have fetched some of them meanwhile.
             let is_missing = |candidate: &&Candidate<Archived<'a>>| !self.cache.has_file(&candidate.file.digest);
             let missing: Vec<_> = files.iter().filter(is_missing).collect();
@@ -106,7 +107,7 @@ impl<'a> Fetch<'a> {
         let range = if has_earlier_bytes { window } else { &needed };
         let attempt = || {
             let target = target(remote, range, &folder);
-            let download = Download::start(&self.access.network, &target, &self.activity)?;
+            let download = Download::start(&self.access.network, &target, self.context.activity())?;
             let nearby = Nearby::new(archive.source().clone(), range.clone(), download.source());
             self.keep_all(&archive.with_source(Arc::new(nearby)), missing)
         };
@@ -176,10 +177,10 @@ impl<'a> Fetch<'a> {
                         0 => return Ok(()),
                         n_bytes => sink(&chunk[..n_bytes])?,
                     }
-                    self.check_cancelled()?;
+                    self.context.check()?;
                 }
             },
-            &|_| self.check_cancelled(),
+            &self.context.meter(Stage::Fetch, entry.size()),
         )?;
         self.contents.note_proven(was_read.then_some(item));
         Ok(())
@@ -193,8 +194,8 @@ impl<'a> Fetch<'a> {
     ) -> Result<(), ContentsError> {
         let Archived { item, archive, entry, digest } = candidate.file;
         let path = &item.path;
-        let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.check_cancelled())?;
-        if lock.file::<ContentsError>(&|_| self.check_cancelled())?.is_some() {
+        let lock = self.cache.lock_file(&digest, self.context.cancel_token())?;
+        if lock.file(self.context.cancel_token())?.is_some() {
             return Ok(());
         }
         let (range, is_stored) = match entry.method() {
@@ -206,7 +207,7 @@ impl<'a> Fetch<'a> {
         };
         settle(&lock, path, |folder| {
             let target = target(remote, &range, folder);
-            let download = Download::start(&self.access.network, &target, &self.activity)?;
+            let download = Download::start(&self.access.network, &target, self.context.activity())?;
             if is_stored {
                 let mut crc32 = crc32fast::Hasher::new();
                 let mut size = 0;

@@ -20,8 +20,8 @@ impl Fetch<'_> {
     /// A linked file, from the first of its URLs that has it.
     pub(super) fn link(&self, item: &Item, digest: Sha256Digest) -> Result<(), ContentsError> {
         let path = &item.path;
-        let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.check_cancelled())?;
-        if lock.file::<ContentsError>(&|_| self.check_cancelled())?.is_some() {
+        let lock = self.cache.lock_file(&digest, self.context.cancel_token())?;
+        if lock.file(self.context.cancel_token())?.is_some() {
             return Ok(());
         }
         let mut failures = Vec::new();
@@ -83,13 +83,14 @@ impl Fetch<'_> {
             // LINKS declares the decoded size, which may be smaller than the encoded one.
             limit: limit.absolute.max(size.unwrap_or(0)),
         };
-        let download =
-            Download::start(&self.access.link_network, &target, &self.activity).map_err(|error| match error {
+        let download = Download::start(&self.access.link_network, &target, self.context.activity()).map_err(
+            |error| match error {
                 DownloadError::Network(NetworkError::Private { url, at }) => {
                     ContentsError::PrivateLinkRefused { path: path.to_owned(), url, at }
                 }
                 error => error.into(),
-            })?;
+            },
+        )?;
         if download.encodings().is_empty() {
             if let (Some(size), Some(found)) = (size, download.length().filter(|found| Some(*found) != size)) {
                 return Err(wrong_size(path, size, found));

@@ -13,7 +13,6 @@ mod settle;
 mod whole;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -23,13 +22,13 @@ use parking_lot::{Condvar, Mutex};
 
 use self::plan::{Candidate, Planned};
 use super::locate::{Archived, Located};
-use super::progress::{Meter, OnProgress};
 use super::tree::Item;
 use super::{Contents, ContentsError};
 use crate::cache::Cache;
+use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
-use crate::network::Activity;
+use crate::progress::ProgressEvent;
 use crate::source::RemoteSource;
 
 /// How many files, or groups of small ones, are fetched at once.
@@ -66,7 +65,8 @@ struct Fetch<'a> {
     contents: &'a Contents,
     cache: &'a Cache,
     access: &'a Access,
-    activity: Arc<Activity>,
+    /// Cancelled when the caller cancels, or when one worker fails and the others are to end.
+    context: Context,
 }
 
 impl Contents {
@@ -74,13 +74,9 @@ impl Contents {
     ///
     /// # Errors
     /// A file that cannot be fetched, or is not what MANIFEST lists; a cache that cannot be written to. Files that were fetched before stay.
-    pub(crate) fn fetch(
-        &self,
-        is_wanted: impl Fn(&str) -> bool,
-        on_progress: OnProgress<'_>,
-    ) -> Result<(), ContentsError> {
+    pub(crate) fn fetch(&self, is_wanted: impl Fn(&str) -> bool, context: &Context) -> Result<(), ContentsError> {
         let items: Vec<&Item> = self.items.iter().filter(|item| is_wanted(&item.path)).collect();
-        self.fetch_items(&items, &Meter::new(0, on_progress))
+        self.fetch_items(&items, context)
     }
 
     /// Whether all selected files are local, in the carton itself or in the cache. Cached files are not verified.
@@ -91,8 +87,8 @@ impl Contents {
     }
 
     /// Fetches those of these items that are elsewhere and not yet in the cache. Stops at the first failure.
-    pub(super) fn fetch_items(&self, items: &[&Item], meter: &Meter<'_>) -> Result<(), ContentsError> {
-        match self.fetch_each(items, meter, false)?.pop() {
+    pub(super) fn fetch_items(&self, items: &[&Item], context: &Context) -> Result<(), ContentsError> {
+        match self.fetch_each(items, context, false)?.pop() {
             Some((_, error)) => Err(error),
             None => Ok(()),
         }
@@ -102,7 +98,7 @@ impl Contents {
     pub(super) fn fetch_each<'a>(
         &'a self,
         items: &[&'a Item],
-        meter: &Meter<'_>,
+        context: &Context,
         keep_going: bool,
     ) -> Result<Vec<Failure<'a>>, ContentsError> {
         // Each digest once.
@@ -113,10 +109,10 @@ impl Contents {
         if items.is_empty() {
             return Ok(Vec::new());
         }
-        self.hold_while(meter)?;
+        self.hold_while(context)?;
         let mut missing = HashSet::new();
         for (item, digest) in &items {
-            if !self.is_in_cache(item, digest, meter)? {
+            if !self.is_in_cache(item, digest, context)? {
                 missing.insert(*digest);
             }
         }
@@ -127,17 +123,17 @@ impl Contents {
             return Err(ContentsError::NotFetched { path: item.path.clone(), digest: *digest });
         };
         let (jobs, total) = self.jobs(&items, &missing);
-        let fetch = Fetch { contents: self, cache, access, activity: Arc::default() };
-        fetch.run(&jobs, total, meter, keep_going)
+        let fetch = Fetch { contents: self, cache, access, context: Context::default() };
+        fetch.run(&jobs, total, context, keep_going)
     }
 
     /// Whether the cache has an item. Large files are checked; small ones will be when they are read.
-    fn is_in_cache(&self, item: &Item, digest: &Sha256Digest, meter: &Meter<'_>) -> Result<bool, ContentsError> {
+    fn is_in_cache(&self, item: &Item, digest: &Sha256Digest, context: &Context) -> Result<bool, ContentsError> {
         let Some(cache) = &self.cache else { return Ok(false) };
         if self.is_small(item) {
             return Ok(cache.has_file(digest));
         }
-        Ok(cache.checked_file::<ContentsError>(digest, &|_| meter.advance(0))?.is_some())
+        Ok(cache.checked_file(digest, context.cancel_token())?.is_some())
     }
 
     /// Returns the requests that fetch the missing items, and their total size as far as it is known.
@@ -183,7 +179,7 @@ impl<'a> Fetch<'a> {
         &self,
         jobs: &[Job<'a>],
         total: u64,
-        meter: &Meter<'_>,
+        context: &Context,
         keep_going: bool,
     ) -> Result<Vec<Failure<'a>>, ContentsError> {
         let next = AtomicUsize::new(0);
@@ -191,12 +187,12 @@ impl<'a> Fetch<'a> {
         let (running, ended) = (Mutex::new(N_WORKERS.min(jobs.len())), Condvar::new());
         let work = || {
             let _leaving = Leaving { running: &running, ended: &ended };
-            while !self.activity.is_stopped() {
+            while !self.context.cancel_token().is_cancelled() {
                 let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                 for (item, error) in self.perform(job) {
                     // Every other file would fail in the same way: the user stopped it, or the disk is full.
                     if !keep_going || matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) {
-                        self.activity.stop();
+                        self.context.cancel_token().cancel();
                     }
                     failures.lock().push((item, error));
                 }
@@ -211,9 +207,11 @@ impl<'a> Fetch<'a> {
             while *left > 0 {
                 ended.wait_for(&mut left, TICK);
                 if result.is_ok() {
-                    result = meter.fetched(self.activity.received(), self.activity.kept(), total);
+                    let (received, kept) = (self.context.activity().received(), self.context.activity().kept());
+                    context.report(&ProgressEvent::fetch(received, kept, Some(total.max(received + kept))));
+                    result = context.check();
                     if result.is_err() {
-                        self.activity.stop();
+                        self.context.cancel_token().cancel();
                     }
                 }
             }
@@ -241,10 +239,5 @@ impl<'a> Fetch<'a> {
             }
             Job::Archived { remote, planned: Planned::Span { window, files } } => self.span(remote, window, files),
         }
-    }
-
-    /// Returns [`ContentsError::Interrupted`] if the work was cancelled.
-    fn check_cancelled(&self) -> Result<(), ContentsError> {
-        if self.activity.is_stopped() { Err(ContentsError::Interrupted) } else { Ok(()) }
     }
 }

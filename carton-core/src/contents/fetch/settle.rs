@@ -46,7 +46,7 @@ impl Fetch<'_> {
             reader,
             |error| ContentsError::from_fetch(error, path),
             |chunk| {
-                self.check_cancelled()?;
+                self.context.check()?;
                 sink(chunk)
             },
         )

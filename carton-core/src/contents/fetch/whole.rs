@@ -9,10 +9,9 @@ use super::Fetch;
 use super::archived::Small;
 use crate::contents::locate::{Archived, Located};
 use crate::contents::origin::Origin;
-use crate::contents::progress::{Meter, silent};
 use crate::contents::tree::Item;
 use crate::contents::{Contents, ContentsError};
-use crate::network::Activity;
+use crate::context::Context;
 use crate::source::Source;
 
 impl Contents {
@@ -20,14 +19,16 @@ impl Contents {
     ///
     /// # Errors
     /// A file is not what MANIFEST lists, or the cache cannot be written to. Files that were copied before stay.
-    pub(crate) fn keep_files(&self, local: Arc<dyn Source>, activity: &Arc<Activity>) -> Result<(), ContentsError> {
+    pub(crate) fn keep_files(&self, local: Arc<dyn Source>, context: &Context) -> Result<(), ContentsError> {
         let (Some(cache), Some(access), Origin::Archive { archive, .. }) =
             (self.cache.as_deref(), self.access.as_ref(), &self.origin)
         else {
             return Err(ContentsError::NoSuchFile { path: self.location() });
         };
-        self.hold_while(&Meter::new(0, &silent))?;
-        let fetch = Fetch { contents: self, cache, access, activity: Arc::clone(activity) };
+        self.hold_while(context)?;
+        // The bytes are local, so nothing is reported.
+        let fetch =
+            Fetch { contents: self, cache, access, context: Context::new(context.cancel_token().clone(), None) };
         let archive = archive.with_source(local);
         let (small, large): (Vec<_>, Vec<_>) = self.archived().partition(|file| self.is_small(file.item));
         par_for_each(large.len(), |at| fetch.keep(&archive, &large[at], &mut Small::new(cache)))?;
@@ -36,19 +37,19 @@ impl Contents {
         files.store()?;
         let all: Vec<&Item> = self.archived().map(|file| file.item).collect();
         let path = |item: &Item| Some(cache.file_path(&item.digest()?));
-        self.check_stated(&all, &path, &Meter::new(0, &silent))?;
+        self.check_stated(&all, &path, context)?;
         self.remember_stated();
         Ok(())
     }
 
     /// Leases the files of this carton in the cache while this lives, and returns whether the cache has every file of the archive.
-    pub(crate) fn holds_files(&self) -> Result<bool, ContentsError> {
-        self.hold_while(&Meter::new(0, &silent))?;
+    pub(crate) fn holds_files(&self, context: &Context) -> Result<bool, ContentsError> {
+        self.hold_while(context)?;
         let Some(cache) = &self.cache else { return Ok(false) };
         for file in self.archived() {
             let is_there = match self.is_small(file.item) {
                 true => cache.has_file(&file.digest),
-                false => cache.file(&file.digest)?.is_some(),
+                false => cache.checked_file(&file.digest, context.cancel_token())?.is_some(),
             };
             if !is_there {
                 return Ok(false);

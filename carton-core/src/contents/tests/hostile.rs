@@ -99,7 +99,7 @@ fn folders_need_no_line_and_links_may_follow_links() {
         .symlink("model/x", "a/link")
         .line("model/x", Some(Sha256Digest::of(&pattern(300_000))));
     let contents = builder.in_memory().unwrap();
-    assert!(contents.read("model/x", u64::MAX).unwrap() == pattern(300_000));
+    assert!(contents.read("model/x", u64::MAX, &Context::default()).unwrap() == pattern(300_000));
     let folder = tempfile::tempdir().unwrap();
     builder.write_folder(folder.path());
     Contents::open_folder(folder.path(), None).unwrap();
@@ -131,20 +131,20 @@ fn wrong_bytes_are_an_error_wherever_they_are_asked_for() {
                 assert_eq!(error.to_string(), expected, "{what}");
                 assert_eq!(error.kind(), ErrorKind::Integrity);
             };
-            check("read", contents.read(path, u64::MAX).unwrap_err());
-            check("read_into", contents.read_into(path, &mut vec![0; bytes.len()]).unwrap_err());
-            let mut reader = contents.reader(path).unwrap();
+            check("read", contents.read(path, u64::MAX, &Context::default()).unwrap_err());
+            check("read_into", contents.read_into(path, &mut vec![0; bytes.len()], &Context::default()).unwrap_err());
+            let mut reader = contents.reader(path, &Context::default()).unwrap();
             let error = std::io::Read::read_to_end(&mut reader, &mut Vec::new()).unwrap_err();
             check("reader", ContentsError::from_read(error, path));
             for _ in 0..2 {
-                check("directory", contents.model_directory(&silent).unwrap_err());
-                check("ranges", contents.model_ranges(&silent).unwrap_err());
+                check("directory", contents.model_directory(&Context::default()).unwrap_err());
+                check("ranges", contents.model_ranges(&Context::default()).unwrap_err());
             }
-            let report = contents.verify(&silent).unwrap();
+            let report = contents.verify(&Context::default()).unwrap();
             assert_eq!(report.bad.len(), 1);
             assert_eq!((report.bad[0].path.as_str(), report.bad[0].error.to_string()), (path, expected.clone()));
             let destination = desk.folder.path().join("unpacked");
-            check("unpack", contents.unpack(&destination, &silent).unwrap_err());
+            check("unpack", contents.unpack(&destination, &Context::default()).unwrap_err());
             assert!(!destination.exists());
         }
         assert_eq!(desk.cache.models().unwrap(), []);
@@ -162,7 +162,7 @@ fn verify_reports_every_bad_file_and_warns() {
         .file("misc/Read.me", b"1")
         .file("misc/README.md", b"2")
         .file("misc/read.me", b"3");
-    let report = builder.in_memory().unwrap().verify(&silent).unwrap();
+    let report = builder.in_memory().unwrap().verify(&Context::default()).unwrap();
     let bad: Vec<&str> = report.bad.iter().map(|bad| bad.path.as_str()).collect();
     assert_eq!(bad, ["misc/picture.png", "model/large.json"]);
     assert!(!report.is_good());
@@ -175,7 +175,7 @@ fn verify_reports_every_bad_file_and_warns() {
     let at = bytes.windows(16).position(|window| window == b"model/large.json").unwrap() + 60;
     bytes[at] ^= 0x55;
     let contents = Contents::open_archive(Arc::new(MemorySource::new(bytes, "memory")), None, None).unwrap();
-    let report = contents.verify(&silent).unwrap();
+    let report = contents.verify(&Context::default()).unwrap();
     assert_eq!(report.bad.len(), 1);
     assert_eq!(report.bad[0].error.kind(), ErrorKind::Integrity, "{:?}", report.bad[0]);
 }
@@ -188,28 +188,28 @@ fn linked_files_come_from_the_cache_or_not_at_all() {
     let contents = desk.open().unwrap();
     let file = contents.files().into_iter().find(|file| file.path == "model/large.json").unwrap();
     assert_eq!((file.linked, file.size, file.stored), (true, None, None));
-    let error = contents.read("model/large.json", u64::MAX).unwrap_err();
+    let error = contents.read("model/large.json", u64::MAX, &Context::default()).unwrap_err();
     assert!(error.to_string().starts_with("`model/large.json` is a linked file that is not fetched yet"), "{error}");
     assert_eq!(error.kind(), ErrorKind::Network);
-    assert_eq!(contents.model_directory(&silent).unwrap_err().kind(), ErrorKind::Network);
-    assert_eq!(contents.model_ranges(&silent).unwrap_err().kind(), ErrorKind::Network);
-    let report = contents.verify(&silent).unwrap();
+    assert_eq!(contents.model_directory(&Context::default()).unwrap_err().kind(), ErrorKind::Network);
+    assert_eq!(contents.model_ranges(&Context::default()).unwrap_err().kind(), ErrorKind::Network);
+    let report = contents.verify(&Context::default()).unwrap();
     assert_eq!((report.is_good(), report.not_fetched), (true, vec!["model/large.json".to_owned()]));
     // Somebody fetches it.
     desk.cache.insert_file(&mut &pattern(200_000)[..]).unwrap();
-    assert!(contents.read("model/large.json", u64::MAX).unwrap() == pattern(200_000));
-    let directory = contents.model_directory(&silent).unwrap();
+    assert!(contents.read("model/large.json", u64::MAX, &Context::default()).unwrap() == pattern(200_000));
+    let directory = contents.model_directory(&Context::default()).unwrap();
     assert!(fs::read(directory.path().join("large.json")).unwrap() == pattern(200_000));
-    assert_eq!(contents.model_ranges(&silent).unwrap().files()[3].length, 200_000);
-    let report = contents.verify(&silent).unwrap();
+    assert_eq!(contents.model_ranges(&Context::default()).unwrap().files()[3].length, 200_000);
+    let report = contents.verify(&Context::default()).unwrap();
     assert!(report.is_good() && report.not_fetched.is_empty());
     // The folder of an unpacked carton may lack it too; the model is then put together in the cache.
     let folder = tempfile::tempdir().unwrap();
     builder.write_folder(folder.path());
     let contents = Contents::open_folder(folder.path(), None).unwrap();
-    assert_eq!(contents.model_directory(&silent).unwrap_err().kind(), ErrorKind::Network);
+    assert_eq!(contents.model_directory(&Context::default()).unwrap_err().kind(), ErrorKind::Network);
     let contents = contents.with_cache(Some(Arc::clone(&desk.cache)));
-    assert!(contents.model_directory(&silent).unwrap().path().starts_with(desk.cache.path()));
+    assert!(contents.model_directory(&Context::default()).unwrap().path().starts_with(desk.cache.path()));
 }
 
 #[test]
@@ -221,15 +221,16 @@ fn a_file_truncated_while_it_is_open_is_an_error() {
         desk.write(&builder);
         let contents = desk.open().unwrap();
         fs::File::options().write(true).open(desk.path()).unwrap().set_len(kept).unwrap();
-        for result in
-            [contents.read("model/weights.bin", u64::MAX).map(|_| ()), contents.model_ranges(&silent).map(|_| ())]
-        {
+        for result in [
+            contents.read("model/weights.bin", u64::MAX, &Context::default()).map(|_| ()),
+            contents.model_ranges(&Context::default()).map(|_| ()),
+        ] {
             if kept < 1000 {
                 let error = result.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Integrity, "{error}");
             }
         }
-        let report = contents.verify(&silent);
+        let report = contents.verify(&Context::default());
         assert!(report.is_err() || !report.unwrap().is_good());
     }
 }

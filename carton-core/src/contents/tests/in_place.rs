@@ -37,11 +37,11 @@ fn ranges_have_the_bytes_of_all_files() {
     ];
     for contents in &all {
         for _ in 0..2 {
-            check_ranges(&builder, &contents.model_ranges(&silent).unwrap());
+            check_ranges(&builder, &contents.model_ranges(&Context::default()).unwrap());
         }
     }
     // Stored files are used in place; others are in the cache, or in a file without a name.
-    let ranges = desk.open().unwrap().model_ranges(&silent).unwrap();
+    let ranges = desk.open().unwrap().model_ranges(&Context::default()).unwrap();
     let inode = |at: usize| ranges.files()[at].file.metadata().unwrap().ino();
     let carton = fs::metadata(desk.path()).unwrap().ino();
     let cached = fs::metadata(desk.cache.file_path(&Sha256Digest::of(&pattern(200_000)))).unwrap().ino();
@@ -64,9 +64,9 @@ fn a_carton_is_hashed_once_while_it_stays_as_it_is() {
     let desk = Desk::new();
     desk.write(&builder);
     assert!(!is_remembered(&desk));
-    desk.open().unwrap().model_ranges(&silent).unwrap();
+    desk.open().unwrap().model_ranges(&Context::default()).unwrap();
     assert!(is_remembered(&desk));
-    check_ranges(&builder, &desk.open().unwrap().model_ranges(&silent).unwrap());
+    check_ranges(&builder, &desk.open().unwrap().model_ranges(&Context::default()).unwrap());
     // A copy with the same bytes is another file.
     let bytes = fs::read(desk.path()).unwrap();
     fs::write(desk.path().with_extension("copy"), &bytes).unwrap();
@@ -79,21 +79,21 @@ fn a_carton_tampered_with_after_it_was_recorded_is_noticed() {
     let builder = Builder::example();
     let desk = Desk::new();
     desk.write(&builder);
-    desk.open().unwrap().model_ranges(&silent).unwrap();
-    assert!(desk.open().unwrap().verify(&silent).unwrap().is_good());
+    desk.open().unwrap().model_ranges(&Context::default()).unwrap();
+    assert!(desk.open().unwrap().verify(&Context::default()).unwrap().is_good());
     assert!(is_remembered(&desk));
     let modified = fs::metadata(desk.path()).unwrap().modified().unwrap();
     let contents = desk.open().unwrap();
-    let offset = contents.model_ranges(&silent).unwrap().files()[4].offset;
+    let offset = contents.model_ranges(&Context::default()).unwrap().files()[4].offset;
     let file = fs::File::options().write(true).open(desk.path()).unwrap();
     file.write_all_at(b"X", offset + 1000).unwrap();
     file.set_modified(modified).unwrap();
     assert_eq!(fs::metadata(desk.path()).unwrap().modified().unwrap(), modified);
-    let error = desk.open().unwrap().model_ranges(&silent).unwrap_err();
+    let error = desk.open().unwrap().model_ranges(&Context::default()).unwrap_err();
     assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Integrity, "cannot read `model/weights.bin`"));
     // A reader that had it open before notices the change once the time is not set back.
     file.set_modified(std::time::SystemTime::now()).unwrap();
-    assert!(matches!(contents.model_ranges(&silent), Err(ContentsError::Changed { .. })));
+    assert!(matches!(contents.model_ranges(&Context::default()), Err(ContentsError::Changed { .. })));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_carton_written_just_now_is_not_recorded() {
         let Origin::Archive { opened_at: Some(moment), .. } = &contents.origin else { panic!() };
         let is_proven = moment.is_after(&identity);
         n_early += u32::from(!is_proven);
-        contents.model_ranges(&silent).unwrap();
+        contents.model_ranges(&Context::default()).unwrap();
         assert_eq!(is_remembered(&desk), is_proven);
     }
     println!("{n_early} of 20 cartons were opened in the tick they were written in");
@@ -121,10 +121,10 @@ fn verify_hashes_whatever_is_remembered() {
     let desk = Desk::new();
     desk.write(&builder);
     let contents = desk.open().unwrap();
-    assert!(contents.verify(&silent).unwrap().is_good());
+    assert!(contents.verify(&Context::default()).unwrap().is_good());
     let identity = contents.unchanged_identity().unwrap().unwrap();
     let hash = contents.manifest_hash().unwrap();
     assert!(desk.cache.is_carton_verified(&identity, &hash, crate::cache::Scope::Everything));
     let n_files = builder.files.len() as u64;
-    assert!(count_steps(|progress| assert!(contents.verify(progress).unwrap().is_good())) >= n_files - 1);
+    assert!(count_steps(|context| assert!(contents.verify(context).unwrap().is_good())) >= n_files - 1);
 }

@@ -25,7 +25,7 @@ fn a_file_must_have_the_size_that_links_says() {
         let file = desk.folder.path().join("weights");
         fs::write(&file, pattern(300_000)).unwrap();
         let contents = open(&desk, &linked(&format!("file://{}", file.display()), sizes));
-        match (contents.fetch(|_| true, &silent), expected) {
+        match (contents.fetch(|_| true, &Context::default()), expected) {
             (Ok(()), None) => assert!(contents.has_locally(|_| true), "{sizes}"),
             (Err(error), Some(expected)) => {
                 assert!(error.to_string().contains(expected), "{sizes}: {error}");
@@ -46,8 +46,8 @@ fn a_file_must_have_the_size_that_links_says() {
 fn what_is_refused_shows_no_query() {
     let desk = Desk::new();
     let contents = open(&desk, &linked("file:///nobody/has/this?token=secret", ""));
-    let error = contents.fetch(|_| true, &silent).unwrap_err().to_string();
+    let error = contents.fetch(|_| true, &Context::default()).unwrap_err().to_string();
     assert!(error.contains("file:///nobody/has/this?…") && !error.contains("secret"), "{error}");
     let contents = contents.with_access(None);
-    assert!(contents.fetch(|_| true, &silent).is_err());
+    assert!(contents.fetch(|_| true, &Context::default()).is_err());
 }

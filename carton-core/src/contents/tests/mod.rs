@@ -12,6 +12,7 @@ use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -19,6 +20,7 @@ use zip::{CompressionMethod, ZipWriter};
 use super::origin::Origin;
 use super::*;
 use crate::cache::Cache;
+use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
 use crate::manifest::ManifestHash;
@@ -204,14 +206,14 @@ fn age() {
 }
 
 /// Counts the bytes that were hashed or copied: a remembered file is done at once.
-fn count_steps(work: impl Fn(OnProgress<'_>)) -> u64 {
-    let n_steps = std::sync::atomic::AtomicU64::new(0);
-    work(&|progress| {
-        assert!(progress.bytes_done <= progress.bytes_total);
-        n_steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        std::ops::ControlFlow::Continue(())
-    });
-    n_steps.into_inner()
+fn count_steps(work: impl Fn(&Context)) -> u64 {
+    let n_steps = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&n_steps);
+    work(&Context::watched(move |progress, _| {
+        assert!(Some(progress.done) <= progress.total);
+        counted.fetch_add(1, Ordering::Relaxed);
+    }));
+    n_steps.load(Ordering::Relaxed)
 }
 
 #[test]
@@ -229,24 +231,27 @@ fn files_are_read_from_wherever_they_are() {
     for contents in &all {
         assert_eq!(contents.manifest_hash(), Some(builder.hash()));
         for (path, bytes, _) in &builder.files {
-            assert!(contents.read(path, bytes.len() as u64).unwrap() == *bytes, "{path}");
+            assert!(contents.read(path, bytes.len() as u64, &Context::default()).unwrap() == *bytes, "{path}");
             let mut buffer = vec![0; bytes.len()];
-            contents.read_into(path, &mut buffer).unwrap();
+            contents.read_into(path, &mut buffer, &Context::default()).unwrap();
             assert!(buffer == *bytes, "{path}");
             let mut read = Vec::new();
-            std::io::Read::read_to_end(&mut contents.reader(path).unwrap(), &mut read).unwrap();
+            std::io::Read::read_to_end(&mut contents.reader(path, &Context::default()).unwrap(), &mut read).unwrap();
             assert!(read == *bytes, "{path}");
         }
-        assert!(contents.read("model/a/link", u64::MAX).unwrap() == builder.expected("model/weights.bin"));
+        assert!(
+            contents.read("model/a/link", u64::MAX, &Context::default()).unwrap()
+                == builder.expected("model/weights.bin")
+        );
         let link = contents.files().into_iter().find(|file| file.path == "model/a/link").unwrap();
         assert_eq!((link.symlink.as_deref(), link.size), (Some("../weights.bin"), Some(300_000)));
         assert_eq!(link.sha256, Some(Sha256Digest::of(builder.expected("model/weights.bin"))));
         assert_eq!(contents.files().len(), builder.files.len() + 1);
-        let error = contents.read("model/none", 1).unwrap_err();
+        let error = contents.read("model/none", 1, &Context::default()).unwrap_err();
         assert_eq!(error.to_string(), "the carton has no file `model/none`");
-        let error = contents.read("model/weights.bin", 299_999).unwrap_err();
+        let error = contents.read("model/weights.bin", 299_999, &Context::default()).unwrap_err();
         assert_eq!(error.to_string(), "`model/weights.bin` has 300000 bytes, expected at most 299999");
-        let error = contents.read_into("model/weights.bin", &mut [0; 10]).unwrap_err();
+        let error = contents.read_into("model/weights.bin", &mut [0; 10], &Context::default()).unwrap_err();
         assert_eq!(error.to_string(), "`model/weights.bin` has 300000 bytes, expected exactly 10");
     }
 }
@@ -263,9 +268,9 @@ fn a_bare_model_is_read_as_it_is() {
     let contents = Contents::bare(&root).unwrap();
     assert_eq!(contents.manifest_hash(), None);
     assert_eq!(contents.paths().collect::<Vec<_>>(), ["model/sub/config.json", "model/weights.bin"]);
-    assert_eq!(contents.read("model/weights.bin", 100).unwrap(), b"weights");
-    assert_eq!(contents.model_directory(&silent).unwrap().path(), root);
-    let ranges = contents.model_ranges(&silent).unwrap();
+    assert_eq!(contents.read("model/weights.bin", 100, &Context::default()).unwrap(), b"weights");
+    assert_eq!(contents.model_directory(&Context::default()).unwrap().path(), root);
+    let ranges = contents.model_ranges(&Context::default()).unwrap();
     assert_eq!(ranges.files()[1].path, "weights.bin");
     std::os::unix::fs::symlink(".", root.join("circle")).unwrap();
     let error = Contents::bare(&root).unwrap_err();
@@ -280,14 +285,14 @@ fn a_bare_file_is_given_without_its_neighbours() {
     fs::write(desk.folder.path().join("secret"), "secret").unwrap();
     for cache in [None, Some(Arc::clone(&desk.cache))] {
         let contents = Contents::bare(&path).unwrap().with_cache(cache);
-        let directory = contents.model_directory(&silent).unwrap();
+        let directory = contents.model_directory(&Context::default()).unwrap();
         let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["model.onnx"]);
         assert_eq!(fs::read(directory.path().join("model.onnx")).unwrap(), b"onnx");
         let path = directory.path().to_path_buf();
         drop(directory);
         assert!(!path.exists());
-        let ranges = contents.model_ranges(&silent).unwrap();
+        let ranges = contents.model_ranges(&Context::default()).unwrap();
         assert_eq!((ranges.files()[0].path.as_str(), ranges.files()[0].length), ("model.onnx", 4));
     }
     assert_eq!(fs::read(&path).unwrap(), b"onnx");

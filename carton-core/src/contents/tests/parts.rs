@@ -20,7 +20,7 @@ fn example() -> Builder {
 
 fn part(contents: &Contents, path: &str, offset: u64, length: usize) -> Result<Vec<u8>, ContentsError> {
     let mut bytes = vec![0; length];
-    contents.read_range(path, offset, &mut bytes).map(|()| bytes)
+    contents.read_range(path, offset, &mut bytes, &Context::default()).map(|()| bytes)
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn parts_of_files_wherever_they_are() {
     for contents in &all {
         for path in [STORED, SMALL, DEFLATED, ELSEWHERE, "model/a/link"] {
             let whole = builder.expected(if path == "model/a/link" { "model/weights.bin" } else { path });
-            assert_eq!(contents.verified_length(path).unwrap(), whole.len() as u64);
+            assert_eq!(contents.verified_length(path, &Context::default()).unwrap(), whole.len() as u64);
             for (offset, length) in [(0, whole.len()), (3, 4), (whole.len(), 0), (whole.len() - 1, 1)] {
                 assert!(part(contents, path, offset as u64, length).unwrap() == whole[offset..offset + length]);
             }
@@ -92,13 +92,13 @@ fn that_a_file_was_verified_is_remembered() {
     };
     part(&desk.open().unwrap(), STORED, 0, 1).unwrap();
     assert!(is_remembered(Scope::StoredTensorFiles) && !is_remembered(Scope::StoredModelFiles));
-    desk.open().unwrap().model_ranges(&silent).unwrap();
+    desk.open().unwrap().model_ranges(&Context::default()).unwrap();
     assert!(is_remembered(Scope::StoredTensorFiles) && is_remembered(Scope::StoredModelFiles));
     assert!(is_remembered(Scope::StoredModelAndTensorFiles) && !is_remembered(Scope::Everything));
     // A wrong byte is not detected if no file time shows the change.
     let contents = desk.open().unwrap();
     let (_, range) = contents.mappable(STORED).unwrap();
-    assert!(desk.open().unwrap().verify(&silent).unwrap().is_good());
+    assert!(desk.open().unwrap().verify(&Context::default()).unwrap().is_good());
     assert!(is_remembered(Scope::Everything) && is_remembered(Scope::StoredTensorFiles));
     // Changed while it is open.
     let file = fs::File::options().write(true).open(desk.path()).unwrap();
@@ -123,7 +123,7 @@ fn what_is_known_of_a_folder_is_kept() {
     };
     part(&open(), STORED, 0, 1).unwrap();
     assert_eq!(known(), [STORED]);
-    open().model_directory(&silent).unwrap();
+    open().model_directory(&Context::default()).unwrap();
     let both = known();
     assert!(both.contains(&STORED.to_owned()) && both.contains(&"model/weights.bin".to_owned()), "{both:?}");
     part(&open(), SMALL, 0, 1).unwrap();

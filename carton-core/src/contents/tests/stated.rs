@@ -1,6 +1,7 @@
 //! Cartons that were changed and zipped again, while the cache has the files that their MANIFEST lists.
 
 use super::*;
+use crate::source::FileIdentity;
 
 /// The same MANIFEST over other bytes of one file.
 fn edited(builder: &Builder, path: &str, edit: impl Fn(&mut Vec<u8>)) -> Builder {
@@ -16,8 +17,11 @@ fn flip(bytes: &mut [u8]) {
 
 /// As if the cache were of a version without records of checksums.
 fn forget_checksums(desk: &Desk, manifest: &ManifestHash) -> bool {
-    let path = desk.cache.path().join("cartons-v1").join(manifest.to_string()).join("checksums");
-    fs::remove_file(path).is_ok()
+    fs::remove_file(checksums_path(desk, manifest)).is_ok()
+}
+
+fn checksums_path(desk: &Desk, manifest: &ManifestHash) -> PathBuf {
+    desk.cache.path().join("cartons-v1").join(manifest.to_string()).join("checksums")
 }
 
 #[test]
@@ -25,20 +29,20 @@ fn an_edited_file_is_noticed_whether_or_not_it_is_used() {
     let builder = Builder::example();
     let desk = Desk::new();
     desk.write(&builder);
-    drop(desk.open().unwrap().model_directory(&silent).unwrap());
-    assert!(desk.open().unwrap().verify(&silent).unwrap().is_good());
+    drop(desk.open().unwrap().model_directory(&Context::default()).unwrap());
+    assert!(desk.open().unwrap().verify(&Context::default()).unwrap().is_good());
     for path in ["misc/picture.png", "model/large.json"] {
         desk.write(&edited(&builder, path, |bytes| flip(bytes)));
         for error in [
-            desk.open().unwrap().model_directory(&silent).unwrap_err(),
-            desk.open().unwrap().model_ranges(&silent).unwrap_err(),
+            desk.open().unwrap().model_directory(&Context::default()).unwrap_err(),
+            desk.open().unwrap().model_ranges(&Context::default()).unwrap_err(),
         ] {
             assert!(matches!(&error, ContentsError::Digest { path: found, .. } if found == path), "{path}: {error}");
         }
     }
     desk.write(&builder);
-    desk.open().unwrap().model_directory(&silent).unwrap();
-    desk.open().unwrap().model_ranges(&silent).unwrap();
+    desk.open().unwrap().model_directory(&Context::default()).unwrap();
+    desk.open().unwrap().model_ranges(&Context::default()).unwrap();
 }
 
 #[test]
@@ -50,8 +54,8 @@ fn an_edited_file_is_noticed_although_the_cache_has_the_genuine_one() {
         {
             let desk = Desk::new();
             desk.write(&builder);
-            drop(desk.open().unwrap().model_directory(&silent).unwrap());
-            drop(desk.open().unwrap().model_ranges(&silent).unwrap());
+            drop(desk.open().unwrap().model_directory(&Context::default()).unwrap());
+            drop(desk.open().unwrap().model_ranges(&Context::default()).unwrap());
             assert!(has_record || forget_checksums(&desk, &builder.hash()), "there was no record to forget");
             for edit in [(|bytes| flip(bytes)) as fn(&mut Vec<u8>), |bytes| bytes.truncate(1)] {
                 desk.write(&edited(&builder, path, edit));
@@ -63,17 +67,20 @@ fn an_edited_file_is_noticed_although_the_cache_has_the_genuine_one() {
                         "{path}, {what}: {error}"
                     );
                 };
-                check("directory", contents.model_directory(&silent).unwrap_err());
-                check("directory again", contents.model_directory(&silent).unwrap_err());
-                check("directory, opened anew", desk.open().unwrap().model_directory(&silent).unwrap_err());
-                check("ranges", desk.open().unwrap().model_ranges(&silent).unwrap_err());
+                check("directory", contents.model_directory(&Context::default()).unwrap_err());
+                check("directory again", contents.model_directory(&Context::default()).unwrap_err());
+                check("directory, opened anew", desk.open().unwrap().model_directory(&Context::default()).unwrap_err());
+                check("ranges", desk.open().unwrap().model_ranges(&Context::default()).unwrap_err());
                 if is_cached_by_ranges {
-                    check("part", desk.open().unwrap().read_range(path, 0, &mut [0; 1]).unwrap_err());
+                    check(
+                        "part",
+                        desk.open().unwrap().read_range(path, 0, &mut [0; 1], &Context::default()).unwrap_err(),
+                    );
                 }
             }
             desk.write(&builder);
-            desk.open().unwrap().model_directory(&silent).unwrap();
-            desk.open().unwrap().model_ranges(&silent).unwrap();
+            desk.open().unwrap().model_directory(&Context::default()).unwrap();
+            desk.open().unwrap().model_ranges(&Context::default()).unwrap();
         }
     }
 }
@@ -84,9 +91,9 @@ fn a_file_that_another_carton_brought_is_compared_too() {
     let other = Builder::example().file("misc/other.txt", b"another carton with the same model");
     let desk = Desk::new();
     desk.write(&other);
-    drop(desk.open().unwrap().model_directory(&silent).unwrap());
+    drop(desk.open().unwrap().model_directory(&Context::default()).unwrap());
     desk.write(&edited(&builder, "model/weights.bin", |bytes| flip(bytes)));
-    let error = desk.open().unwrap().model_directory(&silent).unwrap_err();
+    let error = desk.open().unwrap().model_directory(&Context::default()).unwrap_err();
     assert!(matches!(&error, ContentsError::Digest { path, .. } if path == "model/weights.bin"), "{error}");
 }
 
@@ -95,18 +102,22 @@ fn a_carton_that_is_only_stored_in_another_way_is_the_same() {
     let builder = Builder::example();
     let desk = Desk::new();
     desk.write(&builder);
-    drop(desk.open().unwrap().model_directory(&silent).unwrap());
+    drop(desk.open().unwrap().model_directory(&Context::default()).unwrap());
     let mut stored = builder.clone();
     stored.files.iter_mut().for_each(|(_, _, method)| *method = CompressionMethod::Stored);
     desk.write(&stored);
-    // One report of progress for the whole: no file was read.
+    let record = || FileIdentity::of(&fs::metadata(checksums_path(&desk, &builder.hash())).unwrap());
+    let written = record();
     let contents = desk.open().unwrap();
-    assert_eq!(count_steps(|progress| drop(contents.model_directory(progress).unwrap())), 1);
-    // Without a record the files of the cache are read once.
+    // One report of progress for the whole: no file was hashed. Reading files for their checksums would replace the record.
+    assert_eq!(count_steps(|context| drop(contents.model_directory(context).unwrap())), 1);
+    assert_eq!(record(), written);
+    // Without a record the files of the cache are read once, and the record is written again.
     assert!(forget_checksums(&desk, &builder.hash()));
-    let steps = || count_steps(|progress| drop(desk.open().unwrap().model_directory(progress).unwrap()));
-    assert!(steps() > 1);
-    assert_eq!(steps(), 1);
+    drop(desk.open().unwrap().model_directory(&Context::default()).unwrap());
+    let written = record();
+    drop(desk.open().unwrap().model_directory(&Context::default()).unwrap());
+    assert_eq!(record(), written);
 }
 
 #[test]
@@ -119,8 +130,8 @@ fn an_edited_file_of_an_unpacked_carton_that_links_others_is_noticed() {
     let large = pattern(200_000);
     desk.cache.insert_file(&mut large.as_slice()).unwrap();
     let open = || Contents::open_folder(folder.path(), None).unwrap().with_cache(Some(Arc::clone(&desk.cache)));
-    open().model_directory(&silent).unwrap();
+    open().model_directory(&Context::default()).unwrap();
     fs::write(folder.path().join("model/a/config.json"), "[]").unwrap();
-    let error = open().model_directory(&silent).unwrap_err();
+    let error = open().model_directory(&Context::default()).unwrap_err();
     assert!(matches!(&error, ContentsError::Digest { path, .. } if path == "model/a/config.json"), "{error}");
 }

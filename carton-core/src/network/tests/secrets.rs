@@ -8,8 +8,8 @@ use carton_test_server::{Answer, Server};
 
 use super::{answer, network, serve, url};
 use crate::network::{
-    Credentials, HostToken, NetrcFile, Network, NetworkError, NetworkOptions, Part, Request, Secret, Url, Version,
-    Wanted,
+    Activity, Credentials, HostToken, NetrcFile, Network, NetworkError, NetworkOptions, Part, Request, Secret, Url,
+    Version, Wanted,
 };
 
 /// Part of each secret.
@@ -172,7 +172,7 @@ fn no_debug_form_shows_a_secret() {
     let network = network();
     let sender = network.clone();
     let url = wanted.url.clone();
-    let shown = network.wait(&|| std::ops::ControlFlow::Continue(()), async move {
+    let shown = network.wait(&Activity::default(), async move {
         let reply = sender.send(&Request::new(&url, Part::Whole)).await?;
         Ok::<_, NetworkError>(format!("{reply:?}"))
     });

@@ -98,7 +98,7 @@ fn elements(tensor: &Tensor) -> String {
 /// Packs `input` as `name` in `folder`.
 fn pack(folder: &Folder, name: &str, input: &PackageInput) -> Result<PathBuf, PackageError> {
     let output = folder.path(name);
-    write(input, &output, Compression::Auto, &silent).map(|_| output)
+    write(input, &output, Compression::Auto, &Context::default()).map(|_| output)
 }
 
 fn open(path: &Path) -> Result<Package, PackageError> {
@@ -110,7 +110,7 @@ fn listing(package: &Package) -> BTreeMap<String, String> {
     let described = |file: crate::contents::FileInfo| match file.symlink {
         Some(target) => (file.path, format!("-> {target}")),
         None => {
-            let bytes = package.contents().read(&file.path, 1 << 20).unwrap();
+            let bytes = package.contents().read(&file.path, 1 << 20, &Context::default()).unwrap();
             (file.path, String::from_utf8_lossy(&bytes).into_owned())
         }
     };

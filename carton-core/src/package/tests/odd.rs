@@ -43,12 +43,13 @@ fn it_is_read_and_written_again() {
     assert_eq!(package.misc(r"in\cat.png").unwrap(), b"cat");
     let copy = folder.path("copy.carton");
     let none = (BTreeSet::new(), crate::links::Links::default());
-    rewrite(package.contents(), &none.0, &none.1, &copy, crate::archive::Compression::Auto, &silent).unwrap();
+    rewrite(package.contents(), &none.0, &none.1, &copy, crate::archive::Compression::Auto, &Context::default())
+        .unwrap();
     let again = open(&copy).unwrap();
     assert_eq!(again.contents().manifest_hash(), package.contents().manifest_hash());
-    assert_eq!(again.contents().read("carton.toml", 1 << 20).unwrap(), text.as_bytes());
+    assert_eq!(again.contents().read("carton.toml", 1 << 20, &Context::default()).unwrap(), text.as_bytes());
     let unpacked = folder.path("unpacked");
-    package.contents().unpack(&unpacked, &crate::contents::silent).unwrap();
+    package.contents().unpack(&unpacked, &Context::default()).unwrap();
     assert_eq!(std::fs::read(unpacked.join(r"misc/in\cat.png")).unwrap(), b"cat");
     assert_eq!(open(&unpacked).unwrap().oddities(), package.oddities());
 }

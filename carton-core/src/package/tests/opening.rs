@@ -22,7 +22,7 @@ fn check(carton_toml: &str, files: &[(&str, &[u8])], kind: ErrorKind, expected: 
     let path = carton(&folder, carton_toml, files);
     let unpacked = folder.path("unpacked");
     let source = Arc::new(FileSource::open(&path).unwrap());
-    Contents::open_archive(source, None, None).unwrap().unpack(&unpacked, &crate::contents::silent).unwrap();
+    Contents::open_archive(source, None, None).unwrap().unpack(&unpacked, &Context::default()).unwrap();
     for path in [path, unpacked] {
         let error = open(&path).expect_err(expected);
         let found = chain(&error);
@@ -89,7 +89,7 @@ fn files_that_nothing_is_known_of_are_allowed() {
         &[("extra/file", b"1"), ("tensor_data/index.toml", b""), ("tensor_data/unused.bin", b"1"), ("README", b"")];
     let package = open(&carton(&folder, &valid(""), files)).unwrap();
     assert_eq!(package.tensors().names().count(), 0);
-    assert_eq!(package.contents().read("extra/file", 1).unwrap(), b"1");
+    assert_eq!(package.contents().read("extra/file", 1, &Context::default()).unwrap(), b"1");
 }
 
 /// A later version may have another MANIFEST, and must still be reported as an unsupported version.
@@ -145,7 +145,7 @@ fn tensors_are_verified_when_they_are_read() {
     let index = b"[[tensor]]\nname = 't'\ndtype = 'uint8'\nshape = [2]\nfile = 't.bin'";
     let path = carton(&folder, &valid(""), &[("tensor_data/index.toml", index), ("tensor_data/t.bin", b"12")]);
     let unpacked = folder.path("unpacked");
-    open(&path).unwrap().contents().unpack(&unpacked, &crate::contents::silent).unwrap();
+    open(&path).unwrap().contents().unpack(&unpacked, &Context::default()).unwrap();
     let package = open(&unpacked).unwrap();
     assert!(package.tensor("t").is_ok());
     folder.file("unpacked/tensor_data/t.bin", "13");
@@ -193,7 +193,7 @@ fn names_in_json() {
         [[example]]";
     let path = carton(&folder, &format!("{}[runner.opts]\nthreads = 2", valid(text)), &[]);
     let package = open(&path).unwrap();
-    let carton_toml = package.contents().read("carton.toml", 1 << 20).unwrap();
+    let carton_toml = package.contents().read("carton.toml", 1 << 20, &Context::default()).unwrap();
     let found = serde_json::to_value(package.info()).unwrap();
     let expected = json!({
         "manifest_sha256": package.contents().manifest_hash().unwrap().to_string(),

@@ -1,6 +1,5 @@
 //! What goes into a carton, and what must not.
 
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +14,7 @@ fn check_model(folder: &Folder, model: &str, expected: BTreeMap<String, String>)
     let carton = pack(&output, "out.carton", &PackageInput::new(metadata(""), folder.path(model))).unwrap();
     let package = open(&carton).unwrap();
     assert_eq!(listing(&package), expected);
-    let report = package.contents().verify(&crate::contents::silent).unwrap();
+    let report = package.contents().verify(&Context::default()).unwrap();
     assert!(report.is_good(), "{report:?}");
 }
 
@@ -243,19 +242,20 @@ fn the_output_appears_when_it_is_complete() {
     let carton = folder.file("out.carton", "what was there before");
     let input = PackageInput::new(metadata(""), &model);
 
-    let stop = |_, _| ControlFlow::Break(());
+    let stop = Context::default();
+    stop.cancel_token().cancel();
     let error = write(&input, &carton, Compression::Auto, &stop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted, "{error:?}");
     assert_eq!(std::fs::read(&carton).unwrap(), b"what was there before");
     assert_eq!(folder.names(), ["m", "out.carton"]);
 
-    let calls = AtomicU64::new(0);
-    let count = |_, _| {
-        calls.fetch_add(1, Ordering::Relaxed);
+    let (calls, folder) = (Arc::new(AtomicU64::new(0)), Arc::new(folder));
+    let (counted, watched) = (Arc::clone(&calls), Arc::clone(&folder));
+    let count = Context::watched(move |_, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
         // If the process were killed here, it would leave no carton. Most file systems do not even need a temporary name.
-        assert!(folder.names().iter().all(|name| name == "out.carton" || !name.ends_with(".carton")));
-        ControlFlow::Continue(())
-    };
+        assert!(watched.names().iter().all(|name| name == "out.carton" || !name.ends_with(".carton")));
+    });
     let manifest = write(&input, &carton, Compression::Auto, &count).unwrap();
     assert!(calls.load(Ordering::Relaxed) > 0);
     assert_eq!(open(&carton).unwrap().contents().manifest_hash(), Some(manifest.hash()));

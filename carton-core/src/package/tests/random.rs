@@ -59,7 +59,7 @@ proptest! {
         if let Ok(carton) = pack(&folder, "out.carton", &PackageInput::new(metadata(""), folder.path("m"))) {
             let expected = read_all(&folder.path("m"));
             let package = open(&carton).unwrap();
-            package.contents().unpack(&folder.path("unpacked"), &crate::contents::silent).unwrap();
+            package.contents().unpack(&folder.path("unpacked"), &Context::default()).unwrap();
             prop_assert_eq!(read_all(&folder.path("unpacked/model")), expected);
         }
     }

@@ -33,7 +33,7 @@ fn check_tensors(package: &Package) {
     for test in package.self_tests() {
         assert_eq!(elements(&test.inputs().unwrap()["a"]), "[2] [1.0, 2.0]");
     }
-    package.fetch_self_tests(&contents::silent).unwrap();
+    package.fetch_self_tests(&Context::default()).unwrap();
 }
 
 /// Checks that the file begins at a page boundary of the archive, and that the tensor is where its header says.
@@ -62,16 +62,16 @@ fn tensors_in_one_file_wherever_the_carton_is() {
         let package = open(&carton).unwrap();
         check_tensors(&package);
         check_in_place(&package, &carton, &path);
-        assert!(package.contents().verify(&contents::silent).unwrap().is_good());
+        assert!(package.contents().verify(&Context::default()).unwrap().is_good());
         check_tensors(&Package::open(&carton, with_cache()).unwrap());
         let unpacked = folder.path("unpacked");
-        package.contents().unpack(&unpacked, &contents::silent).unwrap();
+        package.contents().unpack(&unpacked, &Context::default()).unwrap();
         check_tensors(&open(&unpacked).unwrap());
         check_tensors(&Package::open(&unpacked, with_cache()).unwrap());
         // This holds for any compression of the other files.
         for compression in [Compression::Stored, Compression::Zstd, Compression::Deflate] {
             let other = folder.path("other.carton");
-            write(&input, &other, compression, &silent).unwrap();
+            write(&input, &other, compression, &Context::default()).unwrap();
             check_in_place(&open(&other).unwrap(), &other, &path);
         }
         // Rewritten from a carton or from a folder, the carton is the same.
@@ -79,7 +79,7 @@ fn tensors_in_one_file_wherever_the_carton_is() {
             let again = folder.path("again.carton");
             let (none, links) = (std::collections::BTreeSet::new(), Links::default());
             let source = open(source).unwrap();
-            rewrite(source.contents(), &none, &links, &again, Compression::Auto, &silent).unwrap();
+            rewrite(source.contents(), &none, &links, &again, Compression::Auto, &Context::default()).unwrap();
             assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&carton).unwrap());
         }
     }
@@ -108,7 +108,7 @@ fn tensors_are_views_of_the_mapped_carton_where_that_is_asked_for() {
         let carton = pack(&folder, "out.carton", &input).unwrap();
         let package = open(&carton).unwrap();
         let unpacked = folder.path("unpacked");
-        package.contents().unpack(&unpacked, &contents::silent).unwrap();
+        package.contents().unpack(&unpacked, &Context::default()).unwrap();
         for (package, place) in [(package, carton.clone()), (open(&unpacked).unwrap(), unpacked.join(&path))] {
             let x = package.mapped_tensor("x").unwrap();
             assert!(is_view_of(&x, &place), "{format:?} is copied");
@@ -121,7 +121,7 @@ fn tensors_are_views_of_the_mapped_carton_where_that_is_asked_for() {
             // A tensor in its own file is read as usual.
             assert_eq!(elements(&package.mapped_tensor("words").unwrap()), "[2] [\"a\", \"b\"]");
             // The whole file can be mapped, for callers that parse the format themselves. Tensors outlive the package.
-            let bytes = package.contents().map(&path).unwrap().unwrap();
+            let bytes = package.contents().map(&path, &Context::default()).unwrap().unwrap();
             drop(package);
             let view = match format {
                 FileFormat::Safetensors => safetensors::Reader::new(bytes, path.as_str()).unwrap().read("x").unwrap(),
@@ -201,5 +201,29 @@ fn verification_is_remembered() {
         let hash = package.contents().manifest_hash().unwrap();
         assert!(cache.is_carton_verified(&identity, &hash, Scope::StoredTensorFiles));
         assert!(!cache.is_carton_verified(&identity, &hash, Scope::StoredModelFiles));
+    }
+}
+
+#[test]
+fn reading_can_be_cancelled() {
+    let folder = Folder::new();
+    for format in FORMATS {
+        let carton = pack(&folder, "m.carton", &input(&folder, format)).unwrap();
+        let package = open(&carton).unwrap();
+        let token = crate::CancelToken::default();
+        token.cancel();
+        let cancelled = package.clone().cancel_token(token);
+        let check = |what: &str, result: Result<(), crate::Error>| {
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::Interrupted, "{what} {format:?}");
+        };
+        check("tensor", cancelled.tensor("x").map(drop).map_err(Into::into));
+        check("mapped tensor", cancelled.mapped_tensor("x").map(drop).map_err(Into::into));
+        check("file", cancelled.read_file("carton.toml", 1 << 20).map(drop));
+        check("part of a file", cancelled.read_file_range("carton.toml", 0, &mut [0; 4]));
+        check("map of a file", cancelled.map_file("model/m").map(drop));
+        let test = cancelled.self_tests().next().unwrap();
+        check("self-test", test.inputs().map(drop).map_err(Into::into));
+        // Another clone is not cancelled.
+        check_tensors(&package);
     }
 }

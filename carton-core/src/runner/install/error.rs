@@ -7,6 +7,7 @@ use super::super::unpack::UnpackError;
 use super::super::{DescriptorError, IndexError, NoRunner, PlaceError, RegistryError};
 use crate::ErrorKind;
 use crate::cache::CacheError;
+use crate::cancel_token::Cancelled;
 use crate::digest::Sha256Digest;
 use crate::fetch_verified::FetchError;
 use crate::network::{NetworkError, ShownUrl};
@@ -177,7 +178,8 @@ impl InstallError {
             Self::NoRunner(_) | Self::Unsupported { .. } | Self::NotInstalled { .. } => ErrorKind::NoRunner,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Network { .. } => ErrorKind::Network,
-            Self::Registry(_) | Self::Cache(_) | Self::Io { .. } => ErrorKind::Machine,
+            Self::Registry(_) | Self::Io { .. } => ErrorKind::Machine,
+            Self::Cache(error) => error.kind(),
             Self::Unpack { source, .. } => source.kind(),
             Self::Index { .. }
             | Self::Digest { .. }
@@ -237,5 +239,11 @@ impl FetchError for InstallError {
 
     fn is_integrity(&self) -> bool {
         self.kind() == ErrorKind::Integrity
+    }
+}
+
+impl From<Cancelled> for InstallError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
     }
 }

@@ -8,10 +8,8 @@ mod check;
 mod error;
 
 use std::fs::{self, File};
-use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use self::check::Expected;
 use super::fetch::Fetcher;
@@ -20,12 +18,11 @@ use super::select::{Requirement, select};
 use super::unpack::{self, Limits, Tree, UnpackError};
 use super::workspace::{Lock, Workspace};
 use super::{Descriptor, Index, IndexEntry, PLATFORM, Part, Place, embedded};
-use crate::cancel_token::CancelToken;
 use crate::config::Config;
-use crate::context::Context;
+use crate::context::{Context, blocking_setters};
 use crate::digest::Sha256Digest;
 use crate::network::Network;
-use crate::progress::{ProgressEvent, Stage};
+use crate::progress::Stage;
 
 pub(super) use check::check_executable;
 pub use error::InstallError;
@@ -56,24 +53,7 @@ impl<'a> Installer<'a> {
         Self { runner_dir: &config.runner_dir, cache_dir: &config.cache_dir, network: config.network(), context }
     }
 
-    /// Ends the work with [`InstallError::Interrupted`] once this token is cancelled.
-    #[must_use]
-    pub fn cancel_token(mut self, cancel_token: CancelToken) -> Self {
-        self.context = Context::new(cancel_token, self.context.progress().cloned());
-        self
-    }
-
-    /// Calls `on_progress` to report progress. It must not block.
-    #[must_use]
-    pub fn progress(mut self, on_progress: impl Fn(&ProgressEvent) + Send + Sync + 'static) -> Self {
-        self.context = Context::new(self.context.cancel_token().clone(), Some(Arc::new(on_progress)));
-        self
-    }
-
-    /// Returns `Break` once the work is cancelled.
-    pub fn control(&self) -> ControlFlow<()> {
-        self.context.control()
-    }
+    blocking_setters!();
 }
 
 /// An installed runner.
@@ -152,8 +132,7 @@ impl Installer<'_> {
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
         let unpack = |path: &Path| {
-            let wanted = || self.control();
-            let mut tree = Tree::new(new.clone(), Limits::default(), &wanted);
+            let mut tree = Tree::new(new.clone(), Limits::default(), self.context.cancel_token());
             let unpacked = unpack::unpack(path, "", &mut tree).and_then(|()| tree.finish());
             unpacked.map_err(|source| unpack_error(source, place.to_string()))
         };
@@ -178,8 +157,7 @@ impl Installer<'_> {
         let found = folder::list(source).map_err(unpack_error)?;
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
-        let wanted = || self.control();
-        let mut tree = Tree::new(new.clone(), Limits::default(), &wanted);
+        let mut tree = Tree::new(new.clone(), Limits::default(), self.context.cancel_token());
         for found in found {
             match found.kind {
                 FoundKind::Folder => tree.folder(&found.name),
@@ -226,8 +204,7 @@ impl Installer<'_> {
         let unpack_error = |source| unpack_error(source, place.clone());
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
-        let wanted = || self.control();
-        let mut tree = Tree::new(new.clone(), Limits::default(), &wanted);
+        let mut tree = Tree::new(new.clone(), Limits::default(), self.context.cancel_token());
         for RunnerFile { path, mut contents, is_executable } in files.iter().copied() {
             tree.file(path, is_executable, &mut contents).map_err(unpack_error)?;
         }
@@ -239,8 +216,7 @@ impl Installer<'_> {
     /// Fetches, verifies, unpacks and checks the parts of an index entry.
     fn unpack_entry(&self, entry: &IndexEntry, workspace: &Workspace) -> Result<(), InstallError> {
         let new = new_folder(workspace)?;
-        let wanted = || self.control();
-        let mut tree = Tree::new(new.clone(), Limits::default(), &wanted);
+        let mut tree = Tree::new(new.clone(), Limits::default(), self.context.cancel_token());
         let stage = Stage::Install(entry.descriptor.to_string());
         for part in &entry.parts {
             let unpack_error = |source| unpack_error(source, part.place.to_string());
@@ -269,7 +245,7 @@ impl Installer<'_> {
     fn lock(&self, folder: &Path) -> Result<(Lock, bool), InstallError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let path = self.runner_dir.join(format!(".lock-{name}"));
-        let locked = Lock::acquire(&path, &|| self.control()).map_err(InstallError::io("lock", &path))?;
+        let locked = Lock::acquire(&path, self.context.cancel_token()).map_err(InstallError::io("lock", &path))?;
         locked.ok_or(InstallError::Interrupted)
     }
 
@@ -285,9 +261,7 @@ impl Installer<'_> {
         folder: PathBuf,
         descriptor: &Descriptor,
     ) -> Result<Installed, InstallError> {
-        if self.control().is_break() {
-            return Err(InstallError::Interrupted);
-        }
+        self.context.check()?;
         workspace.publish(&workspace.path().join(NEW), &folder).map_err(InstallError::io("create", &folder))?;
         let descriptor = check::find(&folder, descriptor)?;
         Ok(Installed { descriptor, folder })

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::super::{ExecutablePaths, Registry, add_to_index, descriptor, package, remove};
 use super::*;
 use crate::ErrorKind;
+use crate::cancel_token::CancelToken;
 
 /// A folder for runners, and one for work files.
 struct Site {
@@ -197,7 +198,7 @@ fn releases_take_each_others_place_in_an_index() {
     failed(add_to_index(&path, &[], &CancelToken::default()), ErrorKind::Integrity, "JSON list");
     assert_eq!(fs::read(&path).unwrap(), b"{}");
     let lock = path.with_file_name(".lock-index.json");
-    let _held = super::super::workspace::Lock::acquire(&lock, &|| ControlFlow::Break(())).unwrap().unwrap();
+    let _held = super::super::workspace::Lock::acquire(&lock, &CancelToken::default()).unwrap().unwrap();
     let cancelled = CancelToken::default();
     cancelled.cancel();
     failed(add_to_index(&path, &[], &cancelled), ErrorKind::Interrupted, "interrupted");

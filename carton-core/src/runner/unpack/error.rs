@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ErrorKind;
 use crate::archive::ArchiveError;
+use crate::cancel_token::Cancelled;
 use crate::name::NameError;
 
 /// Why an archive cannot be unpacked, or breaks a rule.
@@ -101,5 +102,11 @@ impl UnpackError {
             Self::Interrupted => ErrorKind::Interrupted,
             _ => ErrorKind::Integrity,
         }
+    }
+}
+
+impl From<Cancelled> for UnpackError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
     }
 }

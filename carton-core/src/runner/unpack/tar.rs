@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::io::{self, Read};
-use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use tar::{Archive, Entry, EntryType, Header};
 
 use super::names::inside;
 use super::{Tree, UnpackError};
+use crate::cancel_token::CancelToken;
 
 /// The size of a tar header; a tar file has at least one.
 pub(super) const TAR_BLOCK: usize = 512;
@@ -30,8 +30,8 @@ pub(super) fn is_header(start: &[u8]) -> bool {
 pub(super) fn unpack(data: impl Read, folder: &str, tree: &mut Tree<'_>) -> Result<(), UnpackError> {
     let metadata_left = Rc::new(Cell::new(Some(0)));
     let limit = tree.n_bytes_left();
-    let wanted = tree.wanted();
-    let limited = Limited { data, metadata_left: metadata_left.clone(), left: limit, limit, wanted };
+    let cancel_token = tree.cancel_token();
+    let limited = Limited { data, metadata_left: metadata_left.clone(), left: limit, limit, cancel_token };
     let mut archive = Archive::new(limited);
     let mut entries = archive.entries().map_err(UnpackError::from_read)?;
     loop {
@@ -117,15 +117,13 @@ struct Limited<'a, R> {
     /// How many bytes may still be read in total, including headers and padding.
     left: u64,
     limit: u64,
-    /// Returns `Break` once the work is cancelled. It is checked here too, because skipped data can be as long as the limit.
-    wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
+    /// Cancels the work. It is checked here too, because skipped data can be as long as the limit.
+    cancel_token: &'a CancelToken,
 }
 
 impl<R: Read> Read for Limited<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if (self.wanted)().is_break() {
-            return Err(io::Error::other(UnpackError::Interrupted));
-        }
+        self.cancel_token.check().map_err(|cancelled| io::Error::other(UnpackError::from(cancelled)))?;
         let length = self.data.read(buffer)?;
         if let Some(left) = self.metadata_left.get() {
             let what = "bytes of headers and names of one entry";

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::{Cursor, Write};
-use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +15,7 @@ use flate2::write::GzEncoder;
 use tempfile::TempDir;
 
 use super::*;
+use crate::cancel_token::CancelToken;
 
 /// Lists everything below a folder: the type (`d`, `f` or `l`), the mode, the name, and the contents of a file or the target of a
 /// link.
@@ -51,7 +51,8 @@ fn unpacked_below(bytes: &[u8], folder: &str, limits: Limits) -> Result<Vec<Stri
     fs::write(&archive, bytes).unwrap();
     let out = root.path().join("out");
     fs::create_dir(&out).unwrap();
-    let mut tree = Tree::new(out.clone(), limits, &|| ControlFlow::Continue(()));
+    let cancel_token = CancelToken::default();
+    let mut tree = Tree::new(out.clone(), limits, &cancel_token);
     let result = unpack(&archive, folder, &mut tree).and_then(|()| tree.finish());
     // Nothing was written beside the folder, whatever the archive holds.
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
@@ -231,26 +232,38 @@ fn a_stopped_unpacking_says_so() {
     let root = tempfile::tempdir().unwrap();
     let archive = root.path().join("archive");
     fs::write(&archive, tar(&[file("a", 0o644, "x")])).unwrap();
-    let mut tree = Tree::new(root.path().join("out"), Limits::default(), &|| ControlFlow::Break(()));
+    let cancel_token = CancelToken::default();
+    cancel_token.cancel();
+    let mut tree = Tree::new(root.path().join("out"), Limits::default(), &cancel_token);
     assert!(matches!(unpack(&archive, "", &mut tree), Err(UnpackError::Interrupted)));
+}
+
+/// Cancels the work once its bytes are read up to a position.
+struct CancelsAt<'a> {
+    data: Cursor<Vec<u8>>,
+    position: u64,
+    cancel_token: &'a CancelToken,
+}
+
+impl Read for CancelsAt<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.data.position() >= self.position {
+            self.cancel_token.cancel();
+        }
+        self.data.read(buffer)
+    }
 }
 
 #[test]
 fn what_makes_no_file_can_be_stopped_too() {
-    let root = tempfile::tempdir().unwrap();
-    let archive = root.path().join("archive");
+    let out = tempfile::tempdir().unwrap();
     let skipped = TarEntry { data: vec![0; 4 << 20], ..entry(EntryType::Directory, "folder") };
-    fs::write(&archive, tar(&[skipped])).unwrap();
-    let out = root.path().join("out");
-    fs::create_dir(&out).unwrap();
-    // The first calls are for the archive and the folder, later ones for the skipped data.
-    let n_asked = std::sync::atomic::AtomicUsize::new(0);
-    let wanted = || match n_asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
-        0..12 => ControlFlow::Continue(()),
-        _ => ControlFlow::Break(()),
-    };
-    let mut tree = Tree::new(out, Limits::default(), &wanted);
-    assert!(matches!(unpack(&archive, "", &mut tree), Err(UnpackError::Interrupted)));
+    let cancel_token = CancelToken::default();
+    // A position in the skipped data.
+    let data = CancelsAt { data: Cursor::new(tar(&[skipped])), position: 1 << 20, cancel_token: &cancel_token };
+    let mut tree = Tree::new(out.path().join("new"), Limits::default(), &cancel_token);
+    fs::create_dir(out.path().join("new")).unwrap();
+    assert!(matches!(super::tar::unpack(data, "", &mut tree), Err(UnpackError::Interrupted)));
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::ops::ControlFlow;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::names::Names;
 use super::{Limits, UnpackError};
+use crate::cancel_token::CancelToken;
 
 /// The number of bytes that are read from an archive and written to a file at once.
 pub(super) const BUFFER_LENGTH: usize = 256 << 10;
@@ -24,16 +24,12 @@ pub(in super::super) struct Tree<'a> {
     /// The largest value of `n_bytes` for the end of the present archive.
     n_bytes_allowed: u64,
     buffer: Vec<u8>,
-    wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
+    cancel_token: &'a CancelToken,
 }
 
 impl<'a> Tree<'a> {
     /// Makes a tree in the folder `root`, which must exist and be empty.
-    pub(in super::super) fn new(
-        root: PathBuf,
-        limits: Limits,
-        wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
-    ) -> Self {
+    pub(in super::super) fn new(root: PathBuf, limits: Limits, cancel_token: &'a CancelToken) -> Self {
         let names = Names::new(limits);
         Self {
             root,
@@ -42,14 +38,14 @@ impl<'a> Tree<'a> {
             n_bytes: 0,
             n_bytes_allowed: limits.n_bytes,
             buffer: vec![0; BUFFER_LENGTH],
-            wanted,
+            cancel_token,
         }
     }
 
     /// Sets the limit of the next archive from its length in bytes.
     pub(super) fn begin_archive(&mut self, length: u64) -> Result<(), UnpackError> {
         self.n_bytes_allowed = self.limits.n_bytes.min(self.n_bytes.saturating_add(self.limits.of_archive(length)));
-        self.check_cancelled()
+        Ok(self.cancel_token.check()?)
     }
 
     /// Returns how many more bytes may be written.
@@ -61,13 +57,9 @@ impl<'a> Tree<'a> {
         UnpackError::Limit { what: "unpacked bytes", limit: self.n_bytes_allowed }
     }
 
-    /// Returns the function that returns `Break` once the work is cancelled.
-    pub(super) fn wanted(&self) -> &'a (dyn Fn() -> ControlFlow<()> + Sync) {
-        self.wanted
-    }
-
-    pub(super) fn check_cancelled(&self) -> Result<(), UnpackError> {
-        if (self.wanted)().is_break() { Err(UnpackError::Interrupted) } else { Ok(()) }
+    /// Returns the token that cancels the work.
+    pub(super) fn cancel_token(&self) -> &'a CancelToken {
+        self.cancel_token
     }
 
     /// Counts an entry for which nothing is written.
@@ -76,7 +68,7 @@ impl<'a> Tree<'a> {
     }
 
     pub(in super::super) fn folder(&mut self, name: &str) -> Result<(), UnpackError> {
-        self.check_cancelled()?;
+        self.cancel_token.check()?;
         let root = &self.root;
         self.names.folder(name, &mut |name| make_folder(&root.join(name)))
     }
@@ -88,7 +80,7 @@ impl<'a> Tree<'a> {
         is_executable: bool,
         data: &mut dyn Read,
     ) -> Result<(), UnpackError> {
-        self.check_cancelled()?;
+        self.cancel_token.check()?;
         let root = &self.root;
         self.names.file(name, &mut |name| make_folder(&root.join(name)))?;
         let path = self.root.join(name);
@@ -105,14 +97,14 @@ impl<'a> Tree<'a> {
     }
 
     pub(in super::super) fn link(&mut self, name: &str, target: &[u8]) -> Result<(), UnpackError> {
-        self.check_cancelled()?;
+        self.cancel_token.check()?;
         let root = &self.root;
         self.names.link(name, target, &mut |name| make_folder(&root.join(name)))
     }
 
     /// Makes a hard link to a file that was already written.
     pub(super) fn hard_link(&mut self, name: &str, target: &str) -> Result<(), UnpackError> {
-        self.check_cancelled()?;
+        self.cancel_token.check()?;
         if !self.names.is_file(target) {
             let (name, target) = (name.escape_debug().to_string(), target.escape_debug().to_string());
             return Err(UnpackError::Link { name, target, problem: "leads to no file of the archive" });
@@ -145,7 +137,7 @@ impl<'a> Tree<'a> {
             }
             self.n_bytes += length as u64;
             file.write_all(&self.buffer[..length]).map_err(UnpackError::io("write", path))?;
-            self.check_cancelled()?;
+            self.cancel_token.check()?;
         }
     }
 }

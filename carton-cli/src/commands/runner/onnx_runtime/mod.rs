@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use carton_core::CancelToken;
 use carton_core::runner::{RUNNER_ARGUMENT, Workspace};
 use carton_runner_onnx::{RUNNER_NAME, onnx_runtime_library};
 
@@ -32,8 +33,8 @@ pub(super) struct Request<'a> {
     pub(super) offline: bool,
     /// Receives the current stage.
     pub(super) report: &'a (dyn Fn(&str) + Sync),
-    /// Returns `false` once the work is cancelled.
-    pub(super) is_wanted: &'a (dyn Fn() -> bool + Sync),
+    /// Cancels the work.
+    pub(super) cancel_token: &'a CancelToken,
 }
 
 /// An installed library.
@@ -64,7 +65,7 @@ impl Request<'_> {
         if target.is_file() && self.check(&target).is_ok() {
             return Ok(Library { version: version.to_owned(), path: target, source: None });
         }
-        let managers = PackageManager::all_usable(self.is_wanted);
+        let managers = PackageManager::all_usable(self.cancel_token);
         if managers.is_empty() {
             return Err(LibraryError::NoPackageManager);
         }
@@ -73,7 +74,7 @@ impl Request<'_> {
         for manager in managers {
             (self.report)(&format!("installing ONNX Runtime {version} with {}", manager.name()));
             let wheel = workspace.path().join(manager.name());
-            match manager.install(onnx_runtime_library::REQUIREMENTS, &wheel, self.offline, self.is_wanted) {
+            match manager.install(onnx_runtime_library::REQUIREMENTS, &wheel, self.offline, self.cancel_token) {
                 Ok(()) => {
                     let new = new_folder(&workspace)?;
                     files::take_from_wheel(&wheel, &new, version)?;
@@ -113,7 +114,7 @@ impl Request<'_> {
         let library = files::library_in(new).ok_or_else(|| LibraryError::NoLibrary { place: new.to_owned() })?;
         (self.report)("loading ONNX Runtime");
         let version = self.check(&library)?;
-        if !(self.is_wanted)() {
+        if self.cancel_token.is_cancelled() {
             return Err(LibraryError::Interrupted);
         }
         let target = root.join(version);
@@ -127,7 +128,7 @@ impl Request<'_> {
         let program = env::current_exe().map_err(LibraryError::io("start", Path::new("this program")))?;
         let mut command = Command::new(&program);
         command.args([RUNNER_ARGUMENT, RUNNER_NAME, onnx_runtime_library::CHECK_ARGUMENT]).arg(path);
-        let ended = run(&mut command, Some(CHECK_TIMEOUT), self.is_wanted);
+        let ended = run(&mut command, Some(CHECK_TIMEOUT), self.cancel_token);
         match ended.map_err(LibraryError::io("start", &program))? {
             Ended::Interrupted => Err(LibraryError::Interrupted),
             Ended::TimedOut => Err(unusable(format!("loading it took more than {} s", CHECK_TIMEOUT.as_secs()))),

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use carton_core::CancelToken;
+
 use super::LibraryError;
 use crate::process::{Ended, run};
 
@@ -24,8 +26,8 @@ pub(super) enum PackageManager {
 
 impl PackageManager {
     /// Returns the managers that are available, the preferred one first.
-    pub(super) fn all_usable(is_wanted: &dyn Fn() -> bool) -> Vec<Self> {
-        [Self::Uv, Self::Pip].into_iter().filter(|manager| manager.is_usable(is_wanted)).collect()
+    pub(super) fn all_usable(cancel_token: &CancelToken) -> Vec<Self> {
+        [Self::Uv, Self::Pip].into_iter().filter(|manager| manager.is_usable(cancel_token)).collect()
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -46,8 +48,8 @@ impl PackageManager {
         }
     }
 
-    fn is_usable(self, is_wanted: &dyn Fn() -> bool) -> bool {
-        let ended = run(self.command().arg("--version"), Some(VERSION_TIMEOUT), is_wanted);
+    fn is_usable(self, cancel_token: &CancelToken) -> bool {
+        let ended = run(self.command().arg("--version"), Some(VERSION_TIMEOUT), cancel_token);
         matches!(ended, Ok(Ended::Exited { status, .. }) if status.success())
     }
 
@@ -57,7 +59,7 @@ impl PackageManager {
         requirements: &str,
         target: &Path,
         offline: bool,
-        is_wanted: &dyn Fn() -> bool,
+        cancel_token: &CancelToken,
     ) -> Result<(), LibraryError> {
         fs::create_dir(target).map_err(LibraryError::io("create", target))?;
         let file = target.join("requirements.txt");
@@ -81,7 +83,7 @@ impl PackageManager {
         }
         // Runs outside of the user's project, whose configuration must not apply.
         command.arg("--target").arg(target).arg("-r").arg(&file).current_dir(target);
-        let ended = run(&mut command, None, is_wanted);
+        let ended = run(&mut command, None, cancel_token);
         let reason = match ended.map_err(LibraryError::io("start", Path::new(self.name())))? {
             Ended::Exited { status, .. } if status.success() => return Ok(()),
             Ended::Exited { stderr, status, .. } if stderr.is_empty() => status.to_string(),
