@@ -475,7 +475,7 @@ impl Drop for Model {
 }
 
 /// Ends a runner, whose process may take a moment.
-fn end<T: Send>(py: Python<'_>, value: T) {
+pub(crate) fn end<T: Send>(py: Python<'_>, value: T) {
     match runtime::is_forked() {
         true => std::mem::forget(value),
         false => py.detach(|| drop(value)),

@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::errors::{self, Raise as _};
-use crate::model::Model;
+use crate::model::{self, Model};
 use crate::reports::{Event, Progress};
 use crate::runtime::{self, Inside};
 use crate::tensors;
@@ -49,6 +49,12 @@ struct State {
     mapped: Mapped,
     rows: Rows,
     n_rows: Option<u64>,
+}
+
+impl State {
+    async fn next(&mut self) -> Result<Option<RecordBatch>, RowsError> {
+        self.mapped.next_of(&mut self.rows).await.transpose()
+    }
 }
 
 /// The options of `map`, as Python passes them.
@@ -255,14 +261,14 @@ impl MappedRows {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // The interface leaves it to the producer whether it follows the request.
         let _ = requested_schema;
-        let State { mut mapped, mut rows, .. } = self.take(py)?;
+        let mut state = self.take(py)?;
         let mut first = None;
-        if mapped.schema().is_none() {
+        if state.mapped.schema().is_none() {
             // The first call decides the schema.
-            first = runtime::wait(py, None, async { mapped.next_of(&mut rows).await.transpose() })?;
+            first = runtime::wait(py, None, state.next())?;
         }
-        let schema = mapped.schema().cloned().ok_or_else(|| RowsError::UnknownOutputs.raise(py))?;
-        let reader = Reader { schema, first, mapped, rows, raised: Arc::clone(&self.raised) };
+        let schema = state.mapped.schema().cloned().ok_or_else(|| RowsError::UnknownOutputs.raise(py))?;
+        let reader = Reader { schema, first, state: Some(state), raised: Arc::clone(&self.raised) };
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), STREAM)
     }
 
@@ -282,11 +288,7 @@ impl MappedRows {
 
     /// Cancels the calls that are running. Nothing can be read any more.
     fn close(&self, py: Python<'_>) {
-        let state = self.state.lock().take();
-        match runtime::is_forked() {
-            true => std::mem::forget(state),
-            false => py.detach(|| drop(state)),
-        }
+        model::end(py, self.state.lock().take());
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -329,8 +331,8 @@ fn written(
 struct Reader {
     schema: SchemaRef,
     first: Option<RecordBatch>,
-    mapped: Mapped,
-    rows: Rows,
+    /// `None` after it was dropped in a fork, whose parent has the runners.
+    state: Option<State>,
     raised: Arc<Mutex<Option<PyErr>>>,
 }
 
@@ -346,9 +348,9 @@ impl Iterator for Reader {
                 "the process was forked from the one that maps the rows".into(),
             )));
         }
-        let (mapped, rows) = (&mut self.mapped, &mut self.rows);
+        let state = self.state.as_mut()?;
         let next = runtime::attached(|py| {
-            runtime::wait(py, None, async { mapped.next_of(rows).await.transpose() }).map_err(|error| {
+            runtime::wait(py, None, state.next()).map_err(|error| {
                 let text = error.to_string();
                 (error, text)
             })
@@ -372,9 +374,7 @@ impl RecordBatchReader for Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         if runtime::is_forked() {
-            // The runners are the parent's.
-            let rows: Rows = Box::new(std::iter::empty());
-            std::mem::forget(std::mem::replace(&mut self.rows, rows));
+            std::mem::forget(self.state.take());
         }
     }
 }

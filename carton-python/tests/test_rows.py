@@ -323,6 +323,22 @@ print(rows(2000) - first)
     assert int(ended.stdout) < 150 << 10
 
 
+def test_a_fork_leaves_the_stream_of_its_parent_alone(run_script: RunScript) -> None:
+    ended = run_script(
+        f"""{ENDLESS}
+reader = pa.RecordBatchReader.from_stream(mapped())
+reader.read_next_batch()
+if os.fork() == 0:
+    del reader
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+print(sum(len(reader.read_next_batch()) for _ in range(100)))
+"""
+    )
+    # Calls have 1024 rows.
+    assert (ended.code, ended.stdout) == (0, "7\n102400\n"), ended.stderr
+
+
 def test_a_fork_is_told_so(run_script: RunScript) -> None:
     ended = run_script(
         f"""{ENDLESS}
