@@ -5,9 +5,9 @@
 //!
 //! - `runtime`: the threads that operations run on, and how a Python thread waits for them;
 //! - `bridge`: awaits operations in `asyncio`;
-//! - `errors`: errors as exceptions; `reports`: progress and log records;
+//! - `errors`: errors as exceptions; `reports`: progress and log records; `results`: reports as instances of classes;
 //! - `memory` and `tensors`: tensors as arrays, and arrays as tensors;
-//! - `specs`, `model`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
+//! - `specs`, `load`, `model`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
 //!
 //! **No thread of the runtime takes the interpreter's lock.** Results, progress and log records wait in queues until a thread of Python
 //! fetches them. An interpreter that exits kills threads that wait for its lock, and the process with them.
@@ -16,11 +16,13 @@
 
 mod bridge;
 mod errors;
+mod load;
 mod memory;
 mod model;
 mod pack;
 mod package;
 mod reports;
+mod results;
 mod rows;
 mod runtime;
 mod specs;
@@ -53,8 +55,8 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(runtime::exit, module)?)?;
     module.add_function(wrap_pyfunction!(use_program, module)?)?;
-    module.add_function(wrap_pyfunction!(model::load, module)?)?;
-    module.add_function(wrap_pyfunction!(model::load_async, module)?)?;
+    module.add_function(wrap_pyfunction!(load::load, module)?)?;
+    module.add_function(wrap_pyfunction!(load::load_async, module)?)?;
     module.add_function(wrap_pyfunction!(package::open, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack, module)?)?;
     module.add_function(wrap_pyfunction!(pack::runner_for, module)?)?;

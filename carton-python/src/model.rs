@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use carton_core::metadata::TensorSpec as DeclaredSpec;
 use carton_core::{
-    Carton, Dimension, Error, Infer, Inputs, Load, Location, OutputStream, SealedInputs, SelfTestReport, SignatureMode,
-    SymbolicShape, Tensors, Tolerance,
+    Carton, Dimension, Error, Infer, Inputs, OutputStream, SealedInputs, SelfTestReport, SelfTests, SymbolicShape,
+    Tensors, Tolerance,
 };
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyStopAsyncIteration, PyTypeError};
@@ -16,100 +16,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::package::Package;
-use crate::reports::Progress;
 use crate::specs::{self, TensorSpec};
-use crate::{bridge, errors, memory, package, runtime, tensors};
-
-/// The options of `load`, as Python passes them.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct LoadOptions {
-    expect: Option<String>,
-    device: Option<String>,
-    runner: Option<String>,
-    /// JSON.
-    options: Option<String>,
-    timeout: Option<f64>,
-    signature: Option<String>,
-    install_runners: bool,
-    bare: bool,
-    allow_file_links: bool,
-    restart: bool,
-    pool_bytes: Option<u64>,
-    offline: Option<bool>,
-    framework_version: Option<String>,
-}
-
-impl LoadOptions {
-    fn load(self, py: Python<'_>, location: Location) -> PyResult<Load> {
-        let invalid = |error: &dyn std::error::Error| errors::invalid(py, &error.to_string());
-        let mut load = match (self.bare, self.runner, location.path()) {
-            (true, Some(runner), Some(path)) => Carton::load_bare(path, runner),
-            (true, _, _) => return Err(errors::invalid(py, "a bare model needs its path and `runner=`")),
-            (false, None, _) => Carton::load(location),
-            (false, Some(runner), _) => Carton::load(location).runner(runner),
-        };
-        if let Some(hash) = self.expect {
-            load = load.expect_hash(package::hash(py, &hash)?);
-        }
-        if let Some(device) = self.device {
-            load = load.device(device);
-        }
-        if let Some(options) = self.options {
-            load = load.options(package::options(py, &options)?);
-        }
-        if let Some(seconds) = self.timeout {
-            load = load.timeout(duration(py, seconds)?);
-        }
-        if let Some(mode) = self.signature {
-            load = load.signature(mode.parse::<SignatureMode>().map_err(|error| invalid(&error))?);
-        }
-        if let Some(n_bytes) = self.pool_bytes {
-            load = load.pool_bytes(n_bytes);
-        }
-        if let Some(required) = self.framework_version {
-            load = load.framework_version(package::requirement(py, &required)?);
-        }
-        if let Some(offline) = self.offline {
-            load = load.config(package::config(py, offline)?);
-        }
-        Ok(load.install_runners(self.install_runners).allow_file_links(self.allow_file_links).restart(self.restart))
-    }
-}
-
-/// A duration in seconds.
-///
-/// # Errors
-/// It is negative, or not a number.
-pub(crate) fn duration(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| errors::invalid(py, "a time in seconds is not negative, and finite"))
-}
-
-/// Loads a model and waits for it. `carton.load` documents it.
-#[pyfunction]
-#[pyo3(signature = (location, options, progress=None))]
-pub(crate) fn load(
-    py: Python<'_>,
-    location: &str,
-    options: LoadOptions,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Model> {
-    let progress = Progress::new(progress);
-    let mut load = options.load(py, Location::from(location))?;
-    if let Some(progress) = &progress {
-        load = load.progress(progress.listener());
-    }
-    let carton = runtime::wait(py, progress.as_ref(), load.into_future())?;
-    Ok(Model::new(carton))
-}
-
-/// Loads a model; the result is awaited.
-#[pyfunction]
-pub(crate) fn load_async<'py>(py: Python<'py>, location: &str, options: LoadOptions) -> PyResult<Bound<'py, PyAny>> {
-    let load = options.load(py, Location::from(location))?;
-    bridge::awaitable(py, load.into_future(), |py, carton| Ok(Py::new(py, Model::new(carton))?.into_any()))
-}
+use crate::{bridge, errors, load, memory, package, runtime, tensors};
 
 /// A model that is loaded in its runner.
 #[pyclass(frozen, module = "carton", weakref)]
@@ -125,7 +33,7 @@ enum CallInputs {
 }
 
 impl Model {
-    fn new(carton: Carton) -> Self {
+    pub(crate) fn new(carton: Carton) -> Self {
         Self { carton: Mutex::new(Some(carton)) }
     }
 
@@ -207,7 +115,7 @@ fn seconds(py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Optio
             "`timeout` is a number of seconds; pass an input of that name in a dict: infer({\"timeout\": …})",
         )
     })?;
-    duration(py, seconds).map(Some)
+    load::duration(py, seconds).map(Some)
 }
 
 #[pymethods]
@@ -229,8 +137,15 @@ impl Model {
     /// converted; arrays of `alloc`, and large outputs, are passed without a copy. `timeout` is in seconds; a runner that is working when
     /// the time is up is killed.
     ///
+    /// Outputs have the declared dtypes and shapes; strings are arrays of `str`, and nested tensors lists of arrays. `carton.arrow` makes Arrow
+    /// arrays of them.
+    ///
     /// Raises `SignatureError` for what contradicts the signature, `ModelError` where the model fails, `RunnerCrashed` where its process
     /// dies, `Timeout` and `BusyError`. After each of these the model can be called again.
+    ///
+    ///     >>> outputs = model.infer(image=np.zeros((3, 1, 8, 8), np.float32), timeout=10)
+    ///     >>> outputs["probabilities"].shape, str(outputs["probabilities"].dtype)
+    ///     ((3, 10), 'float32')
     #[pyo3(signature = (*inputs, timeout=None, **named))]
     fn infer<'py>(
         &self,
@@ -244,7 +159,14 @@ impl Model {
         tensors::outputs(py, runtime::wait(py, None, infer(carton, inputs, timeout))?)
     }
 
-    /// Does the same as `infer`, for a task of `asyncio`. Cancelling the task cancels the call.
+    /// Does the same as `infer`, for a task of `asyncio`. Cancelling the task cancels the call. Raises what `infer` raises.
+    ///
+    ///     >>> import asyncio
+    ///     >>> async def main():
+    ///     ...     images = np.zeros((2, 1, 8, 8), np.float32)
+    ///     ...     return await asyncio.gather(*(model.infer_async(image=image[np.newaxis]) for image in images))
+    ///     >>> [outputs["probabilities"].shape for outputs in asyncio.run(main())]
+    ///     [(1, 10), (1, 10)]
     #[pyo3(signature = (*inputs, timeout=None, **named))]
     fn infer_async<'py>(
         &self,
@@ -260,7 +182,13 @@ impl Model {
         })
     }
 
-    /// Runs the model once, and returns its outputs as they come, for `for` and `async for`.
+    /// Runs the model once, and returns its outputs as they come, for `for` and `async for`. A model that does not stream gives one item.
+    ///
+    /// `timeout` is in seconds, from the first item that is asked for to the last. The iteration raises what `infer` raises.
+    ///
+    ///     >>> with model.stream(image=np.zeros((1, 1, 8, 8), np.float32)) as stream:
+    ///     ...     [outputs["probabilities"].shape for outputs in stream]
+    ///     [(1, 10)]
     #[pyo3(signature = (*inputs, timeout=None, **named))]
     fn stream<'py>(
         &self,
@@ -278,6 +206,13 @@ impl Model {
     }
 
     /// Passes inputs to the runner once, for many calls: `model.infer(sealed)`. They are copied, so that later changes do not matter.
+    ///
+    /// Raises `SignatureError` for what contradicts the signature, and `BusyError` where the shared memory has no room. Another model refuses
+    /// the sealed inputs by `InvalidInputError`.
+    ///
+    ///     >>> with model.seal(image=np.zeros((1, 1, 8, 8), np.float32)) as sealed:
+    ///     ...     model(sealed)["probabilities"].shape
+    ///     (1, 10)
     #[pyo3(signature = (*inputs, **named))]
     fn seal<'py>(
         &self,
@@ -297,9 +232,13 @@ impl Model {
     /// Takes the name of an input and the size of each symbol in its shape, or `shape` and `dtype`. The elements are zeros or old data
     /// until they are written. Do not write to it while a call has it.
     ///
-    ///     x = model.alloc("image", batch=32)
-    ///     x[...] = images
-    ///     model(image=x)
+    /// Raises `InvalidInputError` for an input that is not declared and a shape that is not known, and `BusyError` where the shared memory has
+    /// no room for it (`pool_bytes` of `carton.load`, in bytes).
+    ///
+    ///     >>> x = model.alloc("image", batch=32)
+    ///     >>> x[...] = 0
+    ///     >>> x.shape, model(image=x)["probabilities"].shape
+    ///     ((32, 1, 8, 8), (32, 10))
     #[pyo3(signature = (input=None, /, *, shape=None, dtype=None, **symbols))]
     fn alloc<'py>(
         &self,
@@ -349,7 +288,11 @@ impl Model {
     /// `infer` raises. A call whose runner dies is made once more.
     ///
     ///     model.map("images.parquet", output="digits.parquet", inputs={"image": "pixels"})
-    ///     table = pyarrow.table(model.map(table))
+    ///
+    ///     >>> import pyarrow
+    ///     >>> table = pyarrow.table({"image": [[0.0] * 64] * 3, "id": [1, 2, 3]})
+    ///     >>> pyarrow.table(model.map(table)).column_names
+    ///     ['id', 'probabilities']
     #[pyo3(signature = (rows, *, output=None, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None,
         workers=1, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of Python")]
@@ -380,7 +323,14 @@ impl Model {
     }
 
     /// Runs the self-tests of the carton, and returns their report: `passed`, `counts` and `self_tests`, as `carton run --self-test --json`
-    /// has them. `rtol` and `atol` are the tolerances of the comparison, as NumPy's `allclose` has them.
+    /// has them. `rtol` and `atol` are the tolerances of the comparison, as NumPy's `allclose` has them. `progress` is called as
+    /// `carton.load` calls it.
+    ///
+    /// A test that fails is in the report. Raises `BusyError`, `RunnerCrashed` or `IntegrityError` where a test cannot be run.
+    ///
+    ///     >>> report = model.self_test(rtol=1e-4)
+    ///     >>> report["passed"], report["counts"]["failed"]
+    ///     (True, 0)
     #[pyo3(signature = (*, rtol=None, atol=None, progress=None))]
     fn self_test<'py>(
         &self,
@@ -390,16 +340,17 @@ impl Model {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let carton = self.carton(py)?;
-        let progress = Progress::new(progress);
         let mut tolerance = Tolerance::default();
         tolerance.rtol = rtol.unwrap_or(tolerance.rtol);
         tolerance.atol = atol.unwrap_or(tolerance.atol);
-        let report: SelfTestReport =
-            runtime::wait(py, progress.as_ref(), carton.self_test().tolerance(tolerance).into_future())?;
+        let self_test = carton.self_test().tolerance(tolerance);
+        let report: SelfTestReport = runtime::wait_with_progress(py, progress, self_test, SelfTests::progress)?;
         package::to_python(py, &report)
     }
 
-    /// Asks the runner for an answer. Raises if it gives none.
+    /// Asks the runner for an answer. Raises `RunnerCrashed` or `Timeout` if it gives none.
+    ///
+    ///     >>> model.ping()
     fn ping(&self, py: Python<'_>) -> PyResult<()> {
         let carton = self.carton(py)?;
         runtime::wait(py, None, carton.ping())
@@ -435,7 +386,12 @@ impl Model {
         self.carton.lock().is_none()
     }
 
-    /// Ends the runner when the calls that are running have ended. Arrays stay valid.
+    /// Ends the runner when the calls that are running have ended. Arrays stay valid; other calls raise `ClosedError`.
+    ///
+    ///     >>> other = carton.load("digits.carton")
+    ///     >>> other.close()
+    ///     >>> other.closed
+    ///     True
     fn close(&self, py: Python<'_>) {
         end(py, self.carton.lock().take());
     }
@@ -496,7 +452,10 @@ impl Sealed {
 
 #[pymethods]
 impl Sealed {
-    /// Lets the runner free the inputs.
+    /// Lets the runner free the inputs. A call that is using them goes on; later ones raise `ClosedError`.
+    ///
+    ///     >>> sealed = model.seal(image=np.zeros((1, 1, 8, 8), np.float32))
+    ///     >>> sealed.close()
     fn close(&self, py: Python<'_>) {
         end(py, self.inputs.lock().take());
     }
@@ -605,7 +564,12 @@ impl Stream {
         })
     }
 
-    /// Cancels the call.
+    /// Cancels the call. The iteration ends.
+    ///
+    ///     >>> stream = model.stream(image=np.zeros((1, 1, 8, 8), np.float32))
+    ///     >>> stream.close()
+    ///     >>> list(stream)
+    ///     []
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let call = Arc::clone(&self.0);
         call.closed.close();

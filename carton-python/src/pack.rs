@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use carton_core::metadata::{Draft, DraftReference, Example, Reference, SelfTest};
-use carton_core::{Carton, Compression, Inputs, LeaveOut, Links, Location, RecordSelfTest, TensorFormat};
+use carton_core::{
+    Carton, Compression, Inputs, LeaveOut, Links, Location, Pack, RecordSelfTest, Resolve, Shrink, TensorFormat,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::reports::Progress;
+use crate::results::{self, fields};
 use crate::specs::TensorSpec;
 use crate::{errors, package, runtime, tensors};
 
@@ -176,8 +178,7 @@ pub(crate) fn pack<'py>(
     output: PathBuf,
     mut options: PackOptions<'py>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let progress = Progress::new(progress);
+) -> PyResult<Bound<'py, PyAny>> {
     let mut added = Added { tensors: Vec::new() };
     let draft = metadata(py, &mut options, &mut added)?;
     let mut pack =
@@ -219,15 +220,13 @@ pub(crate) fn pack<'py>(
         });
     }
     pack = pack.links(links(py, options.links)?);
-    if let Some(progress) = &progress {
-        pack = pack.progress(progress.listener());
-    }
-    let packed = runtime::wait(py, progress.as_ref(), pack.into_future())?;
-    let result = PyDict::new(py);
-    result.set_item("path", packed.path)?;
-    result.set_item("manifest_sha256", packed.manifest_sha256.to_string())?;
-    result.set_item("check", packed.check.map(|check| package::to_python(py, &check)).transpose()?)?;
-    Ok(result)
+    let packed = runtime::wait_with_progress(py, progress, pack, Pack::progress)?;
+    let fields = fields!(py, {
+        "path": packed.path.as_os_str(),
+        "manifest_sha256": packed.manifest_sha256.to_string(),
+        "check": packed.check.map(|check| package::to_python(py, &check)).transpose()?,
+    });
+    results::result(py, "Packed", &fields)
 }
 
 /// The runner for a model, if its files leave no doubt.
@@ -249,8 +248,7 @@ pub(crate) fn shrink<'py>(
     links: Option<BTreeMap<String, Vec<String>>>,
     save_files: Option<PathBuf>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let progress = Progress::new(progress);
+) -> PyResult<Bound<'py, PyAny>> {
     let leave_out = match (url_prefix, links) {
         (Some(prefix), None) => LeaveOut::large_from(prefix, min_size.unwrap_or(carton_core::DEFAULT_MIN_SIZE)),
         (None, Some(urls)) => LeaveOut::Linked(self::links(py, urls)?),
@@ -260,23 +258,22 @@ pub(crate) fn shrink<'py>(
     if let Some(folder) = save_files {
         shrink = shrink.save_files(folder);
     }
-    if let Some(progress) = &progress {
-        shrink = shrink.progress(progress.listener());
-    }
-    let shrunk = runtime::wait(py, progress.as_ref(), shrink.into_future())?;
-    let result = PyDict::new(py);
-    result.set_item("path", shrunk.path)?;
-    result.set_item("manifest_sha256", shrunk.manifest_sha256.to_string())?;
+    let shrunk = runtime::wait_with_progress(py, progress, shrink, Shrink::progress)?;
     let left_out = shrunk.left_out.into_iter().map(|file| {
-        let entry = PyDict::new(py);
-        entry.set_item("path", file.path)?;
-        entry.set_item("sha256", file.sha256.to_string())?;
-        entry.set_item("size", file.size)?;
-        entry.set_item("saved", file.saved)?;
-        Ok(entry)
+        let fields = fields!(py, {
+            "path": file.path,
+            "sha256": file.sha256.to_string(),
+            "size": file.size,
+            "saved": file.saved.as_ref().map(|path| path.as_os_str()),
+        });
+        results::result(py, "LeftOut", &fields)
     });
-    result.set_item("left_out", left_out.collect::<PyResult<Vec<_>>>()?)?;
-    Ok(result)
+    let fields = fields!(py, {
+        "path": shrunk.path.as_os_str(),
+        "manifest_sha256": shrunk.manifest_sha256.to_string(),
+        "left_out": left_out.collect::<PyResult<Vec<_>>>()?,
+    });
+    results::result(py, "Shrunk", &fields)
 }
 
 /// Puts back files that were left out, and waits for it. `carton.resolve` documents it.
@@ -288,15 +285,12 @@ pub(crate) fn resolve<'py>(
     output: PathBuf,
     allow_file_links: bool,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let progress = Progress::new(progress);
-    let mut resolve = Carton::resolve(Location::from(location), output).allow_file_links(allow_file_links);
-    if let Some(progress) = &progress {
-        resolve = resolve.progress(progress.listener());
-    }
-    let resolved = runtime::wait(py, progress.as_ref(), resolve.into_future())?;
-    let result = PyDict::new(py);
-    result.set_item("path", resolved.path)?;
-    result.set_item("manifest_sha256", resolved.manifest_sha256.to_string())?;
-    Ok(result)
+) -> PyResult<Bound<'py, PyAny>> {
+    let resolve = Carton::resolve(Location::from(location), output).allow_file_links(allow_file_links);
+    let resolved = runtime::wait_with_progress(py, progress, resolve, Resolve::progress)?;
+    let fields = fields!(py, {
+        "path": resolved.path.as_os_str(),
+        "manifest_sha256": resolved.manifest_sha256.to_string(),
+    });
+    results::result(py, "Resolved", &fields)
 }

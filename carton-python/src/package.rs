@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use carton_core::config::Config;
-use carton_core::{Carton, Error, ExampleValue, Location, ManifestHash, Options, VersionReq};
+use carton_core::{Carton, Error, ExampleValue, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde::Serialize;
 
-use crate::reports::Progress;
+use crate::results::{self, fields};
 use crate::specs::TensorSpec;
 use crate::{errors, runtime, tensors};
 
@@ -51,7 +51,6 @@ pub(crate) fn open(
     offline: Option<bool>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Package> {
-    let progress = Progress::new(progress);
     let mut open = Carton::open(Location::from(location)).allow_file_links(allow_file_links);
     if let Some(text) = expect {
         open = open.expect_hash(hash(py, text)?);
@@ -59,10 +58,7 @@ pub(crate) fn open(
     if let Some(offline) = offline {
         open = open.config(config(py, offline)?);
     }
-    if let Some(progress) = &progress {
-        open = open.progress(progress.listener());
-    }
-    Ok(Package(runtime::wait(py, progress.as_ref(), open.into_future())?))
+    Ok(Package(runtime::wait_with_progress(py, progress, open, Open::progress)?))
 }
 
 /// An opened carton.
@@ -153,17 +149,33 @@ impl Package {
     }
 
     /// Everything that is known without reading a file of the model, as `carton info --json` prints it.
+    ///
+    ///     >>> carton.open("digits.carton").info()["runner"]["runner_name"]
+    ///     'onnx'
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_python(py, &self.0.info())
     }
 
-    /// Reads a tensor of `tensor_data/`.
+    /// Reads a tensor of `tensor_data/`: an array that is yours, in the dtype and shape that it was packed with.
+    ///
+    /// Raises `InvalidInputError` for a name that is not among `tensors`, and `IntegrityError` for damage.
+    ///
+    ///     >>> package = carton.open("digits.carton")
+    ///     >>> package.tensor(package.tensors[0]).dtype.name
+    ///     'float32'
     fn tensor<'py>(&self, py: Python<'py>, name: String) -> PyResult<Bound<'py, PyAny>> {
         let tensor = self.blocking(py, move |package| Ok(package.tensor(&name)?))?;
         tensors::value(py, tensor)
     }
 
     /// Reads an example: its inputs and its sample outputs. A value is an array, or the bytes of a file of `misc/`.
+    ///
+    /// Raises `InvalidInputError` for a name that is not among `examples`, and `IntegrityError` for damage.
+    ///
+    ///     >>> package = carton.open("digits.carton")
+    ///     >>> inputs, outputs = package.example(package.examples[0])
+    ///     >>> list(outputs)
+    ///     ['probabilities']
     fn example<'py>(&self, py: Python<'py>, name: String) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
         let (inputs, outputs) = self.blocking(py, move |package| {
             let example = package.example(&name)?;
@@ -180,42 +192,52 @@ impl Package {
     }
 
     /// Reads a file of at most `limit` bytes, and verifies it.
+    ///
+    /// Raises `InvalidInputError` for a path that is not in the carton, `IntegrityError` for damage, and `NetworkError` for a file that must be
+    /// fetched and cannot be.
+    ///
+    ///     >>> carton.open("digits.carton").read("carton.toml")[:12]
+    ///     b'spec_version'
     #[pyo3(signature = (path, *, limit=1 << 30))]
     fn read<'py>(&self, py: Python<'py>, path: String, limit: u64) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.blocking(py, move |package| package.read_file(&path, limit))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Hashes every file, and returns a report: `ok`, `files`, `bytes`, and the path and problem of each `bad` file.
+    /// Hashes every file, and returns a `VerifyReport`. `progress` is called as `carton.load` calls it.
+    ///
+    /// Damage is in the report. Raises `MachineError` where a file cannot be read.
+    ///
+    ///     >>> report = carton.open("digits.carton").verify()
+    ///     >>> report.ok, report.bad
+    ///     (True, [])
     #[pyo3(signature = (*, progress=None))]
-    fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
-        let progress = Progress::new(progress);
-        let mut verify = self.0.verify();
-        if let Some(progress) = &progress {
-            verify = verify.progress(progress.listener());
-        }
-        let report = runtime::wait(py, progress.as_ref(), verify.into_future())?;
-        let result = PyDict::new(py);
-        result.set_item("ok", report.is_good())?;
-        result.set_item("manifest_sha256", report.manifest_sha256.map(|hash| hash.to_string()))?;
-        result.set_item("files", report.n_files)?;
-        result.set_item("bytes", report.n_bytes)?;
+    fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let report = runtime::wait_with_progress(py, progress, self.0.verify(), Verify::progress)?;
         let bad = report.bad.iter().map(|bad| (bad.path.clone(), errors::text(&bad.error)));
-        result.set_item("bad", bad.collect::<Vec<_>>())?;
-        result.set_item("not_fetched", report.not_fetched)?;
-        result.set_item("warnings", report.warnings)?;
-        Ok(result)
+        let fields = fields!(py, {
+            "ok": report.is_good(),
+            "manifest_sha256": report.manifest_sha256.map(|hash| hash.to_string()),
+            "files": report.n_files,
+            "bytes": report.n_bytes,
+            "bad": bad.collect::<Vec<_>>(),
+            "not_fetched": report.not_fetched,
+            "warnings": report.warnings,
+        });
+        results::result(py, "VerifyReport", &fields)
     }
 
-    /// Writes the carton into a new folder. Each file is verified on the way.
+    /// Writes the carton into a new folder. Each file is verified on the way. `progress` is called as `carton.load` calls it.
+    ///
+    /// Raises `InvalidInputError` for a folder that exists and is not empty, `IntegrityError` for damage, and `MachineError` where it cannot be
+    /// written.
+    ///
+    ///     >>> carton.open("digits.carton").unpack("unpacked")
+    ///     >>> sorted(os.listdir("unpacked"))[:2]
+    ///     ['MANIFEST', 'carton.toml']
     #[pyo3(signature = (destination, *, progress=None))]
     fn unpack(&self, py: Python<'_>, destination: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
-        let progress = Progress::new(progress);
-        let mut unpack = self.0.unpack(destination);
-        if let Some(progress) = &progress {
-            unpack = unpack.progress(progress.listener());
-        }
-        runtime::wait(py, progress.as_ref(), unpack.into_future())
+        runtime::wait_with_progress(py, progress, self.0.unpack(destination), Unpack::progress)
     }
 
     /// What a notebook shows: the card of the model.

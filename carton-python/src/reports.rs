@@ -15,6 +15,9 @@ use tracing::{Level, Metadata, Subscriber, span};
 /// The most log records that wait. Older ones are dropped first.
 const MAX_WAITING: usize = 1000;
 
+/// What the library calls with progress.
+pub(crate) type Listener = Box<dyn Fn(&ProgressEvent) + Send + Sync>;
+
 /// A Python callback for progress, and the latest event that it has not seen.
 pub(crate) struct Progress {
     callback: Py<PyAny>,
@@ -41,9 +44,9 @@ impl Progress {
     }
 
     /// What the library calls. It keeps the latest event only, because a callback cares for nothing else.
-    pub(crate) fn listener(&self) -> impl Fn(&ProgressEvent) + Send + Sync + 'static {
+    pub(crate) fn listener(&self) -> Listener {
         let latest = Arc::clone(&self.latest);
-        move |event| *latest.lock() = Some(event.into())
+        Box::new(move |event| *latest.lock() = Some(event.into()))
     }
 
     /// Reports progress that the library does not.

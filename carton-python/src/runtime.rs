@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::errors::{self, Raise};
-use crate::reports::{self, Progress};
+use crate::reports::{self, Listener, Progress};
 
 /// How often a waiting thread looks for signals and delivers progress.
 const TICK: Duration = Duration::from_millis(50);
@@ -89,6 +89,24 @@ pub(crate) fn blocking<T: Send + 'static>(
         let result = tokio::task::spawn_blocking(move || work(cancel_token)).await;
         result.map_err(|error| Error::Internal(error.to_string()))?
     })
+}
+
+/// Waits for an operation of the library, whose progress `set` gives to a listener, and delivers it to the callback.
+pub(crate) fn wait_with_progress<O, T: Send>(
+    py: Python<'_>,
+    callback: Option<Py<PyAny>>,
+    operation: O,
+    set: impl FnOnce(O, Listener) -> O,
+) -> PyResult<T>
+where
+    O: IntoFuture<Output = Result<T, Error>, IntoFuture: Send>,
+{
+    let progress = Progress::new(callback);
+    let operation = match &progress {
+        Some(progress) => set(operation, progress.listener()),
+        None => operation,
+    };
+    wait(py, progress.as_ref(), operation.into_future())
 }
 
 /// The threads that run code of this module and have, or are about to take, the interpreter's lock.

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use carton_core::cache::{Cache, CachedCarton, PruneOptions};
+use carton_core::cache::{Cache, CachedCarton, PruneOptions, Pruned};
 use carton_core::config::Config;
 use carton_core::runner::{Installer, Place, Registry, Requirement};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::reports::Progress;
+use crate::results::{self, fields};
 use crate::runtime::blocking;
 use crate::{errors, package};
 
@@ -18,16 +18,17 @@ fn config(py: Python<'_>) -> PyResult<Config> {
 
 /// The runners that are available: name, version, and where they are installed; `None` for those of the program.
 #[pyfunction]
-pub(crate) fn runners<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+pub(crate) fn runners<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let config = config(py)?;
     let registry = blocking(py, None, move |_| Ok(Registry::read(&config.runner_dir)?))?;
     let entry = |runner: &carton_core::runner::Descriptor, folder: Option<&std::path::Path>| {
-        let entry = PyDict::new(py);
-        entry.set_item("name", &runner.runner_name)?;
-        entry.set_item("framework_version", runner.framework_version.to_string())?;
-        entry.set_item("compat_version", runner.runner_compat_version)?;
-        entry.set_item("folder", folder)?;
-        Ok(entry)
+        let fields = fields!(py, {
+            "name": &runner.runner_name,
+            "framework_version": runner.framework_version.to_string(),
+            "compat_version": runner.runner_compat_version,
+            "folder": folder.map(|path| path.as_os_str()),
+        });
+        results::result(py, "Runner", &fields)
     };
     let embedded = registry.embedded().iter().map(|runner| entry(runner, None));
     let installed = registry.installed().map(|(runner, folder)| entry(runner, Some(folder)));
@@ -64,36 +65,38 @@ pub(crate) fn install_runner(
     Ok(installed.descriptor.to_string())
 }
 
-fn carton<'py>(py: Python<'py>, carton: &CachedCarton) -> PyResult<Bound<'py, PyDict>> {
-    let entry = PyDict::new(py);
-    entry.set_item("manifest_sha256", carton.manifest.to_string())?;
-    entry.set_item("model_name", &carton.model_name)?;
-    entry.set_item("address", carton.address.as_ref().map(ToString::to_string))?;
-    entry.set_item("path", &carton.path)?;
-    entry.set_item("bytes", carton.bytes)?;
+fn carton<'py>(py: Python<'py>, carton: &CachedCarton) -> PyResult<Bound<'py, PyAny>> {
     let last_used = carton.last_used.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    entry.set_item("last_used", last_used.as_secs_f64())?;
-    entry.set_item("in_use", carton.in_use)?;
-    Ok(entry)
+    let fields = fields!(py, {
+        "manifest_sha256": carton.manifest.to_string(),
+        "model_name": &carton.model_name,
+        "address": carton.address.as_ref().map(ToString::to_string),
+        "path": carton.path.as_ref().map(|path| path.as_os_str()),
+        "bytes": carton.bytes,
+        "last_used": last_used.as_secs_f64(),
+        "in_use": carton.in_use,
+    });
+    results::result(py, "CachedCarton", &fields)
 }
 
-fn cartons<'py>(py: Python<'py>, cartons: &[CachedCarton]) -> PyResult<Vec<Bound<'py, PyDict>>> {
+fn cartons<'py>(py: Python<'py>, cartons: &[CachedCarton]) -> PyResult<Vec<Bound<'py, PyAny>>> {
     cartons.iter().map(|cached| carton(py, cached)).collect()
 }
 
 /// What the cache holds.
 #[pyfunction]
-pub(crate) fn cache_list<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn cache_list<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let config = config(py)?;
     let (path, listing) = blocking(py, None, move |cancel_token| {
         let cache = Cache::open(&config.cache_dir)?.cancel_token(cancel_token);
         Ok((cache.path().to_path_buf(), cache.list()?))
     })?;
-    let result = PyDict::new(py);
-    result.set_item("path", path)?;
-    result.set_item("bytes", listing.bytes)?;
-    result.set_item("cartons", cartons(py, &listing.cartons)?)?;
-    Ok(result)
+    let fields = fields!(py, {
+        "path": path.as_os_str(),
+        "bytes": listing.bytes,
+        "cartons": cartons(py, &listing.cartons)?,
+    });
+    results::result(py, "CacheListing", &fields)
 }
 
 /// Deletes what the cache can spare. `carton.cache.prune` documents it.
@@ -104,7 +107,7 @@ pub(crate) fn cache_prune<'py>(
     older_than: Option<f64>,
     max_size: Option<u64>,
     dry_run: bool,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Bound<'py, PyAny>> {
     let config = config(py)?;
     let mut options = PruneOptions::default();
     options.older_than = older_than
@@ -117,22 +120,24 @@ pub(crate) fn cache_prune<'py>(
     let pruned = blocking(py, None, move |cancel_token| {
         Ok(Cache::open(&config.cache_dir)?.cancel_token(cancel_token).prune(&options)?)
     })?;
-    let result = PyDict::new(py);
-    result.set_item("cartons", cartons(py, &pruned.cartons)?)?;
-    result.set_item("freed", pruned.freed)?;
-    result.set_item("remaining", pruned.remaining)?;
-    Ok(result)
+    self::pruned(py, &pruned)
+}
+
+fn pruned<'py>(py: Python<'py>, pruned: &Pruned) -> PyResult<Bound<'py, PyAny>> {
+    let fields = fields!(py, {
+        "cartons": cartons(py, &pruned.cartons)?,
+        "freed": pruned.freed,
+        "remaining": pruned.remaining,
+    });
+    results::result(py, "Pruned", &fields)
 }
 
 /// Deletes cartons from the cache. `carton.cache.remove` documents it.
 #[pyfunction]
-pub(crate) fn cache_remove<'py>(py: Python<'py>, wanted: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn cache_remove<'py>(py: Python<'py>, wanted: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
     let config = config(py)?;
     let pruned = blocking(py, None, move |cancel_token| {
         Ok(Cache::open(&config.cache_dir)?.cancel_token(cancel_token).remove(&wanted)?)
     })?;
-    let result = PyDict::new(py);
-    result.set_item("cartons", cartons(py, &pruned.cartons)?)?;
-    result.set_item("freed", pruned.freed)?;
-    Ok(result)
+    self::pruned(py, &pruned)
 }

@@ -504,3 +504,29 @@ def test_progress_of_a_load(digits_path: Path) -> None:
     assert seen and all(set(event) == {"stage", "done", "total", "unit"} for event in seen)
     with pytest.raises(ZeroDivisionError):
         carton.load(digits_path, progress=lambda **event: 1 / 0)
+
+
+def test_progress_of_self_tests(digits: carton.Model) -> None:
+    seen: list[dict[str, Any]] = []
+    digits.self_test(progress=lambda **event: seen.append(event))
+    assert seen and seen[-1]["total"] == 2
+
+
+def test_a_time_to_load(digits_path: Path, noop_folder: Path) -> None:
+    with pytest.raises(carton.Timeout, match="load"):
+        carton.load(digits_path, load_timeout=1e-6)
+    with carton.load(digits_path, load_timeout=60) as model:
+        assert model.runner.startswith("onnx ")
+    with pytest.raises(carton.InvalidInputError, match="seconds"):
+        carton.load(digits_path, load_timeout=-1)
+
+
+def test_a_wait_for_shared_memory(noop_folder: Path) -> None:
+    with carton.load(noop_folder, runner="noop", bare=True, pool_bytes=1 << 20, pool_wait=0.2) as model:
+        first = model.alloc(shape=(900_000,), dtype="uint8")
+        began = time.monotonic()
+        with pytest.raises(carton.BusyError):
+            model.alloc(shape=(900_000,), dtype="uint8")
+        assert 0.1 < time.monotonic() - began < 10
+        del first
+        assert model.alloc(shape=(900_000,), dtype="uint8").shape == (900_000,)

@@ -28,7 +28,7 @@ def python_runner(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("CARTON_TEST_RUNNERS names no folder with a python runner")
     monkeypatch.setenv("CARTON_RUNNER_DIR", folder)
     monkeypatch.setenv("CARTON_RUNNER_DATA_DIR", f"{folder}.data")
-    versions = [runner["framework_version"] for runner in carton.runners() if runner["name"] == "python"]
+    versions = [runner.framework_version for runner in carton.runners() if runner.name == "python"]
     if not any(version.startswith(f"{_MINOR}.") for version in versions):
         pytest.skip(f"no runner for Python {_MINOR} is in {folder}")
 

@@ -75,7 +75,7 @@ def test_what_was_packed(full: Path, pictures: Pictures, digits_folder: Path, mo
     assert info["homepage"] == "https://example.org" and info["runner"]["runner_name"] == "onnx"
     assert info["manifest_sha256"] == package.manifest_sha256 and "digits" in repr(package)
     report = package.verify()
-    assert report["ok"] and not report["bad"] and not report["not_fetched"] and report["files"] > 5
+    assert report.ok and not report.bad and not report.not_fetched and report.files > 5
 
 
 def test_the_packed_model_runs(full: Path, pictures: Pictures) -> None:
@@ -124,7 +124,7 @@ def test_formats_and_compressions(
         tensors={"zeros": np.zeros(50_000), "words": ["a", "b"]}, check=True,
     )  # fmt: skip
     package = carton.open(path)
-    assert package.verify()["ok"] and package.tensor("zeros").shape == (50_000,)
+    assert package.verify().ok and package.tensor("zeros").shape == (50_000,)
     assert package.tensor("words").tolist() == ["a", "b"]
     # Files of tensors are stored, so that they can be mapped.
     if compression == "stored" or tensor_format != "bin":
@@ -268,7 +268,7 @@ def test_progress(model_file: Path, tmp_path: Path, pictures: Pictures) -> None:
         carton.pack(model_file, tmp_path / "b.carton", tensors=tensors, progress=lambda **_: {}["stop"])
     # The callback may see the last event when the carton is complete.
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"a.carton"} or (left == {"a.carton", "b.carton"} and carton.open(tmp_path / "b.carton").verify()["ok"])
+    assert left == {"a.carton"} or (left == {"a.carton", "b.carton"} and carton.open(tmp_path / "b.carton").verify().ok)
 
 
 # Reading
@@ -294,7 +294,7 @@ def test_unpack_and_open_the_folder(full: Path, pictures: Pictures, tmp_path: Pa
     package.unpack(tmp_path / "folder")
     assert (tmp_path / "folder" / "misc" / "deep" / "er.txt").is_file()
     folder = carton.open(tmp_path / "folder")
-    assert folder.manifest_sha256 == package.manifest_sha256 and folder.verify()["ok"]
+    assert folder.manifest_sha256 == package.manifest_sha256 and folder.verify().ok
     with carton.load(tmp_path / "folder") as model:
         np.testing.assert_allclose(model(pictures[0])["probabilities"], pictures[1], rtol=1e-5, atol=1e-6)
     with pytest.raises(carton.Error):
@@ -336,8 +336,8 @@ def test_a_damaged_carton(full: Path, tmp_path: Path) -> None:
     with pytest.raises(carton.IntegrityError, match="model/model.onnx"):
         carton.load(path)
     report = carton.open(path).verify()
-    ((bad, why),) = report["bad"]
-    assert not report["ok"] and bad == "model/model.onnx"
+    ((bad, why),) = report.bad
+    assert not report.ok and bad == "model/model.onnx"
     # The reason is told, not only the name.
     assert "CRC" in why or "mismatch" in why or "zstd" in why.lower()
     with pytest.raises(carton.IntegrityError):
@@ -360,10 +360,10 @@ def test_shrink_and_resolve(full: Path, model_file: Path, pictures: Pictures, tm
     digest = hashlib.sha256(model_file.read_bytes()).hexdigest()
     small, files = tmp_path / "small.carton", tmp_path / "files"
     shrunk = carton.shrink(full, small, links={digest: [(files / digest).as_uri()]}, save_files=files)
-    assert shrunk["manifest_sha256"] == carton.open(full).manifest_sha256
-    (left_out,) = shrunk["left_out"]
-    assert (left_out["path"], left_out["sha256"], left_out["size"]) == ("model/model.onnx", digest, model_file.stat().st_size)
-    assert (files / digest).read_bytes() == model_file.read_bytes() and Path(left_out["saved"]) == files / digest
+    assert shrunk.manifest_sha256 == carton.open(full).manifest_sha256
+    (left_out,) = shrunk.left_out
+    assert (left_out.path, left_out.sha256, left_out.size) == ("model/model.onnx", digest, model_file.stat().st_size)
+    assert left_out.saved == str(files / digest) and (files / digest).read_bytes() == model_file.read_bytes()
     with zipfile.ZipFile(small) as archive:
         assert "model/model.onnx" not in archive.namelist()
     # Local files are read only if that is allowed.
@@ -374,16 +374,16 @@ def test_shrink_and_resolve(full: Path, model_file: Path, pictures: Pictures, tm
         np.testing.assert_allclose(model(pictures[0])["probabilities"], pictures[1], rtol=1e-5, atol=1e-6)
     whole = tmp_path / "whole.carton"
     resolved = carton.resolve(small, whole, allow_file_links=True)
-    assert resolved["manifest_sha256"] == shrunk["manifest_sha256"] and Path(resolved["path"]) == whole
-    assert carton.open(whole).verify()["ok"]
+    assert resolved.manifest_sha256 == shrunk.manifest_sha256 and Path(resolved.path) == whole
+    assert carton.open(whole).verify().ok
     with zipfile.ZipFile(whole) as archive:
         assert "model/model.onnx" in archive.namelist()
 
 
 def test_shrink_by_prefix_and_size(full: Path, tmp_path: Path) -> None:
     shrunk = carton.shrink(full, tmp_path / "a.carton", url_prefix="https://example.org/files", min_size=1000)
-    assert [file["path"] for file in shrunk["left_out"]] == ["model/model.onnx"]
-    assert shrunk["left_out"][0]["saved"] is None
+    assert [file.path for file in shrunk.left_out] == ["model/model.onnx"]
+    assert shrunk.left_out[0].saved is None
     with pytest.raises(carton.InvalidInputError, match="one of the two"):
         carton.shrink(full, tmp_path / "b.carton")
     with pytest.raises(carton.InvalidInputError, match="one of the two"):
@@ -404,21 +404,21 @@ def test_files_that_cannot_be_fetched(tmp_path: Path) -> None:
     assert package.read("model/words") == b"few"
     with pytest.raises(carton.NetworkError, match="network is not to be used") as caught:
         package.read("model/weights")
-    assert isinstance(caught.value, ConnectionError) and shrunk["left_out"][0]["sha256"] in str(caught.value)
+    assert isinstance(caught.value, ConnectionError) and shrunk.left_out[0].sha256 in str(caught.value)
     with pytest.raises(carton.NetworkError):
         carton.load(tmp_path / "b.carton", offline=True)
     report = package.verify()
-    assert report["not_fetched"] == ["model/weights"] and not report["bad"]
+    assert report.not_fetched == ["model/weights"] and not report.bad
 
 
 # Runners and the cache
 
 
 def test_runners(model_file: Path, noop_folder: Path, tmp_path: Path) -> None:
-    found = {runner["name"]: runner for runner in carton.runners()}
+    found = {runner.name: runner for runner in carton.runners()}
     assert set(found) == {"noop", "onnx"}
     for runner in found.values():
-        assert runner["folder"] is None and runner["framework_version"] and runner["compat_version"] >= 1
+        assert runner.folder is None and runner.framework_version and runner.compat_version >= 1
     assert carton.runner_for(model_file) == "onnx"
     assert carton.runner_for(noop_folder) is None
     with pytest.raises(carton.MachineError):
@@ -431,18 +431,17 @@ def test_runners(model_file: Path, noop_folder: Path, tmp_path: Path) -> None:
 
 def test_the_cache(full: Path) -> None:
     listing = carton.cache.list()
-    assert Path(listing["path"]) == Path(os.environ["CARTON_CACHE_DIR"])
+    assert Path(listing.path) == Path(os.environ["CARTON_CACHE_DIR"])
     with carton.load(full):
         listing = carton.cache.list()
-        assert set(listing) == {"path", "bytes", "cartons"}
-        for cached in listing["cartons"]:
-            assert cached["bytes"] >= 0 and cached["last_used"] > 1e9 and isinstance(cached["in_use"], bool)
+        for cached in listing.cartons:
+            assert cached.bytes >= 0 and cached.last_used > 1e9 and isinstance(cached.in_use, bool)
     before = carton.cache.prune(dry_run=True)
-    assert set(before) == {"cartons", "freed", "remaining"}
-    assert carton.cache.list()["bytes"] == listing["bytes"]
+    assert before.freed >= 0 and before.remaining >= 0
+    assert carton.cache.list().bytes == listing.bytes
     carton.cache.prune(older_than=1e9)
     carton.cache.prune(max_size=0)
-    assert all(cached["in_use"] for cached in carton.cache.list()["cartons"])
+    assert all(cached.in_use for cached in carton.cache.list().cartons)
     with pytest.raises(carton.Error):
         carton.cache.remove("nothing-of-that-name")
     with pytest.raises(carton.InvalidInputError, match="seconds"):

@@ -32,7 +32,7 @@ def torchscript_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARTON_RUNNER_DIR", folder)
     monkeypatch.setenv("CARTON_RUNNER_DATA_DIR", f"{folder}.data")
     series = ".".join(torch.__version__.split(".")[:2])
-    versions = [runner["framework_version"] for runner in carton.runners() if runner["name"] == "torchscript"]
+    versions = [runner.framework_version for runner in carton.runners() if runner.name == "torchscript"]
     if not any(version.startswith(f"{series}.") for version in versions):
         pytest.skip(f"no torchscript runner for libtorch {series} is in {folder}")
 

@@ -119,6 +119,27 @@ def test_everything_public_is_documented() -> None:
     assert missing == []
 
 
+def test_every_function_has_an_example() -> None:
+    """An example that runs: see `test_examples_in_docstrings`. Functions of the faces to Spark and Ray are tested with them."""
+    functions = {f"carton.{name}": getattr(carton, name) for name in carton.__all__}
+    for module in (carton.tensors, carton.cache):
+        functions |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
+    for class_ in (carton.Model, carton.Package, carton.Sealed, carton.Stream, carton.tensors.TensorFile):
+        functions |= {f"{class_.__name__}.{name}": member for name, member in vars(class_).items() if not name.startswith("_")}
+    missing = [name for name, member in functions.items() if inspect.isroutine(member) and ">>>" not in (inspect.getdoc(member) or "")]
+    assert missing == []
+
+
+def test_options_of_load_are_shown_by_name() -> None:
+    for function in (carton.load, carton.load_async):
+        parameters = inspect.signature(function).parameters
+        assert set(carton.LoadOptions.__annotations__) < set(parameters) and "options" in parameters
+        assert parameters["restart"].default is True and parameters["timeout"].default is None
+        assert all(name in (inspect.getdoc(carton.load) or "") for name in parameters)
+    with pytest.raises(TypeError, match="devise"):
+        carton.load("digits.carton", devise="cpu")  # type: ignore[call-arg]
+
+
 def test_all_is_what_is_there() -> None:
     for name in MODULES:
         module = importlib.import_module(name)
@@ -158,7 +179,8 @@ def documented(module: ModuleType) -> list[doctest.DocTest]:
     if module is carton:
         for name in ("Model", "Package", "Sealed", "Stream", "TensorSpec"):
             found += finder.find(getattr(carton, name), f"carton.{name}", module=False, globs=namespace)
-    return [test for test in found if test.examples and test.name not in ELSEWHERE]
+    # The classes are found in the module, too.
+    return list({test.name: test for test in found if test.examples and test.name not in ELSEWHERE}.values())
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -172,4 +194,4 @@ def test_examples_in_docstrings(folder_of_examples: Path, name: str) -> None:
 
 def test_there_are_examples(folder_of_examples: Path) -> None:
     names = {test.name for test in documented(carton)} | {test.name for test in documented(carton.tensors)}
-    assert {"carton", "carton.open", "carton.tensors"} <= names
+    assert {"carton", "carton.open", "carton.tensors", "carton.Model.seal", "carton.Package.verify"} <= names

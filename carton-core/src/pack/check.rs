@@ -89,7 +89,7 @@ impl Written {
     pub(super) async fn check(&self, model: &Carton) -> Result<PackCheck, Error> {
         let (source, options) = (Arc::clone(&self.source) as Arc<dyn Source>, self.open_options());
         let package = run_blocking(None, move |_| Ok(Package::open_archive(source, options)?)).await?;
-        let report = model.self_test_of(&package, SelfTestSettings::default()).await;
+        let report = model.self_test_of(&package, SelfTestSettings::default(), model.progress()).await;
         let report = report.map_err(|error| error.in_check("stops in a self-test"))?;
         match report.passed {
             true => Ok(PackCheck { runner: model.runner().to_string(), report }),

@@ -2,6 +2,7 @@
 
 mod report;
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::time::Instant;
 
@@ -12,15 +13,16 @@ pub use report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, 
 use crate::blocking::{Awaited, run_blocking};
 use crate::causes::in_one_line;
 use crate::package::Package;
-use crate::progress::ProgressEvent;
+use crate::progress::{ProgressCallback, ProgressEvent};
+use crate::settings::progress_setter;
 use crate::{Carton, Error, ErrorKind, Inputs};
 
 /// A run of the self-tests of a loaded model. Made by [`Carton::self_test`]; setters configure it, and `.await` runs it.
-#[derive(Debug)]
 #[must_use = "nothing is run until this is awaited"]
 pub struct SelfTests<'a> {
     model: &'a Carton,
     settings: SelfTestSettings,
+    progress: Option<ProgressCallback>,
 }
 
 /// How self-tests are run and compared.
@@ -31,6 +33,8 @@ pub(crate) struct SelfTestSettings {
 }
 
 impl SelfTests<'_> {
+    progress_setter!(progress);
+
     /// Sets how far outputs may be from the expected ones.
     pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
         self.settings.tolerance = tolerance;
@@ -50,13 +54,24 @@ impl<'a> IntoFuture for SelfTests<'a> {
     type IntoFuture = Awaited<'a, SelfTestReport>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.model.self_test_of(self.model.package(), self.settings))
+        let progress = self.progress.or_else(|| self.model.progress());
+        Box::pin(self.model.self_test_of(self.model.package(), self.settings, progress))
+    }
+}
+
+impl fmt::Debug for SelfTests<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SelfTests")
+            .field("model", &self.model)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
 impl Carton {
     /// Runs every self-test of the carton. A test without expected outputs cannot pass: its outcome is [`SelfTestOutcome::Ran`].
-    /// A test fails if its inputs or outputs contradict the signature.
+    /// A test fails if its inputs or outputs contradict the signature. Progress is reported to the callback of the load, unless
+    /// [`SelfTests::progress`] sets another.
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
@@ -69,7 +84,7 @@ impl Carton {
     /// # Errors
     /// A test cannot be completed: its tensors cannot be read, the model is too busy with other calls, or the runner died.
     pub fn self_test(&self) -> SelfTests<'_> {
-        SelfTests { model: self, settings: SelfTestSettings::default() }
+        SelfTests { model: self, settings: SelfTestSettings::default(), progress: None }
     }
 
     /// Runs the self-tests of `package` on the loaded model. The model of `package` must be the loaded one, but may have been
@@ -78,8 +93,9 @@ impl Carton {
         &self,
         package: &Package,
         settings: SelfTestSettings,
+        progress: Option<ProgressCallback>,
     ) -> Result<SelfTestReport, Error> {
-        let (progress, fetched) = (self.progress(), package.clone());
+        let fetched = package.clone();
         run_blocking(progress.as_ref(), move |context| Ok(fetched.fetch_self_tests(&context)?)).await?;
         let total = package.metadata().self_tests().len();
         let mut self_tests = Vec::new();

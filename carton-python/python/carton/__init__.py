@@ -12,9 +12,8 @@ The model runs in a process of its own, the runner. Tensors are passed in memory
 from __future__ import annotations
 
 import atexit
-import json
 import os
-from typing import Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from . import _carton, _log, _program, _progress, cache, ray, spark, tensors
 from ._carton import MappedRows, Model, Package, Sealed, Stream, TensorSpec, __version__
@@ -37,7 +36,12 @@ from ._errors import (
     Timeout,
     UnsupportedError,
 )
-from ._pack import Example, Packed, SelfTest, pack
+from ._options import LoadOptions, as_given, takes_load_options
+from ._pack import Example, SelfTest, pack
+from ._results import LeftOut, Packed, Resolved, Runner, Shrunk, VerifyReport
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "BusyError",
@@ -48,6 +52,8 @@ __all__ = [
     "ForkError",
     "IntegrityError",
     "InvalidInputError",
+    "LeftOut",
+    "LoadOptions",
     "MachineError",
     "MappedRows",
     "Model",
@@ -56,16 +62,20 @@ __all__ = [
     "NoRunnerError",
     "Package",
     "Packed",
+    "Resolved",
+    "Runner",
     "RunnerCrashed",
     "Sealed",
     "SelfTest",
     "SelfTestError",
+    "Shrunk",
     "SignatureError",
     "SignatureMismatchError",
     "Stream",
     "TensorSpec",
     "Timeout",
     "UnsupportedError",
+    "VerifyReport",
     "__version__",
     "cache",
     "install_runner",
@@ -91,56 +101,12 @@ def _text(location: Any) -> str:
     return text
 
 
-def _options(
-    *,
-    expect: str | None,
-    device: str | int | None,
-    runner: str | None,
-    options: Mapping[str, Any] | None,
-    timeout: float | None,
-    signature: str | None,
-    framework_version: str | None,
-    install_runners: bool,
-    bare: bool,
-    allow_file_links: bool,
-    restart: bool,
-    pool_bytes: int | None,
-    offline: bool | None,
-) -> dict[str, Any]:
-    return {
-        "expect": expect,
-        "device": None if device is None else str(device),
-        "runner": runner,
-        "options": None if options is None else json.dumps(dict(options)),
-        "timeout": timeout,
-        "signature": signature,
-        "framework_version": framework_version,
-        "install_runners": install_runners,
-        "bare": bare,
-        "allow_file_links": allow_file_links,
-        "restart": restart,
-        "pool_bytes": pool_bytes,
-        "offline": offline,
-    }
-
-
+@takes_load_options
 def load(
     location: str | os.PathLike[str],
     *,
-    expect: str | None = None,
-    device: str | int | None = None,
-    runner: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    timeout: float | None = None,
-    signature: str | None = None,
-    framework_version: str | None = None,
-    install_runners: bool = False,
-    bare: bool = False,
-    allow_file_links: bool = False,
-    restart: bool = True,
-    pool_bytes: int | None = None,
-    offline: bool | None = None,
     progress: Callable[..., None] | bool | None = None,
+    **options: Unpack[LoadOptions],
 ) -> Model:
     """Loads a carton, verifies it, and starts its runner with the model.
 
@@ -151,6 +117,8 @@ def load(
         runner: The runner to use instead of the one that the carton names.
         options: Options of the runner. They override those of the carton.
         timeout: Seconds that a call may take, waiting included. A runner that is working when the time is up is killed.
+        load_timeout: Seconds that the runner may take to load the model, here and when a call starts it again. By default there is no limit.
+        pool_wait: Seconds that a call waits for room in the shared memory, which earlier calls free; 30 by default.
         signature: How strictly inputs and outputs are checked: `strict` (the default), `warn` or `off`.
         framework_version: The version of the framework, such as `>=1.10, <2`, in place of the one that the carton requires.
         install_runners: Whether a missing runner is installed from the configured index.
@@ -165,61 +133,33 @@ def load(
     Raises:
         IntegrityError: The carton is damaged, or not the expected one.
         NoRunnerError: No installed runner fits.
+        Timeout: The runner did not load the model in time.
+        NetworkError: Something must be fetched and cannot be.
         Error: Any other failure; see its subclasses.
+
+        >>> with carton.load("digits.carton", device="cpu", timeout=30) as model:
+        ...     model.runner.startswith("onnx")
+        True
     """
-    chosen = _options(
-        expect=expect,
-        device=device,
-        runner=runner,
-        options=options,
-        timeout=timeout,
-        signature=signature,
-        framework_version=framework_version,
-        install_runners=install_runners,
-        bare=bare,
-        allow_file_links=allow_file_links,
-        restart=restart,
-        pool_bytes=pool_bytes,
-        offline=offline,
-    )
     with _progress.reporting(progress) as callback:
-        return _carton.load(_text(location), chosen, callback)
+        return _carton.load(_text(location), as_given(options), callback)
 
 
-async def load_async(
-    location: str | os.PathLike[str],
-    *,
-    expect: str | None = None,
-    device: str | int | None = None,
-    runner: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    timeout: float | None = None,
-    signature: str | None = None,
-    framework_version: str | None = None,
-    install_runners: bool = False,
-    bare: bool = False,
-    allow_file_links: bool = False,
-    restart: bool = True,
-    pool_bytes: int | None = None,
-    offline: bool | None = None,
-) -> Model:
-    """Does the same as `load`, for a task of `asyncio`. Cancelling the task cancels the load."""
-    chosen = _options(
-        expect=expect,
-        device=device,
-        runner=runner,
-        options=options,
-        timeout=timeout,
-        signature=signature,
-        framework_version=framework_version,
-        install_runners=install_runners,
-        bare=bare,
-        allow_file_links=allow_file_links,
-        restart=restart,
-        pool_bytes=pool_bytes,
-        offline=offline,
-    )
-    return await _carton.load_async(_text(location), chosen)
+@takes_load_options
+async def load_async(location: str | os.PathLike[str], **options: Unpack[LoadOptions]) -> Model:
+    """Does the same as `load`, for a task of `asyncio`. Cancelling the task cancels the load.
+
+    Raises:
+        Error: As `load`.
+
+        >>> import asyncio
+        >>> async def main():
+        ...     with await carton.load_async("digits.carton") as model:
+        ...         return await model.infer_async(image=np.zeros((2, 1, 8, 8), np.float32))
+        >>> asyncio.run(main())["probabilities"].shape
+        (2, 10)
+    """
+    return await _carton.load_async(_text(location), as_given(options))
 
 
 def open(
@@ -231,6 +171,11 @@ def open(
     progress: Callable[..., None] | bool | None = None,
 ) -> Package:
     """Opens a carton without starting a runner: its metadata, files and tensors. The options are those of `load`.
+
+    Raises:
+        IntegrityError: The carton is malformed, or not the expected one.
+        MachineError: It cannot be read.
+        NetworkError: It cannot be fetched.
 
         >>> package = carton.open("digits.carton")
         >>> [spec.name for spec in package.inputs]
@@ -251,16 +196,25 @@ def shrink(
     links: Mapping[str, Sequence[str]] | None = None,
     save_files: str | os.PathLike[str] | None = None,
     progress: Callable[..., None] | bool | None = None,
-) -> dict[str, Any]:
+) -> Shrunk:
     """Writes a carton without files that can be fetched from elsewhere. Its hash stays the same.
 
     Args:
         location: The carton.
         output: The smaller carton.
         url_prefix: Leaves out large files of the model. The URL of each is the prefix, a slash and its SHA-256.
-        min_size: The size from which a file is large, in bytes.
+        min_size: The size from which a file is large, in bytes; 64 KiB by default.
         links: Leaves out the files with these SHA-256, which are at these URLs.
         save_files: A folder for the files that are left out, to be uploaded.
+        progress: As in `load`.
+
+    Raises:
+        InvalidInputError: Neither `url_prefix` nor `links` is given, or both; or no file is left out.
+        IntegrityError: The carton is damaged.
+
+        >>> shrunk = carton.shrink("digits.carton", "small.carton", url_prefix="https://example.org/files", min_size=1000)
+        >>> [file.path for file in shrunk.left_out]
+        ['model/model.onnx']
     """
     with _progress.reporting(progress) as callback:
         return _carton.shrink(
@@ -280,8 +234,23 @@ def resolve(
     *,
     allow_file_links: bool = False,
     progress: Callable[..., None] | bool | None = None,
-) -> dict[str, Any]:
-    """Writes a carton with all its files, of which some were left out."""
+) -> Resolved:
+    """Writes a carton with all its files, of which some were left out.
+
+    Args:
+        location: The carton.
+        output: The whole carton.
+        allow_file_links: Whether LINKS of a local carton may name local files.
+        progress: As in `load`.
+
+    Raises:
+        NetworkError: A file cannot be fetched.
+        IntegrityError: The carton, or a fetched file, is damaged.
+
+        >>> resolved = carton.resolve("digits.carton", "whole.carton")
+        >>> resolved.manifest_sha256 == carton.open("digits.carton").manifest_sha256
+        True
+    """
     with _progress.reporting(progress) as callback:
         return _carton.resolve(
             _text(location), os.fspath(output), allow_file_links=allow_file_links, progress=callback
@@ -289,12 +258,26 @@ def resolve(
 
 
 def runner_for(model: str | os.PathLike[str]) -> str | None:
-    """The runner for the model at a path, if its files leave no doubt."""
+    """The runner for the model at a path, if its files leave no doubt.
+
+    Raises:
+        MachineError: The path cannot be read.
+
+        >>> carton.runner_for("model.onnx")
+        'onnx'
+    """
     return _carton.runner_for(os.fspath(model))
 
 
-def runners() -> list[dict[str, Any]]:
-    """The runners that are available: `name`, `framework_version`, `compat_version`, and the `folder` of an installed one."""
+def runners() -> list[Runner]:
+    """The runners that are available: those in the program `carton`, and the installed ones.
+
+    Raises:
+        MachineError: The folder of runners cannot be read.
+
+        >>> sorted(runner.name for runner in carton.runners() if runner.folder is None)
+        ['noop', 'onnx']
+    """
     return _carton.runners()
 
 
@@ -307,6 +290,15 @@ def install_runner(
         name: The name of the runner.
         version: The version of its framework, such as `>=1.10, <2`.
         index: The URL or path of the index; by default the configured one.
+        progress: As in `load`.
+
+    Raises:
+        InvalidInputError: No index is given, and none is configured.
+        NoRunnerError: The index has no such runner.
+        IntegrityError: What the index names is not what its digest says.
+
+        >>> carton.install_runner("python", version="~3.11", index="runners/index.json")  # doctest: +SKIP
+        'python 3.11'
     """
     with _progress.reporting(progress) as callback:
         return _carton.install_runner(name, version=version, index=index, progress=callback)

@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from . import _carton, _live, _progress
 from ._errors import InvalidInputError
+from ._results import Packed
 
 
 @dataclass(frozen=True)
@@ -43,21 +44,6 @@ class Example:
     sample_out: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
     description: str | None = None
-
-
-@dataclass(frozen=True)
-class Packed:
-    """The result of packing.
-
-    Attributes:
-        path: The carton.
-        manifest_sha256: The hash of the carton, which `carton.load(expect=…)` takes.
-        check: The report of the check: the runner that loaded the model, and its self-tests; None without a check.
-    """
-
-    path: str
-    manifest_sha256: str
-    check: dict[str, Any] | None
 
 
 def _test(test: SelfTest | Example | Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any], Any]:
@@ -174,5 +160,4 @@ def pack(
     }
     live = _live.prepared(model, example=example, inputs=inputs, outputs=outputs, runner=runner, options=options)
     with live as prepared, _progress.reporting(progress) as callback:
-        packed = _carton.pack(prepared.path, os.fspath(output), prepared.completed(chosen), callback)
-    return Packed(path=str(packed["path"]), manifest_sha256=packed["manifest_sha256"], check=packed["check"])
+        return _carton.pack(prepared.path, os.fspath(output), prepared.completed(chosen), callback)

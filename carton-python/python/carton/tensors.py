@@ -54,11 +54,19 @@ class TensorFile(Mapping[str, np.ndarray]):
         return dict(self._open().metadata())
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor, without reading it."""
+        """The shape of a tensor, without reading it.
+
+            >>> tensors.open("weights.safetensors").shape("layer.weight")
+            (4, 3)
+        """
         return tuple(self._open().describe(name)[1])
 
     def dtype(self, name: str) -> str | None:
-        """The name of a tensor's dtype, without reading it; None for strings and others that are not numbers."""
+        """The name of a tensor's dtype, without reading it; None for strings and others that are not numbers.
+
+            >>> tensors.open("weights.safetensors").dtype("layer.weight")
+            'float32'
+        """
         return self._open().describe(name)[0]
 
     def raw(self, name: str) -> np.ndarray:
@@ -68,6 +76,9 @@ class TensorFile(Mapping[str, np.ndarray]):
             KeyError: There is no tensor of this name.
             IntegrityError: The data is damaged.
             InvalidInputError: It is not a tensor of numbers.
+
+            >>> tensors.open("weights.safetensors").raw("layer.weight").shape
+            (48,)
         """
         dtype, _, array = self._open().read(name)
         if dtype is None:
@@ -94,7 +105,14 @@ class TensorFile(Mapping[str, np.ndarray]):
         return name in self._known
 
     def close(self) -> None:
-        """Closes the file. Arrays of it stay valid."""
+        """Closes the file. Arrays of it stay valid.
+
+            >>> file = tensors.open("weights.safetensors")
+            >>> weight = file["layer.weight"]
+            >>> file.close()
+            >>> weight.sum()
+            np.float32(0.0)
+        """
         self._file = None
 
     def __enter__(self) -> TensorFile:
@@ -131,6 +149,10 @@ def open(path: str | os.PathLike[str]) -> TensorFile:
 
     Raises:
         IntegrityError: The file is malformed.
+        InvalidInputError: It is no tensor file.
         MachineError: It cannot be read.
+
+        >>> sorted(tensors.open("weights.safetensors"))
+        ['layer.weight']
     """
     return TensorFile(path)

@@ -59,8 +59,8 @@ def _format(model: Any, runner: str | None, *, has_example: bool) -> str:
         raise error
     major, minor = _version()
     for installed in _carton.runners():
-        if installed["name"] == "torchscript":
-            series = [int(part) for part in installed["framework_version"].split(".")[:2]]
+        if installed.name == "torchscript":
+            series = [int(part) for part in installed.framework_version.split(".")[:2]]
             if series[0] == major and series[1] >= minor:
                 return "torchscript"
     is_exportable = has_example and not isinstance(model, torch.jit.ScriptModule) and has_exporter()

@@ -1,0 +1,159 @@
+"""What operations return: plain classes without methods. Paths are strings, sizes are in bytes, and hashes in hexadecimal digits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The result of `carton.pack`.
+
+    Attributes:
+        path: The carton.
+        manifest_sha256: The hash of the carton, which `carton.load(expect=…)` takes.
+        check: The report of the check: the `runner` that loaded the model, and what `Model.self_test` returns; None without a check.
+    """
+
+    path: str
+    manifest_sha256: str
+    check: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file that `carton.shrink` left out.
+
+    Attributes:
+        path: Its path in the carton.
+        sha256: Its SHA-256.
+        size: Its size, in bytes.
+        saved: Where it was saved; None if it was not.
+    """
+
+    path: str
+    sha256: str
+    size: int
+    saved: str | None
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """The result of `carton.shrink`.
+
+    Attributes:
+        path: The smaller carton.
+        manifest_sha256: Its hash, which is that of the whole carton.
+        left_out: The files that it lacks, by path.
+    """
+
+    path: str
+    manifest_sha256: str
+    left_out: list[LeftOut]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The result of `carton.resolve`.
+
+    Attributes:
+        path: The whole carton.
+        manifest_sha256: Its hash, which is that of the smaller carton.
+    """
+
+    path: str
+    manifest_sha256: str
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """The result of `Package.verify`.
+
+    Attributes:
+        ok: Whether every file is as the carton's manifest says.
+        manifest_sha256: The hash of the carton; None for a model that is not in one.
+        files: How many files were hashed.
+        bytes: Their size.
+        bad: The path of each damaged file, and what is wrong with it.
+        not_fetched: The paths of the files that the carton only links to and that were not fetched.
+        warnings: What is unusual about the carton.
+    """
+
+    ok: bool
+    manifest_sha256: str | None
+    files: int
+    bytes: int
+    bad: list[tuple[str, str]]
+    not_fetched: list[str]
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A runner that is available, from `carton.runners`.
+
+    Attributes:
+        name: Its name, such as `onnx`.
+        framework_version: The version of its framework.
+        compat_version: The structure of models that it reads.
+        folder: Where it is installed; None for the runners in the program `carton`.
+    """
+
+    name: str
+    framework_version: str
+    compat_version: int
+    folder: str | None
+
+
+@dataclass(frozen=True)
+class CachedCarton:
+    """A carton in the cache.
+
+    Attributes:
+        manifest_sha256: Its hash.
+        model_name: The name of its model.
+        address: Where it is from, if that is a server.
+        path: Where it is, if that is a file.
+        bytes: The size of its files in the cache. Files that several cartons use count for each.
+        last_used: When it was last used, in seconds since 1970.
+        in_use: Whether a process has it loaded.
+    """
+
+    manifest_sha256: str
+    model_name: str | None
+    address: str | None
+    path: str | None
+    bytes: int
+    last_used: float
+    in_use: bool
+
+
+@dataclass(frozen=True)
+class CacheListing:
+    """What the cache holds, from `carton.cache.list`.
+
+    Attributes:
+        path: Its folder.
+        bytes: Its size.
+        cartons: The cartons, the last used first.
+    """
+
+    path: str
+    bytes: int
+    cartons: list[CachedCarton]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was deleted from the cache.
+
+    Attributes:
+        cartons: The deleted cartons.
+        freed: The bytes that were freed.
+        remaining: The bytes that remain.
+    """
+
+    cartons: list[CachedCarton]
+    freed: int
+    remaining: int
