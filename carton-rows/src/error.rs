@@ -53,6 +53,12 @@ pub enum RowsError {
         /// That of another.
         second: usize,
     },
+    /// The carton declares an input without rows.
+    #[error("input `{name}` takes calls of 0 rows")]
+    NoRows {
+        /// The input, escaped.
+        name: String,
+    },
     /// A column that is to be written exists twice.
     #[error("there are two columns `{column}` in the result")]
     TwoColumns {
@@ -66,7 +72,7 @@ pub enum RowsError {
     #[error(transparent)]
     Column(Box<DatasetError>),
     /// Values of a column's type cannot become the input.
-    #[error("column `{column}`: values of type {found} cannot become input `{input}` of dtype {expected}")]
+    #[error("column `{column}`: values of type {found} cannot become input `{input}`, which takes {expected}")]
     Type {
         /// The column, escaped.
         column: String,
@@ -76,12 +82,6 @@ pub enum RowsError {
         expected: String,
         /// The Arrow type of the column.
         found: String,
-    },
-    /// The lists of strings in a column have different lengths.
-    #[error("the lists of strings in column `{column}` have different lengths")]
-    Lengths {
-        /// The column, escaped.
-        column: String,
     },
     /// The values of a column have another shape than the carton declares.
     #[error("row {row} of column `{column}` has shape {found:?}, expected {expected} for input `{input}`")]
@@ -100,6 +100,9 @@ pub enum RowsError {
     /// A record batch has other columns than the first.
     #[error("a record batch has other columns than the schema says")]
     OtherColumns,
+    /// Rows are pushed after the last one, or after an error.
+    #[error("rows come after the last one")]
+    Ended,
     /// An output is not one value for each row.
     #[error("output `{output}` has shape {shape:?} for {n_rows} rows: it has no value for each row")]
     NotByRow {
@@ -125,6 +128,14 @@ pub enum RowsError {
         expected: String,
         /// The Arrow type that it has now.
         found: String,
+    },
+    /// A call returned other outputs than the calls before.
+    #[error("the model returned the outputs {}, expected {} as before", list(.found), list(.expected))]
+    OtherOutputs {
+        /// The outputs of the calls before, escaped.
+        expected: Vec<String>,
+        /// The outputs of this call, escaped.
+        found: Vec<String>,
     },
     /// An output has more elements in one call than a column can hold.
     #[error("output `{output}` has {n_elements} elements in one call, more than a column can hold")]
@@ -171,7 +182,9 @@ impl RowsError {
             Self::Read(error) => kind_of_source(error.as_ref()),
             Self::Write(_) | Self::Thread(_) => ErrorKind::Machine,
             Self::Interrupted => ErrorKind::Interrupted,
-            Self::NotByRow { .. } | Self::NotReturned { .. } | Self::OtherOutput { .. } => ErrorKind::Model,
+            Self::NotByRow { .. } | Self::NotReturned { .. } | Self::OtherOutput { .. } | Self::OtherOutputs { .. } => {
+                ErrorKind::Model
+            }
             _ => ErrorKind::InvalidInput,
         }
     }

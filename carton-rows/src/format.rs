@@ -3,15 +3,17 @@
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_ipc::writer::{FileWriter, StreamWriter};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 use crate::error::RowsError;
+use crate::input::{decoded, decoded_type};
 
 /// A row group is closed when it has this many bytes, which are kept in memory until then.
 const ROW_GROUP_BYTES: usize = 64 << 20;
@@ -42,14 +44,16 @@ impl RowFormat {
     }
 }
 
-/// Writes record batches of one schema.
+/// Writes record batches of one schema. Arrow IPC files have the values of dictionaries in place of them: such a file has only one
+/// dictionary for each column, and record batches may each have their own.
 pub struct RowWriter<W: Write + Send> {
     writer: FormatWriter<W>,
 }
 
 enum FormatWriter<W: Write + Send> {
     Parquet(Box<ArrowWriter<W>>),
-    ArrowFile(Box<FileWriter<W>>),
+    /// A writer, and the schema without dictionaries.
+    ArrowFile(Box<FileWriter<W>>, SchemaRef),
     ArrowStream(Box<StreamWriter<W>>),
 }
 
@@ -67,7 +71,9 @@ impl<W: Write + Send> RowWriter<W> {
                 FormatWriter::Parquet(Box::new(writer))
             }
             RowFormat::ArrowFile => {
-                FormatWriter::ArrowFile(Box::new(FileWriter::try_new(output, schema).map_err(RowsError::write)?))
+                let schema = without_dictionaries(schema);
+                let writer = FileWriter::try_new(output, &schema).map_err(RowsError::write)?;
+                FormatWriter::ArrowFile(Box::new(writer), schema)
             }
             RowFormat::ArrowStream => {
                 FormatWriter::ArrowStream(Box::new(StreamWriter::try_new(output, schema).map_err(RowsError::write)?))
@@ -89,7 +95,14 @@ impl<W: Write + Send> RowWriter<W> {
                 }
                 Ok(())
             }
-            FormatWriter::ArrowFile(writer) => writer.write(rows).map_err(RowsError::write),
+            FormatWriter::ArrowFile(writer, schema) => {
+                let columns: Result<_, _> = rows.columns().iter().map(decoded).collect();
+                let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+                let rows = columns
+                    .and_then(|columns| RecordBatch::try_new_with_options(schema.clone(), columns, &options))
+                    .map_err(RowsError::write)?;
+                writer.write(&rows).map_err(RowsError::write)
+            }
             FormatWriter::ArrowStream(writer) => writer.write(rows).map_err(RowsError::write),
         }
     }
@@ -101,10 +114,16 @@ impl<W: Write + Send> RowWriter<W> {
     pub fn finish(self) -> Result<W, RowsError> {
         match self.writer {
             FormatWriter::Parquet(writer) => writer.into_inner().map_err(RowsError::write),
-            FormatWriter::ArrowFile(writer) => writer.into_inner().map_err(RowsError::write),
+            FormatWriter::ArrowFile(writer, _) => writer.into_inner().map_err(RowsError::write),
             FormatWriter::ArrowStream(writer) => writer.into_inner().map_err(RowsError::write),
         }
     }
+}
+
+fn without_dictionaries(schema: &Schema) -> SchemaRef {
+    let field = |field: &FieldRef| field.as_ref().clone().with_data_type(decoded_type(field.data_type()).clone());
+    let fields: Vec<Field> = schema.fields().iter().map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 impl<W: Write + Send> fmt::Debug for RowWriter<W> {

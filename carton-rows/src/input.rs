@@ -5,13 +5,13 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType as ArrowType, Field};
 use carton_core::DataType;
+use carton_dataset::DatasetError;
 use carton_dataset::column::{Column, Conversion, Run};
-use carton_dataset::{ColumnProblem, DatasetError};
 use carton_tensor::files::ElementType;
 
 use crate::error::{RowsError, escaped};
 use crate::plan::RowShape;
-use crate::strings::{self, Strings, StringsProblem};
+use crate::strings::{self, Strings};
 
 /// A column that becomes an input.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Piece {
     /// The shape of each row.
     pub(crate) row_shape: Vec<usize>,
     pub(crate) n_rows: usize,
-    /// The size of each row in bytes; of strings, the mean.
+    /// The size of one row in bytes. Of strings, that of `String` and an average of their text.
     pub(crate) row_bytes: usize,
     pub(crate) elements: Elements,
 }
@@ -126,12 +126,12 @@ impl InputColumn {
             let dtype = dtype.ok_or_else(|| RowsError::Type {
                 column: escaped(&self.column),
                 input: escaped(&self.name),
-                expected: "a dtype of cartons".to_owned(),
+                expected: "dtypes of cartons".to_owned(),
                 found: run.dtype().to_string(),
             })?;
-            let elements = Elements::Numbers(run.bytes().clone());
-            let (row_shape, n_rows) = (run.shape().to_vec(), run.n_rows());
-            Ok(Piece { dtype, row_shape, n_rows, row_bytes: run.bytes().len() / n_rows.max(1), elements })
+            let (n_rows, row_shape) = (run.n_rows(), run.shape().to_vec());
+            let row_bytes = run.bytes().len() / n_rows.max(1);
+            Ok(Piece { dtype, row_shape, n_rows, row_bytes, elements: Elements::Numbers(run.bytes().clone()) })
         };
         runs.into_iter().map(piece).collect()
     }
@@ -140,19 +140,18 @@ impl InputColumn {
         if array.is_empty() {
             return Ok(Vec::new());
         }
-        let column = escaped(&self.column);
-        let Strings { leaf, row_shape } = strings::flattened(array).map_err(|problem| match problem {
-            StringsProblem::Null => {
-                let row = first_row + first_null(array);
-                DatasetError::Row { input: None, row, column, problem: ColumnProblem::Null }.into()
-            }
-            StringsProblem::Lengths => RowsError::Lengths { column },
-            // The type was checked when the plan was made.
-            StringsProblem::Type(_) => RowsError::OtherColumns,
+        let runs = strings::runs(array).map_err(|fault| DatasetError::Row {
+            input: None,
+            row: first_row + fault.row as u64,
+            column: escaped(&self.column),
+            problem: fault.problem,
         })?;
-        let row_bytes = strings::mean_bytes(&leaf) * row_shape.iter().product::<usize>();
-        let (dtype, n_rows) = (DataType::String, array.len());
-        Ok(vec![Piece { dtype, row_shape, n_rows, row_bytes, elements: Elements::Strings(leaf) }])
+        let piece = |Strings { leaf, row_shape, n_rows }: Strings| {
+            let n_bytes = strings::text_bytes(&leaf) + leaf.len() * size_of::<String>();
+            let row_bytes = n_bytes / n_rows.max(1);
+            Piece { dtype: DataType::String, row_shape, n_rows, row_bytes, elements: Elements::Strings(leaf) }
+        };
+        Ok(runs.into_iter().map(piece).collect())
     }
 
     fn wrong_shape(&self, row: u64, found: &[usize]) -> RowsError {
@@ -178,7 +177,7 @@ impl Piece {
                 (Elements::Numbers(first), Elements::Numbers(rest))
             }
             Elements::Strings(leaf) => {
-                let end = n_rows * self.row_shape.iter().product::<usize>();
+                let end = n_rows * (leaf.len() / self.n_rows.max(1));
                 (Elements::Strings(leaf.slice(0, end)), Elements::Strings(leaf.slice(end, leaf.len() - end)))
             }
         };
@@ -195,14 +194,15 @@ fn wrong_type(input: &str, field: &Field, expected: String) -> RowsError {
 }
 
 /// The type of the values of dictionary arrays; other types stay.
-fn decoded_type(data_type: &ArrowType) -> &ArrowType {
+pub(crate) fn decoded_type(data_type: &ArrowType) -> &ArrowType {
     match data_type {
         ArrowType::Dictionary(_, values) => values,
         other => other,
     }
 }
 
-fn decoded(array: &ArrayRef) -> Result<ArrayRef, arrow_schema::ArrowError> {
+/// The values of a dictionary array; other arrays stay.
+pub(crate) fn decoded(array: &ArrayRef) -> Result<ArrayRef, arrow_schema::ArrowError> {
     match array.as_any_dictionary_opt() {
         Some(dictionary) => arrow_select::take::take(dictionary.values(), dictionary.keys(), None),
         None => Ok(array.clone()),
@@ -212,8 +212,4 @@ fn decoded(array: &ArrayRef) -> Result<ArrayRef, arrow_schema::ArrowError> {
 fn is_binary(data_type: &ArrowType) -> bool {
     use ArrowType as T;
     matches!(data_type, T::Binary | T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_))
-}
-
-fn first_null(array: &ArrayRef) -> u64 {
-    array.nulls().and_then(|nulls| nulls.iter().position(|is_valid| !is_valid)).unwrap_or(0) as u64
 }

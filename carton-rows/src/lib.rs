@@ -9,7 +9,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let model = Carton::load("digits.carton").await?;
 //! let mut rows = Input::open("images.parquet")?;
-//! let mut mapped = MapRows::new(&model, &rows.schema()).input("image", "pixels").workers(2).await?;
+//! let mut mapped = MapRows::new(&model, &rows.schema()).input("image", "pixels").await?;
 //! while let Some(batch) = mapped.next_of(&mut rows).await {
 //!     println!("{} rows", batch?.num_rows());
 //! }

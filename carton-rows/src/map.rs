@@ -115,7 +115,7 @@ impl<'a> MapRows<'a> {
         let plan = self.plan()?;
         let Self { model, schema, constants, mut batch_size, workers, .. } = self;
         if let Some(rows) = plan.fixed_rows {
-            batch_size = BatchSize { rows: rows.max(1), bytes: usize::MAX };
+            batch_size = BatchSize { rows, bytes: usize::MAX };
         }
         let mut models = vec![Worker::new(model.clone())];
         for _ in 1..workers.get() {
@@ -137,6 +137,15 @@ impl<'a> IntoFuture for MapRows<'a> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.start())
     }
+}
+
+/// Whether record batches of both schemas have the same columns.
+fn has_columns(found: &SchemaRef, expected: &SchemaRef) -> bool {
+    let is_same = |(found, expected): (&FieldRef, &FieldRef)| {
+        Arc::ptr_eq(found, expected) || found.name() == expected.name() && found.data_type() == expected.data_type()
+    };
+    Arc::ptr_eq(found, expected)
+        || found.fields().len() == expected.fields().len() && found.fields().iter().zip(expected.fields()).all(is_same)
 }
 
 /// The schema of the result, if the carton declares its outputs.
@@ -206,14 +215,13 @@ impl MappedRows {
     /// Takes rows. All that are pushed are kept in memory, so that a caller should push only while there [is room](Self::has_room).
     ///
     /// # Errors
-    /// The record batch has other columns than the schema, or one of its values cannot become an input.
+    /// The record batch has other columns than the schema, or one of its values cannot become an input; or there are no more rows.
     pub fn push(&mut self, rows: &RecordBatch) -> Result<(), RowsError> {
-        if rows.schema_ref().fields().len() != self.input.fields().len() {
+        if !has_columns(rows.schema_ref(), &self.input) {
             return Err(RowsError::OtherColumns);
         }
-        if let Some(cutter) = &mut self.cutter {
-            self.ready.extend(cutter.push(&self.caller.plan, rows)?);
-        }
+        let cutter = self.cutter.as_mut().ok_or(RowsError::Ended)?;
+        self.ready.extend(cutter.push(&self.caller.plan, rows)?);
         self.start_calls();
         Ok(())
     }
@@ -309,8 +317,17 @@ impl MappedRows {
             }
         };
         let expected = schema.fields().iter().skip(kept.len());
+        if outputs.len() != expected.len()
+            || outputs.iter().zip(expected.clone()).any(|(output, field)| output.1.name() != field.name())
+        {
+            let found = outputs.iter().map(|(_, field, _)| escaped(field.name())).collect();
+            return Err(RowsError::OtherOutputs {
+                expected: expected.map(|field| escaped(field.name())).collect(),
+                found,
+            });
+        }
         for ((plan, found, _), expected) in outputs.iter().zip(expected) {
-            if found.data_type() != expected.data_type() || found.name() != expected.name() {
+            if found.data_type() != expected.data_type() {
                 let (expected, found) = (expected.data_type().to_string(), found.data_type().to_string());
                 return Err(RowsError::OtherOutput { output: escaped(&plan.name), expected, found });
             }

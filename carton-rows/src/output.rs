@@ -14,6 +14,9 @@ use carton_core::{DataType, Element, NumericTensor, StringTensor, Tensor};
 use crate::error::{RowsError, escaped};
 use crate::plan::{OutputPlan, RowShape};
 
+/// The most lists of a tensor that has fewer elements: a tensor without elements can claim any number of lists without a byte.
+const LISTS_OF_NOTHING: usize = 1 << 24;
+
 /// The field of an output, if dtype and dimensions of it are declared.
 pub(crate) fn declared_field(output: &OutputPlan) -> Option<Field> {
     let sizes = output.row_shape.0.as_ref()?;
@@ -37,23 +40,30 @@ pub(crate) fn column(
     let Some((_, row_shape)) = shape.split_first().filter(|(first, _)| **first == called_rows) else {
         return Err(RowsError::NotByRow { output: escaped(&output.name), shape: shape.to_vec(), n_rows: called_rows });
     };
-    // The tensor has these elements, so that products do not overflow.
-    let n_elements = n_rows * row_shape.iter().product::<usize>();
+    let n_elements = n_items(n_rows, row_shape);
+    let n_lists = (0..row_shape.len()).map(|depth| n_items(n_rows, row_shape.get(..depth).unwrap_or_default()));
+    let n_largest = n_lists.max().unwrap_or(0);
+    if i32::try_from(n_elements).is_err() || n_largest > n_elements.max(LISTS_OF_NOTHING) {
+        return Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements: n_elements.max(n_largest) });
+    }
     let leaf = match tensor {
         Tensor::Numeric(tensor) => numbers(tensor, n_elements).ok_or(RowsError::OtherColumns)?,
         Tensor::String(tensor) => strings(output, tensor, n_elements)?,
         _ => return Err(RowsError::NotByRow { output: escaped(&output.name), shape: Vec::new(), n_rows: called_rows }),
     };
-    if i32::try_from(n_elements).is_err() {
-        return Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements });
-    }
     let mut array = leaf;
     for depth in (0..row_shape.len()).rev() {
-        let n_lists = n_rows * row_shape.iter().take(depth).product::<usize>();
+        let n_lists = n_items(n_rows, row_shape.get(..depth).unwrap_or_default());
         let size = row_shape.get(depth).copied().unwrap_or_default();
-        array = lists(array, n_lists, size, is_fixed(&output.row_shape, depth)).map_err(RowsError::write)?;
+        let is_fixed = size > 0 && is_fixed(&output.row_shape, depth);
+        array = lists(array, n_lists, size, is_fixed).map_err(RowsError::write)?;
     }
     Ok(array)
+}
+
+/// The number of items in `n_rows` tensors of this shape. A tensor without elements may have dimensions whose product is too large.
+fn n_items(n_rows: usize, shape: &[usize]) -> usize {
+    shape.iter().fold(n_rows, |product, size| product.saturating_mul(*size))
 }
 
 /// Whether all rows have the same size in a dimension, as the carton declares it. Lists of nothing have no fixed size in Arrow files.
@@ -88,7 +98,7 @@ fn list_type(item: ArrowType, size: Option<usize>) -> ArrowType {
 
 fn lists(items: ArrayRef, n_lists: usize, size: usize, is_fixed: bool) -> Result<ArrayRef, arrow_schema::ArrowError> {
     let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
-    // Checked to be small by the number of elements; a list of nothing has offsets only.
+    // The number of elements is checked, and so is that of lists.
     match i32::try_from(size) {
         Ok(size) if is_fixed => Ok(Arc::new(FixedSizeListArray::try_new(field, size, items, None)?)),
         _ => {

@@ -204,6 +204,7 @@ fn input_columns(
         let SymbolicShape::Dimensions(dimensions) = &spec.shape else { continue };
         if let Some(second) = dimensions.first().and_then(size) {
             match fixed_rows {
+                _ if second == 0 => return Err(RowsError::NoRows { name: escaped(&spec.name) }),
                 Some(first) if first != second => return Err(RowsError::FixedRows { first, second }),
                 _ => fixed_rows = Some(second),
             }

@@ -1,87 +1,191 @@
-//! Columns of strings, and of lists of strings with one length, as flat arrays of strings.
+//! Columns of strings, and of nested lists of strings, as flat arrays of strings.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::DataType;
+use carton_dataset::ColumnProblem;
 
-/// All strings of an array, and the shape of each of its rows.
+/// Neighbouring rows whose lists have the same lengths.
 #[derive(Debug)]
 pub(crate) struct Strings {
+    /// The strings of all rows, one row after another.
     pub(crate) leaf: ArrayRef,
     pub(crate) row_shape: Vec<usize>,
+    pub(crate) n_rows: usize,
 }
 
-/// Why an array cannot become a tensor of strings.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum StringsProblem {
-    /// A value is missing.
-    Null,
-    /// The lists have different lengths.
-    Lengths,
-    /// The values are no strings.
-    Type(DataType),
+/// A problem with a value of an array, and its row.
+#[derive(Debug)]
+pub(crate) struct StringsFault {
+    pub(crate) row: usize,
+    pub(crate) problem: ColumnProblem,
+}
+
+/// Neighbouring rows with the same shape.
+struct Group {
+    shape: Vec<usize>,
+    n_rows: usize,
+}
+
+/// Where the lists of an array begin and end.
+enum Lists {
+    /// All lists have this length.
+    Fixed(usize),
+    Small(OffsetBuffer<i32>),
+    Large(OffsetBuffer<i64>),
 }
 
 /// Whether values of this type are strings, or nested lists of strings.
 pub(crate) fn is_strings(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
-            is_strings(field.data_type())
-        }
-        _ => false,
+        other => item(other).is_some_and(is_strings),
     }
 }
 
 /// Removes the lists around the strings.
-pub(crate) fn flattened(array: &ArrayRef) -> Result<Strings, StringsProblem> {
-    let mut strings = Strings { leaf: array.clone(), row_shape: Vec::new() };
-    loop {
-        if strings.leaf.null_count() > 0 {
-            return Err(StringsProblem::Null);
-        }
-        let (length, next) = match strings.leaf.data_type() {
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => return Ok(strings),
-            DataType::FixedSizeList(_, length) => {
-                (usize::try_from(*length).unwrap_or(0), strings.leaf.as_fixed_size_list().values().clone())
-            }
-            DataType::List(_) => {
-                of_lists(strings.leaf.as_list::<i32>().offsets(), strings.leaf.as_list::<i32>().values())?
-            }
-            DataType::LargeList(_) => {
-                of_lists(strings.leaf.as_list::<i64>().offsets(), strings.leaf.as_list::<i64>().values())?
-            }
-            other => return Err(StringsProblem::Type(other.clone())),
-        };
-        strings.row_shape.push(length);
-        strings.leaf = next;
-    }
-}
-
-/// The length that all lists have, and their elements.
-fn of_lists<O: OffsetSizeTrait>(
-    offsets: &OffsetBuffer<O>,
-    values: &ArrayRef,
-) -> Result<(usize, ArrayRef), StringsProblem> {
-    // Arrow has checked that offsets are in the array, not negative, and never decrease.
-    let (start, end) = (offsets.first().as_usize(), offsets.last().as_usize());
-    let mut lengths = offsets.lengths();
-    let length = lengths.next().unwrap_or(0);
-    match lengths.all(|other| other == length) {
-        true => Ok((length, values.slice(start, end - start))),
-        false => Err(StringsProblem::Lengths),
-    }
-}
-
-/// The mean number of bytes that a string of a flat array takes in memory as a tensor.
-pub(crate) fn mean_bytes(leaf: &ArrayRef) -> usize {
-    let n_bytes: usize = match leaf.data_type() {
-        DataType::LargeUtf8 => leaf.as_string::<i64>().offsets().lengths().sum(),
-        DataType::Utf8View => leaf.as_string_view().lengths().map(|length| length as usize).sum(),
-        _ => leaf.as_string::<i32>().offsets().lengths().sum(),
+///
+/// # Errors
+/// A value is missing, or the lists in a row have different lengths.
+pub(crate) fn runs(array: &ArrayRef) -> Result<Vec<Strings>, StringsFault> {
+    let (groups, leaf) = groups(array)?;
+    let mut start = 0;
+    let run = |Group { shape, n_rows }: Group| {
+        // The strings of all groups are in the array, so that only products with 0 can be too large.
+        let n_elements = shape.iter().fold(n_rows, |product, size| product.saturating_mul(*size));
+        let n_elements = n_elements.min(leaf.len().saturating_sub(start));
+        let strings = Strings { leaf: leaf.slice(start, n_elements), row_shape: shape, n_rows };
+        start += n_elements;
+        strings
     };
-    size_of::<String>() + n_bytes / leaf.len().max(1)
+    Ok(groups.into_iter().map(run).collect())
+}
+
+/// Returns the shapes of all rows, and all strings.
+fn groups(array: &ArrayRef) -> Result<(Vec<Group>, ArrayRef), StringsFault> {
+    if let Some(row) = array.nulls().and_then(|nulls| nulls.iter().position(|is_valid| !is_valid)) {
+        return Err(StringsFault { row, problem: ColumnProblem::Null });
+    }
+    let (lists, items) = match array.data_type() {
+        DataType::FixedSizeList(_, length) => {
+            (Lists::Fixed(usize::try_from(*length).unwrap_or(0)), array.as_fixed_size_list().values().clone())
+        }
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let offsets = Lists::Small(lists.offsets().clone());
+            (offsets, used(lists.values(), lists.offsets()))
+        }
+        DataType::LargeList(_) => {
+            let lists = array.as_list::<i64>();
+            let offsets = Lists::Large(lists.offsets().clone());
+            (offsets, used(lists.values(), lists.offsets()))
+        }
+        _ => return Ok((vec![Group { shape: Vec::new(), n_rows: array.len() }], array.clone())),
+    };
+    let (inner, leaf) = groups(&items).map_err(|fault| lists.outwards(fault))?;
+    Ok((grouped(&lists, array.len(), &inner, n_levels(items.data_type()))?, leaf))
+}
+
+/// The items of all lists. Arrow has checked that offsets are in the array, not negative, and never decrease.
+fn used<O: OffsetSizeTrait>(items: &ArrayRef, offsets: &OffsetBuffer<O>) -> ArrayRef {
+    let first = offsets.first().as_usize();
+    items.slice(first, offsets.last().as_usize() - first)
+}
+
+/// Groups lists by their shapes, given the groups of their items.
+fn grouped(lists: &Lists, n_rows: usize, inner: &[Group], n_levels: usize) -> Result<Vec<Group>, StringsFault> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut inner = inner.iter().peekable();
+    // The position after the last item of the inner group that comes next.
+    let mut end_of_inner = inner.peek().map_or(0, |group| group.n_rows);
+    for row in 0..n_rows {
+        let (start, end) = (lists.start(row), lists.start(row + 1));
+        while start >= end_of_inner && inner.peek().is_some() {
+            inner.next();
+            end_of_inner += inner.peek().map_or(0, |group| group.n_rows);
+        }
+        let mut shape = vec![end - start];
+        match inner.peek() {
+            Some(group) if end > start => shape.extend(&group.shape),
+            _ => shape.resize(1 + n_levels, 0),
+        }
+        if end > start && end > end_of_inner {
+            let others = inner.nth(1).map_or(&[][..], |group| &group.shape);
+            return Err(StringsFault { row, problem: ragged(shape.get(1..).unwrap_or_default(), others) });
+        }
+        match groups.last_mut().filter(|group| group.shape == shape) {
+            Some(group) => group.n_rows += 1,
+            None => groups.push(Group { shape, n_rows: 1 }),
+        }
+    }
+    Ok(groups)
+}
+
+/// The problem of a row whose items have two shapes.
+fn ragged(expected: &[usize], found: &[usize]) -> ColumnProblem {
+    let axis = expected.iter().zip(found).position(|(expected, found)| expected != found).unwrap_or(0);
+    let size = |shape: &[usize]| shape.get(axis).copied().unwrap_or(0);
+    ColumnProblem::Ragged { axis: axis + 1, expected: size(expected), found: size(found) }
+}
+
+impl Lists {
+    /// Where a list begins, counted in items. Also defined for the end of the last list.
+    fn start(&self, list: usize) -> usize {
+        match self {
+            Self::Fixed(length) => list.saturating_mul(*length),
+            Self::Small(offsets) => start(offsets, list),
+            Self::Large(offsets) => start(offsets, list),
+        }
+    }
+
+    /// The list that has this item.
+    fn list_of(&self, item: usize) -> usize {
+        let n_lists = match self {
+            Self::Fixed(length) => return item.checked_div(*length).unwrap_or(0),
+            Self::Small(offsets) => offsets.len() - 1,
+            Self::Large(offsets) => offsets.len() - 1,
+        };
+        // The last list that begins there: those before it are empty.
+        let (mut first, mut after) = (0, n_lists);
+        while after - first > 1 {
+            let middle = first.midpoint(after);
+            match self.start(middle) <= item {
+                true => first = middle,
+                false => after = middle,
+            }
+        }
+        first
+    }
+
+    /// The fault of an item as one of its list.
+    fn outwards(&self, fault: StringsFault) -> StringsFault {
+        let problem = match fault.problem {
+            ColumnProblem::Ragged { axis, expected, found } => {
+                ColumnProblem::Ragged { axis: axis + 1, expected, found }
+            }
+            other => other,
+        };
+        StringsFault { row: self.list_of(fault.row), problem }
+    }
+}
+
+fn start<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, list: usize) -> usize {
+    offsets.get(list).map_or(0, |offset| offset.as_usize() - offsets.first().as_usize())
+}
+
+fn item(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+            Some(field.data_type())
+        }
+        _ => None,
+    }
+}
+
+/// The number of lists around the strings.
+fn n_levels(data_type: &DataType) -> usize {
+    item(data_type).map_or(0, |item| 1 + n_levels(item))
 }
 
 /// The strings of a flat array.
@@ -91,5 +195,93 @@ pub(crate) fn texts(leaf: &ArrayRef) -> Vec<String> {
         DataType::LargeUtf8 => leaf.as_string::<i64>().iter().map(owned).collect(),
         DataType::Utf8View => leaf.as_string_view().iter().map(owned).collect(),
         _ => leaf.as_string::<i32>().iter().map(owned).collect(),
+    }
+}
+
+/// The number of bytes of the strings in a flat array. The array can be a slice of a larger one.
+pub(crate) fn text_bytes(leaf: &ArrayRef) -> usize {
+    match leaf.data_type() {
+        DataType::LargeUtf8 => leaf.as_string::<i64>().offsets().lengths().sum(),
+        DataType::Utf8View => leaf.as_string_view().lengths().map(|length| length as usize).sum(),
+        _ => leaf.as_string::<i32>().offsets().lengths().sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use arrow_array::builder::{LargeListBuilder, ListBuilder, StringBuilder};
+
+    use super::*;
+
+    /// Nested lists of strings, which are numbered; `None` is a missing string.
+    fn nested(rows: &[&[&[Option<&str>]]]) -> ArrayRef {
+        let mut lists = LargeListBuilder::new(ListBuilder::new(StringBuilder::new()));
+        for row in rows {
+            for list in *row {
+                lists.values().append_value(list.iter().copied());
+            }
+            lists.append(true);
+        }
+        Arc::new(lists.finish())
+    }
+
+    /// Compares the shape and the strings of each run, or the fault.
+    fn check(array: &ArrayRef, expected: &str) {
+        let found = match runs(array) {
+            Ok(runs) => {
+                let run = |run: &Strings| format!("{} {:?} {}", run.n_rows, run.row_shape, texts(&run.leaf).join(" "));
+                runs.iter().map(run).collect::<Vec<_>>().join("; ")
+            }
+            Err(StringsFault { row, problem }) => format!("row {row}: {problem}"),
+        };
+        assert_eq!(found, expected);
+    }
+
+    const A: &[Option<&str>] = &[Some("a"), Some("b")];
+    const C: &[Option<&str>] = &[Some("c")];
+    const NONE: &[Option<&str>] = &[];
+
+    #[test]
+    fn rows_of_one_shape_are_a_run() {
+        check(&nested(&[&[A, A], &[A, A], &[A]]), "2 [2, 2] a b a b a b a b; 1 [1, 2] a b");
+        check(&nested(&[&[C], &[A], &[C, C]]), "1 [1, 1] c; 1 [1, 2] a b; 1 [2, 1] c c");
+        check(&nested(&[&[], &[], &[A], &[], &[A]]), "2 [0, 0] ; 1 [1, 2] a b; 1 [0, 0] ; 1 [1, 2] a b");
+        check(&nested(&[&[NONE, NONE], &[A], &[NONE]]), "1 [2, 0] ; 1 [1, 2] a b; 1 [1, 0] ");
+        check(&nested(&[]), "");
+    }
+
+    #[test]
+    fn slices_have_their_own_strings() {
+        let array = nested(&[&[A], &[C], &[C], &[A, A], &[C]]);
+        check(&array.slice(1, 3), "2 [1, 1] c c; 1 [2, 2] a b a b");
+        check(&array.slice(4, 1), "1 [1, 1] c");
+        check(&array.slice(5, 0), "");
+    }
+
+    #[test]
+    fn faults_name_their_row() {
+        check(&nested(&[&[A], &[], &[C, A], &[C]]), "row 2: its lists along axis 1 have 1 and 2 elements");
+        check(&nested(&[&[A], &[A, NONE]]), "row 1: its lists along axis 1 have 2 and 0 elements");
+        check(&nested(&[&[A], &[], &[A, A, &[Some("x"), None]], &[C]]), "row 2: is null");
+        let deep = |array: ArrayRef| -> ArrayRef {
+            let field = Arc::new(arrow_schema::Field::new_list_field(array.data_type().clone(), true));
+            let offsets = OffsetBuffer::from_lengths([2, array.len() - 2]);
+            Arc::new(arrow_array::ListArray::new(field, offsets, array, None))
+        };
+        check(&deep(nested(&[&[A], &[A], &[C, A]])), "row 1: its lists along axis 2 have 1 and 2 elements");
+        check(&deep(nested(&[&[A], &[A], &[A], &[A, A]])), "row 1: its lists along axis 1 have 1 and 2 elements");
+    }
+
+    #[test]
+    fn bytes_of_slices() {
+        let strings: ArrayRef = Arc::new(arrow_array::StringArray::from_iter_values(["abc", "", "de", "fghi"]));
+        let views: ArrayRef = Arc::new(arrow_array::StringViewArray::from_iter_values(["abc", "", "de", "fghi"]));
+        for array in [strings, views] {
+            assert_eq!((text_bytes(&array), text_bytes(&array.slice(1, 2)), text_bytes(&array.slice(4, 0))), (9, 2, 0));
+        }
     }
 }

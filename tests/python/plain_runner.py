@@ -11,6 +11,9 @@ import sys
 import time
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "echo"
+# How often this runner was started, if the test counts that.
+START = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+n_calls = 0
 host = socket.socket(fileno=0)
 
 
@@ -47,6 +50,18 @@ def read_ranges(ranges):
 
 
 def answer_infer(id, inputs, data):
+    global n_calls
+    n_calls += 1
+    if MODE == "slow-sometimes" and n_calls % 3 == START % 3:
+        time.sleep(0.02)
+    if MODE == "exit-in-first-run" and START == 1 and n_calls == 5:
+        os._exit(7)
+    if MODE == "refuse-the-fifth-call" and n_calls == 5:
+        return send({"error": {"code": "failed", "message": "no more", "causes": []}}, id)
+    if MODE == "fewer-outputs-later" and n_calls > 1:
+        inputs = inputs[1:]
+    if MODE == "more-outputs-later" and n_calls > 1:
+        inputs = inputs + [inputs[0] | {"name": "more"}]
     if MODE == "exit-in-infer":
         print("I am leaving", file=sys.stderr, flush=True)
         os._exit(7)

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use carton_core::{CancelToken, Carton, ErrorKind, Tensors};
+use carton_core::{CancelToken, Carton, Tensors};
 use carton_dataset::DatasetError;
 use carton_rows::{Keep, MapProgress, MapRows, MappedRows, RowFormat, RowsError, write_mapped};
 use carton_tensor::files::PendingFile;
@@ -223,13 +223,16 @@ fn failure(error: RowsError) -> Failure {
         RowsError::LargeOutput { .. } => Some("--batch-size N makes calls of fewer rows".to_owned()),
         error => error.hint(),
     };
-    let exit = match error.kind() {
-        ErrorKind::InvalidInput => Exit::Usage,
-        kind => Exit::from(kind),
-    };
+    let exit = if is_usage(&error) { Exit::Usage } else { Exit::from(error.kind()) };
     let failure = Failure::with_exit(exit, error);
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
+}
+
+/// Whether other options avoid the error. The rows, the carton and the model cause the other errors.
+fn is_usage(error: &RowsError) -> bool {
+    use RowsError as E;
+    matches!(error, E::NoTensor { .. } | E::NoColumn { .. } | E::NoInputs | E::InputTwice { .. } | E::TwoColumns { .. })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use arrow_schema::{FieldRef, Schema, SchemaRef};
+use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use carton_core::CancelToken;
 use carton_dataset::Input;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -79,9 +79,20 @@ impl Rows {
         Ok(Self { inputs })
     }
 
-    /// The schema of the first input.
+    /// The columns of the first input. Values of a column may be null if one of the inputs allows that.
     pub(in crate::commands) fn schema(&self) -> SchemaRef {
-        self.inputs.first().map_or_else(|| SchemaRef::new(Schema::empty()), |(first, _)| first.schema())
+        let Some((first, _)) = self.inputs.first() else { return SchemaRef::new(Schema::empty()) };
+        let first = first.schema();
+        let is_nullable = |place: usize| {
+            let field = |(input, order): &(Input, Vec<usize>)| {
+                order.get(place).is_some_and(|position| input.schema().field(*position).is_nullable())
+            };
+            self.inputs.iter().any(field)
+        };
+        let fields = first.fields().iter().enumerate();
+        let fields: Vec<Field> =
+            fields.map(|(place, field)| field.as_ref().clone().with_nullable(is_nullable(place))).collect();
+        SchemaRef::new(Schema::new_with_metadata(fields, first.metadata().clone()))
     }
 
     /// The total number of rows, if all inputs declare theirs.
