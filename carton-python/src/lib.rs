@@ -6,7 +6,7 @@
 //! - `runtime`: the threads that operations run on, and how a Python thread waits for them;
 //! - `bridge`: awaits operations in `asyncio`;
 //! - `errors`: errors as exceptions; `reports`: progress and log records; `results`: reports as instances of classes;
-//! - `memory` and `tensors`: tensors as arrays, and arrays as tensors;
+//! - `memory` and `tensors`: tensors as arrays, and arrays as tensors; `arrow`: the same for Arrow;
 //! - `specs`, `load`, `model`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
 //!
 //! **No thread of the runtime takes the interpreter's lock.** Results, progress and log records wait in queues until a thread of Python
@@ -14,6 +14,7 @@
 
 #![allow(clippy::result_large_err, reason = "the library's own error, which becomes an exception at once")]
 
+mod arrow;
 mod bridge;
 mod errors;
 mod load;
@@ -67,8 +68,13 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(upkeep::cache_list, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::cache_prune, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::cache_remove, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::arrow_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::arrow_strings, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::arrow_struct, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::from_arrow, module)?)?;
     module.add_function(wrap_pyfunction!(reports::take_log, module)?)?;
     module.add_function(wrap_pyfunction!(reports::start_log, module)?)?;
+    module.add_class::<arrow::ArrowArray>()?;
     module.add_class::<bridge::Bridge>()?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<model::Model>()?;

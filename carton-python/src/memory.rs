@@ -75,7 +75,11 @@ pub(crate) fn writable_array<'py>(py: Python<'py>, mut tensor: NumericTensor) ->
 pub(crate) fn bytes_array<'py>(py: Python<'py>, bytes: &SharedBytes) -> PyResult<Bound<'py, PyAny>> {
     let (storage, offset) = bytes.storage();
     let tensor = NumericTensor::with_offset(DataType::Uint8, vec![bytes.len()], storage.clone(), offset);
-    let tensor = tensor.map_err(|error| errors::invalid(py, &error.to_string()))?;
+    shared_array(py, tensor.map_err(|error| errors::invalid(py, &error.to_string()))?)
+}
+
+/// Makes a read-only array that shows the tensor's own memory.
+pub(crate) fn shared_array<'py>(py: Python<'py>, tensor: NumericTensor) -> PyResult<Bound<'py, PyAny>> {
     let address = tensor.bytes().as_ptr().expose_provenance();
     array(py, Memory { tensor, shown: Shown::Shared { address } }, false)
 }

@@ -28,7 +28,7 @@ use crate::runtime::{self, Inside};
 use crate::tensors;
 
 /// The name that the Arrow PyCapsule interface gives capsules of streams.
-const STREAM: &std::ffi::CStr = c"arrow_array_stream";
+pub(crate) const STREAM: &std::ffi::CStr = c"arrow_array_stream";
 
 /// How often a thread that writes a table looks for signals.
 const TICK: Duration = Duration::from_millis(50);

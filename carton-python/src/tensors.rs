@@ -141,11 +141,16 @@ pub(crate) fn outputs<'py>(py: Python<'py>, tensors: Tensors) -> PyResult<Bound<
     Ok(outputs)
 }
 
+/// Strings as an array of `str`.
+pub(crate) fn strings<'py>(py: Python<'py>, elements: &[String], shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+    conversions(py)?.call_method1("strings", (elements, shape))
+}
+
 /// A tensor as an array; a nested one as a list of arrays.
 pub(crate) fn value<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
     match tensor {
         Tensor::Numeric(tensor) => memory::read_only_array(py, tensor),
-        Tensor::String(tensor) => conversions(py)?.call_method1("strings", (tensor.elements(), tensor.shape())),
+        Tensor::String(tensor) => strings(py, tensor.elements(), tensor.shape()),
         Tensor::Nested(nested) => {
             let elements = nested.elements().iter().cloned().map(|element| value(py, element));
             Ok(PyList::new(py, elements.collect::<PyResult<Vec<_>>>()?)?.into_any())

@@ -16,7 +16,8 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from . import _carton, _log, _program, _progress, cache, ray, spark, tensors
-from ._carton import MappedRows, Model, Package, Sealed, Stream, TensorSpec, __version__
+from ._arrow import arrow
+from ._carton import ArrowArray, MappedRows, Model, Package, Sealed, Stream, TensorSpec, __version__
 from ._errors import (
     BusyError,
     Cancelled,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = [
+    "ArrowArray",
     "BusyError",
     "Cancelled",
     "ClosedError",
@@ -77,6 +79,7 @@ __all__ = [
     "UnsupportedError",
     "VerifyReport",
     "__version__",
+    "arrow",
     "cache",
     "install_runner",
     "load",

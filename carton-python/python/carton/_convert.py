@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 
+from . import _carton
 from ._errors import InvalidInputError
+
+#: What libraries raise for values that have no array.
+_REFUSALS = (TypeError, ValueError, BufferError, RuntimeError, NotImplementedError)
 
 
 def plain(value: Any, name: str) -> tuple[str, Any, tuple[int, ...]]:
@@ -17,7 +22,7 @@ def plain(value: Any, name: str) -> tuple[str, Any, tuple[int, ...]]:
     """
     try:
         array = _array(value)
-    except (TypeError, ValueError, BufferError, RuntimeError, NotImplementedError) as error:
+    except _REFUSALS as error:
         if isinstance(value, (list, tuple)):
             return "nested", [_element(item, number, name) for number, item in enumerate(value)], ()
         unfit = InvalidInputError(f"input `{name}`: a {type(value).__name__} cannot be made an array: {error}")
@@ -48,10 +53,18 @@ def _array(value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     _refuse_missing(value)
-    # The errors of `__array__` say more than those of DLPack, and Arrow passes strings only by the former.
-    if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
-        return np.from_dlpack(value)
+    is_arrow = hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__")
+    # The errors of `__array__` say more than those of DLPack.
+    if not hasattr(value, "__array__"):
+        if hasattr(value, "__dlpack__"):
+            return np.from_dlpack(value)
+        if is_arrow:
+            return _carton.from_arrow(value)
     array = np.asarray(value)
+    if is_arrow and array.dtype == object and not (array.size and isinstance(array.flat[0], str)):
+        # Lists of Arrow, whose `__array__` has no dimensions for them. Columns of pandas need pyarrow for theirs.
+        with contextlib.suppress(ImportError):
+            return _carton.from_arrow(value)
     if array.dtype.kind == "U" and isinstance(value, (list, tuple)):
         # NumPy makes strings of the numbers beside them.
         return np.asarray(value, dtype=object)
@@ -77,7 +90,7 @@ def _element(value: Any, number: int, name: str) -> Any:
         return value
     try:
         return _array(value)
-    except (TypeError, ValueError, BufferError, RuntimeError, NotImplementedError) as error:
+    except _REFUSALS as error:
         raise InvalidInputError(f"input `{name}`: element {number} of a nested tensor cannot be made an array: {error}") from error
 
 
