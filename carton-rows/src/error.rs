@@ -3,8 +3,10 @@
 use std::error::Error;
 use std::io;
 
+use arrow_schema::ArrowError;
 use carton_core::{ErrorKind, Side};
 use carton_dataset::{DatasetError, InputError};
+use parquet::errors::ParquetError;
 
 /// An error of mapping rows.
 #[derive(Debug, thiserror::Error)]
@@ -198,6 +200,8 @@ impl RowsError {
             Self::NoColumn { .. } => {
                 Some("name the column of the input, or give the input one value for all rows".to_owned())
             }
+            Self::NoInputs => Some("name the columns of inputs".to_owned()),
+            Self::NotByRow { .. } => Some("name the outputs that become columns, without this one".to_owned()),
             Self::TwoColumns { .. } => Some("give the output another column, or do not keep that column".to_owned()),
             Self::Scalar { side: Side::Input, .. } => Some("give the input one value for all rows".to_owned()),
             _ => None,
@@ -205,8 +209,29 @@ impl RowsError {
     }
 
     /// The machine refuses to write, or the rows cannot be written.
-    pub(crate) fn write(source: impl Error + Send + Sync + 'static) -> Self {
-        Self::Write(Box::new(source))
+    pub(crate) fn write(source: impl Into<WriteError>) -> Self {
+        Self::Write(source.into().0)
+    }
+}
+
+/// The reason why rows cannot be written: that of the system alone, where it is the only one.
+pub(crate) struct WriteError(Box<dyn Error + Send + Sync>);
+
+impl From<ArrowError> for WriteError {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::IoError(_, source) => Self(Box::new(source)),
+            other => Self(Box::new(other)),
+        }
+    }
+}
+
+impl From<ParquetError> for WriteError {
+    fn from(error: ParquetError) -> Self {
+        match error {
+            ParquetError::External(source) => Self(source),
+            other => Self(Box::new(other)),
+        }
     }
 }
 

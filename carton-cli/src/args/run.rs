@@ -102,7 +102,7 @@ const EXAMPLES: &str = r#"Examples:
     carton run digits.onnx --runner onnx --framework-version '>=1.12' -i cases.npz
 
   Run the model on every row of a table, in two processes:
-    carton run digits.carton --rows images.parquet -o digits.parquet --input-column image=pixels --workers 2
+    carton run digits.carton --rows images.parquet -o digits.parquet --workers 2
 
 With --json, outputs are {"outputs": {NAME: {"dtype", "shape", "data"}}}: data holds nested lists, and the strings
 "NaN", "Infinity" and "-Infinity" for the numbers that JSON lacks. An output written to a file has "file" in place of

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use carton_core::{CancelToken, Carton, Tensors};
+use carton_core::{CancelToken, Carton, Side, Tensors};
 use carton_dataset::DatasetError;
 use carton_rows::{Keep, MapProgress, MapRows, MappedRows, RowFormat, RowsError, write_mapped};
 use carton_tensor::files::PendingFile;
@@ -119,6 +119,7 @@ pub(super) async fn run(
     })
     .await?;
     output.progress().finish();
+    let Some(progress) = progress else { return Ok(Exit::Ok) };
     let seconds = started.elapsed().as_secs_f64();
     if output.is_json() {
         let MapProgress { rows, calls, .. } = progress;
@@ -169,14 +170,15 @@ fn configured<'a>(mut map: MapRows<'a>, arguments: &RowsArgs, constants: &Tensor
     super::set(map, arguments.workers, MapRows::workers)
 }
 
-/// Writes the results. A file gets its name when it is complete.
+/// Writes the results. A file gets its name when it is complete. `None` if the reader of standard
+/// output is gone, which is no failure.
 fn write(
     mapped: MappedRows,
     rows: Rows,
     destination: Destination,
     runtime: &Handle,
     on_progress: impl FnMut(MapProgress) -> ControlFlow<()>,
-) -> Result<MapProgress, Failure> {
+) -> Result<Option<MapProgress>, Failure> {
     let Destination { path, format, file } = destination;
     let wrong = |source| Failure::new(TableError::Write { path: path.clone(), source });
     let output = match &file {
@@ -185,15 +187,24 @@ fn write(
     };
     let output = io::BufWriter::new(output.map_err(wrong)?);
     let mut rows = batches(rows);
-    let (mut output, progress) =
-        write_mapped(mapped, &mut rows, output, format, runtime, on_progress).map_err(failure)?;
-    output.flush().map_err(wrong)?;
-    let Some(file) = file else { return Ok(progress) };
+    let (mut output, progress) = match write_mapped(mapped, &mut rows, output, format, runtime, on_progress) {
+        Err(RowsError::Write(error)) if file.is_none() && is_broken_pipe(error.as_ref()) => return Ok(None),
+        written => written.map_err(failure)?,
+    };
+    match output.flush() {
+        Err(error) if file.is_none() && is_broken_pipe(&error) => return Ok(None),
+        flushed => flushed.map_err(wrong)?,
+    }
+    let Some(file) = file else { return Ok(Some(progress)) };
     if interrupt::begin_publishing().is_break() {
         return Err(Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted));
     }
     file.publish().map_err(wrong)?;
-    Ok(progress)
+    Ok(Some(progress))
+}
+
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// The record batches of all inputs, with the columns in the order of the first.
@@ -217,8 +228,12 @@ fn failure(error: RowsError) -> Failure {
         RowsError::TwoColumns { column } => Some(format!(
             "--output-column OUTPUT=COLUMN gives the output another name, and --keep A,B leaves out `{column}`"
         )),
-        RowsError::Scalar { .. } | RowsError::NoInputs => {
+        RowsError::Scalar { side: Side::Input, .. } => {
             Some("-i NAME=VALUE gives an input one value for all rows".to_owned())
+        }
+        RowsError::NoInputs => Some("--input-column INPUT=COLUMN makes a column an input".to_owned()),
+        RowsError::NotByRow { .. } => {
+            Some("--output-column OUTPUT=COLUMN leaves out the outputs that it does not name".to_owned())
         }
         RowsError::LargeOutput { .. } => Some("--batch-size N makes calls of fewer rows".to_owned()),
         error => error.hint(),

@@ -93,6 +93,12 @@ fn runners_and_inputs_are_offered() {
     assert_eq!(offered(&sandbox, &["carton", "run", "folder", "--input", "image_"]), ["image_size="]);
     assert_eq!(offered(&sandbox, &["carton", "run", "folder", "--example", ""]), ["small", "example_1"]);
     assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "--example", "sm"]), ["small"]);
+    for (typed, expected) in
+        [("--ro", "--rows"), ("--input-c", "--input-column"), ("--ke", "--keep"), ("--batch-s", "--batch-size")]
+    {
+        assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", typed]), [expected]);
+    }
+    assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "--rows", "my"]), ["my array.npy"]);
     // Anything but a carton offers files, and nothing is fetched.
     for model in ["model.bin", "nothing.carton", "https://127.0.0.1:9/m.carton", "/dev/zero"] {
         assert_eq!(offered(&sandbox, &["carton", "run", model, "-i", "my"]), ["my array.npy"], "{model}");

@@ -245,11 +245,15 @@ fn run_explains_itself() {
               order
               
               JSON is cast to the declared dtype. Without a declaration it becomes what NumPy makes of
-              the same list. FILE.npz alone gives every array in it by its name.
+              the same list. FILE.npz alone gives every array in it by its name. With --rows, the input
+              has this value for all rows.
 
       -o, --output <[NAME=]FILE>
               Write an output to a file: NAME=FILE.npy; without NAME= in the declared order. FILE.npz
               takes all outputs
+              
+              With --rows, the one file for all rows: FILE.parquet, FILE.arrow, or an Arrow stream:
+              FILE.arrows, `-` for standard output.
 
           --self-test
               Run the carton's self-tests and compare what comes out
@@ -309,6 +313,32 @@ fn run_explains_itself() {
       -h, --help
               Print help (see a summary with '-h')
 
+    Tables:
+          --rows <FILE>
+              Run the model on each row of Parquet and Arrow files, and write the outputs as a table to
+              --output; `-` is a stream on standard input. May be given several times
+
+          --input-column <INPUT=COLUMN>
+              The column of an input, if it has another name than the input
+
+          --output-column <OUTPUT=COLUMN>
+              The column of an output. Outputs without this option are then left out [default: all
+              outputs, under their names]
+
+          --keep <A,B>
+              Write these columns of the table too; `*` means all of them, and an empty list none
+              [default: all that are no inputs]
+
+          --workers <N>
+              The number of runner processes that work at the same time [default: 1]
+
+          --batch-size <ROWS>
+              The most rows in a call of the model [default: 1024, or the number that the carton
+              declares]
+
+          --batch-bytes <SIZE>
+              The most bytes of inputs in a call of the model, such as `64MiB` [default: 16MiB]
+
     Global options:
           --json
               Print one JSON object on standard output, {"error": …} when the command fails
@@ -352,6 +382,9 @@ fn run_explains_itself() {
 
       Run a model that is in no carton:
         carton run digits.onnx --runner onnx --framework-version '>=1.12' -i cases.npz
+
+      Run the model on every row of a table, in two processes:
+        carton run digits.carton --rows images.parquet -o digits.parquet --workers 2
 
     With --json, outputs are {"outputs": {NAME: {"dtype", "shape", "data"}}}: data holds nested lists,
     and the strings

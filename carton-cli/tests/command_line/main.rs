@@ -18,6 +18,7 @@ mod python_environments;
 mod python_runner;
 mod real_runners;
 mod remote;
+mod rows;
 mod runner_index;
 mod runners;
 mod running;

@@ -63,6 +63,7 @@ impl Sandbox {
             (r"[0-9a-f]{64}".to_owned(), "[HASH]"),
             (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}".to_owned(), "[UUID]"),
             (r"\b\d+(\.\d+)? (µs|ms|s)\b".to_owned(), "[TIME]"),
+            (r"\b\d+ rows/s".to_owned(), "[RATE] rows/s"),
             (r"largest difference .* in ".to_owned(), "largest difference [DIFFERENCE] in "),
             (r"\w+-unknown-linux-gnu\b".to_owned(), "[PLATFORM]"),
             (r"2026-\d\d-\d\dT\d\d:\d\d:\d\dZ".to_owned(), "[DATE]"),
