@@ -183,19 +183,18 @@ def test_a_killed_actor_loses_no_row(
     class KilledOnce(Predictor):
         def __call__(self, batch: Any) -> Any:
             (tmp_path / f"actor-{os.getpid()}").touch()
-            time.sleep(0.1)
+            end = time.monotonic() + 60
+            while len(list(tmp_path.glob("actor-*"))) < 2 and time.monotonic() < end:
+                time.sleep(0.05)
             answer = super().__call__(batch)
             # Both actors have had batches. The answer to this one is lost.
-            if len(list(tmp_path.glob("actor-*"))) >= 2:
-                try:
-                    file = open(tmp_path / "killed", "x")
-                except FileExistsError:
-                    pass
-                else:
-                    with file:
-                        file.write(f"{os.getpid()} {' '.join(map(str, children(os.getpid())))}")
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return answer
+            try:
+                file = open(tmp_path / "killed", "x")
+            except FileExistsError:
+                return answer
+            with file:
+                file.write(f"{os.getpid()} {' '.join(map(str, children(os.getpid())))}")
+            os.kill(os.getpid(), signal.SIGKILL)
 
     images, probabilities = pictures
     rows = [{"id": number, "picture": images[number % 16]} for number in range(400)]

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -174,39 +176,59 @@ def test_rows_that_do_not_fit_fail_the_job(session: SparkSession, pictures_frame
         predicted.collect()
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+
+
+def runners_below(pid: int) -> set[int]:
+    """The runners below a process of Java: the processes that Python workers have started."""
+    found = set()
+    for child in children(pid):
+        try:
+            is_worker = b"pyspark.daemon" in Path(f"/proc/{child}/cmdline").read_bytes()
+            # One process forks the workers.
+            found |= {runner for worker in children(child) for runner in children(worker)} if is_worker else runners_below(child)
+        except OSError:
+            continue
+    return found
+
+
 def test_a_crash_of_a_runner_repeats_its_task(session: SparkSession, noop_folder: Path, tmp_path: Path) -> None:
     spec = [TensorSpec("x", "int64", ["n"])]
     carton.pack(noop_folder, tmp_path / "slow.carton", runner="noop", inputs=spec, outputs=spec, check=False)
-    mark = tmp_path / "killed"
 
-    def children(pid: int) -> list[int]:
-        return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
-
-    def kill_once(batches: Iterator[Any]) -> Iterator[Any]:
-        """Kills the runners of all workers of this machine, once in the job, in the middle of a task."""
+    def attempt(batches: Iterator[Any]) -> Iterator[Any]:
         task = TaskContext.get()
         assert task is not None
-        Path(f"{mark}-{task.partitionId()}-{task.attemptNumber()}").touch()
-        for number, batch in enumerate(batches):
-            yield batch
-            if number == 0:
-                try:
-                    file = open(mark, "x")
-                except FileExistsError:
-                    continue
-                with file:
-                    # This function has a worker of its own. Workers are forked by one process.
-                    for runner in [runner for worker in children(os.getppid()) for runner in children(worker)]:
-                        os.kill(runner, signal.SIGKILL)
-                        file.write(f"{runner}\n")
+        (tmp_path / f"attempt-{task.partitionId()}-{task.attemptNumber()}").touch()
+        yield from batches
 
-    # By default the model would start another runner, and only the call that was running would fail.
-    slow = {"options": {"delay_ms": 5}, "restart": False}
+    java = session.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    before = runners_below(java)
+    killed: set[int] = set()
+
+    def kill_once() -> None:
+        """Kills the runners of the job in the middle of their first calls."""
+        end = time.monotonic() + 60
+        while not (new := runners_below(java) - before) and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        for runner in new:
+            os.kill(runner, signal.SIGKILL)
+            killed.add(runner)
+
+    # Five calls for each of two tasks. By default the model would start another runner, and only the call that was running would fail.
+    slow = {"options": {"delay_ms": 1000}, "restart": False}
     frame = session.range(0, N_ROWS, 1, 2).withColumnRenamed("id", "x")
-    predicted = carton_spark.predict(frame, tmp_path / "slow.carton", outputs={"x": "y"}, batch_size=1, **slow)
-    rows = predicted.mapInArrow(kill_once, predicted.schema).collect()
-    assert len(mark.read_text().split()) >= 1
-    attempts = {path.name.rpartition("-")[2] for path in tmp_path.glob("killed-*")}
+    predicted = carton_spark.predict(frame.mapInArrow(attempt, frame.schema), tmp_path / "slow.carton", outputs={"x": "y"}, **slow)
+    killer = threading.Thread(target=kill_once)
+    killer.start()
+    try:
+        rows = predicted.collect()
+    finally:
+        killer.join()
+    assert killed
+    attempts = {path.name.rpartition("-")[2] for path in tmp_path.glob("attempt-*")}
     assert attempts > {"0"}, "no task was run again"
     assert sorted((row["x"], row["y"]) for row in rows) == [(number, number) for number in range(N_ROWS)]
 
