@@ -122,3 +122,59 @@ impl Batch {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use arrow_array::types::Int64Type;
+    use arrow_array::{ArrayRef, ListArray};
+
+    use super::*;
+    use crate::plan::Choice;
+
+    /// Compares the first row and the number of rows of each call with the expected ones. Each batch is given by the lengths of its lists.
+    fn check(size: BatchSize, batches: &[&[usize]], expected: &[(u64, usize)]) {
+        let rows = |lengths: &[usize]| {
+            let lists = lengths.iter().map(|length| Some((0..*length as i64).map(Some)));
+            let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
+            RecordBatch::try_from_iter([("x", lists)]).unwrap()
+        };
+        let choice = Choice { inputs: [("x".to_owned(), "x".to_owned())].into(), ..Choice::default() };
+        let plan = Plan::new(None, None, &rows(&[1]).schema(), &choice).unwrap();
+        let mut cutter = Cutter::new(size);
+        let mut calls: Vec<Batch> =
+            batches.iter().flat_map(|batch| cutter.push(&plan, &rows(batch)).unwrap()).collect();
+        calls.extend(cutter.finish());
+        assert_eq!(calls.iter().map(|call| (call.first_row, call.n_rows)).collect::<Vec<_>>(), expected);
+        let lengths: Vec<usize> = batches.concat();
+        for call in &calls {
+            let pieces = || call.inputs.iter().flatten();
+            assert_eq!(pieces().map(|piece| piece.n_rows).sum::<usize>(), call.n_rows);
+            assert_eq!(call.kept.iter().map(RecordBatch::num_rows).sum::<usize>(), call.n_rows);
+            assert!(pieces().all(|piece| piece.row_shape == [lengths[call.first_row as usize]]));
+        }
+    }
+
+    #[test]
+    fn rows_are_cut_into_calls() {
+        let size = BatchSize { rows: 4, bytes: 1 << 20 };
+        check(size, &[], &[]);
+        check(size, &[&[], &[]], &[]);
+        check(size, &[&[1; 9]], &[(0, 4), (4, 4), (8, 1)]);
+        check(size, &[&[1; 3], &[], &[1; 1], &[1; 6]], &[(0, 4), (4, 4), (8, 2)]);
+        check(size, &[&[1], &[1], &[2], &[2], &[1]], &[(0, 2), (2, 2), (4, 1)]);
+        check(size, &[&[0, 0, 3, 3, 3, 3, 3, 0]], &[(0, 2), (2, 4), (6, 1), (7, 1)]);
+    }
+
+    #[test]
+    fn calls_have_a_size_in_bytes() {
+        let size = BatchSize { rows: 100, bytes: 32 };
+        check(size, &[&[1; 9]], &[(0, 4), (4, 4), (8, 1)]);
+        check(size, &[&[1, 2, 2, 2, 5, 5, 1]], &[(0, 1), (1, 2), (3, 1), (4, 1), (5, 1), (6, 1)]);
+        // A row without elements counts as one byte.
+        check(size, &[&[0; 40]], &[(0, 32), (32, 8)]);
+    }
+}

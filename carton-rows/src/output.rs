@@ -138,3 +138,57 @@ fn strings(output: &OutputPlan, tensor: &StringTensor, n_elements: usize) -> Res
     }
     Ok(Arc::new(StringArray::from_iter_values(elements)))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Compares the type and the length of the column of an output, or the error.
+    fn check(declared: Option<&[Option<usize>]>, shape: &[usize], n_rows: usize, expected: &str) {
+        let row_shape = RowShape(declared.map(<[_]>::to_vec));
+        let output =
+            OutputPlan { name: "y".to_owned(), column: "c".to_owned(), dtype: Some(DataType::Uint8), row_shape };
+        let n_elements = shape.iter().fold(1_usize, |product, size| product.saturating_mul(*size));
+        let tensor = NumericTensor::from_vec((0..n_elements).map(|i| i as u8).collect(), shape.to_vec()).unwrap();
+        let found = match column(&output, &tensor.into(), n_rows, shape.first().copied().unwrap_or(1)) {
+            Ok(column) => format!("{} {}", column.len(), column.data_type()),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected);
+        let field = declared_field(&output).map(|field| field.data_type().to_string());
+        assert!(declared.is_none() || found.ends_with(&field.unwrap()) || found.contains("output"), "{found}");
+    }
+
+    #[test]
+    fn outputs_become_lists() {
+        check(Some(&[]), &[3], 3, "3 UInt8");
+        check(None, &[3, 2], 3, "3 List(UInt8)");
+        check(Some(&[Some(2)]), &[3, 2], 3, "3 FixedSizeList(2 x UInt8)");
+        check(Some(&[None, Some(2)]), &[3, 4, 2], 3, "3 List(FixedSizeList(2 x UInt8))");
+        check(Some(&[Some(0)]), &[3, 0], 3, "3 List(UInt8)");
+        check(Some(&[None]), &[3, 0], 3, "3 List(UInt8)");
+        // Rows beyond the table are dropped.
+        check(Some(&[Some(2)]), &[4, 2], 1, "1 FixedSizeList(2 x UInt8)");
+    }
+
+    #[test]
+    fn outputs_without_rows_or_with_too_many_are_refused() {
+        check(None, &[], 1, "output `y` has shape [] for 1 rows: it has no value for each row");
+        let large = "output `y` has 1099511627776 elements in one call, more than a column can hold";
+        check(None, &[1, 1 << 40, 0], 1, large);
+        check(None, &[1, 1 << 20, 1 << 20, 0], 1, large);
+        check(None, &[2, 0, 1 << 40], 2, "2 List(List(UInt8))");
+    }
+
+    #[test]
+    fn the_elements_are_those_of_the_first_rows() {
+        let output =
+            OutputPlan { name: "y".to_owned(), column: "y".to_owned(), dtype: None, row_shape: RowShape(None) };
+        let strings = StringTensor::new(["a", "b", "c", "d"].map(str::to_owned).to_vec(), vec![2, 2]).unwrap();
+        let found = column(&output, &strings.into(), 1, 2).unwrap();
+        let lists = found.as_any().downcast_ref::<ListArray>().unwrap();
+        assert_eq!(lists.values().as_any().downcast_ref::<StringArray>().unwrap(), &StringArray::from(vec!["a", "b"]));
+    }
+}

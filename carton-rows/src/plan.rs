@@ -264,3 +264,50 @@ fn kept(schema: &Schema, inputs: &[InputColumn], keep: &Keep) -> Result<Vec<usiz
     };
     Ok((0..fields.len()).filter(is_kept).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Compares the shape that a value takes with the expected one.
+    fn check(declared: Option<&[Option<usize>]>, found: &[usize], expected: Option<&[usize]>) {
+        let fitted = RowShape(declared.map(<[_]>::to_vec)).fitted(found);
+        assert_eq!(fitted.as_deref(), expected, "{declared:?} {found:?}");
+    }
+
+    #[test]
+    fn values_take_the_declared_shape() {
+        check(None, &[2, 3], Some(&[2, 3]));
+        check(Some(&[]), &[], Some(&[]));
+        check(Some(&[]), &[1], Some(&[]));
+        check(Some(&[]), &[2], None);
+        check(Some(&[Some(2), Some(3)]), &[2, 3], Some(&[2, 3]));
+        check(Some(&[Some(2), Some(3)]), &[6], Some(&[2, 3]));
+        check(Some(&[Some(6)]), &[2, 3], Some(&[6]));
+        // As many dimensions: the sizes are not exchanged.
+        check(Some(&[Some(2), Some(3)]), &[3, 2], None);
+        check(Some(&[Some(2), Some(3)]), &[5], None);
+        check(Some(&[Some(1)]), &[], Some(&[1]));
+    }
+
+    #[test]
+    fn a_flat_value_takes_a_shape_with_one_free_size() {
+        check(Some(&[None]), &[5], Some(&[5]));
+        check(Some(&[None, Some(4)]), &[8], Some(&[2, 4]));
+        check(Some(&[Some(4), None]), &[0], Some(&[4, 0]));
+        check(Some(&[None, Some(4)]), &[7], None);
+        check(Some(&[None, None]), &[8], None);
+        check(Some(&[None, None]), &[2, 4], Some(&[2, 4]));
+        check(Some(&[None, Some(2), Some(2)]), &[2, 4], None);
+        check(Some(&[None]), &[], None);
+    }
+
+    #[test]
+    fn sizes_of_nothing_and_sizes_that_are_too_large() {
+        check(Some(&[None, Some(0)]), &[0], None);
+        check(Some(&[Some(3), Some(0)]), &[0], Some(&[3, 0]));
+        check(Some(&[Some(usize::MAX), Some(2)]), &[2], None);
+        check(Some(&[Some(2)]), &[usize::MAX, 2], None);
+        check(Some(&[Some(usize::MAX), Some(2)]), &[usize::MAX, 2], Some(&[usize::MAX, 2]));
+    }
+}

@@ -8,6 +8,7 @@ use carton_core::{Carton, Open, Package, ProgressEvent};
 use super::{Context, set};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
+use crate::progress::Unit;
 
 /// Opens a carton without starting a runner.
 pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Package, Failure> {
@@ -46,7 +47,7 @@ pub(super) fn progress(context: &Context<'_>) -> Option<impl Fn(&ProgressEvent) 
     let display = Arc::clone(context.output.progress());
     let is_shown = display.is_shown();
     is_shown.then_some(move |event: &ProgressEvent| {
-        let is_bytes = event.unit == "bytes";
-        display.update_kept(&event.stage.to_string(), event.done, event.kept, event.total, is_bytes);
+        let unit = if event.unit == "bytes" { Unit::Bytes } else { Unit::Other };
+        display.update_kept(&event.stage.to_string(), event.done, event.kept, event.total, unit);
     })
 }

@@ -22,6 +22,7 @@ use crate::args::{OutputArgument, RowsArgs, RunArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, InterruptError};
 use crate::output::{count, one_line};
+use crate::progress::Unit;
 
 #[derive(Debug, thiserror::Error)]
 enum TableError {
@@ -112,7 +113,7 @@ pub(super) async fn run(
     let token = cancel.0.clone();
     let progress = interrupt::blocking(move |_| {
         let on_progress = |progress: MapProgress| {
-            display.update("running", progress.rows, total, false);
+            display.update("running", progress.rows, total, Unit::Rows);
             token.control()
         };
         write(mapped, rows, destination, &runtime, on_progress)

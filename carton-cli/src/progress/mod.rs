@@ -58,12 +58,22 @@ struct State {
     is_awaited: bool,
 }
 
+/// What a stage counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Bytes,
+    Rows,
+    /// Anything else, or nothing. The rate is not shown.
+    #[default]
+    Other,
+}
+
 /// The amount of work that is done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     done: u64,
     total: Option<u64>,
-    bytes: bool,
+    unit: Unit,
 }
 
 impl Amount {
@@ -96,13 +106,13 @@ impl ProgressDisplay {
         !matches!(self.mode, DisplayMode::Silent)
     }
 
-    /// Shows that `done` of `total` bytes or other units of a stage are done.
-    pub(crate) fn update(&self, stage: &str, done: u64, total: Option<u64>, bytes: bool) {
-        self.update_kept(stage, done, 0, total, bytes);
+    /// Shows that `done` of `total` units of a stage are done.
+    pub(crate) fn update(&self, stage: &str, done: u64, total: Option<u64>, unit: Unit) {
+        self.update_kept(stage, done, 0, total, unit);
     }
 
     /// As [`update`](Self::update), but an earlier attempt did `kept` of what is done, which is left out of the rate.
-    pub(crate) fn update_kept(&self, stage: &str, done: u64, kept: u64, total: Option<u64>, bytes: bool) {
+    pub(crate) fn update_kept(&self, stage: &str, done: u64, kept: u64, total: Option<u64>, unit: Unit) {
         if !self.is_shown() {
             return;
         }
@@ -121,7 +131,7 @@ impl ProgressDisplay {
             bar.finish_and_clear();
         }
         state.last_line.get_or_insert(now);
-        state.amount = Amount { done, total, bytes };
+        state.amount = Amount { done, total, unit };
         state.meter.lock().set(now, done, kept);
         if state.amount.is_whole() {
             // The same stage may report more, and then continues.
@@ -197,13 +207,13 @@ impl State {
         if self.due(mode).is_none_or(|due| now < due) {
             return;
         }
-        let Amount { done, total, bytes } = self.amount;
+        let Amount { done, total, unit } = self.amount;
         match mode {
             DisplayMode::Silent => {}
             DisplayMode::Bars(bars) => {
                 let (stage, meter) = (&self.stage, &self.meter);
                 let bar = self.bar.get_or_insert_with(|| {
-                    let bar = bars.add(new_bar(stage, total, bytes, Arc::clone(meter)).with_position(done));
+                    let bar = bars.add(new_bar(stage, total, unit, Arc::clone(meter)).with_position(done));
                     bar.enable_steady_tick(TICK);
                     bar
                 });
@@ -216,7 +226,7 @@ impl State {
                 self.last_line = Some(now);
                 self.printed = Some(done);
                 let meter = self.meter.lock();
-                let pace = pace(&meter, now, total, bytes);
+                let pace = pace(&meter, now, total, unit);
                 let _ = writeln!(io::stderr().lock(), "{}{pace}", plain_line(&self.stage, self.amount));
             }
         }
@@ -238,8 +248,8 @@ impl State {
     }
 }
 
-fn new_bar(stage: &str, total: Option<u64>, bytes: bool, meter: Arc<Mutex<Meter>>) -> ProgressBar {
-    let template = match (total, bytes) {
+fn new_bar(stage: &str, total: Option<u64>, unit: Unit, meter: Arc<Mutex<Meter>>) -> ProgressBar {
+    let template = match (total, unit == Unit::Bytes) {
         (Some(_), true) => "{prefix:>12} {bar:30} {binary_bytes:>10} of {binary_total_bytes}{pace}",
         (Some(_), false) => "{prefix:>12} {bar:30} {pos} of {len}{pace}",
         (None, true) => "{prefix:>12} {spinner} {binary_bytes}{pace}",
@@ -249,7 +259,7 @@ fn new_bar(stage: &str, total: Option<u64>, bytes: bool, meter: Arc<Mutex<Meter>
     // The library's own rate counts the work of an earlier attempt as if it had been done instantly.
     let style = style.with_key("pace", move |bar: &ProgressState, text: &mut dyn fmt::Write| {
         let meter = meter.lock();
-        let _ = text.write_str(&pace(&meter, Instant::now(), total.and(bar.len()), bytes));
+        let _ = text.write_str(&pace(&meter, Instant::now(), total.and(bar.len()), unit));
     });
     // A stage without a count shows no number.
     let style = style.with_key("count", |bar: &ProgressState, text: &mut dyn fmt::Write| {
@@ -259,16 +269,20 @@ fn new_bar(stage: &str, total: Option<u64>, bytes: bool, meter: Arc<Mutex<Meter>
 }
 
 /// Formats the rate, and the time left if the total is known: `, 12.3 MiB/s, 45 s left`.
-fn pace(meter: &Meter, now: Instant, total: Option<u64>, bytes: bool) -> String {
-    let rate = meter.rate(now).filter(|_| bytes).map(|rate| format!(", {}/s", byte_size(rate as u64)));
+fn pace(meter: &Meter, now: Instant, total: Option<u64>, unit: Unit) -> String {
+    let rate = meter.rate(now).and_then(|rate| match unit {
+        Unit::Bytes => Some(format!(", {}/s", byte_size(rate as u64))),
+        Unit::Rows => Some(format!(", {rate:.0} rows/s")),
+        Unit::Other => None,
+    });
     let left = total.and_then(|total| meter.time_left(now, total));
     let left = left.map(|left| format!(", {} left", duration_text(left)));
     rate.into_iter().chain(left).collect()
 }
 
 fn plain_line(stage: &str, amount: Amount) -> String {
-    let Amount { done, total, bytes } = amount;
-    let amount = |number| if bytes { byte_size(number) } else { number.to_string() };
+    let Amount { done, total, unit } = amount;
+    let amount = |number| if unit == Unit::Bytes { byte_size(number) } else { number.to_string() };
     match total.filter(|total| *total > 0) {
         Some(total) => {
             let percent = u128::from(done) * 100 / u128::from(total);
@@ -287,22 +301,23 @@ mod tests {
 
     #[test]
     fn plain_lines() {
-        let check = |done, total, bytes, expected: &str| {
-            assert_eq!(plain_line("packing", Amount { done, total, bytes }), expected);
+        let check = |done, total, unit, expected: &str| {
+            assert_eq!(plain_line("packing", Amount { done, total, unit }), expected);
         };
-        check(512, Some(2048), true, "packing: 512 B of 2.0 KiB (25 %)");
-        check(3, Some(4), false, "packing: 3 of 4 (75 %)");
-        check(3, None, false, "packing: 3");
-        check(0, Some(0), true, "packing: 0 B");
-        check(0, None, false, "packing");
-        check(u64::MAX, Some(u64::MAX), false, &format!("packing: {0} of {0} (100 %)", u64::MAX));
+        check(512, Some(2048), Unit::Bytes, "packing: 512 B of 2.0 KiB (25 %)");
+        check(3, Some(4), Unit::Other, "packing: 3 of 4 (75 %)");
+        check(3, None, Unit::Rows, "packing: 3");
+        check(0, Some(0), Unit::Bytes, "packing: 0 B");
+        check(0, None, Unit::Other, "packing");
+        check(u64::MAX, Some(u64::MAX), Unit::Other, &format!("packing: {0} of {0} (100 %)", u64::MAX));
     }
 
     #[test]
     fn every_bar_has_a_valid_template() {
-        for (total, bytes) in [(Some(1), true), (Some(1), false), (None, true), (None, false)] {
+        let units = [Unit::Bytes, Unit::Rows, Unit::Other];
+        for (total, unit) in units.iter().flat_map(|unit| [(Some(1), *unit), (None, *unit)]) {
             // An invalid template would fall back to indicatif's own, which has no prefix.
-            assert_eq!(new_bar("packing", total, bytes, Arc::default()).prefix(), "packing");
+            assert_eq!(new_bar("packing", total, unit, Arc::default()).prefix(), "packing");
         }
     }
 
@@ -312,15 +327,16 @@ mod tests {
         let now = start + Duration::from_secs(2);
         let mut meter = Meter::default();
         meter.set(start, 1 << 20, 1 << 20);
-        assert_eq!(pace(&meter, start, Some(8 << 20), true), "");
+        assert_eq!(pace(&meter, start, Some(8 << 20), Unit::Bytes), "");
         meter.set(now, 3 << 20, 1 << 20);
-        let check = |total, bytes, expected: &str| assert_eq!(pace(&meter, now, total, bytes), expected);
-        check(Some(8 << 20), true, ", 1.0 MiB/s, 5 s left");
-        check(None, true, ", 1.0 MiB/s");
-        check(Some(8 << 20), false, ", 5 s left");
-        check(None, false, "");
+        let check = |total, unit, expected: &str| assert_eq!(pace(&meter, now, total, unit), expected);
+        check(Some(8 << 20), Unit::Bytes, ", 1.0 MiB/s, 5 s left");
+        check(None, Unit::Bytes, ", 1.0 MiB/s");
+        check(Some(8 << 20), Unit::Rows, ", 1048576 rows/s, 5 s left");
+        check(Some(8 << 20), Unit::Other, ", 5 s left");
+        check(None, Unit::Other, "");
         let later = now + Duration::from_secs(60);
-        assert_eq!(pace(&meter, later, Some(8 << 20), true), ", 0 B/s");
+        assert_eq!(pace(&meter, later, Some(8 << 20), Unit::Bytes), ", 0 B/s");
     }
 
     /// A display of bars, and the terminal that it draws on.
@@ -353,13 +369,13 @@ mod tests {
     fn a_bar_is_drawn_with_its_pace() {
         let (display, terminal) = on_terminal();
         let start = Instant::now() - Duration::from_secs(4);
-        display.update_kept("downloading", 4 << 20, 4 << 20, Some(1 << 30), true);
+        display.update_kept("downloading", 4 << 20, 4 << 20, Some(1 << 30), Unit::Bytes);
         let mut state = display.locked();
         state.since = Some(start);
         state.meter = Arc::default();
         state.meter.lock().set(start, 4 << 20, 4 << 20);
         drop(state);
-        display.update_kept("downloading", 12 << 20, 4 << 20, Some(1 << 30), true);
+        display.update_kept("downloading", 12 << 20, 4 << 20, Some(1 << 30), Unit::Bytes);
         let shown = terminal.contents();
         assert!(shown.contains("12.00 MiB of 1.00 GiB, 2.0 MiB/s, 8 min "), "{shown}");
         display.finish();
@@ -369,7 +385,7 @@ mod tests {
     #[test]
     fn a_bar_is_gone_when_all_is_done() {
         let (display, terminal) = on_terminal();
-        let install = |done| display.update("installing t 1.0.0", done, Some(100), true);
+        let install = |done| display.update("installing t 1.0.0", done, Some(100), Unit::Bytes);
         install(1);
         age(&display, BAR_DELAY);
         install(50);
@@ -394,16 +410,16 @@ mod tests {
     #[test]
     fn a_stage_that_reports_once_is_shown_until_it_ends() {
         let (display, terminal) = on_terminal();
-        display.update("installing ONNX Runtime with uv", 0, None, false);
+        display.update("installing ONNX Runtime with uv", 0, None, Unit::Other);
         assert_eq!(terminal.contents(), "");
         let shown = seen(&terminal, |shown| !shown.is_empty());
         assert!(shown.contains("installing ONNX Runtime with uv") && !shown.contains('0'), "{shown}");
-        display.update("loading ONNX Runtime", 0, None, false);
+        display.update("loading ONNX Runtime", 0, None, Unit::Other);
         seen(&terminal, |shown| shown.contains("loading"));
         display.finish();
         assert_eq!(terminal.contents(), "");
         // A stage that ends before it is due is never shown.
-        display.update("quick", 0, None, false);
+        display.update("quick", 0, None, Unit::Other);
         display.finish();
         thread::sleep(BAR_DELAY * 2);
         assert_eq!(terminal.contents(), "");

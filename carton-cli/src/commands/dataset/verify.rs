@@ -8,6 +8,7 @@ use crate::args::DatasetVerifyArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Role, count, one_line};
+use crate::progress::Unit;
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -40,7 +41,7 @@ pub(super) async fn run(arguments: DatasetVerifyArgs, context: &Context<'_>) -> 
     let (folder, progress) = (path.clone(), output.progress().clone());
     let verification = interrupt::blocking(move |cancel_token| {
         let on_progress = |done: &carton_dataset::VerifyProgress| {
-            progress.update("verifying", done.shards, Some(done.n_shards), false);
+            progress.update("verifying", done.shards, Some(done.n_shards), Unit::Other);
             cancel_token.control()
         };
         verify(&folder, checks, on_progress).map_err(failure)

@@ -19,6 +19,7 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Leftover};
 use crate::output::one_line;
 use crate::progress::ProgressDisplay;
+use crate::progress::Unit;
 
 #[derive(Debug, thiserror::Error)]
 enum WriteArgumentError {
@@ -105,7 +106,7 @@ fn write(
         if progress.is_publishing {
             return interrupt::begin_publishing();
         }
-        display.update("writing", progress.rows, total, false);
+        display.update("writing", progress.rows, total, Unit::Rows);
         token.control()
     });
     for (input, order) in rows.into_inputs() {

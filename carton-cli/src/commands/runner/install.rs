@@ -16,6 +16,7 @@ use crate::args::RunnerInstallArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::one_line;
+use crate::progress::Unit;
 use crate::python;
 
 /// A folder with this subfolder is the source of the runner `python`.
@@ -152,7 +153,7 @@ async fn with_library(context: &Context<'_>) -> Result<Option<onnx_runtime::Libr
         let request = onnx_runtime::Request {
             runner_data_dir: &runner_data_dir,
             offline,
-            report: &|stage| shown.update(stage, 0, None, false),
+            report: &|stage| shown.update(stage, 0, None, Unit::Other),
             cancel_token,
         };
         request.bring_in().map(Some).map_err(onnx_runtime::LibraryError::into_failure)

@@ -12,6 +12,7 @@ use crate::args::RunnerPackageArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{byte_size, one_line};
+use crate::progress::Unit;
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -25,7 +26,7 @@ pub(super) async fn run(arguments: RunnerPackageArgs, context: &Context<'_>) -> 
     let output = context.output;
     let display = std::sync::Arc::clone(output.progress());
     let (packaged, offered) = interrupt::blocking(move |cancel_token| {
-        let on_bytes = |done, total| display.update("packing", done, Some(total), true);
+        let on_bytes = |done, total| display.update("packing", done, Some(total), Unit::Bytes);
         let packaged = package(&arguments, cancel_token, &on_bytes)?;
         let url = url(&packaged, &arguments)?;
         let offered = packaged.offered(&url);

@@ -17,6 +17,7 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Output, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
+use crate::progress::Unit;
 use crate::tensor_files::{
     Listed, Metadata, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, TensorLayout,
     shown_name,
@@ -105,7 +106,7 @@ fn convert(
     let mut done = 0_u64;
     for position in sink.order() {
         check_cancelled(cancel_token)?;
-        progress.update("converting", done, Some(total), true);
+        progress.update("converting", done, Some(total), Unit::Bytes);
         let (Some(listed), Some(planned)) = (listed.get(position), planned.get(position)) else { continue };
         let piece = match groups.read(source, &listed.name)? {
             Some(group) => {

@@ -18,6 +18,7 @@ use crate::args::{SinkArgs, TensorQuantizeArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::progress::ProgressDisplay;
+use crate::progress::Unit;
 use crate::tensor_files::{
     Listed, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, TensorLayout, Value,
 };
@@ -148,7 +149,7 @@ fn quantize(
     let mut reserved: BTreeMap<&str, &str> = BTreeMap::new();
     for position in sink.order() {
         check_cancelled(cancel_token)?;
-        progress.update("quantizing", done, Some(total), true);
+        progress.update("quantizing", done, Some(total), Unit::Bytes);
         let (Some(planned), Some((listed, role))) = (planned.get(position), roles.get(position)) else { continue };
         let piece = match role {
             Role::AsItIs => convert::piece(source, listed, format, false, &mut warnings)?,

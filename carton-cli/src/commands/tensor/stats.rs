@@ -10,6 +10,7 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Align, Role, Table, one_line, six_digits};
 use crate::progress::ProgressDisplay;
+use crate::progress::Unit;
 use crate::tensor_files::{Listed, Source, TensorLayout};
 
 /// The output of `--json`. Numbers that JSON lacks, and statistics of empty tensors, are `null`.
@@ -118,7 +119,7 @@ fn measure(
     let (mut tensors, mut passed_over, mut done) = (Vec::new(), Vec::new(), 0_u64);
     for listed in source.listed() {
         check_cancelled(cancel_token)?;
-        progress.update("measuring", done, Some(total), true);
+        progress.update("measuring", done, Some(total), Unit::Bytes);
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));
         let is_numeric = listed.element_type.is_some() || listed.format == TensorLayout::QuantizedGroup;

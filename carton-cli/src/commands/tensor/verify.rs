@@ -15,6 +15,7 @@ use crate::failure::{Exit, Failure, causes_in_one_line};
 use crate::interrupt;
 use crate::output::{Role, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
+use crate::progress::Unit;
 use crate::tensor_files::{Source, TensorFileError};
 
 /// The output of `--json`.
@@ -94,7 +95,7 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, cancel_token: &Cance
     let mut seen = BTreeSet::new();
     for listed in listed {
         check_cancelled(cancel_token)?;
-        progress.update("verifying", done, Some(total), true);
+        progress.update("verifying", done, Some(total), Unit::Bytes);
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let result = match source.file().map(TensorFile::format) {
             // Opening the file has checked everything.
