@@ -4,7 +4,7 @@
 //! of other libraries' arrays, the packing of live objects, and what a notebook shows. Modules, from the bottom up:
 //!
 //! - `runtime`: the threads that operations run on, and how a Python thread waits for them;
-//! - `bridge`: awaits operations in `asyncio`;
+//! - `python_call`: calls of Python code that may take long; `bridge`: awaits operations in `asyncio`;
 //! - `errors`: errors as exceptions; `reports`: progress and log records; `results`: reports as instances of classes;
 //! - `memory` and `tensors`: tensors as arrays, and arrays as tensors; `arrow`: the same for Arrow;
 //! - `specs`, `load`, `model`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
@@ -22,6 +22,7 @@ mod memory;
 mod model;
 mod pack;
 mod package;
+mod python_call;
 mod reports;
 mod results;
 mod rows;

@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use carton_core::ProgressEvent;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use tracing::field::{Field, Visit};
 use tracing::{Level, Metadata, Subscriber, span};
+
+use crate::python_call;
 
 /// The most log records that wait. Older ones are dropped first.
 const MAX_WAITING: usize = 1000;
@@ -65,7 +67,7 @@ impl Progress {
         arguments.set_item("done", event.done)?;
         arguments.set_item("total", event.total)?;
         arguments.set_item("unit", event.unit)?;
-        self.callback.bind(py).call((), Some(&arguments)).map(drop)
+        python_call::call(self.callback.bind(py), &PyTuple::empty(py), Some(&arguments)).map(drop)
     }
 }
 
@@ -148,7 +150,8 @@ pub(crate) fn take_log() -> Vec<Record> {
 /// Hands the records that wait to Python's `logging`.
 pub(crate) fn deliver_log(py: Python<'_>) -> PyResult<()> {
     if HAS_RECORDS.load(Ordering::Acquire) {
-        py.import("carton._log")?.call_method0("deliver")?;
+        let deliver = py.import("carton._log")?.getattr("deliver")?;
+        python_call::call(&deliver, &PyTuple::empty(py), None)?;
     }
     Ok(())
 }

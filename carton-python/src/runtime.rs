@@ -1,6 +1,5 @@
 //! The threads that operations run on, and how a Python thread waits for them.
 
-use std::pin::pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
@@ -53,7 +52,8 @@ pub(crate) fn wait<T: Send, E: Raise + Send>(
     operation: impl Future<Output = Result<T, E>> + Send,
 ) -> PyResult<T> {
     let runtime = runtime(py)?;
-    let mut operation = pin!(operation);
+    // On the heap: a thread that the interpreter ends in a callback has no stack any more, and threads of the runtime may have the operation.
+    let mut operation = Box::pin(operation);
     let _inside = Inside::enter();
     loop {
         let result = py.detach(|| {
@@ -120,7 +120,8 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 /// Counts a thread while it runs code of this module that takes the interpreter's lock.
 ///
 /// An interpreter that exits ends the threads that wait for its lock by unwinding their stacks, which aborts the process in frames of Rust.
-/// Before that, [`exit`] waits for the counted threads, and those that wait for an operation never come back.
+/// Before that, [`exit`] waits for the counted threads, and those that wait for an operation never come back. Python code that takes longer is
+/// called by [`python_call`](crate::python_call), in which a thread may end.
 pub(crate) struct Inside(());
 
 impl Inside {

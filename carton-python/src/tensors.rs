@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::runtime::Inside;
-use crate::{errors, memory};
+use crate::{errors, memory, python_call};
 
 /// The module with the conversions that are said in Python.
 fn conversions(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
@@ -33,7 +33,8 @@ pub(crate) fn tensor(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Tensor> {
     // A contiguous array of numbers; a list of strings and a shape; or a list of tensors of several shapes.
     let (kind, converted, shape): (String, Bound<'_, PyAny>, Vec<usize>) = {
         let _inside = Inside::enter();
-        conversions(py)?.call_method1("plain", (value, name))?.extract()?
+        let plain = conversions(py)?.getattr("plain")?;
+        python_call::call(&plain, &(value, name).into_pyobject(py)?, None)?.extract()?
     };
     let invalid = |error: carton_core::TensorError| errors::invalid(py, &format!("input `{name}`: {error}"));
     match kind.as_str() {

@@ -363,6 +363,45 @@ sys.exit(3)
     assert ended.code == 3, ended.stderr
 
 
+@pytest.mark.parametrize(
+    "work",
+    [
+        "model(x=Endless())",
+        "asyncio.run(awaited())",
+        "carton.load(DIGITS, progress=lambda **_: endless())",
+    ],
+)
+def test_the_interpreter_exits_while_python_below_carton_never_returns(run_script: RunScript, work: str) -> None:
+    """It waits some seconds for such a thread. Then the thread ends when it asks for the lock again, below frames of Rust."""
+    ended = run_script(
+        f"""
+def endless():
+    started.set()
+    while True:
+        pass
+
+class Endless:
+    def __array__(self, *_, **__):
+        endless()
+
+async def awaited():
+    await model.infer_async(x=Endless())
+
+class Teardown:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)
+
+teardown = Teardown()
+started = threading.Event()
+model = noop()
+threading.Thread(target=lambda: {work}, daemon=True).start()
+assert started.wait(20)
+sys.exit(3)
+"""
+    )
+    assert ended.code == 3, ended.stderr
+
+
 def test_no_runner_outlives_a_killed_interpreter(run_script: RunScript) -> None:
     ended = run_script(
         """
