@@ -7,7 +7,7 @@
 //! - `python_call`: calls of Python code that may take long; `bridge`: awaits operations in `asyncio`;
 //! - `errors`: errors as exceptions; `reports`: progress and log records; `results`: reports as instances of classes;
 //! - `memory` and `tensors`: tensors as arrays, and arrays as tensors; `arrow`: the same for Arrow;
-//! - `specs`, `load`, `model`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
+//! - `specs`, `load`, `model`, `stream`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
 //!
 //! **No thread of the runtime takes the interpreter's lock.** Results, progress and log records wait in queues until a thread of Python
 //! fetches them. An interpreter that exits kills threads that wait for its lock, and the process with them.
@@ -28,6 +28,7 @@ mod results;
 mod rows;
 mod runtime;
 mod specs;
+mod stream;
 mod tensor_files;
 mod tensors;
 mod upkeep;
@@ -80,7 +81,7 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::Memory>()?;
     module.add_class::<model::Model>()?;
     module.add_class::<model::Sealed>()?;
-    module.add_class::<model::Stream>()?;
+    module.add_class::<stream::Stream>()?;
     module.add_class::<package::Package>()?;
     module.add_class::<rows::MappedRows>()?;
     module.add_class::<specs::TensorSpec>()?;

@@ -1,4 +1,5 @@
-//! Completes a signature of which the metadata declares one side only (spec/carton-format.md §4 wants both or neither). Pure.
+//! Completes a signature of which the metadata declares one side only: a carton has both or neither (spec/carton-format.md, `carton.toml`).
+//! Pure.
 //!
 //! The model tells its other side where the runner can read it. Otherwise self-tests and examples tell the outputs.
 
