@@ -128,6 +128,8 @@ pub(super) fn of_tests(draft: &Draft, tensors: &BTreeMap<String, Tensor>) -> Opt
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use carton_tensor::DataType;
 
     use super::*;
@@ -212,8 +214,8 @@ mod tests {
         };
         let check =
             |tests: &[&[(&str, &str)]], example: &[(&str, &str)], expected: Option<&[(&str, DataType, &str)]>| {
-                let mut draft = Draft::default();
-                draft.self_tests = vec![SelfTest::new(BTreeMap::new())];
+                let self_tests = vec![SelfTest::new(BTreeMap::new())];
+                let mut draft = Draft { self_tests, ..Draft::default() };
                 for outputs in tests {
                     let mut test = SelfTest::new(BTreeMap::new());
                     test.expected_out = Some(references(outputs));
