@@ -7,7 +7,7 @@ use carton_core::ErrorKind;
 use serde::Serialize;
 
 use crate::hints;
-use crate::output::printable::shortened;
+use crate::output::printable::{shortened, without_logins};
 
 /// The exit codes of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Failure {
 
     /// The error's own message.
     pub(crate) fn message(&self) -> String {
-        shortened(&self.error.to_string())
+        shown(&*self.error)
     }
 
     /// The messages of its causes, nearest first.
@@ -211,7 +211,12 @@ fn is_refusal(error: &carton_core::Error) -> bool {
 
 /// Returns the messages of an error's causes, nearest first.
 fn causes(error: &dyn Error) -> Vec<String> {
-    std::iter::successors(error.source(), |&cause| cause.source()).map(|cause| shortened(&cause.to_string())).collect()
+    std::iter::successors(error.source(), |&cause| cause.source()).map(shown).collect()
+}
+
+/// The message of an error, of a length that can be read, and without the password of a URL that was given as a path.
+fn shown(error: &dyn Error) -> String {
+    shortened(&without_logins(&error.to_string()))
 }
 
 /// Formats an error and its causes in one line, for lists of errors.

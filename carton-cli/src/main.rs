@@ -21,6 +21,7 @@ mod tensor_files;
 mod tensors;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use carton_core::runner::EmbeddedRunner;
@@ -29,6 +30,7 @@ use clap::{CommandFactory, FromArgMatches};
 use crate::args::Cli;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::output::printable::without_logins;
 
 /// The runners in this binary. `carton runner install` makes them available to other programs.
 static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
@@ -76,7 +78,18 @@ fn parse(arguments: &[OsString]) -> Result<Cli, Exit> {
     if arguments.iter().any(|argument| argument == "--json") {
         Output::json_only().failure(&Failure::from_usage_error(&error));
     } else {
-        let _ = error.print();
+        print_usage_error(&error);
     }
     Err(Exit::Usage)
+}
+
+/// Prints a usage error, in color on a terminal. An error that quotes a URL with a password is printed without the password and colors.
+fn print_usage_error(error: &clap::Error) {
+    let text = error.to_string();
+    let shown = without_logins(&text);
+    // A failure to print, because the reader is gone, is ignored.
+    let _ = match shown == text {
+        true => error.print(),
+        false => std::io::stderr().write_all(shown.as_bytes()),
+    };
 }

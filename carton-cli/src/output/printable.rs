@@ -22,6 +22,36 @@ pub(crate) fn shortened(text: &str) -> String {
     text.split('\n').map(shorten).collect::<Vec<_>>().join("\n")
 }
 
+/// Removes users and passwords from URLs in a text. A command that takes only paths quotes a URL as it was typed, or with its two slashes
+/// joined into one, as in a path.
+pub(crate) fn without_logins(text: &str) -> String {
+    let mut rest = text;
+    let mut shown = String::with_capacity(text.len());
+    while let Some(at) = rest.find(":/") {
+        let (before, after) = rest.split_at(at + 1);
+        let slashes = after.len() - after.trim_start_matches('/').len();
+        let (slashes, after) = after.split_at(slashes);
+        let url = after.split(|c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'')).next().unwrap_or_default();
+        shown.push_str(before);
+        shown.push_str(slashes);
+        rest = &after[login_length(url)..];
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// The length of `user:password@` at the start of a URL without its scheme.
+fn login_length(url: &str) -> usize {
+    let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
+    let has_port = |host: &str| host.split_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok());
+    // A password with a slash ends the authority too early. What stands there is then no host with a port.
+    let login = match authority.rfind('@') {
+        None if !authority.starts_with('[') && !has_port(authority) => url.rfind('@'),
+        at => at,
+    };
+    login.map_or(0, |at| at + 1)
+}
+
 fn replaced(c: char) -> char {
     if is_harmful(c) { char::REPLACEMENT_CHARACTER } else { c }
 }
@@ -40,6 +70,25 @@ mod tests {
         assert_eq!(printable("a\tb\n\x1b[2Jc\r"), "a\tb\n\u{fffd}[2Jc\u{fffd}");
         assert_eq!(printable("\u{202e}gnp"), "\u{fffd}gnp");
         assert_eq!(one_line(" a\nb\x07 "), "a b\u{fffd}");
+    }
+
+    #[test]
+    fn logins_in_urls_are_removed() {
+        let check = |text: &str, expected: &str| assert_eq!(without_logins(text), expected);
+        check("cannot open `https://me:pw@host/x`", "cannot open `https://host/x`");
+        check("cannot open `/work/https:/me:pw@host/x`", "cannot open `/work/https:/host/x`");
+        check("`https://me@h/a` and `http://me:p@w@h:80/b@c`", "`https://h/a` and `http://h:80/b@c`");
+        check("`https://me:p/w@host/x`", "`https://host/x`");
+        for text in [
+            "`https://host/x@1?a#b`: 404",
+            "`https://host:8080/x@1`",
+            "`http://[::1]:80/x@1`",
+            "no `@misc/a.png`, a: /b@c",
+            "`file:///a/b@c`",
+            "https://",
+        ] {
+            check(text, text);
+        }
     }
 
     #[test]

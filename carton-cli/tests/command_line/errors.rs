@@ -70,7 +70,7 @@ fn invalid_arguments() {
     ----- stdout -----
 
     ----- stderr -----
-    error: invalid value 'y.txt' for '--output <[NAME=]FILE>': expected NAME=FILE.npy or FILE.npz
+    error: invalid value 'y.txt' for '--output <[NAME=]FILE>': expected NAME=FILE.npy or FILE.npz; or with --rows FILE.parquet, FILE.arrow, FILE.arrows or -
 
     For more information, try '--help'.
     ");
@@ -389,6 +389,30 @@ fn a_self_test_of_a_model_whose_signature_is_not_known() {
     let sandbox = Sandbox::new();
     sandbox.write("model.bin", "weights");
     let refused = sandbox.carton("pack model.bin --runner noop -o m.carton --record-self-test x=[1]").expect_code(1);
-    assert!(refused.stderr.contains("inputs and outputs are declared"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("inputs are declared"), "{}", refused.stderr);
     assert!(refused.stderr.contains("hint: declare them: `--metadata FILE`"), "{}", refused.stderr);
+}
+
+#[test]
+fn passwords_in_urls_where_only_paths_are_taken_are_not_shown() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.safetensors", "");
+    for arguments in [
+        "dataset ls https://me:hunter2@host/x",
+        "dataset verify https://me:hunter2@host/x",
+        "dataset write https://me:hunter2@host/x.parquet -o out",
+        "dataset merge https://me:hunter2@host/x",
+        "pack https://me:hunter2@host/x --runner noop -o m.carton",
+        "runner package https://me:hunter2@host/x",
+        "run m.carton --input x=https://me:hunter2@host/x.npy",
+        "tensor validate a.safetensors https://me:hunter2@host/x",
+        "verify model.carton --config https://me:hunter2@host/x",
+    ] {
+        for json in ["", " --json"] {
+            let failed = sandbox.carton(&format!("{arguments}{json}"));
+            assert_ne!(failed.code, 0, "{arguments}");
+            let text = format!("{}{}", failed.stdout, failed.stderr);
+            assert!(!text.contains("hunter2") && !text.contains("me:"), "{arguments}: {text}");
+        }
+    }
 }
