@@ -35,6 +35,8 @@ impl Choice {
             }
             LeaveOut::Large { .. } => Vec::new(),
         };
+        // What the carton's author wrote stays, but in an invalid URL no password can be found.
+        parsed(contents.links())?;
         let links = links.merged(contents.links());
         let left_out: Vec<LeftOut> = chosen
             .into_iter()
@@ -115,13 +117,17 @@ fn choose_large<'a>(
 
 /// Refuses URLs with a user or password, which anyone who has the carton could read, and URLs in which they cannot be found.
 pub(super) fn check_urls(links: &Links) -> Result<(), ShrinkError> {
-    for text in links.iter().flat_map(|(_, urls)| urls) {
-        let url = Url::parse(text).map_err(|source| ShrinkError::Url { url: ShownUrl::of_text(text), source })?;
-        if url.has_user() {
-            return Err(ShrinkError::User { url: url.shown() });
-        }
+    match parsed(links)?.iter().find(|url| url.has_user()) {
+        Some(url) => Err(ShrinkError::User { url: url.shown() }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Parses all URLs. Refuses invalid ones.
+fn parsed(links: &Links) -> Result<Vec<Url>, ShrinkError> {
+    let parse =
+        |text: &String| Url::parse(text).map_err(|source| ShrinkError::Url { url: ShownUrl::of_text(text), source });
+    links.iter().flat_map(|(_, urls)| urls).map(parse).collect()
 }
 
 /// Checks that the URLs of files may begin with `prefix`. Anyone who has the carton can read them.

@@ -482,3 +482,30 @@ async fn a_whole_carton_tells_its_nested_options() {
     assert_eq!(desk.resolve("nested.carton", "out.carton").await.unwrap().nested_options, ["list", "table"]);
     assert!(desk.resolve("model.carton", "out.carton").await.unwrap().nested_options.is_empty());
 }
+
+#[tokio::test]
+async fn a_carton_whose_links_have_an_invalid_url_is_not_shrunk() {
+    let desk = Desk::new();
+    let picture = noise(100_000, 2);
+    desk.shrink("model.carton", "small.carton", linked(&[(&picture, "https://a/p.png")])).await.unwrap();
+    let source = desk.open("small.carton").await;
+    let check = |url: &str, message: Option<&str>| {
+        let urls = BTreeMap::from([(Sha256Digest::of(&picture), vec![url.to_owned()])]);
+        let (links, missing) = (Links::from_urls(urls).unwrap(), ["misc/picture.png".to_owned()].into());
+        let odd = desk.path("odd.carton");
+        package::rewrite(source.contents(), &missing, &links, &odd, Compression::Auto, &Context::default()).unwrap();
+        let package = package::Package::open(&odd, package::OpenOptions::default()).unwrap();
+        let given = linked(&[(b"{}", "https://a/c")]);
+        let found = Choice::make(package.contents(), &given)
+            .map(|choice| choice.links.urls(&Sha256Digest::of(&picture)).to_vec());
+        match (found, message) {
+            (Ok(urls), None) => assert_eq!(urls, [url]),
+            (Err(error), Some(message)) => assert_eq!(error.to_string(), message),
+            (found, expected) => panic!("{url}: expected {expected:?}, found {found:?}"),
+        }
+    };
+    check("https://a/other.png", None);
+    // The author of a carton may have written a password on purpose.
+    check("https://me:hunter2@a/p.png", None);
+    check("https://me:hunter2@a:port/p.png", Some("`https:…` cannot be put into a carton: it is not a valid URL"));
+}
