@@ -198,8 +198,8 @@ impl Config {
                 .ok_or(ConfigError::NoHome { key, variable: name })
         };
         let netrc = match (path_in("NETRC")?, raw.netrc) {
-            (Some(path), _) => Some(NetrcFile { path, named: true }),
-            (None, Some(Netrc::Path(path))) => Some(NetrcFile { path, named: true }),
+            (Some(path), _) => Some(NetrcFile::new(path)),
+            (None, Some(Netrc::Path(path))) => Some(NetrcFile::new(path)),
             (None, Some(Netrc::Use(false))) => None,
             (None, Some(Netrc::Use(true)) | None) => {
                 home.as_ref().map(|home| NetrcFile { path: home.join(".netrc"), named: false })

@@ -326,9 +326,8 @@ impl Error {
             | Self::RunnerUnknown { .. }
             | Self::Shrink(_) => ErrorKind::InvalidInput,
             Self::Cache(error) => error.kind(),
-            Self::Io { .. } | Self::Registry(_) | Self::RunnerSetup { .. } | Self::Call(CallError::Io { .. }) => {
-                ErrorKind::Machine
-            }
+            Self::Io { what, source, .. } => ErrorKind::of_io(what, source),
+            Self::Registry(_) | Self::RunnerSetup { .. } | Self::Call(CallError::Io { .. }) => ErrorKind::Machine,
             _ => ErrorKind::Other,
         }
     }
@@ -336,7 +335,7 @@ impl Error {
     /// What the user can do about the error, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
-        let full = || "make room; pruning the cache deletes what is not in use".to_owned();
+        let full = || "make room; pruning the cache deletes unused entries".to_owned();
         self.own_hint().or_else(|| self.is_disk_full().then(full))
     }
 

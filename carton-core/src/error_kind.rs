@@ -1,13 +1,15 @@
 //! The kinds of failures. They are apart from [`Error`](crate::Error), which depends on every layer, so that each layer can classify its
 //! own errors.
 
+use std::io;
+
 /// The kind of an [`Error`](crate::Error), which decides what a caller does about it. The `carton` command has an exit code for some
 /// kinds; a server can have a status for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller passed something wrong: inputs that contradict the signature, an invalid name or location, metadata that breaks a
-    /// rule. The same call fails again.
+    /// The caller passed something wrong: inputs that contradict the signature, an invalid name or location, a path where nothing is,
+    /// metadata that breaks a rule. The same call fails again.
     InvalidInput,
     /// A call, or loading the model, took longer than its timeout. The runner was killed if it was working on it.
     Timeout,
@@ -36,4 +38,14 @@ pub enum ErrorKind {
     Interrupted,
     /// Any other failure.
     Other,
+}
+
+impl ErrorKind {
+    /// The kind of the operating system's refusal of `action`. If there is nothing to open, the caller named a wrong path.
+    pub(crate) fn of_io(action: &str, source: &io::Error) -> Self {
+        match (action, source.kind()) {
+            ("open", io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Self::InvalidInput,
+            _ => Self::Machine,
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Errors as exceptions. The classes are in `python/carton/_errors.py`, one for each `ErrorKind`.
 
+use carton_core::errors::PackageError;
 use carton_core::{Error, ErrorKind};
 use carton_rows::RowsError;
 use pyo3::prelude::*;
@@ -61,6 +62,10 @@ pub(crate) fn forked(py: Python<'_>) -> PyErr {
 fn class_name(error: &Error) -> &'static str {
     match error {
         Error::Signature(_) | Error::TooManyPositional(_) => "SignatureError",
+        // Python programs expect an `OSError` for a file that is missing too.
+        Error::Io { .. } | Error::Package(PackageError::Io { .. }) | Error::Pack(PackageError::Io { .. }) => {
+            "MachineError"
+        }
         _ => class_of_kind(error.kind()),
     }
 }

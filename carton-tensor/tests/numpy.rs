@@ -77,8 +77,7 @@ fn check_verdicts(table: &str) {
         let [dtype, rtol, atol, equal_nan, actual, expected, close] = fields.as_slice() else {
             panic!("not a line of the table: {line}");
         };
-        let tolerance =
-            Tolerance { rtol: rtol.parse().unwrap(), atol: atol.parse().unwrap(), equal_nan: *equal_nan == "1" };
+        let tolerance = Tolerance::new(rtol.parse().unwrap(), atol.parse().unwrap()).equal_nan(*equal_nan == "1");
         let comparison = allclose(&elements(dtype, actual), &elements(dtype, expected), tolerance);
         assert_eq!(comparison.passed, *close == "1", "{line}: {comparison:?}");
         assert_eq!(comparison.passed, comparison.detail.is_none(), "{line}: {comparison:?}");

@@ -150,7 +150,8 @@ async fn of_loads() {
     let load = Carton::load("http://127.0.0.1:9/model.carton").config(offline);
     table.check("no network is allowed", ErrorKind::Network, load.await);
 
-    table.check("no such file", ErrorKind::Machine, place.load(place.path().join("absent.carton")).await);
+    table.check("no such file", ErrorKind::InvalidInput, place.load(place.path().join("absent.carton")).await);
+    table.check("below a file", ErrorKind::InvalidInput, place.open(carton.join("absent.carton")).await);
     let mut below_a_file = place.config();
     below_a_file.cache_dir = carton.join("cache");
     table.check("no place for a cache", ErrorKind::Machine, Carton::load(&carton).config(below_a_file).await);
@@ -174,7 +175,7 @@ async fn of_what_is_written() {
     let pack = |output: &Path| place.pack(&model, "noop", output);
     table.check("nowhere to write", ErrorKind::Machine, pack(Path::new("/proc/no/such.carton")).await);
     let absent = place.pack(place.path().join("absent"), "noop", &output);
-    table.check("no such model", ErrorKind::Machine, absent.await);
+    table.check("no such model", ErrorKind::InvalidInput, absent.await);
     table.check("no such runner", ErrorKind::NoRunner, place.pack(&model, "absent", &output).await);
     let two = [SIGNATURE, SIGNATURE].concat();
     let metadata = Draft::parse(&two).unwrap();

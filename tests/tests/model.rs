@@ -40,7 +40,7 @@ fn strings(n: usize) -> Tensor {
 }
 
 fn same(a: &Tensor, b: &Tensor) {
-    let comparison = allclose(a, b, Tolerance { rtol: 0.0, atol: 0.0, equal_nan: true });
+    let comparison = allclose(a, b, Tolerance::new(0.0, 0.0).equal_nan(true));
     assert!(comparison.passed, "{comparison:?}");
 }
 

@@ -53,7 +53,7 @@ async fn digits_pass_their_self_tests_on_onnx_runtime() {
     let carton = pack_digits(&place).await;
     let model = load(&place, &carton, "onnxruntime", &library).await.unwrap();
     // The same implementation made the expected outputs; only the number of its threads makes a difference.
-    let report = model.self_test().tolerance(Tolerance { rtol: 1e-6, ..Tolerance::default() }).await.unwrap();
+    let report = model.self_test().tolerance(Tolerance::new(1e-6, 1e-8)).await.unwrap();
     assert!(report.passed && report.self_tests.len() == 2, "{report:?}");
 }
 

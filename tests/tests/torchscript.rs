@@ -121,7 +121,7 @@ fn check_outputs(found: &BTreeMap<String, Tensor>, expected: &Value) {
     let expected = tensors(expected);
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (name, expected) in &expected {
-        let comparison = allclose(&found[name], expected, Tolerance { rtol: 1e-5, ..Tolerance::default() });
+        let comparison = allclose(&found[name], expected, Tolerance::default());
         assert!(comparison.passed, "{name}: {comparison:?}");
     }
 }

@@ -69,7 +69,7 @@ pub(super) async fn run(arguments: RunArgs, context: &Context<'_>) -> Result<Exi
 }
 
 fn tolerance(arguments: &RunArgs) -> Tolerance {
-    Tolerance { rtol: arguments.rtol, atol: arguments.atol, ..Tolerance::default() }
+    Tolerance::new(arguments.rtol, arguments.atol)
 }
 
 /// Loads the model: a carton, or with `--runner` also a bare model.

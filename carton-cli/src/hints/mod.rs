@@ -20,7 +20,7 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             Some("declare [[output]] in the metadata, or record a self-test: `--record-self-test INPUT=FILE`".to_owned())
         }
         Error::NoRunner(none) => Some(no_runner::hint(none)),
-        error if error.is_disk_full() => Some("make room; `carton cache prune` deletes what is not in use".to_owned()),
+        error if error.is_disk_full() => Some("make room; `carton cache prune` deletes unused entries".to_owned()),
         Error::Install(install) => match &**install {
             InstallError::NoRunner(none) => Some(no_runner::hint(none)),
             InstallError::NoDigest { .. } => Some("give it: `--sha256 HASH`".to_owned()),

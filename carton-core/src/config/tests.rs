@@ -36,7 +36,7 @@ fn relative_paths_start_at_the_files_folder() {
         let config =
             Config::from_environment(Some(&path), [("HOME".into(), "/h".into())].into(), &mut |_, _| {}).unwrap();
         assert_eq!(config.cache_dir, folder.path().join("c"));
-        let netrc = NetrcFile { path: folder.path().join("logins"), named: true };
+        let netrc = NetrcFile::new(folder.path().join("logins"));
         assert_eq!(config.credentials.netrc, Some(netrc));
         config.runner_index.unwrap()
     };
@@ -83,7 +83,7 @@ fn credentials_come_from_the_file_and_the_environment() {
     assert!(!format!("{invalid:?}").contains("secret"));
     let netrc = |variables: &[(&str, &str)]| load(None, variables).unwrap().credentials.netrc.unwrap();
     assert_eq!(netrc(&[("HOME", "/h")]), NetrcFile { path: "/h/.netrc".into(), named: false });
-    assert_eq!(netrc(&[("HOME", "/h"), ("NETRC", "/n")]), NetrcFile { path: "/n".into(), named: true });
+    assert_eq!(netrc(&[("HOME", "/h"), ("NETRC", "/n")]), NetrcFile::new("/n"));
 }
 
 #[test]

@@ -32,5 +32,5 @@ pub fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
 
 /// The number of logins in the netrc file at `path`.
 pub fn netrc(path: PathBuf) -> usize {
-    Credentials { netrc: Some(NetrcFile { path, named: true }), ..Credentials::default() }.machines().len()
+    Credentials { netrc: Some(NetrcFile::new(path)), ..Credentials::default() }.machines().len()
 }

@@ -158,7 +158,8 @@ impl PackageError {
             Self::TensorData(TensorDataError::OutOfMemory { .. }) => ErrorKind::Machine,
             Self::TensorData(_) => ErrorKind::Integrity,
             Self::Archive(ArchiveError::Interrupted) | Self::Interrupted => ErrorKind::Interrupted,
-            Self::Archive(ArchiveError::Io { .. }) | Self::Io { .. } => ErrorKind::Machine,
+            Self::Io { action, source, .. } => ErrorKind::of_io(action, source),
+            Self::Archive(ArchiveError::Io { .. }) => ErrorKind::Machine,
             // Here archives are only written, so the fault is in the input.
             Self::Archive(_)
             | Self::SpecialFile { .. }

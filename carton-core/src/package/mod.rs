@@ -154,6 +154,8 @@ impl Package {
             ..Draft::default()
         };
         let metadata = draft.validate()?;
+        // Reported like the path of a carton where nothing is.
+        std::fs::metadata(path).map_err(PackageError::io("open", path))?;
         let contents = Contents::bare(path)?.with_cache(cache);
         let (tensors, directories) = (Index::default(), Directories::default());
         Ok(Self::of(Opened { contents, metadata, tensors, directories }))

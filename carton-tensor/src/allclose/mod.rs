@@ -45,7 +45,7 @@ pub struct Comparison {
 /// assert!(!comparison.passed);
 /// assert_eq!(comparison.max_abs_diff, Some(0.5));
 /// assert!(comparison.detail.is_some_and(|detail| detail.starts_with("element [1, 0]: expected 3.0, found 3.5")));
-/// assert!(allclose(&actual, &expected, Tolerance { atol: 0.5, ..Tolerance::default() }).passed);
+/// assert!(allclose(&actual, &expected, Tolerance::new(1e-5, 0.5)).passed);
 /// # Ok::<(), carton_tensor::TensorError>(())
 /// ```
 #[must_use]

@@ -51,7 +51,7 @@ async fn what_python_computed() {
                     let expected = tensors(&case["outputs"]);
                     assert_eq!(outputs.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{name}");
                     for (output, expected) in outputs.values().zip(expected.values()) {
-                        let comparison = allclose(output, expected, Tolerance { rtol: 1e-5, ..Tolerance::default() });
+                        let comparison = allclose(output, expected, Tolerance::default());
                         assert!(comparison.passed, "{name}: {comparison:?}");
                     }
                 }

@@ -53,6 +53,14 @@ pub struct HostToken {
     pub allow_http: bool,
 }
 
+impl HostToken {
+    /// Makes a token for a host that is sent over `https` only.
+    #[must_use]
+    pub fn new(host: impl Into<String>, token: Secret) -> Self {
+        Self { host: host.into(), token: Some(token), variable: None, allow_http: false }
+    }
+}
+
 /// A file of logins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,6 +69,14 @@ pub struct NetrcFile {
     pub path: PathBuf,
     /// Whether the user named the file, so that it should exist. False for the usual place, where it may be missing.
     pub named: bool,
+}
+
+impl NetrcFile {
+    /// Makes a file that should exist.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), named: true }
+    }
 }
 
 /// The credentials that a server received.

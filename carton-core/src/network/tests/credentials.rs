@@ -41,7 +41,7 @@ fn the_first_that_knows_the_host_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("netrc");
     std::fs::write(&path, "machine a password p\nmachine 127.0.0.1 login me password secret\n").unwrap();
-    let netrc = Some(NetrcFile { path, named: true });
+    let netrc = Some(NetrcFile::new(path));
     let variables = BTreeMap::from([("CARTON_TOKEN_127_0_0_1".to_owned(), Secret::new("variable"))]);
     let mut credentials = Credentials { variables, tokens: vec![host_token("127.0.0.1", false)], netrc };
     let user = |url: &mut url::Url| {
@@ -64,7 +64,7 @@ fn only_the_host_itself_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("netrc");
     std::fs::write(&path, "default login me password secret\n").unwrap();
-    let netrc = Some(NetrcFile { path, named: true });
+    let netrc = Some(NetrcFile::new(path));
     let tokens = vec![host_token("127.0.0.2", true), host_token("127.0.0.1:1", true), host_token("localhost", true)];
     assert_eq!(told(&with(Credentials { netrc, tokens, ..Credentials::default() }), |_| ()), None);
     let port =

@@ -139,8 +139,8 @@ fn tokens_and_logins_are_not_shown() {
     let token = || Secret::new(format!("token-{SECRET}"));
     let credentials = Credentials {
         variables: BTreeMap::from([("CARTON_TOKEN_localhost".to_owned(), token())]),
-        tokens: vec![HostToken { host: "a".to_owned(), token: Some(token()), variable: None, allow_http: false }],
-        netrc: Some(NetrcFile { path: path.clone(), named: true }),
+        tokens: vec![HostToken::new("a", token())],
+        netrc: Some(NetrcFile::new(path.clone())),
     };
     for netrc in [
         format!("machine 127.0.0.1 login {SECRET} password {SECRET}\n"),

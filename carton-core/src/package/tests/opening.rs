@@ -120,7 +120,7 @@ fn what_is_no_carton() {
     let folder = Folder::new();
     folder.file("m/weights", "1");
     assert!(chain(&open(&folder.path("m")).unwrap_err()).contains("MANIFEST"));
-    assert_eq!(open(&folder.path("nothing")).unwrap_err().kind(), ErrorKind::Machine);
+    assert_eq!(open(&folder.path("nothing")).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(open(&folder.file("text", "not a zip file")).unwrap_err().kind(), ErrorKind::Integrity);
     Builder::default().file("model/m", b"1").write_folder(&folder.path("no_metadata"));
     let error = open(&folder.path("no_metadata")).unwrap_err();
@@ -166,7 +166,7 @@ fn bare_models() {
         assert_eq!((info.manifest_sha256, info.files[0].sha256), (None, None));
         assert!(package.tensor("t").is_err());
     }
-    assert_eq!(bare("nothing", "noop").unwrap_err().kind(), ErrorKind::Machine);
+    assert_eq!(bare("nothing", "noop").unwrap_err().kind(), ErrorKind::InvalidInput);
     assert!(bare("m", "../noop").is_err());
 }
 

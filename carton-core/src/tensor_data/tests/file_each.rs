@@ -248,6 +248,6 @@ inner = []
     let files = memory(index, &[("tensor_0.toml", b"data = ['a']\n"), ("tensor_1.bin", &pi)]);
     let expected = Tensor::from(NumericTensor::from_vec(vec![3.25_f64], vec![]).unwrap());
     let found = files.tensor("_tensor_0").unwrap();
-    assert!(allclose(&found, &expected, Tolerance { rtol: 0.0, atol: 0.0, equal_nan: false }).passed);
+    assert!(allclose(&found, &expected, Tolerance::new(0.0, 0.0)).passed);
     assert_eq!(bits(&files.tensor("_tensor_3").unwrap()), "string [1] [\"a\"]");
 }

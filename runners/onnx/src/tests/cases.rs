@@ -24,7 +24,7 @@ fn check(case: &Value, engine: EngineChoice, files: &TestFiles) {
 
 fn compare(name: &str, found: &Tensors, expected: &Tensors) {
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{name}");
-    let tolerance = Tolerance { atol: 1e-6, ..Tolerance::default() };
+    let tolerance = Tolerance::new(1e-5, 1e-6);
     for (output, tensor) in found {
         let comparison = allclose(tensor, &expected[output], tolerance);
         assert!(comparison.passed, "{name}, {output}: {comparison:?}");

@@ -49,11 +49,8 @@ fn outcome(folder: &Path, name: &str, case: &Value, engine: EngineChoice) -> (&'
         Ok(found) => found,
         Err(error) => return failed("failed", format!("{} {:?}", error.message, error.causes)),
     };
-    let tolerance = Tolerance {
-        rtol: case["rtol"].as_f64().unwrap_or(1e-3),
-        atol: case["atol"].as_f64().unwrap_or(1e-7),
-        equal_nan: true,
-    };
+    let (rtol, atol) = (case["rtol"].as_f64().unwrap_or(1e-3), case["atol"].as_f64().unwrap_or(1e-7));
+    let tolerance = Tolerance::new(rtol, atol).equal_nan(true);
     for (output, expected) in tensors(&case["outputs"]) {
         let Some(tensor) = found.get(&output) else { return ("wrong", format!("no {output}")) };
         let comparison = allclose(tensor, &expected, tolerance);
