@@ -267,6 +267,11 @@ mod tests {
         check(&nested(&[&[A], &[], &[C, A], &[C]]), "row 2: its lists along axis 1 have 1 and 2 elements");
         check(&nested(&[&[A], &[A, NONE]]), "row 1: its lists along axis 1 have 2 and 0 elements");
         check(&nested(&[&[A], &[], &[A, A, &[Some("x"), None]], &[C]]), "row 2: is null");
+        let strings: ArrayRef = Arc::new(arrow_array::StringArray::from(vec![Some("a"), Some("b"), Some("c"), None]));
+        let field = Arc::new(arrow_schema::Field::new_list_field(DataType::Utf8, true));
+        let pairs: ArrayRef = Arc::new(arrow_array::FixedSizeListArray::new(field, 2, strings, None));
+        check(&pairs, "row 1: is null");
+        check(&pairs.slice(0, 1), "1 [2] a b");
         let deep = |array: ArrayRef| -> ArrayRef {
             let field = Arc::new(arrow_schema::Field::new_list_field(array.data_type().clone(), true));
             let offsets = OffsetBuffer::from_lengths([2, array.len() - 2]);
