@@ -133,7 +133,7 @@ mod tests {
     use arrow_array::{ArrayRef, ListArray};
 
     use super::*;
-    use crate::plan::Choice;
+    use crate::plan::ColumnChoice;
 
     /// Compares the first row and the number of rows of each call with the expected ones. Each batch is given by the lengths of its lists.
     fn check(size: BatchSize, batches: &[&[usize]], expected: &[(u64, usize)]) {
@@ -142,7 +142,7 @@ mod tests {
             let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
             RecordBatch::try_from_iter([("x", lists)]).unwrap()
         };
-        let choice = Choice { inputs: [("x".to_owned(), "x".to_owned())].into(), ..Choice::default() };
+        let choice = ColumnChoice { inputs: [("x".to_owned(), "x".to_owned())].into(), ..ColumnChoice::default() };
         let plan = Plan::new(None, None, &rows(&[1]).schema(), &choice).unwrap();
         let mut cutter = Cutter::new(size);
         let mut calls: Vec<Batch> =

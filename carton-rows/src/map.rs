@@ -15,7 +15,7 @@ use crate::call::{Answer, Caller};
 use crate::cut::{Batch, BatchSize, Cutter};
 use crate::error::{RowsError, escaped};
 use crate::output;
-use crate::plan::{Choice, Keep, Plan};
+use crate::plan::{ColumnChoice, Keep, Plan};
 
 /// The most rows of a call, unless [`MapRows::batch_rows`] sets another number.
 const BATCH_ROWS: usize = 1024;
@@ -31,7 +31,7 @@ const CALLS_PER_WORKER: usize = 3;
 pub struct MapRows<'a> {
     model: &'a Carton,
     schema: SchemaRef,
-    choice: Choice,
+    choice: ColumnChoice,
     constants: Tensors,
     batch_size: BatchSize,
     workers: NonZeroUsize,
@@ -42,7 +42,7 @@ impl<'a> MapRows<'a> {
     /// becomes a column of its name; all columns that are not inputs are kept.
     pub fn new(model: &'a Carton, schema: &SchemaRef) -> Self {
         let batch_size = BatchSize { rows: BATCH_ROWS, bytes: BATCH_BYTES };
-        let (choice, constants) = (Choice::default(), Tensors::default());
+        let (choice, constants) = (ColumnChoice::default(), Tensors::default());
         Self { model, schema: schema.clone(), choice, constants, batch_size, workers: NonZeroUsize::MIN }
     }
 

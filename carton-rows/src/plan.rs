@@ -24,7 +24,7 @@ pub enum Keep {
 
 /// The caller's choice of columns.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Choice {
+pub(crate) struct ColumnChoice {
     /// The column of each input that has another name than its column.
     pub(crate) inputs: BTreeMap<String, String>,
     /// The outputs that become columns, and the columns; all of them under their own names if empty.
@@ -71,7 +71,7 @@ impl Plan {
         inputs: Option<&[TensorSpec]>,
         outputs: Option<&[TensorSpec]>,
         schema: &Schema,
-        choice: &Choice,
+        choice: &ColumnChoice,
     ) -> Result<Self, RowsError> {
         check_names(Side::Input, inputs, choice.inputs.keys().chain(&choice.constants))?;
         check_names(Side::Output, outputs, choice.outputs.keys())?;
@@ -189,7 +189,7 @@ fn check_names<'a>(
 fn input_columns(
     declared: Option<&[TensorSpec]>,
     schema: &Schema,
-    choice: &Choice,
+    choice: &ColumnChoice,
 ) -> Result<(Vec<InputColumn>, Option<usize>), RowsError> {
     let mut inputs = Vec::new();
     let mut fixed_rows = None;
@@ -229,7 +229,7 @@ fn find<'s>(schema: &'s Schema, input: &str, column: &str) -> Result<(usize, &'s
     })
 }
 
-fn output_columns(declared: &[TensorSpec], choice: &Choice) -> Result<Vec<OutputPlan>, RowsError> {
+fn output_columns(declared: &[TensorSpec], choice: &ColumnChoice) -> Result<Vec<OutputPlan>, RowsError> {
     let mut outputs = Vec::new();
     for spec in declared {
         let column = match choice.outputs.is_empty() {

@@ -1,7 +1,7 @@
 //! Hands files over to the writer of another carton.
 
 use super::locate::{Archived, Located};
-use super::tree::Place;
+use super::tree::ItemPlace;
 use super::{Contents, ContentsError};
 use crate::archive::Content;
 use crate::context::Context;
@@ -14,7 +14,7 @@ impl Contents {
     /// There is no such file, or it is elsewhere and cannot be fetched.
     pub(crate) fn content(&self, path: &str, context: &Context) -> Result<Content, ContentsError> {
         let item = self.find(path)?;
-        if let Place::Symlink { target, digest, .. } = &item.place {
+        if let ItemPlace::Symlink { target, digest, .. } = &item.place {
             return Ok(Content::Symlink(target.clone(), *digest));
         }
         Ok(match self.locate(item) {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::locate::Located;
-use super::tree::{Item, Place};
+use super::tree::{Item, ItemPlace};
 use super::{Contents, ContentsError};
 use crate::archive::Method;
 use crate::digest::Sha256Digest;
@@ -52,7 +52,7 @@ impl Contents {
 
     fn file_info(&self, item: &Item) -> FileInfo {
         let (symlink, stored, method, linked) = match (&item.place, self.locate(item)) {
-            (Place::Symlink { target, .. }, _) => (Some(target.clone()), Some(target.len() as u64), None, false),
+            (ItemPlace::Symlink { target, .. }, _) => (Some(target.clone()), Some(target.len() as u64), None, false),
             (_, Located::Local(file) | Located::Remote { file, .. }) => {
                 (None, Some(file.entry.compressed_size()), Some(file.entry.method()), false)
             }

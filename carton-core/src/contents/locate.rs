@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::origin::Origin;
-use super::tree::{Item, Place};
+use super::tree::{Item, ItemPlace};
 use super::{Contents, ContentsError};
 use crate::archive::{Archive, Entry};
 use crate::cache::SHARED_FROM;
@@ -48,10 +48,10 @@ impl Contents {
     /// Returns where the bytes of an item are.
     pub(super) fn locate<'a>(&'a self, item: &'a Item) -> Located<'a> {
         match (&item.place, &self.origin) {
-            (Place::Symlink { .. }, _) => self.locate(self.follow(item)),
-            (Place::Linked { digest }, _) => Located::Linked { digest: *digest },
-            (Place::Bare { path, size }, _) => Located::Bare { path, size: *size },
-            (Place::Here { entry, digest, .. }, Origin::Archive { archive, .. }) => {
+            (ItemPlace::Symlink { .. }, _) => self.locate(self.follow(item)),
+            (ItemPlace::Linked { digest }, _) => Located::Linked { digest: *digest },
+            (ItemPlace::Bare { path, size }, _) => Located::Bare { path, size: *size },
+            (ItemPlace::Here { entry, digest, .. }, Origin::Archive { archive, .. }) => {
                 let file = Archived { item, archive, entry: &archive.entries()[*entry], digest: *digest };
                 match archive.source().remote() {
                     Some(remote) => Located::Remote { file, remote },
@@ -59,7 +59,7 @@ impl Contents {
                 }
             }
             (
-                Place::Here { size, digest, .. },
+                ItemPlace::Here { size, digest, .. },
                 Origin::Folder(root) | Origin::BareFolder(root) | Origin::BareFile(root),
             ) => Located::Folder { root, size: *size, digest: *digest },
         }
@@ -68,8 +68,8 @@ impl Contents {
     /// The item that has the bytes: itself, or the file that a symbolic link leads to.
     pub(super) fn follow<'a>(&'a self, item: &'a Item) -> &'a Item {
         match item.place {
-            Place::Symlink { leads_to, .. } => &self.items[leads_to],
-            Place::Here { .. } | Place::Bare { .. } | Place::Linked { .. } => item,
+            ItemPlace::Symlink { leads_to, .. } => &self.items[leads_to],
+            ItemPlace::Here { .. } | ItemPlace::Bare { .. } | ItemPlace::Linked { .. } => item,
         }
     }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::locate::Located;
 use super::origin::Origin;
 use super::raw_reader::open_in_folder;
-use super::tree::{Item, Place};
+use super::tree::{Item, ItemPlace};
 use super::unpack::{TemporaryFolder, write_tree};
 use super::{Contents, ContentsError};
 use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, Sink, check_bytes};
@@ -199,7 +199,7 @@ impl<'a> ModelFiles for Files<'a> {
             let (path, digest) = (item.path_in_model()?, item.digest()?);
             let (symlink, size) = match &item.place {
                 // The target of the link is counted instead.
-                Place::Symlink { target, .. } => (Some(target.as_str()), Some(0)),
+                ItemPlace::Symlink { target, .. } => (Some(target.as_str()), Some(0)),
                 _ => (None, self.contents.size(item)),
             };
             Some(ModelFile { path, digest, size, symlink })

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::fetch::read_ahead;
 use super::origin::Origin;
-use super::tree::{DESCRIBING, Found, Item, Place, arrange};
+use super::tree::{DESCRIBING, Found, Item, ItemPlace, arrange};
 use super::{Access, Contents, ContentsError, LinkProblem};
 use crate::archive::{Archive, EntryKind};
 use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
@@ -107,7 +107,7 @@ impl Contents {
             let name = checked_name("model/", name.as_bytes(), path)?;
             // A link to the model is followed here, and nowhere else: its user named it.
             let path = std::fs::canonicalize(path).map_err(ContentsError::io("open", path))?;
-            let place = Place::Bare { path: path.clone(), size: metadata.len() };
+            let place = ItemPlace::Bare { path: path.clone(), size: metadata.len() };
             (Origin::BareFile(path), vec![Item { path: name, place }])
         } else {
             return Err(ContentsError::Kind { path: path.to_path_buf() });
@@ -226,7 +226,7 @@ fn walk_bare(root: &Path) -> Result<Vec<Item>, ContentsError> {
             let name = checked_name(&prefix, entry.file_name().as_bytes(), &path)?;
             let metadata = std::fs::metadata(&path).map_err(ContentsError::io("inspect", &path))?;
             if metadata.is_file() {
-                items.push(Item { path: name, place: Place::Bare { path, size: metadata.len() } });
+                items.push(Item { path: name, place: ItemPlace::Bare { path, size: metadata.len() } });
             } else if metadata.is_dir() {
                 // A link to a folder above itself would be walked through again and again.
                 let resolve = |path: &Path| std::fs::canonicalize(path).map_err(ContentsError::io("resolve", path));

@@ -30,12 +30,12 @@ pub(super) enum Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) path: String,
-    pub(super) place: Place,
+    pub(super) place: ItemPlace,
 }
 
 /// What an item is. `digest` is its digest in MANIFEST.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ItemPlace {
     /// A file in the carton. `entry` is its position among the entries of the archive, and unused in an unpacked carton.
     Here { size: u64, entry: usize, digest: Sha256Digest },
     /// A file of a model that is not in a carton: no MANIFEST lists it.
@@ -50,13 +50,15 @@ impl Item {
     /// Its digest in MANIFEST; `None` in a model that is not in a carton.
     pub(super) fn digest(&self) -> Option<Sha256Digest> {
         match self.place {
-            Place::Here { digest, .. } | Place::Symlink { digest, .. } | Place::Linked { digest } => Some(digest),
-            Place::Bare { .. } => None,
+            ItemPlace::Here { digest, .. } | ItemPlace::Symlink { digest, .. } | ItemPlace::Linked { digest } => {
+                Some(digest)
+            }
+            ItemPlace::Bare { .. } => None,
         }
     }
 
     pub(super) fn is_symlink(&self) -> bool {
-        matches!(self.place, Place::Symlink { .. })
+        matches!(self.place, ItemPlace::Symlink { .. })
     }
 
     /// The path inside the model folder, for a file of the model.
@@ -80,13 +82,13 @@ pub(super) fn arrange(
     let mut items = Vec::with_capacity(manifest.len());
     for (index, (path, digest)) in manifest.iter().enumerate() {
         let place = match found.remove(path) {
-            Some(Found::File { size, entry }) => Place::Here { size, entry, digest },
+            Some(Found::File { size, entry }) => ItemPlace::Here { size, entry, digest },
             Some(Found::Symlink { target }) => {
                 targets.insert(index, (target, digest));
                 // Replaced below, when the positions of all files are known.
-                Place::Linked { digest }
+                ItemPlace::Linked { digest }
             }
-            None if !links.urls(&digest).is_empty() => Place::Linked { digest },
+            None if !links.urls(&digest).is_empty() => ItemPlace::Linked { digest },
             None => return Err(ContentsError::Missing { path: path.to_owned() }),
         };
         items.push(Item { path: path.to_owned(), place });
@@ -127,7 +129,7 @@ fn lead(items: &mut [Item], targets: &BTreeMap<usize, (Vec<u8>, Sha256Digest)>) 
         }
         // Only text: resolve_link took it for UTF-8 above.
         let target = String::from_utf8_lossy(target).into_owned();
-        items[*link].place = Place::Symlink { target, leads_to: at, digest: *digest };
+        items[*link].place = ItemPlace::Symlink { target, leads_to: at, digest: *digest };
     }
     Ok(())
 }

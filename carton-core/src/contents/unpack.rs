@@ -8,7 +8,7 @@ use std::path::Path;
 
 use carton_tensor::parallel::par_for_each;
 
-use super::tree::{Item, Place};
+use super::tree::{Item, ItemPlace};
 use super::{Contents, ContentsError};
 use crate::cache::{Cache, CacheError};
 use crate::context::{Context, Meter};
@@ -88,7 +88,7 @@ pub(super) fn write_tree(
     par_for_each(order.len(), |at| {
         let item = order[at];
         let path = root.join(&item.path);
-        if let Place::Symlink { target, .. } = &item.place {
+        if let ItemPlace::Symlink { target, .. } = &item.place {
             return std::os::unix::fs::symlink(target, &path).map_err(ContentsError::io("create link", &path));
         }
         let mut file = create_file(&path)?;

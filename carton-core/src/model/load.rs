@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::open::{self, Opening};
 use crate::package::{self, Package};
 use crate::runner::launch::LaunchPolicy;
-use crate::runner::{self, Choice, Requirement};
+use crate::runner::{self, Requirement, RunnerSources};
 use crate::settings::{OpenSettings, open_setters};
 use crate::signature::SignatureMode;
 use crate::source::Source;
@@ -45,14 +45,14 @@ use crate::{Error, Location};
 #[derive(Clone)]
 #[must_use = "nothing is loaded until this is awaited"]
 pub struct Load {
-    from: Origin,
+    from: LoadOrigin,
     open: OpenSettings,
     settings: LoadSettings,
 }
 
 /// Where the model is loaded from.
 #[derive(Clone)]
-enum Origin {
+enum LoadOrigin {
     /// A carton, packed or unpacked.
     Carton(Location),
     /// A carton whose bytes a source holds. Files that it only links to are not fetched.
@@ -63,19 +63,19 @@ enum Origin {
 
 impl Load {
     pub(super) fn carton(location: Location) -> Self {
-        Self::new(Origin::Carton(location))
+        Self::new(LoadOrigin::Carton(location))
     }
 
     pub(super) fn bare(path: PathBuf, runner: String) -> Self {
-        Self::new(Origin::Bare(path)).runner(runner)
+        Self::new(LoadOrigin::Bare(path)).runner(runner)
     }
 
     /// Loads the carton whose bytes `source` holds. Files that it only links to are not fetched.
     pub(crate) fn source(source: Arc<dyn Source>) -> Self {
-        Self::new(Origin::Source(source))
+        Self::new(LoadOrigin::Source(source))
     }
 
-    fn new(from: Origin) -> Self {
+    fn new(from: LoadOrigin) -> Self {
         Self { from, open: OpenSettings::default(), settings: LoadSettings::default() }
     }
 
@@ -213,16 +213,16 @@ impl fmt::Debug for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Load");
         match &self.from {
-            Origin::Carton(location) => debug.field("location", location),
-            Origin::Source(_) => &mut debug,
-            Origin::Bare(path) => debug.field("path", path),
+            LoadOrigin::Carton(location) => debug.field("location", location),
+            LoadOrigin::Source(_) => &mut debug,
+            LoadOrigin::Bare(path) => debug.field("path", path),
         };
         let LoadSettings { device, runner, .. } = &self.settings;
         debug.field("open", &self.open).field("device", device).field("runner", runner).finish_non_exhaustive()
     }
 }
 
-impl Origin {
+impl LoadOrigin {
     fn open(
         self,
         open: &OpenSettings,
@@ -277,5 +277,5 @@ fn choose_runner(
         // The compat version of the carton means nothing for a different runner, which numbers its layouts independently.
         compat_version: settings.runner.is_none().then_some(required.runner_compat_version),
     };
-    Ok(runner::choose(&requirement, &Choice { config, install: settings.install_runners, context })?)
+    Ok(runner::choose(&requirement, &RunnerSources { config, install: settings.install_runners, context })?)
 }

@@ -12,7 +12,7 @@ use super::{Pack, Packed, RecordSelfTest, recognize};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::metadata::{SelfTest, TensorSpec};
-use crate::runner::{self, Choice, Descriptor, Requirement};
+use crate::runner::{self, Descriptor, Requirement, RunnerSources};
 use crate::shrink::check_links_of_new;
 use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Inputs};
@@ -196,8 +196,8 @@ async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
             framework_version: pack.framework_version.or(pack.metadata.required_framework_version),
             compat_version: pack.metadata.runner_compat_version,
         };
-        let choice = Choice { config: &config, install: pack.install_runners, context: &context };
-        let descriptor = runner::choose(&requirement, &choice)?;
+        let sources = RunnerSources { config: &config, install: pack.install_runners, context: &context };
+        let descriptor = runner::choose(&requirement, &sources)?;
         Ok((config, descriptor))
     })
     .await

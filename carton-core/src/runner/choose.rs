@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::context::Context;
 
 /// Where a runner may come from, and the context of the operation that needs it.
-pub(crate) struct Choice<'a> {
+pub(crate) struct RunnerSources<'a> {
     pub(crate) config: &'a Config,
     /// Whether a missing runner is installed even if the configuration does not allow it in general.
     pub(crate) install: bool,
@@ -16,23 +16,23 @@ pub(crate) struct Choice<'a> {
 ///
 /// # Errors
 /// [`InstallError::NoRunner`] if there is none and none may be installed; otherwise the error of the installation.
-pub(crate) fn choose(requirement: &Requirement, choice: &Choice<'_>) -> Result<Descriptor, InstallError> {
-    let registry = Registry::read(&choice.config.runner_dir)?;
+pub(crate) fn choose(requirement: &Requirement, sources: &RunnerSources<'_>) -> Result<Descriptor, InstallError> {
+    let registry = Registry::read(&sources.config.runner_dir)?;
     match select(registry.runners(), requirement, PLATFORM) {
         Ok(runner) => Ok(runner.clone()),
         Err(mut none) => {
-            none.index_configured = choice.config.runner_index.is_some();
-            match &choice.config.runner_index {
-                Some(index) if choice.install || choice.config.auto_install => install(requirement, index, choice),
+            none.index_configured = sources.config.runner_index.is_some();
+            match &sources.config.runner_index {
+                Some(index) if sources.install || sources.config.auto_install => install(requirement, index, sources),
                 _ => Err(InstallError::NoRunner(none)),
             }
         }
     }
 }
 
-fn install(requirement: &Requirement, index: &str, choice: &Choice<'_>) -> Result<Descriptor, InstallError> {
+fn install(requirement: &Requirement, index: &str, sources: &RunnerSources<'_>) -> Result<Descriptor, InstallError> {
     let place = Place::parse(index).map_err(InstallError::place(index))?;
-    let installer = Installer::with_context(choice.config, choice.context.clone());
+    let installer = Installer::with_context(sources.config, sources.context.clone());
     let installed = installer.from_index(&place, requirement)?;
     tracing::info!(runner = %installed.descriptor, index = %place, "installed a runner");
     Ok(installed.descriptor)

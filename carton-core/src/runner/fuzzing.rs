@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::UnpackError;
-use super::unpack::{Limits, Tree, unpack as unpack_into};
+use super::unpack::{Tree, UnpackLimits, unpack as unpack_into};
 use crate::cancel_token::CancelToken;
 
 /// Unpacks an archive into `folder`, which must exist and be empty, under limits that keep a fuzz target fast.
@@ -12,7 +12,7 @@ use crate::cancel_token::CancelToken;
 /// # Errors
 /// Those of installing a runner.
 pub fn unpack(archive: &Path, folder: PathBuf, n_entries: u64, n_bytes: u64) -> Result<(), UnpackError> {
-    let limits = Limits { n_entries, n_bytes, ..Limits::default() };
+    let limits = UnpackLimits { n_entries, n_bytes, ..UnpackLimits::default() };
     let cancel_token = CancelToken::default();
     let mut tree = Tree::new(folder, limits, &cancel_token);
     unpack_into(archive, "", &mut tree)?;

@@ -23,7 +23,7 @@ mod unpack;
 mod workspace;
 
 pub use crate::place::{Place, PlaceError};
-pub(crate) use choose::{Choice, choose};
+pub(crate) use choose::{RunnerSources, choose};
 pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VERSION, ModelFilesMode};
 pub use embedded::{EmbeddedRunner, RUNNER_ARGUMENT, runner_main, runners_of};
 pub use index::{BrokenEntry, Index, IndexEntry, IndexError, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part};

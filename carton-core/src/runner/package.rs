@@ -13,7 +13,7 @@ use tar::{Builder, EntryType, Header};
 use super::folder::{self, Found, FoundKind};
 use super::install::{check_executable, folder_name};
 use super::unpack::names::Names;
-use super::unpack::{Limits, UnpackError};
+use super::unpack::{UnpackError, UnpackLimits};
 use super::workspace::Lock;
 use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
 use crate::cancel_token::CancelToken;
@@ -206,7 +206,7 @@ fn no_descriptor(folder: &Path) -> InstallError {
 
 /// Refuses names and links that could not be unpacked again.
 fn check_names(found: &[Found]) -> Result<(), UnpackError> {
-    let mut names = Names::new(Limits::default());
+    let mut names = Names::new(UnpackLimits::default());
     for found in found {
         match &found.kind {
             FoundKind::Folder => names.folder(&found.name, &mut |_| Ok(()))?,

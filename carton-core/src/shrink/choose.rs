@@ -11,7 +11,7 @@ use crate::network::{ShownUrl, Url};
 use crate::{package, tensor_data};
 
 /// What will be in the carton and what will not. Made without reading any file.
-pub(super) struct Choice {
+pub(super) struct ShrinkPlan {
     pub(super) left_out: Vec<LeftOut>,
     /// The paths of all files that will not be in the carton: those that are left out now, and those that already were.
     pub(super) missing: BTreeSet<String>,
@@ -21,7 +21,7 @@ pub(super) struct Choice {
     pub(super) unmatched: Vec<Sha256Digest>,
 }
 
-impl Choice {
+impl ShrinkPlan {
     pub(super) fn make(contents: &Contents, leave_out: &LeaveOut) -> Result<Self, ShrinkError> {
         let files = contents.files();
         let (chosen, links): (Chosen<'_>, Links) = match leave_out {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub use error::ShrinkError;
 pub use leave_out::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut};
 
-use choose::{Choice, check_prefix, check_urls, may_be_left_out};
+use choose::{ShrinkPlan, check_prefix, check_urls, may_be_left_out};
 
 use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
@@ -60,7 +60,7 @@ impl Shrink {
         run_blocking(progress.as_ref(), move |context| {
             let contents = package.contents();
             package::check_output(contents, location.path(), &output)?;
-            let mut choice = Choice::make(contents, &leave_out)?;
+            let mut choice = ShrinkPlan::make(contents, &leave_out)?;
             let is_saving = save_files.is_some();
             contents.fetch(|path| choice.needs(path, is_saving), &context)?;
             // Save the files first: a carton whose files are nowhere is useless.
@@ -229,7 +229,7 @@ pub(crate) fn check_links_of_new(
 /// # Errors
 /// Those of [`Carton::shrink`].
 pub(crate) fn leave_out(contents: &Contents, links: Links, output: &Path, context: &Context) -> Result<(), Error> {
-    let choice = Choice::make(contents, &LeaveOut::Linked(links))?;
+    let choice = ShrinkPlan::make(contents, &LeaveOut::Linked(links))?;
     Ok(package::rewrite(contents, &choice.missing, &choice.links, output, Compression::Auto, context)?)
 }
 

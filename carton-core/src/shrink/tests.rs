@@ -496,7 +496,7 @@ async fn a_carton_whose_links_have_an_invalid_url_is_not_shrunk() {
         package::rewrite(source.contents(), &missing, &links, &odd, Compression::Auto, &Context::default()).unwrap();
         let package = package::Package::open(&odd, package::OpenOptions::default()).unwrap();
         let given = linked(&[(b"{}", "https://a/c")]);
-        let found = Choice::make(package.contents(), &given)
+        let found = ShrinkPlan::make(package.contents(), &given)
             .map(|choice| choice.links.urls(&Sha256Digest::of(&picture)).to_vec());
         match (found, message) {
             (Ok(urls), None) => assert_eq!(urls, [url]),

@@ -268,7 +268,7 @@ fn check<'tensors>(
         named.is_optional |= spec.is_optional();
     }
     for spec in specs {
-        let mut place = Place { side, name: &spec.name, violations: &mut violations };
+        let mut place = TensorCheck { side, name: &spec.name, violations: &mut violations };
         let Some(named) = declared.get_mut(spec.name.as_str()) else { continue };
         match tensors.get(spec.name.as_str()) {
             Some(tensor) if named.count == 1 => place.check_tensor(spec, bindings, tensor),
@@ -291,7 +291,7 @@ fn check<'tensors>(
             }
         };
         let found = described_tensor(tensor);
-        let mut place = Place { side, name, violations: &mut violations };
+        let mut place = TensorCheck { side, name, violations: &mut violations };
         place.report(ViolationKind::Unexpected, None, expected, found);
     }
     if violations.is_empty() { Ok(()) } else { Err(SignatureError { violations }) }
@@ -310,13 +310,13 @@ struct Named {
 const MAX_VIOLATIONS: usize = 100;
 
 /// The tensor being checked, and the list that its violations are added to.
-struct Place<'check> {
+struct TensorCheck<'check> {
     side: Side,
     name: &'check str,
     violations: &'check mut Vec<Violation>,
 }
 
-impl Place<'_> {
+impl TensorCheck<'_> {
     fn report(&mut self, kind: ViolationKind, place: Option<String>, expected: String, found: String) {
         // A list of a million wrong tensors would otherwise give a million violations.
         if self.violations.len() >= MAX_VIOLATIONS {

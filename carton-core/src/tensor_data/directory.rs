@@ -56,7 +56,7 @@ pub(super) enum Directory {
 
 /// The type, shape and position of a tensor in a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct StoredTensor {
     pub(super) dtype: DataType,
     pub(super) shape: Vec<usize>,
     /// The range of its bytes, which is within the file.
@@ -121,7 +121,7 @@ impl Directory {
     }
 
     /// Finds the tensor called `name`.
-    pub(super) fn place(&self, name: &str) -> Result<Place, Misfit> {
+    pub(super) fn place(&self, name: &str) -> Result<StoredTensor, Misfit> {
         let (dtype, shape, range) = match self {
             Self::Safetensors(header) => {
                 let tensor = header.get(name).ok_or(Misfit::NotThere)?;
@@ -148,6 +148,6 @@ impl Directory {
             }
         };
         let dtype = ElementType::data_type(dtype).ok_or_else(|| Misfit::Other(format!("{dtype} {shape:?}")))?;
-        Ok(Place { dtype, shape: shape.to_vec(), range })
+        Ok(StoredTensor { dtype, shape: shape.to_vec(), range })
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Encoded {
 }
 
 /// How one block of bytes travels.
-enum Place {
+enum BlockPlace {
     /// It lies in the pool already.
     Own { region: Arc<Region>, offset: u64 },
     /// It lies in the peer's memory already.
@@ -52,7 +52,7 @@ enum Place {
     Inline,
 }
 
-fn place_of_numeric(memory: &SharedMemory, tensor: &NumericTensor) -> Place {
+fn place_of_numeric(memory: &SharedMemory, tensor: &NumericTensor) -> BlockPlace {
     let n_bytes = tensor.bytes().len();
     let (storage, start) = tensor.storage();
     let storage: &dyn Any = storage.as_ref();
@@ -62,20 +62,20 @@ fn place_of_numeric(memory: &SharedMemory, tensor: &NumericTensor) -> Place {
             && memory.pool.owns(buffer)
             && fits((buffer.offset() + start) as u64)
         {
-            return Place::Own { region: Arc::clone(buffer.region()), offset: (buffer.offset() + start) as u64 };
+            return BlockPlace::Own { region: Arc::clone(buffer.region()), offset: (buffer.offset() + start) as u64 };
         }
         if let Some(buffer) = storage.downcast_ref::<PeerBuffer>()
             && memory.peer.owns(buffer)
             && fits(buffer.offset() + start as u64)
         {
-            return Place::Peer { region: buffer.region(), offset: buffer.offset() + start as u64 };
+            return BlockPlace::Peer { region: buffer.region(), offset: buffer.offset() + start as u64 };
         }
     }
     place_of_bytes(memory, n_bytes)
 }
 
-fn place_of_bytes(memory: &SharedMemory, n_bytes: usize) -> Place {
-    if memory.is_in_use() && n_bytes >= THRESHOLD { Place::Pool } else { Place::Inline }
+fn place_of_bytes(memory: &SharedMemory, n_bytes: usize) -> BlockPlace {
+    if memory.is_in_use() && n_bytes >= THRESHOLD { BlockPlace::Pool } else { BlockPlace::Inline }
 }
 
 /// What sending tensors takes, before anything is copied.
@@ -115,9 +115,9 @@ impl<'a> Plan<'a> {
             _ => return,
         };
         match place {
-            Place::Pool => self.buffers.push(n_bytes),
-            Place::Inline => self.inline_bytes += n_bytes as u64,
-            Place::Own { .. } | Place::Peer { .. } => {}
+            BlockPlace::Pool => self.buffers.push(n_bytes),
+            BlockPlace::Inline => self.inline_bytes += n_bytes as u64,
+            BlockPlace::Own { .. } | BlockPlace::Peer { .. } => {}
         }
     }
 }
@@ -177,13 +177,15 @@ impl Encoder<'_> {
         self.is_borrowed |= storage.downcast_ref::<PeerBuffer>().is_some_and(|buffer| self.memory.peer.owns(buffer));
         let length = tensor.bytes().len() as u64;
         Ok(match place_of_numeric(self.memory, tensor) {
-            Place::Own { region, offset } => {
+            BlockPlace::Own { region, offset } => {
                 let storage = Arc::clone(tensor.storage().0);
                 self.lend(region, offset, length, storage)
             }
-            Place::Peer { region, offset } => Data::Shared { owner: other(self.memory.side), region, offset, length },
-            Place::Pool => self.pooled(tensor.bytes().len(), |target| target.copy_from_slice(tensor.bytes()))?,
-            Place::Inline => self.inline(tensor.bytes().len(), |target| target.copy_from_slice(tensor.bytes())),
+            BlockPlace::Peer { region, offset } => {
+                Data::Shared { owner: other(self.memory.side), region, offset, length }
+            }
+            BlockPlace::Pool => self.pooled(tensor.bytes().len(), |target| target.copy_from_slice(tensor.bytes()))?,
+            BlockPlace::Inline => self.inline(tensor.bytes().len(), |target| target.copy_from_slice(tensor.bytes())),
         })
     }
 
@@ -191,7 +193,7 @@ impl Encoder<'_> {
         let n_bytes = strings_length(tensor);
         let write = |target: &mut [u8]| write_strings(tensor.elements(), target);
         match place_of_bytes(self.memory, n_bytes) {
-            Place::Pool => self.pooled(n_bytes, write),
+            BlockPlace::Pool => self.pooled(n_bytes, write),
             _ => Ok(self.inline(n_bytes, write)),
         }
     }

@@ -9,7 +9,7 @@ use minicbor::encode::Encoder;
 use super::ZTensorError;
 use super::cbor::{MAX_DEPTH, OBJECT_DEPTH, Walker};
 use super::name::Name;
-use super::place::Place;
+use super::place::FilePart;
 
 /// Attributes by name.
 pub type Attributes = BTreeMap<String, Attribute>;
@@ -95,7 +95,7 @@ impl From<bool> for Attribute {
 
 /// Decodes a map of attributes. The parser of the manifest has already checked that the map is well-formed, is not nested too deeply
 /// and has no equal keys.
-pub(super) fn decode(cbor: &[u8], at: &Place) -> Result<Attributes, ZTensorError> {
+pub(super) fn decode(cbor: &[u8], at: &FilePart) -> Result<Attributes, ZTensorError> {
     let mut walker = Walker::new(cbor, 0);
     let mut left = MAX_ATTRIBUTES;
     let mut attributes = Attributes::new();
@@ -111,7 +111,7 @@ pub(super) fn decode(cbor: &[u8], at: &Place) -> Result<Attributes, ZTensorError
     Ok(attributes)
 }
 
-fn value(walker: &mut Walker<'_>, left: &mut usize, at: &Place) -> Result<Attribute, ZTensorError> {
+fn value(walker: &mut Walker<'_>, left: &mut usize, at: &FilePart) -> Result<Attribute, ZTensorError> {
     let Some(fewer) = left.checked_sub(1) else {
         return Err(ZTensorError::TooManyAttributes { at: Box::new(at.clone()), limit: MAX_ATTRIBUTES });
     };
@@ -158,7 +158,7 @@ fn value(walker: &mut Walker<'_>, left: &mut usize, at: &Place) -> Result<Attrib
 type Encoded = Result<(), minicbor::encode::Error<std::convert::Infallible>>;
 
 /// Encodes a map of attributes for the manifest. Fails if a reader would refuse it.
-pub(super) fn encode(attributes: &Attributes, at: &Place) -> Result<Vec<u8>, ZTensorError> {
+pub(super) fn encode(attributes: &Attributes, at: &FilePart) -> Result<Vec<u8>, ZTensorError> {
     let mut cbor = Vec::new();
     let mut encoder = Encoder::new(&mut cbor);
     let written = encoder.map(attributes.len() as u64).map(drop).and_then(|()| {

@@ -8,7 +8,7 @@ use minicbor::data::Type;
 
 use super::ZTensorError;
 use super::name::Name;
-use super::place::Place;
+use super::place::FilePart;
 use super::span::Span;
 
 /// The deepest nesting of values.
@@ -214,7 +214,7 @@ impl<'b> Walker<'b> {
     }
 
     /// Skips a value of any type. If `at` is given, refuses maps with equal keys, and names `at` in the error.
-    pub(super) fn skip(&mut self, depth: usize, at: Option<&Place>) -> Result<(), ZTensorError> {
+    pub(super) fn skip(&mut self, depth: usize, at: Option<&FilePart>) -> Result<(), ZTensorError> {
         let start = self.position();
         if depth > MAX_DEPTH {
             return Err(ZTensorError::Depth { position: self.place(), limit: MAX_DEPTH });
@@ -245,11 +245,11 @@ impl<'b> Walker<'b> {
     }
 
     /// Skips a map of attributes. Its keys must be text; its values may be of any type.
-    pub(super) fn skip_attributes(&mut self, depth: usize, at: &Place) -> Result<(), ZTensorError> {
+    pub(super) fn skip_attributes(&mut self, depth: usize, at: &FilePart) -> Result<(), ZTensorError> {
         self.skip_map(depth, Some(at), true)
     }
 
-    fn skip_map(&mut self, depth: usize, at: Option<&Place>, of_text: bool) -> Result<(), ZTensorError> {
+    fn skip_map(&mut self, depth: usize, at: Option<&FilePart>, of_text: bool) -> Result<(), ZTensorError> {
         let mut items = self.map()?;
         let first = self.keys.len();
         while self.more(&mut items)? {
@@ -269,7 +269,7 @@ impl<'b> Walker<'b> {
     }
 
     /// Refuses two equal keys. Only compares their bytes; keys that are equal but encoded differently are found when they are decoded.
-    pub(super) fn check_keys(&self, keys: &mut [Span], at: &Place) -> Result<(), ZTensorError> {
+    pub(super) fn check_keys(&self, keys: &mut [Span], at: &FilePart) -> Result<(), ZTensorError> {
         let input = self.decoder.input();
         let bytes = |key: &Span| input.get(key.range()).unwrap_or_default();
         keys.sort_by(|one, other| bytes(one).cmp(bytes(other)));

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::ZTensorError;
 use super::digest_algorithm::DigestAlgorithm;
 use super::name::Name;
-use super::place::Place;
+use super::place::FilePart;
 
 impl DigestAlgorithm {
     /// Computes the digest of some bytes.
@@ -34,7 +34,7 @@ pub enum Digest {
 }
 
 impl Digest {
-    pub(super) fn parse(text: &str, at: impl Fn() -> Box<Place>) -> Result<Self, ZTensorError> {
+    pub(super) fn parse(text: &str, at: impl Fn() -> Box<FilePart>) -> Result<Self, ZTensorError> {
         let malformed = |algorithm| ZTensorError::MalformedDigest { at: at(), found: Name::new(text), algorithm };
         if let Some(hex) = text.strip_prefix("sha256:") {
             return sha256(hex).map(Self::Sha256).ok_or_else(|| malformed(DigestAlgorithm::Sha256));
@@ -54,7 +54,7 @@ impl Digest {
         }
     }
 
-    pub(super) fn verify(&self, bytes: &[u8], at: impl Fn() -> Box<Place>) -> Result<(), ZTensorError> {
+    pub(super) fn verify(&self, bytes: &[u8], at: impl Fn() -> Box<FilePart>) -> Result<(), ZTensorError> {
         let found = self.algorithm().digest(bytes);
         if found == *self {
             return Ok(());
@@ -133,7 +133,7 @@ mod tests {
     fn texts_are_read_as_they_are_written() {
         for algorithm in [DigestAlgorithm::Sha256, DigestAlgorithm::Crc32c] {
             let digest = algorithm.digest(b"123456789");
-            let at = || Place::object("x");
+            let at = || FilePart::object("x");
             let parse = |text: &str| Digest::parse(text, at);
             assert_eq!(parse(&digest.to_string()).unwrap(), digest);
             assert_eq!(parse(&digest.to_string().replace("0x", "")).unwrap(), digest);
@@ -145,7 +145,7 @@ mod tests {
         }
         let sum = DigestAlgorithm::Sha256.digest(b"").to_string();
         assert_eq!(sum, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-        let at = || Place::object("x");
+        let at = || FilePart::object("x");
         assert!(matches!(Digest::parse("md5:00", at), Err(ZTensorError::UnknownDigest { .. })));
         assert!(matches!(Digest::parse("crc32c:0x+1234567", at), Err(ZTensorError::MalformedDigest { .. })));
     }

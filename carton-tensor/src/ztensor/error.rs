@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::bytes::Bytes;
 use super::digest_algorithm::DigestAlgorithm;
 use super::name::Name;
-use super::place::Place;
+use super::place::FilePart;
 use super::{QuantizedGroupError, SparseError};
 use crate::files::{ElementType, RawTensorError};
 
@@ -34,7 +34,7 @@ pub enum ZTensorError {
     #[error("there is no memory for the {n_bytes} bytes of {at}")]
     Memory {
         /// The item that needs the memory.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The bytes it needs.
         n_bytes: u64,
     },
@@ -88,7 +88,7 @@ pub enum ZTensorError {
     #[error("{at} starts at byte {offset}, expected a multiple of 64 [spec/ztensor.md §1.3]")]
     Unaligned {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// Where the component starts.
         offset: u64,
     },
@@ -96,7 +96,7 @@ pub enum ZTensorError {
     #[error("{at} has {length} bytes from byte {offset} on, expected none before byte 64 [spec/ztensor.md §1.3]")]
     BeforeBlobs {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// Where the component starts.
         offset: u64,
         /// Its size.
@@ -108,7 +108,7 @@ pub enum ZTensorError {
     )]
     OutOfBounds {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// Where the component starts.
         offset: u64,
         /// Its size.
@@ -120,9 +120,9 @@ pub enum ZTensorError {
     #[error("{second} starts at byte {offset}, inside {first}, and is not the same bytes [spec/ztensor.md §1.4]")]
     Overlap {
         /// The component that starts first.
-        first: Box<Place>,
+        first: Box<FilePart>,
         /// The other component.
-        second: Box<Place>,
+        second: Box<FilePart>,
         /// Where the other component starts.
         offset: u64,
     },
@@ -177,7 +177,7 @@ pub enum ZTensorError {
     #[error("{at} has the key {key} twice [spec/ztensor.md §2.2]")]
     DuplicateKey {
         /// The owner of the map.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The key.
         key: Name,
     },
@@ -185,7 +185,7 @@ pub enum ZTensorError {
     #[error("{at} has no field `{field}` [spec/ztensor.md §{}]", .at.section_of_fields())]
     MissingField {
         /// The item that lacks the field.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The field.
         field: &'static str,
     },
@@ -199,7 +199,7 @@ pub enum ZTensorError {
     #[error("{at} has more than {limit} dimensions [spec/ztensor.md §2.4]")]
     Rank {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The limit.
         limit: usize,
     },
@@ -207,7 +207,7 @@ pub enum ZTensorError {
     #[error("{at}, whose format is `{format}`, has no component `{role}` [spec/ztensor.md §2.4]")]
     MissingComponent {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// Its format.
         format: &'static str,
         /// The missing component.
@@ -217,7 +217,7 @@ pub enum ZTensorError {
     #[error("the attributes of {at} have more than {limit} values [spec/ztensor.md §2.6]")]
     TooManyAttributes {
         /// The owner of the attributes.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The limit.
         limit: usize,
     },
@@ -226,7 +226,7 @@ pub enum ZTensorError {
     #[error("the attributes of {at} cannot be written: {problem} [spec/ztensor.md §2.6]")]
     Attributes {
         /// The owner of the attributes.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The reason.
         problem: String,
     },
@@ -235,7 +235,7 @@ pub enum ZTensorError {
     #[error("{at} has the unknown dtype {found} [spec/ztensor.md §3.1]")]
     UnknownDtype {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// Its dtype.
         found: Name,
     },
@@ -243,7 +243,7 @@ pub enum ZTensorError {
     #[error("{at} has type `{logical}` over dtype `{found}`, expected dtype `{expected}` [spec/ztensor.md §3.2]")]
     LogicalType {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The logical type.
         logical: ElementType,
         /// The dtype that fits the logical type.
@@ -255,7 +255,7 @@ pub enum ZTensorError {
     #[error("{at} has the bool {found} at position {position}, expected 0 or 1 [spec/ztensor.md §3.4]")]
     Bool {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The position of the element.
         position: usize,
         /// The byte.
@@ -265,13 +265,13 @@ pub enum ZTensorError {
     #[error("{at} has more elements, or bytes, than 64 bits can count [spec/ztensor.md §3.5]")]
     TooLarge {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
     },
     /// §3.5: the number of bytes does not match the shape.
     #[error("{at} has {found} bytes, expected {expected} for its shape and type [spec/ztensor.md §3.5]")]
     Size {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The bytes that shape and type need.
         expected: u64,
         /// The bytes of the component.
@@ -281,7 +281,7 @@ pub enum ZTensorError {
     #[error("{at} has {found} bytes, expected a multiple of {size}, the size of its elements [spec/ztensor.md §3.5]")]
     PartialElement {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The bytes of the component.
         found: u64,
         /// The size of an element.
@@ -292,7 +292,7 @@ pub enum ZTensorError {
     #[error("{at} has the unknown encoding {found}, expected `raw` or `zstd` [spec/ztensor.md §4.1]")]
     UnknownEncoding {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// Its encoding.
         found: Name,
     },
@@ -300,7 +300,7 @@ pub enum ZTensorError {
     #[error("{at} is raw with {length} bytes, but has an uncompressed_length of {found} [spec/ztensor.md §4.1]")]
     UncompressedLength {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// Its size.
         length: u64,
         /// The `uncompressed_length`.
@@ -310,7 +310,7 @@ pub enum ZTensorError {
     #[error("{at} is not valid zstd [spec/ztensor.md §4.2]")]
     Zstd {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The error of the decoder.
         #[source]
         source: io::Error,
@@ -319,7 +319,7 @@ pub enum ZTensorError {
     #[error("{at} decompresses to {found} bytes, expected {expected} [spec/ztensor.md §4.2]")]
     DecompressedSize {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The size in the manifest.
         expected: u64,
         /// The actual size.
@@ -331,7 +331,7 @@ pub enum ZTensorError {
     )]
     CompressionRatio {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The size in the manifest.
         claimed: u64,
         /// The compressed size.
@@ -345,7 +345,7 @@ pub enum ZTensorError {
     )]
     UndeclaredSize {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The most bytes that are decompressed without a declared size.
         limit: u64,
     },
@@ -353,7 +353,7 @@ pub enum ZTensorError {
     #[error("digest mismatch for {at}: expected {expected}, found {found} [spec/ztensor.md §4.3]")]
     DigestMismatch {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The digest in the manifest.
         expected: String,
         /// The digest of the bytes.
@@ -363,7 +363,7 @@ pub enum ZTensorError {
     #[error("{at} has the digest {found}, which cannot be verified: expected sha256 or crc32c [spec/ztensor.md §4.3]")]
     UnknownDigest {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The digest.
         found: Name,
     },
@@ -371,7 +371,7 @@ pub enum ZTensorError {
     #[error("{at} has the digest {found}, which is not a valid {algorithm} digest [spec/ztensor.md §4.3]")]
     MalformedDigest {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The digest.
         found: Name,
         /// The algorithm that it names.
@@ -381,14 +381,14 @@ pub enum ZTensorError {
     #[error("{at} has no digest that could be verified [spec/ztensor.md §4.3]")]
     NoDigest {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
     },
 
     /// §5: an object was read as another format than it has.
     #[error("{at} has the format {found}, expected `{expected}` [spec/ztensor.md §5]")]
     WrongFormat {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The format that was requested.
         expected: &'static str,
         /// The format of the object.
@@ -412,13 +412,13 @@ pub enum ZTensorError {
     #[error("there is no {at}")]
     NoSuchComponent {
         /// The requested component.
-        at: Box<Place>,
+        at: Box<FilePart>,
     },
     /// The bytes do not form a tensor.
     #[error("{at} cannot be read as a tensor")]
     Tensor {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The reason.
         #[source]
         source: RawTensorError,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::manifest::{Component, Encoding, Format, Manifest, Object};
 use super::name::Name;
-use super::place::Place;
+use super::place::FilePart;
 use super::version::minor;
 use super::{MAGIC, Reader, ZTensorError, types};
 use crate::files::ElementType;
@@ -46,7 +46,7 @@ pub enum VersionRule {
 /// The first violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum First {
-    Place(Box<Place>),
+    FilePart(Box<FilePart>),
     /// The position of a byte in the file.
     Byte(u64),
 }
@@ -68,7 +68,7 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.first {
-            First::Place(place) => write!(f, "{place}")?,
+            First::FilePart(place) => write!(f, "{place}")?,
             First::Byte(byte) => write!(f, "the gap with byte {byte}")?,
         }
         if self.count > 1 {
@@ -145,11 +145,11 @@ impl Manifest {
                     Stated::Nothing => [None; 3],
                 };
                 for rule in broken.into_iter().flatten() {
-                    findings.add(self, rule, || First::Place(component.place()));
+                    findings.add(self, rule, || First::FilePart(component.place()));
                 }
             }
             if stated == Stated::New && lacks_attributes(&object) {
-                findings.add(self, VersionRule::GroupAttributes, || First::Place(object.place()));
+                findings.add(self, VersionRule::GroupAttributes, || First::FilePart(object.place()));
             }
         }
         findings.0.sort_by_key(|finding| finding.rule);

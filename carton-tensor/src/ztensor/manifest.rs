@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::attributes::{self, Attributes};
 use super::name::Name;
-use super::place::Place;
+use super::place::FilePart;
 use super::span::Span;
 use super::{Digest, ZTensorError, types};
 use crate::files::ElementType;
@@ -148,7 +148,7 @@ impl Manifest {
     /// # Errors
     /// [`TooManyAttributes`](ZTensorError::TooManyAttributes).
     pub fn attributes(&self) -> Result<Attributes, ZTensorError> {
-        self.decode_attributes(self.file_attributes, &Place::manifest())
+        self.decode_attributes(self.file_attributes, &FilePart::manifest())
     }
 
     /// The number of objects.
@@ -187,7 +187,7 @@ impl Manifest {
         self.text.get(span.range()).unwrap_or_default()
     }
 
-    fn decode_attributes(&self, span: Span, at: &Place) -> Result<Attributes, ZTensorError> {
+    fn decode_attributes(&self, span: Span, at: &FilePart) -> Result<Attributes, ZTensorError> {
         if span.is_empty() {
             return Ok(Attributes::new());
         }
@@ -253,7 +253,7 @@ impl<'m> Object<'m> {
     /// # Errors
     /// [`NoSuchComponent`](ZTensorError::NoSuchComponent).
     pub(super) fn require(&self, role: &str) -> Result<Component<'m>, ZTensorError> {
-        let missing = || ZTensorError::NoSuchComponent { at: Place::component(self.name(), role) };
+        let missing = || ZTensorError::NoSuchComponent { at: FilePart::component(self.name(), role) };
         self.component(role).ok_or_else(missing)
     }
 
@@ -277,8 +277,8 @@ impl<'m> Object<'m> {
         Err(ZTensorError::WrongFormat { at: self.place(), expected: expected.name(), found })
     }
 
-    pub(super) fn place(&self) -> Box<Place> {
-        Place::object(self.name())
+    pub(super) fn place(&self) -> Box<FilePart> {
+        FilePart::object(self.name())
     }
 }
 
@@ -382,7 +382,7 @@ impl<'m> Component<'m> {
         self.digest_text().map(|digest| Digest::parse(digest, || self.place())).transpose()
     }
 
-    pub(super) fn place(&self) -> Box<Place> {
-        Place::component(self.manifest.text(self.object.name), self.role())
+    pub(super) fn place(&self) -> Box<FilePart> {
+        FilePart::component(self.manifest.text(self.object.name), self.role())
     }
 }

@@ -44,7 +44,7 @@ pub use findings::{Finding, VersionRule};
 pub use footer::{ALIGNMENT, Footer, MAGIC, MAX_MANIFEST, check_header};
 pub use manifest::{Component, Encoding, Format, Manifest, Object};
 pub use name::Name;
-pub use place::Place;
+pub use place::FilePart;
 pub use quantized_group::{QuantizedGroup, QuantizedGroupError};
 pub use reader::{Checks, Reader, Verified};
 pub use sparse::{Coo, Csr, MAX_DENSE, SparseError, density};

@@ -4,7 +4,7 @@ use super::cbor::{OBJECT_DEPTH, Walker};
 use super::footer::{ALIGNMENT, MAX_MANIFEST};
 use super::manifest::{ComponentEntry, Encoding, FormatEntry, Logical, Manifest, ObjectEntry};
 use super::name::Name;
-use super::place::Place;
+use super::place::FilePart;
 use super::span::Span;
 use super::{ZTensorError, types};
 use crate::files::ElementType;
@@ -66,7 +66,7 @@ struct Fields {
 
 impl Fields {
     /// Records a known field by its index. Fails if it was recorded before.
-    fn known(&mut self, index: u32, name: &str, at: impl Fn() -> Box<Place>) -> Result<(), ZTensorError> {
+    fn known(&mut self, index: u32, name: &str, at: impl Fn() -> Box<FilePart>) -> Result<(), ZTensorError> {
         let bit = 1 << index;
         if self.known & bit != 0 {
             return Err(ZTensorError::DuplicateKey { at: at(), key: Name::new(name) });
@@ -75,12 +75,12 @@ impl Fields {
         Ok(())
     }
 
-    fn check_unknown(&mut self, walker: &Walker<'_>, at: impl Fn() -> Box<Place>) -> Result<(), ZTensorError> {
+    fn check_unknown(&mut self, walker: &Walker<'_>, at: impl Fn() -> Box<FilePart>) -> Result<(), ZTensorError> {
         if self.unknown.len() > 1 { walker.check_keys(&mut self.unknown, &at()) } else { Ok(()) }
     }
 }
 
-fn missing<T>(found: Option<T>, field: &'static str, at: impl Fn() -> Box<Place>) -> Result<T, ZTensorError> {
+fn missing<T>(found: Option<T>, field: &'static str, at: impl Fn() -> Box<FilePart>) -> Result<T, ZTensorError> {
     found.ok_or_else(|| ZTensorError::MissingField { at: at(), field })
 }
 
@@ -94,15 +94,15 @@ impl Parser<'_> {
             let key = self.walker.text()?;
             match &*key {
                 "version" => {
-                    fields.known(0, &key, Place::manifest)?;
+                    fields.known(0, &key, FilePart::manifest)?;
                     version = Some(self.version()?);
                 }
                 "attributes" => {
-                    fields.known(1, &key, Place::manifest)?;
-                    self.manifest.file_attributes = self.attributes(ROOT_DEPTH, Place::manifest)?;
+                    fields.known(1, &key, FilePart::manifest)?;
+                    self.manifest.file_attributes = self.attributes(ROOT_DEPTH, FilePart::manifest)?;
                 }
                 "objects" => {
-                    fields.known(2, &key, Place::manifest)?;
+                    fields.known(2, &key, FilePart::manifest)?;
                     objects = Some(self.objects()?);
                 }
                 _ => {
@@ -111,9 +111,9 @@ impl Parser<'_> {
                 }
             }
         }
-        fields.check_unknown(&self.walker, Place::manifest)?;
-        self.manifest.version = missing(version, "version", Place::manifest)?;
-        missing(objects, "objects", Place::manifest)
+        fields.check_unknown(&self.walker, FilePart::manifest)?;
+        self.manifest.version = missing(version, "version", FilePart::manifest)?;
+        missing(objects, "objects", FilePart::manifest)
     }
 
     /// Reads a version, which must have 1 before its first dot.
@@ -133,7 +133,7 @@ impl Parser<'_> {
     }
 
     /// Skips attributes and keeps their CBOR.
-    fn attributes(&mut self, depth: usize, at: impl Fn() -> Box<Place>) -> Result<Span, ZTensorError> {
+    fn attributes(&mut self, depth: usize, at: impl Fn() -> Box<FilePart>) -> Result<Span, ZTensorError> {
         if self.walker.take_null() {
             return Ok(Span::default());
         }
@@ -156,7 +156,7 @@ impl Parser<'_> {
     }
 
     fn object(&mut self, name: &str, name_span: Span) -> Result<(), ZTensorError> {
-        let at = || Place::object(name);
+        let at = || FilePart::object(name);
         let (mut shape, mut format, mut attributes, mut components) = (None, None, Span::default(), None);
         let mut fields = Fields::default();
         let mut items = self.walker.map()?;
@@ -200,10 +200,10 @@ impl Parser<'_> {
         let mut items = self.walker.array()?;
         while self.walker.more(&mut items)? {
             if self.manifest.dimensions.len() - start == MAX_RANK {
-                return Err(ZTensorError::Rank { at: Place::object(name), limit: MAX_RANK });
+                return Err(ZTensorError::Rank { at: FilePart::object(name), limit: MAX_RANK });
             }
             let dimension = usize::try_from(self.walker.unsigned()?);
-            let dimension = dimension.map_err(|_| ZTensorError::TooLarge { at: Place::object(name) })?;
+            let dimension = dimension.map_err(|_| ZTensorError::TooLarge { at: FilePart::object(name) })?;
             self.manifest.dimensions.push(dimension);
         }
         Ok(Span { start: start as u32, end: self.manifest.dimensions.len() as u32 })
@@ -244,13 +244,13 @@ impl Parser<'_> {
         let mut roles: Vec<&str> = entries.iter().map(role).collect();
         roles.sort_unstable();
         match roles.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(ZTensorError::DuplicateKey { at: Place::object(name), key: Name::new(pair[0]) }),
+            Some(pair) => Err(ZTensorError::DuplicateKey { at: FilePart::object(name), key: Name::new(pair[0]) }),
             None => Ok(()),
         }
     }
 
     fn component(&mut self, name: &str, role: &str) -> Result<ComponentEntry, ZTensorError> {
-        let at = || Place::component(name, role);
+        let at = || FilePart::component(name, role);
         let (mut dtype, mut offset, mut length, mut uncompressed_length) = (None, None, None, None);
         let (mut logical, mut encoding, mut digest) = (None, Encoding::Raw, None);
         let mut fields = Fields::default();
@@ -318,7 +318,7 @@ impl Parser<'_> {
         Ok(ComponentEntry { role, offset, length, uncompressed_length, dtype, logical, encoding, digest })
     }
 
-    fn encoding(&mut self, at: impl Fn() -> Box<Place>) -> Result<Encoding, ZTensorError> {
+    fn encoding(&mut self, at: impl Fn() -> Box<FilePart>) -> Result<Encoding, ZTensorError> {
         if self.walker.take_null() {
             return Ok(Encoding::Raw);
         }
@@ -334,7 +334,7 @@ impl Parser<'_> {
         &mut self,
         dtype: ElementType,
         name: &str,
-        at: impl Fn() -> Box<Place>,
+        at: impl Fn() -> Box<FilePart>,
     ) -> Result<Logical, ZTensorError> {
         let Some(logical) = types::from_type(name) else { return Ok(Logical::Unknown(self.keep(name))) };
         let expected = types::storage_type(logical);
@@ -345,7 +345,7 @@ impl Parser<'_> {
         }
     }
 
-    fn check_blob(&mut self, offset: u64, length: u64, at: impl Fn() -> Box<Place>) -> Result<(), ZTensorError> {
+    fn check_blob(&mut self, offset: u64, length: u64, at: impl Fn() -> Box<FilePart>) -> Result<(), ZTensorError> {
         let limit = self.blobs_end;
         if !offset.is_multiple_of(ALIGNMENT) {
             return Err(ZTensorError::Unaligned { at: at(), offset });
@@ -375,14 +375,15 @@ impl Parser<'_> {
         let entries = self.manifest.components.get(components.range()).unwrap_or_default();
         for &role in roles {
             if !entries.iter().any(|entry| self.manifest.text(entry.role) == role) {
-                return Err(ZTensorError::MissingComponent { at: Place::object(name), format, role });
+                return Err(ZTensorError::MissingComponent { at: FilePart::object(name), format, role });
             }
         }
         let dimensions = self.manifest.dimensions.get(shape.range()).unwrap_or_default();
-        let n_elements = element_count(dimensions).ok_or_else(|| ZTensorError::TooLarge { at: Place::object(name) })?;
+        let n_elements =
+            element_count(dimensions).ok_or_else(|| ZTensorError::TooLarge { at: FilePart::object(name) })?;
         for entry in entries {
             let role = self.manifest.text(entry.role);
-            let at = || Place::component(name, role);
+            let at = || FilePart::component(name, role);
             let known = match entry.encoding {
                 Encoding::Raw => Some(entry.length),
                 Encoding::Zstd => entry.uncompressed_length,
@@ -408,7 +409,7 @@ impl Parser<'_> {
         let mut by_name: Vec<u32> = (0..manifest.objects.len() as u32).collect();
         by_name.sort_by(|one, other| name(one).cmp(name(other)));
         if let Some(pair) = by_name.windows(2).find(|pair| name(&pair[0]) == name(&pair[1])) {
-            return Err(ZTensorError::DuplicateKey { at: Place::manifest(), key: Name::new(name(&pair[0])) });
+            return Err(ZTensorError::DuplicateKey { at: FilePart::manifest(), key: Name::new(name(&pair[0])) });
         }
         manifest.by_name = Some(by_name);
         Ok(())
@@ -434,11 +435,11 @@ impl Parser<'_> {
     }
 
     /// Returns the place of the component with this index, for an error.
-    fn place_of(&self, index: u32) -> Box<Place> {
+    fn place_of(&self, index: u32) -> Box<FilePart> {
         let manifest = &self.manifest;
         let owner = manifest.objects.iter().find(|entry| entry.components.range().contains(&(index as usize)));
         let role = manifest.components.get(index as usize).map(|entry| manifest.text(entry.role));
-        Place::component(owner.map_or("", |entry| manifest.text(entry.name)), role.unwrap_or_default())
+        FilePart::component(owner.map_or("", |entry| manifest.text(entry.name)), role.unwrap_or_default())
     }
 }
 
@@ -447,7 +448,7 @@ fn check_dense(
     entry: &ComponentEntry,
     n_elements: usize,
     found: Option<u64>,
-    at: impl Fn() -> Box<Place>,
+    at: impl Fn() -> Box<FilePart>,
 ) -> Result<(), ZTensorError> {
     let dtype = if let Logical::Known(dtype) = entry.logical { dtype } else { entry.dtype };
     let Some(expected) = dtype.n_bytes(n_elements) else {
@@ -467,7 +468,11 @@ fn check_dense(
 }
 
 /// Checks that the bytes are a whole number of elements of their storage type.
-fn check_whole_elements(entry: &ComponentEntry, found: u64, at: impl Fn() -> Box<Place>) -> Result<(), ZTensorError> {
+fn check_whole_elements(
+    entry: &ComponentEntry,
+    found: u64,
+    at: impl Fn() -> Box<FilePart>,
+) -> Result<(), ZTensorError> {
     let size = (entry.dtype.bits() / 8) as u64;
     if size > 0 && !found.is_multiple_of(size) {
         return Err(ZTensorError::PartialElement { at: at(), found, size });

@@ -6,12 +6,12 @@ use super::name::Name;
 
 /// The part of a file that an error is about: the manifest, an object, or a component of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePart {
     object: Option<Name>,
     role: Option<Name>,
 }
 
-impl Place {
+impl FilePart {
     /// The manifest itself.
     pub(super) fn manifest() -> Box<Self> {
         Box::new(Self { object: None, role: None })
@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.object, &self.role) {
             (Some(object), Some(role)) => write!(f, "component {role} of object {object}"),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::digest::Hasher;
 use super::manifest::{Component, Format, Manifest, Object};
 use super::name::Name;
-use super::place::Place;
+use super::place::FilePart;
 use super::{Digest, DigestAlgorithm, Footer, ZTensorError, component, footer};
 use crate::element_count;
 use crate::files::{FileBytes, RawTensor, SharedBytes};
@@ -114,7 +114,7 @@ impl Reader {
         // Copies the manifest, because a mapped file may change after the text was validated.
         let n_bytes = range.end - range.start;
         let mut cbor = Vec::new();
-        let memory = |_| ZTensorError::Memory { at: Place::manifest(), n_bytes };
+        let memory = |_| ZTensorError::Memory { at: FilePart::manifest(), n_bytes };
         cbor.try_reserve_exact(n_bytes as usize).map_err(memory)?;
         cbor.resize(n_bytes as usize, 0);
         bytes.read_into(range.start, &mut cbor)?;
@@ -350,6 +350,6 @@ fn flat(object: &Object<'_>, component: &Component<'_>, bytes: SharedBytes) -> R
         let size = if dtype.bits() < 8 { 3 } else { dtype.bits() as u64 / 8 };
         return Err(ZTensorError::PartialElement { at: component.place(), found: found as u64, size });
     }
-    let at = || Place::object(object.name());
+    let at = || FilePart::object(object.name());
     RawTensor::new(dtype, vec![n_elements], bytes).map_err(|source| ZTensorError::Tensor { at: at(), source })
 }

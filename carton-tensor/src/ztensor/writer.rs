@@ -10,7 +10,7 @@ use super::digest::Hasher;
 use super::footer::{ALIGNMENT, MAGIC, MAX_MANIFEST};
 use super::manifest::{Component, Encoding, Object};
 use super::name::Name;
-use super::place::Place;
+use super::place::FilePart;
 use super::version::is_before_1_2;
 use super::{Checks, Digest, DigestAlgorithm, Reader, Version, ZTensorError, types};
 use crate::files::{ElementType, RawTensor};
@@ -131,7 +131,7 @@ impl<W: Write> Writer<W> {
     pub fn set_attributes(&mut self, attributes: &Attributes) -> Result<(), ZTensorError> {
         self.head.attributes.clear();
         if !attributes.is_empty() {
-            self.head.attributes = attributes::encode(attributes, &Place::manifest())?;
+            self.head.attributes = attributes::encode(attributes, &FilePart::manifest())?;
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl<W: Write> Writer<W> {
         store_as: StoreAs,
     ) -> Result<(), ZTensorError> {
         self.check_new(name, shape)?;
-        let too_large = || ZTensorError::TooLarge { at: Place::object(name) };
+        let too_large = || ZTensorError::TooLarge { at: FilePart::object(name) };
         let n_bytes = element_count(shape).and_then(|count| dtype.n_bytes(count)).ok_or_else(too_large)? as u64;
         let spelling = self.spelling(dtype)?;
         let blob = self.blob(store_as, n_bytes, |out| {
@@ -185,7 +185,7 @@ impl<W: Write> Writer<W> {
         self.check_new(name, shape)?;
         check_parts(name, shape, format, parts)?;
         let attributes =
-            if attributes.is_empty() { Vec::new() } else { attributes::encode(attributes, &Place::object(name))? };
+            if attributes.is_empty() { Vec::new() } else { attributes::encode(attributes, &FilePart::object(name))? };
         let mut spellings = Vec::with_capacity(parts.len());
         for (_, tensor, _) in parts {
             spellings.push(self.spelling(tensor.dtype())?);
@@ -217,7 +217,7 @@ impl<W: Write> Writer<W> {
         self.check_new(name, object.shape())?;
         let attributes = object.attributes()?;
         let attributes =
-            if attributes.is_empty() { Vec::new() } else { attributes::encode(&attributes, &Place::object(name))? };
+            if attributes.is_empty() { Vec::new() } else { attributes::encode(&attributes, &FilePart::object(name))? };
         let mut spellings = Vec::new();
         for component in object.components() {
             spellings.push(self.spelling_of(&component)?);
@@ -298,7 +298,7 @@ impl<W: Write> Writer<W> {
             return Err(ZTensorError::DuplicateName { name: Name::new(name) });
         }
         if shape.len() > MAX_RANK {
-            return Err(ZTensorError::Rank { at: Place::object(name), limit: MAX_RANK });
+            return Err(ZTensorError::Rank { at: FilePart::object(name), limit: MAX_RANK });
         }
         Ok(())
     }
@@ -521,21 +521,21 @@ impl Cbor {
 
 /// Checks what a reader checks when it opens a file.
 fn check_parts(name: &str, shape: &[usize], format: &str, parts: &[Part<'_>]) -> Result<(), ZTensorError> {
-    let n_elements = element_count(shape).ok_or_else(|| ZTensorError::TooLarge { at: Place::object(name) })?;
+    let n_elements = element_count(shape).ok_or_else(|| ZTensorError::TooLarge { at: FilePart::object(name) })?;
     if let Some((format, roles)) = types::required_components(format) {
         for &role in roles {
             if !parts.iter().any(|part| part.0 == role) {
-                return Err(ZTensorError::MissingComponent { at: Place::object(name), format, role });
+                return Err(ZTensorError::MissingComponent { at: FilePart::object(name), format, role });
             }
         }
     }
     for (index, (role, tensor, _)) in parts.iter().enumerate() {
         if parts.iter().take(index).any(|part| part.0 == *role) {
-            return Err(ZTensorError::DuplicateKey { at: Place::object(name), key: Name::new(role) });
+            return Err(ZTensorError::DuplicateKey { at: FilePart::object(name), key: Name::new(role) });
         }
         if format == "dense" && *role == "data" && tensor.n_elements() != n_elements {
             let expected = tensor.dtype().n_bytes(n_elements).unwrap_or(usize::MAX) as u64;
-            let at = Place::component(name, role);
+            let at = FilePart::component(name, role);
             return Err(ZTensorError::Size { at, expected, found: tensor.bytes().len() as u64 });
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::ops::ControlFlow;
 
+use carton_core::internals::Context;
 use carton_core::internals::archive::{Content, Tail, write};
 use carton_core::internals::tensor_data::entries;
 use carton_core::{Compression, Links, Sha256Digest, TensorFormat};
@@ -52,7 +52,7 @@ fn carton(compression: Compression) -> (Vec<u8>, Vec<u8>) {
     let tail = Tail { carton_toml: CARTON_TOML.into(), links: Some(links().to_bytes()), linked, manifest: None };
     let output = MemoryFile::new(b"");
     let mut file = File::options().read(true).write(true).open(output.path()).expect("it is there");
-    let manifest = write(&mut file, entries, tail, compression, &|_| ControlFlow::Continue(())).expect("it is valid");
+    let manifest = write(&mut file, entries, tail, compression, &Context::default()).expect("it is valid");
     (std::fs::read(output.path()).expect("it is there"), manifest.to_bytes().to_vec())
 }
 

@@ -15,7 +15,7 @@ use self::check::Expected;
 use super::fetch::Fetcher;
 use super::folder::{self, FoundKind};
 use super::select::{Requirement, select};
-use super::unpack::{self, Limits, Tree, UnpackError};
+use super::unpack::{self, Tree, UnpackError, UnpackLimits};
 use super::workspace::{Lock, Workspace};
 use super::{Descriptor, Index, IndexEntry, PLATFORM, Part, Place, embedded};
 use crate::config::Config;
@@ -132,7 +132,7 @@ impl Installer<'_> {
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
         let unpack = |path: &Path| {
-            let mut tree = Tree::new(new.clone(), Limits::default(), self.context.cancel_token());
+            let mut tree = Tree::new(new.clone(), UnpackLimits::default(), self.context.cancel_token());
             let unpacked = unpack::unpack(path, "", &mut tree).and_then(|()| tree.finish());
             unpacked.map_err(|source| unpack_error(source, place.to_string()))
         };
@@ -157,7 +157,7 @@ impl Installer<'_> {
         let found = folder::list(source).map_err(unpack_error)?;
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
-        let mut tree = Tree::new(new.clone(), Limits::default(), self.context.cancel_token());
+        let mut tree = Tree::new(new.clone(), UnpackLimits::default(), self.context.cancel_token());
         for found in found {
             match found.kind {
                 FoundKind::Folder => tree.folder(&found.name),
@@ -204,7 +204,7 @@ impl Installer<'_> {
         let unpack_error = |source| unpack_error(source, place.clone());
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
-        let mut tree = Tree::new(new.clone(), Limits::default(), self.context.cancel_token());
+        let mut tree = Tree::new(new.clone(), UnpackLimits::default(), self.context.cancel_token());
         for RunnerFile { path, mut contents, is_executable } in files.iter().copied() {
             tree.file(path, is_executable, &mut contents).map_err(unpack_error)?;
         }
@@ -216,7 +216,7 @@ impl Installer<'_> {
     /// Fetches, verifies, unpacks and checks the parts of an index entry.
     fn unpack_entry(&self, entry: &IndexEntry, workspace: &Workspace) -> Result<(), InstallError> {
         let new = new_folder(workspace)?;
-        let mut tree = Tree::new(new.clone(), Limits::default(), self.context.cancel_token());
+        let mut tree = Tree::new(new.clone(), UnpackLimits::default(), self.context.cancel_token());
         let stage = Stage::Install(entry.descriptor.to_string());
         for part in &entry.parts {
             let unpack_error = |source| unpack_error(source, part.place.to_string());

@@ -20,7 +20,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 pub use error::UnpackError;
-pub(super) use limits::Limits;
+pub(super) use limits::UnpackLimits;
 pub(super) use tree::Tree;
 
 use tar::TAR_BLOCK;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Limits, UnpackError};
+use super::{UnpackError, UnpackLimits};
 use crate::name;
 
 /// The largest total size of all names in bytes. They are kept in memory until the folder is complete.
@@ -42,7 +42,7 @@ pub(in super::super) struct Names {
 }
 
 impl Names {
-    pub(in super::super) fn new(limits: Limits) -> Self {
+    pub(in super::super) fn new(limits: UnpackLimits) -> Self {
         Self { limit: limits.n_entries, n_name_bytes: 0, n_others: 0, kinds: HashMap::new(), links: Vec::new() }
     }
 
@@ -226,7 +226,7 @@ mod tests {
 
     /// Adds `NAME/` as a folder, `NAME>TARGET` as a link and `NAME` as a file.
     fn names(entries: &[&str]) -> Result<Names, UnpackError> {
-        let mut names = Names::new(Limits { n_entries: 20, ..Limits::default() });
+        let mut names = Names::new(UnpackLimits { n_entries: 20, ..UnpackLimits::default() });
         for entry in entries {
             match (entry.split_once('>'), entry.strip_suffix('/')) {
                 (Some((name, target)), _) => names.link(name, target.as_bytes(), &mut |_| Ok(()))?,
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn following_links_ends() {
-        let mut names = Names::new(Limits::default());
+        let mut names = Names::new(UnpackLimits::default());
         // Each link uses the previous one twice, which makes 2^40 steps if all are followed.
         names.file("l0", &mut |_| Ok(())).unwrap();
         for number in 1..40 {
@@ -288,7 +288,7 @@ mod tests {
             names.link(&format!("l{number}"), target.as_bytes(), &mut |_| Ok(())).unwrap();
         }
         assert!(names.check_links().is_err());
-        let mut names = Names::new(Limits::default());
+        let mut names = Names::new(UnpackLimits::default());
         let long = "./".repeat(1000) + "x";
         for number in 0..5000 {
             names.link(&format!("l{number}"), long.as_bytes(), &mut |_| Ok(())).unwrap();

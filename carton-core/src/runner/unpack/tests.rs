@@ -45,7 +45,7 @@ fn listed(root: &Path) -> Vec<String> {
 }
 
 /// Unpacks an archive, and lists the result.
-fn unpacked_below(bytes: &[u8], folder: &str, limits: Limits) -> Result<Vec<String>, String> {
+fn unpacked_below(bytes: &[u8], folder: &str, limits: UnpackLimits) -> Result<Vec<String>, String> {
     let root = tempfile::tempdir().unwrap();
     let archive = root.path().join("archive");
     fs::write(&archive, bytes).unwrap();
@@ -60,7 +60,7 @@ fn unpacked_below(bytes: &[u8], folder: &str, limits: Limits) -> Result<Vec<Stri
 }
 
 fn unpacked(bytes: &[u8]) -> Result<Vec<String>, String> {
-    unpacked_below(bytes, "", Limits::default())
+    unpacked_below(bytes, "", UnpackLimits::default())
 }
 
 /// An entry of a tar file.
@@ -127,7 +127,7 @@ fn modes_are_reduced_and_links_kept() {
     let expected = ["d 755 bin", "d 755 lib", "f 644 lib/a a", "f 644 lib/b a", "f 755 bin/run #!", "l lib64 lib"];
     assert_eq!(unpacked(&tar(&entries)).unwrap(), expected);
     assert_eq!(unpacked(&gzip(&tar(&entries))).unwrap(), expected);
-    let below = unpacked_below(&tar(&entries[3..5]), "x/y", Limits::default()).unwrap();
+    let below = unpacked_below(&tar(&entries[3..5]), "x/y", UnpackLimits::default()).unwrap();
     assert_eq!(below, ["d 755 x", "d 755 x/y", "d 755 x/y/lib", "f 644 x/y/lib/a a", "l x/y/lib64 lib"]);
     assert!(unpacked(&tar(&[])).unwrap().is_empty());
 }
@@ -195,21 +195,21 @@ fn what_is_no_archive_is_told_from_damage() {
 
 #[test]
 fn bombs_end_early() {
-    let limits = Limits { n_entries: 5, n_bytes: 1000, ..Limits::default() };
+    let limits = UnpackLimits { n_entries: 5, n_bytes: 1000, ..UnpackLimits::default() };
     let check = |bytes: &[u8], expected: &str| {
         let error = unpacked_below(bytes, "", limits).unwrap_err();
         assert!(error.contains(expected), "expected `{expected}`, found: {error}");
     };
     check(&tar(&[file("a", 0o644, &"x".repeat(2000))]), "at most 1000 allowed");
     let many: Vec<_> = (0..6).map(|number| file(&number.to_string(), 0o644, "")).collect();
-    let limits_of_entries = Limits { n_bytes: 1 << 20, ..limits };
+    let limits_of_entries = UnpackLimits { n_bytes: 1 << 20, ..limits };
     let error = unpacked_below(&tar(&many), "", limits_of_entries).unwrap_err();
     assert!(error.contains("number of entries: at most 5"), "{error}");
     let error = unpacked_below(&tar(&[file("a/b/c/d/e/f", 0o644, "")]), "", limits_of_entries).unwrap_err();
     assert!(error.contains("number of entries: at most 5"), "{error}");
 
     // 10 MiB of zeros, compressed to 10 to 50 KiB.
-    let limits = Limits { free_bytes: 1 << 20, ratio: 20, ..Limits::default() };
+    let limits = UnpackLimits { free_bytes: 1 << 20, ratio: 20, ..UnpackLimits::default() };
     let check = |bytes: &[u8], expected: &str| {
         let error = unpacked_below(bytes, "", limits).unwrap_err();
         assert!(error.contains(expected), "expected `{expected}`, found: {error}");
@@ -234,7 +234,7 @@ fn a_stopped_unpacking_says_so() {
     fs::write(&archive, tar(&[file("a", 0o644, "x")])).unwrap();
     let cancel_token = CancelToken::default();
     cancel_token.cancel();
-    let mut tree = Tree::new(root.path().join("out"), Limits::default(), &cancel_token);
+    let mut tree = Tree::new(root.path().join("out"), UnpackLimits::default(), &cancel_token);
     assert!(matches!(unpack(&archive, "", &mut tree), Err(UnpackError::Interrupted)));
 }
 
@@ -261,7 +261,7 @@ fn what_makes_no_file_can_be_stopped_too() {
     let cancel_token = CancelToken::default();
     // A position in the skipped data.
     let data = CancelsAt { data: Cursor::new(tar(&[skipped])), position: 1 << 20, cancel_token: &cancel_token };
-    let mut tree = Tree::new(out.path().join("new"), Limits::default(), &cancel_token);
+    let mut tree = Tree::new(out.path().join("new"), UnpackLimits::default(), &cancel_token);
     fs::create_dir(out.path().join("new")).unwrap();
     assert!(matches!(super::tar::unpack(data, "", &mut tree), Err(UnpackError::Interrupted)));
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::names::Names;
-use super::{Limits, UnpackError};
+use super::{UnpackError, UnpackLimits};
 use crate::cancel_token::CancelToken;
 
 /// The number of bytes that are read from an archive and written to a file at once.
@@ -17,7 +17,7 @@ pub(in super::super) struct Tree<'a> {
     /// The folder. Only this process writes to it, and it is empty at first, so no path below it leads through a link while it is
     /// filled.
     root: PathBuf,
-    limits: Limits,
+    limits: UnpackLimits,
     names: Names,
     /// The number of bytes written so far.
     n_bytes: u64,
@@ -29,7 +29,7 @@ pub(in super::super) struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     /// Makes a tree in the folder `root`, which must exist and be empty.
-    pub(in super::super) fn new(root: PathBuf, limits: Limits, cancel_token: &'a CancelToken) -> Self {
+    pub(in super::super) fn new(root: PathBuf, limits: UnpackLimits, cancel_token: &'a CancelToken) -> Self {
         let names = Names::new(limits);
         Self {
             root,

@@ -1,7 +1,7 @@
 //! The errors of quantized groups (spec/ztensor.md §5.4).
 
 use crate::files::ElementType;
-use crate::ztensor::Place;
+use crate::ztensor::FilePart;
 
 /// A rule that a quantized group breaks, or a request that it cannot meet. As in [`ZTensorError`](crate::ztensor::ZTensorError), each
 /// rule has its own variant, whose text ends in the section of `spec/ztensor.md` that states it.
@@ -12,7 +12,7 @@ pub enum QuantizedGroupError {
     #[error("the attribute `{attribute}` of {at} is {found}, expected {expected} [spec/ztensor.md §5.4]")]
     Attribute {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The attribute.
         attribute: &'static str,
         /// The valid values.
@@ -24,7 +24,7 @@ pub enum QuantizedGroupError {
     #[error("{at} has {found} elements, expected {expected} for its shape and attributes [spec/ztensor.md §5.4]")]
     Size {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The number that shape and attributes need.
         expected: String,
         /// The number of elements.
@@ -34,7 +34,7 @@ pub enum QuantizedGroupError {
     #[error("{at} has elements of {found}, expected {expected} [spec/ztensor.md §5.4]")]
     Type {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The valid types.
         expected: &'static str,
         /// The type that was found.
@@ -44,7 +44,7 @@ pub enum QuantizedGroupError {
     #[error("{at} has the shape {found:?}, expected {expected} [spec/ztensor.md §5.4]")]
     Shape {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The valid shapes.
         expected: String,
         /// The shape that was found.
@@ -56,7 +56,7 @@ pub enum QuantizedGroupError {
     )]
     Integer {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The position of the element.
         position: usize,
         /// The integer.

@@ -7,7 +7,7 @@ pub use error::QuantizedGroupError;
 
 use super::attributes::Attribute;
 use super::manifest::{Format, Object};
-use super::place::Place;
+use super::place::FilePart;
 use super::{Attributes, Reader, ZTensorError};
 use crate::files::{ElementType, RawTensor};
 
@@ -58,7 +58,7 @@ impl QuantizedGroup {
         let component = |role| reader.elements(object, role);
         let [packed_weight, scales, zeros] = ["packed_weight", "scales", "zeros"].map(component);
         let (packed_weight, scales, zeros) = (packed_weight?, scales?, zeros?);
-        let at = |role| Place::component(object.name(), role);
+        let at = |role| FilePart::component(object.name(), role);
 
         check_type(&packed_weight, is_word, "int32 or uint32", at("packed_weight"))?;
         check_size(&packed_weight, rows / per_word, columns, at("packed_weight"))?;
@@ -108,7 +108,7 @@ impl QuantizedGroup {
     /// # Errors
     /// [`Memory`](ZTensorError::Memory), [`TooLarge`](ZTensorError::TooLarge).
     pub fn dequantize(&self) -> Result<RawTensor, ZTensorError> {
-        let at = || Place::object(&self.name);
+        let at = || FilePart::object(&self.name);
         let too_large = || ZTensorError::TooLarge { at: at() };
         let (per_word, mask) = ((WORD / self.bits) as usize, (1_u32 << self.bits) - 1);
         let (scales, zeros) = (self.scales.to_f32().ok_or_else(too_large)?, self.zero_points(per_word, mask)?);
@@ -144,7 +144,7 @@ impl QuantizedGroup {
     fn zero_points(&self, per_word: usize, mask: u32) -> Result<Vec<f32>, ZTensorError> {
         match self.zeros_are {
             Zeros::Numbers => {
-                self.zeros.to_f32().ok_or_else(|| ZTensorError::TooLarge { at: Place::object(&self.name) })
+                self.zeros.to_f32().ok_or_else(|| ZTensorError::TooLarge { at: FilePart::object(&self.name) })
             }
             Zeros::Packed(less) => {
                 let words = self.zeros.bytes().chunks_exact(4);
@@ -176,7 +176,7 @@ fn wrong_attribute(
         Some(Attribute::Text(text)) => super::Name::new(text).to_string(),
         Some(_) => "of another type".to_owned(),
     };
-    QuantizedGroupError::Attribute { at: Place::object(object.name()), attribute, expected, found }.into()
+    QuantizedGroupError::Attribute { at: FilePart::object(object.name()), attribute, expected, found }.into()
 }
 
 /// Returns the bits of a weight and the number of weights in a word.
@@ -209,7 +209,7 @@ fn weights_per_word(attributes: &Attributes) -> Option<usize> {
 }
 
 /// Returns the dimensions of a matrix whose rows fill words.
-fn shape(shape: &[usize], per_word: usize, at: impl Fn() -> Box<Place>) -> Result<[usize; 2], ZTensorError> {
+fn shape(shape: &[usize], per_word: usize, at: impl Fn() -> Box<FilePart>) -> Result<[usize; 2], ZTensorError> {
     match shape {
         &[rows, columns] if rows > 0 && rows.is_multiple_of(per_word) => Ok([rows, columns]),
         found => Err(QuantizedGroupError::Shape {
@@ -235,13 +235,13 @@ fn check_type(
     tensor: &RawTensor,
     fits: impl Fn(ElementType) -> bool,
     expected: &'static str,
-    at: Box<Place>,
+    at: Box<FilePart>,
 ) -> Result<(), ZTensorError> {
     let found = tensor.dtype();
     if fits(found) { Ok(()) } else { Err(QuantizedGroupError::Type { at, expected, found }.into()) }
 }
 
-fn check_size(tensor: &RawTensor, rows: usize, columns: usize, at: Box<Place>) -> Result<(), ZTensorError> {
+fn check_size(tensor: &RawTensor, rows: usize, columns: usize, at: Box<FilePart>) -> Result<(), ZTensorError> {
     let found = tensor.n_elements();
     if rows.checked_mul(columns) == Some(found) {
         return Ok(());
@@ -254,7 +254,7 @@ fn zeros_kind(
     zeros: &RawTensor,
     [n_groups, columns, per_word]: [usize; 3],
     attributes: &Attributes,
-    at: Box<Place>,
+    at: Box<FilePart>,
 ) -> Result<Zeros, ZTensorError> {
     let found = zeros.n_elements();
     if n_groups.checked_mul(columns) == Some(found) {
@@ -272,7 +272,7 @@ fn zeros_kind(
 }
 
 /// Reads the group of each row.
-fn row_groups(tensor: &RawTensor, rows: usize, n_groups: usize, at: &Place) -> Result<Vec<usize>, ZTensorError> {
+fn row_groups(tensor: &RawTensor, rows: usize, n_groups: usize, at: &FilePart) -> Result<Vec<usize>, ZTensorError> {
     let groups = super::sparse::indices(tensor, at, n_groups)?;
     check_size(tensor, rows, 1, Box::new(at.clone()))?;
     Ok(groups.into_iter().map(|group| group as usize).collect())

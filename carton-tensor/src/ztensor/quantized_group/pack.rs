@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::{QuantizedGroup, QuantizedGroupError, WORD, Zeros, check_size, check_type, shape};
 use crate::files::{ElementType, RawTensor, SharedBytes};
-use crate::ztensor::place::Place;
+use crate::ztensor::place::FilePart;
 use crate::ztensor::{Attributes, StoreAs, Writer, ZTensorError};
 
 /// The bits that a weight may have.
@@ -56,7 +56,7 @@ impl QuantizedGroup {
         group_size: Option<usize>,
         scales: RawTensor,
     ) -> Result<Self, ZTensorError> {
-        let at = || Place::object("");
+        let at = || FilePart::object("");
         let attribute = |attribute, expected, found| {
             Err(QuantizedGroupError::Attribute { at: at(), attribute, expected, found }.into())
         };
@@ -71,8 +71,8 @@ impl QuantizedGroup {
         let [rows, columns] = shape(integers.shape(), per_word, at)?;
         let group_size = group_size.unwrap_or(rows);
         let n_groups = rows.div_ceil(group_size);
-        check_type(&scales, ElementType::is_float, "floats", Place::component("", "scales"))?;
-        check_size(&scales, n_groups, columns, Place::component("", "scales"))?;
+        check_type(&scales, ElementType::is_float, "floats", FilePart::component("", "scales"))?;
+        check_size(&scales, n_groups, columns, FilePart::component("", "scales"))?;
         // There are as many zero points as scales, whose number was just checked.
         let zero = (1_u32 << (bits - 1)) as f32;
         let zeros = tensor(ElementType::Float32, vec![zero; scales.n_elements()])?;
@@ -94,7 +94,7 @@ impl QuantizedGroup {
 
     /// Returns the attributes that describe the packing.
     fn attributes(&self) -> Result<Attributes, ZTensorError> {
-        let too_large = |_| ZTensorError::TooLarge { at: Place::object(&self.name) };
+        let too_large = |_| ZTensorError::TooLarge { at: FilePart::object(&self.name) };
         let group_size =
             if self.group_size >= self.rows { -1 } else { i64::try_from(self.group_size).map_err(too_large)? };
         let packing = format!("{}_per_i32", WORD / self.bits);
@@ -115,7 +115,7 @@ fn tensor(dtype: ElementType, elements: impl Into<SharedBytes>) -> Result<RawTen
     let bytes = elements.into();
     let n_elements = bytes.len() / (dtype.bits() / 8);
     let tensor = RawTensor::new(dtype, vec![n_elements], bytes);
-    tensor.map_err(|source| ZTensorError::Tensor { at: Place::object(""), source })
+    tensor.map_err(|source| ZTensorError::Tensor { at: FilePart::object(""), source })
 }
 
 fn signed(integers: &RawTensor) -> impl Iterator<Item = i8> {
@@ -132,14 +132,14 @@ fn biased(integer: i8, bits: u32) -> Option<u32> {
 fn packed(integers: &RawTensor, bits: u32, columns: usize) -> Result<Vec<u32>, ZTensorError> {
     let per_word = (WORD / bits) as usize;
     let n_words = integers.n_elements() / per_word;
-    let memory = |()| ZTensorError::Memory { at: Place::object(""), n_bytes: n_words as u64 * 4 };
+    let memory = |()| ZTensorError::Memory { at: FilePart::object(""), n_bytes: n_words as u64 * 4 };
     let mut words: Vec<u32> = bytemuck::allocation::try_zeroed_vec(n_words).map_err(memory)?;
     if columns == 0 {
         return Ok(words);
     }
     for (position, integer) in signed(integers).enumerate() {
         let (row, column) = (position / columns, position % columns);
-        let too_wide = || QuantizedGroupError::Integer { at: Place::object(""), position, found: integer, bits };
+        let too_wide = || QuantizedGroupError::Integer { at: FilePart::object(""), position, found: integer, bits };
         let field = biased(integer, bits).ok_or_else(too_wide)?;
         if let Some(word) = words.get_mut(row / per_word * columns + column) {
             *word |= field << (bits * (row % per_word) as u32);

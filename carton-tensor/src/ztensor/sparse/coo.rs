@@ -6,7 +6,7 @@ use super::index;
 use super::values::{MAX_DENSE, Values};
 use crate::files::RawTensor;
 use crate::ztensor::manifest::{Format, Object};
-use crate::ztensor::place::Place;
+use crate::ztensor::place::FilePart;
 use crate::ztensor::{Attributes, Reader, StoreAs, Writer, ZTensorError};
 
 /// A sparse tensor of any rank, with validated coordinates. The coordinates are the index of every value in the first dimension, then
@@ -27,13 +27,13 @@ impl Coo {
     }
 
     fn checked(name: &str, shape: &[usize], values: RawTensor, coords: &RawTensor) -> Result<Self, ZTensorError> {
-        let at = Place::component(name, "coords");
+        let at = FilePart::component(name, "coords");
         let n_values = values.n_elements();
         index::check_count(coords.n_elements(), n_values.checked_mul(shape.len()), &at)?;
         // Without values there are no coordinates, and `max(1)` avoids dividing by their number.
         let dimension = |position: usize| shape.get(position / n_values.max(1)).copied().unwrap_or_default();
         let coords = index::read(coords, &at, dimension)?;
-        Ok(Self { values: Values { at: Place::object(name), shape: shape.to_vec(), values }, coords })
+        Ok(Self { values: Values { at: FilePart::object(name), shape: shape.to_vec(), values }, coords })
     }
 
     /// Makes a sparse tensor from a dense one. Omits elements whose bytes are all zero.
@@ -127,7 +127,7 @@ pub(super) fn write<W: Write>(
     attributes: &Attributes,
     store_as: StoreAs,
 ) -> Result<(), ZTensorError> {
-    let coords = index::to_tensor(&tensor.coords, &Place::object(name))?;
+    let coords = index::to_tensor(&tensor.coords, &FilePart::object(name))?;
     let parts = [("values", tensor.values(), store_as), ("coords", &coords, store_as)];
     writer.object(name, tensor.shape(), "sparse_coo", attributes, &parts)
 }

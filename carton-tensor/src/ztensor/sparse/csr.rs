@@ -7,7 +7,7 @@ use super::index;
 use super::values::{MAX_DENSE, Values};
 use crate::files::RawTensor;
 use crate::ztensor::manifest::{Format, Object};
-use crate::ztensor::place::Place;
+use crate::ztensor::place::FilePart;
 use crate::ztensor::{Attributes, Reader, StoreAs, Writer, ZTensorError};
 
 /// A matrix in compressed sparse row format, with validated indices. Row `r` has the values from `indptr[r]` up to `indptr[r + 1]`,
@@ -52,9 +52,9 @@ impl Csr {
         indptr: &RawTensor,
     ) -> Result<Self, ZTensorError> {
         let &[rows, columns] = shape else {
-            return Err(SparseError::CsrRank { at: Place::object(name), found: shape.len() }.into());
+            return Err(SparseError::CsrRank { at: FilePart::object(name), found: shape.len() }.into());
         };
-        let at = Place::component(name, "indptr");
+        let at = FilePart::component(name, "indptr");
         let found = indptr.n_elements();
         if rows.checked_add(1) != Some(found) {
             let expected = (rows as u64).saturating_add(1);
@@ -62,10 +62,15 @@ impl Csr {
         }
         let indptr = index::read(indptr, &at, |_| usize::MAX)?;
         check_row_pointers(&indptr, values.n_elements() as u64, &at)?;
-        let at = Place::component(name, "indices");
+        let at = FilePart::component(name, "indices");
         index::check_count(indices.n_elements(), Some(values.n_elements()), &at)?;
         let indices = index::read(indices, &at, |_| columns)?;
-        Ok(Self { values: Values { at: Place::object(name), shape: shape.to_vec(), values }, columns, indices, indptr })
+        Ok(Self {
+            values: Values { at: FilePart::object(name), shape: shape.to_vec(), values },
+            columns,
+            indices,
+            indptr,
+        })
     }
 
     /// Makes a sparse matrix from a dense one. Omits elements whose bytes are all zero.
@@ -75,13 +80,13 @@ impl Csr {
     /// sparse formats cannot hold.
     pub fn from_dense(tensor: &RawTensor) -> Result<Self, ZTensorError> {
         let &[rows, columns] = tensor.shape() else {
-            return Err(SparseError::CsrRank { at: Place::object(""), found: tensor.shape().len() }.into());
+            return Err(SparseError::CsrRank { at: FilePart::object(""), found: tensor.shape().len() }.into());
         };
         let (values, positions) = Values::from_dense(tensor)?;
         // A matrix without columns may have any number of rows, so this allocation may fail.
         let indptr = rows.checked_add(1).map(bytemuck::allocation::try_zeroed_vec);
         let mut indptr: Vec<u64> =
-            indptr.and_then(Result::ok).ok_or_else(|| ZTensorError::TooLarge { at: Place::object("") })?;
+            indptr.and_then(Result::ok).ok_or_else(|| ZTensorError::TooLarge { at: FilePart::object("") })?;
         let mut indices = Vec::with_capacity(positions.len());
         for position in positions {
             if let Some(count) = indptr.get_mut(position / columns + 1) {
@@ -147,7 +152,7 @@ impl Csr {
 }
 
 /// Checks that row pointers begin with 0, never decrease, and end with the number of values.
-fn check_row_pointers(indptr: &[u64], n_values: u64, at: &Place) -> Result<(), ZTensorError> {
+fn check_row_pointers(indptr: &[u64], n_values: u64, at: &FilePart) -> Result<(), ZTensorError> {
     let wrong = |position: usize, expected: String, found| -> ZTensorError {
         SparseError::RowPointer { at: Box::new(at.clone()), position, expected, found }.into()
     };
@@ -199,7 +204,7 @@ pub(super) fn write<W: Write>(
     attributes: &Attributes,
     store_as: StoreAs,
 ) -> Result<(), ZTensorError> {
-    let at = Place::object(name);
+    let at = FilePart::object(name);
     let (indices, indptr) = (index::to_tensor(&matrix.indices, &at)?, index::to_tensor(&matrix.indptr, &at)?);
     let parts = [("values", matrix.values(), store_as), ("indices", &indices, store_as), ("indptr", &indptr, store_as)];
     writer.object(name, matrix.shape(), "sparse_csr", attributes, &parts)

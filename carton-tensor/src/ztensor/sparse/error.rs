@@ -1,7 +1,7 @@
 //! The errors of sparse objects (spec/ztensor.md §5.1 to §5.3).
 
 use crate::files::ElementType;
-use crate::ztensor::Place;
+use crate::ztensor::FilePart;
 
 /// A rule that a sparse object breaks, or a request that it cannot meet. As in [`ZTensorError`](crate::ztensor::ZTensorError), each
 /// rule has its own variant, whose text ends in the section of `spec/ztensor.md` that states it.
@@ -12,7 +12,7 @@ pub enum SparseError {
     #[error("{at} is sparse_csr with {found} dimensions, expected 2 [spec/ztensor.md §5.2]")]
     CsrRank {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The number of dimensions.
         found: usize,
     },
@@ -20,7 +20,7 @@ pub enum SparseError {
     #[error("{at} has {found} row pointers, expected {expected}, one more than rows [spec/ztensor.md §5.2]")]
     RowPointerCount {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The number of rows plus one.
         expected: u64,
         /// The number of row pointers.
@@ -30,7 +30,7 @@ pub enum SparseError {
     #[error("{at} has {found} as row pointer {position}, expected {expected} [spec/ztensor.md §5.2]")]
     RowPointer {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The position of the row pointer.
         position: usize,
         /// The valid values.
@@ -42,7 +42,7 @@ pub enum SparseError {
     #[error("{at} has indices of type {found}, expected integers [spec/ztensor.md §5.1]")]
     IndexType {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The type of the indices.
         found: ElementType,
     },
@@ -50,7 +50,7 @@ pub enum SparseError {
     #[error("{at} has the index {found} at position {position}, expected 0 to {size} exclusive [spec/ztensor.md §5.1]")]
     IndexRange {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The position of the index.
         position: usize,
         /// The index.
@@ -62,7 +62,7 @@ pub enum SparseError {
     #[error("{at} has {found} indices, expected {expected} for its values [spec/ztensor.md §5.1]")]
     IndexCount {
         /// The component.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The number that the values need.
         expected: u64,
         /// The number of indices.
@@ -72,7 +72,7 @@ pub enum SparseError {
     #[error("{at} has two values at one place, which cannot be added up in {dtype} [spec/ztensor.md §5.1]")]
     DuplicateEntry {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The type of the values.
         dtype: ElementType,
     },
@@ -80,7 +80,7 @@ pub enum SparseError {
     #[error("{at} has {n_bytes} bytes when it is dense, at most {limit} are allowed [spec/ztensor.md §5.1]")]
     DenseSize {
         /// The object.
-        at: Box<Place>,
+        at: Box<FilePart>,
         /// The bytes of the dense tensor.
         n_bytes: u64,
         /// The most bytes that are allowed.

@@ -3,10 +3,10 @@
 use super::SparseError;
 use crate::files::{ElementType, RawTensor};
 use crate::ztensor::ZTensorError;
-use crate::ztensor::place::Place;
+use crate::ztensor::place::FilePart;
 
 /// Reads all indices. Each must be below the result of `size` for its position.
-pub(super) fn read(tensor: &RawTensor, at: &Place, size: impl Fn(usize) -> usize) -> Result<Vec<u64>, ZTensorError> {
+pub(super) fn read(tensor: &RawTensor, at: &FilePart, size: impl Fn(usize) -> usize) -> Result<Vec<u64>, ZTensorError> {
     match tensor.dtype() {
         ElementType::Uint8 => convert(tensor, at, size, |[byte]: [u8; 1]| byte.into()),
         ElementType::Int8 => convert(tensor, at, size, |bytes| i8::from_le_bytes(bytes).into()),
@@ -22,7 +22,7 @@ pub(super) fn read(tensor: &RawTensor, at: &Place, size: impl Fn(usize) -> usize
 
 fn convert<const N: usize>(
     tensor: &RawTensor,
-    at: &Place,
+    at: &FilePart,
     size: impl Fn(usize) -> usize,
     number: impl Fn([u8; N]) -> i128,
 ) -> Result<Vec<u64>, ZTensorError> {
@@ -39,7 +39,7 @@ fn convert<const N: usize>(
 }
 
 /// Checks the number of indices.
-pub(super) fn check_count(found: usize, expected: Option<usize>, at: &Place) -> Result<(), ZTensorError> {
+pub(super) fn check_count(found: usize, expected: Option<usize>, at: &FilePart) -> Result<(), ZTensorError> {
     if Some(found) == expected {
         return Ok(());
     }
@@ -48,7 +48,7 @@ pub(super) fn check_count(found: usize, expected: Option<usize>, at: &Place) -> 
 }
 
 /// Makes the tensor of indices that version 1.2 requires.
-pub(super) fn to_tensor(indices: &[u64], at: &Place) -> Result<RawTensor, ZTensorError> {
+pub(super) fn to_tensor(indices: &[u64], at: &FilePart) -> Result<RawTensor, ZTensorError> {
     let tensor = RawTensor::new(ElementType::Uint64, vec![indices.len()], indices.to_vec().into());
     tensor.map_err(|source| ZTensorError::Tensor { at: Box::new(at.clone()), source })
 }

@@ -15,7 +15,7 @@ pub use values::{MAX_DENSE, density};
 
 use std::io::Write;
 
-use super::place::Place;
+use super::place::FilePart;
 use super::{Attributes, StoreAs, Writer, ZTensorError};
 use crate::files::RawTensor;
 
@@ -42,6 +42,6 @@ impl<W: Write> Writer<W> {
 }
 
 /// Reads indices of any integer type. Each must be below `size`.
-pub(super) fn indices(tensor: &RawTensor, at: &Place, size: usize) -> Result<Vec<u64>, ZTensorError> {
+pub(super) fn indices(tensor: &RawTensor, at: &FilePart, size: usize) -> Result<Vec<u64>, ZTensorError> {
     index::read(tensor, at, |_| size)
 }

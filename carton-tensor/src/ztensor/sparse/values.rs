@@ -5,7 +5,7 @@ use super::error::SparseError;
 use crate::element_count;
 use crate::files::{ElementType, RawTensor, SharedBytes};
 use crate::ztensor::ZTensorError;
-use crate::ztensor::place::Place;
+use crate::ztensor::place::FilePart;
 
 /// The most bytes of a dense tensor that [`Csr::to_dense`](super::Csr::to_dense) and [`Coo::to_dense`](super::Coo::to_dense) make:
 /// 4 GiB. A few bytes of a file can represent any number of zeros, so larger tensors are only made for callers that set a limit.
@@ -23,7 +23,7 @@ pub const MAX_DENSE: u64 = 4 << 30;
 /// ```
 #[must_use]
 pub fn density(tensor: &RawTensor) -> Option<f64> {
-    let size = element_size(tensor.dtype(), &Place::object("")).ok()?;
+    let size = element_size(tensor.dtype(), &FilePart::object("")).ok()?;
     let n_elements = tensor.n_elements();
     (n_elements > 0).then(|| n_stored(tensor.bytes(), size) as f64 / n_elements as f64)
 }
@@ -41,13 +41,13 @@ fn is_stored(element: &[u8]) -> bool {
 #[derive(Clone, Debug)]
 pub(super) struct Values {
     /// The object that was read. Its name is empty for a tensor that was not read from a file.
-    pub(super) at: Box<Place>,
+    pub(super) at: Box<FilePart>,
     pub(super) shape: Vec<usize>,
     pub(super) values: RawTensor,
 }
 
 /// Returns the bytes of an element.
-fn element_size(dtype: ElementType, at: &Place) -> Result<usize, ZTensorError> {
+fn element_size(dtype: ElementType, at: &FilePart) -> Result<usize, ZTensorError> {
     match dtype.bits() {
         bits if bits.is_multiple_of(8) => Ok(bits / 8),
         _ => Err(SparseError::DuplicateEntry { at: Box::new(at.clone()), dtype }.into()),
@@ -91,7 +91,7 @@ impl Values {
 
     /// Returns the elements of a dense tensor whose bytes are not all zero, and their positions in C order.
     pub(super) fn from_dense(tensor: &RawTensor) -> Result<(Self, Vec<usize>), ZTensorError> {
-        let at = || Place::object("");
+        let at = || FilePart::object("");
         let size = element_size(tensor.dtype(), &at())?;
         let n_values = n_stored(tensor.bytes(), size);
         let n_bytes = n_values.saturating_mul(size);
