@@ -33,7 +33,7 @@ fn invalid(py: Python<'_>, error: &ArrowError) -> PyErr {
     errors::invalid(py, &error.to_string())
 }
 
-/// The elements of a contiguous array, which stays alive as long as they are used.
+/// The owner of a buffer of Arrow: keeps the NumPy array alive whose elements the buffer shows.
 struct Elements {
     _array: Py<PyAny>,
 }
@@ -52,7 +52,7 @@ pub(crate) fn arrow_numbers(array: &Bound<'_, PyUntypedArray>) -> PyResult<Arrow
     // SAFETY: an array object is valid while it is borrowed.
     let data = NonNull::new(unsafe { (*array.as_array_ptr()).fields.data.cast::<u8>() });
     let buffer = match data.filter(|_| n_bytes > 0) {
-        // SAFETY: a contiguous array has the bytes of its elements at its address as long as it lives, which the buffer owns a reference to.
+        // SAFETY: a contiguous array has the bytes of its elements at its address as long as it lives. The buffer owns a reference to it.
         Some(data) => unsafe {
             Buffer::from_custom_allocation(
                 data,
@@ -153,7 +153,8 @@ impl ArrowArray {
     }
 }
 
-/// The NumPy array of an object with `__arrow_c_array__` or `__arrow_c_stream__`. Numbers of an array, or of a stream of one, are not copied.
+/// The NumPy array of an object with `__arrow_c_array__` or `__arrow_c_stream__`. The numbers of an array, and of a stream of a single
+/// array, are not copied.
 #[pyfunction]
 pub(crate) fn from_arrow<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
@@ -184,8 +185,9 @@ fn imported(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
         value.call_method0("__arrow_c_array__")?.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
-    // SAFETY: the names of the capsules say what they hold. The array is taken out of its capsule, which keeps a released one; the schema is
-    // borrowed as long as `value`'s capsule lives, and the interface says that both describe memory that is valid until it is released.
+    // SAFETY: the names of the capsules say what they hold. The array is taken out of its capsule, which keeps a released one. The schema
+    // is borrowed from its capsule, which lives until this function returns. The interface says that the memory of an array stays valid
+    // until the array is released.
     let data = unsafe { ffi::from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
     let data = data.and_then(|mut data| {
         data.align_buffers();

@@ -1,8 +1,8 @@
 //! Awaits operations in `asyncio`, without a thread that takes the interpreter's lock.
 //!
 //! A [`Bridge`] belongs to one event loop. A finished operation puts its result into the bridge's queue and writes to an eventfd, which
-//! the loop watches (`loop.add_reader`). The loop's own thread then fetches the results and completes the futures. An operation that ends
-//! while the interpreter exits finds nobody who listens, and harms nothing.
+//! the loop watches (`loop.add_reader`). The loop's own thread then fetches the results and completes the futures. The result of an
+//! operation that ends while the interpreter exits is not delivered, and does no harm.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};

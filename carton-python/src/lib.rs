@@ -1,7 +1,7 @@
 //! The extension module `carton._carton`: `carton_core` as Python objects.
 //!
-//! This crate translates and decides nothing about cartons. `python/carton` holds what is easier said in Python: the exceptions, conversions
-//! of other libraries' arrays, the packing of live objects, and what a notebook shows. Modules, from the bottom up:
+//! This crate translates, and decides nothing about cartons. `python/carton` has the parts that are simpler in Python: the exceptions,
+//! conversions of other libraries' arrays, the packing of live objects, and what a notebook shows. Modules, from the bottom up:
 //!
 //! - `runtime`: the threads that operations run on, and how a Python thread waits for them;
 //! - `python_call`: calls of Python code that may take long; `bridge`: awaits operations in `asyncio`;
@@ -10,7 +10,8 @@
 //! - `specs`, `load`, `model`, `stream`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
 //!
 //! **No thread of the runtime takes the interpreter's lock.** Results, progress and log records wait in queues until a thread of Python
-//! fetches them. An interpreter that exits kills threads that wait for its lock, and the process with them.
+//! fetches them. An interpreter that exits kills threads that wait for its lock, and then the whole process aborts (see `runtime::Inside`).
+//! Where another library calls this module, `runtime::attached` takes the lock on the thread of that library.
 
 #![allow(clippy::result_large_err, reason = "the library's own error, which becomes an exception at once")]
 

@@ -87,7 +87,7 @@ impl LoadOptions {
 /// A duration in seconds.
 ///
 /// # Errors
-/// It is negative, or not a number.
+/// It is negative, infinite, too large or not a number.
 pub(crate) fn duration(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| errors::invalid(py, "a time in seconds is not negative, and finite"))

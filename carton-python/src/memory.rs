@@ -15,7 +15,7 @@ use crate::errors;
 /// Owns the memory of arrays: shared memory from `alloc`, or an output of a runner.
 ///
 /// Calls of a model find it among the bases of an array, and then pass the tensor itself instead of copying the elements. What another
-/// library wrote to a large output, which is read-only, is not passed on with it.
+/// library wrote to a large output, which is read-only, is not passed on.
 #[pyclass(frozen, module = "carton._carton")]
 pub(crate) struct Memory {
     /// The tensor that is passed on.
@@ -56,13 +56,13 @@ impl Memory {
     }
 }
 
-/// Makes a read-only array of an output. It shows memory that survives being written to, because other libraries ignore that it is read-only.
+/// Makes a read-only array of an output. Its memory may be written to without harm: some libraries ignore that an array is read-only.
 pub(crate) fn read_only_array<'py>(py: Python<'py>, tensor: NumericTensor) -> PyResult<Bound<'py, PyAny>> {
     let shown = Shown::Private(PrivateBytes::of(&tensor));
     array(py, Memory { tensor, shown }, false)
 }
 
-/// Makes an array that writes to the tensor's own memory, which must be writable and owned by nobody else yet.
+/// Makes an array that writes to the tensor's own memory, which must be writable and have no other owner yet.
 pub(crate) fn writable_array<'py>(py: Python<'py>, mut tensor: NumericTensor) -> PyResult<Bound<'py, PyAny>> {
     let Some(bytes) = tensor.bytes_mut() else {
         return Err(errors::invalid(py, "the memory cannot be written"));

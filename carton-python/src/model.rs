@@ -129,11 +129,11 @@ impl Model {
     /// converted; arrays of `alloc`, and large outputs, are passed without a copy. `timeout` is in seconds; a runner that is working when
     /// the time is up is killed.
     ///
-    /// Outputs have the declared dtypes and shapes; strings are arrays of `str`, and nested tensors lists of arrays. `carton.arrow` makes Arrow
-    /// arrays of them.
+    /// Outputs have the declared dtypes and shapes; strings are arrays of `str`, and nested tensors lists of arrays. `carton.arrow` makes
+    /// Arrow arrays of them.
     ///
-    /// Raises `SignatureError` for what contradicts the signature, `ModelError` where the model fails, `RunnerCrashed` where its process
-    /// dies, `Timeout` and `BusyError`. After each of these the model can be called again.
+    /// Raises `SignatureError` for inputs that contradict the signature, `ModelError` where the model fails, `RunnerCrashed` where its
+    /// process dies, `Timeout` and `BusyError`. After each of these the model can be called again.
     ///
     ///     >>> outputs = model.infer(image=np.zeros((3, 1, 8, 8), np.float32), timeout=10)
     ///     >>> outputs["probabilities"].shape, str(outputs["probabilities"].dtype)
@@ -196,8 +196,8 @@ impl Model {
 
     /// Passes inputs to the runner once, for many calls: `model.infer(sealed)`. They are copied, so that later changes do not matter.
     ///
-    /// Raises `SignatureError` for what contradicts the signature, and `BusyError` where the shared memory has no room. Another model refuses
-    /// the sealed inputs by `InvalidInputError`.
+    /// Raises `SignatureError` for inputs that contradict the signature, and `BusyError` where the shared memory has no room. Another model
+    /// refuses the sealed inputs by `InvalidInputError`.
     ///
     ///     >>> with model.seal(image=np.zeros((1, 1, 8, 8), np.float32)) as sealed:
     ///     ...     model(sealed)["probabilities"].shape
@@ -221,8 +221,8 @@ impl Model {
     /// Takes the name of an input and the size of each symbol in its shape, or `shape` and `dtype`. The elements are zeros or old data
     /// until they are written. Do not write to it while a call has it.
     ///
-    /// Raises `InvalidInputError` for an input that is not declared and a shape that is not known, and `BusyError` where the shared memory has
-    /// no room for it (`pool_bytes` of `carton.load`, in bytes).
+    /// Raises `InvalidInputError` for an input that is not declared and a shape that is not known, and `BusyError` where the shared memory
+    /// has no room for it (`pool_bytes` of `carton.load`, in bytes).
     ///
     ///     >>> x = model.alloc("image", batch=32)
     ///     >>> x[...] = 0
@@ -263,14 +263,14 @@ impl Model {
     /// Runs the model on the rows of a table, and returns the rows with its outputs.
     ///
     /// A row is one element of the first dimension of inputs and outputs. `rows` is a path (Parquet, Arrow), or anything with an Arrow
-    /// stream: a table, record batches or a reader of pyarrow, a DataFrame of polars or pandas. Rows are read, mapped and returned in order,
-    /// as they are needed: memory does not grow with their number.
+    /// stream: a table, a record batch or a reader of pyarrow, a DataFrame of polars or pandas. Rows are read and mapped when they are
+    /// needed, and keep their order. Memory does not grow with their number.
     ///
     /// - `output`: a file (.parquet, .arrow, .arrows) that all rows are written to; it is complete or absent. Returns their number.
     ///   Without it, the result is a `MappedRows`: iterate over it, pass it to `pyarrow.table` or `polars.DataFrame`, or call `write`.
     /// - `inputs`: the column of each input, where it has another name. `constants`: inputs with one value for all rows.
     /// - `outputs`: the new column of each output that is wanted. By default all of them, each under its name.
-    /// - `keep`: the columns that are returned too: a list of names, `True` for all, `False` for none. By default all that are no inputs.
+    /// - `keep`: the columns that are returned too: a list of names, `True` for all, `False` for none. By default all that are not inputs.
     /// - `batch_size`, `batch_bytes`: the most rows and bytes of inputs in a call: 1024 and 16 MiB. `workers`: the number of runners.
     ///
     /// Raises `SignatureError` for an input without a column, `InvalidInputError` for values that are missing or do not fit, and what

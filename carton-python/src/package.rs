@@ -77,7 +77,7 @@ impl Package {
     }
 }
 
-/// The value of an example: an array, or the bytes of a file.
+/// Converts the value of an example to an array, or to the bytes of a file.
 fn example_value<'py>(py: Python<'py>, value: ExampleValue) -> PyResult<Bound<'py, PyAny>> {
     match value {
         ExampleValue::Tensor(tensor) => tensors::value(py, tensor),
@@ -193,8 +193,8 @@ impl Package {
 
     /// Reads a file of at most `limit` bytes, and verifies it.
     ///
-    /// Raises `InvalidInputError` for a path that is not in the carton, `IntegrityError` for damage, and `NetworkError` for a file that must be
-    /// fetched and cannot be.
+    /// Raises `InvalidInputError` for a path that is not in the carton, `IntegrityError` for damage, and `NetworkError` for a file that
+    /// must be fetched and cannot be.
     ///
     ///     >>> carton.open("digits.carton").read("carton.toml")[:12]
     ///     b'spec_version'
@@ -229,8 +229,8 @@ impl Package {
 
     /// Writes the carton into a new folder. Each file is verified on the way. `progress` is called as `carton.load` calls it.
     ///
-    /// Raises `InvalidInputError` for a folder that exists and is not empty, `IntegrityError` for damage, and `MachineError` where it cannot be
-    /// written.
+    /// Raises `InvalidInputError` for a folder that exists and is not empty, `IntegrityError` for damage, and `MachineError` where it
+    /// cannot be written.
     ///
     ///     >>> carton.open("digits.carton").unpack("unpacked")
     ///     >>> sorted(os.listdir("unpacked"))[:2]

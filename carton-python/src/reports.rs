@@ -17,7 +17,7 @@ use crate::python_call;
 /// The most log records that wait. Older ones are dropped first.
 const MAX_WAITING: usize = 1000;
 
-/// What the library calls with progress.
+/// A callback that the library calls with progress.
 pub(crate) type Listener = Box<dyn Fn(&ProgressEvent) + Send + Sync>;
 
 /// A Python callback for progress, and the latest event that it has not seen.
@@ -45,13 +45,13 @@ impl Progress {
         callback.map(|callback| Self { callback, latest: Arc::default() })
     }
 
-    /// What the library calls. It keeps the latest event only, because a callback cares for nothing else.
+    /// The callback for the library. It keeps only the latest event, which replaces the earlier ones.
     pub(crate) fn listener(&self) -> Listener {
         let latest = Arc::clone(&self.latest);
         Box::new(move |event| *latest.lock() = Some(event.into()))
     }
 
-    /// Reports progress that the library does not.
+    /// Sets the latest event, for work whose progress the library does not report.
     pub(crate) fn report(&self, event: Event) {
         *self.latest.lock() = Some(event);
     }

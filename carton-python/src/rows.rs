@@ -30,18 +30,18 @@ use crate::tensors;
 /// The name that the Arrow PyCapsule interface gives capsules of streams.
 pub(crate) const STREAM: &std::ffi::CStr = c"arrow_array_stream";
 
-/// How often a thread that writes a table looks for signals.
+/// Interval at which a thread that writes a table checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
 type Rows = Box<dyn Iterator<Item = Result<RecordBatch, Box<dyn Error + Send + Sync>>> + Send>;
 
-/// The rows of a table with the outputs of a model, which are computed as they are read: once, by iterating, as an Arrow stream, or by
-/// `write`. `Model.map` makes it.
+/// The rows of a table with the outputs of a model. `Model.map` makes it. The outputs are computed while the rows are read. Rows can be
+/// read once: by iterating, as an Arrow stream, or by `write`.
 #[pyclass(frozen, module = "carton", name = "MappedRows")]
 pub(crate) struct MappedRows {
     /// `None` once the rows are being read.
     state: Mutex<Option<State>>,
-    /// The exception that ended the reading of the stream. Readers of Arrow streams pass on its text alone.
+    /// The exception that ended the stream. Readers of Arrow streams pass on only its text.
     raised: Arc<Mutex<Option<PyErr>>>,
 }
 
@@ -63,7 +63,7 @@ impl State {
 pub(crate) struct MapOptions {
     inputs: BTreeMap<String, String>,
     outputs: BTreeMap<String, String>,
-    /// `None` for the columns that are no inputs.
+    /// `None` for the columns that are not inputs.
     keep: Option<KeepOption>,
     batch_size: Option<usize>,
     batch_bytes: Option<usize>,
@@ -128,8 +128,8 @@ impl Table {
         })?;
         let capsule = exported.cast::<PyCapsule>()?;
         let stream = capsule.pointer_checked(Some(STREAM))?.as_ptr().cast::<FFI_ArrowArrayStream>();
-        // SAFETY: the name of the capsule says that it holds a stream of the Arrow C interface. The reader takes the stream out of it, and
-        // leaves a released one, as the interface wants it.
+        // SAFETY: the name of the capsule says that it holds a stream of the Arrow C interface, and the interpreter's lock keeps other
+        // threads from it. The reader takes the stream out of the capsule, and leaves a released one, as the interface requires.
         let reader = unsafe { RecordBatchStreamReader::from_raw(stream) };
         Ok(Self::Stream(reader.map_err(|error| errors::of_kind(py, ErrorKind::InvalidInput, &error))?))
     }
@@ -164,7 +164,7 @@ impl Table {
     }
 }
 
-/// The rows of a stream, which may be made by code of Python: its producer then takes the interpreter's lock.
+/// The rows of a stream. Its producer may be Python code, and then takes the interpreter's lock.
 struct StreamRows(RecordBatchStreamReader);
 
 impl Iterator for StreamRows {

@@ -12,11 +12,11 @@ use tokio::runtime::{Builder, Runtime};
 use crate::errors::{self, Raise};
 use crate::reports::{self, Listener, Progress};
 
-/// How often a waiting thread looks for signals and delivers progress.
+/// Interval at which a waiting thread checks for signals and delivers progress.
 const TICK: Duration = Duration::from_millis(50);
 
 struct Started {
-    /// The process that started it. A fork has the memory of its parent, but none of its threads.
+    /// The process that started the runtime. A fork has the memory of its parent, but not its threads.
     process: u32,
     runtime: Runtime,
 }
@@ -52,7 +52,7 @@ pub(crate) fn wait<T: Send, E: Raise + Send>(
     operation: impl Future<Output = Result<T, E>> + Send,
 ) -> PyResult<T> {
     let runtime = runtime(py)?;
-    // On the heap: a thread that the interpreter ends in a callback has no stack any more, and threads of the runtime may have the operation.
+    // On the heap: threads of the runtime may still use the operation when the interpreter ends this thread, and its stack, in a callback.
     let mut operation = Box::pin(operation);
     let _inside = Inside::enter();
     loop {
@@ -109,7 +109,7 @@ where
     wait(py, progress.as_ref(), operation.into_future())
 }
 
-/// The threads that run code of this module and have, or are about to take, the interpreter's lock.
+/// The number of threads that run code of this module and have, or are about to take, the interpreter's lock.
 static N_INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// The thread that ends the interpreter, once it does.
 static EXITING: OnceLock<ThreadId> = OnceLock::new();
@@ -120,8 +120,8 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 /// Counts a thread while it runs code of this module that takes the interpreter's lock.
 ///
 /// An interpreter that exits ends the threads that wait for its lock by unwinding their stacks, which aborts the process in frames of Rust.
-/// Before that, [`exit`] waits for the counted threads, and those that wait for an operation never come back. Python code that takes longer is
-/// called by [`python_call`](crate::python_call), in which a thread may end.
+/// Before that, [`exit`] waits for the counted threads, and those that wait for an operation never come back. Python code that takes longer
+/// is called by [`python_call`](crate::python_call), in which a thread may end.
 pub(crate) struct Inside(());
 
 impl Inside {
@@ -138,8 +138,8 @@ impl Inside {
         result
     }
 
-    /// Runs `work`, which takes the lock, counted, on a thread that is [outside](Self::outside), or was never inside. The thread does not
-    /// get there, or does not get back, if the interpreter exits.
+    /// Counts the thread while it runs `work`, which takes the lock. The thread is [outside](Self::outside), or was never inside. If the
+    /// interpreter exits, the thread parks before or after `work`.
     pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> T {
         Self::go_in();
         let result = work();
@@ -165,8 +165,8 @@ impl Inside {
 /// Runs `work` with the interpreter's lock on a thread of Python that may have released it: within [`Inside::outside`], or where another
 /// library calls us.
 pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
-    // `Python::attach` keeps its own count of the lock, and takes a thread for attached whose lock another library released further down
-    // the stack. The interpreter knows.
+    // `Python::attach` trusts its own count. That count is wrong if another library, called by this module, released the lock and calls
+    // back. The interpreter's own state is right.
     struct Lock(pyo3::ffi::PyGILState_STATE);
     impl Drop for Lock {
         fn drop(&mut self) {

@@ -106,7 +106,7 @@ pub(crate) fn named_tensors(named: &Bound<'_, PyDict>) -> PyResult<BTreeMap<Stri
     tensors.collect()
 }
 
-/// The same inputs in memory of their own, which nobody changes later.
+/// Copies the inputs into memory of their own, which later changes to the caller's arrays do not reach.
 ///
 /// # Errors
 /// A size overflows.

@@ -21,7 +21,7 @@ pub(crate) struct Caller {
     pub(crate) constants: Tensors,
 }
 
-/// The columns that a call adds, and the columns that are kept, of the same rows.
+/// The result of a call: the columns that it adds, and the kept columns of the same rows.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) kept: Vec<ArrayRef>,
@@ -101,7 +101,7 @@ impl Batch {
     }
 }
 
-/// Copies the pieces into shared memory. Rows that are missing at the end become copies of the last row.
+/// Copies the pieces into shared memory. Where the carton declares more rows than there are, the rest become copies of the last row.
 fn filled(mut tensor: NumericTensor, pieces: &[Piece]) -> NumericTensor {
     let Some(mut rest) = tensor.bytes_mut() else { return tensor };
     let mut last_row: &[u8] = &[];

@@ -1,6 +1,6 @@
 //! Cuts record batches into calls (spec/rows.md §4). Pure.
 //!
-//! A call has rows whose inputs have the same shapes, up to a number of rows and of bytes.
+//! A call consists of neighbouring rows whose inputs have the same shapes. Its number of rows and its bytes are limited.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(crate) struct Batch {
     pub(crate) kept: Vec<RecordBatch>,
 }
 
-/// The largest call.
+/// The limits of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchSize {
     pub(crate) rows: usize,

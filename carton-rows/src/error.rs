@@ -61,7 +61,7 @@ pub enum RowsError {
         /// The input, escaped.
         name: String,
     },
-    /// A column that is to be written exists twice.
+    /// Two columns of the result have the same name.
     #[error("there are two columns `{column}` in the result")]
     TwoColumns {
         /// The name, escaped.
@@ -99,10 +99,10 @@ pub enum RowsError {
         /// The shape of the row.
         found: Vec<usize>,
     },
-    /// A record batch has other columns than the first.
+    /// A record batch has other columns than the schema of the table.
     #[error("a record batch has other columns than the schema says")]
     OtherColumns,
-    /// Rows are pushed after the last one, or after an error.
+    /// Rows are pushed after the end of the rows, or after an error.
     #[error("rows come after the last one")]
     Ended,
     /// An output is not one value for each row.
@@ -208,13 +208,13 @@ impl RowsError {
         }
     }
 
-    /// The machine refuses to write, or the rows cannot be written.
+    /// Makes the error for rows that cannot be written.
     pub(crate) fn write(source: impl Into<WriteError>) -> Self {
         Self::Write(source.into().0)
     }
 }
 
-/// The reason why rows cannot be written: that of the system alone, where it is the only one.
+/// The reason why rows cannot be written: the error of the operating system, without the wrapper of a format, where there is one.
 pub(crate) struct WriteError(Box<dyn Error + Send + Sync>);
 
 impl From<ArrowError> for WriteError {

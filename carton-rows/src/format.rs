@@ -44,8 +44,8 @@ impl RowFormat {
     }
 }
 
-/// Writes record batches of one schema. Arrow IPC files have the values of dictionaries in place of them: such a file has only one
-/// dictionary for each column, and record batches may each have their own.
+/// Writes record batches of one schema. An Arrow IPC file can have only one dictionary for each column, but record batches may each have
+/// their own: dictionary columns are therefore written there as plain values.
 pub struct RowWriter<W: Write + Send> {
     writer: FormatWriter<W>,
 }
@@ -107,7 +107,7 @@ impl<W: Write + Send> RowWriter<W> {
         }
     }
 
-    /// Writes what comes after the rows, and returns the output.
+    /// Writes the end of the file or stream, and returns the output.
     ///
     /// # Errors
     /// The output cannot be written.

@@ -37,7 +37,7 @@ pub(crate) struct Piece {
     /// The shape of each row.
     pub(crate) row_shape: Vec<usize>,
     pub(crate) n_rows: usize,
-    /// The size of one row in bytes. Of strings, that of `String` and an average of their text.
+    /// The size of one row in bytes. For strings, the average over the rows: their text, and the size of each `String`.
     pub(crate) row_bytes: usize,
     pub(crate) elements: Elements,
 }
@@ -69,7 +69,7 @@ impl InputColumn {
             (false, Some(DataType::String)) => return Err(wrong_type(name, field, DataType::String.to_string())),
             (false, dtype) => {
                 let conversion = Conversion {
-                    // Structs of tensors have a dtype of their own, which the signature is compared with.
+                    // Structs of tensors have a dtype of their own. The call compares it with the signature.
                     dtype: dtype
                         .and_then(ElementType::from_data_type)
                         .filter(|_| !matches!(data_type, ArrowType::Struct(_))),
@@ -118,7 +118,7 @@ impl InputColumn {
     fn numbers(&self, column: &Column, array: &ArrayRef, first_row: u64) -> Result<Vec<Piece>, RowsError> {
         let runs = column.runs(array, first_row)?;
         let piece = |run: Run| {
-            // Cartons have no booleans: they are bytes.
+            // Cartons have no dtype for booleans, which become bytes.
             let dtype = match run.dtype() {
                 ElementType::Bool => Some(DataType::Uint8),
                 dtype => dtype.data_type(),

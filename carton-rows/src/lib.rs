@@ -21,16 +21,16 @@
 //! |---|---|
 //! | map record batches from anywhere | [`MapRows`], then [`MappedRows`] |
 //! | write the results of a whole table to a file or a pipe | [`write_mapped`] |
-//! | give a file that is written its format | [`RowFormat`] |
+//! | choose the format of a file that is written | [`RowFormat`] |
 //!
 //! Rows stay in order. Memory is bounded by the number of calls in flight, not by the number of rows. Reading files is left to
 //! `carton-dataset`, running models to `carton-core`.
 //!
 //! - `plan` decides which columns are inputs, which outputs become columns, and which columns are kept. Pure.
-//! - `input` converts the values of a column to pieces of tensors, and `cut` makes calls of them. Pure.
+//! - `input` converts the values of a column to pieces of tensors (`strings` those of text), and `cut` makes calls of them. Pure.
 //! - `call` is one call of the model, `output` makes columns of what it returns.
 //! - `map` keeps calls in flight on all workers, and returns their results in order.
-//! - `format` writes record batches as Parquet or Arrow IPC, `write` does all of it for a whole table.
+//! - `format` writes record batches as Parquet or Arrow IPC. `write` maps a whole table and writes the results.
 
 mod call;
 mod cut;

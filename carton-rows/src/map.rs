@@ -212,10 +212,10 @@ impl MappedRows {
         self.cutter.is_some() && self.ready.is_empty() && self.running.len() < self.window()
     }
 
-    /// Takes rows. All that are pushed are kept in memory, so that a caller should push only while there [is room](Self::has_room).
+    /// Takes rows. They stay in memory until a call takes them, so that a caller should push only while there [is room](Self::has_room).
     ///
     /// # Errors
-    /// The record batch has other columns than the schema, or one of its values cannot become an input; or there are no more rows.
+    /// The record batch has other columns than the schema, one of its values cannot become an input, or [`end`](Self::end) was called.
     pub fn push(&mut self, rows: &RecordBatch) -> Result<(), RowsError> {
         if !has_columns(rows.schema_ref(), &self.input) {
             return Err(RowsError::OtherColumns);
@@ -226,14 +226,13 @@ impl MappedRows {
         Ok(())
     }
 
-    /// Says that there are no more rows.
+    /// Ends the rows: those that do not fill a call become the last one.
     pub fn end(&mut self) {
         self.ready.extend(self.cutter.take().and_then(|mut cutter| cutter.finish()));
         self.start_calls();
     }
 
-    /// Waits for the results of the next call; `None` if no call is in flight, so that more rows must be pushed, or all results were
-    /// returned.
+    /// Waits for the results of the next call. `None` if no call is in flight: more rows must be pushed, or all results were returned.
     ///
     /// # Errors
     /// A call failed, or returned no values for its rows. After an error, the calls after it are cancelled.

@@ -14,10 +14,11 @@ use carton_core::{DataType, Element, NumericTensor, StringTensor, Tensor};
 use crate::error::{RowsError, escaped};
 use crate::plan::{OutputPlan, RowShape};
 
-/// The most lists of a tensor that has fewer elements: a tensor without elements can claim any number of lists without a byte.
+/// The most lists for a tensor with fewer elements than lists. Without this limit, a tensor with a size of 0 could claim any number of
+/// lists without holding a byte.
 const LISTS_OF_NOTHING: usize = 1 << 24;
 
-/// The field of an output, if dtype and dimensions of it are declared.
+/// The field of an output, if the carton declares its dtype and its number of dimensions.
 pub(crate) fn declared_field(output: &OutputPlan) -> Option<Field> {
     let sizes = output.row_shape.0.as_ref()?;
     let leaf = leaf_type(output.dtype?);
@@ -66,7 +67,7 @@ fn n_items(n_rows: usize, shape: &[usize]) -> usize {
     shape.iter().fold(n_rows, |product, size| product.saturating_mul(*size))
 }
 
-/// Whether all rows have the same size in a dimension, as the carton declares it. Lists of nothing have no fixed size in Arrow files.
+/// Whether the carton declares the size of a dimension. A size of 0 does not count: Arrow files have no lists of the fixed size 0.
 fn is_fixed(row_shape: &RowShape, depth: usize) -> bool {
     let sizes = row_shape.0.as_deref().unwrap_or_default();
     sizes.get(depth).copied().flatten().is_some_and(|size| size > 0)
@@ -98,7 +99,7 @@ fn list_type(item: ArrowType, size: Option<usize>) -> ArrowType {
 
 fn lists(items: ArrayRef, n_lists: usize, size: usize, is_fixed: bool) -> Result<ArrayRef, arrow_schema::ArrowError> {
     let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
-    // The number of elements is checked, and so is that of lists.
+    // `column` has checked the numbers of elements and lists, so that the offsets do not overflow.
     match i32::try_from(size) {
         Ok(size) if is_fixed => Ok(Arc::new(FixedSizeListArray::try_new(field, size, items, None)?)),
         _ => {

@@ -25,9 +25,9 @@ pub enum Keep {
 /// The caller's choice of columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnChoice {
-    /// The column of each input that has another name than its column.
+    /// The columns that the caller names for inputs, by input.
     pub(crate) inputs: BTreeMap<String, String>,
-    /// The outputs that become columns, and the columns; all of them under their own names if empty.
+    /// The columns of the outputs that the caller wants, by output. If empty, all outputs become columns of their own names.
     pub(crate) outputs: BTreeMap<String, String>,
     pub(crate) keep: Keep,
     /// The names of inputs that have one value for all rows.
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) inputs: Vec<InputColumn>,
     /// The declared outputs that become columns, in order; `None` if the carton declares no outputs.
     pub(crate) outputs: Option<Vec<OutputPlan>>,
-    /// The column of each output, for outputs that are not declared.
+    /// The caller's columns by output, for outputs that the carton does not declare.
     pub(crate) output_columns: BTreeMap<String, String>,
     /// The positions of the columns that are kept, in the order of the table.
     pub(crate) kept: Vec<usize>,
@@ -128,12 +128,12 @@ impl RowShape {
         }
     }
 
-    /// The sizes of all dimensions, if they are declared.
+    /// The sizes of all dimensions, if all are declared.
     pub(crate) fn fixed(&self) -> Option<Vec<usize>> {
         self.0.as_ref()?.iter().copied().collect()
     }
 
-    /// The shape for a value of the shape `found`: flat values take the declared shape. `None` if they contradict each other.
+    /// The shape that a value of the shape `found` takes (spec/rows.md §3). `None` if it contradicts the declared shape.
     pub(crate) fn fitted(&self, found: &[usize]) -> Option<Vec<usize>> {
         let Some(declared) = &self.0 else { return Some(found.to_vec()) };
         if declared.len() == found.len() {

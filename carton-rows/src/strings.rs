@@ -52,7 +52,7 @@ pub(crate) fn runs(array: &ArrayRef) -> Result<Vec<Strings>, StringsFault> {
     let (groups, leaf) = groups(array)?;
     let mut start = 0;
     let run = |Group { shape, n_rows }: Group| {
-        // The strings of all groups are in the array, so that only products with 0 can be too large.
+        // The array has the strings of all groups, so that a product overflows only if another of its sizes is 0.
         let n_elements = shape.iter().fold(n_rows, |product, size| product.saturating_mul(*size));
         let n_elements = n_elements.min(leaf.len().saturating_sub(start));
         let strings = Strings { leaf: leaf.slice(start, n_elements), row_shape: shape, n_rows };
@@ -146,7 +146,7 @@ impl Lists {
             Self::Small(offsets) => offsets.len() - 1,
             Self::Large(offsets) => offsets.len() - 1,
         };
-        // The last list that begins there: those before it are empty.
+        // Several lists can begin at the item: all but the last of them are empty.
         let (mut first, mut after) = (0, n_lists);
         while after - first > 1 {
             let middle = first.midpoint(after);
@@ -158,7 +158,7 @@ impl Lists {
         first
     }
 
-    /// The fault of an item as one of its list.
+    /// Converts the fault of an item to a fault of the list that has it.
     fn outwards(&self, fault: StringsFault) -> StringsFault {
         let problem = match fault.problem {
             ColumnProblem::Ragged { axis, expected, found } => {

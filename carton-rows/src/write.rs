@@ -105,8 +105,8 @@ fn map<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     }
 }
 
-/// Writes results until `None`. If there is none, the work has failed: the output is left without its end, so that it cannot be taken for
-/// a complete one.
+/// Writes results until the message `None`, which says that the last result was sent. If the channel closes without it, the work has
+/// failed: the output then lacks its end, so that readers do not take it for complete.
 fn write<W: Write + Send>(
     results: &Receiver<Option<RecordBatch>>,
     declared: Option<SchemaRef>,

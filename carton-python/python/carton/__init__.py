@@ -120,7 +120,7 @@ def load(
         runner: The runner to use instead of the one that the carton names.
         options: Options of the runner. They override those of the carton.
         timeout: Seconds that a call may take, waiting included. A runner that is working when the time is up is killed.
-        load_timeout: Seconds that the runner may take to load the model, here and when a call starts it again. By default there is no limit.
+        load_timeout: Seconds that the runner may take to load the model, here and when a call starts it again. No limit by default.
         pool_wait: Seconds that a call waits for room in the shared memory, which earlier calls free; 30 by default.
         signature: How strictly inputs and outputs are checked: `strict` (the default), `warn` or `off`.
         framework_version: The version of the framework, such as `>=1.10, <2`, in place of the one that the carton requires.
@@ -137,7 +137,7 @@ def load(
         IntegrityError: The carton is damaged, or not the expected one.
         NoRunnerError: No installed runner fits.
         Timeout: The runner did not load the model in time.
-        NetworkError: Something must be fetched and cannot be.
+        NetworkError: A file must be fetched and cannot be.
         Error: Any other failure; see its subclasses.
 
         >>> with carton.load("digits.carton", device="cpu", timeout=30) as model:
@@ -153,7 +153,7 @@ async def load_async(location: str | os.PathLike[str], **options: Unpack[LoadOpt
     """Does the same as `load`, for a task of `asyncio`. Cancelling the task cancels the load.
 
     Raises:
-        Error: As `load`.
+        Error: The errors that `load` raises.
 
         >>> import asyncio
         >>> async def main():
@@ -298,7 +298,7 @@ def install_runner(
     Raises:
         InvalidInputError: No index is given, and none is configured.
         NoRunnerError: The index has no such runner.
-        IntegrityError: What the index names is not what its digest says.
+        IntegrityError: The fetched runner does not have the digest that the index says.
 
         >>> carton.install_runner("python", version="~3.11", index="runners/index.json")  # doctest: +SKIP
         'python 3.11'

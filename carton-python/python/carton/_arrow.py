@@ -13,7 +13,7 @@ from ._errors import InvalidInputError
 def arrow(value: Any) -> _carton.ArrowArray:
     """Makes an Arrow array of an output, without pyarrow: for `pyarrow.array`, `polars.Series` and others with the PyCapsule interface.
 
-    A tensor of shape `[n, …]` is an array of `n` elements, which are nested fixed-size lists where it has more dimensions; a scalar is one
+    A tensor of shape `[n, …]` becomes an array of `n` elements; further dimensions become nested fixed-size lists. A scalar becomes one
     element. Numbers in C order are not copied, and stay valid when the model is closed. Strings become `utf8`.
 
     Args:
@@ -21,7 +21,7 @@ def arrow(value: Any) -> _carton.ArrowArray:
             becomes a struct array, of which `pyarrow.record_batch` and `polars.DataFrame` make a table.
 
     Raises:
-        InvalidInputError: There is no such Arrow array: of nested tensors, or of a dict whose arrays have several lengths.
+        InvalidInputError: The value is a nested tensor, or a dict whose arrays have different lengths.
 
         >>> import pyarrow
         >>> output = np.zeros((3, 10), np.float32)

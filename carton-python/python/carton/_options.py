@@ -1,4 +1,4 @@
-"""The options of `load` and `load_async`, which both declare once."""
+"""The options that `load` and `load_async` share, declared once."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class LeftOut:
         path: Its path in the carton.
         sha256: Its SHA-256.
         size: Its size, in bytes.
-        saved: Where it was saved; None if it was not.
+        saved: The path of the saved file; None if it was not saved.
     """
 
     path: str
@@ -73,8 +73,8 @@ class VerifyReport:
     Attributes:
         ok: Whether every file is as the carton's manifest says.
         manifest_sha256: The hash of the carton; None for a model that is not in one.
-        files: How many files were hashed.
-        bytes: Their size.
+        files: The number of files that were hashed.
+        bytes: The size of these files.
         bad: The path of each damaged file, and what is wrong with it.
         not_fetched: The paths of the files that the carton only links to and that were not fetched.
         warnings: What is unusual about the carton.
@@ -96,7 +96,7 @@ class Runner:
     Attributes:
         name: Its name, such as `onnx`.
         framework_version: The version of its framework.
-        compat_version: The structure of models that it reads.
+        compat_version: The version of the structure of models that it reads.
         folder: Where it is installed; None for the runners in the program `carton`.
     """
 
@@ -113,8 +113,8 @@ class CachedCarton:
     Attributes:
         manifest_sha256: Its hash.
         model_name: The name of its model.
-        address: Where it is from, if that is a server.
-        path: Where it is, if that is a file.
+        address: The URL where it was last found; None for a carton that was loaded from a file.
+        path: The file or folder from which it was last loaded, if any.
         bytes: The size of its files in the cache. Files that several cartons use count for each.
         last_used: When it was last used, in seconds since 1970.
         in_use: Whether a process has it loaded.

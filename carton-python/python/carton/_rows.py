@@ -26,7 +26,7 @@ def map_rows(
     workers: int,
     progress: _progress.Callback | bool | None,
 ) -> _carton.MappedRows | int:
-    """What `Model.map` does."""
+    """Implements `Model.map`, which documents it."""
     if isinstance(keep, str):
         raise InvalidInputError(f"expected a list of columns to keep, found the text {keep!r}")
     mapped = _carton.MappedRows(

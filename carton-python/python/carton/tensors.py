@@ -7,9 +7,9 @@
 
 Nothing is read before it is used. Arrays that the file holds as NumPy has them are views of the mapped file, of which only the parts that
 are used are read: tensors of safetensors and zTensor files, and arrays of `.npy` and `.npz` that are uncompressed (`numpy.savez`),
-little-endian and in C order. Do not change the file while such views are in use. An array that does not lie at a multiple of its element size is
-copied, because other libraries rely on that: most arrays of `.npz` are. Compressed arrays are decoded when they are asked for. Arrays of
-objects are refused, because reading them runs code.
+little-endian and in C order. Do not change the file while such views are in use. Other libraries rely on arrays whose address is a multiple
+of the element size, so an array at any other address is copied: most arrays of `.npz` are. Compressed arrays are decoded when they are
+asked for. Arrays of objects are refused, because reading them runs code.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TensorFile(Mapping[str, np.ndarray]):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the file says beside its tensors."""
+        """The metadata of the file: names and texts."""
         return dict(self._open().metadata())
 
     def shape(self, name: str) -> tuple[int, ...]:
