@@ -41,7 +41,9 @@ impl Model {
         if runtime::is_forked() {
             return Err(errors::forked(py));
         }
-        self.carton.lock().clone().ok_or_else(|| errors::closed(py, "model"))
+        // Without the lock: making an exception runs code of Python.
+        let carton = self.carton.lock().clone();
+        carton.ok_or_else(|| errors::closed(py, "model"))
     }
 
     fn call_inputs(positional: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<CallInputs> {
@@ -382,7 +384,8 @@ impl Model {
     ///     >>> other.closed
     ///     True
     fn close(&self, py: Python<'_>) {
-        end(py, self.carton.lock().take());
+        let carton = self.carton.lock().take();
+        end(py, carton);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -435,7 +438,8 @@ pub(crate) struct Sealed {
 
 impl Sealed {
     fn inputs(&self, py: Python<'_>) -> PyResult<Arc<SealedInputs>> {
-        self.inputs.lock().clone().ok_or_else(|| errors::closed(py, "sealed input"))
+        let inputs = self.inputs.lock().clone();
+        inputs.ok_or_else(|| errors::closed(py, "sealed input"))
     }
 }
 
@@ -446,7 +450,8 @@ impl Sealed {
     ///     >>> sealed = model.seal(image=np.zeros((1, 1, 8, 8), np.float32))
     ///     >>> sealed.close()
     fn close(&self, py: Python<'_>) {
-        end(py, self.inputs.lock().take());
+        let inputs = self.inputs.lock().take();
+        end(py, inputs);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -23,15 +23,12 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::errors::{self, Raise as _};
 use crate::model::{self, Model};
-use crate::reports::{Event, Progress};
+use crate::reports::{self, Event, Progress};
 use crate::runtime::{self, Inside};
 use crate::tensors;
 
 /// The name that the Arrow PyCapsule interface gives capsules of streams.
 pub(crate) const STREAM: &std::ffi::CStr = c"arrow_array_stream";
-
-/// Interval at which a thread that writes a table checks for signals.
-const TICK: Duration = Duration::from_millis(50);
 
 type Rows = Box<dyn Iterator<Item = Result<RecordBatch, Box<dyn Error + Send + Sync>>> + Send>;
 
@@ -164,14 +161,22 @@ impl Table {
     }
 }
 
-/// The rows of a stream. Its producer may be Python code, and then takes the interpreter's lock.
+/// The rows of a stream. Its producer may be Python code, and then takes the interpreter's lock. A producer that takes longer for a batch than
+/// the exit of the interpreter waits can abort the process.
 struct StreamRows(RecordBatchStreamReader);
 
 impl Iterator for StreamRows {
     type Item = Result<RecordBatch, Box<dyn Error + Send + Sync>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Inside::counted(|| self.0.next().map(|batch| Ok(batch?)))
+        Inside::counted(|| self.0.next()).map(|batch| {
+            let batch = batch?;
+            // The import of a stream checks nothing: offsets and text may be invalid.
+            for column in batch.columns() {
+                column.to_data().validate_full()?;
+            }
+            Ok(batch)
+        })
     }
 }
 
@@ -180,7 +185,8 @@ impl MappedRows {
         if runtime::is_forked() {
             return Err(errors::forked(py));
         }
-        self.state.lock().take().ok_or_else(|| errors::closed(py, "table of mapped rows, which can be read once,"))
+        let state = self.state.lock().take();
+        state.ok_or_else(|| errors::closed(py, "stream of mapped rows, which can be read once,"))
     }
 }
 
@@ -221,21 +227,18 @@ impl MappedRows {
         let progress = Progress::new(progress);
         let mut raised = None;
         let mut looked = Instant::now();
-        let mut look = |done: MapProgress| -> ControlFlow<()> {
-            let is_complete = n_rows == Some(done.rows);
-            if looked.elapsed() < TICK && !is_complete {
+        let deliver = |py: Python<'_>, done: MapProgress| {
+            reports::deliver_log(py)?;
+            let Some(progress) = &progress else { return Ok(()) };
+            progress.report(Event { stage: "running".to_owned(), done: done.rows, total: n_rows, unit: "rows" });
+            progress.deliver(py)
+        };
+        let mut on_progress = |done: MapProgress, is_last: bool| -> ControlFlow<()> {
+            if looked.elapsed() < runtime::TICK && !is_last {
                 return ControlFlow::Continue(());
             }
             looked = Instant::now();
-            let event = Event { stage: "running".to_owned(), done: done.rows, total: n_rows, unit: "rows" };
-            let looked = runtime::attached(|py| {
-                if let Some(progress) = &progress {
-                    progress.report(event);
-                    progress.deliver(py)?;
-                }
-                py.check_signals()
-            });
-            match looked {
+            match runtime::attached(|py| deliver(py, done).and_then(|()| py.check_signals())) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     raised = Some(error);
@@ -244,10 +247,10 @@ impl MappedRows {
             }
         };
         let _inside = Inside::enter();
-        let written = py.detach(|| Inside::outside(|| written(mapped, rows, &path, format, &handle, &mut look)));
+        let written = py.detach(|| Inside::outside(|| written(mapped, rows, &path, format, &handle, &mut on_progress)));
         match (written, raised) {
             (_, Some(error)) => Err(error),
-            (Ok(progress), None) => Ok(progress.rows),
+            (Ok(done), None) => Ok(done.rows),
             (Err(error), None) => Err(error.raise(py)),
         }
     }
@@ -288,7 +291,8 @@ impl MappedRows {
 
     /// Cancels the calls that are running. Nothing can be read any more.
     fn close(&self, py: Python<'_>) {
-        model::end(py, self.state.lock().take());
+        let state = self.state.lock().take();
+        model::end(py, state);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -309,20 +313,23 @@ impl Drop for MappedRows {
     }
 }
 
-/// Writes all rows to a file, which gets its name when it is complete.
+/// Writes all rows to a file, which gets its name when it is complete. `on_progress` is also told whether the report is the last one.
 fn written(
     mapped: Mapped,
     mut rows: Rows,
     path: &Path,
     format: RowFormat,
     handle: &tokio::runtime::Handle,
-    look: &mut dyn FnMut(MapProgress) -> ControlFlow<()>,
+    on_progress: &mut dyn FnMut(MapProgress, bool) -> ControlFlow<()>,
 ) -> Result<MapProgress, RowsError> {
     let wrong = |error: io::Error| RowsError::Write(format!("`{}`: {error}", path.display()).into());
     let pending = PendingFile::new(path).map_err(wrong)?;
     let output = BufWriter::new(pending.file().try_clone().map_err(wrong)?);
-    let (output, progress) = write_mapped(mapped, &mut rows, output, format, handle, look)?;
+    let (output, progress) = write_mapped(mapped, &mut rows, output, format, handle, |done| on_progress(done, false))?;
     output.into_inner().map_err(|error| wrong(error.into_error()))?;
+    if on_progress(progress, true).is_break() {
+        return Err(RowsError::Interrupted);
+    }
     pending.publish().map_err(wrong)?;
     Ok(progress)
 }
@@ -352,15 +359,14 @@ impl Iterator for Reader {
         let next = runtime::attached(|py| {
             runtime::wait(py, None, state.next()).map_err(|error| {
                 let text = error.to_string();
-                (error, text)
+                // Here, because an older exception is freed with the lock.
+                *self.raised.lock() = Some(error);
+                text
             })
         });
         match next {
             Ok(batch) => batch.map(Ok),
-            Err((error, text)) => {
-                *self.raised.lock() = Some(error);
-                Some(Err(ArrowError::ComputeError(text)))
-            }
+            Err(text) => Some(Err(ArrowError::ComputeError(text))),
         }
     }
 }

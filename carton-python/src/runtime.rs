@@ -1,5 +1,6 @@
 //! The threads that operations run on, and how a Python thread waits for them.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
@@ -13,7 +14,7 @@ use crate::errors::{self, Raise};
 use crate::reports::{self, Listener, Progress};
 
 /// Interval at which a waiting thread checks for signals and delivers progress.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 struct Started {
     /// The process that started the runtime. A fork has the memory of its parent, but not its threads.
@@ -124,40 +125,81 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 /// is called by [`python_call`](crate::python_call), in which a thread may end.
 pub(crate) struct Inside(());
 
+thread_local! {
+    /// How often this thread is inside: a callback may call this module again.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
 impl Inside {
     pub(crate) fn enter() -> Self {
-        N_INSIDE.fetch_add(1, Ordering::SeqCst);
+        let depth = DEPTH.get();
+        if depth == 0 {
+            N_INSIDE.fetch_add(1, Ordering::SeqCst);
+        }
+        DEPTH.set(depth + 1);
         Self(())
     }
 
     /// Runs `work`, which does not need the lock, uncounted.
     pub(crate) fn outside<T>(work: impl FnOnce() -> T) -> T {
-        N_INSIDE.fetch_sub(1, Ordering::SeqCst);
+        let outside = Outside::leave();
         let result = work();
-        Self::go_in();
+        drop(outside);
+        park_at_exit();
         result
     }
 
     /// Counts the thread while it runs `work`, which takes the lock. The thread is [outside](Self::outside), or was never inside. If the
     /// interpreter exits, the thread parks before or after `work`.
     pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> T {
-        Self::go_in();
+        let inside = Self::enter();
+        park_at_exit();
         let result = work();
-        N_INSIDE.fetch_sub(1, Ordering::SeqCst);
+        drop(inside);
         // Parks here, rather than in code that takes the lock.
-        Self::go_in();
-        N_INSIDE.fetch_sub(1, Ordering::SeqCst);
+        park_at_exit();
         result
     }
+}
 
-    /// Counts the thread, which parks for ever if the interpreter exits.
-    fn go_in() {
-        N_INSIDE.fetch_add(1, Ordering::SeqCst);
-        if EXITING.get().is_some_and(|exiting| *exiting != std::thread::current().id()) {
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let depth = DEPTH.get().saturating_sub(1);
+        DEPTH.set(depth);
+        if depth == 0 {
             N_INSIDE.fetch_sub(1, Ordering::SeqCst);
-            loop {
-                std::thread::park();
-            }
+        }
+    }
+}
+
+/// Leaves a thread uncounted until it is dropped. Holds how often the thread was inside.
+struct Outside(usize);
+
+impl Outside {
+    fn leave() -> Self {
+        let depth = DEPTH.replace(0);
+        if depth > 0 {
+            N_INSIDE.fetch_sub(1, Ordering::SeqCst);
+        }
+        Self(depth)
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            N_INSIDE.fetch_add(1, Ordering::SeqCst);
+        }
+        DEPTH.set(self.0);
+    }
+}
+
+/// Parks the thread for ever, uncounted, if another thread ends the interpreter.
+fn park_at_exit() {
+    if EXITING.get().is_some_and(|exiting| *exiting != std::thread::current().id()) {
+        let _outside = Outside::leave();
+        loop {
+            std::thread::park();
         }
     }
 }
@@ -175,17 +217,12 @@ pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
         }
     }
     Inside::counted(|| {
-        // SAFETY: the interpreter runs: its exit waits for the threads that are counted inside.
+        // SAFETY: the interpreter runs: its exit waits for counted threads, and those that come later park. `work` ends before the exit
+        // stops waiting: the callbacks that it calls may take longer, but below `python_call`.
         let _lock = Lock(unsafe { pyo3::ffi::PyGILState_Ensure() });
         // SAFETY: this thread has the lock until `_lock` is dropped.
         work(unsafe { Python::assume_attached() })
     })
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        N_INSIDE.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 /// Prepares for the exit of the interpreter: `atexit` calls it in the main thread, after which no other thread gets its answer.

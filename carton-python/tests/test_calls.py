@@ -530,3 +530,21 @@ def test_a_wait_for_shared_memory(noop_folder: Path) -> None:
         assert 0.1 < time.monotonic() - began < 10
         del first
         assert model.alloc(shape=(900_000,), dtype="uint8").shape == (900_000,)
+
+
+def test_a_model_is_closed_while_threads_look_at_it(digits_path: Path) -> None:
+    for _ in range(20):
+        model = carton.load(digits_path)
+
+        def look() -> None:
+            while not model.closed:
+                repr(model)
+
+        threads = [threading.Thread(target=look) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.02)
+        model.close()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -354,3 +355,26 @@ rows.close()
 """
     )
     assert (ended.code, ended.stdout) == (0, "7\n"), ended.stderr
+
+
+def test_a_declared_number_of_rows_takes_bounded_memory(tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    source.mkdir()
+    (source / "nothing").touch()
+    spec = carton.TensorSpec("x", "string", [2**40])
+    path = tmp_path / "huge.carton"
+    carton.pack(source, path, runner="noop", framework_version="*", inputs=[spec], outputs=[spec], check=False)
+    with carton.load(path) as model, pytest.raises(carton.InvalidInputError, match="calls of 1099511627776 rows"):
+        model.map(pa.table({"x": ["a"]})).read_all()
+
+
+def test_exit_does_not_wait_for_a_stream(run_script: RunScript) -> None:
+    ended = run_script(
+        f"""{ENDLESS}
+threading.Thread(target=lambda: mapped().read_all(), daemon=True).start()
+time.sleep(0.5)
+print(time.monotonic(), flush=True)
+"""
+    )
+    assert ended.code == 0, ended.stderr
+    assert time.monotonic() - float(ended.stdout) < 4

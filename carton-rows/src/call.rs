@@ -130,6 +130,9 @@ fn strings(pieces: &[Piece], n_rows: usize, called_rows: usize) -> Vec<String> {
         }
     }
     let row_elements = elements.len() / n_rows.max(1);
+    if row_elements == 0 {
+        return elements;
+    }
     let last_row = elements[elements.len() - row_elements..].to_vec();
     for _ in n_rows..called_rows {
         elements.extend(last_row.iter().cloned());

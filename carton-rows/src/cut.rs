@@ -30,6 +30,21 @@ pub(crate) struct BatchSize {
     pub(crate) bytes: usize,
 }
 
+/// The most bytes of a call's inputs that are accepted, where the size is not that of the caller's choice.
+const MAX_CALL_BYTES: usize = 4 << 30;
+
+impl BatchSize {
+    /// Checks the size of a call with rows of this size: of a full one if its number of rows is fixed, else of one row.
+    fn check(self, row_bytes: usize) -> Result<(), RowsError> {
+        let n_rows = if self.bytes == usize::MAX { self.rows } else { 1 };
+        let n_bytes = n_rows.saturating_mul(row_bytes.max(1));
+        match n_bytes > MAX_CALL_BYTES {
+            true => Err(RowsError::LargeCall { n_rows, n_bytes, most: MAX_CALL_BYTES }),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Collects rows until they make a call.
 #[derive(Debug)]
 pub(crate) struct Cutter {
@@ -86,6 +101,7 @@ impl Cutter {
             return Err(RowsError::OtherColumns);
         };
         let row_bytes: usize = next.iter().map(|piece| piece.row_bytes).sum();
+        self.size.check(row_bytes)?;
         let most = self.size.rows.min(self.size.bytes / row_bytes.max(1)).max(1);
         let goes_on = |batch: &Batch| batch.n_rows < most && batch.has_shapes_of(&next);
         if !self.growing.as_ref().is_some_and(goes_on) {

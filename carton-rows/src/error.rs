@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 
 use arrow_schema::ArrowError;
-use carton_core::{ErrorKind, Side};
+use carton_core::{DataType, ErrorKind, Side};
 use carton_dataset::{DatasetError, InputError};
 use parquet::errors::ParquetError;
 
@@ -139,6 +139,32 @@ pub enum RowsError {
         /// The outputs of this call, escaped.
         found: Vec<String>,
     },
+    /// A call has more bytes of inputs than is accepted: a row is too large, or the carton declares too many rows.
+    #[error("calls of {n_rows} rows take {n_bytes} bytes of inputs, expected at most {most}")]
+    LargeCall {
+        /// The number of rows of a call.
+        n_rows: usize,
+        /// The size of its inputs in bytes.
+        n_bytes: usize,
+        /// The most bytes that are accepted.
+        most: usize,
+    },
+    /// An output cannot be read as its own dtype says.
+    #[error("output `{output}` cannot be read as {dtype}")]
+    UnreadableOutput {
+        /// The output, escaped.
+        output: String,
+        /// Its dtype.
+        dtype: DataType,
+    },
+    /// The strings of an output have more bytes in one call than a column can hold.
+    #[error("output `{output}` has {n_bytes} bytes of text in one call, more than a column can hold")]
+    LargeText {
+        /// The output, escaped.
+        output: String,
+        /// The number of bytes.
+        n_bytes: usize,
+    },
     /// An output has more elements in one call than a column can hold.
     #[error("output `{output}` has {n_elements} elements in one call, more than a column can hold")]
     LargeOutput {
@@ -184,9 +210,11 @@ impl RowsError {
             Self::Read(error) => kind_of_source(error.as_ref()),
             Self::Write(_) | Self::Thread(_) => ErrorKind::Machine,
             Self::Interrupted => ErrorKind::Interrupted,
-            Self::NotByRow { .. } | Self::NotReturned { .. } | Self::OtherOutput { .. } | Self::OtherOutputs { .. } => {
-                ErrorKind::Model
-            }
+            Self::NotByRow { .. }
+            | Self::NotReturned { .. }
+            | Self::OtherOutput { .. }
+            | Self::OtherOutputs { .. }
+            | Self::UnreadableOutput { .. } => ErrorKind::Model,
             _ => ErrorKind::InvalidInput,
         }
     }
@@ -196,7 +224,7 @@ impl RowsError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Worker(error) | Self::Call { source: error, .. } => error.hint(),
-            Self::LargeOutput { .. } => Some("smaller calls have smaller outputs".to_owned()),
+            Self::LargeOutput { .. } | Self::LargeText { .. } => Some("smaller calls have smaller outputs".to_owned()),
             Self::NoColumn { .. } => {
                 Some("name the column of the input, or give the input one value for all rows".to_owned())
             }

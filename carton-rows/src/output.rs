@@ -48,7 +48,8 @@ pub(crate) fn column(
         return Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements: n_elements.max(n_largest) });
     }
     let leaf = match tensor {
-        Tensor::Numeric(tensor) => numbers(tensor, n_elements).ok_or(RowsError::OtherColumns)?,
+        Tensor::Numeric(tensor) => numbers(tensor, n_elements)
+            .ok_or_else(|| RowsError::UnreadableOutput { output: escaped(&output.name), dtype: tensor.dtype() })?,
         Tensor::String(tensor) => strings(output, tensor, n_elements)?,
         _ => return Err(RowsError::NotByRow { output: escaped(&output.name), shape: Vec::new(), n_rows: called_rows }),
     };
@@ -135,7 +136,7 @@ fn strings(output: &OutputPlan, tensor: &StringTensor, n_elements: usize) -> Res
     let elements = tensor.elements().get(..n_elements).unwrap_or_default();
     let n_bytes: usize = elements.iter().map(String::len).sum();
     if i32::try_from(n_bytes).is_err() {
-        return Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements: n_bytes });
+        return Err(RowsError::LargeText { output: escaped(&output.name), n_bytes });
     }
     Ok(Arc::new(StringArray::from_iter_values(elements)))
 }

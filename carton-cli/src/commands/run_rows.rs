@@ -236,7 +236,9 @@ fn failure(error: RowsError) -> Failure {
         RowsError::NotByRow { .. } => {
             Some("--output-column OUTPUT=COLUMN leaves out the outputs that it does not name".to_owned())
         }
-        RowsError::LargeOutput { .. } => Some("--batch-size N makes calls of fewer rows".to_owned()),
+        RowsError::LargeOutput { .. } | RowsError::LargeText { .. } => {
+            Some("--batch-size N makes calls of fewer rows".to_owned())
+        }
         error => error.hint(),
     };
     let exit = if is_usage(&error) { Exit::Usage } else { Exit::from(error.kind()) };
