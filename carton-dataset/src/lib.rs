@@ -38,7 +38,7 @@
 //! | compare a dataset with its manifest and index | [`verify`] |
 //! | read rows from Parquet and Arrow files | [`Input`] |
 //! | find the shard of a tensor | [`index`] |
-//! | convert an Arrow column to tensors, without a dataset | [`column`] |
+//! | convert an Arrow column to tensors, without a dataset | [`mod@column`] |
 //!
 //! The crate reads and writes shards through `carton-tensor`. It knows neither cartons nor runners.
 
