@@ -16,7 +16,7 @@ use carton_core::{Carton, ErrorKind, Tensors};
 use carton_dataset::Input;
 use carton_rows::{Keep, MapProgress, MapRows, MappedRows as Mapped, RowFormat, RowsError, write_mapped};
 use carton_tensor::files::PendingFile;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
@@ -49,8 +49,21 @@ struct State {
 }
 
 impl State {
-    async fn next(&mut self) -> Result<Option<RecordBatch>, RowsError> {
-        self.mapped.next_of(&mut self.rows).await.transpose()
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        let handle = runtime::runtime(py)?.handle().clone();
+        let Self { mapped, rows, .. } = self;
+        // Before the wait: a source of rows that uses a model waits for the same runtime.
+        let filled = {
+            let _inside = Inside::enter();
+            py.detach(|| {
+                Inside::outside(|| {
+                    let _entered = handle.enter();
+                    mapped.fill(rows)
+                })
+            })
+        };
+        filled.map_err(|error| error.raise(py))?;
+        runtime::wait(py, None, async { mapped.next().await.transpose() })
     }
 }
 
@@ -268,10 +281,11 @@ impl MappedRows {
         let mut first = None;
         if state.mapped.schema().is_none() {
             // The first call decides the schema.
-            first = runtime::wait(py, None, state.next())?;
+            first = state.next(py)?;
         }
         let schema = state.mapped.schema().cloned().ok_or_else(|| RowsError::UnknownOutputs.raise(py))?;
-        let reader = Reader { schema, first, state: Some(state), raised: Arc::clone(&self.raised) };
+        let rows = Mutex::new(ReaderState { first, state: Some(state) });
+        let reader = Reader { schema, rows, raised: Arc::clone(&self.raised) };
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), STREAM)
     }
 
@@ -337,27 +351,51 @@ fn written(
 /// The stream of mapped rows, which any thread of Python reads.
 struct Reader {
     schema: SchemaRef,
+    /// Locked while a thread reads. Libraries do not keep other threads from reading at the same time, nor from reading the text of an
+    /// error that another one replaces, so that this is no error.
+    rows: Mutex<ReaderState>,
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+struct ReaderState {
     first: Option<RecordBatch>,
     /// `None` after it was dropped in a fork, whose parent has the runners.
     state: Option<State>,
-    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+impl ReaderState {
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        self.state.as_mut().map_or(Ok(None), |state| state.next(py))
+    }
+}
+
+impl Reader {
+    /// Waits for other threads that read, which need the interpreter's lock.
+    fn rows_of_this_thread(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, ReaderState>> {
+        loop {
+            if let Some(rows) = self.rows.try_lock() {
+                return Ok(rows);
+            }
+            py.detach(|| Inside::outside(|| drop(self.rows.try_lock_for(runtime::TICK))));
+            py.check_signals()?;
+        }
+    }
 }
 
 impl Iterator for Reader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(first) = self.first.take() {
-            return Some(Ok(first));
-        }
         if runtime::is_forked() {
             return Some(Err(ArrowError::ComputeError(
                 "the process was forked from the one that maps the rows".into(),
             )));
         }
-        let state = self.state.as_mut()?;
         let next = runtime::attached(|py| {
-            runtime::wait(py, None, state.next()).map_err(|error| {
+            self.rows_of_this_thread(py).and_then(|mut rows| rows.next(py)).map_err(|error| {
                 let text = error.to_string();
                 // Here, because an older exception is freed with the lock.
                 *self.raised.lock() = Some(error);
@@ -380,7 +418,7 @@ impl RecordBatchReader for Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         if runtime::is_forked() {
-            std::mem::forget(self.state.take());
+            std::mem::forget(self.rows.get_mut().state.take());
         }
     }
 }

@@ -378,3 +378,71 @@ print(time.monotonic(), flush=True)
     )
     assert ended.code == 0, ended.stderr
     assert time.monotonic() - float(ended.stdout) < 4
+
+
+def test_the_rows_may_come_from_another_model(echo: carton.Model, tmp_path: Path) -> None:
+    """A source of rows that waits for a model uses the threads that wait for the rows."""
+    schema = pa.schema([("x", pa.int64())])
+    numbers = np.arange(100)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _ in range(20):
+            yield pa.record_batch([pa.array(echo(x=numbers)["x"])], schema=schema)
+
+    def mapped() -> carton.MappedRows:
+        rows = echo.map(pa.RecordBatchReader.from_batches(schema, batches()), inputs={"x": "x"})
+        return echo.map(rows, inputs={"x": "x"})
+
+    assert mapped().read_all()["x"].to_pylist() == list(range(100)) * 20
+    assert sum(len(batch) for batch in mapped()) == 2000
+    assert echo.map(mapped(), inputs={"x": "x"}, output=tmp_path / "rows.parquet") == 2000
+
+
+def test_threads_take_turns_at_one_stream(run_script: RunScript) -> None:
+    """The library that has the stream may let them read at the same time."""
+    ended = run_script(
+        f"""{ENDLESS}
+import itertools
+rows = pa.RecordBatchReader.from_batches(schema, itertools.islice(endless(), 1000))
+reader = pa.RecordBatchReader.from_stream(noop().map(rows, inputs={{"x": "x"}}))
+found, errors = [], []
+
+def read():
+    while True:
+        try:
+            found.append(len(reader.read_next_batch()))
+        except StopIteration:
+            return
+        except Exception as error:
+            errors.append(error)
+
+threads = [threading.Thread(target=read) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(sum(found), errors)
+"""
+    )
+    assert (ended.code, ended.stdout) == (0, "1000000 []\n"), ended.stderr
+
+
+def test_a_column_that_parquet_cannot_hold(echo: carton.Model, tmp_path: Path) -> None:
+    kinds, offsets = pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32())
+    union = pa.UnionArray.from_dense(kinds, offsets, [pa.array([1]), pa.array(["a"])])
+    table = pa.table({"x": [1, 2], "kept": pa.array([{"u": value} for value in (1, 2)]), "union": union})
+    with pytest.raises(carton.InvalidInputError, match="column `union`: Parquet has no type for Union"):
+        echo.map(table, inputs={"x": "x"}, output=tmp_path / "rows.parquet")
+    assert not (tmp_path / "rows.parquet").exists()
+    assert echo.map(table, inputs={"x": "x"}, output=tmp_path / "rows.arrow") == 2
+
+
+def test_a_corrupt_page_blames_the_file(digits: carton.Model, table: pa.Table, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path, use_dictionary=False, compression="none")
+    column = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset] = 0xFF
+    path.write_bytes(data)
+    with pytest.raises(carton.IntegrityError, match="a page at"):
+        digits.map(path).read_all()

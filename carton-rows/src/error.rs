@@ -190,6 +190,14 @@ pub enum RowsError {
     /// The rows cannot be read.
     #[error(transparent)]
     Read(Box<dyn Error + Send + Sync>),
+    /// The format of the results has no type for a column.
+    #[error("column `{column}`: Parquet has no type for {found}")]
+    Unwritable {
+        /// The column, escaped.
+        column: String,
+        /// Its Arrow type.
+        found: String,
+    },
     /// The results cannot be written.
     #[error("cannot write the results")]
     Write(#[source] Box<dyn Error + Send + Sync>),
@@ -280,8 +288,8 @@ fn kind_of_source(error: &(dyn Error + 'static)) -> ErrorKind {
     let system = transparent.or_else(|| sources.filter_map(|error| error.downcast_ref::<io::Error>()).next());
     match system.map(io::Error::kind) {
         Some(io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) => ErrorKind::InvalidInput,
-        // Parsers report a truncated file as an error of reading.
-        Some(io::ErrorKind::UnexpectedEof) => ErrorKind::Integrity,
+        // Parsers report truncated and corrupt files as errors of reading.
+        Some(io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData) => ErrorKind::Integrity,
         None if error.is::<DatasetError>() => ErrorKind::Integrity,
         // The source is not a file.
         None => ErrorKind::Other,

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_ipc::writer::{FileWriter, StreamWriter};
-use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use crate::error::RowsError;
+use crate::error::{RowsError, escaped};
 use crate::input::{decoded, decoded_type};
 
 /// A row group is closed when it has this many bytes, which are kept in memory until then.
@@ -65,6 +65,7 @@ impl<W: Write + Send> RowWriter<W> {
     pub fn new(output: W, schema: &SchemaRef, format: RowFormat) -> Result<Self, RowsError> {
         let writer = match format {
             RowFormat::Parquet => {
+                check_types(schema)?;
                 let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
                 let writer =
                     ArrowWriter::try_new(output, schema.clone(), Some(properties)).map_err(RowsError::write)?;
@@ -117,6 +118,32 @@ impl<W: Write + Send> RowWriter<W> {
             FormatWriter::ArrowFile(writer, _) => writer.into_inner().map_err(RowsError::write),
             FormatWriter::ArrowStream(writer) => writer.into_inner().map_err(RowsError::write),
         }
+    }
+}
+
+/// Checks that Parquet has a type for each column: its writer panics at unions.
+fn check_types(schema: &Schema) -> Result<(), RowsError> {
+    match schema.fields().iter().find(|field| has_union(field.data_type())) {
+        Some(field) => {
+            Err(RowsError::Unwritable { column: escaped(field.name()), found: field.data_type().to_string() })
+        }
+        None => Ok(()),
+    }
+}
+
+fn has_union(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Union(..) => true,
+        DataType::Dictionary(_, values) => has_union(values),
+        DataType::RunEndEncoded(_, values) => has_union(values.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_union(field.data_type())),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => has_union(item.data_type()),
+        _ => false,
     }
 }
 

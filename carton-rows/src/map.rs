@@ -251,30 +251,44 @@ impl MappedRows {
         Some(rows)
     }
 
-    /// Pushes rows while there is room, and waits for the results of the next call; `None` after the last. Reading `rows` blocks the
-    /// thread.
+    /// Pushes rows while there is room, and ends after the last. Reading `rows` blocks the thread. A thread that does not belong to the
+    /// runtime must have entered it, but should not drive it meanwhile: `rows` may be the result of another model, and wait for that.
     ///
     /// # Errors
-    /// As [`push`](Self::push) and [`next`](Self::next); and [`RowsError::Read`] for an error of `rows`.
-    pub async fn next_of<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    /// As [`push`](Self::push); and [`RowsError::Read`] for an error of `rows`. After an error, all calls are cancelled.
+    pub fn fill<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &mut self,
         rows: &mut (impl Iterator<Item = Result<RecordBatch, E>> + ?Sized),
-    ) -> Option<Result<RecordBatch, RowsError>> {
+    ) -> Result<(), RowsError> {
         while self.has_room() {
             let pushed = match rows.next() {
                 Some(Ok(batch)) => self.push(&batch),
                 Some(Err(error)) => Err(RowsError::Read(error.into())),
                 None => {
                     self.end();
-                    break;
+                    return Ok(());
                 }
             };
             if let Err(error) = pushed {
                 self.stop();
-                return Some(Err(error));
+                return Err(error);
             }
         }
-        self.next().await
+        Ok(())
+    }
+
+    /// [Fills](Self::fill) the calls from `rows`, and waits for the results of the next one; `None` after the last.
+    ///
+    /// # Errors
+    /// As [`fill`](Self::fill) and [`next`](Self::next).
+    pub async fn next_of<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        &mut self,
+        rows: &mut (impl Iterator<Item = Result<RecordBatch, E>> + ?Sized),
+    ) -> Option<Result<RecordBatch, RowsError>> {
+        match self.fill(rows) {
+            Ok(()) => self.next().await,
+            Err(error) => Some(Err(error)),
+        }
     }
 
     /// Cancels all calls, after which there are no more results.

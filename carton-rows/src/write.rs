@@ -82,8 +82,10 @@ fn map<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     // Calls are spawned as tasks of the runtime.
     let _entered = runtime.enter();
     loop {
+        // Outside of `block_on`: a source of rows that uses a model waits for the same runtime.
+        mapped.fill(rows)?;
         let next = runtime.block_on(async {
-            let mut next = std::pin::pin!(mapped.next_of(rows));
+            let mut next = std::pin::pin!(mapped.next());
             loop {
                 match tokio::time::timeout(PATIENCE, &mut next).await {
                     Ok(next) => return Ok(next),
