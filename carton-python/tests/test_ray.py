@@ -46,7 +46,7 @@ def test_batches(digits_path: Path, pictures: tuple[np.ndarray, np.ndarray]) -> 
     empty = predict({"picture": images[:0]})["p"]
     assert (empty.shape, empty.dtype) == ((0, 10), np.float32)
     table = predict(pa.table({"picture": pa.array([], pa.list_(pa.float32()))}))
-    assert table.schema.field("p").type == pa.list_(pa.float32()) and table.num_rows == 0
+    assert table.schema.field("p").type == pa.list_(pa.float32(), 10) and table.num_rows == 0
     # The outputs' own names.
     check_both(Predictor(digits_path), {"image": images}, "probabilities", probabilities)
 
@@ -64,21 +64,6 @@ def test_tables_of_several_chunks_and_slices(digits_path: Path, pictures: tuple[
         np.testing.assert_allclose(np.array(table["probabilities"].to_pylist()), probabilities[3:12], rtol=1e-5, atol=1e-7)
 
 
-def test_values_of_a_column_are_not_copied() -> None:
-    from carton import _columns
-
-    (column,) = _columns.of_inputs([TensorSpec("x", "float32", ["n", 2, 3])], None)
-    values = pa.array(np.arange(24, dtype=np.float32))
-    inner = pa.ListArray.from_arrays(pa.array(np.arange(0, 25, 3, np.int32)), values)
-    outer = pa.ListArray.from_arrays(pa.array(np.arange(0, 9, 2, np.int32)), inner)
-    found = _columns.tensor(outer[1:3], column)
-    np.testing.assert_array_equal(found, np.arange(24, dtype=np.float32).reshape(4, 2, 3)[1:3])
-    assert found.__array_interface__["data"][0] == values.buffers()[1].address + 6 * 4
-    back = _columns.array(found, column, 2)
-    assert back.to_pylist() == outer[1:3].to_pylist()
-    assert back.values.values.buffers()[1].address == found.__array_interface__["data"][0]
-
-
 def test_a_model_with_a_fixed_batch(noop_folder: Path, tmp_path: Path) -> None:
     spec = [TensorSpec("x", "int64", [1, "m"])]
     carton.pack(noop_folder, tmp_path / "one.carton", runner="noop", inputs=spec, outputs=spec, check=False)
@@ -94,10 +79,47 @@ def test_strings(noop_folder: Path, tmp_path: Path) -> None:
     assert predict({"s": np.array(["a", "ä"])})["t"].tolist() == ["a", "ä"]
     dictionary = pa.array(["a", "b", "a"]).dictionary_encode()
     assert predict(pa.table({"s": dictionary}))["t"].to_pylist() == ["a", "b", "a"]
-    with pytest.raises(carton.InvalidInputError, match="takes strings, found int64"):
+    with pytest.raises(carton.InvalidInputError, match="column `s`: values of type Int64 cannot become input `s`, which takes string"):
         predict({"s": np.arange(3)})
-    with pytest.raises(carton.InvalidInputError, match="missing values"):
+    with pytest.raises(carton.InvalidInputError, match="row 1 of column `s`: is null"):
         predict({"s": np.array(["a", None], dtype=object)})
+
+
+def objects(*rows: Any) -> np.ndarray:
+    """An array of arrays, as Ray passes lists of several lengths."""
+    array = np.empty(len(rows), dtype=object)
+    array[:] = rows
+    return array
+
+
+def test_rows_of_several_shapes(noop_folder: Path, tmp_path: Path) -> None:
+    spec = [TensorSpec("x", "float32", ["n", "m"])]
+    carton.pack(noop_folder, tmp_path / "any.carton", runner="noop", inputs=spec, outputs=spec, check=False)
+    predict = Predictor(tmp_path / "any.carton", outputs={"x": "y"})
+    rows = [np.zeros(2), np.ones(3), np.array([]), np.arange(3.0)]
+    found = predict({"x": objects(*rows)})["y"]
+    assert found.dtype == object
+    for row, other in zip(rows, found, strict=True):
+        np.testing.assert_array_equal(row, other)
+        assert other.dtype == np.float32
+    assert predict(pa.table({"x": rows}))["y"].to_pylist() == [row.tolist() for row in rows]
+    # Of one shape, although the array does not say so.
+    assert predict({"x": objects(*rows[1::2])})["y"].shape == (2, 3)
+
+
+def test_arrays_that_cartons_do_not_have(noop_folder: Path, tmp_path: Path) -> None:
+    spec = [TensorSpec("x", "float32", ["n", 2, 1]), TensorSpec("flag", "uint8", ["n"])]
+    carton.pack(noop_folder, tmp_path / "any.carton", runner="noop", inputs=spec, outputs=spec, check=False)
+    predict = Predictor(tmp_path / "any.carton", outputs={"x": "y", "flag": "z"})
+    flag = np.array([True, False, True])
+    found = predict({"x": np.arange(6, dtype=np.float16).reshape(3, 2, 1)[::-1], "flag": flag})
+    assert found["y"].tolist() == [[[4], [5]], [[2], [3]], [[0], [1]]] and found["z"].tolist() == [1, 0, 1]
+    assert (found["y"].dtype, found["z"].dtype) == (np.float32, np.uint8)
+    # As numbers in lists, of which NumPy makes integers.
+    np.testing.assert_array_equal(predict({"x": [[[0], [1]]], "flag": [1]})["y"], [[[0], [1]]])
+    for wrong in (np.zeros((3, 2), "datetime64[s]"), np.zeros((3, 2), complex), objects({}, [1], 2)):
+        with pytest.raises(carton.InvalidInputError, match="`x`"):
+            predict({"x": wrong, "flag": flag})
 
 
 def test_errors(digits_path: Path) -> None:
@@ -109,13 +131,14 @@ def test_errors(digits_path: Path) -> None:
 
     check({"picture": np.zeros((2, 64))}, "has no column `image`")
     check({"image": np.zeros((2, 64)), "probabilities": np.zeros(2)}, "has a column `probabilities` already")
-    check({"image": np.zeros((2, 63))}, r"takes rows of shape \[1, 8, 8\], found \[63\]")
-    check({"image": np.array(["a", "b"])}, "takes float32, found strings")
-    check({"image": np.array([np.zeros(64), np.zeros(3)], dtype=object)}, "several shapes")
-    check(pa.table({"image": [[0.0] * 64, None]}), "has 1 nulls, the first in row 1 of a batch")
-    check(pa.table({"image": [[0.0] * 64, [0.0] * 63 + [None]]}), "has 1 nulls in its arrays")
-    check(pa.table({"image": [[0.0] * 64, [0.0] * 3]}), "lengths 64 and 3")
-    check(pa.table({"image": [{"a": 1}]}), "not that of a tensor")
+    check({"image": np.zeros((2, 63))}, r"row 0 of column `image` has shape \[63\], expected \[1, 8, 8\] for input `image`")
+    check({"image": np.array(["a", "b"])}, "column `image`: values of type Utf8 cannot become input `image`, which takes float32")
+    check({"image": objects(np.zeros(64), np.zeros(3))}, r"row 1 of column `image` has shape \[3\], expected \[1, 8, 8\]")
+    check({"image": objects(np.zeros(64), None)}, "row 1 of column `image`: is null")
+    check(pa.table({"image": [[0.0] * 64, None]}), "row 1 of column `image`: is null")
+    check(pa.table({"image": [[0.0] * 64, [0.0] * 63 + [None]]}), "row 1 of column `image`: is null")
+    check(pa.table({"image": [[0.0] * 64, [0.0] * 3]}), r"row 1 of column `image` has shape \[3\], expected \[1, 8, 8\]")
+    check(pa.table({"image": [{"a": 1}]}), "column `image`: ")
     with pytest.raises(carton.SignatureError, match="no input `x`"):
         Predictor(digits_path, inputs={"x": "image"})
     with pytest.raises(carton.InvalidInputError, match="pack it first"):
@@ -128,10 +151,10 @@ def test_integers_never_wrap(noop_folder: Path, tmp_path: Path) -> None:
     predict = Predictor(tmp_path / "bytes.carton", outputs={"x": "y"})
     check_both(predict, {"x": np.array([0, 255])}, "y", np.array([0, 255]))
     for wrong in (-1, 256):
-        with pytest.raises(carton.InvalidInputError, match=f"{wrong} does not fit into uint8"):
+        with pytest.raises(carton.InvalidInputError, match=f"row 1 of column `x`: {wrong} is no uint8"):
             predict({"x": np.array([0, wrong])})
-    with pytest.raises(carton.InvalidInputError, match="takes uint8, found float64"):
-        predict({"x": np.array([1.0])})
+    with pytest.raises(carton.InvalidInputError, match="row 0 of column `x`: 1.5 is no uint8"):
+        predict({"x": np.array([1.5])})
 
 
 @pytest.fixture(scope="module")

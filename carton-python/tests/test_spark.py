@@ -83,13 +83,35 @@ def test_every_row_gets_its_output(pictures_frame: Any, digits_path: Path, digit
 def test_kept_columns_are_unchanged(pictures_frame: Any, digits_path: Path) -> None:
     everything = """id, cast(id as string) as text, nullif(id, 3) as sometimes, timestamp_seconds(id) as time,
         date_add(date'2024-01-01', int(id)) as day, named_struct('a', id) as struct, cast(id as decimal(12, 2)) as money,
-        map('k', id) as map, cast('x' as binary) as bytes, flat as image"""
+        map('k', id) as map, cast('x' as binary) as bytes, array(map(id, named_struct('b', nullif(id, 5)))) as deep, null as nothing,
+        make_dt_interval(id) as duration, cast(timestamp_seconds(id) as timestamp_ntz) as local, flat as image"""
     pictures_frame.createOrReplaceTempView("pictures")
-    before = pictures_frame.sparkSession.sql(f"select {everything} from pictures where id < 20")
+    # One task with several batches, whose rows are passed in one call.
+    before = pictures_frame.sparkSession.sql(f"select {everything} from pictures where id < 250").coalesce(1)
     after = carton_spark.predict(before, str(digits_path))
     assert after.columns == [*before.columns, "probabilities"]
     rows = [row.asDict() for row in after.orderBy("id").collect()]
     assert [{name: row[name] for name in before.columns} for row in rows] == [row.asDict() for row in before.orderBy("id").collect()]
+
+
+def test_columns_of_one_name(session: SparkSession, digits_path: Path, digits: carton.Model) -> None:
+    """They are kept, unless one of them is an input."""
+    text = "select id as a, id + 1 as a, id + 2 as `a'`, flat as A, id + 3 as a, flat as image from pictures where id < 300"
+    twice = session.sql(text).coalesce(1)
+    predicted = carton_spark.predict(twice, digits_path, outputs={"probabilities": "a''"}, batch_size=7)
+    assert predicted.columns == ["a", "a", "a'", "A", "a", "image", "a''"]
+    rows = sorted(tuple(row) for row in predicted.collect())
+    assert [(first, second, third, fifth) for first, second, third, _, fifth, _, _ in rows] == [(n, n + 1, n + 2, n + 3) for n in range(300)]
+    assert all(row[3] == row[5] for row in rows)
+    np.testing.assert_allclose([row[6] for row in rows], expected(digits)[:300], rtol=1e-5, atol=1e-7)
+    with pytest.raises(carton.InvalidInputError, match="has 3 columns `a`"):
+        carton_spark.predict(twice, digits_path, inputs={"image": "a"})
+
+
+def test_a_job_that_needs_few_rows_ends(pictures_frame: Any, digits_path: Path) -> None:
+    """Tasks read more rows than the limit takes, and drop them."""
+    predicted = carton_spark.predict(pictures_frame, digits_path, inputs={"image": "flat"}, batch_size=2)
+    assert [row["id"] for row in predicted.limit(3).collect()] == [0, 1, 2]
 
 
 def test_a_worker_loads_the_model_once(session: SparkSession, pictures_frame: Any, digits_path: Path) -> None:
@@ -165,8 +187,9 @@ def test_errors_before_the_job(pictures_frame: Any, digits_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("if(id = 7, null, flat)", "column `flat` has 1 nulls, the first in row 7 of a batch"),
-        ("if(id = 7, slice(flat, 1, 3), flat)", "expected arrays of one length, found lengths 64 and 3"),
+        ("if(id = 7, null, flat)", "row 7 of column `flat`: is null"),
+        ("if(id = 7, transform(flat, x -> if(x = 0.5, null, x)), flat)", "row 7 of column `flat`: is null"),
+        ("if(id = 7, slice(flat, 1, 3), flat)", r"row 7 of column `flat` has shape \[3\], expected \[1, 8, 8\]"),
     ],
 )
 def test_rows_that_do_not_fit_fail_the_job(session: SparkSession, pictures_frame: Any, digits_path: Path, change: str, message: str) -> None:

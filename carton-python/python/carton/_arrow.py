@@ -31,11 +31,12 @@ def arrow(value: Any) -> _carton.ArrowArray:
         3
     """
     if isinstance(value, Mapping):
-        return _carton.arrow_struct([str(name) for name in value], [_array(one, str(name)) for name, one in value.items()])
-    return _array(value, "value")
+        return _carton.arrow_struct([str(name) for name in value], [array(one, str(name)) for name, one in value.items()])
+    return array(value, "value")
 
 
-def _array(value: Any, name: str) -> _carton.ArrowArray:
+def array(value: Any, name: str) -> _carton.ArrowArray:
+    """Makes an Arrow array of one value, which errors call `name`."""
     kind, plain, shape = _convert.plain(value, name)
     if kind == "strings":
         return _carton.arrow_strings(plain, shape)

@@ -14,10 +14,12 @@ Ray does the distributing: each actor loads the model once, with a runner of its
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Mapping, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, TypeVar
 
-from . import _columns
+from . import _arrow, _carton, _columns
 from ._errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -63,46 +65,73 @@ class Predictor:
         if load_options.get("bare"):
             raise InvalidInputError("a model that is not in a carton has no signature, which the new columns need: pack it first")
         self._model = carton.load(model, **load_options)
-        self._inputs = _columns.of_inputs(self._model.inputs, inputs)
-        self._outputs = _columns.of_outputs(self._model.outputs, outputs)
-        self._batch_size = _columns.rows_of_a_call(self._inputs, None)
+        self._inputs = _columns.mapping(_columns.of_inputs(self._model.inputs, inputs))
+        self._outputs = _columns.mapping(_columns.of_outputs(self._model.outputs, outputs))
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with the columns of the outputs. A batch of format `numpy` is a dict of arrays, one of format `pyarrow` a table.
 
+        The model is called once for the batch, unless the carton declares the number of rows, or rows have several shapes.
+
         Raises:
-            InvalidInputError: A column is missing, or exists already; or it has nulls, rows of several shapes, or elements that do not fit.
+            InvalidInputError: A column is missing, or exists already; or it has nulls, or elements or shapes that do not fit.
         """
         names: list[str] = list(batch) if isinstance(batch, dict) else batch.column_names
-        for column in self._inputs:
-            if names.count(column.column) != 1:
-                raise InvalidInputError(f"the batch has no column `{column.column}`; its columns are {', '.join(names)}")
-        for column in self._outputs:
-            if column.column in names:
-                raise InvalidInputError(f"the batch has a column `{column.column}` already: name another in outputs={{…}}")
+        columns = list(dict.fromkeys(self._inputs.values()))
+        for column in columns:
+            if names.count(column) != 1:
+                raise InvalidInputError(f"the batch has no column `{column}`; its columns are {', '.join(names)}")
+        for column in self._outputs.values():
+            if column in names:
+                raise InvalidInputError(f"the batch has a column `{column}` already: name another in outputs={{…}}")
         if isinstance(batch, dict):
-            arrays = {column.name: _columns.rows(batch[column.column], column) for column in self._inputs}
-            outputs = self._called(arrays)
-            return {**batch, **{column.column: outputs[column.name] for column in self._outputs}}
-        outputs = self._called({column.name: _columns.tensor(batch.column(column.column), column) for column in self._inputs})
-        for column in self._outputs:
-            batch = batch.append_column(column.column, _columns.array(outputs[column.name], column, batch.num_rows))
+            outputs = self._mapped(_table(batch, columns))
+            return {**batch, **{column: _arrays(outputs.column(column)) for column in outputs.column_names}}
+        outputs = self._mapped(batch.select(columns))
+        for column in outputs.column_names:
+            batch = batch.append_column(column, outputs.column(column))
         return batch
 
-    def _called(self, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
-        """The outputs of all rows, by as many calls as the model needs."""
-        import numpy as np
+    def _mapped(self, rows: pa.Table) -> pa.Table:
+        """The columns of the outputs. The caller has chosen the size of the batch, which is that of a call."""
+        sizes = {"batch_size": max(1, rows.num_rows), "batch_bytes": sys.maxsize}
+        return self._model.map(rows, keep=False, inputs=self._inputs, outputs=self._outputs, **sizes).read_all()
 
-        n_rows = len(next(iter(tensors.values()))) if tensors else 0
-        if n_rows == 0:
-            none = {column.name: _columns.empty(column) for column in self._outputs}
-            if all(value is not None for value in none.values()):
-                return none
-        step = self._batch_size
-        if step is None or step >= n_rows:
-            outputs: dict[str, Any] = self._model(tensors)
-            return outputs
-        parts = [
-            self._model({name: value[start : start + step] for name, value in tensors.items()}) for start in range(0, n_rows, step)
-        ]
-        return {column.name: np.concatenate([part[column.name] for part in parts]) for column in self._outputs}
+
+def _table(batch: Mapping[str, np.ndarray], columns: Sequence[str]) -> pa.Table:
+    """Columns of a batch of arrays as a table. Numbers are not copied."""
+    import pyarrow as pa
+
+    arrays = []
+    for column in columns:
+        try:
+            arrays.append(_arrow_array(batch[column], column))
+        except (pa.ArrowException, OverflowError, TypeError) as error:
+            raise InvalidInputError(f"column `{column}` cannot become an input: {error}") from error
+    return pa.table(arrays, names=columns)
+
+
+def _arrow_array(values: Any, column: str) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    array = np.asarray(values)
+    if array.dtype == object and array.size and isinstance(array.flat[0], np.ndarray):
+        with contextlib.suppress(ValueError):
+            array = np.stack(list(array))
+    if array.dtype.kind in "OU":
+        # Strings, missing values, and rows of several shapes.
+        return pa.array([row.tolist() if isinstance(row, np.ndarray) else row for row in array])
+    # Cartons have no tensors of the keys.
+    plain = {"?": np.uint8, "e": np.float32}.get(array.dtype.char, array.dtype)
+    return pa.array(_arrow.array(array.astype(plain, copy=False), column))
+
+
+def _arrays(column: pa.ChunkedArray) -> np.ndarray:
+    """An output as an array; rows of several shapes are an array of arrays, as Ray has them."""
+    values = column.combine_chunks()
+    try:
+        return _carton.from_arrow(values)
+    except ValueError:
+        arrays: np.ndarray = values.to_numpy(zero_copy_only=False)
+        return arrays

@@ -4,16 +4,20 @@
 
     predicted = spark.predict(df, "https://example.com/digits.carton", inputs={"image": "pixels"}, outputs={"probabilities": "p"})
 
-Spark does the distributing: each Python worker loads the model once, and calls it for each Arrow batch. The package carton must be installed on
-all machines. Every machine fetches a carton once, into its cache. A failed task is run again by Spark as any other.
+Spark does the distributing: each Python worker loads the model once, and maps the rows of each task by it, as `Model.map` does. The package
+carton must be installed on all machines. Every machine fetches a carton once, into its cache. A failed task is run again by Spark as any
+other.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Collection, Iterator, Mapping, Sequence
 
 from . import _carton, _columns
 from ._columns import Column
@@ -44,14 +48,14 @@ def predict(
     A row is one element of the first dimension. An input of shape `[batch, 1, 8, 8]` is a column of `array<array<array<float>>>`, or of
     flat arrays of 64 elements; one of shape `[batch]` is a column of numbers or strings. Doubles become floats where the carton declares
     those. An output of shape `[batch, 10]` becomes `array<float>`. Unsigned integers become the next larger signed ones, `uint64` becomes
-    `decimal(20,0)`.
+    `decimal(20,0)`. An error about a row counts the rows of its task from 0.
 
     Args:
         df: The rows. All their columns are kept.
         model: A path that all machines have, or a URL. It is opened here once, and the workers load exactly this carton, by its hash.
         inputs: The column of each input. By default each input is the column of its name.
         outputs: The new column of each output that is wanted. By default all of them, each under its name.
-        batch_size: The most rows of a call. By default the rows of an Arrow batch (`spark.sql.execution.arrow.maxRecordsPerBatch`).
+        batch_size: The most rows of a call, 1024 by default. Where the carton declares the number of rows, calls have that one.
         load_options: Options of `carton.load`, such as `device`, `timeout` and `options`.
 
     Returns:
@@ -73,6 +77,8 @@ def predict(
     package = _open(location, load_options)
     input_columns = _columns.of_inputs(package.inputs, inputs)
     output_columns = _columns.of_outputs(package.outputs, outputs)
+    if batch_size is not None and batch_size < 1:
+        raise InvalidInputError(f"expected a batch_size of at least 1, found {batch_size}")
     names = df.columns
     for column in input_columns:
         if names.count(column.column) != 1:
@@ -89,11 +95,26 @@ def predict(
     work = _Predict(
         location=location,
         load_options={**load_options, "expect": package.manifest_sha256},
-        inputs=[(names.index(column.column), column) for column in input_columns],
-        outputs=output_columns,
-        batch_size=_columns.rows_of_a_call(input_columns, batch_size),
+        inputs=_columns.mapping(input_columns),
+        outputs=_columns.mapping(output_columns),
+        batch_size=batch_size,
     )
-    return df.mapInArrow(work, StructType([*df.schema.fields, *fields]))
+    schema = StructType([*df.schema.fields, *fields])
+    distinct = _distinct(names, work.inputs.values(), work.outputs.values())
+    return (df if distinct == names else df.toDF(*distinct)).mapInArrow(work, schema)
+
+
+def _distinct(names: Sequence[str], inputs: Collection[str], outputs: Collection[str]) -> list[str]:
+    """The names of columns, with marks behind those that Spark takes for others. Inputs keep their names, and no column gets one of an output."""
+    seen = {name.casefold() for name in (*inputs, *outputs)}
+    distinct = []
+    for name in names:
+        other = name
+        while name not in inputs and other.casefold() in seen:
+            other += "'"
+        seen.add(other.casefold())
+        distinct.append(other)
+    return distinct
 
 
 def _location(model: str | os.PathLike[str]) -> str:
@@ -143,8 +164,11 @@ def _spark_type(column: Column) -> DataType:
         "float32": types.FloatType(),
         "float64": types.DoubleType(),
         "int8": types.ByteType(),
+        "uint8": types.ShortType(),
         "int16": types.ShortType(),
+        "uint16": types.IntegerType(),
         "int32": types.IntegerType(),
+        "uint32": types.LongType(),
         "int64": types.LongType(),
         "uint64": types.DecimalType(20, 0),
         "string": types.StringType(),
@@ -153,51 +177,56 @@ def _spark_type(column: Column) -> DataType:
         error = SignatureError(f"the carton does not declare how many dimensions output `{column.name}` has")
         error.hint = "pack it with TensorSpec shapes, such as ['batch', 10], or choose other outputs"
         raise error
-    kind = leaves[_columns.SIGNED.get(column.dtype, column.dtype)]
+    kind = leaves[column.dtype]
     for _ in column.row_shape:
         kind = types.ArrayType(kind, containsNull=True)
     return kind
 
 
+@dataclass(frozen=True)
 class _Predict:
     """What a task does with its batches. It travels to the workers as plain data."""
 
-    def __init__(
-        self,
-        location: str,
-        load_options: dict[str, Any],
-        inputs: list[tuple[int, Column]],
-        outputs: list[Column],
-        batch_size: int | None,
-    ) -> None:
-        self.location = location
-        self.load_options = load_options
-        self.inputs = inputs
-        self.outputs = outputs
-        self.batch_size = batch_size
+    location: str
+    load_options: dict[str, Any]
+    #: The column of each input, and of each output.
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    batch_size: int | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            step = self.batch_size or len(batch) or 1
-            for start in range(0, len(batch), step):
-                yield self._batch(batch.slice(start, step))
-
-    def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
-        tensors = {column.name: _columns.tensor(batch.column(number), column) for number, column in self.inputs}
-        answer = _call(self.location, self.load_options, tensors)
-        added = [_columns.array(answer[column.name], column, len(batch), signed=True) for column in self.outputs]
-        names = [*batch.schema.names, *(column.column for column in self.outputs)]
-        return pa.RecordBatch.from_arrays([*batch.columns, *added], names=names)
+        batches = iter(batches)
+        first = next(batches, None)
+        if first is None:
+            return
+        reader = pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
+        names, n_kept = [*first.schema.names, *self.outputs.values()], len(first.schema)
+        with _model(self.location, self.load_options) as model:
+            mapped = model.map(reader, keep=True, inputs=self.inputs, outputs=self.outputs, batch_size=self.batch_size)
+            for rows in mapped:
+                outputs = [column.cast(_arrow_type(column.type)) for column in rows.columns[n_kept:]]
+                yield pa.RecordBatch.from_arrays([*rows.columns[:n_kept], *outputs], names=names)
+
+
+def _arrow_type(kind: pa.DataType) -> pa.DataType:
+    """The Arrow type that Spark reads values of this type as."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_arrow_type(kind.value_type))
+    signed = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
+    return signed.get(kind, kind)
 
 
 _models: dict[tuple[int, str, str], _carton.Model] = {}
 _lock = threading.Lock()
 
 
-def _call(location: str, load_options: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
-    """Calls the model of this process, which is loaded at its first call and kept for later tasks."""
+@contextlib.contextmanager
+def _model(location: str, load_options: dict[str, Any]) -> Iterator[_carton.Model]:
+    """The model of this process, which is loaded by its first task and kept for later ones."""
     import carton
 
     # A worker that was forked from one with a model has none of its own.
@@ -207,8 +236,7 @@ def _call(location: str, load_options: dict[str, Any], tensors: dict[str, Any]) 
         if model is None:
             model = _models[key] = carton.load(location, **load_options)
     try:
-        answer: dict[str, Any] = model(tensors)
-        return answer
+        yield model
     except (ClosedError, ForkError, RunnerCrashed):
         # A task that Spark runs again loads the model again.
         with _lock:
