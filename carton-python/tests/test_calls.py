@@ -512,9 +512,18 @@ def test_progress_of_self_tests(digits: carton.Model) -> None:
     assert seen and seen[-1]["total"] == 2
 
 
-def test_a_time_to_load(digits_path: Path, noop_folder: Path) -> None:
+def test_a_time_to_load(digits_path: Path, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    # Loading many nodes takes many times longer than the smallest step of a timer, a millisecond.
+    names = [f"x{number}" for number in range(20_001)]
+    nodes = [onnx.helper.make_node("Identity", [before], [after]) for before, after in zip(names, names[1:])]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n"]) for name in (names[0], names[-1])]
+    graph = onnx.helper.make_graph(nodes, "slow", ends[:1], ends[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    slow = tmp_path / "slow.onnx"
+    onnx.save(model, slow)
     with pytest.raises(carton.Timeout, match="load"):
-        carton.load(digits_path, load_timeout=1e-6)
+        carton.load(slow, runner="onnx", bare=True, load_timeout=0.001)
     with carton.load(digits_path, load_timeout=60) as model:
         assert model.runner.startswith("onnx ")
     with pytest.raises(carton.InvalidInputError, match="seconds"):
