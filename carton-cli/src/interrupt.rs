@@ -123,18 +123,10 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&CancelToken) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let cancel_token = CancelToken::default();
-    let _guard = CancelOnDrop(cancel_token.clone());
+    let _guard = cancel_token.guard();
     tokio::task::spawn_blocking(move || work(&cancel_token))
         .await
         .map_err(|error| Failure::new(InterruptError::Thread(error)))?
-}
-
-struct CancelOnDrop(CancelToken);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
 }
 
 /// Ends the process if a signal came and the command does not react to it, because it is writing to a reader that does not read.

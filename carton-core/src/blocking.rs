@@ -45,18 +45,10 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     progress: Option<&ProgressCallback>,
     work: impl FnOnce(Context) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    struct CancelOnDrop(Option<CancelToken>);
-    impl Drop for CancelOnDrop {
-        fn drop(&mut self) {
-            if let Some(cancel_token) = &self.0 {
-                cancel_token.cancel();
-            }
-        }
-    }
     let context = Context::new(CancelToken::default(), progress.cloned());
-    let mut guard = CancelOnDrop(Some(context.cancel_token().clone()));
+    let guard = context.cancel_token().guard();
     let result = tokio::task::spawn_blocking(move || work(context)).await;
     // The work is done. Its result may fetch later under the same activity, so dropping the guard must no longer stop it.
-    guard.0 = None;
+    guard.disarm();
     result.map_err(|error| Error::Internal(error.to_string()))?
 }

@@ -31,6 +31,11 @@ impl CancelToken {
         self.activity.stop();
     }
 
+    /// A guard that cancels this token when it is dropped, for work that must not outlive its caller.
+    pub fn guard(&self) -> CancelGuard {
+        CancelGuard(Some(self.clone()))
+    }
+
     /// Whether [`cancel`](Self::cancel) was called, on this token or a clone.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -50,6 +55,34 @@ impl CancelToken {
     /// The activity under which the work waits for servers and other processes.
     pub(crate) fn activity(&self) -> &Arc<Activity> {
         &self.activity
+    }
+}
+
+/// Cancels a token when it is dropped. [`CancelToken::guard`] makes it.
+///
+/// ```
+/// let token = carton_core::CancelToken::default();
+/// token.guard().disarm();
+/// assert!(!token.is_cancelled());
+/// drop(token.guard());
+/// assert!(token.is_cancelled());
+/// ```
+#[derive(Debug)]
+#[must_use = "the token is cancelled as soon as this is dropped"]
+pub struct CancelGuard(Option<CancelToken>);
+
+impl CancelGuard {
+    /// Drops the guard without cancelling the token.
+    pub fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        if let Some(token) = &self.0 {
+            token.cancel();
+        }
     }
 }
 

@@ -84,7 +84,7 @@ pub use semver::{Version, VersionReq};
 
 pub use archive::{Compression, Method};
 pub use blocking::{Awaited, block_on};
-pub use cancel_token::CancelToken;
+pub use cancel_token::{CancelGuard, CancelToken};
 pub use config::Config;
 pub use contents::{BadFile, FileInfo, VerifyReport};
 pub use contents_work::{Unpack, Verify};

@@ -77,14 +77,8 @@ pub(crate) fn blocking<T: Send + 'static>(
     progress: Option<&Progress>,
     work: impl FnOnce(CancelToken) -> Result<T, Error> + Send + 'static,
 ) -> PyResult<T> {
-    struct CancelOnDrop(CancelToken);
-    impl Drop for CancelOnDrop {
-        fn drop(&mut self) {
-            self.0.cancel();
-        }
-    }
     let cancel_token = CancelToken::default();
-    let guard = CancelOnDrop(cancel_token.clone());
+    let guard = cancel_token.guard();
     wait(py, progress, async move {
         let _guard = guard;
         let result = tokio::task::spawn_blocking(move || work(cancel_token)).await;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use carton_core::{CancelToken, Carton, Side, Tensors};
+use carton_core::{CancelGuard, CancelToken, Carton, Side, Tensors};
 use carton_dataset::DatasetError;
 use carton_rows::{Keep, MapProgress, MapRows, MappedRows, RowFormat, RowsError, write_mapped};
 use carton_tensor::files::PendingFile;
@@ -67,9 +67,9 @@ pub(super) async fn open(arguments: &RunArgs, is_json: bool) -> Result<Table, Fa
     let destination = destination(&arguments.outputs, is_json)?;
     let cancel_token = CancelToken::default();
     let (paths, token) = (arguments.table.rows.clone(), cancel_token.clone());
-    let cancel = CancelOnDrop(cancel_token);
+    let guard = cancel_token.guard();
     let rows = interrupt::blocking(move |_| Rows::open(&paths, |_| None, &token)).await?;
-    Ok(Table { rows, destination, cancel })
+    Ok(Table { rows, destination, cancel_token, _guard: guard })
 }
 
 /// The rows that a model is run on, and the destination of its outputs.
@@ -77,15 +77,8 @@ pub(super) struct Table {
     rows: Rows,
     destination: Destination,
     /// Ends a wait for rows on standard input.
-    cancel: CancelOnDrop,
-}
-
-struct CancelOnDrop(CancelToken);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
+    cancel_token: CancelToken,
+    _guard: CancelGuard,
 }
 
 /// Runs the model on all rows. `constants` are inputs with one value for all rows.
@@ -96,7 +89,7 @@ pub(super) async fn run(
     arguments: &RowsArgs,
     context: &Context<'_>,
 ) -> Result<Exit, Failure> {
-    let Table { rows, destination, cancel } = table;
+    let Table { rows, destination, cancel_token, _guard } = table;
     let output = context.output;
     let schema = rows.schema();
     let columns =
@@ -110,11 +103,10 @@ pub(super) async fn run(
     let started = Instant::now();
     let (display, total, runtime) = (output.progress().clone(), rows.n_rows(), Handle::current());
     let path = one_line(&destination.path.display().to_string());
-    let token = cancel.0.clone();
     let progress = interrupt::blocking(move |_| {
         let on_progress = |progress: MapProgress| {
             display.update("running", progress.rows, total, Unit::Rows);
-            token.control()
+            cancel_token.control()
         };
         write(mapped, rows, destination, &runtime, on_progress)
     })
