@@ -4,8 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
 use crate::Error;
-use crate::cancel_token::CancelToken;
-use crate::context::Context;
+use crate::context::{CancelToken, Context};
 use crate::progress::ProgressCallback;
 
 /// The future of an operation: `.await` turns [`Load`](crate::Load) and the other operations into it.
@@ -48,7 +47,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     let context = Context::new(CancelToken::default(), progress.cloned());
     let guard = context.cancel_token().guard();
     let result = tokio::task::spawn_blocking(move || work(context)).await;
-    // The work is done. Its result may fetch later under the same activity, so dropping the guard must no longer stop it.
+    // The work is done. Its result may fetch later under the same token, so dropping the guard must no longer cancel it.
     guard.disarm();
     result.map_err(|error| Error::Internal(error.to_string()))?
 }

@@ -8,9 +8,9 @@ use carton_runner_protocol::runner::{RunnerError, RunnerErrorKind};
 
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;
-use crate::cancel_token::Cancelled;
 use crate::config::ConfigError;
 use crate::contents::ContentsError;
+use crate::context::Cancelled;
 use crate::error_kind::ErrorKind;
 use crate::manifest::ManifestHash;
 use crate::metadata::MetadataError;

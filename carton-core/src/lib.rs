@@ -33,7 +33,6 @@
 mod archive;
 mod blocking;
 pub mod cache;
-mod cancel_token;
 mod causes;
 pub mod config;
 mod contents;
@@ -84,10 +83,10 @@ pub use semver::{Version, VersionReq};
 
 pub use archive::{Compression, Method};
 pub use blocking::{Awaited, block_on};
-pub use cancel_token::{CancelGuard, CancelToken};
 pub use config::Config;
 pub use contents::{BadFile, FileInfo, VerifyReport};
 pub use contents_work::{Unpack, Verify};
+pub use context::{CancelGuard, CancelToken};
 pub use digest::{DigestError, Sha256Digest};
 pub use error::{Error, RunnerMessage};
 pub use error_kind::ErrorKind;

@@ -1,10 +1,20 @@
-//! The progress of long work, as it is reported to callers.
+//! The stages of the work of this crate, and the types that report their progress.
 
 use std::fmt;
-use std::sync::Arc;
+
+use carton_tensor::context;
 
 /// Called to report progress, from any thread; it must not block.
-pub type ProgressCallback = Arc<dyn Fn(&ProgressEvent) + Send + Sync>;
+pub type ProgressCallback = context::ProgressCallback<Stage>;
+
+/// One report of progress. A stage ends when `done` reaches `total`, or when another stage begins. The unit is `bytes`; it is
+/// `self-tests` in [`Stage::SelfTests`], and empty in [`Stage::Runner`], because runners do not state theirs.
+pub type ProgressEvent = context::ProgressEvent<Stage>;
+
+/// Returns the report that bytes were received from servers in addition to `kept`, which an earlier attempt had received.
+pub(crate) fn fetched(received: u64, kept: u64, total: Option<u64>) -> ProgressEvent {
+    ProgressEvent::new(Stage::Fetch, received + kept, total, "bytes").with_kept(kept)
+}
 
 /// The kind of work in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,38 +47,5 @@ impl fmt::Display for Stage {
             Self::Runner(what) => f.write_str(what),
             Self::SelfTests => f.write_str("running self-tests"),
         }
-    }
-}
-
-/// One report of progress. A stage ends when `done` reaches `total`, or when another stage begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProgressEvent {
-    /// The kind of work.
-    pub stage: Stage,
-    /// The number of units that are done.
-    pub done: u64,
-    /// The number of those units that an earlier, interrupted attempt had done.
-    pub kept: u64,
-    /// The total number of units, if known.
-    pub total: Option<u64>,
-    /// The unit: `bytes`; `self-tests` in [`Stage::SelfTests`]; empty in [`Stage::Runner`], because runners do not state theirs.
-    pub unit: &'static str,
-}
-
-impl ProgressEvent {
-    pub(crate) fn bytes(stage: Stage, done: u64, total: u64) -> Self {
-        Self { stage, done, kept: 0, total: Some(total), unit: "bytes" }
-    }
-
-    /// Bytes that were received from servers in addition to `kept`, which an earlier attempt had received.
-    pub(crate) fn fetch(received: u64, kept: u64, total: Option<u64>) -> Self {
-        Self { stage: Stage::Fetch, done: received + kept, kept, total, unit: "bytes" }
-    }
-
-    /// `done` of `total` self-tests ran.
-    pub(crate) fn self_tests(done: usize, total: usize) -> Self {
-        let unit = "self-tests";
-        Self { stage: Stage::SelfTests, done: done as u64, kept: 0, total: Some(total as u64), unit }
     }
 }

@@ -17,6 +17,7 @@
 //! | module | feature | what it has |
 //! |---|---|---|
 //! | (the root) | | tensors, element types, symbolic shapes, [`allclose`] and [`cast`] |
+//! | [`context`] | | cancelling work that takes long, and reporting its progress |
 //! | `npy` | `npy` | NumPy's `.npy` and `.npz` files |
 //! | `safetensors` | `safetensors` | safetensors files and sharded checkpoints (spec/safetensors.md) |
 //! | `ztensor` | `ztensor` | zTensor files, versions 1.1 and 1.2 (spec/ztensor.md) |
@@ -28,6 +29,7 @@ compile_error!("tensors hold little-endian elements that are viewed in place, so
 
 mod allclose;
 mod cast;
+pub mod context;
 mod dtype;
 mod element;
 #[cfg(feature = "files")]

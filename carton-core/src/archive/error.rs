@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::cancel_token::Cancelled;
+use crate::context::Cancelled;
 use crate::digest::Sha256Digest;
 use crate::name::NameError;
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use super::files::{CHUNK_LENGTH, open_regular};
 use super::record::read_own_file;
 use super::{Cache, CacheError};
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
 

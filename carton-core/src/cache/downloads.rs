@@ -16,7 +16,7 @@ use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by, remove_tree};
 use super::store::{DOWNLOADS, Made};
 use super::{Cache, CacheError};
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 use crate::digest::Sha256Digest;
 
 /// A download that made no progress for this long is deleted when the cache is opened.

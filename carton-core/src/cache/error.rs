@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::cached_carton::{CachedCarton, matches_text};
-use crate::cancel_token::Cancelled;
+use crate::context::Cancelled;
 use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
 use crate::manifest::ManifestHash;

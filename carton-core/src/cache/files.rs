@@ -11,8 +11,7 @@ use super::partial::{Partial, create_file, remove_tree};
 use super::record::Verified;
 use super::store::{FILES, Made};
 use super::{Cache, CacheError, Moment};
-use crate::cancel_token::{CancelToken, Cancelled};
-use crate::context::Meter;
+use crate::context::{CancelToken, Cancelled, Meter};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::CacheError;
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 
 pub(super) use crate::process_lock::{Mode, ProcessLock as Lock};
 

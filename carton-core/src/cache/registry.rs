@@ -11,7 +11,7 @@ use super::partial::create_file;
 use super::record::read_own_file;
 use super::store::CARTONS;
 use super::{Cache, CacheError, Lease};
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 use crate::digest::Sha256Digest;
 use crate::manifest::{self, Manifest, ManifestHash};
 

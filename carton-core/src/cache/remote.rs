@@ -18,7 +18,7 @@ use super::folder::{create_folder, touch};
 use super::record::read_own_file;
 use super::store::URLS;
 use super::{Cache, CacheError};
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 use crate::digest::{Hasher, Sha256Digest, digest_type};
 use crate::manifest::ManifestHash;
 use crate::network::{ShownUrl, Url, Version};

@@ -7,8 +7,7 @@ use super::CacheError;
 use super::folder::last_change;
 use super::lock::{self, Lock, Mode};
 use super::partial::Partial;
-use crate::cancel_token::CancelToken;
-use crate::context::{Context, blocking_setters};
+use crate::context::{CancelToken, Context, blocking_setters};
 use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
 

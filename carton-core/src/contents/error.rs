@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::archive::ArchiveError;
 use crate::cache::{CacheError, Checksum};
-use crate::cancel_token::Cancelled;
+use crate::context::Cancelled;
 use crate::digest::Sha256Digest;
 use crate::download::DownloadError;
 use crate::encoding::EncodingError;

@@ -10,7 +10,7 @@ use super::store::Store;
 use crate::source::{FileIdentity, Source};
 
 /// The bytes of a download from its start on, in order. A read blocks until more bytes arrive, fails with the error that ended the
-/// download, and ends with an error when its activity stops.
+/// download, and ends with an error when its activity is cancelled.
 #[derive(Debug)]
 pub struct DownloadReader {
     store: Arc<Store>,

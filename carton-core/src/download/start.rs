@@ -24,9 +24,9 @@ impl Download {
     ///
     /// # Errors
     /// [`NetworkError`]: the server does not answer, has another version, more than the limit, or no ranges although one was requested;
-    /// or the activity stops. [`DownloadError::Io`]: the folder cannot be used, or has too little space.
+    /// or the activity is cancelled. [`DownloadError::Io`]: the folder cannot be used, or has too little space.
     pub fn start(network: &Network, target: &Target<'_>, activity: &Arc<Activity>) -> Result<Download, DownloadError> {
-        if activity.is_stopped() {
+        if activity.is_cancelled() {
             return Err(NetworkError::Interrupted.into());
         }
         Starter::new(network, target, activity).start()

@@ -14,7 +14,7 @@ use super::journal::Journal;
 use super::ledger::{Ledger, Span};
 use crate::network::{Activity, NetworkError, ShownUrl};
 
-/// Interval at which a waiting reader checks whether its activity was stopped.
+/// Interval at which a waiting reader checks whether its activity was cancelled.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// A reader is woken when this many bytes are ready for it, not for each piece that arrives.
 const WAKE_FOR: u64 = 256 << 10;
@@ -125,7 +125,7 @@ impl Store {
 
     /// Writes bytes that continue a span or the stream, then records that they are present.
     pub(super) fn write(&self, position: u64, bytes: &[u8]) -> Result<(), DownloadError> {
-        if self.activity.is_stopped() {
+        if self.activity.is_cancelled() {
             return Err(NetworkError::Interrupted.into());
         }
         self.data.write_all_at(bytes, position).map_err(DownloadError::io("write", &self.path))?;
@@ -200,7 +200,7 @@ impl Store {
     fn wait<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> Result<T, DownloadError> {
         let mut state = self.state();
         loop {
-            if self.activity.is_stopped() {
+            if self.activity.is_cancelled() {
                 return Err(NetworkError::Interrupted.into());
             }
             if let Some(found) = look(&mut state) {

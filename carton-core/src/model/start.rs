@@ -103,7 +103,7 @@ pub(crate) async fn start_runner(
         Event::Log { level, message, .. } => log(&runner, level, &message),
         Event::Progress { what, done, total, .. } => {
             if let Some(progress) = &progress {
-                progress(&ProgressEvent { stage: Stage::Runner(what), done, kept: 0, total, unit: "" });
+                progress(&ProgressEvent::new(Stage::Runner(what), done, total, ""));
             }
         }
         _ => {}

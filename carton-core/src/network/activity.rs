@@ -1,24 +1,28 @@
 //! State shared between a fetch and the thread that watches it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts fetched bytes and carries the request to stop, between the threads that fetch and the one that watches them.
+use crate::context::CancelToken;
+
+/// Counts fetched bytes, between the threads that fetch and the one that watches them, and has the token that cancels them all.
 #[derive(Debug, Default)]
 pub struct Activity {
-    stopped: AtomicBool,
+    cancel_token: CancelToken,
     received: AtomicU64,
     kept: AtomicU64,
 }
 
 impl Activity {
-    /// Makes everything that blocks under this activity end soon with [`NetworkError::Interrupted`](super::NetworkError).
-    pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+    /// An activity that `cancel_token` cancels: everything that blocks under it then ends soon with
+    /// [`NetworkError::Interrupted`](super::NetworkError).
+    pub fn new(cancel_token: &CancelToken) -> Arc<Self> {
+        Arc::new(Self { cancel_token: cancel_token.clone(), ..Self::default() })
     }
 
-    /// Whether a stop was requested.
-    pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+    /// Whether the activity was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel_token.is_cancelled()
     }
 
     /// The number of bytes received over the network.

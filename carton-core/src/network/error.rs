@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Credentials, CredentialsSent, HttpStatus, ShownUrl, Url};
+use crate::context::Cancelled;
 
 /// Why a fetch failed. URLs are shown without the parts that may be secret.
 #[derive(Debug, thiserror::Error)]
@@ -219,6 +220,12 @@ fn access_hint(url: &ShownUrl, credentials: &CredentialsSent) -> String {
         "{}put a token for `{host}` into the configuration's [[credentials]], or a login into ~/.netrc",
         variable.unwrap_or_default()
     )
+}
+
+impl From<Cancelled> for NetworkError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
+    }
 }
 
 /// Whether the resolver says that there is no such host, rather than that it got no answer. It says so only in words, which differ

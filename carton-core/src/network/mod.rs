@@ -98,10 +98,10 @@ impl Network {
         Retries::new(self.options())
     }
 
-    /// Runs a future on the network's threads and waits for it, checking regularly whether `activity` was stopped.
+    /// Runs a future on the network's threads and waits for it, checking regularly whether `activity` was cancelled.
     ///
     /// # Errors
-    /// Those of the future; [`NetworkError::Interrupted`] when `activity` was stopped.
+    /// Those of the future; [`NetworkError::Interrupted`] when `activity` was cancelled.
     pub fn wait<T: Send + 'static, E: From<NetworkError> + Send + 'static>(
         &self,
         activity: &Activity,
@@ -114,7 +114,7 @@ impl Network {
         loop {
             match receiver.recv_timeout(CHECK_INTERVAL) {
                 Ok(result) => return result,
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) if !activity.is_stopped() => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) if !activity.is_cancelled() => {}
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
                     task.abort();
                     return Err(NetworkError::Interrupted.into());

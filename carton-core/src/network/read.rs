@@ -49,7 +49,7 @@ impl Network {
     ///
     /// # Errors
     /// As [`Network::send`], after the retries; [`NetworkError::NoRanges`] if a part was requested and the server offers only a whole
-    /// file beyond the limit; [`NetworkError::TooLarge`]; [`NetworkError::Interrupted`] when `activity` stops.
+    /// file beyond the limit; [`NetworkError::TooLarge`]; [`NetworkError::Interrupted`] when `activity` is cancelled.
     pub fn read(&self, wanted: Wanted, activity: &Arc<Activity>) -> Result<Fetched, NetworkError> {
         let (network, shared) = (self.clone(), activity.clone());
         self.wait(activity, async move {

@@ -12,9 +12,9 @@ use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, Target};
 use crate::encoding::{self, Limit};
 use crate::manifest::ManifestHash;
-use crate::network::{Extent, Network, NetworkError, Part, Url, Version, Wanted};
+use crate::network::{Activity, Extent, Network, NetworkError, Part, Url, Version, Wanted};
 use crate::package::{OpenOptions, Package};
-use crate::progress::ProgressEvent;
+use crate::progress::fetched;
 use crate::source::{FileSource, RemoteSource, Source};
 use crate::{Error, ErrorKind};
 
@@ -30,7 +30,8 @@ pub(super) fn open(
     opening: &Opening,
 ) -> Result<Package, Error> {
     let key = UrlKey::from(url);
-    let remote = Remote { url, key, expect, network: &access.network, access: &access, opening };
+    let activity = Activity::new(opening.context.cancel_token());
+    let remote = Remote { url, key, expect, network: &access.network, access: &access, opening, activity };
     if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash)) {
         match remote.reopen(&pinned) {
             // If files are missing, ask the server first: it may have the same carton in another version of the file.
@@ -74,6 +75,8 @@ struct Remote<'a> {
     network: &'a Network,
     access: &'a Access,
     opening: &'a Opening,
+    /// Counts what is fetched to open the carton.
+    activity: Arc<Activity>,
 }
 
 impl Remote<'_> {
@@ -86,7 +89,7 @@ impl Remote<'_> {
             known: known.map(|known| known.version.clone()),
             limit: SUFFIX_LENGTH,
         };
-        let fetched = match self.network.read(wanted, self.opening.context.activity()) {
+        let fetched = match self.network.read(wanted, &self.activity) {
             Ok(fetched) => fetched,
             Err(NetworkError::NoRanges { .. }) => return self.download(),
             Err(error) => return Err(error.into()),
@@ -100,8 +103,7 @@ impl Remote<'_> {
     }
 
     fn source(&self, version: Version, length: u64, blocks: impl IntoIterator<Item = (u64, Vec<u8>)>) -> RemoteSource {
-        let (network, url, activity) =
-            (self.network.clone(), self.url.clone(), Arc::clone(self.opening.context.activity()));
+        let (network, url, activity) = (self.network.clone(), self.url.clone(), Arc::clone(&self.activity));
         RemoteSource::new(network, url, version, length, blocks, activity)
     }
 
@@ -199,8 +201,7 @@ impl Remote<'_> {
         let limit = Limit::default();
         let target =
             Target { url: self.url, version: None, range: None, folder, accept_encoded: true, limit: limit.absolute };
-        let download =
-            Download::start(self.network, &target, self.opening.context.activity()).map_err(ContentsError::from)?;
+        let download = Download::start(self.network, &target, &self.activity).map_err(ContentsError::from)?;
         let (digest, path) = if download.encodings().is_empty() {
             (self.hash(&mut download.reader(), download.length(), None)?, download.path())
         } else {
@@ -246,8 +247,7 @@ impl Remote<'_> {
             if let Some((file, path)) = &mut copy {
                 file.write_all(chunk).map_err(Error::io("write", path))?;
             }
-            let activity = self.opening.context.activity();
-            self.opening.context.report(&ProgressEvent::fetch(activity.received(), activity.kept(), total));
+            self.opening.context.report(&fetched(self.activity.received(), self.activity.kept(), total));
             Ok(())
         })
     }

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::archive::ArchiveError;
-use crate::cancel_token::Cancelled;
 use crate::contents::ContentsError;
+use crate::context::Cancelled;
 use crate::error_kind::ErrorKind;
 use crate::metadata::MetadataError;
 use crate::name::NameError;

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, DownloadError, Target};
 use crate::fetch_verified::{FetchError, Unverified, fetch_verified};
-use crate::network::{Network, Part as RequestPart, Url, Wanted};
+use crate::network::{Activity, Network, Part as RequestPart, Url, Wanted};
 use crate::progress::{ProgressEvent, Stage};
 
 /// The largest archive in bytes.
@@ -36,7 +36,7 @@ impl Fetcher<'_> {
                     known: None,
                     limit: MAX_INDEX_BYTES,
                 };
-                let fetched = self.network.read(what, self.context.activity());
+                let fetched = self.network.read(what, &Activity::new(self.context.cancel_token()));
                 Ok(fetched.map_err(InstallError::network("the runner index"))?.bytes)
             }
             Place::Path(path) => {
@@ -87,7 +87,8 @@ impl Fetcher<'_> {
         };
         let target =
             Target { url, version: None, range: None, folder, accept_encoded: false, limit: MAX_ARCHIVE_BYTES };
-        let download = Download::start(self.network, &target, self.context.activity()).map_err(failed)?;
+        let download =
+            Download::start(self.network, &target, &Activity::new(self.context.cancel_token())).map_err(failed)?;
         let file = download.path();
         let read_error = |error| {
             let read = |source| DownloadError::Io { action: "read", path: file.clone(), source };
@@ -106,7 +107,7 @@ impl Fetcher<'_> {
         read_error: impl Fn(io::Error) -> InstallError,
     ) -> Result<Sha256Digest, InstallError> {
         let report = |done, total| {
-            self.context.report(&ProgressEvent { stage: stage.clone(), done, kept: 0, total, unit: "bytes" });
+            self.context.report(&ProgressEvent::new(stage.clone(), done, total, "bytes"));
         };
         let mut done = 0;
         let found = hash_all(reader, read_error, |chunk| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::UnpackError;
 use super::unpack::{Tree, UnpackLimits, unpack as unpack_into};
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 
 /// Unpacks an archive into `folder`, which must exist and be empty, under limits that keep a fuzz target fast.
 ///

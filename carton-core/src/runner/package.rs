@@ -16,7 +16,7 @@ use super::unpack::names::Names;
 use super::unpack::{UnpackError, UnpackLimits};
 use super::workspace::Lock;
 use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 use crate::digest::{Hasher, Sha256Digest};
 use crate::network::Url;
 

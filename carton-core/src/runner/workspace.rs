@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 use crate::process_lock::{Mode, ProcessLock};
 
 /// The prefix of the names of workspaces.

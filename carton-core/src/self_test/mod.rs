@@ -13,7 +13,7 @@ pub use report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, 
 use crate::blocking::{Awaited, run_blocking};
 use crate::causes::in_one_line;
 use crate::package::Package;
-use crate::progress::{ProgressCallback, ProgressEvent};
+use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::settings::progress_setter;
 use crate::{Carton, Error, ErrorKind, Inputs};
 
@@ -101,7 +101,7 @@ impl Carton {
         let mut self_tests = Vec::new();
         for index in 0..total {
             if let Some(progress) = &progress {
-                progress(&ProgressEvent::self_tests(index, total));
+                progress(&ProgressEvent::new(Stage::SelfTests, index as u64, Some(total as u64), "self-tests"));
             }
             self_tests.push(self.run_self_test(package, index, settings).await?);
         }

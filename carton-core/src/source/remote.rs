@@ -37,7 +37,7 @@ pub struct RemoteSource {
 
 impl RemoteSource {
     /// A file of this length, of which `blocks` are known. All other bytes must come from the same `version`. Reads end with an error
-    /// when `activity` stops.
+    /// when `activity` is cancelled.
     pub fn new(
         network: Network,
         url: Url,

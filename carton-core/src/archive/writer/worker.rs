@@ -116,7 +116,7 @@ impl Reporter<'_> {
 
     fn report(&self) -> Result<(), ArchiveError> {
         let done = self.bytes_done.load(Ordering::Relaxed);
-        self.context.report(&ProgressEvent::bytes(Stage::Pack, done, self.bytes_total));
+        self.context.report(&ProgressEvent::new(Stage::Pack, done, Some(self.bytes_total), "bytes"));
         Ok(self.context.check()?)
     }
 }

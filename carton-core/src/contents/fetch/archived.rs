@@ -107,7 +107,7 @@ impl<'a> Fetch<'a> {
         let range = if has_earlier_bytes { window } else { &needed };
         let attempt = || {
             let target = target(remote, range, &folder);
-            let download = Download::start(&self.access.network, &target, self.context.activity())?;
+            let download = Download::start(&self.access.network, &target, &self.activity)?;
             let nearby = Nearby::new(archive.source().clone(), range.clone(), download.source());
             self.keep_all(&archive.with_source(Arc::new(nearby)), missing)
         };
@@ -207,7 +207,7 @@ impl<'a> Fetch<'a> {
         };
         settle(&lock, path, |folder| {
             let target = target(remote, &range, folder);
-            let download = Download::start(&self.access.network, &target, self.context.activity())?;
+            let download = Download::start(&self.access.network, &target, &self.activity)?;
             if is_stored {
                 let mut crc32 = crc32fast::Hasher::new();
                 let mut size = 0;

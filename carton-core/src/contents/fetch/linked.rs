@@ -83,14 +83,13 @@ impl Fetch<'_> {
             // LINKS declares the decoded size, which may be smaller than the encoded one.
             limit: limit.absolute.max(size.unwrap_or(0)),
         };
-        let download = Download::start(&self.access.link_network, &target, self.context.activity()).map_err(
-            |error| match error {
+        let download =
+            Download::start(&self.access.link_network, &target, &self.activity).map_err(|error| match error {
                 DownloadError::Network(NetworkError::Private { url, at }) => {
                     ContentsError::PrivateLinkRefused { path: path.to_owned(), url, at }
                 }
                 error => error.into(),
-            },
-        )?;
+            })?;
         if download.encodings().is_empty() {
             if let (Some(size), Some(found)) = (size, download.length().filter(|found| Some(*found) != size)) {
                 return Err(wrong_size(path, size, found));

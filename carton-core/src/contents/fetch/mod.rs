@@ -13,6 +13,7 @@ mod settle;
 mod whole;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ use crate::cache::Cache;
 use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
-use crate::progress::ProgressEvent;
+use crate::network::Activity;
+use crate::progress::fetched;
 use crate::source::RemoteSource;
 
 /// How many files, or groups of small ones, are fetched at once.
@@ -67,6 +69,15 @@ struct Fetch<'a> {
     access: &'a Access,
     /// Cancelled when the caller cancels, or when one worker fails and the others are to end.
     context: Context,
+    /// Counts what the workers fetch.
+    activity: Arc<Activity>,
+}
+
+impl<'a> Fetch<'a> {
+    fn new(contents: &'a Contents, cache: &'a Cache, access: &'a Access, context: Context) -> Self {
+        let activity = Activity::new(context.cancel_token());
+        Self { contents, cache, access, context, activity }
+    }
 }
 
 impl Contents {
@@ -123,7 +134,7 @@ impl Contents {
             return Err(ContentsError::NotFetched { path: item.path.clone(), digest: *digest });
         };
         let (jobs, total) = self.jobs(&items, &missing);
-        let fetch = Fetch { contents: self, cache, access, context: Context::default() };
+        let fetch = Fetch::new(self, cache, access, Context::default());
         fetch.run(&jobs, total, context, keep_going)
     }
 
@@ -207,8 +218,8 @@ impl<'a> Fetch<'a> {
             while *left > 0 {
                 ended.wait_for(&mut left, TICK);
                 if result.is_ok() {
-                    let (received, kept) = (self.context.activity().received(), self.context.activity().kept());
-                    context.report(&ProgressEvent::fetch(received, kept, Some(total.max(received + kept))));
+                    let (received, kept) = (self.activity.received(), self.activity.kept());
+                    context.report(&fetched(received, kept, Some(total.max(received + kept))));
                     result = context.check();
                     if result.is_err() {
                         self.context.cancel_token().cancel();

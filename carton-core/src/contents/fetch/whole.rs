@@ -27,8 +27,7 @@ impl Contents {
         };
         self.hold_while(context)?;
         // The bytes are local, so nothing is reported.
-        let fetch =
-            Fetch { contents: self, cache, access, context: Context::new(context.cancel_token().clone(), None) };
+        let fetch = Fetch::new(self, cache, access, Context::new(context.cancel_token().clone(), None));
         let archive = archive.with_source(local);
         let (small, large): (Vec<_>, Vec<_>) = self.archived().partition(|file| self.is_small(file.item));
         par_for_each(large.len(), |at| fetch.keep(&archive, &large[at], &mut Small::new(cache)))?;

@@ -135,7 +135,8 @@ fn stopping_ends_it_soon() {
             let head = if request.number == 0 { head } else { "" };
             Answer::raw(head).stall_after(0)
         });
-        let activity = Arc::new(Activity::default());
+        let cancel_token = CancelToken::default();
+        let activity = Activity::new(&cancel_token);
         let (started, stopped) = std::thread::scope(|scope| {
             let shared = activity.clone();
             let (server, target) = (&server, &target);
@@ -145,7 +146,7 @@ fn stopping_ends_it_soon() {
             });
             wait_until(|| !server.requests().is_empty());
             let started = Instant::now();
-            activity.stop();
+            cancel_token.cancel();
             (started, reading.join().unwrap())
         });
         assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
@@ -156,8 +157,9 @@ fn stopping_ends_it_soon() {
 #[test]
 fn what_was_stopped_before_does_not_begin() {
     let (server, folder) = (FileServer::start(content(8)), tempfile::tempdir().unwrap());
-    let activity = Arc::new(Activity::default());
-    activity.stop();
+    let cancel_token = CancelToken::default();
+    cancel_token.cancel();
+    let activity = Activity::new(&cancel_token);
     let error = Download::start(&network(), &target(&server.url, folder.path()), &activity).unwrap_err();
     assert!(matches!(error, DownloadError::Network(NetworkError::Interrupted)));
     assert_eq!(server.requests().len(), 0);

@@ -15,6 +15,7 @@ use carton_test_server::{Answer, File, Request, Server};
 
 use super::fetch::FIRST_REQUEST;
 use super::{Download, DownloadError, Target};
+use crate::context::CancelToken;
 use crate::network::{Activity, Network, NetworkError, NetworkOptions, Url, Version};
 
 /// The size of a chunk of all the small files here.

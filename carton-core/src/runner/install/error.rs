@@ -7,7 +7,7 @@ use super::super::unpack::UnpackError;
 use super::super::{DescriptorError, IndexError, NoRunner, PlaceError, RegistryError};
 use crate::ErrorKind;
 use crate::cache::CacheError;
-use crate::cancel_token::Cancelled;
+use crate::context::Cancelled;
 use crate::digest::Sha256Digest;
 use crate::fetch_verified::FetchError;
 use crate::network::{NetworkError, ShownUrl};

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::super::{ExecutablePaths, Registry, add_to_index, descriptor, package, remove};
 use super::*;
 use crate::ErrorKind;
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 
 /// A folder for runners, and one for work files.
 struct Site {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ErrorKind;
 use crate::archive::ArchiveError;
-use crate::cancel_token::Cancelled;
+use crate::context::Cancelled;
 use crate::name::NameError;
 
 /// Why an archive cannot be unpacked, or breaks a rule.

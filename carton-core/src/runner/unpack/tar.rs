@@ -8,7 +8,7 @@ use tar::{Archive, Entry, EntryType, Header};
 
 use super::names::inside;
 use super::{Tree, UnpackError};
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 
 /// The size of a tar header; a tar file has at least one.
 pub(super) const TAR_BLOCK: usize = 512;

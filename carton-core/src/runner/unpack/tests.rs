@@ -15,7 +15,7 @@ use flate2::write::GzEncoder;
 use tempfile::TempDir;
 
 use super::*;
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 
 /// Lists everything below a folder: the type (`d`, `f` or `l`), the mode, the name, and the contents of a file or the target of a
 /// link.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::names::Names;
 use super::{UnpackError, UnpackLimits};
-use crate::cancel_token::CancelToken;
+use crate::context::CancelToken;
 
 /// The number of bytes that are read from an archive and written to a file at once.
 pub(super) const BUFFER_LENGTH: usize = 256 << 10;

@@ -2,33 +2,33 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-
-use crate::network::{Activity, NetworkError};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Cancels work that blocks a thread. Clones share one state: a caller keeps one clone and passes another to the work.
 ///
-/// Work that waits for a server or another process notices within about a tenth of a second, and ends with an error of kind
-/// [`ErrorKind::Interrupted`](crate::ErrorKind::Interrupted). A token stays cancelled.
+/// Work checks its token between steps, and then ends with an error that says so. Work that waits for a server or another process
+/// notices within about a tenth of a second. A token stays cancelled.
 ///
 /// ```
-/// let token = carton_core::CancelToken::default();
+/// let token = carton_tensor::context::CancelToken::default();
 /// let given_to_the_work = token.clone();
 /// token.cancel();
 /// assert!(given_to_the_work.is_cancelled());
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken {
-    activity: Arc<Activity>,
+    is_cancelled: Arc<AtomicBool>,
 }
 
 /// The work was cancelled. Every error of work that can be cancelled is made from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cancelled;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the work was cancelled")]
+pub struct Cancelled;
 
 impl CancelToken {
     /// Asks the work to end when it next checks this token.
     pub fn cancel(&self) {
-        self.activity.stop();
+        self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
     /// A guard that cancels this token when it is dropped, for work that must not outlive its caller.
@@ -39,7 +39,7 @@ impl CancelToken {
     /// Whether [`cancel`](Self::cancel) was called, on this token or a clone.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.activity.is_stopped()
+        self.is_cancelled.load(Ordering::Relaxed)
     }
 
     /// `Break` once the token is cancelled: the value that progress callbacks of cancellable work return.
@@ -47,21 +47,19 @@ impl CancelToken {
         if self.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// An error once the token is cancelled. It becomes the error of the layer that checks.
-    pub(crate) fn check(&self) -> Result<(), Cancelled> {
+    /// Checks that the work should go on. The error becomes one of the layer that checks.
+    ///
+    /// # Errors
+    /// The token is cancelled.
+    pub fn check(&self) -> Result<(), Cancelled> {
         if self.is_cancelled() { Err(Cancelled) } else { Ok(()) }
-    }
-
-    /// The activity under which the work waits for servers and other processes.
-    pub(crate) fn activity(&self) -> &Arc<Activity> {
-        &self.activity
     }
 }
 
 /// Cancels a token when it is dropped. [`CancelToken::guard`] makes it.
 ///
 /// ```
-/// let token = carton_core::CancelToken::default();
+/// let token = carton_tensor::context::CancelToken::default();
 /// token.guard().disarm();
 /// assert!(!token.is_cancelled());
 /// drop(token.guard());
@@ -83,11 +81,5 @@ impl Drop for CancelGuard {
         if let Some(token) = &self.0 {
             token.cancel();
         }
-    }
-}
-
-impl From<Cancelled> for NetworkError {
-    fn from(_: Cancelled) -> Self {
-        Self::Interrupted
     }
 }
