@@ -1,5 +1,6 @@
 """Numbers of weights: what is loaded, statistics, and quantization by the formulas of weights.md §2, in Python's numbers, which are binary64."""
 
+import decimal
 import math
 import struct
 
@@ -103,13 +104,19 @@ def by_channel(values, n_channels, of_64_bits=False):
     return all_integers, scales, n_others
 
 
+def norm_of(values):
+    """The Euclidean norm, rounded once. `math.hypot` rounds differently before Python 3.10, and the corpus has the same bytes everywhere."""
+    with decimal.localcontext(decimal.Context(prec=60)):
+        return float(sum(decimal.Decimal(value) ** 2 for value in values).sqrt()) if values else 0.0
+
+
 def error_of(numbers, integers, scale):
     """How far numbers are from what their integers stand for (§2.4)."""
     scales = scale if isinstance(scale, list) else [scale]
     each = len(numbers) // len(scales) or 1
     pairs = [(value, integer / scales[n // each]) for n, (value, integer) in enumerate(zip(numbers, integers)) if math.isfinite(value)]
     differences = [value - found for value, found in pairs]
-    norm, norm_of_error = math.hypot(*(value for value, _ in pairs)), math.hypot(*differences)
+    norm, norm_of_error = norm_of([value for value, _ in pairs]), norm_of(differences)
     largest = max((abs(difference) for difference in differences), default=0.0)
     return {
         "relative": norm_of_error / norm if norm_of_error else 0.0,
