@@ -202,7 +202,7 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// The record batches of all inputs, with the columns in the order of the first.
 fn batches(rows: Rows) -> impl Iterator<Item = Result<RecordBatch, Box<dyn std::error::Error + Send + Sync>>> {
-    rows.into_inputs().flat_map(|(input, order)| input.map(move |batch| Ok(batch?.project(&order)?)))
+    rows.into_inputs().flat_map(|(input, arrangement)| input.map(move |batch| Ok(arrangement.apply(&batch?)?)))
 }
 
 /// The failure of the command for an error of mapping rows.

@@ -5,6 +5,7 @@ mod committed;
 mod error;
 mod ls;
 mod merge;
+mod row_types;
 pub(super) mod rows;
 mod verify;
 mod write;

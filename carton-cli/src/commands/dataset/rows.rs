@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Field, FieldRef, Schema, SchemaRef};
 use carton_core::CancelToken;
 use carton_dataset::Input;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::failure;
+use super::{failure, row_types};
 use crate::failure::Failure;
 
 /// The argument that means standard input.
@@ -29,8 +30,24 @@ enum RowsError {
 
 /// The rows of several inputs, all with the same columns.
 pub(in crate::commands) struct Rows {
-    /// Each input, with the positions of its columns in the order of the first input's columns.
-    inputs: Vec<(Input, Vec<usize>)>,
+    inputs: Vec<(Input, Arrangement)>,
+}
+
+/// Makes record batches of one input as those of the first input.
+pub(in crate::commands) struct Arrangement {
+    /// The positions of the input's columns in the order of the first input's columns.
+    order: Vec<usize>,
+    first: SchemaRef,
+}
+
+impl Arrangement {
+    /// Returns the rows with the columns of the first input, in its order and of its types.
+    ///
+    /// # Errors
+    /// The rows have other columns than the input said.
+    pub(in crate::commands) fn apply(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        row_types::retype(rows.project(&self.order)?, &self.first)
+    }
 }
 
 impl Rows {
@@ -43,7 +60,7 @@ impl Rows {
         if paths.iter().filter(|path| is_standard_input(path)).count() > 1 {
             return Err(Failure::usage(RowsError::StandardInputTwice));
         }
-        let mut inputs: Vec<(Input, Vec<usize>)> = Vec::with_capacity(paths.len());
+        let mut inputs: Vec<(Input, Arrangement)> = Vec::with_capacity(paths.len());
         let mut columns: Option<Option<Vec<String>>> = None;
         for path in paths {
             let input = match is_standard_input(path) {
@@ -61,20 +78,20 @@ impl Rows {
                 let (path, first) = (path.clone(), paths.first().cloned().unwrap_or_default());
                 Failure::new(RowsError::OtherColumns { path, first, found, expected })
             })?;
-            inputs.push((input, order));
+            inputs.push((input, Arrangement { order, first }));
         }
         Ok(Self { inputs })
     }
 
     /// Restricts reading to these columns.
     pub(in crate::commands) fn project(self, columns: &[String]) -> Result<Self, Failure> {
-        let mut inputs: Vec<(Input, Vec<usize>)> = Vec::with_capacity(self.inputs.len());
+        let mut inputs: Vec<(Input, Arrangement)> = Vec::with_capacity(self.inputs.len());
         for (input, _) in self.inputs {
             let input = input.project(columns).map_err(failure)?;
             let first = inputs.first().map_or_else(|| input.schema(), |(first, _)| first.schema());
             // All inputs have the same columns, so that there is an order.
             let order = order(&first, &input.schema()).unwrap_or_default();
-            inputs.push((input, order));
+            inputs.push((input, Arrangement { order, first }));
         }
         Ok(Self { inputs })
     }
@@ -84,8 +101,8 @@ impl Rows {
         let Some((first, _)) = self.inputs.first() else { return SchemaRef::new(Schema::empty()) };
         let first = first.schema();
         let is_nullable = |place: usize| {
-            let field = |(input, order): &(Input, Vec<usize>)| {
-                order.get(place).is_some_and(|position| input.schema().field(*position).is_nullable())
+            let field = |(input, arrangement): &(Input, Arrangement)| {
+                arrangement.order.get(place).is_some_and(|position| input.schema().field(*position).is_nullable())
             };
             self.inputs.iter().any(field)
         };
@@ -100,8 +117,8 @@ impl Rows {
         self.inputs.iter().map(|(input, _)| input.n_rows()).try_fold(0_u64, |sum, rows| sum.checked_add(rows?))
     }
 
-    /// Returns the inputs in order, each with the positions of its columns in the order of the first input's columns.
-    pub(in crate::commands) fn into_inputs(self) -> impl Iterator<Item = (Input, Vec<usize>)> {
+    /// Returns the inputs in order.
+    pub(in crate::commands) fn into_inputs(self) -> impl Iterator<Item = (Input, Arrangement)> {
         self.inputs.into_iter()
     }
 }
@@ -110,11 +127,12 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// Returns the positions in `other` of the columns of `first`, if both have the same columns. Names and types must be equal; the order
-/// and whether values may be null do not matter.
+/// Returns the positions in `other` of the columns of `first`, if both have the same columns. Names must be equal, and types as far as
+/// [`row_types::is_same`] compares them; the order and whether values may be null do not matter.
 fn order(first: &SchemaRef, other: &SchemaRef) -> Option<Vec<usize>> {
-    let is_same =
-        |(one, other): (&FieldRef, &FieldRef)| one.name() == other.name() && one.data_type() == other.data_type();
+    let is_same = |(one, other): (&FieldRef, &FieldRef)| {
+        one.name() == other.name() && row_types::is_same(one.data_type(), other.data_type())
+    };
     if first.fields().len() != other.fields().len() {
         return None;
     }

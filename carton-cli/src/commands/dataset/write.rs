@@ -109,14 +109,14 @@ fn write(
         display.update("writing", progress.rows, total, Unit::Rows);
         token.control()
     });
-    for (input, order) in rows.into_inputs() {
+    for (input, arrangement) in rows.into_inputs() {
         writer.begin_input(input.place());
         for batch in input {
             // After a signal the read fails; the reason is the signal, not that error.
             if cancel_token.is_cancelled() {
                 return Err(failure(DatasetError::Interrupted));
             }
-            let batch = batch.map_err(failure)?.project(&order).map_err(Failure::new)?;
+            let batch = arrangement.apply(&batch.map_err(failure)?).map_err(Failure::new)?;
             writer.write(&batch).map_err(failure)?;
         }
     }

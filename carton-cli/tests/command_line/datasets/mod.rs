@@ -13,12 +13,19 @@ use std::sync::Arc;
 use arrow_array::builder::{Float32Builder, ListBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{DataType, Field};
 
 use crate::sandbox::{Outcome, Sandbox, names, outcome};
 
 /// Rows of a number and a pair of numbers; the last list has `last` numbers.
 fn rows(n_rows: i64, last: usize) -> RecordBatch {
-    let mut pairs = ListBuilder::new(Float32Builder::new());
+    rows_of("item", n_rows, last)
+}
+
+/// The same, with this name for the elements of lists.
+fn rows_of(element: &str, n_rows: i64, last: usize) -> RecordBatch {
+    let element = Field::new(element, DataType::Float32, true);
+    let mut pairs = ListBuilder::new(Float32Builder::new()).with_field(element);
     for row in 0..n_rows {
         let length = if row + 1 == n_rows { last } else { 2 };
         pairs.append_value((0..length).map(|i| Some(row as f32 + i as f32 / 4.0)));

@@ -10,8 +10,24 @@ use carton_tensor::{Tensor, npy};
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{rows, stream, tree};
+use super::{rows, rows_of, stream, tree};
 use crate::sandbox::{Sandbox, names};
+
+/// PyArrow calls the elements `element` in Parquet and `item` in Arrow files, and older releases of it `item` in both.
+#[test]
+fn the_elements_of_lists_may_have_other_names_in_each_input() {
+    let sandbox = Sandbox::new();
+    sandbox.write("one.arrows", stream(&[rows_of("element", 3, 2)], true));
+    sandbox.write("two.arrows", stream(&[rows_of("item", 3, 2).slice(1, 2)], true));
+    let write = "dataset write one.arrows two.arrows out --batch-size 4 --columns id,pair";
+    sandbox.carton(write).expect_code(0);
+    let pairs = |shard| {
+        sandbox.carton(&format!("dataset cat out pair --shard {shard} --json")).json()["tensor"]["data"].clone()
+    };
+    let row = |row: f64| serde_json::json!([row, row + 0.25]);
+    assert_eq!(pairs(0), serde_json::json!([row(0.0), row(1.0), row(2.0), row(1.0)]));
+    assert_eq!(pairs(1), serde_json::json!([row(2.0)]));
+}
 
 #[test]
 fn batches_are_written_and_looked_at() {

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::process::Stdio;
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_array::{ArrayRef, ListArray, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use carton_tensor::{Tensor, npy};
 use insta::assert_snapshot;
 
@@ -132,6 +133,30 @@ fn several_tables_are_one() {
     let labels = arrow_array::cast::as_string_array(found.column_by_name("label").unwrap());
     let labels: Vec<Option<&str>> = labels.iter().collect();
     assert_eq!(labels, [Some("a"), Some("b"), Some("c"), None, Some("e"), None]);
+}
+
+#[test]
+fn tables_whose_lists_name_their_elements_otherwise_are_one_table() {
+    let sandbox = Sandbox::new();
+    pack_pairs(&sandbox, "");
+    let table = |first: i64, element: &str| {
+        let rows = pairs(first, 2);
+        let (_, offsets, values, nulls) = arrow_array::cast::as_list_array(rows.column(1)).clone().into_parts();
+        let field = Arc::new(Field::new(element, DataType::Float32, true));
+        let lists: ArrayRef = Arc::new(ListArray::new(field, offsets, values, nulls));
+        let columns = [("id", Arc::clone(rows.column(0))), ("kept", Arc::clone(&lists)), ("x", lists)];
+        RecordBatch::try_from_iter(columns).unwrap()
+    };
+    write_table(&sandbox, "a.parquet", &[table(0, "element")]);
+    write_table(&sandbox, "b.arrows", &[table(2, "item")]);
+    for output in ["y.arrow", "y.parquet"] {
+        sandbox.carton(&format!("run echo.carton --rows a.parquet --rows b.arrows -o {output}")).expect_code(0);
+        let found = read_table(&sandbox, output);
+        assert_eq!(ids(&found), [0, 1, 2, 3]);
+        let kept = arrow_array::cast::as_list_array(found.column_by_name("kept").unwrap()).values().clone();
+        let kept = arrow_array::cast::as_primitive_array::<arrow_array::types::Float32Type>(&kept).values().to_vec();
+        assert_eq!(numbers(&found, "x"), kept);
+    }
 }
 
 #[test]
