@@ -3,22 +3,21 @@
 //! An interrupted command's future is dropped. That cancels calls, ends runner processes, and tells work on other threads to stop and to
 //! remove its temporary files, for which the program waits.
 //!
-//! A command gives its output the final name as the last step. [`begin_publishing`] decides between that step and a signal: after a
-//! signal nothing gets its name, and once the step has begun, a signal does not interrupt it, because the program could no longer say
-//! truthfully that it was interrupted.
+//! A command gives its output the final name as the last step. [`CancelToken::begin_publishing`] decides between that step and a signal:
+//! after a signal nothing gets its name, and once the step has begun, a signal does not interrupt it.
 
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use carton_core::CancelToken;
 use carton_core::runner::end_all;
+use carton_tensor::context::Cancelled;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -51,32 +50,16 @@ pub(crate) enum InterruptError {
     Thread(#[from] tokio::task::JoinError),
 }
 
-/// The stage of the command: [`RUNNING`], and then one of the other two.
-static STAGE: AtomicU8 = AtomicU8::new(RUNNING);
-const RUNNING: u8 = 0;
-/// The output is being given its name.
-const PUBLISHING: u8 = 1;
-/// A signal came before publishing.
-const INTERRUPTED: u8 = 2;
-
-/// Called before the output of the command gets its name. Returns `Break` after a signal. A later signal does not interrupt the command,
-/// unless a second one follows it.
-pub(crate) fn begin_publishing() -> ControlFlow<()> {
-    match leave_running(PUBLISHING) {
-        INTERRUPTED => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
+impl From<Cancelled> for Failure {
+    fn from(_: Cancelled) -> Self {
+        Self::with_exit(Exit::Interrupted, InterruptError::Interrupted)
     }
 }
 
-/// Begins this stage if the command is still running, and returns the stage that has begun.
-fn leave_running(stage: u8) -> u8 {
-    match STAGE.compare_exchange(RUNNING, stage, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => stage,
-        Err(begun) => begun,
-    }
-}
+/// The token of the command's work. A signal cancels it.
+static COMMAND: LazyLock<CancelToken> = LazyLock::new(CancelToken::default);
 
-/// Runs `command` to its end, or until SIGINT, SIGTERM or SIGHUP. If it is [publishing](begin_publishing), only a second signal ends it.
+/// Runs `command` to its end, or until SIGINT, SIGTERM or SIGHUP. If it is publishing, only a second signal ends it.
 ///
 /// # Errors
 /// The error of the command; [`Exit::Interrupted`].
@@ -96,7 +79,7 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
             result = &mut command => return result,
             signal = stop_signal() => signal.map_err(|source| Failure::new(InterruptError::Signals(source)))?,
         }
-        if leave_running(INTERRUPTED) == INTERRUPTED {
+        if COMMAND.cancel() {
             return Err(interrupted(InterruptError::Interrupted));
         }
         tokio::select! {
@@ -106,6 +89,9 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
     });
     noticed.store(true, Ordering::Relaxed);
     watchdog.abort();
+    if result.is_err() {
+        COMMAND.cancel();
+    }
     runtime.shutdown_timeout(CLEANING_UP);
     let interrupted = result.as_ref().is_err_and(|failure| failure.exit() == Exit::Interrupted);
     if interrupted {
@@ -115,18 +101,15 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
     result
 }
 
-/// Runs blocking work on another thread, so that an interruption is still noticed. An interruption cancels the token.
+/// Runs blocking work on another thread, so that an interruption is still noticed. An interruption cancels the token, and so does a
+/// failure of the command.
 ///
 /// # Errors
 /// The error of the work; a panic in it.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&CancelToken) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let cancel_token = CancelToken::default();
-    let _guard = cancel_token.guard();
-    tokio::task::spawn_blocking(move || work(&cancel_token))
-        .await
-        .map_err(|error| Failure::new(InterruptError::Thread(error)))?
+    tokio::task::spawn_blocking(|| work(&COMMAND)).await.map_err(|error| Failure::new(InterruptError::Thread(error)))?
 }
 
 /// Ends the process if a signal came and the command does not react to it, because it is writing to a reader that does not read.
@@ -135,7 +118,7 @@ async fn end_when_stuck(noticed: Arc<AtomicBool>) {
     while stop_signal().await.is_ok() {
         tokio::time::sleep(NOTICE_TIMEOUT).await;
         // A single signal does not interrupt publishing.
-        let is_interrupted = !is_first || leave_running(INTERRUPTED) == INTERRUPTED;
+        let is_interrupted = !is_first || COMMAND.cancel();
         is_first = false;
         if is_interrupted && !noticed.load(Ordering::Relaxed) {
             end_all(RUNNERS_GRACE_INTERRUPTED);
@@ -166,7 +149,7 @@ impl Drop for Leftover {
 
 fn remove_leftovers() {
     // The next commit finishes the interrupted publishing, and needs its files for that.
-    if leave_running(INTERRUPTED) != INTERRUPTED {
+    if !COMMAND.cancel() {
         return;
     }
     for path in LEFTOVERS.lock().iter() {

@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +16,7 @@ use std::time::{Duration, Instant};
 use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
 use arrow_schema::{DataType, Field};
 use carton_dataset::{Manifest, Mode, TailStrategy, WriteOptions, write};
+use carton_tensor::context::Context;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::Reader;
 
@@ -105,7 +105,7 @@ fn write_dataset(folder: &Path, batches: &[RecordBatch], dtype: Option<ElementTy
     options.dtype = dtype;
     let schema = batches[0].schema();
     let batches = batches.iter().cloned().map(Ok);
-    let manifest = write(&schema, batches, folder, &options, |_| ControlFlow::Continue(())).unwrap();
+    let manifest = write(&schema, batches, folder, &options, &Context::default()).unwrap();
     assert_eq!(manifest.total_samples() % BATCH as u64, 0);
 }
 

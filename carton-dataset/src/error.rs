@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use arrow_schema::DataType;
+use carton_tensor::context::Cancelled;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::SafetensorsError;
 
@@ -245,9 +246,15 @@ pub enum DatasetError {
         #[source]
         source: io::Error,
     },
-    /// The caller's hook ended the work.
+    /// The caller cancelled the work.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<Cancelled> for DatasetError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
+    }
 }
 
 /// What is wrong with a column, or with a value in it.

@@ -13,15 +13,16 @@
 //! *key-value mode*, each row becomes tensors of its own, named after its key, and a shard is closed when it is large enough.
 //!
 //! ```
-//! use std::{num::NonZeroUsize, ops::ControlFlow, sync::Arc};
+//! use std::{num::NonZeroUsize, sync::Arc};
 //! use arrow_array::{Float32Array, RecordBatch};
 //! use carton_dataset::{Dataset, Mode, TailStrategy, WriteOptions, write};
+//! use carton_tensor::context::Context;
 //! # let parent = tempfile::tempdir()?;
 //! # let folder = parent.path().join("numbers");
 //! let rows = RecordBatch::try_from_iter([("x", Arc::new(Float32Array::from(vec![1.0, 2.0, 3.0])) as _)])?;
 //! let batch_size = NonZeroUsize::new(2).ok_or("is zero")?;
 //! let options = WriteOptions::new(Mode::Batch { batch_size, tail: TailStrategy::Write });
-//! write(&rows.schema(), [Ok(rows)], &folder, &options, |_| ControlFlow::Continue(()))?;
+//! write(&rows.schema(), [Ok(rows)], &folder, &options, &Context::default())?;
 //!
 //! let dataset = Dataset::open(&folder)?;
 //! let samples = dataset.samples().collect::<Result<Vec<_>, _>>()?;
@@ -66,9 +67,7 @@ pub use manifest::{
 };
 pub use options::{Duplicates, KeyValue, Mode, Rounding, ShardLayout, TailStrategy, WriteOptions};
 pub use part_name::PartName;
-pub use read::{
-    Assignment, Batch, Category, Checks, Dataset, Finding, Sample, Shards, Verification, VerifyProgress, verify,
-};
+pub use read::{Assignment, Batch, Category, Checks, Dataset, Finding, Sample, Shards, Verification, verify};
 pub use report::TaskReport;
 pub use shard_metadata::ShardMode;
-pub use write::{CommitHook, CommitOptions, CommitStep, TaskWriter, WriteProgress, abort, commit, merge, write};
+pub use write::{CommitOptions, TaskWriter, abort, commit, merge, write};

@@ -6,7 +6,6 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use carton_dataset::{
     Checks, Dataset, Input, KeyValue, MANIFEST_NAME, Manifest, Mode, Shard, TailStrategy, TensorSchema, WriteOptions,
     verify, write,
 };
+use carton_tensor::context::Context;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Metadata};
 
@@ -63,7 +63,7 @@ fn files_of_pyarrow_and_the_connector_are_read() {
     assert_eq!((&*row.file_name, &*row.shape, &*row.dtype), ("b.safetensors", &[1, 2][..], "BF16"));
 
     let dataset = place.path().join("dataset");
-    let verification = verify(&dataset, Checks::Headers, |_| ControlFlow::Continue(())).unwrap();
+    let verification = verify(&dataset, Checks::Headers, &Context::default()).unwrap();
     assert!(verification.is_sound(), "{:?}", verification.findings);
     let dataset = Dataset::open(dataset).unwrap();
     let labels: Vec<f64> =
@@ -131,14 +131,14 @@ fn written_manifests_and_headers_match_the_schemas() {
     let mut options = WriteOptions::new(batch);
     options.columns = Some(vec!["x".to_owned(), "id".to_owned()]);
     options.dtypes.insert("x".to_owned(), ElementType::BFloat16);
-    let progress = |_: &_| ControlFlow::Continue(());
-    write(&rows.schema(), [Ok(rows.clone())], batches.path(), &options, progress).unwrap();
+    let context = Context::default();
+    write(&rows.schema(), [Ok(rows.clone())], batches.path(), &options, &context).unwrap();
     let options = WriteOptions::new(Mode::KeyValue(KeyValue::new("name")));
-    write(&rows.schema(), [Ok(rows)], named.path(), &options, progress).unwrap();
+    write(&rows.schema(), [Ok(rows)], named.path(), &options, &context).unwrap();
     every_dtype(dtypes.path());
     let places = [batches.path(), named.path(), dtypes.path()];
     for place in places {
-        let verification = verify(place, Checks::Headers, |_| ControlFlow::Continue(())).unwrap();
+        let verification = verify(place, Checks::Headers, &Context::default()).unwrap();
         assert!(verification.is_sound(), "{:?}", verification.findings);
     }
     run(&python, "check-schemas", &places);

@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use carton_dataset::index::{self, INDEX_NAME, IndexLayout, IndexRow};
 use carton_dataset::{
     Assignment, Category, Checks, Dataset, DatasetError, MANIFEST_NAME, Manifest, Shard, TensorSchema, Verification,
     verify,
 };
+use carton_tensor::context::{Context, ProgressEvent};
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Header, Metadata, Reader};
 use proptest::prelude::*;
@@ -83,7 +84,7 @@ fn write_index(place: &Path) -> Vec<IndexRow> {
 }
 
 fn found(place: &Path) -> Verification {
-    verify(place, Checks::Headers, |_| ControlFlow::Continue(())).unwrap()
+    verify(place, Checks::Headers, &Context::default()).unwrap()
 }
 
 #[test]
@@ -439,13 +440,17 @@ fn missing_and_truncated_shards_are_errors_when_they_are_read() {
 fn a_verification_can_be_interrupted() {
     let place = tempfile::tempdir().unwrap();
     batches(place.path());
-    let mut seen = Vec::new();
-    let result = verify(place.path(), Checks::Sizes, |progress| {
-        seen.push((progress.shards, progress.n_shards));
-        if progress.shards == 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&seen);
+    let context = Context::watched(move |event: &ProgressEvent, cancel_token| {
+        tell.lock().unwrap().push((event.stage, event.done, event.total, event.unit));
+        if event.done == 1 {
+            cancel_token.cancel();
+        }
     });
+    let result = verify(place.path(), Checks::Sizes, &context);
     assert!(matches!(result, Err(DatasetError::Interrupted)));
-    assert_eq!(seen, [(0, 2), (1, 2)]);
+    assert_eq!(*seen.lock().unwrap(), [0, 1].map(|done| ("verifying", done, Some(2), "shards")));
 }
 
 proptest! {
@@ -471,12 +476,12 @@ proptest! {
             bytes[position] = byte;
         }
         fs::write(&path, &bytes).unwrap();
-        let verification = verify(place.path(), Checks::Headers, |_| ControlFlow::Continue(()));
+        let verification = verify(place.path(), Checks::Headers, &Context::default());
         if cut {
             prop_assert!(verification.is_err() || !verification.unwrap().is_sound());
         }
         if let Ok(dataset) = Dataset::open_copying(place.path()) {
-            if verify(place.path(), Checks::Headers, |_| ControlFlow::Continue(())).is_ok_and(|found| found.is_sound()) {
+            if verify(place.path(), Checks::Headers, &Context::default()).is_ok_and(|found| found.is_sound()) {
                 prop_assert!(dataset.samples().all(|sample| sample.is_ok()));
             }
             let n_samples = dataset.samples().filter(Result::is_ok).count() as u64;

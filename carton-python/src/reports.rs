@@ -1,11 +1,12 @@
 //! Progress and log records. They come from threads that may not call Python, and wait here for one that may.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use carton_core::ProgressEvent;
+use carton_tensor::context;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -34,8 +35,8 @@ pub(crate) struct Event {
     pub(crate) unit: &'static str,
 }
 
-impl From<&ProgressEvent> for Event {
-    fn from(event: &ProgressEvent) -> Self {
+impl<S: Display> From<&context::ProgressEvent<S>> for Event {
+    fn from(event: &context::ProgressEvent<S>) -> Self {
         Self { stage: event.stage.to_string(), done: event.done, total: event.total, unit: event.unit }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, BufWriter};
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +13,8 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use carton_core::{Carton, ErrorKind, Tensors};
 use carton_dataset::Input;
-use carton_rows::{Keep, MapProgress, MapRows, MappedRows as Mapped, RowFormat, RowsError, write_mapped};
+use carton_rows::{Keep, MapCounts, MapRows, MappedRows as Mapped, RowFormat, RowsError, write_mapped};
+use carton_tensor::context::{Context, ProgressEvent};
 use carton_tensor::files::PendingFile;
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::PyTypeError;
@@ -238,29 +238,31 @@ impl MappedRows {
         let State { mapped, rows, n_rows } = self.take(py)?;
         let handle = runtime::runtime(py)?.handle().clone();
         let progress = Progress::new(progress);
-        let mut raised = None;
-        let mut looked = Instant::now();
-        let deliver = |py: Python<'_>, done: MapProgress| {
-            reports::deliver_log(py)?;
-            let Some(progress) = &progress else { return Ok(()) };
-            progress.report(Event { stage: "running".to_owned(), done: done.rows, total: n_rows, unit: "rows" });
-            progress.deliver(py)
-        };
-        let mut on_progress = |done: MapProgress, is_last: bool| -> ControlFlow<()> {
-            if looked.elapsed() < runtime::TICK && !is_last {
-                return ControlFlow::Continue(());
+        let raised = Arc::new(Mutex::new(None));
+        let (given, looked) = (Arc::clone(&raised), Mutex::new(Instant::now()));
+        // The reports come from this thread.
+        let context = Context::watched(move |event: &ProgressEvent, cancel_token| {
+            // Only the last report has a total.
+            if event.total.is_none() && looked.lock().elapsed() < runtime::TICK {
+                return;
             }
-            looked = Instant::now();
-            match runtime::attached(|py| deliver(py, done).and_then(|()| py.check_signals())) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    raised = Some(error);
-                    ControlFlow::Break(())
+            *looked.lock() = Instant::now();
+            let deliver = |py: Python<'_>| {
+                reports::deliver_log(py)?;
+                if let Some(progress) = &progress {
+                    progress.report(Event { total: n_rows.or(event.total), ..event.into() });
+                    progress.deliver(py)?;
                 }
+                py.check_signals()
+            };
+            if let Err(error) = runtime::attached(deliver) {
+                *given.lock() = Some(error);
+                cancel_token.cancel();
             }
-        };
+        });
         let _inside = Inside::enter();
-        let written = py.detach(|| Inside::outside(|| written(mapped, rows, &path, format, &handle, &mut on_progress)));
+        let written = py.detach(|| Inside::outside(|| written(mapped, rows, &path, format, &handle, &context)));
+        let raised = raised.lock().take();
         match (written, raised) {
             (_, Some(error)) => Err(error),
             (Ok(done), None) => Ok(done.rows),
@@ -327,25 +329,22 @@ impl Drop for MappedRows {
     }
 }
 
-/// Writes all rows to a file, which gets its name when it is complete. `on_progress` is also told whether the report is the last one.
+/// Writes all rows to a file, which gets its name when it is complete.
 fn written(
     mapped: Mapped,
     mut rows: Rows,
     path: &Path,
     format: RowFormat,
     handle: &tokio::runtime::Handle,
-    on_progress: &mut dyn FnMut(MapProgress, bool) -> ControlFlow<()>,
-) -> Result<MapProgress, RowsError> {
+    context: &Context,
+) -> Result<MapCounts, RowsError> {
     let wrong = |error: io::Error| RowsError::Write(format!("`{}`: {error}", path.display()).into());
     let pending = PendingFile::new(path).map_err(wrong)?;
     let output = BufWriter::new(pending.file().try_clone().map_err(wrong)?);
-    let (output, progress) = write_mapped(mapped, &mut rows, output, format, handle, |done| on_progress(done, false))?;
+    let (output, counts) = write_mapped(mapped, &mut rows, output, format, handle, context)?;
     output.into_inner().map_err(|error| wrong(error.into_error()))?;
-    if on_progress(progress, true).is_break() {
-        return Err(RowsError::Interrupted);
-    }
     pending.publish().map_err(wrong)?;
-    Ok(progress)
+    Ok(counts)
 }
 
 /// The stream of mapped rows, which any thread of Python reads.

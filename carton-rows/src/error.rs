@@ -6,6 +6,7 @@ use std::io;
 use arrow_schema::ArrowError;
 use carton_core::{DataType, ErrorKind, Side};
 use carton_dataset::{DatasetError, InputError};
+use carton_tensor::context::Cancelled;
 use parquet::errors::ParquetError;
 
 /// An error of mapping rows.
@@ -204,9 +205,15 @@ pub enum RowsError {
     /// A thread cannot be started, or ended early.
     #[error("a thread that maps rows")]
     Thread(#[source] io::Error),
-    /// The caller ended the work.
+    /// The caller cancelled the work.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<Cancelled> for RowsError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
+    }
 }
 
 impl RowsError {

@@ -47,4 +47,4 @@ pub use error::RowsError;
 pub use format::{RowFormat, RowWriter};
 pub use map::{MapRows, MappedRows};
 pub use plan::Keep;
-pub use write::{MapProgress, write_mapped};
+pub use write::{MapCounts, write_mapped};

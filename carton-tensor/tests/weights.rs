@@ -5,11 +5,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use carton_tensor::context::Context;
 use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileError, TensorFileFormat};
 use carton_tensor::safetensors::{self, Metadata};
-use carton_tensor::weights::{self, Filter, LoadOptions, QuantizeOptions, WeightsError};
+use carton_tensor::weights::{self, Description, Filter, LoadOptions, QuantizeOptions, WeightsError};
 use carton_tensor::ztensor::{self, DigestAlgorithm, StoreAs};
 use carton_tensor::{Tensor, npy};
+
+/// A description of one of the tensors.
+const DESCRIPTION: &str = "
+version = 1
+name = 'half'
+dtypes = ['float16']
+tensors = [{ name = 'half', shape = [7, 11] }]
+";
 
 /// Tensors of several types. One is large enough to be divided among threads, one has no elements.
 fn tensors() -> Vec<(String, RawTensor)> {
@@ -84,15 +93,18 @@ fn a_filter_selects_and_progress_tells() {
     for path in files(folder.path()) {
         let told = std::sync::Arc::new(Mutex::new(Vec::new()));
         let told_to = told.clone();
-        let options = LoadOptions::default()
-            .filter(Filter::any_glob(["h*f", "sca?ar"]).unwrap())
-            .on_progress(move |progress| told_to.lock().unwrap().push((progress.name.to_owned(), progress.n_bytes)));
+        let options = LoadOptions::default().filter(Filter::any_glob(["h*f", "sca?ar"]).unwrap()).context(
+            Context::watched(move |event, _| told_to.lock().unwrap().push((event.stage, event.done, event.total))),
+        );
         let weights = weights::load(&path, &options).unwrap();
         assert_eq!(weights.tensors.keys().collect::<Vec<_>>(), ["half", "scalar"]);
         let mut told = told.lock().unwrap().clone();
-        assert_eq!(told.iter().map(|(_, n_bytes)| *n_bytes).max(), Some(weights.statistics.n_bytes));
         told.sort();
-        assert_eq!(told.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["half", "scalar"]);
+        let n_bytes = weights.statistics.n_bytes;
+        assert!(
+            matches!(*told, [("loading", 1.., Some(_)), ("loading", done, Some(total))] if done == total && total == n_bytes),
+            "{told:?}"
+        );
 
         let none = LoadOptions::default().filter(Filter::prefix("nothing"));
         assert!(matches!(weights::load(&path, &none), Err(WeightsError::NoneSelected { n_tensors: 5, .. })));
@@ -101,6 +113,25 @@ fn a_filter_selects_and_progress_tells() {
     write_safetensors(&path, &[], &[]);
     assert!(matches!(weights::load(&path, &LoadOptions::default()), Err(WeightsError::NoTensors { .. })));
     assert!(matches!(Filter::glob("a***"), Err(WeightsError::Pattern { .. })));
+}
+
+/// A cancelled load, merge or validation ends with an error of its own, and a merge leaves no file.
+#[test]
+fn work_ends_when_it_is_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("merged.zt");
+    let description: Description = DESCRIPTION.parse().unwrap();
+    for path in files(folder.path()) {
+        let check =
+            |result: Result<(), WeightsError>| assert!(matches!(result, Err(WeightsError::Interrupted)), "{result:?}");
+        let options =
+            || LoadOptions::default().context(Context::watched(|_, cancel_token| assert!(cancel_token.cancel())));
+        check(weights::load(&path, &options()).map(drop));
+        check(weights::load_quantized(&path, &options(), &QuantizeOptions::default()).map(drop));
+        check(weights::merge([&path], &output, &options()).map(drop));
+        check(weights::validate(&TensorFile::open(&path).unwrap(), &description, &options()).map(drop));
+        assert!(!output.exists());
+    }
 }
 
 #[test]

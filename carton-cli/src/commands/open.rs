@@ -1,14 +1,12 @@
 //! Opens the carton that a command is about.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use carton_core::{Carton, Open, Package, ProgressEvent};
 
 use super::{Context, set};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
-use crate::progress::Unit;
 
 /// Opens a carton without starting a runner.
 pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Package, Failure> {
@@ -44,10 +42,6 @@ pub(super) fn looks_bare(path: &Path) -> bool {
 
 /// Returns a callback that shows the library's progress; `None` if no progress is shown.
 pub(super) fn progress(context: &Context<'_>) -> Option<impl Fn(&ProgressEvent) + Clone + Send + Sync + 'static> {
-    let display = Arc::clone(context.output.progress());
-    let is_shown = display.is_shown();
-    is_shown.then_some(move |event: &ProgressEvent| {
-        let unit = if event.unit == "bytes" { Unit::Bytes } else { Unit::Other };
-        display.update_kept(&event.stage.to_string(), event.done, event.kept, event.total, unit);
-    })
+    let display = context.output.progress();
+    display.is_shown().then(|| display.listener())
 }

@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use carton_core::{CancelGuard, CancelToken, Carton, Side, Tensors};
+use carton_core::{Carton, Side, Tensors};
 use carton_dataset::DatasetError;
-use carton_rows::{Keep, MapProgress, MapRows, MappedRows, RowFormat, RowsError, write_mapped};
+use carton_rows::{Keep, MapCounts, MapRows, MappedRows, RowFormat, RowsError, write_mapped};
 use carton_tensor::files::PendingFile;
 use serde::Serialize;
 use tokio::runtime::Handle;
@@ -22,7 +21,7 @@ use crate::args::{OutputArgument, RowsArgs, RunArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, InterruptError};
 use crate::output::{count, one_line};
-use crate::progress::Unit;
+use crate::progress::WorkContext;
 
 #[derive(Debug, thiserror::Error)]
 enum TableError {
@@ -65,20 +64,15 @@ pub(super) fn unexpected(output: &OutputArgument) -> Failure {
 /// Opens the table and its output, so that errors in them are found before the model is loaded.
 pub(super) async fn open(arguments: &RunArgs, is_json: bool) -> Result<Table, Failure> {
     let destination = destination(&arguments.outputs, is_json)?;
-    let cancel_token = CancelToken::default();
-    let (paths, token) = (arguments.table.rows.clone(), cancel_token.clone());
-    let guard = cancel_token.guard();
-    let rows = interrupt::blocking(move |_| Rows::open(&paths, |_| None, &token)).await?;
-    Ok(Table { rows, destination, cancel_token, _guard: guard })
+    let paths = arguments.table.rows.clone();
+    let rows = interrupt::blocking(move |cancel_token| Rows::open(&paths, |_| None, cancel_token)).await?;
+    Ok(Table { rows, destination })
 }
 
 /// The rows that a model is run on, and the destination of its outputs.
 pub(super) struct Table {
     rows: Rows,
     destination: Destination,
-    /// Ends a wait for rows on standard input.
-    cancel_token: CancelToken,
-    _guard: CancelGuard,
 }
 
 /// Runs the model on all rows. `constants` are inputs with one value for all rows.
@@ -89,7 +83,7 @@ pub(super) async fn run(
     arguments: &RowsArgs,
     context: &Context<'_>,
 ) -> Result<Exit, Failure> {
-    let Table { rows, destination, cancel_token, _guard } = table;
+    let Table { rows, destination } = table;
     let output = context.output;
     let schema = rows.schema();
     let columns =
@@ -103,24 +97,20 @@ pub(super) async fn run(
     let started = Instant::now();
     let (display, total, runtime) = (output.progress().clone(), rows.n_rows(), Handle::current());
     let path = one_line(&destination.path.display().to_string());
-    let progress = interrupt::blocking(move |_| {
-        let on_progress = |progress: MapProgress| {
-            display.update("running", progress.rows, total, Unit::Rows);
-            cancel_token.control()
-        };
-        write(mapped, rows, destination, &runtime, on_progress)
+    let counts = interrupt::blocking(move |cancel_token| {
+        write(mapped, rows, destination, &runtime, &display.context_of_rows(total, cancel_token))
     })
     .await?;
     output.progress().finish();
-    let Some(progress) = progress else { return Ok(Exit::Ok) };
+    let Some(counts) = counts else { return Ok(Exit::Ok) };
     let seconds = started.elapsed().as_secs_f64();
     if output.is_json() {
-        let MapProgress { rows, calls, .. } = progress;
+        let MapCounts { rows, calls, .. } = counts;
         let workers = arguments.workers.map_or(1, usize::from);
         output.json(&Report { file: &path, rows, calls, workers, seconds })?;
     } else {
-        let rate = progress.rows as f64 / seconds.max(f64::MIN_POSITIVE);
-        let rows = count(usize::try_from(progress.rows).unwrap_or(usize::MAX), "row");
+        let rate = counts.rows as f64 / seconds.max(f64::MIN_POSITIVE);
+        let rows = count(usize::try_from(counts.rows).unwrap_or(usize::MAX), "row");
         output.note(&format!("wrote {rows} to {path} in {seconds:.1} s, {rate:.0} rows/s"));
     }
     Ok(Exit::Ok)
@@ -170,8 +160,8 @@ fn write(
     rows: Rows,
     destination: Destination,
     runtime: &Handle,
-    on_progress: impl FnMut(MapProgress) -> ControlFlow<()>,
-) -> Result<Option<MapProgress>, Failure> {
+    context: &WorkContext,
+) -> Result<Option<MapCounts>, Failure> {
     let Destination { path, format, file } = destination;
     let wrong = |source| Failure::new(TableError::Write { path: path.clone(), source });
     let output = match &file {
@@ -180,7 +170,7 @@ fn write(
     };
     let output = io::BufWriter::new(output.map_err(wrong)?);
     let mut rows = batches(rows);
-    let (mut output, progress) = match write_mapped(mapped, &mut rows, output, format, runtime, on_progress) {
+    let (mut output, counts) = match write_mapped(mapped, &mut rows, output, format, runtime, context) {
         Err(RowsError::Write(error)) if file.is_none() && is_broken_pipe(error.as_ref()) => return Ok(None),
         written => written.map_err(failure)?,
     };
@@ -188,12 +178,10 @@ fn write(
         Err(error) if file.is_none() && is_broken_pipe(&error) => return Ok(None),
         flushed => flushed.map_err(wrong)?,
     }
-    let Some(file) = file else { return Ok(Some(progress)) };
-    if interrupt::begin_publishing().is_break() {
-        return Err(Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted));
-    }
+    let Some(file) = file else { return Ok(Some(counts)) };
+    context.cancel_token().begin_publishing()?;
     file.publish().map_err(wrong)?;
-    Ok(Some(progress))
+    Ok(Some(counts))
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {

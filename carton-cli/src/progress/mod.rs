@@ -2,12 +2,14 @@
 
 mod meter;
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use carton_core::CancelToken;
+use carton_tensor::context::{Context, ProgressEvent};
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use meter::{Meter, duration_text};
 use parking_lot::{Mutex, MutexGuard};
@@ -58,6 +60,9 @@ struct State {
     is_awaited: bool,
 }
 
+/// The context of the work of this command on tensors and rows. The stages of the library are of another type.
+pub(crate) type WorkContext = Context;
+
 /// What a stage counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -74,6 +79,17 @@ struct Amount {
     done: u64,
     total: Option<u64>,
     unit: Unit,
+}
+
+impl Unit {
+    /// Returns the unit of this name.
+    fn named(name: &str) -> Self {
+        match name {
+            "bytes" => Self::Bytes,
+            "rows" => Self::Rows,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Amount {
@@ -104,6 +120,29 @@ impl ProgressDisplay {
     /// Whether anything is shown. If not, progress need not be reported.
     pub(crate) fn is_shown(&self) -> bool {
         !matches!(self.mode, DisplayMode::Silent)
+    }
+
+    /// Returns a callback that shows progress.
+    pub(crate) fn listener<S: Display>(self: &Arc<Self>) -> impl Fn(&ProgressEvent<S>) + Clone + Send + Sync + 'static {
+        let display = Arc::clone(self);
+        move |event| {
+            let ProgressEvent { stage, done, kept, total, unit, .. } = event;
+            display.update_kept(&stage.to_string(), *done, *kept, *total, Unit::named(unit));
+        }
+    }
+
+    /// Returns the context of work that `cancel_token` cancels, and whose progress is shown.
+    pub(crate) fn context<S: Display + 'static>(self: &Arc<Self>, cancel_token: &CancelToken) -> Context<S> {
+        Context::new(cancel_token.clone(), Some(Arc::new(self.listener())))
+    }
+
+    /// As [`context`](Self::context), for work on rows, whose total number it does not know.
+    pub(crate) fn context_of_rows(self: &Arc<Self>, n_rows: Option<u64>, cancel_token: &CancelToken) -> WorkContext {
+        let display = Arc::clone(self);
+        let show = move |event: &ProgressEvent| {
+            display.update(event.stage, event.done, event.total.or(n_rows), Unit::named(event.unit));
+        };
+        Context::new(cancel_token.clone(), Some(Arc::new(show)))
     }
 
     /// Shows that `done` of `total` units of a stage are done.

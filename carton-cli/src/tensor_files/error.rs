@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
+use carton_tensor::context::Cancelled;
 use carton_tensor::files;
 use carton_tensor::npy::NpyError;
 use carton_tensor::safetensors::SafetensorsError;
@@ -60,7 +61,7 @@ pub(crate) enum TensorFileError {
     #[error(transparent)]
     Npy(#[from] NpyError),
     #[error(transparent)]
-    Weights(#[from] WeightsError),
+    Weights(WeightsError),
     #[error(transparent)]
     Carton(#[from] Box<carton_core::Error>),
 }
@@ -71,11 +72,26 @@ impl From<carton_core::Error> for TensorFileError {
     }
 }
 
+impl From<Cancelled> for TensorFileError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
+    }
+}
+
 impl From<files::TensorFileError> for TensorFileError {
     fn from(error: files::TensorFileError) -> Self {
         match error {
             files::TensorFileError::Unknown { place, .. } => Self::UnknownFormat { place },
             error => Self::File(error),
+        }
+    }
+}
+
+impl From<WeightsError> for TensorFileError {
+    fn from(error: WeightsError) -> Self {
+        match error {
+            WeightsError::Interrupted => Self::Interrupted,
+            error => Self::Weights(error),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::error::{TensorFileError, io_cause, shown_name};
 use super::source::Value;
 use super::ztensor_output::ZtensorOutput;
 use crate::args::SinkArgs;
-use crate::interrupt::{Leftover, begin_publishing};
+use crate::interrupt::Leftover;
 
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
@@ -107,6 +107,7 @@ pub(crate) struct Sink {
     writer: Writer,
     ztensor: ZtensorOutput,
     order: Vec<usize>,
+    cancel_token: CancelToken,
 }
 
 enum Writer {
@@ -191,7 +192,8 @@ impl Sink {
             OutputFormat::Npz => Writer::Npz(Box::new(NpzWriter::new(output))),
             OutputFormat::Npy => Writer::Npy(BufWriter::new(output)),
         };
-        Ok(Self { path, file, _leftover: leftover, writer, ztensor, order })
+        let cancel_token = cancel_token.clone();
+        Ok(Self { path, file, _leftover: leftover, writer, ztensor, order, cancel_token })
     }
 
     /// Returns the order in which the tensors have to be written, by their positions among the planned ones.
@@ -252,13 +254,11 @@ impl Sink {
 
     /// Completes the file and gives it its name. Returns its size in bytes.
     pub(crate) fn finish(self) -> Result<u64, TensorFileError> {
-        let Self { path, file, writer, _leftover, .. } = self;
+        let Self { path, file, writer, cancel_token, _leftover, .. } = self;
         let failed = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
         writer.finish().map_err(|error| unwritable(&path, error))?;
         let length = file.file().metadata().map_err(failed)?.len();
-        if begin_publishing().is_break() {
-            return Err(TensorFileError::Interrupted);
-        }
+        cancel_token.begin_publishing()?;
         file.publish().map_err(failed)?;
         Ok(length)
     }

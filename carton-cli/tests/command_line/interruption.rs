@@ -73,6 +73,26 @@ fn a_killed_conversion_leaves_nothing() {
     assert_eq!(names(&out), [""; 0]);
 }
 
+/// The work ends by itself. Otherwise the command would wait for it, as long as it waits for anything.
+#[test]
+fn an_interrupted_validation_ends_at_once() {
+    let sandbox = Sandbox::new();
+    let header = br#"{"x":{"dtype":"F32","shape":[1073741824],"data_offsets":[0,4294967296]}}"#;
+    let source = sandbox.write("x.safetensors", [&(header.len() as u64).to_le_bytes(), header.as_slice()].concat());
+    // The numbers are a hole, which takes no disk space.
+    let length = 8 + header.len() as u64 + (4 << 30);
+    fs::File::options().write(true).open(&source).unwrap().set_len(length).unwrap();
+    let model = "version = 1\nname = 'x'\ndtypes = ['float32']\ntensors = [{ name = 'x', shape = [1073741824] }]\n";
+    sandbox.write("x.toml", model);
+    let child = sandbox.command(["tensor", "validate", "x.safetensors", "--model", "x.toml"]).spawn().unwrap();
+    wait_until("the open file", || has_open_file_in(&child, &sandbox.work()));
+    std::thread::sleep(Duration::from_millis(200));
+    let started = Instant::now();
+    let output = interrupt(child, Signal::INT);
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}
+
 #[test]
 fn a_pack_that_is_interrupted_in_a_self_test_leaves_nothing() {
     let sandbox = Sandbox::new();

@@ -25,7 +25,7 @@ pub use self::finding::{Category, Finding};
 use self::folder::{Access, Folder};
 use self::samples::SampleLayouts;
 pub use self::shards::Shards;
-pub use self::verify::{Checks, Verification, VerifyProgress, verify};
+pub use self::verify::{Checks, Verification, verify};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexRow, TensorIndex};
 use crate::manifest::{Manifest, Shard};

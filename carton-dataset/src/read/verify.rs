@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::io;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_tensor::context::{Context, ProgressEvent};
 use carton_tensor::safetensors::{Header, Reader, TensorInfo, dtype_name};
 
 use super::folder::{Access, Folder, ShardLocation};
@@ -31,16 +31,6 @@ pub enum Checks {
     /// Also compares every shard's header, and the index.
     #[default]
     Headers,
-}
-
-/// The progress of a verification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VerifyProgress {
-    /// The number of shards checked so far.
-    pub shards: u64,
-    /// The number of shards in the manifest.
-    pub n_shards: u64,
 }
 
 /// The result of a verification.
@@ -73,17 +63,13 @@ impl Verification {
     }
 }
 
-/// Compares the manifest of the dataset at `path` with the files. `on_progress` is called before each shard, where it may end the work by
-/// [`ControlFlow::Break`], and once at the end.
+/// Compares the manifest of the dataset at `path` with the files. Reports the checked shards to `context`, as the stage `verifying`,
+/// before each shard and once at the end.
 ///
 /// # Errors
 /// [`DatasetError::NoFolder`], [`DatasetError::NoManifest`], [`DatasetError::Manifest`] and [`DatasetError::Io`] if the manifest or the folder cannot be read;
 /// [`DatasetError::Interrupted`]. Problems of shards and index are findings, not errors.
-pub fn verify(
-    path: impl AsRef<Path>,
-    checks: Checks,
-    mut on_progress: impl FnMut(&VerifyProgress) -> ControlFlow<()>,
-) -> Result<Verification, DatasetError> {
+pub fn verify(path: impl AsRef<Path>, checks: Checks, context: &Context) -> Result<Verification, DatasetError> {
     let (folder, manifest) = Folder::open(path.as_ref())?;
     let manifest = Arc::new(manifest);
     let layouts = SampleLayouts::new(Arc::clone(&manifest));
@@ -95,10 +81,9 @@ pub fn verify(
     };
     let mut schema = SchemaCheck::new(&manifest);
     let mut dimensions = DimensionCheck::default();
-    for (position, shard) in manifest.shards().iter().enumerate() {
-        if on_progress(&VerifyProgress { shards: position as u64, n_shards }).is_break() {
-            return Err(DatasetError::Interrupted);
-        }
+    let checked = |n_checked| ProgressEvent::new("verifying", n_checked, Some(n_shards), "shards");
+    for (n_checked, shard) in (0..).zip(manifest.shards()) {
+        context.advance(&checked(n_checked))?;
         let Some(file) = check_file(&folder, shard, &mut verification)? else { continue };
         if checks == Checks::Sizes {
             continue;
@@ -134,7 +119,7 @@ pub fn verify(
             index.check(file_name, header, &mut verification);
         }
     }
-    let _ = on_progress(&VerifyProgress { shards: n_shards, n_shards });
+    context.report(&checked(n_shards));
     dimensions.finish(&mut verification);
     if checks == Checks::Headers {
         schema.finish(&mut verification);

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use arrow_buffer::Buffer;
+use carton_tensor::context::Context;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::{Layout, SafetensorsError};
 
 use super::attempt::Attempt;
-use super::progress::Meter;
 use super::shard_file::{ShardFile, Written, metadata};
 use crate::column::{Column, Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
@@ -98,7 +98,7 @@ impl Pending {
         padded: usize,
         attempt: &Attempt,
         written: &mut Written,
-        meter: &mut Meter,
+        context: &Context,
     ) -> Result<(), DatasetError> {
         let number = written.next_number()?;
         let tensors = self.columns.iter().filter_map(|column| {
@@ -113,12 +113,12 @@ impl Pending {
         for position in order {
             let Some(column) = self.columns.get_mut(position) else { continue };
             let Some(n_bytes) = column.sample.as_ref().map(|sample| sample.n_bytes) else { continue };
-            column.take(n_rows * n_bytes, |name, bytes| file.write(name, bytes, meter))?;
+            column.take(n_rows * n_bytes, |name, bytes| file.write(name, bytes, context))?;
             // Cannot overflow: the layout has a tensor of this size.
-            write_zeros((padded - n_rows) * n_bytes, |bytes| file.write(&column.name, bytes, meter))?;
+            write_zeros((padded - n_rows) * n_bytes, |bytes| file.write(&column.name, bytes, context))?;
         }
         self.n_rows -= n_rows;
-        file.finish(padded as u64, written, meter)
+        file.finish(padded as u64, written, context)
     }
 }
 

@@ -11,12 +11,13 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use carton_tensor::context::Context;
 use carton_tensor::safetensors::Reader;
 use uuid::Uuid;
 
 use super::choice;
 use super::commit_lock::CommitLock;
-use super::commit_options::{CommitOptions, CommitStep};
+use super::commit_options::CommitOptions;
 use super::commit_record::{self, CommitRecord};
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
@@ -42,9 +43,9 @@ pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, Datase
         let problem = "no attempts were named".to_owned();
         return Err(DatasetError::Attempts { folder: folder.to_owned(), problem });
     }
-    let _lock = CommitLock::take(folder, || options.ask(CommitStep::Preparing))?;
+    let _lock = CommitLock::take(folder, &options.context)?;
     if let Some(record) = CommitRecord::read(folder)? {
-        options.ask(CommitStep::Publishing)?;
+        options.begin_publishing()?;
         let manifest = carry_out(folder, &record, options.attempts.as_deref().unwrap_or_default())?;
         let named = options.attempts.iter().flatten().collect::<BTreeSet<_>>();
         if options.attempts.is_none() || named == record.attempts.iter().collect() {
@@ -55,7 +56,7 @@ pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, Datase
         return Ok(manifest);
     }
     let record = prepare(folder, options)?;
-    options.ask(CommitStep::Publishing)?;
+    options.begin_publishing()?;
     record.write(folder)?;
     carry_out(folder, &record, &[])
 }
@@ -65,7 +66,7 @@ pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, Datase
 /// # Errors
 /// [`DatasetError::Attempts`] for an attempt that is part of a commit in progress; [`DatasetError::Io`].
 pub fn abort(folder: &Path, attempts: &[Uuid]) -> Result<(), DatasetError> {
-    let _lock = CommitLock::take(folder, || Ok(()))?;
+    let _lock = CommitLock::take(folder, &Context::default())?;
     let record = CommitRecord::read(folder)?;
     let is_committed = |id: &Uuid| record.as_ref().is_some_and(|record| record.attempts.contains(id));
     if let Some(attempt) = attempts.iter().find(|id| is_committed(id)) {
@@ -175,12 +176,14 @@ fn write_index(
     layout: IndexLayout,
     options: &CommitOptions,
 ) -> Result<String, DatasetError> {
-    let mut rows = Vec::new();
+    let (mut rows, mut n_read) = (Vec::new(), 0);
+    let n_shards = reports.iter().map(|report| report.shards.len()).sum();
     for report in reports {
-        options.ask(CommitStep::Preparing)?;
         let folder = folder(dataset, report.task, report.attempt);
         for shard in &report.shards {
+            options.report_reading(n_read, n_shards)?;
             rows.extend(index_rows(&folder, &shard.shard_path)?);
+            n_read += 1;
         }
     }
     let name = format!(".index-{}.parquet", Uuid::new_v4().simple());

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use carton_tensor::context::Context;
+
 use super::publish::remove;
 use super::staging::TASKS;
 use crate::error::DatasetError;
@@ -25,11 +27,11 @@ pub(super) struct CommitLock {
 }
 
 impl CommitLock {
-    /// Waits for the lock, until `is_wanted` returns an error.
+    /// Waits for the lock.
     ///
     /// # Errors
-    /// [`DatasetError::Io`]; the error of `is_wanted`.
-    pub(super) fn take(dataset: &Path, is_wanted: impl Fn() -> Result<(), DatasetError>) -> Result<Self, DatasetError> {
+    /// [`DatasetError::Io`]; [`DatasetError::Interrupted`] if the wait was cancelled.
+    pub(super) fn take(dataset: &Path, context: &Context) -> Result<Self, DatasetError> {
         let path = path(dataset);
         loop {
             let file = match File::options().create(true).truncate(false).write(true).open(&path) {
@@ -42,7 +44,7 @@ impl CommitLock {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    is_wanted()?;
+                    context.check()?;
                     thread::sleep(BETWEEN_TRIES);
                     continue;
                 }

@@ -1,10 +1,8 @@
-//! The options of a commit, and the hook that can interrupt it.
+//! The options of a commit.
 
-use std::fmt;
 use std::num::NonZeroU32;
-use std::ops::ControlFlow;
-use std::sync::Arc;
 
+use carton_tensor::context::{Context, ProgressEvent};
 use uuid::Uuid;
 
 use crate::error::DatasetError;
@@ -27,43 +25,22 @@ pub struct CommitOptions {
     pub overwrite: bool,
     /// How samples lie in the tensors of shards without reports whose metadata does not say it, for [`merge`](crate::merge).
     pub layout: Option<ShardLayout>,
-    /// The hook that is called before each step and may interrupt the commit.
-    pub on_step: Option<CommitHook>,
+    /// The context of the commit, which reports the stage `reading`, in shards, and then once the stage `publishing`. A commit that is
+    /// cancelled before that report returns fails with [`DatasetError::Interrupted`], and the folder is as it was. From then on it is not
+    /// interrupted, and a later commit finishes one that was killed.
+    pub context: Context,
 }
 
 impl CommitOptions {
-    /// Calls `hook` before each step. If it returns [`Break`](ControlFlow::Break), the commit ends with [`DatasetError::Interrupted`],
-    /// and the folder is as it was.
-    #[must_use]
-    pub fn on_step(self, hook: impl Fn(CommitStep) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
-        Self { on_step: Some(CommitHook(Arc::new(hook))), ..self }
+    /// Reports that one more shard is going to be read. Fails if the commit was cancelled.
+    pub(super) fn report_reading(&self, n_read: usize, n_shards: usize) -> Result<(), DatasetError> {
+        let event = ProgressEvent::new("reading", n_read as u64, Some(n_shards as u64), "shards");
+        Ok(self.context.advance(&event)?)
     }
 
-    /// Calls the hook for this step.
-    pub(super) fn ask(&self, step: CommitStep) -> Result<(), DatasetError> {
-        match self.on_step.as_ref().map_or(ControlFlow::Continue(()), |hook| (hook.0)(step)) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(DatasetError::Interrupted),
-        }
-    }
-}
-
-/// A step of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CommitStep {
-    /// The commit waits for its turn, reads shards, or writes the index. Nothing of it is visible yet.
-    Preparing,
-    /// The dataset becomes visible. From here on the commit is not interrupted, and a later commit finishes one that was killed.
-    Publishing,
-}
-
-/// The hook that is called before each step of a commit.
-#[derive(Clone)]
-pub struct CommitHook(Arc<dyn Fn(CommitStep) -> ControlFlow<()> + Send + Sync>);
-
-impl fmt::Debug for CommitHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CommitHook")
+    /// Called before the first step that makes the dataset visible. Fails if the commit was cancelled.
+    pub(super) fn begin_publishing(&self) -> Result<(), DatasetError> {
+        self.context.report(&ProgressEvent::new("publishing", 0, None, ""));
+        Ok(self.context.cancel_token().begin_publishing()?)
     }
 }

@@ -9,12 +9,12 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
+use carton_tensor::context::Context;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::{Header, Layout, SafetensorsError};
 
 use super::attempt::Attempt;
 use super::columns::{Chosen, check_name};
-use super::progress::Meter;
 use super::shard_file::{ShardFile, Written, metadata};
 use crate::column::{Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
@@ -85,7 +85,7 @@ impl Filling {
         first_row: u64,
         attempt: &Attempt,
         written: &mut Written,
-        meter: &mut Meter,
+        context: &Context,
     ) -> Result<(), DatasetError> {
         let mut columns: Vec<_> = columns.into_iter().map(|runs| tensors(runs, self.options.duplicates)).collect();
         for (row, number) in (0..names.len()).zip(first_row..) {
@@ -96,11 +96,11 @@ impl Filling {
             }
             let header_length = self.header_length_of(&name, &tensors);
             if !self.rows.is_empty() && self.header_length + header_length > self.max_header_length {
-                self.write_shard(attempt, written, meter)?;
+                self.write_shard(attempt, written, context)?;
             }
             self.add(Row { name, number, tensors, header_length })?;
             if self.size >= self.options.target_shard_bytes {
-                self.write_shard(attempt, written, meter)?;
+                self.write_shard(attempt, written, context)?;
             }
         }
         Ok(())
@@ -168,7 +168,7 @@ impl Filling {
         &mut self,
         attempt: &Attempt,
         written: &mut Written,
-        meter: &mut Meter,
+        context: &Context,
     ) -> Result<(), DatasetError> {
         let rows = std::mem::take(&mut self.rows);
         if self.options.duplicates == Duplicates::LastWins {
@@ -196,9 +196,9 @@ impl Filling {
         let order = layout.order().to_vec();
         let mut file = ShardFile::create(attempt, number, layout)?;
         for (name, tensor) in order.into_iter().filter_map(|position| tensors.get(position)) {
-            file.write(name, &tensor.bytes, meter)?;
+            file.write(name, &tensor.bytes, context)?;
         }
-        file.finish(samples, written, meter)
+        file.finish(samples, written, context)
     }
 }
 
@@ -253,10 +253,10 @@ mod tests {
         filling.max_header_length = 420;
         let attempt = Attempt::create(folder.path(), 0, false).unwrap();
         let mut written = Written::new(Sharing::NoNames);
-        let mut meter = Meter::default();
+        let context = Context::default();
         let runs = vec![columns.chosen[0].column.runs(&x, 0).unwrap()];
-        filling.push(&names, runs, 0, &attempt, &mut written, &mut meter).unwrap();
-        filling.write_shard(&attempt, &mut written, &mut meter).unwrap();
+        filling.push(&names, runs, 0, &attempt, &mut written, &context).unwrap();
+        filling.write_shard(&attempt, &mut written, &context).unwrap();
         let samples: Vec<u64> = written.shards.iter().map(|shard| shard.samples_count).collect();
         assert_eq!(samples, [4, 4, 1]);
         for shard in &written.shards {

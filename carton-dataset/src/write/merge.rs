@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::choice;
 use super::commit::{commit, done, open_shard, parts_in};
-use super::commit_options::{CommitOptions, CommitStep};
+use super::commit_options::CommitOptions;
 use super::commit_record::{self, CommitRecord};
 use super::found_shard::FoundShard;
 use super::gathered_schema::{GatheredSchema, Sharing};
@@ -44,8 +44,9 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     let attempts_error = |problem| DatasetError::Attempts { folder: folder.to_owned(), problem };
     let parts = chosen(parts_in(folder)?, options.attempts.as_deref(), options.n_tasks).map_err(attempts_error)?;
     let mut found = Vec::with_capacity(parts.len());
+    let n_parts = parts.len();
     for part in parts {
-        options.ask(CommitStep::Preparing)?;
+        options.report_reading(found.len(), n_parts)?;
         let shard_path = part.to_string();
         check_is_file(folder.join(&shard_path))?;
         let reader = open_shard(folder, &shard_path)?;
@@ -83,7 +84,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
                 .map_err(|source| DatasetError::Manifest { place: place.display().to_string(), source })?,
             None => manifest,
         };
-        options.ask(CommitStep::Publishing)?;
+        options.begin_publishing()?;
         publish(folder, &to_json(&manifest, &place)?, false, folder, staged.as_deref())?;
         Ok(manifest)
     });

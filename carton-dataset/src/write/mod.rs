@@ -18,23 +18,21 @@ mod found_shard;
 mod gathered_schema;
 mod key_value;
 mod merge;
-mod progress;
 mod publish;
 mod samples;
 mod shard_file;
 pub(crate) mod staging;
 mod task;
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use carton_tensor::context::Context;
 
 pub use commit::{abort, commit};
-pub use commit_options::{CommitHook, CommitOptions, CommitStep};
+pub use commit_options::CommitOptions;
 pub use merge::merge;
-pub use progress::WriteProgress;
 pub use task::TaskWriter;
 
 use crate::error::DatasetError;
@@ -43,18 +41,19 @@ use crate::options::WriteOptions;
 
 /// Writes a dataset into `folder` from record batches with one schema: a single task, committed. Returns the manifest.
 ///
-/// `on_progress` is called with the progress, and ends the writing by [`ControlFlow::Break`].
+/// The rows are reported to `context` as the stage `writing`; see [`TaskWriter::with_context`].
 ///
 /// ```
-/// use std::{num::NonZeroUsize, ops::ControlFlow, sync::Arc};
+/// use std::{num::NonZeroUsize, sync::Arc};
 /// use arrow_array::{Float32Array, RecordBatch};
 /// use carton_dataset::{Mode, TailStrategy, WriteOptions, write};
+/// use carton_tensor::context::Context;
 /// # let parent = tempfile::tempdir()?;
 /// # let folder = parent.path().join("numbers");
 /// let rows = RecordBatch::try_from_iter([("x", Arc::new(Float32Array::from(vec![1.0, 2.0, 3.0])) as _)])?;
 /// let batch_size = NonZeroUsize::new(2).ok_or("is zero")?;
 /// let options = WriteOptions::new(Mode::Batch { batch_size, tail: TailStrategy::Write });
-/// let manifest = write(&rows.schema(), [Ok(rows)], &folder, &options, |_| ControlFlow::Continue(()))?;
+/// let manifest = write(&rows.schema(), [Ok(rows)], &folder, &options, &Context::default())?;
 /// assert_eq!((manifest.total_samples(), manifest.shards().len()), (3, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -67,10 +66,9 @@ pub fn write(
     batches: impl IntoIterator<Item = Result<RecordBatch, DatasetError>>,
     folder: &Path,
     options: &WriteOptions,
-    on_progress: impl FnMut(&WriteProgress) -> ControlFlow<()> + Send + 'static,
+    context: &Context,
 ) -> Result<Manifest, DatasetError> {
-    let mut writer = TaskWriter::create(folder, schema, options, 0)?;
-    writer.on_progress(on_progress);
+    let mut writer = TaskWriter::create(folder, schema, options, 0)?.with_context(context.clone());
     for batch in batches {
         writer.write(&batch?)?;
     }

@@ -4,18 +4,18 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::PathBuf;
 
+use carton_tensor::context::Context;
 use carton_tensor::safetensors::{Layout, Metadata, SafetensorsError, Writer};
 
 use super::attempt::Attempt;
 use super::gathered_schema::{GatheredSchema, Sharing};
-use super::progress::Meter;
 use crate::error::DatasetError;
 use crate::manifest::Shard;
 use crate::options::{Duplicates, KeyValue};
 use crate::sample_names::column_list;
 use crate::shard_metadata::{COLUMNS_KEY, DUPLICATES_KEY, LAST_WINS, MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY, ShardMode};
 
-/// The number of bytes that are written between two progress reports.
+/// The number of bytes that are written between two checks whether the work was cancelled.
 const PIECE: usize = 8 << 20;
 /// Smaller writes are buffered; larger ones go directly to the file.
 const BUFFER: usize = 256 << 10;
@@ -64,19 +64,18 @@ impl ShardFile {
     }
 
     /// Writes the next bytes of a tensor, in the order of the layout.
-    pub(super) fn write(&mut self, name: &str, bytes: &[u8], meter: &mut Meter) -> Result<(), DatasetError> {
+    pub(super) fn write(&mut self, name: &str, bytes: &[u8], context: &Context) -> Result<(), DatasetError> {
         for piece in bytes.chunks(PIECE) {
             self.writer.write(name, piece).map_err(|error| named(&self.partial, error))?;
-            meter.progress.bytes += piece.len() as u64;
             if piece.len() == PIECE {
-                meter.tell()?;
+                context.check()?;
             }
         }
         Ok(())
     }
 
     /// Completes the file, gives it its name, and adds it to the written shards.
-    pub(super) fn finish(self, samples: u64, written: &mut Written, meter: &mut Meter) -> Result<(), DatasetError> {
+    pub(super) fn finish(self, samples: u64, written: &mut Written, context: &Context) -> Result<(), DatasetError> {
         let layout = self.writer.layout();
         let bytes = layout.file_length();
         let shard_path = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -86,8 +85,7 @@ impl ShardFile {
         self.writer.finish().map_err(|error| named(&self.partial, error))?;
         fs::rename(&self.partial, &self.path).map_err(DatasetError::io("write", &self.path))?;
         written.shards.push(Shard { shard_path, samples_count: samples, bytes });
-        meter.progress.shards += 1;
-        meter.tell()
+        Ok(context.check()?)
     }
 }
 

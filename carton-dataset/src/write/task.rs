@@ -2,20 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use parking_lot::Mutex;
+use carton_tensor::context::{Context, ProgressEvent};
 use uuid::Uuid;
 
 use super::attempt::Attempt;
 use super::columns::{Chosen, Columns};
 use super::commit::{abort, commit};
-use super::commit_options::{CommitOptions, CommitStep};
+use super::commit_options::CommitOptions;
 use super::gathered_schema::Sharing;
-use super::progress::{Meter, WriteProgress};
 use super::shard_file::Written;
 use super::{batch, key_value};
 use crate::error::DatasetError;
@@ -42,7 +40,9 @@ pub struct TaskWriter {
     inputs: Vec<(u64, String)>,
     /// The options for [`finish_and_commit`](Self::finish_and_commit).
     commit_options: CommitOptions,
-    meter: Meter,
+    /// The number of rows that were given.
+    n_rows: u64,
+    context: Context,
     has_failed: bool,
 }
 
@@ -87,16 +87,28 @@ impl TaskWriter {
         let written = Written::new(Sharing::of(mode, report.has_unique_names));
         let (index, overwrite) = (options.index, options.overwrite);
         let commit_options = CommitOptions { index, overwrite, ..CommitOptions::default() };
-        let meter = Meter::default();
-        let schema = schema.clone();
-        let (inputs, has_failed) = (Vec::new(), false);
-        Ok(Self { schema, columns, rows, attempt, report, written, inputs, commit_options, meter, has_failed })
+        let (schema, context) = (schema.clone(), Context::default());
+        let (inputs, n_rows, has_failed) = (Vec::new(), 0, false);
+        Ok(Self {
+            schema,
+            columns,
+            rows,
+            attempt,
+            report,
+            written,
+            inputs,
+            commit_options,
+            n_rows,
+            context,
+            has_failed,
+        })
     }
 
-    /// Calls `tell` after every record batch and shard, and within large shards. If it returns [`Break`](ControlFlow::Break), writing
-    /// ends with [`DatasetError::Interrupted`].
-    pub fn on_progress(&mut self, tell: impl FnMut(&WriteProgress) -> ControlFlow<()> + Send + 'static) {
-        self.meter.on_progress = Some(Box::new(tell));
+    /// Reports to `context`, after every record batch, the number of rows that were given, as the stage `writing`. Once `context` is
+    /// cancelled, writing ends with [`DatasetError::Interrupted`], also within large shards.
+    #[must_use]
+    pub fn with_context(self, context: Context) -> Self {
+        Self { context, ..self }
     }
 
     /// The folder of the attempt. It is removed when writing fails or is interrupted. A program that ends the process without dropping
@@ -112,15 +124,9 @@ impl TaskWriter {
         self.attempt.id()
     }
 
-    /// The progress so far.
-    #[must_use]
-    pub fn progress(&self) -> WriteProgress {
-        self.meter.progress
-    }
-
     /// Names the input of the rows that are written next. Errors name it, and count its rows from 0.
     pub fn begin_input(&mut self, place: impl Into<String>) {
-        self.inputs.push((self.meter.progress.rows, place.into()));
+        self.inputs.push((self.n_rows, place.into()));
     }
 
     /// Writes the next rows. When this returns, all complete shards are in files.
@@ -134,8 +140,8 @@ impl TaskWriter {
         self.check()?;
         self.has_failed = true;
         self.write_rows(batch).map_err(|error| self.located(error))?;
-        self.meter.progress.rows += batch.num_rows() as u64;
-        self.meter.tell()?;
+        self.n_rows += batch.num_rows() as u64;
+        self.context.advance(&ProgressEvent::new("writing", self.n_rows, None, "rows"))?;
         self.has_failed = false;
         Ok(())
     }
@@ -144,13 +150,9 @@ impl TaskWriter {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn finish(self) -> Result<TaskReport, DatasetError> {
-        self.finish_attempt().map(|(report, _)| report)
-    }
-
-    fn finish_attempt(mut self) -> Result<(TaskReport, Meter), DatasetError> {
+    pub fn finish(mut self) -> Result<TaskReport, DatasetError> {
         self.check()?;
-        let Self { rows, attempt, mut report, mut written, mut meter, .. } = self;
+        let Self { rows, attempt, mut report, mut written, context, .. } = self;
         match rows {
             Rows::Batch { mut pending, batch_size, tail } => {
                 let n_rows = pending.n_rows();
@@ -160,14 +162,14 @@ impl TaskWriter {
                     TailStrategy::Write => n_rows,
                 };
                 if n_rows > 0 && padded > 0 {
-                    pending.write_shard(n_rows, padded, &attempt, &mut written, &mut meter)?;
+                    pending.write_shard(n_rows, padded, &attempt, &mut written, &context)?;
                 }
             }
-            Rows::KeyValue(mut filling) => filling.write_shard(&attempt, &mut written, &mut meter)?,
+            Rows::KeyValue(mut filling) => filling.write_shard(&attempt, &mut written, &context)?,
         }
         (report.shards, report.schema) = (written.shards, written.schema.into_entries());
         attempt.finish(&report)?;
-        Ok((report, meter))
+        Ok(report)
     }
 
     /// Writes the remaining rows, and makes a dataset of this attempt alone; returns its manifest. Only task 0 can be a whole dataset,
@@ -181,15 +183,10 @@ impl TaskWriter {
         let options = CommitOptions {
             attempts: Some(vec![attempt]),
             n_tasks: Some(NonZeroU32::MIN),
+            context: self.context.clone(),
             ..self.commit_options.clone()
         };
-        let (_, meter) = self.finish_attempt()?;
-        let meter = Mutex::new(meter);
-        let options = options.on_step(move |step| {
-            let mut meter = meter.lock();
-            meter.progress.is_publishing = step == CommitStep::Publishing;
-            meter.ask()
-        });
+        self.finish()?;
         commit(&dataset, &options).inspect_err(|_| {
             // The attempt will not be committed again, so it is removed. `abort` refuses that if the commit has begun, which can then be
             // finished.
@@ -225,7 +222,7 @@ impl TaskWriter {
 
     fn write_rows(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
         check_schema(&self.schema, batch)?;
-        let first_row = self.meter.progress.rows;
+        let first_row = self.n_rows;
         let runs = |chosen: &Chosen| chosen.column.runs(batch.column(chosen.position), first_row);
         match &mut self.rows {
             Rows::Batch { pending, batch_size, .. } => {
@@ -235,7 +232,7 @@ impl TaskWriter {
                 pending.add_rows(batch.num_rows());
                 let batch_size = batch_size.get();
                 while pending.n_rows() >= batch_size {
-                    pending.write_shard(batch_size, batch_size, &self.attempt, &mut self.written, &mut self.meter)?;
+                    pending.write_shard(batch_size, batch_size, &self.attempt, &mut self.written, &self.context)?;
                 }
                 pending.settle();
             }
@@ -244,7 +241,7 @@ impl TaskWriter {
                 // In key-value mode there is a column of names.
                 if let Some(names) = self.columns.names {
                     let names = batch.column(names);
-                    filling.push(names, columns, first_row, &self.attempt, &mut self.written, &mut self.meter)?;
+                    filling.push(names, columns, first_row, &self.attempt, &mut self.written, &self.context)?;
                 }
             }
         }

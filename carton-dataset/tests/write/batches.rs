@@ -1,11 +1,11 @@
 //! Writing in batch mode.
 
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, Int32Array, ListArray, RecordBatch};
 use carton_dataset::{DatasetError, TailStrategy, TaskWriter, write};
+use carton_tensor::context::{Context, ProgressEvent};
 use safetensors::Dtype;
 
 use crate::support::{batch_mode, dataset, files, labels, rows, shards, told};
@@ -97,21 +97,22 @@ fn progress_is_reported_and_can_interrupt() {
     let tell = seen.clone();
     let options = batch_mode(4, TailStrategy::Write);
     let batches = || (0..10).map(|first| Ok(rows(first * 3, 3)));
-    let manifest = write(&rows(0, 1).schema(), batches(), folder.path(), &options, move |progress| {
-        tell.lock().unwrap().push(*progress);
-        ControlFlow::Continue(())
+    let context = Context::watched(move |event: &ProgressEvent, _| {
+        tell.lock().unwrap().push((event.stage, event.done, event.unit));
     });
-    let seen = seen.lock().unwrap();
-    let last = seen.last().unwrap();
-    let data: u64 = 30 * (12 + 8);
-    assert_eq!((last.rows, last.bytes, last.shards), (30, data, 8));
-    assert!(seen.is_sorted_by_key(|progress| (progress.rows, progress.shards, progress.bytes)));
+    let manifest = write(&rows(0, 1).schema(), batches(), folder.path(), &options, &context);
+    let mut expected: Vec<_> = (1..=10).map(|batch| ("writing", batch * 3, "rows")).collect();
+    expected.push(("publishing", 0, ""));
+    assert_eq!(*seen.lock().unwrap(), expected);
     assert_eq!(manifest.unwrap().shards().len(), 8);
 
     let folder = tempfile::tempdir().unwrap();
-    let result = write(&rows(0, 1).schema(), batches(), folder.path(), &options, |progress| {
-        if progress.shards == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    let context = Context::watched(|event: &ProgressEvent, cancel_token| {
+        if event.done == 9 {
+            cancel_token.cancel();
+        }
     });
+    let result = write(&rows(0, 1).schema(), batches(), folder.path(), &options, &context);
     assert!(matches!(result, Err(DatasetError::Interrupted)));
     assert_eq!(files(folder.path()), [] as [&str; 0]);
 }

@@ -1,15 +1,13 @@
 //! Commits that meet killed commits, concurrent commits, and late attempts.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::mpsc;
 
 use carton_dataset::index::IndexLayout;
 use carton_dataset::{
-    CommitOptions, CommitStep, DatasetError, Manifest, TaskReport, TaskWriter, WriteOptions, abort, commit, index,
-    merge, write,
+    CommitOptions, DatasetError, Manifest, TaskReport, TaskWriter, WriteOptions, abort, commit, index, merge, write,
 };
+use carton_tensor::context::{Context, ProgressEvent};
 use uuid::Uuid;
 
 use crate::support::{attempt, copied, dataset, files, labels, of_attempts, of_tasks, options, rows, told, writer};
@@ -178,12 +176,20 @@ fn what_lies_below_tasks_is_not_trusted() {
     check(&record(elsewhere), "names files that do not belong to a commit");
 }
 
+/// A context that is cancelled when this stage is reported.
+fn cancelled_at(stage: &'static str) -> Context {
+    Context::watched(move |event: &ProgressEvent, cancel_token| {
+        if event.stage == stage {
+            cancel_token.cancel();
+        }
+    })
+}
+
 /// An interrupted commit leaves no trace, whether of attempts or of shards that came without reports.
 #[test]
 fn a_commit_is_interrupted_before_it_begins() {
-    for (is_bare, given_up) in [false, true]
-        .into_iter()
-        .flat_map(|bare| [CommitStep::Preparing, CommitStep::Publishing].map(|step| (bare, step)))
+    for (is_bare, given_up) in
+        [false, true].into_iter().flat_map(|bare| ["reading", "publishing"].map(|stage| (bare, stage)))
     {
         let (machines, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         attempt(machines.path(), 0);
@@ -192,8 +198,7 @@ fn a_commit_is_interrupted_before_it_begins() {
         let all = || [files(folder), files(&folder.join("_tasks"))];
         let before = all();
         let options = CommitOptions { index: Some(IndexLayout::Folder), ..CommitOptions::default() };
-        let break_at = move |step| if step == given_up { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        let interrupted = merge(folder, &options.clone().on_step(break_at));
+        let interrupted = merge(folder, &CommitOptions { context: cancelled_at(given_up), ..options.clone() });
         assert!(matches!(interrupted, Err(DatasetError::Interrupted)), "{interrupted:?}");
         assert_eq!(all(), before, "{given_up:?}");
         assert_eq!(merge(folder, &options).unwrap().total_samples(), 5);
@@ -206,14 +211,7 @@ fn writing_is_interrupted_before_publishing() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("dataset");
     let rows = rows(0, 5);
-    let mut told = Vec::new();
-    let (sender, receiver) = mpsc::channel();
-    let result = write(&rows.schema(), [Ok(rows.clone())], &place, &options(), move |progress| {
-        sender.send(progress.is_publishing).unwrap();
-        if progress.is_publishing { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    told.extend(receiver.iter());
+    let result = write(&rows.schema(), [Ok(rows.clone())], &place, &options(), &cancelled_at("publishing"));
     assert!(matches!(result, Err(DatasetError::Interrupted)), "{result:?}");
-    assert_eq!(told.iter().position(|is_publishing| *is_publishing), Some(told.len() - 1));
     assert!(files(&place).is_empty(), "{:?}", files(&place));
 }

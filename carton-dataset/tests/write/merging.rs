@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use carton_dataset::{
     Category, Checks, CommitOptions, Dataset, DatasetError, Duplicates, KeyValue, Manifest, Mode, PartName, Shard,
     ShardLayout, TaskReport, TaskWriter, TensorSchema, WriteOptions, index, merge, verify,
 };
+use carton_tensor::context::Context;
 use uuid::Uuid;
 
 use crate::support::{attempt, copied, files, labels, of_attempts, of_tasks, told};
@@ -134,7 +134,7 @@ fn check_merge(shards: &[Tensors<'_>], layout: Option<ShardLayout>, expected: Re
     match (merge(folder.path(), &CommitOptions { layout, ..CommitOptions::default() }), expected) {
         (Ok(manifest), Ok(expected)) => {
             assert_eq!(manifest.total_samples(), expected);
-            let found = verify(folder.path(), Checks::Headers, |_| ControlFlow::Continue(())).unwrap();
+            let found = verify(folder.path(), Checks::Headers, &Context::default()).unwrap();
             assert!(found.is_sound(), "{:?}", found.findings);
             let samples = Dataset::open(folder.path()).unwrap();
             assert_eq!(samples.samples().map(Result::unwrap).count() as u64, expected);
@@ -293,7 +293,7 @@ fn a_replaced_manifest_gives_the_number_of_samples() {
     let options = CommitOptions { overwrite: true, ..CommitOptions::default() };
     manifest(0);
     assert_eq!(merge(folder.path(), &options).unwrap().total_samples(), 6);
-    assert!(verify(folder.path(), Checks::Headers, |_| ControlFlow::Continue(())).unwrap().is_sound());
+    assert!(verify(folder.path(), Checks::Headers, &Context::default()).unwrap().is_sound());
     assert_eq!(Dataset::open(folder.path()).unwrap().samples().count(), 3);
     // The manifest does not count for files of other sizes.
     manifest(1);
@@ -322,7 +322,7 @@ fn a_manifest_that_counts_dimensions_is_neither_sound_nor_kept() {
         let json = Manifest::new(shards, schema).unwrap().to_json().unwrap();
         fs::write(folder.path().join("dataset_manifest.json"), json).unwrap();
     };
-    let found = || verify(folder.path(), Checks::Headers, |_| ControlFlow::Continue(())).unwrap();
+    let found = || verify(folder.path(), Checks::Headers, &Context::default()).unwrap();
     write_manifest([256; 3]);
     let categories: Vec<Category> = found().findings.iter().map(|finding| finding.category).collect();
     assert_eq!(categories, [Category::Samples; 3]);

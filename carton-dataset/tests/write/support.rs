@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use arrow_schema::{DataType, Field};
 use carton_dataset::{
     CommitOptions, DatasetError, KeyValue, Manifest, Mode, TailStrategy, TaskReport, TaskWriter, WriteOptions, write,
 };
+use carton_tensor::context::Context;
 use safetensors::{Dtype, SafeTensors};
 use uuid::Uuid;
 
@@ -62,7 +62,7 @@ pub(crate) fn dataset(
 ) -> Result<Manifest, DatasetError> {
     let mut batches = batches.into_iter().peekable();
     let schema = batches.peek().unwrap().schema();
-    write(&schema, batches.map(Ok), folder, options, |_| ControlFlow::Continue(()))
+    write(&schema, batches.map(Ok), folder, options, &Context::default())
 }
 
 pub(crate) fn batch_mode(batch_size: usize, tail: TailStrategy) -> WriteOptions {

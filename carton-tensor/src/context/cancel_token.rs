@@ -1,8 +1,7 @@
 //! The token that cancels work on other threads.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Cancels work that blocks a thread. Clones share one state: a caller keeps one clone and passes another to the work.
 ///
@@ -17,8 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken {
-    is_cancelled: Arc<AtomicBool>,
+    /// The flags that are set: [`CANCELLED`], [`PUBLISHING`].
+    flags: Arc<AtomicU8>,
 }
+
+/// The work is asked to end.
+const CANCELLED: u8 = 1;
+/// Work gives its results their names. One atomic value has both flags, so that exactly one of them comes first.
+const PUBLISHING: u8 = 2;
 
 /// The work was cancelled. Every error of work that can be cancelled is made from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,9 +31,26 @@ pub struct CancelToken {
 pub struct Cancelled;
 
 impl CancelToken {
-    /// Asks the work to end when it next checks this token.
-    pub fn cancel(&self) {
-        self.is_cancelled.store(true, Ordering::Relaxed);
+    /// Asks the work to end when it next checks this token. Returns `false` if that is too late: some of the work has
+    /// [begun to publish](Self::begin_publishing) its results, and may succeed nevertheless.
+    pub fn cancel(&self) -> bool {
+        self.flags.fetch_or(CANCELLED, Ordering::AcqRel) & PUBLISHING == 0
+    }
+
+    /// Called by work before its results become visible. From then on it no longer checks the token, because it could not say truthfully
+    /// that it was cancelled.
+    ///
+    /// ```
+    /// let (early, late) = (carton_tensor::context::CancelToken::default(), carton_tensor::context::CancelToken::default());
+    /// assert!(early.cancel() && early.begin_publishing().is_err());
+    /// assert!(late.begin_publishing().is_ok() && !late.cancel());
+    /// ```
+    ///
+    /// # Errors
+    /// The token is cancelled.
+    pub fn begin_publishing(&self) -> Result<(), Cancelled> {
+        let begin = |flags: u8| (flags & CANCELLED == 0).then_some(flags | PUBLISHING);
+        self.flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, begin).map(drop).map_err(|_| Cancelled)
     }
 
     /// A guard that cancels this token when it is dropped, for work that must not outlive its caller.
@@ -39,12 +61,7 @@ impl CancelToken {
     /// Whether [`cancel`](Self::cancel) was called, on this token or a clone.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed)
-    }
-
-    /// `Break` once the token is cancelled: the value that progress callbacks of cancellable work return.
-    pub fn control(&self) -> ControlFlow<()> {
-        if self.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        self.flags.load(Ordering::Acquire) & CANCELLED != 0
     }
 
     /// Checks that the work should go on. The error becomes one of the layer that checks.

@@ -83,6 +83,15 @@ impl<S> Context<S> {
         }
     }
 
+    /// Reports progress, and checks that the work should go on.
+    ///
+    /// # Errors
+    /// The work was cancelled.
+    pub fn advance(&self, event: &ProgressEvent<S>) -> Result<(), Cancelled> {
+        self.report(event);
+        self.check()
+    }
+
     /// Counts and reports the bytes of one stage of the work, of which there are `total`.
     #[must_use]
     pub fn meter(&self, stage: S, total: u64) -> Meter<'_, S> {
@@ -133,7 +142,6 @@ impl<S: Clone> Meter<'_, S> {
     pub fn advance(&self, n_bytes: u64) -> Result<(), Cancelled> {
         let done = self.done.fetch_add(n_bytes, Ordering::Relaxed) + n_bytes;
         let total = self.total.max(done);
-        self.context.report(&ProgressEvent::new(self.stage.clone(), done, Some(total), "bytes"));
-        self.context.check()
+        self.context.advance(&ProgressEvent::new(self.stage.clone(), done, Some(total), "bytes"))
     }
 }

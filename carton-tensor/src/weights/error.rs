@@ -1,5 +1,6 @@
 //! The errors of loading, inspecting and merging weights.
 
+use crate::context::Cancelled;
 use crate::files::{ElementType, TensorFileError};
 
 /// The reason that weights cannot be loaded, inspected or merged.
@@ -83,10 +84,19 @@ pub enum WeightsError {
         /// What was expected and found.
         problem: String,
     },
+    /// The caller cancelled the work.
+    #[error("interrupted")]
+    Interrupted,
     /// There is not enough memory.
     #[error("there is no memory for {n_bytes} bytes")]
     Memory {
         /// The bytes that were needed.
         n_bytes: u64,
     },
+}
+
+impl From<Cancelled> for WeightsError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
+    }
 }

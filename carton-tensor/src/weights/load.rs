@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::arena::Arena;
-use super::options::{LoadOptions, LoaderStatistics, Progress, ProgressHook};
+use super::options::{LoadOptions, LoaderStatistics};
 use super::{Filter, WeightsError};
 use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, TensorFileError};
 use crate::parallel::par_map;
@@ -122,29 +122,9 @@ pub(super) fn verifying_reader(file: &TensorFile, verify: bool) -> Option<ztenso
     Some(reader.clone().checking(Checks { digests: true, ..Checks::default() }))
 }
 
-/// Reports the progress of a load to the hook.
-pub(super) struct Reporter<'a> {
-    hook: Option<&'a ProgressHook>,
-    n_bytes: AtomicU64,
-    total_bytes: u64,
-}
-
-impl<'a> Reporter<'a> {
-    pub(super) fn new(hook: Option<&'a ProgressHook>, entries: &[Entry<'_>]) -> Self {
-        let total_bytes = entries.iter().map(Entry::stored_bytes).fold(0, u64::saturating_add);
-        Self { hook, n_bytes: AtomicU64::new(0), total_bytes }
-    }
-
-    pub(super) fn total_bytes(&self) -> u64 {
-        self.total_bytes
-    }
-
-    pub(super) fn done(&self, entry: &Entry<'_>) {
-        let Some(hook) = self.hook else { return };
-        let stored = entry.stored_bytes();
-        let n_bytes = self.n_bytes.fetch_add(stored, Ordering::Relaxed) + stored;
-        hook.tell(&Progress { name: entry.name(), n_bytes, total_bytes: self.total_bytes });
-    }
+/// The bytes that the files store for these tensors.
+pub(super) fn stored_bytes(entries: &[Entry<'_>]) -> u64 {
+    entries.iter().map(Entry::stored_bytes).fold(0, u64::saturating_add)
 }
 
 /// One unit of work of a thread.
@@ -159,7 +139,8 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
     let verifying = verifying_reader(file, options.verify);
     let entries = select(file, &options.filter)?;
     let entries: Vec<Entry<'_>> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();
-    let reporter = Reporter::new(options.progress.as_ref(), &entries);
+    let total_bytes = stored_bytes(&entries);
+    let meter = options.context.meter("loading", total_bytes);
     // A tensor whose bytes the file holds unchanged goes into the arena, in pieces, or in one piece if it is hashed.
     let copied: Vec<usize> = (0..entries.len())
         .filter(|&index| entries[index].location().is_some_and(|(bytes, _)| !bytes.is_in_memory()))
@@ -196,6 +177,7 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
         |(), item| match items[item] {
             Item::Copy { entry: index, part, piece } => {
                 let entry = &entries[index];
+                options.context.check()?;
                 let mut bytes = pieces[part][piece].lock();
                 copy(file, entry, piece, &mut bytes)?;
                 if hashed[index] {
@@ -203,7 +185,7 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
                     n_verified.fetch_add(1, Ordering::Relaxed);
                 }
                 if pending[part].fetch_sub(1, Ordering::Relaxed) == 1 {
-                    reporter.done(entry);
+                    meter.advance(entry.stored_bytes())?;
                 }
                 Ok(None)
             }
@@ -217,7 +199,7 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
                     n_verified.fetch_add(1, Ordering::Relaxed);
                 }
                 let tensor = entry.dequantize()?;
-                reporter.done(entry);
+                meter.advance(entry.stored_bytes())?;
                 Ok::<_, WeightsError>(Some((index, tensor)))
             }
         },
@@ -232,7 +214,7 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
         tensors.insert(entry.name().to_owned(), tensor_of(file, entry, bytes)?);
     }
     let n_verified = n_verified.into_inner();
-    let statistics = LoaderStatistics::new(entries.len(), reporter.total_bytes(), n_verified, started.elapsed());
+    let statistics = LoaderStatistics::new(entries.len(), total_bytes, n_verified, started.elapsed());
     Ok(Weights { tensors, statistics })
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::WeightsError;
-use super::load::{Reporter, select, verifying_reader};
+use super::load::{select, stored_bytes, verifying_reader};
 use super::options::{LoadOptions, LoaderStatistics};
 use super::pieces::{Data, Job};
 use super::quantize::{QuantizeOptions, QuantizedTensor, Work, run};
@@ -57,7 +57,8 @@ pub fn load_quantized(
             None => true,
         })
         .collect();
-    let reporter = Reporter::new(options.progress.as_ref(), &entries);
+    let total_bytes = stored_bytes(&entries);
+    let meter = options.context.meter("quantizing", total_bytes);
     // The verifying reader reads a tensor with a digest whole, so that only hashed bytes are used.
     let is_verified = |entry: &Entry<'_>| options.verify && entry.has_digest();
     let n_verified = entries.iter().filter(|entry| is_verified(entry)).count();
@@ -85,7 +86,7 @@ pub fn load_quantized(
         let dtype = entry.dtype().unwrap_or(ElementType::Float32);
         works.push(Work::new(Job { dtype, data }, entry.shape(), quantize));
     }
-    let done = run(&works, quantize, options.threads(), |index| reporter.done(&floats[index]))?;
+    let done = run(&works, quantize, options.threads(), |index| Ok(meter.advance(floats[index].stored_bytes())?))?;
     let mut quantized = BTreeMap::new();
     for (entry, done) in floats.iter().zip(done) {
         quantized.insert(entry.name().to_owned(), done.into_tensor(entry.shape())?);
@@ -96,12 +97,12 @@ pub fn load_quantized(
         || (),
         |(), index| {
             let tensor = others[index].read()?;
-            reporter.done(&others[index]);
+            meter.advance(others[index].stored_bytes())?;
             Ok::<_, WeightsError>((others[index].name().to_owned(), tensor))
         },
     )?;
     let n_tensors = floats.len() + others.len();
-    let statistics = LoaderStatistics::new(n_tensors, reporter.total_bytes(), n_verified, started.elapsed());
+    let statistics = LoaderStatistics::new(n_tensors, total_bytes, n_verified, started.elapsed());
     Ok(QuantizedWeights { quantized, unchanged: unchanged.into_iter().collect(), skipped, statistics })
 }
 

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::WeightsError;
-use super::load::Reporter;
+use super::load::stored_bytes;
 use super::options::{LoadOptions, LoaderStatistics};
+use crate::context::Meter;
 use crate::files::{Entry, FileBytes, PendingFile, TensorFile};
 use crate::safetensors::{self, Layout, Metadata};
 use crate::ztensor::{self, Attribute, Checks, Component, Encoding, Format, Object, StoreAs, ZTensorError};
@@ -22,7 +23,7 @@ const PIECE: usize = 4 << 20;
 /// ends in `.zt`, otherwise safetensors. The file gets its name once it is complete.
 ///
 /// Metadata is joined too, and zTensor objects are copied with all their components. Content that the output format cannot hold is an
-/// error. Of `options`, this uses the filter, the progress hook, and `verify`, which checks the copied bytes that have a digest.
+/// error. Of `options`, this uses the filter, the context, and `verify`, which checks the copied bytes that have a digest.
 ///
 /// # Errors
 /// [`WeightsError::Duplicate`] or [`WeightsError::Metadata`] if files contradict each other; [`WeightsError::File`] for an input that
@@ -40,7 +41,8 @@ pub fn merge<P: AsRef<Path>>(
     let metadata = joined_metadata(&files)?;
     let checks = Checks { digests: options.verify, ..Checks::default() };
     let n_verified = if options.verify { entries.iter().filter(|entry| entry.has_digest()).count() } else { 0 };
-    let reporter = Reporter::new(options.progress.as_ref(), &entries);
+    let total_bytes = stored_bytes(&entries);
+    let meter = options.context.meter("merging", total_bytes);
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| WeightsError::Write {
         place: output.display().to_string(),
         source,
@@ -48,12 +50,13 @@ pub fn merge<P: AsRef<Path>>(
     let pending = PendingFile::new(output).map_err(|error| failed(error.into()))?;
     let is_ztensor = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zt"));
     if is_ztensor {
-        write_ztensor(pending.file(), &entries, metadata, checks, &reporter, &failed)?;
+        write_ztensor(pending.file(), &entries, metadata, checks, &meter, &failed)?;
     } else {
-        write_safetensors(pending.file(), &entries, &metadata, checks, &reporter, &failed)?;
+        write_safetensors(pending.file(), &entries, &metadata, checks, &meter, &failed)?;
     }
+    options.context.cancel_token().begin_publishing()?;
     pending.publish().map_err(|error| failed(error.into()))?;
-    Ok(LoaderStatistics::new(entries.len(), reporter.total_bytes(), n_verified, started.elapsed()))
+    Ok(LoaderStatistics::new(entries.len(), total_bytes, n_verified, started.elapsed()))
 }
 
 /// The bytes of the output that are buffered.
@@ -146,7 +149,7 @@ fn write_safetensors(
     entries: &[Entry<'_>],
     metadata: &[(String, Attribute)],
     checks: Checks,
-    reporter: &Reporter<'_>,
+    meter: &Meter<'_>,
     failed: Failed<'_>,
 ) -> Result<(), WeightsError> {
     let write_error = |error: safetensors::SafetensorsError| failed(error.into());
@@ -185,6 +188,7 @@ fn write_safetensors(
             (_, Some((bytes, range))) => {
                 let mut source = Source { bytes, range };
                 while let Some(piece) = source.next(&mut buffer).map_err(|error| read_error(entry, error))? {
+                    meter.context().check()?;
                     writer.write(entry.name(), piece).map_err(write_error)?;
                 }
             }
@@ -195,7 +199,7 @@ fn write_safetensors(
                 writer.write(entry.name(), entry.read()?.bytes()).map_err(write_error)?;
             }
         }
-        reporter.done(entry);
+        meter.advance(entry.stored_bytes())?;
     }
     writer.finish().map_err(write_error)?;
     Ok(())
@@ -206,7 +210,7 @@ fn write_ztensor(
     entries: &[Entry<'_>],
     metadata: Vec<(String, Attribute)>,
     checks: Checks,
-    reporter: &Reporter<'_>,
+    meter: &Meter<'_>,
     failed: Failed<'_>,
 ) -> Result<(), WeightsError> {
     let write_error = |error: ZTensorError| failed(error.into());
@@ -231,7 +235,7 @@ fn write_ztensor(
             }
             _ => writer.add(entry.name(), &entry.read()?, StoreAs::RAW).map_err(write_error)?,
         }
-        reporter.done(entry);
+        meter.advance(entry.stored_bytes())?;
     }
     writer.finish().map_err(write_error)?;
     Ok(())

@@ -24,7 +24,7 @@ pub use filter::Filter;
 pub use load::{TensorMetadata, Weights, file_size, load, load_file, load_metadata};
 pub use load_quantized::{QuantizedWeights, load_quantized};
 pub use merge::merge;
-pub use options::{LoadOptions, LoaderStatistics, Placement, Progress, ProgressHook};
+pub use options::{LoadOptions, LoaderStatistics, Placement};
 pub use quantization_error::QuantizationError;
 pub use quantize::{QuantizeOptions, QuantizedTensor, quantize, quantize_all};
 pub use quantize_groups::{QuantizedMatrix, quantize_groups};

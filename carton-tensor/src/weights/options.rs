@@ -1,13 +1,12 @@
-//! The options of a load, and its progress reports and statistics.
+//! The options of a load, and its statistics.
 
-use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::Filter;
+use crate::context::Context;
 use crate::files::{TensorFile, TensorFileError};
 use crate::ztensor::MAX_DENSE;
 
@@ -38,8 +37,9 @@ pub struct LoadOptions {
     pub max_dense: Option<u64>,
     /// The number of threads; `None` for all cores.
     pub n_threads: Option<usize>,
-    /// Called after each tensor.
-    pub progress: Option<ProgressHook>,
+    /// The context of the load. Its progress is the bytes of the tensors, as they are in the file, in the stage `loading`, `quantizing`,
+    /// `merging` or `validating`. A load that is cancelled fails with [`WeightsError::Interrupted`](super::WeightsError::Interrupted).
+    pub context: Context,
 }
 
 impl LoadOptions {
@@ -61,10 +61,10 @@ impl LoadOptions {
         Self { verify: true, ..self }
     }
 
-    /// Calls `hook` after each loaded tensor, from any thread.
+    /// Reports the progress to `context`, from any thread, and ends once that is cancelled.
     #[must_use]
-    pub fn on_progress(self, hook: impl Fn(&Progress<'_>) + Send + Sync + 'static) -> Self {
-        Self { progress: Some(ProgressHook(Arc::new(hook))), ..self }
+    pub fn context(self, context: Context) -> Self {
+        Self { context, ..self }
     }
 
     /// Opens the file at `path` according to these options.
@@ -79,34 +79,6 @@ impl LoadOptions {
     pub(super) fn threads(&self) -> usize {
         self.n_threads.unwrap_or_else(crate::parallel::available_threads)
     }
-}
-
-/// A function that is called after each tensor.
-#[derive(Clone)]
-pub struct ProgressHook(Arc<dyn Fn(&Progress<'_>) + Send + Sync>);
-
-impl ProgressHook {
-    pub(super) fn tell(&self, progress: &Progress<'_>) {
-        (self.0)(progress);
-    }
-}
-
-impl fmt::Debug for ProgressHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ProgressHook")
-    }
-}
-
-/// The progress after a tensor is done.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Progress<'a> {
-    /// The name of the tensor.
-    pub name: &'a str,
-    /// The bytes of all tensors so far, including this one.
-    pub n_bytes: u64,
-    /// The bytes of all tensors of the load.
-    pub total_bytes: u64,
 }
 
 /// The statistics of a load.

@@ -98,7 +98,7 @@ pub fn quantize_all<'a>(
     let tensors: Vec<&RawTensor> = tensors.into_iter().collect();
     let job = |tensor: &&'a RawTensor| Job { dtype: tensor.dtype(), data: Data::Memory(tensor.bytes()) };
     let works: Vec<Work<'_>> = tensors.iter().map(|tensor| Work::new(job(tensor), tensor.shape(), options)).collect();
-    let done = run(&works, options, available_threads(), |_| {})?;
+    let done = run(&works, options, available_threads(), |_| Ok(()))?;
     tensors.iter().zip(done).map(|(tensor, done)| done.into_tensor(tensor.shape())).collect()
 }
 
@@ -172,7 +172,7 @@ pub(super) fn run(
     works: &[Work<'_>],
     options: &QuantizeOptions,
     n_threads: usize,
-    finished: impl Fn(usize) + Sync,
+    finished: impl Fn(usize) -> Result<(), WeightsError> + Sync,
 ) -> Result<Vec<Done>, WeightsError> {
     let mut arena = Arena::new(works.iter().map(|work| work.n_elements as u64))?;
     // The output has one byte per number of the input.
@@ -226,7 +226,7 @@ struct Passes<'p, 'a, F> {
     finished: F,
 }
 
-impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
+impl<F: Fn(usize) -> Result<(), WeightsError> + Sync> Passes<'_, '_, F> {
     /// The first pass: quantizes the tensors in `whole`, and finds the largest magnitudes in the pieces of the others.
     fn look(&self, whole: &[usize], pieces: &[(usize, usize)]) -> Result<Vec<Outcome>, WeightsError> {
         let outcome = |work: &Work<'_>| Outcome {
@@ -275,7 +275,7 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
             };
             Outcome { found, error, decoded: None }
         };
-        (self.finished)(index);
+        (self.finished)(index)?;
         Ok(outcome)
     }
 
@@ -301,7 +301,7 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
             let elements = self.piece(index, piece, output.len(), buffer)?;
             let error = write(self.level, elements, &looked[index].found, self.options, &mut output)?;
             if pending[index].fetch_sub(1, Ordering::Relaxed) == 1 {
-                (self.finished)(index);
+                (self.finished)(index)?;
             }
             Ok::<_, WeightsError>(error)
         })?;

@@ -2,7 +2,6 @@
 
 use std::io::{self, Cursor, Write};
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_array::types::Int8Type;
@@ -10,7 +9,8 @@ use arrow_array::{ArrayRef, DictionaryArray, Float32Array, Int64Array, RecordBat
 use arrow_ipc::reader::StreamReader;
 use carton_core::ErrorKind;
 use carton_dataset::Input;
-use carton_rows::{MapProgress, MapRows, RowFormat, RowsError, write_mapped};
+use carton_rows::{MapCounts, MapRows, RowFormat, RowsError, write_mapped};
+use carton_tensor::context::{Context, ProgressEvent};
 use tokio::runtime::Handle;
 
 use crate::{Echo, chain, column, joined, table};
@@ -25,24 +25,25 @@ fn rows(n_rows: i64) -> RecordBatch {
     ])
 }
 
-/// Writes the mapped batches, in calls of at most 100 rows, and ends the work after `calls` calls.
+/// Writes the mapped batches, in calls of at most 100 rows, and cancels the work after `max_rows` rows.
 async fn written<W: Write + Send + 'static>(
     echo: &Echo,
     batches: Vec<RecordBatch>,
     output: W,
     format: RowFormat,
-    calls: u64,
-) -> Result<(W, MapProgress), RowsError> {
+    max_rows: u64,
+) -> Result<(W, MapCounts), RowsError> {
     let map = MapRows::new(&echo.model, &batches[0].schema()).batch_rows(NonZeroUsize::new(100).unwrap());
     let mapped = map.await?;
     let runtime = Handle::current();
     let work = move || {
         let mut rows = batches.into_iter().map(Ok::<_, RowsError>);
-        let on_progress = |progress: MapProgress| match progress.calls < calls {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        };
-        write_mapped(mapped, &mut rows, output, format, &runtime, on_progress)
+        let context = Context::watched(move |event: &ProgressEvent, cancel_token| {
+            if event.done >= max_rows {
+                cancel_token.cancel();
+            }
+        });
+        write_mapped(mapped, &mut rows, output, format, &runtime, &context)
     };
     tokio::task::spawn_blocking(work).await.unwrap()
 }
@@ -82,7 +83,7 @@ async fn undeclared_outputs_of_no_rows_are_unknown() {
     let runtime = Handle::current();
     let work = move || {
         let mut rows = std::iter::once(Ok::<_, RowsError>(empty));
-        write_mapped(mapped, &mut rows, Vec::new(), RowFormat::ArrowFile, &runtime, |_| ControlFlow::Continue(()))
+        write_mapped(mapped, &mut rows, Vec::new(), RowFormat::ArrowFile, &runtime, &Context::default())
     };
     let error = tokio::task::spawn_blocking(work).await.unwrap().unwrap_err();
     assert_eq!(
@@ -131,7 +132,7 @@ fn arrow_array_text(array: &ArrayRef, row: usize) -> String {
 async fn work_that_is_ended_has_no_end_marker() {
     let echo = Echo::of(&[("x", "float32", "['n']")]).await;
     let shared = Shared::default();
-    let error = written(&echo, vec![rows(5000)], shared.clone(), RowFormat::ArrowStream, 7).await.unwrap_err();
+    let error = written(&echo, vec![rows(5000)], shared.clone(), RowFormat::ArrowStream, 700).await.unwrap_err();
     assert!(matches!(error, RowsError::Interrupted), "{}", chain(&error));
     let bytes = shared.0.lock().unwrap().clone();
     let results: Result<Vec<RecordBatch>, _> =

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::num::NonZeroUsize;
 
 use carton_core::CancelToken;
-use carton_dataset::{CommitOptions, CommitStep, Duplicates, ShardLayout, merge};
+use carton_dataset::{CommitOptions, Duplicates, ShardLayout, merge};
 use uuid::Uuid;
 
 use super::rows::InterruptibleStdin;
@@ -33,6 +33,7 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
     let ignored = ignored.into_iter().filter(|(_, is_given)| *is_given && arguments.kv_separator.is_none());
     let ignored: Vec<_> = ignored.map(|(option, _)| (option, "--kv-separator")).collect();
     let warnings = warnings_of_ignored(&ignored, output);
+    let progress = output.progress().clone();
     let manifest = interrupt::blocking(move |cancel_token| {
         let attempts = match arguments.attempts.as_deref() {
             Some([only]) if only == "-" => Some(parse(&listed(cancel_token)?)?),
@@ -45,16 +46,12 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
             index: arguments.generate_index.map(index_layout),
             overwrite: arguments.overwrite,
             layout: layout(arguments.batch_size, arguments.kv_separator, arguments.columns, arguments.duplicates),
-            on_step: None,
+            context: progress.context(cancel_token),
         };
-        let still_wanted = cancel_token.clone();
-        let options = options.on_step(move |step| match step {
-            CommitStep::Publishing => interrupt::begin_publishing(),
-            _ => still_wanted.control(),
-        });
         merge(&arguments.dataset.dataset, &options).map_err(failure)
     })
     .await?;
+    output.progress().finish();
     committed(&path, &manifest, index, warnings, output)
 }
 

@@ -1,5 +1,6 @@
 //! `carton dataset verify`: compares the manifest with the files.
 
+use carton_core::CancelToken;
 use carton_dataset::{Checks, Finding, Verification, verify};
 use serde::Serialize;
 
@@ -8,7 +9,6 @@ use crate::args::DatasetVerifyArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Role, count, one_line};
-use crate::progress::Unit;
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -39,14 +39,8 @@ pub(super) async fn run(arguments: DatasetVerifyArgs, context: &Context<'_>) -> 
     let path = arguments.dataset.dataset;
     let checks = if arguments.sizes { Checks::Sizes } else { Checks::Headers };
     let (folder, progress) = (path.clone(), output.progress().clone());
-    let verification = interrupt::blocking(move |cancel_token| {
-        let on_progress = |done: &carton_dataset::VerifyProgress| {
-            progress.update("verifying", done.shards, Some(done.n_shards), Unit::Other);
-            cancel_token.control()
-        };
-        verify(&folder, checks, on_progress).map_err(failure)
-    })
-    .await?;
+    let verify = move |token: &CancelToken| verify(&folder, checks, &progress.context(token)).map_err(failure);
+    let verification = interrupt::blocking(verify).await?;
     output.progress().finish();
     let exit = if verification.is_sound() { Exit::Ok } else { Exit::Integrity };
     let Verification { findings, n_omitted, n_shards, n_samples, .. } = &verification;

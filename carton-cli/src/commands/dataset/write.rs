@@ -19,7 +19,6 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Leftover};
 use crate::output::one_line;
 use crate::progress::ProgressDisplay;
-use crate::progress::Unit;
 
 #[derive(Debug, thiserror::Error)]
 enum WriteArgumentError {
@@ -97,18 +96,10 @@ fn write(
     };
     let rows = Rows::open(inputs, choose, cancel_token)?;
     let created = CreatedFolder::unless_exists(output);
-    let mut writer =
-        TaskWriter::create(output, &rows.schema(), &options, arguments.task.unwrap_or(0)).map_err(failure)?;
+    let writer = TaskWriter::create(output, &rows.schema(), &options, arguments.task.unwrap_or(0)).map_err(failure)?;
     // A signal may come while a read from a file or pipe blocks.
     let _removed = Leftover::new(writer.folder());
-    let (total, display, token) = (rows.n_rows(), Arc::clone(progress), cancel_token.clone());
-    writer.on_progress(move |progress| {
-        if progress.is_publishing {
-            return interrupt::begin_publishing();
-        }
-        display.update("writing", progress.rows, total, Unit::Rows);
-        token.control()
-    });
+    let mut writer = writer.with_context(progress.context_of_rows(rows.n_rows(), cancel_token));
     for (input, arrangement) in rows.into_inputs() {
         writer.begin_input(input.place());
         for batch in input {

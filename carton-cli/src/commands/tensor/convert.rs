@@ -2,22 +2,20 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use carton_core::CancelToken;
+use carton_tensor::context::ProgressEvent;
 use carton_tensor::files::ElementType;
 use carton_tensor::weights::SCALE_SUFFIX;
 use carton_tensor::ztensor::{Format, Object};
 use serde::Serialize;
 
+use super::Context;
 use super::groups::Groups;
-use super::{Context, check_cancelled};
 use crate::args::{SinkArgs, TensorConvertArgs, VersionChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Output, byte_size, count, one_line};
-use crate::progress::ProgressDisplay;
-use crate::progress::Unit;
+use crate::progress::WorkContext;
 use crate::tensor_files::{
     Listed, Metadata, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, TensorLayout,
     shown_name,
@@ -43,7 +41,7 @@ pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> 
     };
     let (sink, progress) = (arguments.sink, output.progress().clone());
     let written =
-        interrupt::blocking(move |cancel_token| Ok(convert(&source, &sink, groups, &progress, cancel_token)?)).await?;
+        interrupt::blocking(move |token| Ok(convert(&source, &sink, groups, &progress.context(token))?)).await?;
     report(&written, output)
 }
 
@@ -78,8 +76,7 @@ fn convert(
     source: &Source,
     arguments: &SinkArgs,
     group_handling: GroupHandling,
-    progress: &Arc<ProgressDisplay>,
-    cancel_token: &CancelToken,
+    context: &WorkContext,
 ) -> Result<Written, TensorFileError> {
     check_output(source, &arguments.output)?;
     let format = OutputFormat::of(&arguments.output)?;
@@ -101,12 +98,11 @@ fn convert(
     let planned: Vec<Planned> = listed.iter().map(planned).collect();
     let metadata = metadata(source, format, &mut warnings)?;
     warn_of_version(arguments, &listed, &mut warnings);
-    let mut sink = Sink::create(arguments, &planned, &metadata, cancel_token)?;
+    let mut sink = Sink::create(arguments, &planned, &metadata, context.cancel_token())?;
     let total = source.total();
     let mut done = 0_u64;
     for position in sink.order() {
-        check_cancelled(cancel_token)?;
-        progress.update("converting", done, Some(total), Unit::Bytes);
+        context.advance(&ProgressEvent::new("converting", done, Some(total), "bytes"))?;
         let (Some(listed), Some(planned)) = (listed.get(position), planned.get(position)) else { continue };
         let piece = match groups.read(source, &listed.name)? {
             Some(group) => {
@@ -121,7 +117,7 @@ fn convert(
         sink.write(&planned.name, piece)?;
         done = done.saturating_add(listed.bytes.unwrap_or(0));
     }
-    check_cancelled(cancel_token)?;
+    context.check()?;
     Ok(Written { path: arguments.output.clone(), tensors: planned.len(), size: sink.finish()?, warnings })
 }
 

@@ -2,9 +2,8 @@
 //! (spec/weights.md §2).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use carton_core::CancelToken;
+use carton_tensor::context::ProgressEvent;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::weights::{
     self, Filter, Granularity, QuantizeOptions, QuantizedTensor, SCALE_SUFFIX, Scales, is_scale_tensor,
@@ -13,12 +12,11 @@ use carton_tensor::ztensor::QuantizedGroup;
 
 use super::convert::{self, Written};
 use super::quantize_report::{Quantized, Report};
-use super::{Context, check_cancelled, numbers};
+use super::{Context, numbers};
 use crate::args::{SinkArgs, TensorQuantizeArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::progress::ProgressDisplay;
-use crate::progress::Unit;
+use crate::progress::WorkContext;
 use crate::tensor_files::{
     Listed, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, TensorLayout, Value,
 };
@@ -56,7 +54,7 @@ pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) ->
     };
     let (sink, progress) = (arguments.sink, output.progress().clone());
     let report =
-        interrupt::blocking(move |cancel_token| quantize(&source, &sink, &filter, &settings, &progress, cancel_token))
+        interrupt::blocking(move |token| quantize(&source, &sink, &filter, &settings, &progress.context(token)))
             .await?;
     output.progress().finish();
     report.print(output)?;
@@ -92,8 +90,7 @@ fn quantize(
     arguments: &SinkArgs,
     filter: &Filter,
     settings: &QuantizeSettings,
-    progress: &Arc<ProgressDisplay>,
-    cancel_token: &CancelToken,
+    context: &WorkContext,
 ) -> Result<Report, Failure> {
     convert::check_output(source, &arguments.output)?;
     let format = OutputFormat::of(&arguments.output)?;
@@ -140,7 +137,7 @@ fn quantize(
             .push(format!("written as they are, because they are quantized already: `{}`{more}", names.join("`, `")));
     }
     let metadata = convert::metadata(source, format, &mut warnings)?;
-    let mut sink = Sink::create(arguments, &planned, &metadata, cancel_token)?;
+    let mut sink = Sink::create(arguments, &planned, &metadata, context.cancel_token())?;
     let total = source.total();
     let (mut done, mut quantized) = (0_u64, Vec::new());
     // The scales of the tensor whose integers were written last. In a zTensor file they come next.
@@ -148,8 +145,7 @@ fn quantize(
     // The names of scales for which space was reserved, by the names of their tensors.
     let mut reserved: BTreeMap<&str, &str> = BTreeMap::new();
     for position in sink.order() {
-        check_cancelled(cancel_token)?;
-        progress.update("quantizing", done, Some(total), Unit::Bytes);
+        context.advance(&ProgressEvent::new("quantizing", done, Some(total), "bytes"))?;
         let (Some(planned), Some((listed, role))) = (planned.get(position), roles.get(position)) else { continue };
         let piece = match role {
             Role::AsItIs => convert::piece(source, listed, format, false, &mut warnings)?,
@@ -189,7 +185,7 @@ fn quantize(
             done = done.saturating_add(listed.bytes.unwrap_or(0));
         }
     }
-    check_cancelled(cancel_token)?;
+    context.check()?;
     let written = Written { path: arguments.output.clone(), tensors: planned.len(), size: sink.finish()?, warnings };
     let unchanged = roles.iter().filter(|(_, role)| matches!(role, Role::AsItIs)).count();
     Ok(Report::new(written, quantized, unchanged))

@@ -1,13 +1,12 @@
 //! Opening what the tensors come from, and what all commands do with it.
 
-use carton_core::CancelToken;
 use carton_tensor::files::RawTensor;
 
 use super::super::{Context, open};
 use crate::args::{DenseArgs, ModelArgs, OnlyArgs, SourceArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::tensor_files::{Source, SourceLocation, TensorFileError, Value};
+use crate::tensor_files::{Source, SourceLocation, Value};
 
 /// Opens the source of the tensors.
 pub(super) async fn open_source(source: SourceArgs, context: &Context<'_>) -> Result<Source, Failure> {
@@ -33,11 +32,6 @@ pub(super) async fn open_some(
     let mut source = open_source(source, context).await?.with_max_dense(dense.max_dense);
     source.keep_matching(&only.only)?;
     Ok(source)
-}
-
-/// Returns an error if the work was cancelled.
-pub(super) fn check_cancelled(cancel_token: &CancelToken) -> Result<(), TensorFileError> {
-    if cancel_token.is_cancelled() { Err(TensorFileError::Interrupted) } else { Ok(()) }
 }
 
 /// Returns a numeric tensor; `None` for strings and lists.

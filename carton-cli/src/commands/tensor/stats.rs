@@ -1,16 +1,15 @@
 //! `carton tensor stats`: prints statistics of the numbers of tensors.
 
-use carton_core::CancelToken;
+use carton_tensor::context::ProgressEvent;
 use carton_tensor::weights::{self, Statistics};
 use serde::Serialize;
 
-use super::{Context, check_cancelled, ls, numbers, plot};
+use super::{Context, ls, numbers, plot};
 use crate::args::TensorStatsArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Align, Role, Table, one_line, six_digits};
-use crate::progress::ProgressDisplay;
-use crate::progress::Unit;
+use crate::progress::WorkContext;
 use crate::tensor_files::{Listed, Source, TensorLayout};
 
 /// The output of `--json`. Numbers that JSON lacks, and statistics of empty tensors, are `null`.
@@ -56,7 +55,7 @@ pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Re
     let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?;
     let (plot, progress) = (arguments.plot, output.progress().clone());
     let (tensors, passed_over) =
-        interrupt::blocking(move |cancel_token| measure(&source, plot, &progress, cancel_token)).await?;
+        interrupt::blocking(move |token| measure(&source, plot, &progress.context(token))).await?;
     output.progress().finish();
     if !passed_over.is_empty() {
         output
@@ -109,17 +108,11 @@ pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Re
 
 type Measured = (Vec<TensorStats>, Vec<String>);
 
-fn measure(
-    source: &Source,
-    plot: bool,
-    progress: &ProgressDisplay,
-    cancel_token: &CancelToken,
-) -> Result<Measured, Failure> {
+fn measure(source: &Source, plot: bool, context: &WorkContext) -> Result<Measured, Failure> {
     let total = source.total();
     let (mut tensors, mut passed_over, mut done) = (Vec::new(), Vec::new(), 0_u64);
     for listed in source.listed() {
-        check_cancelled(cancel_token)?;
-        progress.update("measuring", done, Some(total), Unit::Bytes);
+        context.advance(&ProgressEvent::new("measuring", done, Some(total), "bytes"))?;
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));
         let is_numeric = listed.element_type.is_some() || listed.format == TensorLayout::QuantizedGroup;

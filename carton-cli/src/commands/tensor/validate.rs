@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use carton_core::CancelToken;
 use carton_tensor::weights::{
     self, Description, DescriptionError, Filter, LoadOptions, LoaderStatistics, Validation, Weights,
 };
 use serde::Serialize;
 
-use super::{Context, check_cancelled, numbers};
+use super::{Context, numbers};
 use crate::args::TensorValidateArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Role, count, one_line};
-use crate::tensor_files::Source;
+use crate::progress::WorkContext;
+use crate::tensor_files::{Source, TensorFileError};
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -35,7 +35,8 @@ pub(super) async fn run(arguments: TensorValidateArgs, context: &Context<'_>) ->
     let output = context.output;
     let description = description(&arguments.model, arguments.size.into_iter().collect())?;
     let source = super::open_source(arguments.source, context).await?.with_max_dense(arguments.dense.max_dense);
-    let validation = interrupt::blocking(move |cancel_token| validate(&source, &description, cancel_token)).await?;
+    let progress = output.progress().clone();
+    let validation = interrupt::blocking(move |token| validate(&source, &description, progress.context(token))).await?;
     output.progress().finish();
     let passed = validation.is_valid();
     let exit = if passed { Exit::Ok } else { Exit::Integrity };
@@ -75,12 +76,12 @@ fn description(name: &str, sizes: BTreeMap<String, usize>) -> Result<Description
     Description::open_with_sizes(path, &sizes).map_err(Failure::new)
 }
 
-fn validate(source: &Source, description: &Description, cancel_token: &CancelToken) -> Result<Validation, Failure> {
+fn validate(source: &Source, description: &Description, context: WorkContext) -> Result<Validation, Failure> {
     match source.file() {
         None => {
             let mut tensors = BTreeMap::new();
             for listed in source.listed() {
-                check_cancelled(cancel_token)?;
+                context.check()?;
                 if let Some(tensor) = numbers(source.read(&listed.name)?) {
                     tensors.insert(listed.name.clone(), tensor);
                 }
@@ -95,8 +96,8 @@ fn validate(source: &Source, description: &Description, cancel_token: &CancelTok
                 true => Filter::ALL,
                 false => Filter::names(names),
             };
-            let options = LoadOptions::default().filter(filter);
-            weights::validate(file, description, &options).map_err(Failure::new)
+            let options = LoadOptions::default().filter(filter).context(context);
+            Ok(weights::validate(file, description, &options).map_err(TensorFileError::from)?)
         }
     }
 }

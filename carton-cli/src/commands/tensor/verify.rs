@@ -2,20 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use carton_core::CancelToken;
+use carton_tensor::context::ProgressEvent;
 use carton_tensor::files::{ElementType, TensorFile, TensorFileFormat};
 use carton_tensor::ztensor::{self, Checks, Encoding, Format, QuantizedGroup, QuantizedGroupError, ZTensorError};
 use serde::Serialize;
 
-use super::{Context, check_cancelled};
+use super::Context;
 use crate::args::TensorVerifyArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
 use crate::interrupt;
 use crate::output::{Role, byte_size, count, one_line};
-use crate::progress::ProgressDisplay;
-use crate::progress::Unit;
+use crate::progress::WorkContext;
 use crate::tensor_files::{Source, TensorFileError};
 
 /// The output of `--json`.
@@ -39,7 +37,7 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
     // Opening a malformed file fails here, with the same exit code.
     let source = super::open_source(arguments.source, context).await?;
     let progress = output.progress().clone();
-    let report = interrupt::blocking(move |cancel_token| verify(&source, &progress, cancel_token)).await?;
+    let report = interrupt::blocking(move |token| verify(&source, &progress.context(token))).await?;
     output.progress().finish();
     let exit = if report.passed { Exit::Ok } else { Exit::Integrity };
     if output.is_json() {
@@ -70,7 +68,7 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
     Ok(exit)
 }
 
-fn verify(source: &Source, progress: &Arc<ProgressDisplay>, cancel_token: &CancelToken) -> Result<Report, Failure> {
+fn verify(source: &Source, context: &WorkContext) -> Result<Report, Failure> {
     let listed = source.listed();
     let total = source.total();
     let mut report = Report { tensors: listed.len(), bytes: total, ..Report::default() };
@@ -94,8 +92,7 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, cancel_token: &Cance
     let mut done = 0_u64;
     let mut seen = BTreeSet::new();
     for listed in listed {
-        check_cancelled(cancel_token)?;
-        progress.update("verifying", done, Some(total), Unit::Bytes);
+        context.advance(&ProgressEvent::new("verifying", done, Some(total), "bytes"))?;
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let result = match source.file().map(TensorFile::format) {
             // Opening the file has checked everything.

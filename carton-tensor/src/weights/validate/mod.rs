@@ -10,7 +10,6 @@ use super::statistics::Statistics;
 use super::{SCALE_SUFFIX, Weights, WeightsError};
 use crate::element_count;
 use crate::files::{ElementType, Entry, RawTensor, TensorFile, TensorFileError};
-use crate::parallel::available_threads;
 
 mod finding;
 mod numbers;
@@ -25,7 +24,7 @@ use subject::{Decoding, Subject, assign};
 
 /// Compares the tensors of a file with a description, and checks all their numbers, piece by piece, so that little memory is needed.
 ///
-/// Of `options`, this uses the filter, whether to verify digests, and the number of threads. If the bytes of a tensor break a rule, or
+/// Of `options`, this uses the filter, whether to verify digests, the number of threads, and the context. If the bytes of a tensor break a rule, or
 /// if they are not numbers, this is a finding about the tensor, and the others are still checked.
 ///
 /// # Errors
@@ -71,7 +70,7 @@ pub fn validate(
         });
     }
     assign(&mut subjects, description, &OfFile { file, verifying: verifying.as_ref() })?;
-    judge(&subjects, description, &options.filter, options.threads())
+    judge(&subjects, description, options)
 }
 
 /// Reads the numbers of a tensor. If the content of the file prevents this, records the problem in `decoding` and returns a tensor
@@ -109,7 +108,7 @@ pub fn validate_weights(weights: &Weights, description: &Description) -> Result<
     let mut subjects: Vec<Subject<'_>> =
         weights.tensors.iter().map(|(name, tensor)| Subject::of(name, tensor)).collect();
     assign(&mut subjects, description, weights)?;
-    judge(&subjects, description, &super::Filter::ALL, available_threads())
+    judge(&subjects, description, &LoadOptions::default())
 }
 
 /// Checks one tensor: its shape, if one is expected, its size, and whether all numbers are finite.
@@ -123,7 +122,7 @@ pub fn validate_tensor(
 ) -> Result<Vec<Finding>, WeightsError> {
     let subject = Subject::of(name, tensor);
     let mut findings = shape_findings(&subject, expected_shape);
-    let statistics = look_at(&[subject], &|_| None, available_threads())?;
+    let statistics = look_at(&[subject], &|_| None, &LoadOptions::default())?;
     findings.extend(statistics.into_iter().flatten().flat_map(|found| number_findings(name, found.statistics)));
     Ok(findings)
 }
@@ -149,7 +148,7 @@ pub fn validate_dtype_consistency<'a>(dtypes: impl IntoIterator<Item = &'a Eleme
 /// # Errors
 /// [`WeightsError`]. A tensor in memory does not cause any error.
 pub fn validate_quantization(tensor: &RawTensor, expected: Quantization) -> Result<Option<String>, WeightsError> {
-    let found = look_at(&[Subject::of("", tensor)], &|_| Some(expected), available_threads())?.pop().flatten();
+    let found = look_at(&[Subject::of("", tensor)], &|_| Some(expected), &LoadOptions::default())?.pop().flatten();
     Ok(match found {
         Some(found) => quantization_problem(tensor.dtype(), stored_precision(tensor.dtype()), &found, expected),
         None => Some(format!("has complex numbers ({})", tensor.dtype())),
@@ -161,7 +160,7 @@ pub fn validate_quantization(tensor: &RawTensor, expected: Quantization) -> Resu
 /// # Errors
 /// [`WeightsError`]. A tensor in memory does not cause any error.
 pub fn check_numerical_stability(tensor: &RawTensor, range: ValueRange) -> Result<Option<String>, WeightsError> {
-    let found = look_at(&[Subject::of("", tensor)], &|_| None, available_threads())?.pop().flatten();
+    let found = look_at(&[Subject::of("", tensor)], &|_| None, &LoadOptions::default())?.pop().flatten();
     let Some(found) = found else { return Ok(None) };
     let mut problems: Vec<String> = number_problems(found.statistics).map(|(_, problem)| problem).collect();
     problems.extend(range_problem(&found, 0.0, range));
@@ -217,9 +216,9 @@ fn expected_precision(subject: &Subject<'_>, dtypes: &[ElementType]) -> Option<f
 fn judge(
     subjects: &[Subject<'_>],
     description: &Description,
-    filter: &super::Filter,
-    n_threads: usize,
+    options: &LoadOptions,
 ) -> Result<Validation, WeightsError> {
+    let filter = &options.filter;
     let n_scales = subjects.iter().filter(|subject| subject.is_scales()).count();
     let mut validation = Validation {
         model: description.name().to_owned(),
@@ -234,7 +233,7 @@ fn judge(
         expected.filter(|expected| !(subject.dtype.is_none() && matches!(expected, Quantization::Int8 { .. })))
     };
     let some_have_scales = subjects.iter().any(|subject| subject.scaled.is_some());
-    let found = look_at(subjects, &|index| quantization_of(&subjects[index]), n_threads)?;
+    let found = look_at(subjects, &|index| quantization_of(&subjects[index]), options)?;
     for (subject, found) in subjects.iter().zip(&found) {
         let expected = description.tensor(&subject.name);
         if let Some(what) = &subject.not_numbers {

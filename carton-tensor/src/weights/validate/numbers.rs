@@ -4,10 +4,12 @@
 use super::super::WeightsError;
 use super::super::description::{Quantization, ValueRange};
 use super::super::kernels::{Level, Moments, n_off_grid, smallest, widen, with_encoding};
+use super::super::options::LoadOptions;
 use super::super::pieces::{Job, for_each_piece};
 use super::super::statistics::{Statistics, moments_of};
 use super::scales::Scaled;
 use super::subject::Subject;
+use crate::element_count;
 use crate::files::ElementType;
 
 /// The results for a piece of a tensor.
@@ -52,18 +54,24 @@ pub(super) struct TensorNumbers {
     bounds: Option<(f64, f64)>,
 }
 
-/// Inspects the numbers of all tensors. The result for complex numbers is `None`.
+/// Inspects the numbers of all tensors, on as many threads and in the context that `options` give. The result for complex numbers is `None`.
 pub(super) fn look_at(
     subjects: &[Subject<'_>],
     quantization: &(dyn Fn(usize) -> Option<Quantization> + Sync),
-    n_threads: usize,
+    options: &LoadOptions,
 ) -> Result<Vec<Option<TensorNumbers>>, WeightsError> {
     let level = Level::best();
     let jobs: Vec<Job<'_>> = subjects
         .iter()
         .map(|subject| Job { dtype: subject.dtype.unwrap_or(ElementType::Float32), data: subject.data.clone() })
         .collect();
-    let parts = for_each_piece(&jobs, n_threads, |job, start, bytes| {
+    let size = |(subject, job): (&Subject<'_>, &Job<'_>)| {
+        let n_bytes = element_count(&subject.shape).and_then(|n_elements| job.dtype.n_bytes(n_elements));
+        n_bytes.unwrap_or_default() as u64
+    };
+    let meter = options.context.meter("validating", subjects.iter().zip(&jobs).map(size).fold(0, u64::saturating_add));
+    let parts = for_each_piece(&jobs, options.threads(), |job, start, bytes| {
+        meter.advance(bytes.len() as u64)?;
         if let Some(scaled) = &subjects[job].scaled {
             return Ok(Some(look_at_scaled(level, scaled, start, bytes, quantization(job))?));
         }
