@@ -7,7 +7,7 @@ use carton_core::ErrorKind;
 use serde::Serialize;
 
 use crate::hints;
-use crate::output::printable::{shortened, without_logins};
+use crate::output::{shortened, without_logins};
 
 /// The exit codes of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Failure {
 
     /// Adds a hint: what the user can do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(without_logins(&hint.into()));
         self
     }
 
@@ -188,7 +188,7 @@ impl From<carton_core::Error> for Failure {
             _ if is_refusal(&error) => Exit::Runner,
             kind => Exit::from(kind),
         };
-        let hint = hints::hint(&error);
+        let hint = hints::hint(&error).map(|hint| without_logins(&hint));
         Self { exit, error: Box::new(error), hint }
     }
 }
@@ -227,4 +227,15 @@ pub(crate) fn causes_in_one_line(error: &dyn Error) -> String {
         text.push_str(cause.trim_end());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_show_no_logins() {
+        let failure = Failure::new("it failed").hint("try `https://me:pw@host/x`");
+        assert_eq!(failure.advice(), Some("try `https://host/x`"));
+    }
 }

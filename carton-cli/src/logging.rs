@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::GlobalArgs;
-use crate::output::{Colors, Output, Role};
+use crate::output::{Colors, Output, Role, without_logins};
 use crate::progress::ProgressDisplay;
 
 /// Starts logging for the rest of the process.
@@ -115,7 +115,12 @@ impl Write for RecordWriter<'_> {
                 return Ok(record.len());
             }
         }
-        self.progress.hide_while(|| io::stderr().lock().write(record))
+        // The library shows no login of a URL, but a URL that was given as a path is a path to it.
+        match std::str::from_utf8(record) {
+            Ok(text) => self.progress.hide_while(|| io::stderr().lock().write_all(without_logins(text).as_bytes()))?,
+            Err(_) => self.progress.hide_while(|| io::stderr().lock().write_all(record))?,
+        }
+        Ok(record.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

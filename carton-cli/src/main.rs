@@ -29,8 +29,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
-use crate::output::printable::without_logins;
+use crate::output::{Output, without_logins};
 
 /// The runners in this binary. `carton runner install` makes them available to other programs.
 static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[

@@ -16,7 +16,7 @@ use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
 
 pub(crate) use numbers::{ago, byte_size, count, large_count, seconds, six_digits};
-pub(crate) use printable::{one_line, printable, shortened};
+pub(crate) use printable::{one_line, printable, shortened, without_logins};
 pub(crate) use shell::shell_word;
 pub(crate) use table::{Align, Table};
 
@@ -197,7 +197,7 @@ impl Output {
 
     fn to_stderr(&self, text: &str) {
         // A failure of standard error cannot be reported anywhere.
-        let _ = self.progress.hide_while(|| writeln!(io::stderr().lock(), "{text}"));
+        let _ = self.progress.hide_while(|| writeln!(io::stderr().lock(), "{}", without_logins(text)));
     }
 }
 

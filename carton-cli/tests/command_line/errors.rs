@@ -415,4 +415,15 @@ fn passwords_in_urls_where_only_paths_are_taken_are_not_shown() {
             assert!(!text.contains("hunter2") && !text.contains("me:"), "{arguments}: {text}");
         }
     }
+    // Log records and notes name paths too.
+    let folder = "https:/me:hunter2@host";
+    let config = sandbox.write(&format!("{folder}/config.toml"), "cash_dir = \"x\"\n");
+    sandbox.write(&format!("{folder}/runners/broken/runner.toml"), "x");
+    let mut command = sandbox.command(["--config".as_ref(), config.as_os_str(), "runner".as_ref(), "ls".as_ref()]);
+    let listed = command.env("CARTON_RUNNER_DIR", sandbox.work().join(folder).join("runners")).output().unwrap();
+    let stderr = String::from_utf8_lossy(&listed.stderr);
+    for name in ["config.toml", "runners/broken/runner.toml"] {
+        assert!(stderr.contains(&format!("https:/host/{name}")), "{stderr}");
+    }
+    assert!(!stderr.contains("hunter2"), "{stderr}");
 }
