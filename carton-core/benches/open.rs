@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use carton_core::Compression;
-use carton_core::internals::Context;
+use carton_core::Context;
 use carton_core::internals::archive::{Archive, Content, Tail, write};
 use carton_core::internals::manifest::Manifest;
 use carton_core::internals::source::FileSource;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use carton_core::Compression;
-use carton_core::internals::Context;
+use carton_core::Context;
 use carton_core::internals::archive::{Content, Tail, write};
 use carton_core::internals::digest::Hasher;
 

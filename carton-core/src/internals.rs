@@ -1,7 +1,5 @@
 //! The parts below the public API that benchmarks, tests and fuzz targets of this workspace use. They change without notice.
 
-pub use crate::context::Context;
-
 pub mod archive {
     pub use crate::archive::{Archive, Content, Entry, EntryKind, Tail, write};
 }

@@ -86,7 +86,7 @@ pub use blocking::{Awaited, block_on};
 pub use config::Config;
 pub use contents::{BadFile, FileInfo, VerifyReport};
 pub use contents_work::{Unpack, Verify};
-pub use context::{CancelGuard, CancelToken};
+pub use context::{CancelGuard, CancelToken, Context};
 pub use digest::{DigestError, Sha256Digest};
 pub use error::{Error, RunnerMessage};
 pub use error_kind::ErrorKind;

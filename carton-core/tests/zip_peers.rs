@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use carton_core::internals::Context;
+use carton_core::Context;
 use carton_core::internals::archive::{Archive, Content, EntryKind, Tail, write};
 use carton_core::internals::source::{FileSource, MemorySource, Source};
 use carton_core::{Compression, Method, Sha256Digest};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use carton_core::config::Config;
 use carton_core::runner::{InstallError, Installed, Installer, OfferedRunner, PLATFORM, Place, Requirement, package};
-use carton_core::{CancelToken, Carton, ErrorKind, Inputs, Sha256Digest};
+use carton_core::{CancelToken, Carton, Context, ErrorKind, Inputs, Sha256Digest};
 use carton_test_server::{Answer, File, Server};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -56,7 +56,7 @@ impl Site {
         );
         fs::write(runner.join("runner.toml"), descriptor).unwrap();
         let path = folder.path().join("echo.tar.gz");
-        let packaged = package(&runner, &path, &CancelToken::default(), &|_, _| {}).unwrap();
+        let packaged = package(&runner, &path, &Context::default()).unwrap();
         let archive = fs::read(&path).unwrap();
         let server = Server::start();
         let site = Self { folder, server, archive };
@@ -221,7 +221,7 @@ fn an_index_on_a_server_names_no_files_of_this_machine() {
     let site = Site::new();
     let secret = site.folder.path().join("echo.tar.gz");
     let index = serde_json::to_string(&{
-        let packaged = package(&site.folder.path().join("echo"), &secret, &CancelToken::default(), &|_, _| {});
+        let packaged = package(&site.folder.path().join("echo"), &secret, &Context::default());
         packaged.unwrap().offered(&format!("file://{}", secret.display()))
     });
     site.server.serve("/index.json", File::new(index.unwrap()));

@@ -16,9 +16,10 @@ use super::unpack::names::Names;
 use super::unpack::{UnpackError, UnpackLimits};
 use super::workspace::Lock;
 use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
-use crate::context::CancelToken;
+use crate::context::{CancelToken, Context};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::network::Url;
+use crate::progress::Stage;
 
 /// 1980-01-01 in seconds since 1970, the date that entries of cartons also have.
 const DATE: u64 = 315_532_800;
@@ -64,17 +65,13 @@ pub fn archive_name(folder: &Path) -> Result<String, InstallError> {
     Ok(format!("{}-{}.tar.gz", folder_name(runner), runner.platform))
 }
 
-/// Writes the archive of a runner's `folder` to `output`. An existing file of that name is replaced once the archive is complete.
+/// Writes the archive of a runner's `folder` to `output`. An existing file of that name is replaced once the archive is complete. Reports the bytes of the packed files to `context`, as
+/// [`Stage::Pack`](crate::Stage::Pack).
 ///
 /// # Errors
 /// The folder could not be installed again: it has no usable `runner.toml`, no usable executable, or links that leave it.
-/// [`InstallError::Interrupted`] if `cancel_token` is cancelled.
-pub fn package(
-    folder: &Path,
-    output: &Path,
-    cancel_token: &CancelToken,
-    on_bytes: &dyn Fn(u64, u64),
-) -> Result<Packaged, InstallError> {
+/// [`InstallError::Interrupted`] if `context` is cancelled.
+pub fn package(folder: &Path, output: &Path, context: &Context) -> Result<Packaged, InstallError> {
     let place = folder.display().to_string();
     let unpack_error = |source| InstallError::Unpack { place: place.clone(), source: Box::new(source) };
     let mut runners = describe(folder)?;
@@ -94,15 +91,12 @@ pub fn package(
     let mut archive = Builder::new(GzEncoder::new(hashing, Compression::default()));
     let total =
         found.iter().map(|found| if let FoundKind::File { length, .. } = found.kind { length } else { 0 }).sum();
-    let mut done = 0;
+    let meter = context.meter(Stage::Pack, total);
     for found in &found {
-        if cancel_token.is_cancelled() {
-            return Err(InstallError::Interrupted);
-        }
+        context.check()?;
         append(&mut archive, found)?;
         if let FoundKind::File { length, .. } = found.kind {
-            done += length;
-            on_bytes(done, total);
+            meter.advance(length)?;
         }
     }
     let finished = archive.into_inner().and_then(GzEncoder::finish);

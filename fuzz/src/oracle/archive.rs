@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::sync::Arc;
 
+use carton_core::Context;
 use carton_core::errors::ArchiveError;
-use carton_core::internals::Context;
 use carton_core::internals::archive::{Archive, Content, Entry, EntryKind, Tail, write};
 use carton_core::internals::source::{FileSource, MemorySource};
 use carton_core::{Compression, Method, Sha256Digest};

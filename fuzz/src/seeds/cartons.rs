@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 
-use carton_core::internals::Context;
+use carton_core::Context;
 use carton_core::internals::archive::{Content, Tail, write};
 use carton_core::internals::tensor_data::entries;
 use carton_core::{Compression, Links, Sha256Digest, TensorFormat};

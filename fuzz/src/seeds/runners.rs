@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use carton_core::CancelToken;
+use carton_core::Context;
 use carton_core::runner::{PLATFORM, package};
 
 use super::Seed;
@@ -25,7 +25,7 @@ pub(super) fn seeds() -> Vec<Seed> {
     );
     fs::write(folder.join("runner.toml"), &toml).expect("there is room");
     let output = place.path().join("runner.tar.gz");
-    let packaged = package(&folder, &output, &CancelToken::default(), &|_, _| {}).expect("it is a runner");
+    let packaged = package(&folder, &output, &Context::default()).expect("it is a runner");
     let compressed = fs::read(output).expect("it was written");
     let mut tar = Vec::new();
     std::io::copy(&mut flate2::read::GzDecoder::new(&compressed[..]), &mut tar).expect("it was written");

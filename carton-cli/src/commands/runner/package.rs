@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use carton_core::Sha256Digest;
 use carton_core::runner::{self, OfferedRunner, Packaged};
-use carton_core::{CancelToken, Sha256Digest};
 use serde::Serialize;
 
 use super::super::Context;
@@ -12,7 +12,6 @@ use crate::args::RunnerPackageArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{byte_size, one_line};
-use crate::progress::Unit;
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -24,10 +23,9 @@ struct Answer<'a> {
 
 pub(super) async fn run(arguments: RunnerPackageArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let display = std::sync::Arc::clone(output.progress());
+    let progress = output.progress().clone();
     let (packaged, offered) = interrupt::blocking(move |cancel_token| {
-        let on_bytes = |done, total| display.update("packing", done, Some(total), Unit::Bytes);
-        let packaged = package(&arguments, cancel_token, &on_bytes)?;
+        let packaged = package(&arguments, &progress.context(cancel_token))?;
         let url = url(&packaged, &arguments)?;
         let offered = packaged.offered(&url);
         if let Some(index) = &arguments.add_to {
@@ -48,11 +46,7 @@ pub(super) async fn run(arguments: RunnerPackageArgs, context: &Context<'_>) -> 
     Ok(Exit::Ok)
 }
 
-fn package(
-    arguments: &RunnerPackageArgs,
-    cancel_token: &CancelToken,
-    on_bytes: &dyn Fn(u64, u64),
-) -> Result<Packaged, Failure> {
+fn package(arguments: &RunnerPackageArgs, context: &carton_core::Context) -> Result<Packaged, Failure> {
     let path = match &arguments.output {
         Some(path) => path.clone(),
         None => {
@@ -61,7 +55,7 @@ fn package(
             beside.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name))
         }
     };
-    runner::package(&arguments.folder, &path, cancel_token, on_bytes).map_err(failure)
+    runner::package(&arguments.folder, &path, context).map_err(failure)
 }
 
 fn url(packaged: &Packaged, arguments: &RunnerPackageArgs) -> Result<String, Failure> {

@@ -39,7 +39,7 @@ const MAX_THREADS: usize = 16;
 ///
 /// ```
 /// use carton_core::Compression;
-/// use carton_core::internals::Context;
+/// use carton_core::Context;
 /// use carton_core::internals::archive::{Content, Tail, write};
 ///
 /// let mut output = tempfile::tempfile()?;

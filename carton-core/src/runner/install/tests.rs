@@ -45,7 +45,7 @@ impl Site {
     /// Packages a runner and adds it to the index.
     fn offer(&self, folder: &Path) -> PathBuf {
         let name = format!("{}.tar.gz", folder.file_name().unwrap().to_str().unwrap());
-        let packaged = package(folder, &self.path(&name), &CancelToken::default(), &|_, _| {}).unwrap();
+        let packaged = package(folder, &self.path(&name), &Context::default()).unwrap();
         let index = self.path("index.json");
         let offered = packaged.offered(&packaged.relative_url(&index).unwrap());
         add_to_index(&index, &offered, &CancelToken::default()).unwrap();
@@ -148,7 +148,7 @@ fn archives_are_the_same_wherever_they_are_made() {
     let hash = |folder: &str| {
         let folder = place.runner(folder, &toml("t", "1.0.0"));
         std::os::unix::fs::symlink("bin/run", folder.join("link")).unwrap();
-        let packaged = package(&folder, &place.path("out.tar.gz"), &CancelToken::default(), &|_, _| {}).unwrap();
+        let packaged = package(&folder, &place.path("out.tar.gz"), &Context::default()).unwrap();
         (packaged.sha256, Sha256Digest::of(&fs::read(place.path("out.tar.gz")).unwrap()))
     };
     let (first, of_file) = hash("one");
@@ -163,7 +163,7 @@ fn archives_are_the_same_wherever_they_are_made() {
 fn what_could_not_be_installed_is_not_packaged() {
     let place = Site::new();
     let out = place.path("out.tar.gz");
-    let pack = |folder: &Path| package(folder, &out, &CancelToken::default(), &|_, _| {});
+    let pack = |folder: &Path| package(folder, &out, &Context::default());
     let folder = place.runner("t", &toml("t", "1.0.0"));
     std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
     failed(pack(&folder), ErrorKind::Integrity, "link `link` to `/etc/passwd` is absolute");
@@ -325,7 +325,7 @@ fn what_is_installed_stays_in_its_folder() {
     let refused = "runner_path must be a relative path below the runner's folder";
     failed(place.install(|i| i.from_folder(&folder)), ErrorKind::Integrity, refused);
     let output = place.path("t.tar.gz");
-    let packaged = package(&folder, &output, &CancelToken::default(), &|_, _| {});
+    let packaged = package(&folder, &output, &Context::default());
     assert!(crate::causes::in_one_line(&packaged.unwrap_err()).contains(refused));
     assert!(place.installed().is_empty());
 
