@@ -108,7 +108,7 @@ pub use self_test::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestRepor
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
 pub use side::Side;
 pub use signature::{SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs};
-pub use tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, Index as TensorIndex, TensorFormat};
+pub use tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorFormat, TensorIndex};
 pub use unknown_keys::UnknownKey;
 
 /// The errors of the lower layers, which [`Error`] wraps.
@@ -133,7 +133,7 @@ pub mod errors {
     pub use crate::package::PackageError;
     pub use crate::runner::launch::LaunchError;
     pub use crate::runner::{
-        Crash, DescriptorError, IndexError, InstallError, NoRunner, PlaceError, RegistryError, UnpackError,
+        Crash, DescriptorError, InstallError, NoRunner, PlaceError, RegistryError, RunnerIndexError, UnpackError,
     };
     pub use crate::shrink::ShrinkError;
     pub use crate::signature::{CastInputError, SignatureError, TooManyPositional};

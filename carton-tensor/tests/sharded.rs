@@ -7,7 +7,7 @@ use std::path::Path;
 
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{
-    self, Index, IndexError, Metadata, SafetensorsError, Sharded, ShardedError, write_sharded,
+    self, Metadata, SafetensorsError, ShardIndex, ShardIndexError, Sharded, ShardedError, write_sharded,
 };
 
 fn tensor(n_bytes: usize, seed: u8) -> RawTensor {
@@ -97,7 +97,7 @@ fn failed_writes_leave_nothing_behind() {
 
 #[test]
 fn indices_are_parsed_or_refused_by_their_rule() {
-    let index = Index::parse(
+    let index = ShardIndex::parse(
         br#" {"other": [1e5, {}], "metadata": {"total_size": 1.5, "x": [[]]},
             "weight_map": {"b": "y", "\u0061": "x", "c": "y"}}"#,
     )
@@ -105,10 +105,10 @@ fn indices_are_parsed_or_refused_by_their_rule() {
     assert_eq!(index.iter().collect::<Vec<_>>(), [("b", "y"), ("a", "x"), ("c", "y")]);
     assert_eq!(index.files().collect::<Vec<_>>(), ["x", "y"]);
     assert_eq!((index.file_of("a"), index.file_of("d")), (Some("x"), None));
-    assert!(Index::parse(br#"{"weight_map": {}}"#).unwrap().is_empty());
+    assert!(ShardIndex::parse(br#"{"weight_map": {}}"#).unwrap().is_empty());
 
     fn check(text: &[u8], rule: &str, message: &str) {
-        let error = Index::parse(text).unwrap_err();
+        let error = ShardIndex::parse(text).unwrap_err();
         let found = format!("{error:?}");
         assert!(found.starts_with(rule) && error.to_string().contains(message), "{found}: {error}");
     }
@@ -268,8 +268,8 @@ fn files_and_index_must_agree() {
 
     // An index that exceeds the length limit.
     let file = fs::File::create(place.path("m.safetensors.index.json")).unwrap();
-    file.set_len(Index::MAX_LENGTH + 1).unwrap();
-    assert!(matches!(place.error(), ShardedError::Index { source: IndexError::TooLong { .. }, .. }));
+    file.set_len(ShardIndex::MAX_LENGTH + 1).unwrap();
+    assert!(matches!(place.error(), ShardedError::Index { source: ShardIndexError::TooLong { .. }, .. }));
     assert!(matches!(Sharded::open(place.path("none.json")), Err(ShardedError::Io { .. })));
 }
 

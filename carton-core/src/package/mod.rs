@@ -39,7 +39,7 @@ use crate::error_kind::ErrorKind;
 use crate::manifest::ManifestHash;
 use crate::metadata::{Draft, Example, Metadata, MetadataError, Oddity, Reference, SelfTest};
 use crate::source::{FileSource, Source};
-use crate::tensor_data::{self, Directories, Index, TensorDataError};
+use crate::tensor_data::{self, Directories, TensorDataError, TensorIndex};
 
 /// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.
 pub(crate) const MAX_MISC_LENGTH: u64 = 1 << 30;
@@ -62,7 +62,7 @@ pub struct Package {
 struct Opened {
     contents: Contents,
     metadata: Metadata,
-    tensors: Index,
+    tensors: TensorIndex,
     directories: Directories,
 }
 
@@ -157,7 +157,7 @@ impl Package {
         // Reported like the path of a carton where nothing is.
         std::fs::metadata(path).map_err(PackageError::io("open", path))?;
         let contents = Contents::bare(path)?.with_cache(cache);
-        let (tensors, directories) = (Index::default(), Directories::default());
+        let (tensors, directories) = (TensorIndex::default(), Directories::default());
         Ok(Self::of(Opened { contents, metadata, tensors, directories }))
     }
 
@@ -184,7 +184,7 @@ impl Package {
 
     /// Returns the index of the tensors. [`tensor`](Self::tensor) reads one of them.
     #[must_use]
-    pub fn tensors(&self) -> &Index {
+    pub fn tensors(&self) -> &TensorIndex {
         &self.opened.tensors
     }
 
@@ -365,15 +365,15 @@ impl ExampleData<'_> {
 }
 
 /// Reads the index of the tensors and compares it with the existing files.
-fn read_index(contents: &Contents) -> Result<Index, PackageError> {
+fn read_index(contents: &Contents) -> Result<TensorIndex, PackageError> {
     let path = format!("{}{}", tensor_data::FOLDER, tensor_data::INDEX);
     if !contents.contains(&path) {
         return match contents.paths().find_map(|path| path.strip_prefix(tensor_data::FOLDER)) {
             Some(file) => Err(TensorDataError::NoIndex { file: file.to_owned() }.into()),
-            None => Ok(Index::default()),
+            None => Ok(TensorIndex::default()),
         };
     }
-    let index = Index::parse(&contents.read(&path, tensor_data::MAX_INDEX_LENGTH, &Context::default())?)?;
+    let index = TensorIndex::parse(&contents.read(&path, tensor_data::MAX_INDEX_LENGTH, &Context::default())?)?;
     index.check_files(|path| contents.size_of(path).ok())?;
     Ok(index)
 }

@@ -25,7 +25,7 @@ const MAX_PARTS: usize = 256;
 
 /// The runners that an index offers.
 #[derive(Clone, Debug, Default)]
-pub struct Index {
+pub struct RunnerIndex {
     entries: Vec<IndexEntry>,
     broken: Vec<BrokenEntry>,
 }
@@ -67,7 +67,7 @@ pub struct BrokenEntry {
 /// Why an index cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum IndexError {
+pub enum RunnerIndexError {
     /// The index is not a JSON list.
     #[error("the file is not a runner index: expected a JSON list of runners")]
     Json(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -127,17 +127,17 @@ struct RawPart {
     relative_path: String,
 }
 
-impl Index {
+impl RunnerIndex {
     /// Parses an index. Relative URLs and paths of its parts are resolved against `place`, where the index is. Unknown fields are
     /// ignored.
     ///
     /// # Errors
-    /// See [`IndexError`]. A single bad entry is not an error of the index; see [`broken`](Self::broken).
-    pub fn parse(bytes: &[u8], place: &Place) -> Result<Self, IndexError> {
+    /// See [`RunnerIndexError`]. A single bad entry is not an error of the index; see [`broken`](Self::broken).
+    pub fn parse(bytes: &[u8], place: &Place) -> Result<Self, RunnerIndexError> {
         if bytes.len() as u64 > MAX_INDEX_BYTES {
-            return Err(IndexError::TooLarge { found: bytes.len() as u64 });
+            return Err(RunnerIndexError::TooLarge { found: bytes.len() as u64 });
         }
-        let RawIndex(entries) = serde_json::from_slice(bytes).map_err(|error| IndexError::Json(error.into()))?;
+        let RawIndex(entries) = serde_json::from_slice(bytes).map_err(|error| RunnerIndexError::Json(error.into()))?;
         let mut index = Self::default();
         for (position, raw) in entries.into_iter().enumerate() {
             match parse_entry(position, raw, place) {
@@ -267,9 +267,10 @@ mod tests {
         })
     }
 
-    fn parse(entries: &[serde_json::Value]) -> Index {
+    fn parse(entries: &[serde_json::Value]) -> RunnerIndex {
         let text = serde_json::to_vec(entries).unwrap();
-        Index::parse(&text, &Place::parse("https://me:secret@index.org/runners/index.json?key=1").unwrap()).unwrap()
+        RunnerIndex::parse(&text, &Place::parse("https://me:secret@index.org/runners/index.json?key=1").unwrap())
+            .unwrap()
     }
 
     fn url(place: &Place) -> &str {
@@ -346,7 +347,7 @@ mod tests {
     fn what_is_no_index_is_an_error() {
         let place = Place::parse("https://host/index.json").unwrap();
         let check = |text: &[u8], expected: &str| {
-            let error = Index::parse(text, &place).unwrap_err();
+            let error = RunnerIndex::parse(text, &place).unwrap_err();
             let text = format!("{error}: {}", crate::causes::in_one_line(&error));
             assert!(text.contains(expected), "{text}");
         };
@@ -356,7 +357,7 @@ mod tests {
         check(b"[1] 2", "JSON list");
         check(&vec![b' '; 17 << 20], "found 17825792");
         check(format!("[{}0]", "0,".repeat(MAX_INDEX_ENTRIES)).as_bytes(), "at most 65536 runners");
-        assert!(Index::parse(b"[]", &place).unwrap().entries().is_empty());
+        assert!(RunnerIndex::parse(b"[]", &place).unwrap().entries().is_empty());
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use crate::place::{Place, PlaceError};
 pub(crate) use choose::{RunnerSources, choose};
 pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VERSION, ModelFilesMode};
 pub use embedded::{EmbeddedRunner, RUNNER_ARGUMENT, runner_main, runners_of};
-pub use index::{BrokenEntry, Index, IndexEntry, IndexError, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part};
+pub use index::{BrokenEntry, IndexEntry, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part, RunnerIndex, RunnerIndexError};
 pub use install::{InstallError, Installed, Installer, RunnerFile};
 pub use launch::{LaunchPolicy, Limits, end_all};
 pub use package::{OfferedRunner, Packaged, add_to_index, archive_name, package};

@@ -149,14 +149,14 @@ pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &Cance
     let locked = Lock::acquire(&parent.join(format!(".lock-{name}")), cancel_token).map_err(write_error())?;
     let (_lock, _) = locked.ok_or(InstallError::Interrupted)?;
     let index_error = |source| InstallError::Index { index: path.display().to_string(), source };
-    let json_error = |error: serde_json::Error| index_error(super::IndexError::Json(error.into()));
+    let json_error = |error: serde_json::Error| index_error(super::RunnerIndexError::Json(error.into()));
     let mut entries: Vec<serde_json::Value> = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(InstallError::io("open", path)(error)),
         Ok(file) => {
             let found = file.metadata().map_err(InstallError::io("inspect", path))?.len();
             if found > MAX_INDEX_BYTES {
-                return Err(index_error(super::IndexError::TooLarge { found }));
+                return Err(index_error(super::RunnerIndexError::TooLarge { found }));
             }
             serde_json::from_reader(BufReader::new(file.take(MAX_INDEX_BYTES))).map_err(json_error)?
         }

@@ -29,7 +29,7 @@ pub(crate) const MAX_INDEX_LENGTH: u64 = 8 << 20;
 /// # Ok::<(), carton_core::errors::TensorDataError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Index {
+pub struct TensorIndex {
     tensors: BTreeMap<String, Entry>,
 }
 
@@ -84,7 +84,7 @@ struct RawEntry {
     inner: Vec<String>,
 }
 
-impl Index {
+impl TensorIndex {
     /// Parses an `index.toml`.
     ///
     /// # Errors

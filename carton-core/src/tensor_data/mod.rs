@@ -32,7 +32,7 @@ pub use files::TensorFiles;
 pub(crate) use format::is_tensor_file;
 pub use format::{FileFormat, TensorFormat};
 pub(crate) use index::MAX_INDEX_LENGTH;
-pub use index::{Entry, Index};
+pub use index::{Entry, TensorIndex};
 pub(crate) use read::MAX_STRINGS_LENGTH;
 pub use write::entries;
 

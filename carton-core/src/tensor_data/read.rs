@@ -10,13 +10,13 @@ use super::directory::{Directories, Directory, Misfit};
 use super::files::TensorFiles;
 use super::sizes::{check_member_size, check_size, n_bytes};
 use super::toml_file::parse_toml;
-use super::{Entry, FOLDER, Index, TensorDataError};
+use super::{Entry, FOLDER, TensorDataError, TensorIndex};
 
 /// The largest file of a string tensor that is read, in bytes. TOML is parsed as a whole, and parsing a file of empty strings
 /// takes fifty times its size in memory.
 pub(crate) const MAX_STRINGS_LENGTH: u64 = 32 << 20;
 
-impl Index {
+impl TensorIndex {
     /// Reads one tensor. Its size is compared with that of its file before memory is allocated. `directories` caches the
     /// directories of files that hold many tensors, so that each is read once.
     ///

@@ -12,7 +12,7 @@ use super::string_table::StringTable;
 /// The rule that an index breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum IndexError {
+pub enum ShardIndexError {
     /// The index is longer than the format allows.
     #[error("{length} bytes, expected at most 100000000 (spec/safetensors.md §7.1)")]
     TooLong {
@@ -47,14 +47,14 @@ pub enum IndexError {
 /// A validated index: the file of each tensor.
 ///
 /// ```
-/// use carton_tensor::safetensors::Index;
-/// let index = Index::parse(br#"{"weight_map": {"a": "x.safetensors", "b": "y.safetensors"}}"#)?;
+/// use carton_tensor::safetensors::ShardIndex;
+/// let index = ShardIndex::parse(br#"{"weight_map": {"a": "x.safetensors", "b": "y.safetensors"}}"#)?;
 /// assert_eq!(index.file_of("b"), Some("y.safetensors"));
-/// assert!(Index::parse(br#"{"weight_map": {"a": "../x.safetensors"}}"#).is_err());
-/// # Ok::<(), carton_tensor::safetensors::IndexError>(())
+/// assert!(ShardIndex::parse(br#"{"weight_map": {"a": "../x.safetensors"}}"#).is_err());
+/// # Ok::<(), carton_tensor::safetensors::ShardIndexError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Index {
+pub struct ShardIndex {
     tensors: StringTable,
     /// For each tensor, the position of its file.
     file_of: Vec<u32>,
@@ -62,27 +62,29 @@ pub struct Index {
     files: StringTable,
 }
 
-impl Index {
+impl ShardIndex {
     /// The longest index that is read, in bytes.
     pub const MAX_LENGTH: u64 = 100_000_000;
 
     /// Parses an index.
     ///
     /// # Errors
-    /// [`IndexError`], the rule that the index breaks.
-    pub fn parse(bytes: &[u8]) -> Result<Self, IndexError> {
+    /// [`ShardIndexError`], the rule that the index breaks.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ShardIndexError> {
         let length = bytes.len() as u64;
         if length > Self::MAX_LENGTH {
-            return Err(IndexError::TooLong { length });
+            return Err(ShardIndexError::TooLong { length });
         }
         // The whole text is checked, because the JSON parser only checks the encoding of strings that it keeps.
-        let text = std::str::from_utf8(bytes).map_err(|error| IndexError::Json { problem: error.to_string() })?;
+        let text = std::str::from_utf8(bytes).map_err(|error| ShardIndexError::Json { problem: error.to_string() })?;
         let mut parsing = Parsing::default();
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let result = IndexSeed(&mut parsing).deserialize(&mut deserializer).and_then(|()| deserializer.end());
         match result {
             Ok(()) => parsing.files.into_index(),
-            Err(error) => Err(parsing.broken.unwrap_or_else(|| IndexError::Json { problem: cut(&error.to_string()) })),
+            Err(error) => {
+                Err(parsing.broken.unwrap_or_else(|| ShardIndexError::Json { problem: cut(&error.to_string()) }))
+            }
         }
     }
 
@@ -160,23 +162,23 @@ struct Files {
 
 impl Files {
     /// Assigns one position to each distinct file.
-    fn into_index(self) -> Result<Index, IndexError> {
+    fn into_index(self) -> Result<ShardIndex, ShardIndexError> {
         let Self { mut tensors, files } = self;
         let duplicate =
-            |tensors: &StringTable, position| IndexError::DuplicateKey { key: tensors.get(position).to_owned() };
+            |tensors: &StringTable, position| ShardIndexError::DuplicateKey { key: tensors.get(position).to_owned() };
         tensors.index().map_err(|position| duplicate(&tensors, position))?;
         let names: BTreeSet<&str> = (0..files.len()).map(|position| files.get(position)).collect();
         let mut distinct = StringTable::default();
         let mut positions = HashMap::with_capacity(names.len());
         // This cannot happen, because an index of valid length has neither more files nor longer names.
-        let too_long = IndexError::TooLong { length: u64::from(u32::MAX) };
+        let too_long = ShardIndexError::TooLong { length: u64::from(u32::MAX) };
         for name in names {
             let position = u32::try_from(distinct.len()).map_err(|_| too_long.clone())?;
             distinct.push(name).ok_or_else(|| too_long.clone())?;
             positions.insert(name, position);
         }
         let file_of = (0..files.len()).filter_map(|position| positions.get(files.get(position)).copied()).collect();
-        Ok(Index { tensors, file_of, files: distinct })
+        Ok(ShardIndex { tensors, file_of, files: distinct })
     }
 }
 
@@ -184,12 +186,12 @@ impl Files {
 #[derive(Default)]
 struct Parsing {
     files: Files,
-    broken: Option<IndexError>,
+    broken: Option<ShardIndexError>,
 }
 
 impl Parsing {
     /// Records the broken rule, and returns an error that stops serde.
-    fn refuse<E: Error>(&mut self, broken: IndexError) -> E {
+    fn refuse<E: Error>(&mut self, broken: ShardIndexError) -> E {
         self.broken = Some(broken);
         E::custom("a rule is broken")
     }
@@ -225,7 +227,7 @@ impl<'de> Visitor<'de> for IndexSeed<'_> {
                 }
             };
             if std::mem::replace(seen, true) {
-                return Err(self.0.refuse(IndexError::DuplicateKey { key }));
+                return Err(self.0.refuse(ShardIndexError::DuplicateKey { key }));
             }
             match key.as_str() {
                 "metadata" => map.next_value_seed(AnyObject)?,
@@ -281,11 +283,11 @@ impl<'de> Visitor<'de> for WeightMapSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some((tensor, file)) = map.next_entry::<String, String>()? {
             if !is_file_name(&file) {
-                return Err(self.0.refuse(IndexError::FileName { tensor, file }));
+                return Err(self.0.refuse(ShardIndexError::FileName { tensor, file }));
             }
             let Files { tensors, files } = &mut self.0.files;
             if tensors.push(&tensor).is_none() || files.push(&file).is_none() {
-                return Err(self.0.refuse(IndexError::TooLong { length: u64::from(u32::MAX) }));
+                return Err(self.0.refuse(ShardIndexError::TooLong { length: u64::from(u32::MAX) }));
             }
         }
         Ok(())

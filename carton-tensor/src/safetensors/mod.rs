@@ -27,7 +27,7 @@ mod writer;
 pub use dtype::{dtype_name, parse_dtype};
 pub use error::{HeaderError, SafetensorsError};
 pub use header::{Header, TensorInfo};
-pub use index::{Index, IndexError};
+pub use index::{ShardIndex, ShardIndexError};
 pub use layout::Layout;
 pub use metadata::Metadata;
 pub use reader::Reader;

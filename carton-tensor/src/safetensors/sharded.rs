@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::quoted;
-use super::index::{Index, IndexError};
+use super::index::{ShardIndex, ShardIndexError};
 use super::{Reader, SafetensorsError, TensorInfo};
 use crate::files::{FileBytes, RawTensor};
 
@@ -21,7 +21,7 @@ pub enum ShardedError {
         place: String,
         /// The rule.
         #[source]
-        source: IndexError,
+        source: ShardIndexError,
     },
     /// Files are missing that the index names, or that the numbers in the names of the other files imply.
     #[error("`{place}`: {count} of its files are missing: {} (spec/safetensors.md §{section})", list(.files, *.count))]
@@ -136,8 +136,8 @@ fn other(file: &Option<String>) -> String {
 #[derive(Clone, Debug)]
 pub struct Sharded {
     place: String,
-    index: Index,
-    /// In the order of [`Index::files`].
+    index: ShardIndex,
+    /// In the order of [`ShardIndex::files`].
     shards: Vec<Reader>,
 }
 
@@ -252,15 +252,15 @@ impl Sharded {
     }
 }
 
-fn read_index(path: &Path, place: &str) -> Result<Index, ShardedError> {
+fn read_index(path: &Path, place: &str) -> Result<ShardIndex, ShardedError> {
     let io = |source| ShardedError::Io { place: place.to_owned(), source };
     let invalid = |source| ShardedError::Index { place: place.to_owned(), source };
     let bytes = FileBytes::open(path).map_err(io)?;
     let length = bytes.len();
-    if length > Index::MAX_LENGTH {
-        return Err(invalid(IndexError::TooLong { length }));
+    if length > ShardIndex::MAX_LENGTH {
+        return Err(invalid(ShardIndexError::TooLong { length }));
     }
-    Index::parse(&bytes.read(0..length).map_err(io)?).map_err(invalid)
+    ShardIndex::parse(&bytes.read(0..length).map_err(io)?).map_err(invalid)
 }
 
 /// Refuses everything but regular files: a folder cannot be read, and opening a pipe would wait for a writer.
@@ -296,7 +296,7 @@ impl Folders {
     }
 
     /// Returns the canonical paths of the files that the index names (§7.3).
-    fn resolve(&self, index: &Index, place: &str) -> Result<Vec<PathBuf>, ShardedError> {
+    fn resolve(&self, index: &ShardIndex, place: &str) -> Result<Vec<PathBuf>, ShardedError> {
         let mut paths = Vec::with_capacity(index.files().len());
         let (mut missing, mut count) = (Vec::new(), 0);
         for file in index.files() {
@@ -324,7 +324,7 @@ impl Folders {
     }
 
     /// Checks that the index names all files of each numbered series, and that the folder has no other file of such a series (§7.4).
-    fn check_numbers(&self, index: &Index, place: &str) -> Result<(), ShardedError> {
+    fn check_numbers(&self, index: &ShardIndex, place: &str) -> Result<(), ShardedError> {
         let named: BTreeSet<&str> = index.files().collect();
         // For each series, the numbers and how many digits they have.
         let mut series: BTreeMap<(&str, &str), (BTreeSet<u32>, usize)> = BTreeMap::new();

@@ -3,7 +3,7 @@
 
 use std::path::Component;
 
-use carton_core::runner::{Index, IndexEntry, Place};
+use carton_core::runner::{IndexEntry, Place, RunnerIndex};
 use serde_json::{Value, json};
 
 /// Checks these bytes. Returns whether they are accepted.
@@ -11,7 +11,7 @@ pub fn check(bytes: &[u8]) -> bool {
     let mut is_accepted = true;
     for place in ["https://example.com/runners/index.json", "/runners/index.json"] {
         let place = Place::parse(place).expect("it is a place");
-        let Ok(index) = Index::parse(bytes, &place) else { return false };
+        let Ok(index) = RunnerIndex::parse(bytes, &place) else { return false };
         is_accepted &= index.broken().is_empty();
         assert!(std::str::from_utf8(bytes).is_ok());
         let n_entries = serde_json::from_slice::<Vec<Value>>(bytes).map(|list| list.len());
@@ -28,7 +28,7 @@ pub fn check(bytes: &[u8]) -> bool {
             }
         }
         let written = Value::from_iter(index.entries().iter().filter_map(written)).to_string();
-        let again = Index::parse(written.as_bytes(), &place).expect("it was written");
+        let again = RunnerIndex::parse(written.as_bytes(), &place).expect("it was written");
         let written_ones = index.entries().iter().filter(|entry| written_url(entry).is_some());
         assert!(
             again.broken().is_empty() && again.entries().iter().eq(written_ones),

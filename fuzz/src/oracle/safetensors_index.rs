@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use carton_tensor::safetensors::Index;
+use carton_tensor::safetensors::ShardIndex;
 use serde_json::value::RawValue;
 
 /// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
-    let Ok(index) = Index::parse(bytes) else { return false };
+    let Ok(index) = ShardIndex::parse(bytes) else { return false };
     assert_eq!(index.iter().count(), index.len());
     for (tensor, file) in index.iter() {
         assert_eq!(index.file_of(tensor), Some(file));

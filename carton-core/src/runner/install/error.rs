@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::unpack::UnpackError;
-use super::super::{DescriptorError, IndexError, NoRunner, PlaceError, RegistryError};
+use super::super::{DescriptorError, NoRunner, PlaceError, RegistryError, RunnerIndexError};
 use crate::ErrorKind;
 use crate::cache::CacheError;
 use crate::context::Cancelled;
@@ -36,7 +36,7 @@ pub enum InstallError {
         /// The URL or path of the index.
         index: String,
         /// Why not.
-        source: IndexError,
+        source: RunnerIndexError,
     },
     /// The index or an archive cannot be fetched.
     #[error("cannot fetch {what}")]

@@ -17,7 +17,7 @@ use super::folder::{self, FoundKind};
 use super::select::{Requirement, select};
 use super::unpack::{self, Tree, UnpackError, UnpackLimits};
 use super::workspace::{Lock, Workspace};
-use super::{Descriptor, Index, IndexEntry, PLATFORM, Part, Place, embedded};
+use super::{Descriptor, IndexEntry, PLATFORM, Part, Place, RunnerIndex, embedded};
 use crate::config::Config;
 use crate::context::{Context, blocking_setters};
 use crate::digest::Sha256Digest;
@@ -98,9 +98,9 @@ impl Installer<'_> {
     ///
     /// # Errors
     /// The index cannot be fetched, or is not an index.
-    pub fn index(&self, place: &Place) -> Result<Index, InstallError> {
+    pub fn index(&self, place: &Place) -> Result<RunnerIndex, InstallError> {
         let bytes = self.fetcher().index(place)?;
-        Index::parse(&bytes, place).map_err(|source| InstallError::Index { index: place.to_string(), source })
+        RunnerIndex::parse(&bytes, place).map_err(|source| InstallError::Index { index: place.to_string(), source })
     }
 
     /// Installs the best runner of an index that meets `requirement`. An installed runner of the same name and version is

@@ -149,13 +149,13 @@ fn index() {
 
 #[test]
 fn files_are_checked_without_being_read() {
-    let index = Index::parse(plain("float32", "[2]", "t.bin").as_bytes()).unwrap();
+    let index = TensorIndex::parse(plain("float32", "[2]", "t.bin").as_bytes()).unwrap();
     assert!(index.check_files(|path| (path == "tensor_data/t.bin").then_some(Some(8))).is_ok());
     assert!(index.check_files(|_| Some(None)).is_ok());
     assert!(matches!(index.check_files(|_| None), Err(TensorDataError::NoSuchFile { .. })));
     assert!(matches!(index.check_files(|_| Some(Some(9))), Err(TensorDataError::SizeMismatch { found: 9, .. })));
     // A tensor with too many strings is an error only when it is read.
-    let index = Index::parse(plain("string", "[2]", "t.toml").as_bytes()).unwrap();
+    let index = TensorIndex::parse(plain("string", "[2]", "t.toml").as_bytes()).unwrap();
     assert!(index.check_files(|_| Some(Some(MAX_STRINGS_LENGTH + 1))).is_ok());
     assert!(matches!(index.check_files(|_| Some(Some(3))), Err(TensorDataError::SizeMismatch { found: 1, .. })));
 }

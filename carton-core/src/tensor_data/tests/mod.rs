@@ -33,9 +33,9 @@ impl Memory {
         self.files.get(path).ok_or_else(|| Failure::NoFile(path.to_owned()))
     }
 
-    /// Reads a tensor from the files with `Index::read`.
+    /// Reads a tensor from the files with `TensorIndex::read`.
     fn tensor(&self, name: &str) -> Result<Tensor, Failure> {
-        let index = Index::parse(self.get("tensor_data/index.toml")?)?;
+        let index = TensorIndex::parse(self.get("tensor_data/index.toml")?)?;
         index.read(name, self, &Directories::default())
     }
 }

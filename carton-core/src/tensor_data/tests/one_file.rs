@@ -47,7 +47,7 @@ fn layout_of_one_file_for_all_numbers() {
         assert_eq!(String::from_utf8_lossy(&memory.files["tensor_data/index.toml"]), expected.join("\n"));
         // The same input gives the same bytes.
         assert_eq!(written_as(&example(), format).files, memory.files);
-        let index = Index::parse(&memory.files["tensor_data/index.toml"]).unwrap();
+        let index = TensorIndex::parse(&memory.files["tensor_data/index.toml"]).unwrap();
         assert_eq!(index.files_of(["r", "s"]).into_iter().collect::<Vec<_>>(), ["tensor_0.toml", file]);
     };
     check(TensorFormat::Safetensors, "tensors.safetensors", "safetensors", "__metadata___");
@@ -166,7 +166,7 @@ fn a_directory_is_read_once() {
     }
     for format in [TensorFormat::Safetensors, TensorFormat::Ztensor] {
         let counting = Counting(written_as(&example(), format), std::cell::Cell::new(0));
-        let index = Index::parse(&counting.0.files["tensor_data/index.toml"]).unwrap();
+        let index = TensorIndex::parse(&counting.0.files["tensor_data/index.toml"]).unwrap();
         let directories = Directories::default();
         index.read("f", &counting, &directories).unwrap();
         let first = counting.1.replace(0);

@@ -53,7 +53,7 @@ proptest! {
         for (size, format) in sizes.into_iter().flat_map(|size| formats.map(|format| (size, format))) {
             let mut memory = written_as(&tensors, format);
             memory.size = size;
-            let index = Index::parse(&memory.files["tensor_data/index.toml"]).unwrap();
+            let index = TensorIndex::parse(&memory.files["tensor_data/index.toml"]).unwrap();
             index.check_files(|path| memory.files.get(path).map(|bytes| Some(bytes.len() as u64))).unwrap();
             for (name, tensor) in &tensors {
                 prop_assert_eq!(bits(&memory.tensor(name).unwrap()), bits(tensor));
@@ -63,7 +63,7 @@ proptest! {
 
     #[test]
     fn no_index_is_too_strange(bytes in any::<Vec<u8>>()) {
-        let _ = Index::parse(&bytes);
+        let _ = TensorIndex::parse(&bytes);
     }
 
     /// A valid index with overwritten bytes is either read or refused. If it is read, it is consistent.
@@ -78,7 +78,7 @@ proptest! {
             let position = position % bytes.len();
             bytes[position] = byte;
         }
-        if let Ok(index) = Index::parse(bytes) {
+        if let Ok(index) = TensorIndex::parse(bytes) {
             for name in index.names() {
                 if let Ok(Tensor::Numeric(tensor)) = memory.tensor(name) {
                     prop_assert_eq!(tensor.bytes().len(), 8);
