@@ -187,6 +187,25 @@ async fn a_runner_that_hangs_while_it_loads_is_killed_in_time() {
     before.assert_restored();
 }
 
+/// The answer and the end of the time are noticed together, because something else keeps the thread busy.
+#[tokio::test]
+async fn a_load_that_ends_after_its_deadline_is_a_timeout() {
+    let _alone = ALONE.lock().await;
+    let place = place("echo");
+    let carton = place.pack_noop("").await;
+    let before = census(&place, &carton).await;
+    let busy = tokio::spawn(async {
+        loop {
+            std::thread::sleep(Duration::from_millis(200));
+            tokio::task::yield_now().await;
+        }
+    });
+    let error = load(&place, &carton).load_timeout(Duration::from_millis(50)).await.unwrap_err();
+    busy.abort();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{}", chain(&error));
+    before.assert_restored();
+}
+
 /// Loads a model whose runner dies in its first call, and lets it die.
 async fn load_and_crash(place: &TestPlace) -> Carton {
     let carton = place.pack_noop("").await;

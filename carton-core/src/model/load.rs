@@ -146,7 +146,7 @@ impl Load {
     }
 
     /// Sets the time that loading the model in the runner may take; unlimited by default. It begins when the runner has started,
-    /// and holds for a fresh runner too. A runner that does not load the model within it is killed.
+    /// and holds for a fresh runner too. A runner that does not load the model within it is killed, also if its answer is late by a moment.
     pub fn load_timeout(mut self, timeout: Duration) -> Self {
         self.settings.load_timeout = Some(timeout);
         self

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use carton_runner_protocol::DeclaredTensor;
 use carton_runner_protocol::host::{
-    CallError, CallOptions, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel,
+    CallError, CallOptions, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase,
 };
 use carton_tensor::{Dimension, SymbolicShape};
 
@@ -77,7 +77,14 @@ impl Starter {
         };
         let session = start_runner(descriptor, &settings.policy, connection, progress.clone()).await?;
         let deadline = settings.load_timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let Err(error) = session.connection().load(request, CallOptions { deadline }).await else { return Ok(session) };
+        let error = match session.connection().load(request, CallOptions { deadline }).await {
+            // An answer that is there already is returned without a look at the clock.
+            Ok(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                CallError::DeadlineExceeded { phase: Phase::Running }
+            }
+            Ok(_) => return Ok(session),
+            Err(error) => error,
+        };
         let runner = descriptor.to_string();
         Err(match session.explain(error).await {
             Err(crash) => StartError::Crash(crash),
