@@ -50,7 +50,8 @@ impl PendingFile {
     /// Creates an empty file to be published as `output`, with the permissions that new files get.
     ///
     /// # Errors
-    /// `output` exists and is not a regular file, such as a device, which must not be replaced; its folder cannot be written to.
+    /// `output` exists and is not a regular file, such as a device, which must not be replaced; its folder does not exist
+    /// ([`io::ErrorKind::NotFound`]) or cannot be written to.
     pub fn new(output: &Path) -> io::Result<Self> {
         if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "something is there that is not a file"));
@@ -60,7 +61,7 @@ impl PendingFile {
         if let Some(file) = nameless(folder(&target)) {
             return Ok(Self { output: output.to_owned(), target, file: TemporaryFile::Nameless(file) });
         }
-        let file = builder().tempfile_in(folder(&target))?;
+        let file = builder().tempfile_in(folder(&target)).map_err(|error| without_name(error, folder(&target)))?;
         Ok(Self { output: output.to_owned(), target, file: TemporaryFile::Named(file) })
     }
 
@@ -171,6 +172,18 @@ fn folder(output: &Path) -> &Path {
     }
 }
 
+/// The error of the operating system without the temporary name, which means nothing to the caller.
+fn without_name(error: io::Error, folder: &Path) -> io::Error {
+    if error.kind() == io::ErrorKind::NotFound {
+        return io::Error::new(error.kind(), format!("there is no folder `{}`", folder.display()));
+    }
+    let cause = error.get_ref().and_then(|wrapper| wrapper.source()?.downcast_ref::<io::Error>());
+    match cause.and_then(io::Error::raw_os_error) {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => error,
+    }
+}
+
 /// Returns the builder of temporary names.
 fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
@@ -269,6 +282,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = write(folder.path(), "").unwrap_err();
         assert_eq!(error.to_string(), "something is there that is not a file");
+    }
+
+    #[test]
+    fn errors_do_not_show_the_temporary_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing");
+        let error = write(&missing.join("output"), "").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(error.to_string(), format!("there is no folder `{}`", missing.display()));
+        fs::write(&missing, "").unwrap();
+        let error = write(&missing.join("output"), "").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(error.to_string(), io::Error::from_raw_os_error(error.raw_os_error().unwrap()).to_string());
     }
 
     #[test]
