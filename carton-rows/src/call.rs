@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, FieldRef};
 use carton_core::{Carton, DataType, ErrorKind, NumericTensor, StringTensor, Tensor, Tensors};
+use tokio::sync::RwLock;
 
 use crate::cut::Batch;
 use crate::error::{RowsError, escaped};
@@ -31,15 +32,17 @@ pub(crate) struct Answer {
 
 impl Caller {
     /// Calls the model. If its runner dies, the call is made once more, on a fresh runner.
-    pub(crate) async fn call(&self, model: &Carton, batch: Batch) -> Result<Answer, RowsError> {
+    ///
+    /// A runner that dies takes all its calls along. Each of them is then made while no other one of the worker runs, so that an error
+    /// names the rows that kill the runner.
+    pub(crate) async fn call(&self, model: &Carton, calls: &RwLock<()>, batch: Batch) -> Result<Answer, RowsError> {
+        let among_others = calls.read().await;
         let outputs = match self.infer(model, &batch).await {
             Err(error) if error.kind() == ErrorKind::RunnerCrashed => {
-                tracing::warn!(
-                    first_row = batch.first_row,
-                    n_rows = batch.n_rows,
-                    error = &error as &dyn std::error::Error,
-                    "calling the model again"
-                );
+                drop(among_others);
+                let _alone = calls.write().await;
+                let (first, last) = (batch.first_row, batch.last_row());
+                tracing::warn!("rows {first} to {last} are given to the model again, whose runner died: {error}");
                 self.infer(model, &batch).await
             }
             other => other,
@@ -95,9 +98,12 @@ impl Caller {
 }
 
 impl Batch {
+    fn last_row(&self) -> u64 {
+        self.first_row + (self.n_rows as u64).saturating_sub(1)
+    }
+
     fn failed(&self, source: carton_core::Error) -> RowsError {
-        let last = self.first_row + (self.n_rows as u64).saturating_sub(1);
-        RowsError::Call { first: self.first_row, last, source: Box::new(source) }
+        RowsError::Call { first: self.first_row, last: self.last_row(), source: Box::new(source) }
     }
 }
 

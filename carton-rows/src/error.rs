@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use arrow_schema::ArrowError;
 use carton_core::{DataType, ErrorKind, Side};
@@ -67,6 +68,16 @@ pub enum RowsError {
     TwoColumns {
         /// The name, escaped.
         column: String,
+        /// How many columns of that name are kept: 0 if both are outputs, 1 if one of them is.
+        n_kept: usize,
+    },
+    /// More workers are asked for than [`MAX_WORKERS`](crate::MAX_WORKERS).
+    #[error("{found} workers, expected at most {most}")]
+    TooManyWorkers {
+        /// The number that the caller gave.
+        found: usize,
+        /// The largest number.
+        most: usize,
     },
     /// The model declares no outputs and there are no rows, so that the columns of the result are unknown.
     #[error("the columns of the result are unknown: the carton does not declare its outputs, and there are no rows")]
@@ -202,6 +213,15 @@ pub enum RowsError {
     /// The results cannot be written.
     #[error("cannot write the results")]
     Write(#[source] Box<dyn Error + Send + Sync>),
+    /// The results cannot be written to a file.
+    #[error("cannot write `{}`", path.display())]
+    Output {
+        /// The file, as the caller named it.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// A thread cannot be started, or ended early.
     #[error("a thread that maps rows")]
     Thread(#[source] io::Error),
@@ -223,6 +243,7 @@ impl RowsError {
         match self {
             Self::Worker(error) | Self::Call { source: error, .. } => error.kind(),
             Self::Read(error) => kind_of_source(error.as_ref()),
+            Self::Output { source, .. } => kind_of_output(source.as_ref()),
             Self::Write(_) | Self::Thread(_) => ErrorKind::Machine,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::NotByRow { .. }
@@ -245,9 +266,22 @@ impl RowsError {
             }
             Self::NoInputs => Some("name the columns of inputs".to_owned()),
             Self::NotByRow { .. } => Some("name the outputs that become columns, without this one".to_owned()),
-            Self::TwoColumns { .. } => Some("give the output another column, or do not keep that column".to_owned()),
+            Self::TwoColumns { n_kept: 0, .. } => Some("give one of the outputs another column".to_owned()),
+            Self::TwoColumns { n_kept: 1, .. } => {
+                Some("give the output another column, or do not keep that column".to_owned())
+            }
+            Self::TwoColumns { .. } => Some("name the columns that are kept, without these".to_owned()),
             Self::Scalar { side: Side::Input, .. } => Some("give the input one value for all rows".to_owned()),
             _ => None,
+        }
+    }
+
+    /// Adds the path of the output to an error of writing it. Other errors stay as they are.
+    #[must_use]
+    pub fn at_output(self, path: &Path) -> Self {
+        match self {
+            Self::Write(source) => Self::Output { path: path.to_owned(), source },
+            other => other,
         }
     }
 
@@ -301,6 +335,15 @@ fn kind_of_source(error: &(dyn Error + 'static)) -> ErrorKind {
         // The source is not a file.
         None => ErrorKind::Other,
         Some(_) => ErrorKind::Machine,
+    }
+}
+
+/// An output that cannot be written is the caller's fault if its folder does not exist or something else has its name.
+fn kind_of_output(error: &(dyn Error + 'static)) -> ErrorKind {
+    use io::ErrorKind as Io;
+    match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(Io::NotFound | Io::NotADirectory | Io::InvalidInput) => ErrorKind::InvalidInput,
+        _ => ErrorKind::Machine,
     }
 }
 

@@ -45,6 +45,7 @@ mod write;
 
 pub use error::RowsError;
 pub use format::{RowFormat, RowWriter};
-pub use map::{MapRows, MappedRows};
+pub use map::{MAX_WORKERS, MapRows, MappedRows};
+pub use output::arrow_type;
 pub use plan::Keep;
 pub use write::{MapCounts, write_mapped};

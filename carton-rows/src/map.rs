@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use carton_core::{Carton, Tensor, Tensors};
+use tokio::sync::RwLock;
 use tokio::task::JoinHandle;
 
 use crate::call::{Answer, Caller};
@@ -23,6 +24,9 @@ const BATCH_ROWS: usize = 1024;
 const BATCH_BYTES: usize = 16 << 20;
 /// The number of calls in flight on each worker: one that runs, and others whose inputs are copied meanwhile.
 const CALLS_PER_WORKER: usize = 3;
+
+/// The most workers of a table: processes that each have the model in memory.
+pub const MAX_WORKERS: usize = 1024;
 
 /// Maps tables of one schema by a model. Made with [`new`](Self::new), configured by its setters, and awaited, which starts the
 /// workers and returns a [`MappedRows`].
@@ -84,7 +88,8 @@ impl<'a> MapRows<'a> {
         self
     }
 
-    /// Sets the number of runners; 1 by default, which is that of the model. Each of the others is a process of its own.
+    /// Sets the number of runners; 1 by default, which is that of the model. Each of the others is a process of its own. More than
+    /// [`MAX_WORKERS`] are an error.
     pub fn workers(mut self, n_workers: NonZeroUsize) -> Self {
         self.workers = n_workers;
         self
@@ -94,7 +99,7 @@ impl<'a> MapRows<'a> {
     /// decode the others.
     ///
     /// # Errors
-    /// A name is unknown, a required input has no column, or a column cannot become an input.
+    /// A name is unknown, a required input has no column, or a column cannot become an input; there are more than [`MAX_WORKERS`].
     pub fn columns(&self) -> Result<Vec<String>, RowsError> {
         let plan = self.plan()?;
         let is_read = |position: &usize| {
@@ -105,6 +110,9 @@ impl<'a> MapRows<'a> {
     }
 
     fn plan(&self) -> Result<Plan, RowsError> {
+        if self.workers.get() > MAX_WORKERS {
+            return Err(RowsError::TooManyWorkers { found: self.workers.get(), most: MAX_WORKERS });
+        }
         let signature = self.model.package().metadata().signature();
         let inputs = signature.and_then(|signature| signature.inputs.as_deref());
         let outputs = signature.and_then(|signature| signature.outputs.as_deref());
@@ -176,11 +184,11 @@ pub struct MappedRows {
     running: VecDeque<Running>,
 }
 
-/// A runner, and its calls in flight: each holds a clone of `calls`.
+/// A runner, and its calls in flight: each holds a clone of `calls`, which it locks for reading, or for writing if it must be alone.
 #[derive(Debug)]
 struct Worker {
     model: Carton,
-    calls: Arc<()>,
+    calls: Arc<RwLock<()>>,
 }
 
 /// A call in flight, which is cancelled when this is dropped.
@@ -195,7 +203,7 @@ impl Drop for Running {
 
 impl Worker {
     fn new(model: Carton) -> Self {
-        Self { model, calls: Arc::new(()) }
+        Self { model, calls: Arc::default() }
     }
 }
 
@@ -307,13 +315,8 @@ impl MappedRows {
         while self.running.len() < self.window() {
             let worker = self.workers.iter().min_by_key(|worker| Arc::strong_count(&worker.calls));
             let (Some(worker), Some(batch)) = (worker, self.ready.pop_front()) else { return };
-            let (caller, model, in_flight) =
-                (Arc::clone(&self.caller), worker.model.clone(), Arc::clone(&worker.calls));
-            self.running.push_back(Running(tokio::spawn(async move {
-                let answer = caller.call(&model, batch).await;
-                drop(in_flight);
-                answer
-            })));
+            let (caller, model, calls) = (Arc::clone(&self.caller), worker.model.clone(), Arc::clone(&worker.calls));
+            self.running.push_back(Running(tokio::spawn(async move { caller.call(&model, &calls, batch).await })));
         }
     }
 

@@ -16,12 +16,12 @@ use crate::plan::{OutputPlan, RowShape};
 
 /// The most lists for a tensor with fewer elements than lists. Without this limit, a tensor with a size of 0 could claim any number of
 /// lists without holding a byte.
-const LISTS_OF_NOTHING: usize = 1 << 24;
+const MAX_EMPTY_LISTS: usize = 1 << 24;
 
 /// The field of an output, if the carton declares its dtype and its number of dimensions.
 pub(crate) fn declared_field(output: &OutputPlan) -> Option<Field> {
     let sizes = output.row_shape.0.as_ref()?;
-    let leaf = leaf_type(output.dtype?);
+    let leaf = arrow_type(output.dtype?);
     let data_type = sizes.iter().rev().fold(leaf, |data_type, size| list_type(data_type, *size));
     Some(Field::new(&output.column, data_type, true))
 }
@@ -44,7 +44,7 @@ pub(crate) fn column(
     let n_elements = n_items(n_rows, row_shape);
     let n_lists = (0..row_shape.len()).map(|depth| n_items(n_rows, row_shape.get(..depth).unwrap_or_default()));
     let n_largest = n_lists.max().unwrap_or(0);
-    if i32::try_from(n_elements).is_err() || n_largest > n_elements.max(LISTS_OF_NOTHING) {
+    if i32::try_from(n_elements).is_err() || n_largest > n_elements.max(MAX_EMPTY_LISTS) {
         return Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements: n_elements.max(n_largest) });
     }
     let leaf = match tensor {
@@ -74,7 +74,9 @@ fn is_fixed(row_shape: &RowShape, depth: usize) -> bool {
     sizes.get(depth).copied().flatten().is_some_and(|size| size > 0)
 }
 
-fn leaf_type(dtype: DataType) -> ArrowType {
+/// The Arrow type of the elements of a tensor. Strings are `utf8` (spec/rows.md §5).
+#[must_use]
+pub fn arrow_type(dtype: DataType) -> ArrowType {
     match dtype {
         DataType::Float32 => ArrowType::Float32,
         DataType::Float64 => ArrowType::Float64,

@@ -91,9 +91,12 @@ impl Plan {
     /// Checks that each column of the result has a name of its own.
     pub(crate) fn check_columns(&self, schema: &Schema, outputs: &[OutputPlan]) -> Result<(), RowsError> {
         let mut seen = BTreeSet::new();
-        let kept = self.kept.iter().map(|position| schema.field(*position).name());
-        match kept.chain(outputs.iter().map(|output| &output.column)).find(|column| !seen.insert(*column)) {
-            Some(column) => Err(RowsError::TwoColumns { column: escaped(column) }),
+        let kept = || self.kept.iter().map(|position| schema.field(*position).name());
+        match kept().chain(outputs.iter().map(|output| &output.column)).find(|column| !seen.insert(*column)) {
+            Some(column) => Err(RowsError::TwoColumns {
+                column: escaped(column),
+                n_kept: kept().filter(|name| *name == column).count(),
+            }),
             None => Ok(()),
         }
     }

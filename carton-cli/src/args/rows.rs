@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use carton_rows::MAX_WORKERS;
 use clap::{Args, ValueHint};
 
 use super::dataset::Columns;
@@ -25,12 +26,12 @@ pub(crate) struct RowsArgs {
     #[arg(long, value_name = "OUTPUT=COLUMN", requires = "rows")]
     pub(crate) output_column: Vec<ColumnArgument>,
 
-    /// Write these columns of the table too; `*` means all of them, and an empty list none [default: all that are no inputs]
+    /// Write these columns of the table too; `*` means all of them, and an empty list none [default: all columns that are not inputs]
     #[arg(long, value_name = "A,B", requires = "rows")]
     pub(crate) keep: Option<Columns>,
 
-    /// The number of runner processes that work at the same time [default: 1]
-    #[arg(long, value_name = "N", requires = "rows", allow_negative_numbers = true)]
+    /// The number of runner processes that work at the same time, at most 1024 [default: 1]
+    #[arg(long, value_name = "N", requires = "rows", allow_negative_numbers = true, value_parser = workers)]
     pub(crate) workers: Option<NonZeroUsize>,
 
     /// The most rows in a call of the model [default: 1024, or the number that the carton declares]
@@ -40,4 +41,12 @@ pub(crate) struct RowsArgs {
     /// The most bytes of inputs in a call of the model, such as `64MiB` [default: 16MiB]
     #[arg(long, value_name = "SIZE", requires = "rows", value_parser = positive_size)]
     pub(crate) batch_bytes: Option<NonZeroUsize>,
+}
+
+/// Parses the number of workers, so that too many are refused before the model is loaded.
+fn workers(text: &str) -> Result<NonZeroUsize, String> {
+    match text.parse::<NonZeroUsize>() {
+        Ok(n_workers) if n_workers.get() <= MAX_WORKERS => Ok(n_workers),
+        _ => Err(format!("expected a number from 1 to {MAX_WORKERS}")),
+    }
 }

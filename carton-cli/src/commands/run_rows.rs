@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use carton_core::{Carton, Side, Tensors};
+use carton_core::{Carton, ErrorKind, Side, Tensors};
 use carton_dataset::DatasetError;
 use carton_rows::{Keep, MapCounts, MapRows, MappedRows, RowFormat, RowsError, write_mapped};
 use carton_tensor::files::PendingFile;
@@ -20,21 +20,19 @@ use super::dataset::{self, rows::Rows};
 use crate::args::{OutputArgument, RowsArgs, RunArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, InterruptError};
-use crate::output::{count, one_line};
+use crate::output::{StdoutError, count, ignore_broken_pipe, one_line, standard_output};
 use crate::progress::WorkContext;
 
 #[derive(Debug, thiserror::Error)]
 enum TableError {
-    #[error("`{}` is a table, and there are no rows", path.display())]
+    #[error("`{}` is a table, which `--rows` must accompany", path.display())]
     NoRows { path: PathBuf },
     #[error("the outputs of all rows go to one file, found {n_files}")]
     Files { n_files: usize },
-    #[error("`{}` is no table", path.display())]
+    #[error("`{}` is not a table", path.display())]
     NoTable { path: PathBuf },
     #[error("standard output is the table, and has no room for the result of --json")]
     JsonToo,
-    #[error("cannot write `{}`", path.display())]
-    Write { path: PathBuf, source: io::Error },
 }
 
 /// The output of `--json`.
@@ -124,14 +122,19 @@ fn destination(outputs: &[OutputArgument], is_json: bool) -> Result<Destination,
             .hint("a table is FILE.parquet, FILE.arrow, or a stream: FILE.arrows, or `-` for standard output"));
     };
     if output.is_standard_output() {
-        return match is_json {
-            true => Err(Failure::usage(TableError::JsonToo)),
-            false => Ok(Destination { path: "standard output".into(), format, file: None }),
-        };
+        if is_json {
+            return Err(Failure::usage(TableError::JsonToo));
+        }
+        ignore_broken_pipe(standard_output::check())?;
+        return Ok(Destination { path: "standard output".into(), format, file: None });
     }
-    let file =
-        PendingFile::new(&path).map_err(|source| Failure::new(TableError::Write { path: path.clone(), source }))?;
+    let file = PendingFile::new(&path).map_err(|source| unwritable(&path, source))?;
     Ok(Destination { path, format, file: Some(file) })
+}
+
+/// The failure for an output file that cannot be written.
+fn unwritable(path: &Path, source: io::Error) -> Failure {
+    failure(RowsError::Write(source.into()).at_output(path))
 }
 
 fn configured<'a>(mut map: MapRows<'a>, arguments: &RowsArgs, constants: &Tensors, schema: &Schema) -> MapRows<'a> {
@@ -163,7 +166,10 @@ fn write(
     context: &WorkContext,
 ) -> Result<Option<MapCounts>, Failure> {
     let Destination { path, format, file } = destination;
-    let wrong = |source| Failure::new(TableError::Write { path: path.clone(), source });
+    let wrong = |source| match file.is_some() {
+        true => unwritable(&path, source),
+        false => Failure::new(StdoutError(source)),
+    };
     let output = match &file {
         Some(file) => file.file().try_clone(),
         None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
@@ -172,7 +178,8 @@ fn write(
     let mut rows = batches(rows);
     let (mut output, counts) = match write_mapped(mapped, &mut rows, output, format, runtime, context) {
         Err(RowsError::Write(error)) if file.is_none() && is_broken_pipe(error.as_ref()) => return Ok(None),
-        written => written.map_err(failure)?,
+        written if file.is_none() => written.map_err(failure)?,
+        written => written.map_err(|error| failure(error.at_output(&path)))?,
     };
     match output.flush() {
         Err(error) if file.is_none() && is_broken_pipe(&error) => return Ok(None),
@@ -180,7 +187,7 @@ fn write(
     }
     let Some(file) = file else { return Ok(Some(counts)) };
     context.cancel_token().begin_publishing()?;
-    file.publish().map_err(wrong)?;
+    file.publish().map_err(|source| unwritable(&path, source))?;
     Ok(Some(counts))
 }
 
@@ -206,9 +213,13 @@ fn failure(error: RowsError) -> Failure {
     };
     let hint = match &error {
         RowsError::NoColumn { name, .. } => Some(format!("--input-column {name}=COLUMN names it")),
-        RowsError::TwoColumns { column } => Some(format!(
+        RowsError::TwoColumns { n_kept: 0, .. } => {
+            Some("--output-column OUTPUT=COLUMN gives one of the outputs another column".to_owned())
+        }
+        RowsError::TwoColumns { column, n_kept: 1 } => Some(format!(
             "--output-column OUTPUT=COLUMN gives the output another name, and --keep A,B leaves out `{column}`"
         )),
+        RowsError::TwoColumns { column, .. } => Some(format!("--keep A,B leaves out `{column}`")),
         RowsError::Scalar { side: Side::Input, .. } => {
             Some("-i NAME=VALUE gives an input one value for all rows".to_owned())
         }
@@ -232,5 +243,9 @@ fn failure(error: RowsError) -> Failure {
 /// Whether other options avoid the error. The rows, the carton and the model cause the other errors.
 fn is_usage(error: &RowsError) -> bool {
     use RowsError as E;
-    matches!(error, E::NoTensor { .. } | E::NoColumn { .. } | E::NoInputs | E::InputTwice { .. } | E::TwoColumns { .. })
+    match error {
+        E::NoTensor { .. } | E::NoColumn { .. } | E::NoInputs | E::InputTwice { .. } | E::TwoColumns { .. } => true,
+        E::Output { .. } => error.kind() == ErrorKind::InvalidInput,
+        _ => false,
+    }
 }

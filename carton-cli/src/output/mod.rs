@@ -7,6 +7,7 @@ mod json;
 pub(crate) mod numbers;
 pub(crate) mod printable;
 pub(crate) mod shell;
+pub(crate) mod standard_output;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
@@ -129,11 +130,12 @@ impl Output {
     /// Prints a result for people.
     ///
     /// # Errors
-    /// Standard output cannot be written, except if its reader is gone.
+    /// Standard output is closed or cannot be written, except if its reader is gone.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         self.progress.hide_while(|| {
             let mut out = io::stdout().lock();
-            ignore_broken_pipe(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+            let written = standard_output::check().and_then(|()| out.write_all(text.as_bytes()));
+            ignore_broken_pipe(written.and_then(|()| out.flush()))
         })
     }
 
@@ -144,9 +146,9 @@ impl Output {
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
         self.progress.hide_while(|| {
             let mut out = io::BufWriter::new(io::stdout().lock());
-            let written = value
-                .serialize(&mut serde_json::Serializer::with_formatter(&mut out, json::ReadableFormatter::default()))
-                .map_err(io::Error::from)
+            let mut serializer = serde_json::Serializer::with_formatter(&mut out, json::ReadableFormatter::default());
+            let written = standard_output::check()
+                .and_then(|()| value.serialize(&mut serializer).map_err(io::Error::from))
                 .and_then(|()| out.write_all(b"\n"))
                 .and_then(|()| out.flush());
             // After an error, the rest of the buffer must not be written again when it is dropped.
@@ -223,6 +225,7 @@ pub(crate) fn ignore_broken_pipe(written: io::Result<()>) -> Result<(), Failure>
     }
 }
 
+/// Standard output cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write to standard output")]
-struct StdoutError(#[source] io::Error);
+pub(crate) struct StdoutError(#[source] pub(crate) io::Error);

@@ -357,10 +357,10 @@ fn run_explains_the_options_of_runners() {
 
           --keep <A,B>
               Write these columns of the table too; `*` means all of them, and an empty list none
-              [default: all that are no inputs]
+              [default: all columns that are not inputs]
 
           --workers <N>
-              The number of runner processes that work at the same time [default: 1]
+              The number of runner processes that work at the same time, at most 1024 [default: 1]
 
           --batch-size <ROWS>
               The most rows in a call of the model [default: 1024, or the number that the carton

@@ -86,6 +86,21 @@ async fn a_runner_that_always_dies_is_an_error_that_names_the_rows() {
     assert!(mapped.next_of(&mut batches).await.is_none());
 }
 
+/// A runner that dies takes calls along whose rows are harmless.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rows_that_kill_the_runner_are_named() {
+    let echo = plain("exit-at-25").await;
+    let batch = rows(45);
+    let mut mapped = small_calls(&echo, &batch).await.unwrap();
+    let mut batches = std::iter::once(Ok::<_, RowsError>(batch));
+    for _ in 0..2 {
+        assert_eq!(mapped.next_of(&mut batches).await.unwrap().unwrap().num_rows(), 10);
+    }
+    let error = mapped.next_of(&mut batches).await.unwrap().unwrap_err();
+    assert!(chain(&error).starts_with("rows 20 to 29: "), "{}", chain(&error));
+    assert_eq!(error.kind(), ErrorKind::RunnerCrashed);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_the_model_names_the_rows_and_is_not_repeated() {
     let echo = plain("refuse-the-fifth-call").await;

@@ -84,6 +84,32 @@ async fn types_that_cannot_become_inputs() {
     );
 }
 
+#[tokio::test]
+async fn hints_on_equal_names_tell_which_columns_have_them() {
+    let echo = Echo::of(&[("x", "float32", "['n']"), ("y", "float32", "['n']")]).await;
+    let numbers = || -> ArrayRef { Arc::new(Float64Array::from(vec![1.0])) };
+    let rows = table([("x", numbers()), ("y", numbers()), ("a", numbers())]);
+    let check = |map: MapRows<'_>, column: &str, hint: &str| {
+        let error = map.columns().unwrap_err();
+        assert_eq!(error.to_string(), format!("there are two columns `{column}` in the result"));
+        assert_eq!(error.hint().unwrap(), hint);
+    };
+    check(echo.map(&rows).output("x", "b").output("y", "b"), "b", "give one of the outputs another column");
+    let hint = "give the output another column, or do not keep that column";
+    check(echo.map(&rows).output("x", "a"), "a", hint);
+    let twice = table([("x", numbers()), ("y", numbers()), ("a", numbers()), ("a", numbers())]);
+    check(echo.map(&twice), "a", "name the columns that are kept, without these");
+}
+
+#[tokio::test]
+async fn too_many_workers_are_refused_before_any_starts() {
+    let echo = Echo::of(&[("x", "float32", "['n']")]).await;
+    let rows = table([("x", Arc::new(Float64Array::from(vec![1.0])))]);
+    let workers = |n_workers| echo.map(&rows).workers(std::num::NonZeroUsize::new(n_workers).unwrap());
+    assert_eq!(refused(workers(1025)), "1025 workers, expected at most 1024");
+    assert_eq!(workers(1024).columns().unwrap(), ["x"]);
+}
+
 /// Checks the error for the rows `good`, `bad`: the bad row is in the second record batch.
 async fn check_row(dtype: &str, shape: &str, good: ArrayRef, bad: ArrayRef, expected: &str) {
     let echo = Echo::of(&[("x", dtype, shape)]).await;

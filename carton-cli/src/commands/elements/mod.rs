@@ -12,7 +12,7 @@ use serde::ser::SerializeMap;
 
 use crate::args::ElementsArgs;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, Role, ignore_broken_pipe, one_line, printable};
+use crate::output::{Output, Role, ignore_broken_pipe, one_line, printable, standard_output};
 use crate::tensor_files::{TensorFileError, Value, is_in_numpy, shown_name};
 use crate::tensors::{JsonTensor, json_rows, summary};
 
@@ -163,6 +163,7 @@ fn write_npy(name: &str, value: Value) -> Result<Exit, Failure> {
             return Err(refused("a list of tensors".to_owned(), "the tensors in the list have names of their own"));
         }
     };
+    ignore_broken_pipe(standard_output::check())?;
     let mut bytes = io::BufWriter::new(io::stdout().lock());
     let written = match write_array(&mut bytes, &array) {
         Err(NpyError::Io { source, .. }) => Err(source),

@@ -119,6 +119,37 @@ fn a_reader_that_does_not_read_is_no_obstacle_to_a_signal() {
     wait_until("the end of the runners", || runners.iter().all(|runner| test_kill_process(*runner).is_err()));
 }
 
+/// The standard library opens `/dev/null` in place of a closed standard output, to which every write succeeds.
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let sandbox = Sandbox::new();
+    pack_pairs(&sandbox, "");
+    write_table(&sandbox, "x.parquet", &[pairs(0, 5)]);
+    let run = |arguments: &str, end: &str| {
+        let carton = sandbox.command(arguments.split(' '));
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("exec \"$@\" {end}"), "sh"]).arg(carton.get_program()).args(carton.get_args());
+        shell.current_dir(sandbox.work());
+        for (variable, value) in carton.get_envs() {
+            shell.env(variable, value.unwrap());
+        }
+        let output = shell.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let expected = "error: cannot write to standard output\n\nCaused by:\n  Bad file descriptor (os error 9)\n";
+    for arguments in [
+        "run echo.carton --rows x.parquet -o -",
+        "run echo.carton -i x=[[1,2]]",
+        "run echo.carton -i x=[[1,2]] --json",
+        "info echo.carton",
+    ] {
+        assert_eq!(run(arguments, ">&-"), (Some(1), expected.to_owned()), "{arguments}");
+        assert_eq!(run(arguments, ">/dev/null").0, Some(0), "{arguments}");
+        // As other programs open it for those that they start.
+        assert_eq!(run(arguments, "1<>/dev/null").0, Some(0), "{arguments}");
+    }
+}
+
 #[test]
 fn a_full_disk_is_the_error() {
     if !Path::new("/dev/full").exists() {
@@ -150,7 +181,8 @@ fn a_full_disk_is_the_error() {
         let output = shell.output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {stderr}");
-        assert!(stderr.contains("File too large"), "{name}: {stderr}");
+        let expected = format!("error: cannot write `out/{name}`\n\nCaused by:\n  File too large (os error 27)\n");
+        assert_eq!(stderr, expected, "{name}");
         assert_eq!(names(&out), [""; 0], "{name}");
     }
 }

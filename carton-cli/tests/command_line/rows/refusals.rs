@@ -40,7 +40,7 @@ fn options_that_do_not_fit() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `y.parquet` is a table, and there are no rows
+    error: `y.parquet` is a table, which `--rows` must accompany
 
     hint: --rows FILE gives the rows; a single call writes its outputs to .npy and .npz files
     ");
@@ -49,7 +49,7 @@ fn options_that_do_not_fit() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `-` is a table, and there are no rows
+    error: `-` is a table, which `--rows` must accompany
 
     hint: --rows FILE gives the rows; a single call writes its outputs to .npy and .npz files
     ");
@@ -58,7 +58,7 @@ fn options_that_do_not_fit() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `y.npy` is no table
+    error: `y.npy` is not a table
 
     hint: a table is FILE.parquet, FILE.arrow, or a stream: FILE.arrows, or `-` for standard output
     ");
@@ -122,9 +122,28 @@ fn options_that_do_not_fit() {
     ----- stdout -----
 
     ----- stderr -----
-    error: invalid value '0' for '--workers <N>': number would be zero for non-zero type
+    error: invalid value '0' for '--workers <N>': expected a number from 1 to 1024
 
     For more information, try '--help'.
+    ");
+    assert_snapshot!(run("--rows x.parquet -o y.parquet --workers 1025"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: invalid value '1025' for '--workers <N>': expected a number from 1 to 1024
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(run("--rows x.parquet -o nosuch/y.parquet"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot write `nosuch/y.parquet`
+
+    Caused by:
+      there is no folder `nosuch`
     ");
     assert_snapshot!(run("--rows x.parquet -o y.parquet --batch-size -1"), @"
     exit code: 2
