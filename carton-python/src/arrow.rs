@@ -19,7 +19,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use crate::rows::STREAM;
+use crate::row_source::STREAM;
 use crate::{errors, memory, tensors};
 
 const SCHEMA: &CStr = c"arrow_schema";
@@ -64,7 +64,8 @@ pub(crate) fn arrow_numbers(array: &Bound<'_, PyUntypedArray>) -> PyResult<Arrow
     };
     let length = array.shape().iter().product();
     // The builder copies elements that are not aligned.
-    let leaf = ArrayData::builder(arrow_type(py, dtype)?).len(length).add_buffer(buffer).align_buffers(true).build();
+    let leaf =
+        ArrayData::builder(carton_rows::arrow_type(dtype)).len(length).add_buffer(buffer).align_buffers(true).build();
     Ok(ArrowArray(nested(py, leaf.map_err(|error| invalid(py, &error))?, array.shape())?))
 }
 
@@ -105,22 +106,6 @@ fn nested(py: Python<'_>, leaf: ArrayData, shape: &[usize]) -> PyResult<ArrayRef
         data = lists.len(length).add_child_data(data).build().map_err(|error| invalid(py, &error))?;
     }
     Ok(make_array(data))
-}
-
-fn arrow_type(py: Python<'_>, dtype: DataType) -> PyResult<ArrowType> {
-    Ok(match dtype {
-        DataType::Float32 => ArrowType::Float32,
-        DataType::Float64 => ArrowType::Float64,
-        DataType::Int8 => ArrowType::Int8,
-        DataType::Int16 => ArrowType::Int16,
-        DataType::Int32 => ArrowType::Int32,
-        DataType::Int64 => ArrowType::Int64,
-        DataType::Uint8 => ArrowType::UInt8,
-        DataType::Uint16 => ArrowType::UInt16,
-        DataType::Uint32 => ArrowType::UInt32,
-        DataType::Uint64 => ArrowType::UInt64,
-        other => return Err(errors::invalid(py, &format!("there are no Arrow arrays of {other} tensors"))),
-    })
 }
 
 #[pymethods]

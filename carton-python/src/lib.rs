@@ -7,6 +7,8 @@
 //! - `python_call`: calls of Python code that may take long; `bridge`: awaits operations in `asyncio`;
 //! - `errors`: errors as exceptions; `reports`: progress and log records; `results`: reports as instances of classes;
 //! - `memory` and `tensors`: tensors as arrays, and arrays as tensors; `arrow`: the same for Arrow;
+//! - `paths`: paths of any type; `closing`: tells work that its object was closed;
+//! - `row_source`: the tables that `rows` maps;
 //! - `specs`, `load`, `model`, `stream`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
 //!
 //! **No thread of the runtime takes the interpreter's lock.** Results, progress and log records wait in queues until a thread of Python
@@ -17,15 +19,18 @@
 
 mod arrow;
 mod bridge;
+mod closing;
 mod errors;
 mod load;
 mod memory;
 mod model;
 mod pack;
 mod package;
+mod paths;
 mod python_call;
 mod reports;
 mod results;
+mod row_source;
 mod rows;
 mod runtime;
 mod specs;
@@ -34,11 +39,12 @@ mod tensor_files;
 mod tensors;
 mod upkeep;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use carton_core::runner::{self, EmbeddedRunner};
 use pyo3::prelude::*;
+
+use crate::paths::GivenPath;
 
 /// The runners in the program that comes with this module. They run there, so nothing calls these functions.
 static RUNNERS: &[EmbeddedRunner] = &[
@@ -49,15 +55,15 @@ static RUNNERS: &[EmbeddedRunner] = &[
 
 /// Tells where the program `carton` is, whose runners models can then use.
 #[pyfunction]
-fn use_program(path: PathBuf) {
-    runner::runners_of(path, RUNNERS);
+fn use_program(path: GivenPath) {
+    runner::runners_of(path.0, RUNNERS);
 }
 
 /// The module.
 #[pymodule]
 fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_function(wrap_pyfunction!(runtime::exit, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::before_exit, module)?)?;
     module.add_function(wrap_pyfunction!(use_program, module)?)?;
     module.add_function(wrap_pyfunction!(load::load, module)?)?;
     module.add_function(wrap_pyfunction!(load::load_async, module)?)?;

@@ -77,8 +77,8 @@ impl LoadOptions {
         if let Some(required) = self.framework_version {
             load = load.framework_version(package::requirement(py, &required)?);
         }
-        if let Some(offline) = self.offline {
-            load = load.config(package::config(py, offline)?);
+        if self.offline.is_some() {
+            load = load.config(package::config(py, self.offline)?);
         }
         Ok(load.install_runners(self.install_runners).allow_file_links(self.allow_file_links).restart(self.restart))
     }
@@ -89,8 +89,8 @@ impl LoadOptions {
 /// # Errors
 /// It is negative, infinite, too large or not a number.
 pub(crate) fn duration(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| errors::invalid(py, "a time in seconds is not negative, and finite"))
+    let text = || format!("expected a number of seconds that is finite and not negative, found {seconds}");
+    Duration::try_from_secs_f64(seconds).map_err(|_| errors::invalid(py, &text()))
 }
 
 /// Loads a model and waits for it. `carton.load` documents it.

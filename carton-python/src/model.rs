@@ -13,6 +13,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::closing::Closing;
 use crate::package::Package;
 use crate::specs::{self, TensorSpec};
 use crate::stream::Stream;
@@ -23,6 +24,7 @@ use crate::{bridge, errors, load, memory, package, runtime, tensors};
 pub(crate) struct Model {
     /// `None` after it was closed.
     carton: Mutex<Option<Carton>>,
+    closing: Arc<Closing>,
 }
 
 /// The inputs of one call.
@@ -33,7 +35,12 @@ pub(crate) enum CallInputs {
 
 impl Model {
     pub(crate) fn new(carton: Carton) -> Self {
-        Self { carton: Mutex::new(Some(carton)) }
+        Self { carton: Mutex::new(Some(carton)), closing: Arc::default() }
+    }
+
+    /// Tells when the model is closed.
+    pub(crate) fn closing(&self) -> Arc<Closing> {
+        Arc::clone(&self.closing)
     }
 
     /// The model, for a call.
@@ -273,10 +280,13 @@ impl Model {
     /// - `inputs`: the column of each input, where it has another name. `constants`: inputs with one value for all rows.
     /// - `outputs`: the new column of each output that is wanted. By default all of them, each under its name.
     /// - `keep`: the columns that are returned too: a list of names, `True` for all, `False` for none. By default all that are not inputs.
-    /// - `batch_size`, `batch_bytes`: the most rows and bytes of inputs in a call: 1024 and 16 MiB. `workers`: the number of runners.
+    /// - `batch_size`, `batch_bytes`: the most rows and bytes of inputs in a call: 1024 and 16 MiB. `workers`: the number of runners, at
+    ///   most 1024.
     ///
     /// Raises `SignatureError` for an input without a column, `InvalidInputError` for values that are missing or do not fit, and what
-    /// `infer` raises. A call whose runner dies is made once more.
+    /// `infer` raises. A call whose runner dies is made once more. An exception of Python code that the rows come from, through a reader of
+    /// pyarrow, is raised as it is. Such code must not hold a daemon thread for more than 5 seconds while the interpreter exits: that can
+    /// abort the process.
     ///
     ///     model.map("images.parquet", output="digits.parquet", inputs={"image": "pixels"})
     ///
@@ -295,9 +305,9 @@ impl Model {
         outputs: Option<&Bound<'py, PyAny>>,
         keep: Option<&Bound<'py, PyAny>>,
         constants: Option<&Bound<'py, PyAny>>,
-        batch_size: Option<usize>,
-        batch_bytes: Option<usize>,
-        workers: usize,
+        batch_size: Option<i128>,
+        batch_bytes: Option<i128>,
+        workers: i128,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let named = PyDict::new(slf.py());
@@ -377,13 +387,15 @@ impl Model {
         self.carton.lock().is_none()
     }
 
-    /// Ends the runner when the calls that are running have ended. Arrays stay valid; other calls raise `ClosedError`.
+    /// Ends the runner when the calls that are running have ended. Arrays stay valid. Other calls, and the rows of a `map` that are not
+    /// read yet, raise `ClosedError`.
     ///
     ///     >>> other = carton.load("digits.carton")
     ///     >>> other.close()
     ///     >>> other.closed
     ///     True
     fn close(&self, py: Python<'_>) {
+        self.closing.close();
         let carton = self.carton.lock().take();
         end(py, carton);
     }

@@ -1,7 +1,6 @@
 //! Packing, shrinking and resolving cartons.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use carton_core::metadata::{Draft, DraftReference, Example, Reference, SelfTest};
 use carton_core::{
@@ -10,6 +9,7 @@ use carton_core::{
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::paths::GivenPath;
 use crate::results::{self, fields};
 use crate::specs::TensorSpec;
 use crate::{errors, package, runtime, tensors};
@@ -19,7 +19,7 @@ use crate::{errors, package, runtime, tensors};
 #[pyo3(from_item_all)]
 pub(crate) struct PackOptions<'py> {
     runner: Option<String>,
-    metadata: Option<PathBuf>,
+    metadata: Option<GivenPath>,
     model_name: Option<String>,
     short_description: Option<String>,
     model_description: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct PackOptions<'py> {
     options: Option<String>,
     /// JSON.
     pack_options: Option<String>,
-    misc: BTreeMap<String, PathBuf>,
+    misc: BTreeMap<String, GivenPath>,
     tensors: Bound<'py, PyDict>,
     tensor_format: Option<String>,
     compression: Option<String>,
@@ -90,6 +90,9 @@ fn tensor_format(py: Python<'_>, name: &str) -> PyResult<TensorFormat> {
     })
 }
 
+/// Tensors of a self-test or an example, by their names there.
+type References = BTreeMap<String, DraftReference>;
+
 /// Tensors that are added to the carton for self-tests and examples, under names that no other tensor has.
 struct Added {
     tensors: Vec<(String, carton_core::Tensor)>,
@@ -97,26 +100,23 @@ struct Added {
 
 impl Added {
     /// Adds the tensors of one side of a test, and returns references to them.
-    fn references(&mut self, prefix: &str, values: &Bound<'_, PyDict>) -> PyResult<BTreeMap<String, Reference>> {
+    fn references(&mut self, prefix: &str, values: &Bound<'_, PyDict>) -> PyResult<References> {
         let references = values.iter().map(|(name, value)| {
             let name: String = name.extract()?;
             let stored = format!("{prefix}/{name}");
             self.tensors.push((stored.clone(), tensors::tensor(&value, &name)?));
-            Ok((name, Reference::TensorData(stored)))
+            Ok((name, DraftReference::Carton(Reference::TensorData(stored))))
         });
         references.collect()
     }
 
     fn self_test(&mut self, number: usize, test: TestData<'_>) -> PyResult<SelfTest<DraftReference>> {
         let (name, description, inputs, expected) = test;
-        let draft = |references: BTreeMap<String, Reference>| {
-            references.into_iter().map(|(name, reference)| (name, DraftReference::Carton(reference))).collect()
-        };
-        let mut draft_test = SelfTest::new(draft(self.references(&format!("self_test_{number}/in"), &inputs)?));
+        let mut draft_test = SelfTest::new(self.references(&format!("self_test_{number}/in"), &inputs)?);
         draft_test.name = name;
         draft_test.description = description;
         draft_test.expected_out = match expected {
-            Some(expected) => Some(draft(self.references(&format!("self_test_{number}/out"), &expected)?)),
+            Some(expected) => Some(self.references(&format!("self_test_{number}/out"), &expected)?),
             None => None,
         };
         Ok(draft_test)
@@ -124,12 +124,9 @@ impl Added {
 
     fn example(&mut self, number: usize, example: TestData<'_>) -> PyResult<Example<DraftReference>> {
         let (name, description, inputs, outputs) = example;
-        let draft = |references: BTreeMap<String, Reference>| {
-            references.into_iter().map(|(name, reference)| (name, DraftReference::Carton(reference))).collect()
-        };
-        let inputs = draft(self.references(&format!("example_{number}/in"), &inputs)?);
+        let inputs = self.references(&format!("example_{number}/in"), &inputs)?;
         let outputs = match outputs {
-            Some(outputs) => draft(self.references(&format!("example_{number}/out"), &outputs)?),
+            Some(outputs) => self.references(&format!("example_{number}/out"), &outputs)?,
             None => BTreeMap::new(),
         };
         let mut draft_example = Example::new(inputs, outputs);
@@ -142,7 +139,7 @@ impl Added {
 /// The metadata of the file, if one is named, with what the options say instead.
 fn metadata(py: Python<'_>, options: &mut PackOptions<'_>, added: &mut Added) -> PyResult<Draft> {
     let mut draft = match &options.metadata {
-        Some(path) => {
+        Some(GivenPath(path)) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
                 errors::invalid(py, &format!("cannot read the metadata `{}`: {error}", path.display()))
             })?;
@@ -174,16 +171,16 @@ fn metadata(py: Python<'_>, options: &mut PackOptions<'_>, added: &mut Added) ->
 #[pyo3(signature = (model, output, options, progress=None))]
 pub(crate) fn pack<'py>(
     py: Python<'py>,
-    model: PathBuf,
-    output: PathBuf,
+    model: GivenPath,
+    output: GivenPath,
     mut options: PackOptions<'py>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut added = Added { tensors: Vec::new() };
     let draft = metadata(py, &mut options, &mut added)?;
     let mut pack =
-        Carton::pack(model, output).metadata(draft).check(options.check).install_runners(options.install_runners);
-    if let Some(folder) = options.metadata.as_ref().and_then(|path| path.parent()) {
+        Carton::pack(model.0, output.0).metadata(draft).check(options.check).install_runners(options.install_runners);
+    if let Some(folder) = options.metadata.as_ref().and_then(|path| path.0.parent()) {
         pack = pack.metadata_folder(folder);
     }
     if let Some(runner) = options.runner {
@@ -204,7 +201,7 @@ pub(crate) fn pack<'py>(
     if let Some(name) = options.tensor_format {
         pack = pack.tensor_format(tensor_format(py, &name)?);
     }
-    pack = options.misc.into_iter().fold(pack, |pack, (name, path)| pack.misc(name, path));
+    pack = options.misc.into_iter().fold(pack, |pack, (name, path)| pack.misc(name, path.0));
     for (name, value) in options.tensors.iter() {
         let name: String = name.extract()?;
         let tensor = tensors::tensor(&value, &name)?;
@@ -231,8 +228,8 @@ pub(crate) fn pack<'py>(
 
 /// The runner for a model, if its files leave no doubt.
 #[pyfunction]
-pub(crate) fn runner_for(py: Python<'_>, model: PathBuf) -> PyResult<Option<&'static str>> {
-    runtime::wait(py, None, Carton::runner_for(model))
+pub(crate) fn runner_for(py: Python<'_>, model: GivenPath) -> PyResult<Option<&'static str>> {
+    runtime::wait(py, None, Carton::runner_for(model.0))
 }
 
 /// Leaves out files that can be fetched from elsewhere, and waits for it. `carton.shrink` documents it.
@@ -242,11 +239,11 @@ pub(crate) fn runner_for(py: Python<'_>, model: PathBuf) -> PyResult<Option<&'st
 pub(crate) fn shrink<'py>(
     py: Python<'py>,
     location: &str,
-    output: PathBuf,
+    output: GivenPath,
     url_prefix: Option<String>,
     min_size: Option<u64>,
     links: Option<BTreeMap<String, Vec<String>>>,
-    save_files: Option<PathBuf>,
+    save_files: Option<GivenPath>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let leave_out = match (url_prefix, links) {
@@ -254,9 +251,9 @@ pub(crate) fn shrink<'py>(
         (None, Some(urls)) => LeaveOut::Linked(self::links(py, urls)?),
         _ => return Err(errors::invalid(py, "pass url_prefix= or links=, one of the two")),
     };
-    let mut shrink = Carton::shrink(Location::from(location), output, leave_out);
+    let mut shrink = Carton::shrink(Location::from(location), output.0, leave_out);
     if let Some(folder) = save_files {
-        shrink = shrink.save_files(folder);
+        shrink = shrink.save_files(folder.0);
     }
     let shrunk = runtime::wait_with_progress(py, progress, shrink, Shrink::progress)?;
     let left_out = shrunk.left_out.into_iter().map(|file| {
@@ -282,11 +279,11 @@ pub(crate) fn shrink<'py>(
 pub(crate) fn resolve<'py>(
     py: Python<'py>,
     location: &str,
-    output: PathBuf,
+    output: GivenPath,
     allow_file_links: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let resolve = Carton::resolve(Location::from(location), output).allow_file_links(allow_file_links);
+    let resolve = Carton::resolve(Location::from(location), output.0).allow_file_links(allow_file_links);
     let resolved = runtime::wait_with_progress(py, progress, resolve, Resolve::progress)?;
     let fields = fields!(py, {
         "path": resolved.path.as_os_str(),

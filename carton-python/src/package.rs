@@ -1,13 +1,12 @@
 //! Opened cartons: what they say of themselves, their files and tensors.
 
-use std::path::PathBuf;
-
 use carton_core::config::Config;
 use carton_core::{Carton, Error, ExampleValue, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde::Serialize;
 
+use crate::paths::GivenPath;
 use crate::results::{self, fields};
 use crate::specs::TensorSpec;
 use crate::{errors, runtime, tensors};
@@ -27,10 +26,10 @@ pub(crate) fn options(py: Python<'_>, json: &str) -> PyResult<Options> {
     serde_json::from_str(json).map_err(|error| errors::invalid(py, &format!("these options are not usable: {error}")))
 }
 
-/// The configuration of this machine, with or without the network.
-pub(crate) fn config(py: Python<'_>, offline: bool) -> PyResult<Config> {
+/// The configuration of this machine, with `offline` in place of its own setting if it is given.
+pub(crate) fn config(py: Python<'_>, offline: Option<bool>) -> PyResult<Config> {
     let mut config = Config::load(None).map_err(|error| errors::of_error(py, &error.into()))?;
-    config.offline = offline;
+    config.offline = offline.unwrap_or(config.offline);
     Ok(config)
 }
 
@@ -55,7 +54,7 @@ pub(crate) fn open(
     if let Some(text) = expect {
         open = open.expect_hash(hash(py, text)?);
     }
-    if let Some(offline) = offline {
+    if offline.is_some() {
         open = open.config(config(py, offline)?);
     }
     Ok(Package(runtime::wait_with_progress(py, progress, open, Open::progress)?))
@@ -236,8 +235,8 @@ impl Package {
     ///     >>> sorted(os.listdir("unpacked"))[:2]
     ///     ['MANIFEST', 'carton.toml']
     #[pyo3(signature = (destination, *, progress=None))]
-    fn unpack(&self, py: Python<'_>, destination: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
-        runtime::wait_with_progress(py, progress, self.0.unpack(destination), Unpack::progress)
+    fn unpack(&self, py: Python<'_>, destination: GivenPath, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        runtime::wait_with_progress(py, progress, self.0.unpack(destination.0), Unpack::progress)
     }
 
     /// What a notebook shows: the card of the model.

@@ -1,69 +1,76 @@
 //! Models on the rows of tables: `Model.map`. Tables come from files, or through the Arrow PyCapsule interface, and leave the same way.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::io::{self, BufWriter};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::ffi::FFI_ArrowSchema;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, SchemaRef};
-use carton_core::{Carton, ErrorKind, Tensors};
-use carton_dataset::Input;
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use carton_core::{Carton, Tensors};
 use carton_rows::{Keep, MapCounts, MapRows, MappedRows as Mapped, RowFormat, RowsError, write_mapped};
 use carton_tensor::context::{Context, ProgressEvent};
 use carton_tensor::files::PendingFile;
 use parking_lot::{Mutex, MutexGuard};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
+use crate::closing::Closing;
 use crate::errors::{self, Raise as _};
 use crate::model::{self, Model};
+use crate::paths::GivenPath;
 use crate::reports::{self, Event, Progress};
+use crate::row_source::{Batches, RowSource, Rows, STREAM};
 use crate::runtime::{self, Inside};
 use crate::tensors;
-
-/// The name that the Arrow PyCapsule interface gives capsules of streams.
-pub(crate) const STREAM: &std::ffi::CStr = c"arrow_array_stream";
-
-type Rows = Box<dyn Iterator<Item = Result<RecordBatch, Box<dyn Error + Send + Sync>>> + Send>;
 
 /// The rows of a table with the outputs of a model. `Model.map` makes it. The outputs are computed while the rows are read. Rows can be
 /// read once: by iterating, as an Arrow stream, or by `write`.
 #[pyclass(frozen, module = "carton", name = "MappedRows")]
 pub(crate) struct MappedRows {
     /// `None` once the rows are being read.
-    state: Mutex<Option<State>>,
+    unread: Mutex<Option<UnreadRows>>,
     /// The exception that ended the stream. Readers of Arrow streams pass on only its text.
     raised: Arc<Mutex<Option<PyErr>>>,
 }
 
-struct State {
+/// Rows that nothing has read yet, and then those that are left.
+struct UnreadRows {
     mapped: Mapped,
     rows: Rows,
-    n_rows: Option<u64>,
+    /// Says whether the model was closed.
+    closing: Arc<Closing>,
 }
 
-impl State {
+impl UnreadRows {
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         let handle = runtime::runtime(py)?.handle().clone();
-        let Self { mapped, rows, .. } = self;
+        let Self { mapped, rows, closing } = self;
+        if closing.is_closed() {
+            return Err(errors::closed(py, "model"));
+        }
         // Before the wait: a source of rows that uses a model waits for the same runtime.
         let filled = {
             let _inside = Inside::enter();
             py.detach(|| {
                 Inside::outside(|| {
                     let _entered = handle.enter();
-                    mapped.fill(rows)
+                    mapped.fill(&mut rows.batches)
                 })
             })
         };
-        filled.map_err(|error| error.raise(py))?;
-        runtime::wait(py, None, async { mapped.next().await.transpose() })
+        filled.map_err(|error| rows.exception(py, &error))?;
+        let next = runtime::wait(py, None, async {
+            tokio::select! {
+                next = mapped.next() => next.transpose().map(Some),
+                () = closing.closed() => Ok::<_, RowsError>(None),
+            }
+        })?;
+        next.ok_or_else(|| errors::closed(py, "model"))
     }
 }
 
@@ -75,9 +82,9 @@ pub(crate) struct MapOptions {
     outputs: BTreeMap<String, String>,
     /// `None` for the columns that are not inputs.
     keep: Option<KeepOption>,
-    batch_size: Option<usize>,
-    batch_bytes: Option<usize>,
-    workers: usize,
+    batch_size: Option<i128>,
+    batch_bytes: Option<i128>,
+    workers: i128,
 }
 
 #[derive(FromPyObject)]
@@ -88,9 +95,10 @@ enum KeepOption {
 
 impl MapOptions {
     fn configured<'a>(&self, py: Python<'_>, mut map: MapRows<'a>, constants: &Tensors) -> PyResult<MapRows<'a>> {
-        let positive = |name: &str, number: usize| {
+        let positive = |name: &str, number: i128| {
             let text = || format!("expected a {name} of at least 1, found {number}");
-            NonZeroUsize::new(number).ok_or_else(|| errors::invalid(py, &text()))
+            let number = usize::try_from(number).ok().and_then(NonZeroUsize::new);
+            number.ok_or_else(|| errors::invalid(py, &text()))
         };
         for (name, column) in &self.inputs {
             map = map.input(name, column);
@@ -117,89 +125,13 @@ impl MapOptions {
     }
 }
 
-/// A table that rows come from.
-enum Table {
-    File(Input),
-    Stream(RecordBatchStreamReader),
-}
-
-impl Table {
-    /// Opens a file, or anything that has an Arrow stream.
-    fn open(py: Python<'_>, table: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(path) = table.extract::<PathBuf>() {
-            let input = py.detach(|| Input::open(path));
-            return Ok(Self::File(input.map_err(|error| RowsError::Read(Box::new(error)).raise(py))?));
-        }
-        let exported = table.call_method0("__arrow_c_stream__").map_err(|error| {
-            let kind = table.get_type();
-            let text =
-                format!("expected a path, or a table with an Arrow stream (__arrow_c_stream__), found {kind}: {error}");
-            PyTypeError::new_err(text)
-        })?;
-        let capsule = exported.cast::<PyCapsule>()?;
-        let stream = capsule.pointer_checked(Some(STREAM))?.as_ptr().cast::<FFI_ArrowArrayStream>();
-        // SAFETY: the name of the capsule says that it holds a stream of the Arrow C interface, and the interpreter's lock keeps other
-        // threads from it. The reader takes the stream out of the capsule, and leaves a released one, as the interface requires.
-        let reader = unsafe { RecordBatchStreamReader::from_raw(stream) };
-        Ok(Self::Stream(reader.map_err(|error| errors::of_kind(py, ErrorKind::InvalidInput, &error))?))
-    }
-
-    fn schema(&self) -> SchemaRef {
-        match self {
-            Self::File(input) => input.schema(),
-            Self::Stream(reader) => reader.schema(),
-        }
-    }
-
-    /// Restricts a file to these columns. The columns of a stream are in memory already.
-    fn project(self, columns: &[String]) -> Result<Self, RowsError> {
-        Ok(match self {
-            Self::File(input) => Self::File(input.project(columns)?),
-            stream @ Self::Stream(_) => stream,
-        })
-    }
-
-    fn n_rows(&self) -> Option<u64> {
-        match self {
-            Self::File(input) => input.n_rows(),
-            Self::Stream(_) => None,
-        }
-    }
-
-    fn rows(self) -> Rows {
-        match self {
-            Self::File(input) => Box::new(input.map(|batch| Ok(batch?))),
-            Self::Stream(reader) => Box::new(StreamRows(reader)),
-        }
-    }
-}
-
-/// The rows of a stream. Its producer may be Python code, and then takes the interpreter's lock. A producer that takes longer for a batch than
-/// the exit of the interpreter waits can abort the process.
-struct StreamRows(RecordBatchStreamReader);
-
-impl Iterator for StreamRows {
-    type Item = Result<RecordBatch, Box<dyn Error + Send + Sync>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Inside::counted(|| self.0.next()).map(|batch| {
-            let batch = batch?;
-            // The import of a stream checks nothing: offsets and text may be invalid.
-            for column in batch.columns() {
-                column.to_data().validate_full()?;
-            }
-            Ok(batch)
-        })
-    }
-}
-
 impl MappedRows {
-    fn take(&self, py: Python<'_>) -> PyResult<State> {
+    fn take(&self, py: Python<'_>) -> PyResult<UnreadRows> {
         if runtime::is_forked() {
             return Err(errors::forked(py));
         }
-        let state = self.state.lock().take();
-        state.ok_or_else(|| errors::closed(py, "stream of mapped rows, which can be read once,"))
+        let unread = self.unread.lock().take();
+        unread.ok_or_else(|| errors::closed(py, "stream of mapped rows, which can be read once,"))
     }
 }
 
@@ -214,30 +146,32 @@ impl MappedRows {
         options: MapOptions,
     ) -> PyResult<Self> {
         let carton: Carton = model.get().carton(py)?;
-        let table = Table::open(py, table)?;
+        let source = RowSource::open(py, table)?;
         let constants = match constants {
             Some(constants) => tensors::named_tensors(constants)?,
             None => Tensors::default(),
         };
-        let map = options.configured(py, MapRows::new(&carton, &table.schema()), &constants)?;
+        let map = options.configured(py, MapRows::new(&carton, &source.schema()), &constants)?;
         let columns = map.columns().map_err(|error| error.raise(py))?;
-        let table = table.project(&columns).map_err(|error| error.raise(py))?;
-        let map = options.configured(py, MapRows::new(&carton, &table.schema()), &constants)?;
+        let source = source.project(&columns).map_err(|error| error.raise(py))?;
+        let map = options.configured(py, MapRows::new(&carton, &source.schema()), &constants)?;
         let mapped = runtime::wait(py, None, map.into_future())?;
-        let state = State { mapped, n_rows: table.n_rows(), rows: table.rows() };
-        Ok(Self { state: Mutex::new(Some(state)), raised: Arc::default() })
+        let unread = UnreadRows { mapped, rows: source.rows(), closing: model.get().closing() };
+        Ok(Self { unread: Mutex::new(Some(unread)), raised: Arc::default() })
     }
 
     /// Writes all rows to a file, whose format is that of its extension. Returns their number.
     #[pyo3(signature = (path, progress=None))]
-    fn write(&self, py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+    fn write(&self, py: Python<'_>, path: GivenPath, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+        let GivenPath(path) = path;
         let Some(format) = RowFormat::of_path(&path) else {
             let text = format!("`{}`: expected a file .parquet, .arrow or .arrows", path.display());
             return Err(errors::invalid(py, &text));
         };
-        let State { mapped, rows, n_rows } = self.take(py)?;
+        let UnreadRows { mapped, mut rows, closing } = self.take(py)?;
         let handle = runtime::runtime(py)?.handle().clone();
         let progress = Progress::new(progress);
+        let n_rows = rows.n_rows;
         let raised = Arc::new(Mutex::new(None));
         let (given, looked) = (Arc::clone(&raised), Mutex::new(Instant::now()));
         // The reports come from this thread.
@@ -248,6 +182,9 @@ impl MappedRows {
             }
             *looked.lock() = Instant::now();
             let deliver = |py: Python<'_>| {
+                if event.total.is_none() && closing.is_closed() {
+                    return Err(errors::closed(py, "model"));
+                }
                 reports::deliver_log(py)?;
                 if let Some(progress) = &progress {
                     progress.report(Event { total: n_rows.or(event.total), ..event.into() });
@@ -261,12 +198,13 @@ impl MappedRows {
             }
         });
         let _inside = Inside::enter();
-        let written = py.detach(|| Inside::outside(|| written(mapped, rows, &path, format, &handle, &context)));
+        let batches = &mut rows.batches;
+        let written = py.detach(|| Inside::outside(|| written(mapped, batches, &path, format, &handle, &context)));
         let raised = raised.lock().take();
         match (written, raised) {
             (_, Some(error)) => Err(error),
             (Ok(done), None) => Ok(done.rows),
-            (Err(error), None) => Err(error.raise(py)),
+            (Err(error), None) => Err(rows.exception(py, &error)),
         }
     }
 
@@ -279,15 +217,16 @@ impl MappedRows {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // The interface leaves it to the producer whether it follows the request.
         let _ = requested_schema;
-        let mut state = self.take(py)?;
+        let mut unread = self.take(py)?;
         let mut first = None;
-        if state.mapped.schema().is_none() {
+        if unread.mapped.schema().is_none() {
             // The first call decides the schema.
-            first = state.next(py)?;
+            first = unread.next(py)?;
         }
-        let schema = state.mapped.schema().cloned().ok_or_else(|| RowsError::UnknownOutputs.raise(py))?;
-        let rows = Mutex::new(ReaderState { first, state: Some(state) });
-        let reader = Reader { schema, rows, raised: Arc::clone(&self.raised) };
+        let schema = unread.mapped.schema().cloned().ok_or_else(|| RowsError::UnknownOutputs.raise(py))?;
+        check_names(py, &schema)?;
+        let rows = Mutex::new(Turn { first, unread: Some(unread) });
+        let reader = MappedReader { schema, rows, raised: Arc::clone(&self.raised) };
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), STREAM)
     }
 
@@ -307,8 +246,8 @@ impl MappedRows {
 
     /// Cancels the calls that are running. Nothing can be read any more.
     fn close(&self, py: Python<'_>) {
-        let state = self.state.lock().take();
-        model::end(py, state);
+        let unread = self.unread.lock().take();
+        model::end(py, unread);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -324,56 +263,75 @@ impl MappedRows {
 impl Drop for MappedRows {
     fn drop(&mut self) {
         if runtime::is_forked() {
-            std::mem::forget(self.state.get_mut().take());
+            std::mem::forget(self.unread.get_mut().take());
         }
     }
+}
+
+/// Checks that the columns can be in a stream of the C interface, whose names end at a NUL.
+fn check_names(py: Python<'_>, schema: &Schema) -> PyResult<()> {
+    for field in schema.fields() {
+        if let Err(error) = FFI_ArrowSchema::try_from(field.as_ref()) {
+            let text = format!("column `{}` cannot be in an Arrow stream: {error}", field.name().escape_debug());
+            return Err(errors::invalid(py, &text));
+        }
+    }
+    Ok(())
 }
 
 /// Writes all rows to a file, which gets its name when it is complete.
 fn written(
     mapped: Mapped,
-    mut rows: Rows,
+    rows: &mut Batches,
     path: &Path,
     format: RowFormat,
     handle: &tokio::runtime::Handle,
     context: &Context,
 ) -> Result<MapCounts, RowsError> {
-    let wrong = |error: io::Error| RowsError::Write(format!("`{}`: {error}", path.display()).into());
-    let pending = PendingFile::new(path).map_err(wrong)?;
-    let output = BufWriter::new(pending.file().try_clone().map_err(wrong)?);
-    let (output, counts) = write_mapped(mapped, &mut rows, output, format, handle, context)?;
-    output.into_inner().map_err(|error| wrong(error.into_error()))?;
-    pending.publish().map_err(wrong)?;
-    Ok(counts)
+    let wrong = |error: io::Error| RowsError::Write(error.into());
+    let write = || {
+        let pending = PendingFile::new(path).map_err(wrong)?;
+        let output = BufWriter::new(pending.file().try_clone().map_err(wrong)?);
+        let (output, counts) = write_mapped(mapped, rows, output, format, handle, context)?;
+        output.into_inner().map_err(|error| wrong(error.into_error()))?;
+        pending.publish().map_err(wrong)?;
+        Ok(counts)
+    };
+    write().map_err(|error: RowsError| error.at_output(path))
 }
 
 /// The stream of mapped rows, which any thread of Python reads.
-struct Reader {
+struct MappedReader {
     schema: SchemaRef,
     /// Locked while a thread reads. Libraries do not keep other threads from reading at the same time, nor from reading the text of an
     /// error that another one replaces, so that this is no error.
-    rows: Mutex<ReaderState>,
+    rows: Mutex<Turn>,
     raised: Arc<Mutex<Option<PyErr>>>,
 }
 
-struct ReaderState {
+struct Turn {
     first: Option<RecordBatch>,
-    /// `None` after it was dropped in a fork, whose parent has the runners.
-    state: Option<State>,
+    /// `None` after an error, and in a fork, whose parent has the runners.
+    unread: Option<UnreadRows>,
 }
 
-impl ReaderState {
+impl Turn {
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
-        self.state.as_mut().map_or(Ok(None), |state| state.next(py))
+        let next = self.unread.as_mut().map_or(Ok(None), |unread| unread.next(py));
+        if next.is_err() {
+            // Ends the runners.
+            model::end(py, self.unread.take());
+        }
+        next
     }
 }
 
-impl Reader {
+impl MappedReader {
     /// Waits for other threads that read, which need the interpreter's lock.
-    fn rows_of_this_thread(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, ReaderState>> {
+    fn rows_of_this_thread(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Turn>> {
         loop {
             if let Some(rows) = self.rows.try_lock() {
                 return Ok(rows);
@@ -384,7 +342,7 @@ impl Reader {
     }
 }
 
-impl Iterator for Reader {
+impl Iterator for MappedReader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -395,7 +353,8 @@ impl Iterator for Reader {
         }
         let next = runtime::attached(|py| {
             self.rows_of_this_thread(py).and_then(|mut rows| rows.next(py)).map_err(|error| {
-                let text = error.to_string();
+                // A NUL would end the text.
+                let text = error.to_string().replace('\0', "\\0");
                 // Here, because an older exception is freed with the lock.
                 *self.raised.lock() = Some(error);
                 text
@@ -408,16 +367,24 @@ impl Iterator for Reader {
     }
 }
 
-impl RecordBatchReader for Reader {
+impl RecordBatchReader for MappedReader {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 }
 
-impl Drop for Reader {
+impl Drop for MappedReader {
     fn drop(&mut self) {
+        let unread = self.rows.get_mut().unread.take();
         if runtime::is_forked() {
-            std::mem::forget(self.rows.get_mut().state.take());
+            std::mem::forget(unread);
+            return;
         }
+        let raised = std::mem::take(&mut self.raised);
+        // Both own objects of Python, and the library that drops the stream may have released the lock.
+        runtime::attached(|py| {
+            model::end(py, unread);
+            drop(raised);
+        });
     }
 }

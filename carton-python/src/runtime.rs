@@ -72,6 +72,9 @@ pub(crate) fn wait<T: Send, E: Raise + Send>(
 }
 
 /// Runs work that blocks on a thread of the runtime, and waits for it. A signal cancels the work.
+///
+/// # Errors
+/// Those of the work; that its thread ended.
 pub(crate) fn blocking<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<&Progress>,
@@ -115,8 +118,8 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 /// Counts a thread while it runs code of this module that takes the interpreter's lock.
 ///
 /// An interpreter that exits ends the threads that wait for its lock by unwinding their stacks, which aborts the process in frames of Rust.
-/// Before that, [`exit`] waits for the counted threads, and those that wait for an operation never come back. Python code that takes longer
-/// is called by [`python_call`](crate::python_call), in which a thread may end.
+/// Before that, [`before_exit`] waits for the counted threads, and those that wait for an operation never come back. Python code that takes
+/// longer is called by [`python_call`](crate::python_call), in which a thread may end.
 pub(crate) struct Inside(());
 
 thread_local! {
@@ -221,7 +224,7 @@ pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
 
 /// Prepares for the exit of the interpreter: `atexit` calls it in the main thread, after which no other thread gets its answer.
 #[pyfunction]
-pub(crate) fn exit(py: Python<'_>) {
+pub(crate) fn before_exit(py: Python<'_>) {
     if is_forked() {
         return;
     }

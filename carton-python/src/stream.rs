@@ -1,7 +1,6 @@
 //! The outputs of a call as they come.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use carton_core::{Carton, Error, OutputStream, Tensors};
@@ -9,6 +8,7 @@ use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::closing::Closing;
 use crate::model::{CallInputs, limited};
 use crate::{bridge, runtime, tensors};
 
@@ -20,35 +20,14 @@ impl Stream {
     pub(crate) fn new(carton: Carton, inputs: CallInputs, timeout: Option<Duration>) -> Self {
         Self(Arc::new(StreamCall {
             state: tokio::sync::Mutex::new(StreamState::Ready(Box::new((carton, inputs, timeout)))),
-            closed: CancellationSignal::default(),
+            closing: Closing::default(),
         }))
     }
 }
 
 struct StreamCall {
     state: tokio::sync::Mutex<StreamState>,
-    closed: CancellationSignal,
-}
-
-/// Tells those who wait for an output that the stream was closed.
-#[derive(Default)]
-struct CancellationSignal {
-    is_closed: AtomicBool,
-    notify: tokio::sync::Notify,
-}
-
-impl CancellationSignal {
-    fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
-        self.notify.notify_waiters();
-    }
-
-    async fn closed(&self) {
-        let notified = self.notify.notified();
-        if !self.is_closed.load(Ordering::Acquire) {
-            notified.await;
-        }
-    }
+    closing: Closing,
 }
 
 enum StreamState {
@@ -68,7 +47,7 @@ async fn stream(carton: Carton, inputs: CallInputs, timeout: Option<Duration>) -
 async fn next(call: Arc<StreamCall>) -> Result<Option<Tensors>, Error> {
     tokio::select! {
         outputs = next_of(&call.state) => outputs,
-        () = call.closed.closed() => Ok(None),
+        () = call.closing.closed() => Ok(None),
     }
 }
 
@@ -122,7 +101,7 @@ impl Stream {
     ///     []
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let call = Arc::clone(&self.0);
-        call.closed.close();
+        call.closing.close();
         let ended = async move { Ok::<_, Error>(std::mem::replace(&mut *call.state.lock().await, StreamState::Ended)) };
         runtime::wait(py, None, ended).map(drop)
     }

@@ -1,12 +1,11 @@
 //! Tensor files: safetensors, sharded checkpoints, zTensor, `.npy` and `.npz`.
 
-use std::path::PathBuf;
-
 use carton_core::ErrorKind;
 use carton_tensor::files::{TensorFile as AnyFile, TensorFileError};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 
+use crate::paths::GivenPath;
 use crate::{errors, memory, tensors};
 
 fn failed(py: Python<'_>, error: &TensorFileError) -> PyErr {
@@ -25,8 +24,8 @@ pub(crate) struct TensorFile(AnyFile);
 #[pymethods]
 impl TensorFile {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| AnyFile::map(path)).map(Self).map_err(|error| failed(py, &error))
+    fn new(py: Python<'_>, path: GivenPath) -> PyResult<Self> {
+        py.detach(|| AnyFile::map(path.0)).map(Self).map_err(|error| failed(py, &error))
     }
 
     #[getter]

@@ -1,25 +1,21 @@
 //! The upkeep of this machine: installed runners, and the cache.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use carton_core::cache::{Cache, CachedCarton, PruneOptions, Pruned};
-use carton_core::config::Config;
 use carton_core::runner::{Installer, Place, Registry, Requirement};
 use pyo3::prelude::*;
 
+use crate::package::config;
 use crate::reports::Progress;
 use crate::results::{self, fields};
 use crate::runtime::blocking;
-use crate::{errors, package};
-
-fn config(py: Python<'_>) -> PyResult<Config> {
-    Config::load(None).map_err(|error| errors::of_error(py, &error.into()))
-}
+use crate::{errors, load, package};
 
 /// The runners that are available: name, version, and where they are installed; `None` for those of the program.
 #[pyfunction]
 pub(crate) fn runners<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let config = config(py)?;
+    let config = config(py, None)?;
     let registry = blocking(py, None, move |_| Ok(Registry::read(&config.runner_dir)?))?;
     let entry = |runner: &carton_core::runner::Descriptor, folder: Option<&std::path::Path>| {
         let fields = fields!(py, {
@@ -46,7 +42,7 @@ pub(crate) fn install_runner(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let progress = Progress::new(progress);
-    let config = config(py)?;
+    let config = config(py, None)?;
     let index = index.or_else(|| config.runner_index.clone());
     let index = index.ok_or_else(|| errors::invalid(py, "no runner index is configured: pass index="))?;
     let place = Place::parse(&index).map_err(|error| errors::of_error(py, &error.into()))?;
@@ -86,7 +82,7 @@ fn cartons<'py>(py: Python<'py>, cartons: &[CachedCarton]) -> PyResult<Vec<Bound
 /// What the cache holds.
 #[pyfunction]
 pub(crate) fn cache_list<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let config = config(py)?;
+    let config = config(py, None)?;
     let (path, listing) = blocking(py, None, move |cancel_token| {
         let cache = Cache::open(&config.cache_dir)?.cancel_token(cancel_token);
         Ok((cache.path().to_path_buf(), cache.list()?))
@@ -108,13 +104,9 @@ pub(crate) fn cache_prune<'py>(
     max_size: Option<u64>,
     dry_run: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let config = config(py)?;
+    let config = config(py, None)?;
     let mut options = PruneOptions::default();
-    options.older_than = older_than
-        .map(|seconds| {
-            Duration::try_from_secs_f64(seconds).map_err(|_| errors::invalid(py, "older_than is a time in seconds"))
-        })
-        .transpose()?;
+    options.older_than = older_than.map(|seconds| load::duration(py, seconds)).transpose()?;
     options.max_size = max_size;
     options.dry_run = dry_run;
     let pruned = blocking(py, None, move |cancel_token| {
@@ -135,7 +127,7 @@ fn pruned<'py>(py: Python<'py>, pruned: &Pruned) -> PyResult<Bound<'py, PyAny>> 
 /// Deletes cartons from the cache. `carton.cache.remove` documents it.
 #[pyfunction]
 pub(crate) fn cache_remove<'py>(py: Python<'py>, wanted: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
-    let config = config(py)?;
+    let config = config(py, None)?;
     let pruned = blocking(py, None, move |cancel_token| {
         Ok(Cache::open(&config.cache_dir)?.cancel_token(cancel_token).remove(&wanted)?)
     })?;

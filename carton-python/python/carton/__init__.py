@@ -39,6 +39,7 @@ from ._errors import (
 )
 from ._options import LoadOptions, as_given, takes_load_options
 from ._pack import Example, SelfTest, pack
+from ._paths import AnyPath
 from ._results import LeftOut, Packed, Resolved, Runner, Shrunk, VerifyReport
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _text(location: Any) -> str:
 
 @takes_load_options
 def load(
-    location: str | os.PathLike[str],
+    location: AnyPath,
     *,
     progress: Callable[..., None] | bool | None = None,
     **options: Unpack[LoadOptions],
@@ -149,7 +150,7 @@ def load(
 
 
 @takes_load_options
-async def load_async(location: str | os.PathLike[str], **options: Unpack[LoadOptions]) -> Model:
+async def load_async(location: AnyPath, **options: Unpack[LoadOptions]) -> Model:
     """Does the same as `load`, for a task of `asyncio`. Cancelling the task cancels the load.
 
     Raises:
@@ -166,7 +167,7 @@ async def load_async(location: str | os.PathLike[str], **options: Unpack[LoadOpt
 
 
 def open(
-    location: str | os.PathLike[str],
+    location: AnyPath,
     *,
     expect: str | None = None,
     allow_file_links: bool = False,
@@ -191,13 +192,13 @@ def open(
 
 
 def shrink(
-    location: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    location: AnyPath,
+    output: AnyPath,
     *,
     url_prefix: str | None = None,
     min_size: int | None = None,
     links: Mapping[str, Sequence[str]] | None = None,
-    save_files: str | os.PathLike[str] | None = None,
+    save_files: AnyPath | None = None,
     progress: Callable[..., None] | bool | None = None,
 ) -> Shrunk:
     """Writes a carton without files that can be fetched from elsewhere. Its hash stays the same.
@@ -232,8 +233,8 @@ def shrink(
 
 
 def resolve(
-    location: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    location: AnyPath,
+    output: AnyPath,
     *,
     allow_file_links: bool = False,
     progress: Callable[..., None] | bool | None = None,
@@ -260,7 +261,7 @@ def resolve(
         )
 
 
-def runner_for(model: str | os.PathLike[str]) -> str | None:
+def runner_for(model: AnyPath) -> str | None:
     """The runner for the model at a path, if its files leave no doubt.
 
     Raises:
@@ -308,5 +309,5 @@ def install_runner(
 
 
 _program.use()
-atexit.register(_carton.exit)
+atexit.register(_carton.before_exit)
 _log.start()

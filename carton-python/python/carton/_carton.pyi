@@ -1,9 +1,9 @@
-import os
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Protocol, Sequence, final, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from ._paths import AnyPath
 from ._results import CacheListing, Packed, Pruned, Resolved, Runner, Shrunk, VerifyReport
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ __all__ = [
     "Package",
     "TensorSpec",
     "_TensorFile",
-    "exit",
+    "before_exit",
 ]
 
 __version__: str
@@ -110,7 +110,7 @@ class Model:
     @overload
     def map(
         self,
-        rows: str | os.PathLike[str] | _ArrowStream,
+        rows: AnyPath | _ArrowStream,
         *,
         output: None = None,
         inputs: Mapping[str, str] | None = None,
@@ -125,9 +125,9 @@ class Model:
     @overload
     def map(
         self,
-        rows: str | os.PathLike[str] | _ArrowStream,
+        rows: AnyPath | _ArrowStream,
         *,
-        output: str | os.PathLike[str],
+        output: AnyPath,
         inputs: Mapping[str, str] | None = None,
         outputs: Mapping[str, str] | None = None,
         keep: bool | Sequence[str] | None = None,
@@ -175,7 +175,7 @@ class MappedRows:
     ) -> MappedRows: ...
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
     def read_all(self) -> pa.Table: ...
-    def write(self, path: str | os.PathLike[str], progress: Callable[..., None] | None = None) -> int: ...
+    def write(self, path: AnyPath, progress: Callable[..., None] | None = None) -> int: ...
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
     def _raise(self) -> None: ...
     def close(self) -> None: ...
@@ -225,7 +225,7 @@ class Package:
     def _repr_html_(self) -> str: ...
     def verify(self, *, progress: Callable[..., None] | None = None) -> VerifyReport: ...
     def unpack(
-        self, destination: str | os.PathLike[str], *, progress: Callable[..., None] | None = None
+        self, destination: AnyPath, *, progress: Callable[..., None] | None = None
     ) -> None: ...
 
 @final
@@ -248,7 +248,7 @@ class Bridge:
 
 @final
 class _TensorFile:
-    def __new__(cls, path: str | os.PathLike[str]) -> _TensorFile: ...
+    def __new__(cls, path: AnyPath) -> _TensorFile: ...
     @property
     def format(self) -> str: ...
     def names(self) -> list[str]: ...
@@ -260,8 +260,8 @@ def arrow_numbers(array: np.ndarray) -> ArrowArray: ...
 def arrow_strings(elements: Sequence[str], shape: Sequence[int]) -> ArrowArray: ...
 def arrow_struct(names: Sequence[str], arrays: Sequence[ArrowArray]) -> ArrowArray: ...
 def from_arrow(value: Any) -> np.ndarray: ...
-def exit() -> None: ...
-def use_program(path: str | os.PathLike[str]) -> None: ...
+def before_exit() -> None: ...
+def use_program(path: AnyPath) -> None: ...
 def load(location: str, options: Mapping[str, Any], progress: Callable[..., None] | None = None) -> Model: ...
 async def load_async(location: str, options: Mapping[str, Any]) -> Model: ...
 def open(
@@ -273,25 +273,25 @@ def open(
     progress: Callable[..., None] | None = None,
 ) -> Package: ...
 def pack(
-    model: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    model: AnyPath,
+    output: AnyPath,
     options: Mapping[str, Any],
     progress: Callable[..., None] | None = None,
 ) -> Packed: ...
-def runner_for(model: str | os.PathLike[str]) -> str | None: ...
+def runner_for(model: AnyPath) -> str | None: ...
 def shrink(
     location: str,
-    output: str | os.PathLike[str],
+    output: AnyPath,
     *,
     url_prefix: str | None = None,
     min_size: int | None = None,
     links: Mapping[str, Sequence[str]] | None = None,
-    save_files: str | os.PathLike[str] | None = None,
+    save_files: AnyPath | None = None,
     progress: Callable[..., None] | None = None,
 ) -> Shrunk: ...
 def resolve(
     location: str,
-    output: str | os.PathLike[str],
+    output: AnyPath,
     *,
     allow_file_links: bool = False,
     progress: Callable[..., None] | None = None,

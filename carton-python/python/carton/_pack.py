@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from . import _carton, _live, _progress
 from ._errors import InvalidInputError
+from ._paths import AnyPath
 from ._results import Packed
 
 
@@ -59,11 +60,11 @@ def _test(test: SelfTest | Example | Mapping[str, Any]) -> tuple[Any, Any, dict[
 
 def pack(
     model: Any,
-    output: str | os.PathLike[str],
+    output: AnyPath,
     *,
     example: Any = None,
     runner: str | None = None,
-    metadata: str | os.PathLike[str] | None = None,
+    metadata: AnyPath | None = None,
     model_name: str | None = None,
     short_description: str | None = None,
     model_description: str | None = None,
@@ -79,7 +80,7 @@ def pack(
     framework_version: str | None = None,
     options: Mapping[str, Any] | None = None,
     pack_options: Mapping[str, Any] | None = None,
-    misc: Mapping[str, str | os.PathLike[str]] | None = None,
+    misc: Mapping[str, AnyPath] | None = None,
     tensors: Mapping[str, Any] | None = None,
     tensor_format: str | None = None,
     compression: str | None = None,

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
 from . import _carton, _progress
 from ._errors import Error, InvalidInputError
+from ._paths import AnyPath
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class _Reader:
+    """A reader of pyarrow that keeps the exception that ends it. An Arrow stream passes on only the text of an exception."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self._reader = reader
+        self._raised: BaseException | None = None
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._reader
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._raised = error
+            raise
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self._reader.schema, self._batches()).__arrow_c_stream__()
+
+    def _raise(self) -> None:
+        """Raises the exception that ended the reader, if one did."""
+        if self._raised is not None:
+            raise self._raised
 
 
 def map_rows(
     model: _carton.Model,
     rows: Any,
     *,
-    output: str | os.PathLike[str] | None,
+    output: AnyPath | None,
     inputs: Mapping[str, str] | None,
     outputs: Mapping[str, str] | None,
     keep: bool | Sequence[str] | None,
@@ -29,6 +57,10 @@ def map_rows(
     """Implements `Model.map`, which documents it."""
     if isinstance(keep, str):
         raise InvalidInputError(f"expected a list of columns to keep, found the text {keep!r}")
+    # Only a program that has imported pyarrow has its readers.
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is not None and isinstance(rows, pyarrow.RecordBatchReader):
+        rows = _Reader(rows)
     mapped = _carton.MappedRows(
         model,
         rows,

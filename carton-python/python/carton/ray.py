@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence, TypeVar
 
 from . import _arrow, _carton, _columns
 from ._errors import InvalidInputError
+from ._paths import AnyPath
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +56,7 @@ class Predictor:
 
     def __init__(
         self,
-        model: str | os.PathLike[str],
+        model: AnyPath,
         inputs: Mapping[str, str] | None = None,
         outputs: Mapping[str, str] | None = None,
         **load_options: Any,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Collection, Iterator, Mapping, Sequence
 from . import _carton, _columns
 from ._columns import Column
 from ._errors import ClosedError, ForkError, InvalidInputError, RunnerCrashed, SignatureError
+from ._paths import AnyPath
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ _OF_OPEN = ("expect", "allow_file_links", "offline")
 
 def predict(
     df: DataFrame,
-    model: str | os.PathLike[str],
+    model: AnyPath,
     *,
     inputs: Mapping[str, str] | None = None,
     outputs: Mapping[str, str] | None = None,
@@ -117,9 +118,9 @@ def _distinct(names: Sequence[str], inputs: Collection[str], outputs: Collection
     return distinct
 
 
-def _location(model: str | os.PathLike[str]) -> str:
+def _location(model: AnyPath) -> str:
     """The location for other processes, whose current folder is another."""
-    text = os.fspath(model)
+    text = os.fsdecode(model)
     return text if isinstance(model, str) and "://" in text else os.path.abspath(text)
 
 

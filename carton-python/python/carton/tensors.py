@@ -22,6 +22,7 @@ import numpy as np
 
 from . import _carton
 from ._errors import ClosedError, InvalidInputError, UnsupportedError
+from ._paths import AnyPath
 
 __all__ = ["TensorFile", "open"]
 
@@ -33,7 +34,7 @@ class TensorFile(Mapping[str, np.ndarray]):
     without it. Sparse and quantized tensors of zTensor are returned dense.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: AnyPath) -> None:
         self._file: _carton._TensorFile | None = _carton._TensorFile(os.fspath(path))
         self._names = self._file.names()
         self._known = frozenset(self._names)
@@ -144,7 +145,7 @@ def _numpy_dtype(name: str, tensor: str) -> np.dtype:
     return dtype
 
 
-def open(path: str | os.PathLike[str]) -> TensorFile:
+def open(path: AnyPath) -> TensorFile:
     """Opens a tensor file of any supported format. The format is detected from its bytes.
 
     Raises:

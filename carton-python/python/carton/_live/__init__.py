@@ -43,7 +43,7 @@ def prepared(
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[Live]:
     """The model as files, for the time of a `with` block: a path as it is, a live object in a temporary folder. See `save`."""
-    if isinstance(model, (str, os.PathLike)):
+    if isinstance(model, (str, bytes, os.PathLike)):
         names = None if inputs is None else [spec.name for spec in inputs]
         yield Live(os.fspath(model), example=None if example is None else named_example(example, names))
         return

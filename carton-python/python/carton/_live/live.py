@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _carton
+from .._paths import AnyPath
 
 
 @dataclass
@@ -15,7 +16,7 @@ class Live:
     """A live object as files, and what is known of it."""
 
     #: The file or folder of the model.
-    path: str | os.PathLike[str]
+    path: AnyPath
     #: None leaves the choice to the files of the model.
     runner: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
