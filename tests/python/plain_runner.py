@@ -68,7 +68,7 @@ def answer_infer(id, inputs, data):
         waiting = host.recv(1 << 20, socket.MSG_PEEK | socket.MSG_DONTWAIT) if has_more() else b""
         if struct.pack("<f", 25) in data + waiting:
             os._exit(7)
-    if MODE == "refuse-the-fifth-call" and n_calls == 5:
+    if MODE == "refuse-45" and struct.pack("<f", 45) in data:
         return send({"error": {"code": "failed", "message": "no more", "causes": []}}, id)
     if MODE == "fewer-outputs-later" and n_calls > 1:
         inputs = inputs[1:]

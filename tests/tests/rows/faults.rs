@@ -103,7 +103,7 @@ async fn the_rows_that_kill_the_runner_are_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_the_model_names_the_rows_and_is_not_repeated() {
-    let echo = plain("refuse-the-fifth-call").await;
+    let echo = plain("refuse-45").await;
     let batch = rows(95);
     let error = map_all(small_calls(&echo, &batch), std::slice::from_ref(&batch)).await.unwrap_err();
     assert!(chain(&error).starts_with("rows 40 to 49: "), "{}", chain(&error));
