@@ -178,7 +178,7 @@ fn files_and_outputs_that_cannot_be_used() {
     error: cannot write `missing/folder/model.carton`
 
     Caused by:
-      No such file or directory (os error 2) at path "[SANDBOX]/work/missing/folder/.carton-[RANDOM].partial"
+      there is no folder `missing/folder`
     "#);
     check_nothing_written(&sandbox);
 }
