@@ -24,6 +24,8 @@ pub(crate) enum Exit {
     SignatureMismatch,
     /// The carton, tensor file or dataset is malformed, incomplete or tampered with.
     Integrity,
+    /// The carton is not signed as it must be.
+    Untrusted,
     /// No installed runner fits the model.
     NoRunner,
     /// The runner crashed, or refused the model or the inputs.
@@ -42,7 +44,7 @@ impl Exit {
             Self::Failure => 1,
             Self::Usage => 2,
             Self::SelfTest | Self::SignatureMismatch => 3,
-            Self::Integrity => 4,
+            Self::Integrity | Self::Untrusted => 4,
             Self::NoRunner => 5,
             Self::Runner => 6,
             Self::Network => 7,
@@ -60,6 +62,7 @@ impl Exit {
             Self::SelfTest => "self_test",
             Self::SignatureMismatch => "signature_mismatch",
             Self::Integrity => "integrity",
+            Self::Untrusted => "untrusted",
             Self::NoRunner => "no_runner",
             Self::Runner => "runner",
             Self::Network => "network",
@@ -72,6 +75,7 @@ impl From<ErrorKind> for Exit {
     fn from(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Integrity => Self::Integrity,
+            ErrorKind::Untrusted => Self::Untrusted,
             ErrorKind::NoRunner => Self::NoRunner,
             ErrorKind::RunnerCrashed => Self::Runner,
             ErrorKind::SelfTest => Self::SelfTest,

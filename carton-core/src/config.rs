@@ -14,6 +14,7 @@
 //! | `network.max_retries` | | 5 | how many times a failed request is retried |
 //! | `network.n_ranges` | | 4 | how many parts of a file are fetched at once, 1 to 64 |
 //! | `netrc` | `NETRC` | `~/.netrc` | logins by host; `false` in the file disables it |
+//! | `[[trust]]` | | none | who may sign the cartons of which places, see [`TrustRule`] |
 //! | `[[credentials]]` | `CARTON_TOKEN_<host>` | none | bearer tokens by host, see below |
 //!
 //! `CARTON_CONFIG_PATH` names another file than `~/.carton/config.toml`. Relative paths in the file are relative to its folder, those in
@@ -26,6 +27,15 @@
 //! host = "models.example.com"     # on every port; or "models.example.com:8443"
 //! token_env = "EXAMPLE_TOKEN"     # or token = "…"
 //! # allow_http = true             # without it, the token is sent over https, and over http only to this machine
+//! ```
+//!
+//! ```toml
+//! [[trust]]
+//! for = ["https://models.example.com/**", "/srv/models/**"]
+//! keys = ["example.pub.pem"]          # public keys
+//! certificates = ["example-ca.pem"]   # roots; identities says whose certificates from them are trusted
+//! identities = ["release@example.com"]
+//! # require = false                   # by default, cartons that none of these signed are refused
 //! ```
 //!
 //! [`Credentials`] documents the order in which credentials are searched. Errors about the file do not show its values, because one of
@@ -45,6 +55,7 @@ use std::time::Duration;
 
 pub use crate::network::{Credentials, HostToken, NetrcFile, Secret};
 use crate::network::{Network, NetworkOptions, ShownUrl};
+pub use crate::trust::TrustRule;
 use crate::unknown_keys::UnknownKey;
 
 pub use error::ConfigError;
@@ -81,6 +92,8 @@ pub struct Config {
     pub n_ranges: Option<usize>,
     /// The credentials for servers.
     pub credentials: Credentials,
+    /// Who may sign the cartons of which places. The first rule that is for a place decides.
+    pub trust: Vec<TrustRule>,
 }
 
 impl fmt::Debug for Config {
@@ -101,6 +114,7 @@ impl fmt::Debug for Config {
             .field("max_retries", &self.max_retries)
             .field("n_ranges", &self.n_ranges)
             .field("credentials", &self.credentials)
+            .field("trust", &self.trust)
             .finish()
     }
 }
@@ -143,6 +157,7 @@ impl Config {
             max_retries: None,
             n_ranges: None,
             credentials: Credentials::default(),
+            trust: Vec::new(),
         }
     }
 
@@ -229,6 +244,7 @@ impl Config {
             max_retries: network.max_retries,
             n_ranges: network.n_ranges,
             credentials: Credentials { variables: environment::tokens(&variables), tokens, netrc },
+            trust: raw.trust.into_iter().map(|rule| rule.into_inner().into()).collect(),
         })
     }
 }

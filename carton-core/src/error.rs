@@ -23,6 +23,7 @@ use crate::runner::{Crash, InstallError, NoRunner, RegistryError};
 use crate::self_test::SelfTestReport;
 use crate::shrink::ShrinkError;
 use crate::signature::{SignatureError, TooManyPositional};
+use crate::trust::TrustError;
 
 /// Why an operation failed. [`kind`](Self::kind) classifies the failure, [`hint`](Self::hint) says what to do about it, and
 /// [`source`](std::error::Error::source) leads to the causes.
@@ -249,6 +250,9 @@ pub enum Error {
         /// Why it failed.
         source: std::io::Error,
     },
+    /// The carton is not signed as the configuration or the caller requires.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// The carton cannot be shrunk.
     #[error(transparent)]
     Shrink(#[from] ShrinkError),
@@ -326,6 +330,7 @@ impl Error {
             | Self::RunnerUnknown { .. }
             | Self::Shrink(_) => ErrorKind::InvalidInput,
             Self::Cache(error) => error.kind(),
+            Self::Trust(error) => error.kind(),
             Self::Io { what, source, .. } => ErrorKind::of_io(what, source),
             Self::Registry(_) | Self::RunnerSetup { .. } | Self::Call(CallError::Io { .. }) => ErrorKind::Machine,
             _ => ErrorKind::Other,
@@ -365,6 +370,7 @@ impl Error {
                 Some("declare [[output]], record a self-test, or give a self-test its expected_out".to_owned())
             }
             Self::Network(error) => error.hint(),
+            Self::Trust(error) => error.hint(),
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),
             Self::Install(error) => error.hint(),
             Self::Shrink(error) => error.hint(),

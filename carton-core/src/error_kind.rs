@@ -23,6 +23,8 @@ pub enum ErrorKind {
     NoRunner,
     /// The carton is malformed, damaged, tampered with, or not the one that was expected.
     Integrity,
+    /// The carton is not signed by a signer that is trusted for its place, and must be.
+    Untrusted,
     /// The carton may be valid, but this library cannot use it: it has a later version of the format, needs another platform, or exceeds
     /// a limit, such as the number of files.
     Unsupported,

@@ -24,6 +24,7 @@
 //!   [`Package::unpack`];
 //! - [`Carton::pack`] writes a carton, [`Carton::shrink`] replaces files by links to where they can be fetched,
 //!   [`Carton::resolve`] puts such files back;
+//! - [`trust`] says who may sign which cartons, and makes keys and signatures;
 //! - [`config`] holds the folders, permissions and credentials, [`runner`] lists and installs runners, [`cache`] manages
 //!   downloaded files, [`metadata`] is the content of carton.toml.
 //!
@@ -70,6 +71,7 @@ mod side;
 mod signature;
 mod source;
 mod tensor_data;
+pub mod trust;
 mod unknown_keys;
 
 pub use carton_runner_protocol::host::{CallError, CallTimings};
@@ -138,6 +140,7 @@ pub mod errors {
     pub use crate::shrink::ShrinkError;
     pub use crate::signature::{CastInputError, SignatureError, TooManyPositional};
     pub use crate::tensor_data::TensorDataError;
+    pub use crate::trust::TrustError;
 }
 
 /// Compiles the examples of the README.

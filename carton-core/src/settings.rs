@@ -6,6 +6,7 @@ use crate::Error;
 use crate::config::Config;
 use crate::manifest::ManifestHash;
 use crate::progress::ProgressCallback;
+use crate::trust::TrustSettings;
 
 /// Settings of every operation: the configuration to use, and the callback for progress.
 #[derive(Clone, Default)]
@@ -45,6 +46,7 @@ pub(crate) struct OpenSettings {
     pub(crate) expect: Option<ManifestHash>,
     /// Whether LINKS of a local carton may name local files. LINKS of a carton on a server never may.
     pub(crate) allow_file_links: bool,
+    pub(crate) trust: TrustSettings,
     pub(crate) operation: OperationSettings,
 }
 
@@ -85,6 +87,26 @@ macro_rules! open_setters {
         /// Whether LINKS of a local carton may name local files. Off by default. LINKS of a carton on a server never may.
         pub fn allow_file_links(mut self, allow: bool) -> Self {
             self.$field.allow_file_links = allow;
+            self
+        }
+
+        /// Refuses a carton that is not signed by `key`, or by another key that is passed like this. The trust rules of the
+        /// configuration do not apply then.
+        pub fn trust_key(mut self, key: $crate::trust::PublicKey) -> Self {
+            self.$field.trust.keys.push(key);
+            self
+        }
+
+        /// Where the carton's signature is: a path or a URL. By default it is beside the carton, under its name and `.sig`.
+        pub fn signature_file(mut self, location: impl Into<$crate::Location>) -> Self {
+            self.$field.trust.signature = Some(location.into());
+            self
+        }
+
+        /// Whether a carton without a trusted signature is refused. By default that is so where a rule of the configuration requires
+        /// it, and with [`trust_key`](Self::trust_key).
+        pub fn require_signature(mut self, required: bool) -> Self {
+            self.$field.trust.required = Some(required);
             self
         }
 

@@ -79,6 +79,7 @@ fn class_of_kind(kind: ErrorKind) -> &'static str {
         ErrorKind::RunnerCrashed => "RunnerCrashed",
         ErrorKind::NoRunner => "NoRunnerError",
         ErrorKind::Integrity => "IntegrityError",
+        ErrorKind::Untrusted => "UntrustedError",
         ErrorKind::Unsupported => "UnsupportedError",
         ErrorKind::Network => "NetworkError",
         ErrorKind::Machine => "MachineError",

@@ -32,6 +32,11 @@ pub(crate) struct LoadOptions {
     install_runners: bool,
     bare: bool,
     allow_file_links: bool,
+    trusted_keys: Vec<String>,
+    #[pyo3(default)]
+    signature_file: Option<String>,
+    #[pyo3(default)]
+    require_signature: Option<bool>,
     restart: bool,
     #[pyo3(default)]
     pool_bytes: Option<u64>,
@@ -52,6 +57,15 @@ impl LoadOptions {
         };
         if let Some(hash) = self.expect {
             load = load.expect_hash(package::hash(py, &hash)?);
+        }
+        for key in package::public_keys(py, &self.trusted_keys)? {
+            load = load.trust_key(key);
+        }
+        if let Some(signature) = self.signature_file {
+            load = load.signature_file(signature);
+        }
+        if let Some(required) = self.require_signature {
+            load = load.require_signature(required);
         }
         if let Some(device) = self.device {
             load = load.device(device);

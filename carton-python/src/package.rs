@@ -1,6 +1,7 @@
 //! Opened cartons: what they say of themselves, their files and tensors.
 
 use carton_core::config::Config;
+use carton_core::trust::PublicKey;
 use carton_core::{Carton, Error, ExampleValue, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -39,20 +40,42 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResul
     py.import("json")?.call_method1("loads", (json,))
 }
 
+/// Reads public keys from their PEM texts.
+pub(crate) fn public_keys(py: Python<'_>, texts: &[String]) -> PyResult<Vec<PublicKey>> {
+    let read = |text: &String| {
+        PublicKey::from_pem(text).map_err(|error| errors::invalid(py, &format!("not a usable public key: {error}")))
+    };
+    texts.iter().map(read).collect()
+}
+
 /// Opens a carton and waits for it. `carton.open` documents it.
 #[pyfunction]
-#[pyo3(signature = (location, *, expect=None, allow_file_links=false, offline=None, progress=None))]
+#[pyo3(signature = (location, *, expect=None, allow_file_links=false, trusted_keys=vec![], signature_file=None,
+    require_signature=None, offline=None, progress=None))]
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn open(
     py: Python<'_>,
     location: &str,
     expect: Option<&str>,
     allow_file_links: bool,
+    trusted_keys: Vec<String>,
+    signature_file: Option<&str>,
+    require_signature: Option<bool>,
     offline: Option<bool>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Package> {
     let mut open = Carton::open(Location::from(location)).allow_file_links(allow_file_links);
     if let Some(text) = expect {
         open = open.expect_hash(hash(py, text)?);
+    }
+    for key in public_keys(py, &trusted_keys)? {
+        open = open.trust_key(key);
+    }
+    if let Some(signature) = signature_file {
+        open = open.signature_file(signature);
+    }
+    if let Some(required) = require_signature {
+        open = open.require_signature(required);
     }
     if offline.is_some() {
         open = open.config(config(py, offline)?);

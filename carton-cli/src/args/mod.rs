@@ -9,6 +9,7 @@ mod rows;
 mod run;
 mod runner;
 mod shrink;
+mod signing;
 mod tensor;
 mod values;
 
@@ -31,6 +32,7 @@ pub(crate) use runner::{
     RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerPruneArgs, RunnerRmArgs,
 };
 pub(crate) use shrink::ShrinkArgs;
+pub(crate) use signing::{KeygenArgs, SignArgs, TrustArgs};
 pub(crate) use tensor::{
     DenseArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs, TensorLsArgs,
     TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs, VersionChoice,
@@ -67,7 +69,8 @@ Exit codes:
   1    failure
   2    the arguments make no sense
   3    a self-test's outputs differ from the expected ones
-  4    the carton, tensor file or dataset is malformed, incomplete or tampered with
+  4    the carton, tensor file or dataset is malformed, incomplete or tampered with, or the
+       carton is not signed as it must be
   5    no installed runner fits the model
   6    the runner crashed or refused the model
   7    the network failed, or is needed and --offline was given
@@ -160,6 +163,10 @@ pub(crate) enum Command {
     Verify(ModelArgs),
     /// Print the hash that identifies a model (SHA-256 of its manifest)
     Hash(ModelArgs),
+    /// Sign a carton, so that others can tell whom it is from
+    Sign(SignArgs),
+    /// Make a pair of keys to sign cartons with
+    Keygen(KeygenArgs),
     /// Run a model, or its self-tests
     Run(Box<RunArgs>),
     /// See and install runners, the programs that run models

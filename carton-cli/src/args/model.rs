@@ -6,8 +6,10 @@ use std::str::FromStr;
 use carton_core::{DigestError, Location, ManifestHash};
 use clap::Args;
 
+use super::TrustArgs;
+
 /// A carton and the hash it must have.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct ModelArgs {
     /// A .carton file, the folder of an unpacked one, or the URL of a .carton file
     #[arg(value_name = "MODEL", value_hint = clap::ValueHint::AnyPath)]
@@ -20,6 +22,9 @@ pub(crate) struct ModelArgs {
     /// Let a carton on this machine link to files on this machine (file:// in its LINKS)
     #[arg(long)]
     pub(crate) allow_file_links: bool,
+
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 impl ModelArgs {

@@ -79,7 +79,7 @@ pub(crate) struct RunArgs {
 
     /// What to do when inputs or outputs are not as the carton declares them
     #[arg(long, value_name = "HOW", default_value = "strict")]
-    pub(crate) signature: SignatureChoice,
+    pub(crate) signature_mode: SignatureChoice,
 
     #[command(flatten)]
     pub(crate) table: RowsArgs,

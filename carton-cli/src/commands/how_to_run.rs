@@ -49,6 +49,9 @@ fn place(model: &ModelArgs) -> Option<String> {
     if model.allow_file_links {
         place.push_str(" --allow-file-links");
     }
+    for key in &model.trust.key {
+        place.push_str(&format!(" --key {}", shell_word(key.to_str()?)));
+    }
     Some(place)
 }
 

@@ -2,6 +2,7 @@
 
 use carton_core::Info;
 use carton_core::metadata::TensorSpec;
+use carton_core::trust::SignatureStatus;
 use carton_tensor::{Dimension, SymbolicShape};
 
 use super::{Context, how_to_run, open, warn_each};
@@ -15,7 +16,7 @@ const MAX_FILES: usize = 20;
 const SHOWN_FILES: usize = 15;
 
 pub(super) async fn run(model: ModelArgs, all_files: bool, context: &Context<'_>) -> Result<Exit, Failure> {
-    let info = open::open(&model, context).await?.info();
+    let info = open::open_with_signature(&model, false, context).await?.info();
     if context.output.is_json() {
         context.output.json(&info)?;
     } else {
@@ -71,7 +72,22 @@ fn facts(info: &Info, output: &Output) -> String {
     if let Some(hash) = &info.manifest_sha256 {
         table.row(["manifest".to_owned(), format!("sha256:{hash}")]);
     }
+    if let Some(status) = info.signature.as_ref().filter(|status| !matches!(status, SignatureStatus::Unsigned { .. })) {
+        table.row(["signature".to_owned(), signature_line(status)]);
+    }
     table.lines(&|_, column, cell| if column == 0 { output.paint(Role::Faint, &cell) } else { cell })
+}
+
+/// What is known of a signature, in a line.
+pub(super) fn signature_line(status: &SignatureStatus) -> String {
+    let by = status.signer().map(|signer| format!(" by {}", one_line(&signer))).unwrap_or_default();
+    match status {
+        SignatureStatus::Unsigned { place } => format!("none at `{}`", one_line(place)),
+        SignatureStatus::Trusted { .. } => format!("trusted{by}"),
+        SignatureStatus::Untrusted { is_broken: true, reason, .. } => format!("broken: {}", one_line(reason)),
+        SignatureStatus::Untrusted { reason, .. } => format!("not trusted{by}: {}", one_line(reason)),
+        _ => String::new(),
+    }
 }
 
 fn tensors(page: &mut String, output: &Output, title: &str, tensors: &[TensorSpec]) {

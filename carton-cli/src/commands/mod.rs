@@ -17,7 +17,9 @@ mod run_rows;
 mod runner;
 mod self_test;
 mod shrink;
+mod sign;
 mod tensor;
+mod trust;
 mod unpack;
 mod verify;
 
@@ -54,6 +56,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Ls(model) => interrupt::run(ls::run(model, &context)),
         Command::Verify(model) => interrupt::run(verify::run(model, &context)),
         Command::Hash(model) => interrupt::run(hash::run(model, &context)),
+        Command::Sign(arguments) => interrupt::run(sign::run(arguments, &context)),
+        Command::Keygen(arguments) => sign::keygen(&arguments, &context),
         Command::Run(arguments) => interrupt::run(run::run(*arguments, &context)),
         Command::Tensor(command) => interrupt::run(tensor::run(command, &context)),
         Command::Dataset(command) => interrupt::run(dataset::run(command, &context)),

@@ -4,15 +4,33 @@ use std::path::Path;
 
 use carton_core::{Carton, Open, Package, ProgressEvent};
 
+use super::trust::{is_looked_for, with_trust};
 use super::{Context, set};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
 
 /// Opens a carton without starting a runner.
 pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Package, Failure> {
+    as_asked(model, context)?.await.map_err(|error| explained(error, &model.path))
+}
+
+/// As [`open`], and looks for the carton's signature where somebody is trusted, where that costs no request, or where it
+/// `is_worth_a_request`.
+pub(super) async fn open_with_signature(
+    model: &ModelArgs,
+    is_worth_a_request: bool,
+    context: &Context<'_>,
+) -> Result<Package, Failure> {
+    let open = as_asked(model, context)?;
+    let is_looked_for = is_worth_a_request || is_looked_for(model, &context.config);
+    let open = if is_looked_for { open.look_for_signature() } else { open };
+    open.await.map_err(|error| explained(error, &model.path))
+}
+
+fn as_asked(model: &ModelArgs, context: &Context<'_>) -> Result<Open, Failure> {
     let open = Carton::open(model.location()).allow_file_links(model.allow_file_links).config(context.config.clone());
-    let open = set(open, model.expect, Open::expect_hash);
-    set(open, progress(context), Open::progress).await.map_err(|error| explained(error, &model.path))
+    let open = set(with_trust!(open, model), model.expect, Open::expect_hash);
+    Ok(set(open, progress(context), Open::progress))
 }
 
 /// Adds a hint if the file does not look like a carton at all, rather than like a damaged one.

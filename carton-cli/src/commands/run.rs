@@ -8,6 +8,7 @@ use carton_core::{SignatureMode, Tensors, cast_inputs};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 
+use super::trust::with_trust;
 use super::{Context, example, open, run_rows, self_test, set};
 use crate::args::{RunArgs, SignatureChoice};
 use crate::failure::{Exit, Failure};
@@ -79,7 +80,7 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
         && model.expect.is_none()
         && open::looks_bare(&model.path)
     {
-        return Ok(as_asked(Carton::load_bare(&model.path, runner), arguments, context).await?);
+        return Ok(as_asked(Carton::load_bare(&model.path, runner), arguments, context)?.await?);
     }
     if arguments.self_test {
         // Checked before a runner is started in vain.
@@ -89,27 +90,27 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
         example::require(&open::open(model, context).await?, name)?;
     }
     let load = set(Carton::load(model.location()), arguments.runner.as_deref(), Load::runner);
-    as_asked(load, arguments, context).await.map_err(|error| open::explained(error, &model.path))
+    as_asked(load, arguments, context)?.await.map_err(|error| open::explained(error, &model.path))
 }
 
 /// Applies the arguments to the load.
-fn as_asked(load: Load, arguments: &RunArgs, context: &Context<'_>) -> Load {
+fn as_asked(load: Load, arguments: &RunArgs, context: &Context<'_>) -> Result<Load, Failure> {
     let options = arguments.options.iter().map(|option| (option.key.clone(), option.value.clone()));
     let load = load
         .options(options)
         .install_runners(arguments.install_runners)
-        .signature(match arguments.signature {
+        .signature(match arguments.signature_mode {
             SignatureChoice::Strict => SignatureMode::Strict,
             SignatureChoice::Warn => SignatureMode::Warn,
             SignatureChoice::Off => SignatureMode::Off,
         })
         .allow_file_links(arguments.model.allow_file_links)
         .config(context.config.clone());
-    let load = set(load, arguments.model.expect, Load::expect_hash);
+    let load = set(with_trust!(load, arguments.model), arguments.model.expect, Load::expect_hash);
     let load = set(load, arguments.device.as_deref(), Load::device);
     let load = set(load, arguments.framework_version.clone(), Load::framework_version);
     let load = set(load, arguments.timeout, Load::timeout);
-    set(load, open::progress(context), Load::progress)
+    Ok(set(load, open::progress(context), Load::progress))
 }
 
 /// The tensors that the arguments give as inputs.

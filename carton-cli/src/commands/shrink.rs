@@ -9,6 +9,7 @@ use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, Sho
 use carton_core::{ManifestHash, Sha256Digest};
 use serde::Serialize;
 
+use super::trust::with_trust;
 use super::{Context, open, set};
 use crate::args::ShrinkArgs;
 use crate::failure::{Exit, Failure};
@@ -70,7 +71,7 @@ pub(super) async fn run(arguments: ShrinkArgs, context: &Context<'_>) -> Result<
     let shrink = Carton::shrink(arguments.model.location(), &path, leave_out)
         .allow_file_links(arguments.model.allow_file_links)
         .config(context.config.clone());
-    let shrink = set(shrink, arguments.model.expect, Shrink::expect_hash);
+    let shrink = set(with_trust!(shrink, arguments.model), arguments.model.expect, Shrink::expect_hash);
     let shrink = set(shrink, arguments.save_files, Shrink::save_files);
     let shrink = set(shrink, open::progress(context), Shrink::progress);
     let shrunk = shrink.await.map_err(|error| match error {

@@ -1,8 +1,10 @@
 //! `carton verify`: checks every file against the manifest.
 
+use carton_core::trust::SignatureStatus;
 use carton_core::{ManifestHash, Verify, VerifyReport};
 use serde::Serialize;
 
+use super::info::signature_line;
 use super::{Context, open, set, warn_each};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
@@ -20,6 +22,8 @@ struct Report {
     /// Files that are not on this machine and could not be checked.
     not_fetched: Vec<String>,
     warnings: Vec<String>,
+    /// What was found out about the signature; `None` if it was not looked for.
+    signature: Option<SignatureStatus>,
 }
 
 #[derive(Serialize)]
@@ -30,14 +34,18 @@ struct BadFile {
 
 pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let package = open::open(&model, context).await?;
+    let package = open::open_with_signature(&model, true, context).await?;
     let oddities = package.oddities();
     let report = set(package.verify(), open::progress(context), Verify::progress).await?;
     output.progress().finish();
 
     let mut report = Report::from(report);
+    report.signature = package.signature_status().cloned();
+    let is_broken = matches!(report.signature, Some(SignatureStatus::Untrusted { is_broken: true, .. }));
+    report.passed &= !is_broken;
     report.warnings.splice(..0, oddities.iter().map(ToString::to_string));
     let exit = match (report.bad_files.is_empty(), report.not_fetched.is_empty()) {
+        _ if is_broken => Exit::Integrity,
         (true, true) => Exit::Ok,
         // No file is known to be wrong, but not all were checked.
         (true, false) => Exit::Network,
@@ -58,7 +66,7 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
         text.push_str(&format!("{} {}\n", output.paint(Role::Bad, "BAD"), one_line(&format!("{named}{}", file.error))));
     }
     let files = count(report.checked, "file");
-    if report.passed {
+    if report.bad_files.is_empty() && report.not_fetched.is_empty() {
         let good = output.paint(Role::Good, "OK");
         text.push_str(&format!("{good} {files}, {}, all match the manifest\n", byte_size(report.bytes)));
     } else if exit == Exit::Network {
@@ -66,6 +74,13 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
         text.push_str(&format!("{files} match the manifest, {unchecked} could not be checked without the network\n"));
     } else {
         text.push_str(&format!("{} of {files} do not match the manifest\n", report.bad_files.len()));
+    }
+    match &report.signature {
+        None | Some(SignatureStatus::Unsigned { .. }) => {}
+        Some(status) => {
+            let role = if status.is_trusted() { Role::Good } else { Role::Bad };
+            text.push_str(&format!("{} {}\n", output.paint(role, "SIGNATURE"), signature_line(status)));
+        }
     }
     output.text(&text)?;
     Ok(exit)
@@ -85,6 +100,7 @@ impl From<VerifyReport> for Report {
                 .collect(),
             not_fetched: report.not_fetched,
             warnings: report.warnings,
+            signature: None,
         }
     }
 }

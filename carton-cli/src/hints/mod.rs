@@ -47,7 +47,7 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             Some("`carton ls --json` shows the SHA-256 of each file".to_owned())
         }
         Error::Signature(error) if error.lacks_inputs() => Some(
-            "pass it, or run with `--signature warn` where the model does without it; `carton info` shows what the model expects"
+            "pass it, or run with `--signature-mode warn` where the model does without it; `carton info` shows what the model expects"
                 .to_owned(),
         ),
         Error::Signature(violated) => match violated.castable() {

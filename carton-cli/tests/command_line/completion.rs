@@ -94,7 +94,7 @@ fn runners_and_inputs_are_offered() {
     assert_eq!(offered(&sandbox, &["carton", "run", "folder", "--example", ""]), ["small", "example_1"]);
     assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "--example", "sm"]), ["small"]);
     for (typed, expected) in
-        [("--ro", "--rows"), ("--input-c", "--input-column"), ("--ke", "--keep"), ("--batch-s", "--batch-size")]
+        [("--ro", "--rows"), ("--input-c", "--input-column"), ("--kee", "--keep"), ("--batch-s", "--batch-size")]
     {
         assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", typed]), [expected]);
     }

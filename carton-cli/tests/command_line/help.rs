@@ -31,6 +31,8 @@ fn the_commands_are_listed() {
       ls           List the files in a carton [alias: list]
       verify       Check every file in a carton against its manifest
       hash         Print the hash that identifies a model (SHA-256 of its manifest)
+      sign         Sign a carton, so that others can tell whom it is from
+      keygen       Make a pair of keys to sign cartons with
       run          Run a model, or its self-tests
       runner       See and install runners, the programs that run models
       tensor       Look at, check and convert tensor files and the tensors of cartons
@@ -263,6 +265,16 @@ fn run_explains_itself() {
           --allow-file-links
               Let a carton on this machine link to files on this machine (file:// in its LINKS)
 
+          --key <PUB.pem>
+              Refuse the carton unless this public key signed it (repeat for one of several keys)
+
+          --signature <FILE>
+              The carton's signature, a file or URL [default: MODEL.sig]
+
+          --require-signature
+              Refuse the carton unless somebody signed it who is trusted (see [[trust]] in the
+              configuration)
+
       -i, --input <[NAME=]VALUE>
               An input: NAME=FILE.npy, NAME=FILE.npz#ARRAY or NAME='JSON'; without NAME= in the declared
               order
@@ -330,7 +342,7 @@ fn run_explains_the_options_of_runners() {
           --timeout <TIME>
               Stop the runner when a call takes longer, such as `30s`, `500ms` or `2m`
 
-          --signature <HOW>
+          --signature-mode <HOW>
               What to do when inputs or outputs are not as the carton declares them
 
               Possible values:

@@ -24,4 +24,5 @@ mod runners;
 mod running;
 mod sandbox;
 mod shrinking;
+mod signing;
 mod tensors;

@@ -179,7 +179,7 @@ optional = true
     assert_eq!((&inputs[0]["optional"], &inputs[1]["optional"]), (&false.into(), &true.into()));
 
     // No output is declared, so the echoed one is not checked.
-    sandbox.carton("run model.carton -i x=1 --signature warn").expect_code(0);
+    sandbox.carton("run model.carton -i x=1 --signature-mode warn").expect_code(0);
     let missing = sandbox.carton("run model.carton -i scale=1");
     assert_snapshot!(missing, @"
     exit code: 1
@@ -189,6 +189,6 @@ optional = true
     error: tensors do not match the model's signature
         input `x`: expected a tensor of uint8, any shape, found nothing
 
-    hint: pass it, or run with `--signature warn` where the model does without it; `carton info` shows what the model expects
+    hint: pass it, or run with `--signature-mode warn` where the model does without it; `carton info` shows what the model expects
     ");
 }

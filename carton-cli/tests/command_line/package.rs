@@ -145,6 +145,12 @@ fn info_for_programs() {
     ----- stdout -----
     {
       "manifest_sha256": "[HASH]",
+      "signature": {
+        "status": "unsigned",
+        "place": "echo.carton.sig",
+        "signer": null,
+        "reason": null
+      },
       "spec_version": 1,
       "model_name": "echo",
       "short_description": "Gives back what it gets",
@@ -413,7 +419,13 @@ fn damage_is_found_and_named() {
         "error": "cannot read `model/vocabulary/words.txt`: CRC-32 mismatch for `model/vocabulary/words.txt`: expected 0x12ba0be6, found 0x479cf820"
       }],
       "not_fetched": [],
-      "warnings": []
+      "warnings": [],
+      "signature": {
+        "status": "unsigned",
+        "place": "echo.carton.sig",
+        "signer": null,
+        "reason": null
+      }
     }
     ----- stderr -----
     "#);

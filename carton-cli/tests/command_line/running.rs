@@ -180,7 +180,7 @@ fn inputs_are_checked_against_the_signature() {
     error: tensors do not match the model's signature
         input `count`: expected a tensor of uint8, shape [], found nothing
 
-    hint: pass it, or run with `--signature warn` where the model does without it; `carton info` shows what the model expects
+    hint: pass it, or run with `--signature-mode warn` where the model does without it; `carton info` shows what the model expects
     ");
     assert_snapshot!(sandbox.carton("run echo.carton -i x=[[1]] -i count=1 -i y=2"), @"
     exit code: 1
@@ -203,10 +203,10 @@ fn inputs_are_checked_against_the_signature() {
 
     For more information, try '--help'.
     ");
-    sandbox.carton("run echo.carton -i x=[1] -i count=1 --signature off").expect_code(0);
-    let warned = sandbox.carton("run echo.carton -i x=[1] -i count=1 --signature warn").expect_code(0);
+    sandbox.carton("run echo.carton -i x=[1] -i count=1 --signature-mode off").expect_code(0);
+    let warned = sandbox.carton("run echo.carton -i x=[1] -i count=1 --signature-mode warn").expect_code(0);
     assert!(warned.stderr.starts_with("warning: tensors do not match"), "{warned}");
-    let quiet = sandbox.carton("-q run echo.carton -i x=[1] -i count=1 --signature warn").expect_code(0);
+    let quiet = sandbox.carton("-q run echo.carton -i x=[1] -i count=1 --signature-mode warn").expect_code(0);
     assert_eq!(quiet.stderr, "");
 }
 
@@ -415,7 +415,7 @@ inputs = { x = "x.npy", count = "count.npy" }
     assert_snapshot!(report["self_tests"][0]["outputs"][1], @r#"{"detail":"element [0, 1]: expected 2.5, found 2.0 (differs by 5e-1, allowed 2.501e-5); 1 of 2 elements differ","max_abs_diff":0.5,"max_rel_diff":0.2,"name":"x","passed":false}"#);
     assert_snapshot!(report["self_tests"][1]["error"], @r#""tensors do not match the model's signature\n  input `count`: expected uint8, found int64""#);
     // A difference of 0.5 is within this tolerance.
-    let lenient = sandbox.carton("run echo.carton --self-test --rtol 0 --atol 0.5 --signature off --json").json();
+    let lenient = sandbox.carton("run echo.carton --self-test --rtol 0 --atol 0.5 --signature-mode off --json").json();
     assert_eq!(lenient["self_tests"][0]["outcome"], "passed");
 }
 

@@ -9,6 +9,7 @@ use super::{ConfigError, home};
 use crate::invalid_toml::InvalidToml;
 use crate::network::{HostToken, Secret, Url};
 use crate::place::Place;
+use crate::trust::{TrustRule, check_pattern};
 use crate::unknown_keys::{Known, UnknownKey};
 
 /// The accepted seconds. A server cannot answer faster than the minimum; above the maximum, the limit would be useless.
@@ -34,6 +35,21 @@ pub(super) struct RawConfig {
     pub(super) network: Option<Spanned<RawNetwork>>,
     #[serde(default)]
     pub(super) credentials: Vec<Spanned<RawCredential>>,
+    #[serde(default)]
+    pub(super) trust: Vec<Spanned<RawTrust>>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct RawTrust {
+    #[serde(rename = "for")]
+    places: Vec<String>,
+    #[serde(default)]
+    keys: Vec<PathBuf>,
+    #[serde(default)]
+    certificates: Vec<PathBuf>,
+    #[serde(default)]
+    identities: Vec<String>,
+    require: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -89,6 +105,12 @@ impl RawConfig {
         if let Some(Netrc::Path(path)) = &mut raw.netrc {
             resolve("netrc", path)?;
         }
+        for rule in raw.trust.iter_mut().map(Spanned::as_mut) {
+            rule.keys.iter_mut().chain(&mut rule.certificates).try_for_each(|path| resolve("trust", path))?;
+            for place in rule.places.iter_mut().filter(|place| place.starts_with('~')) {
+                *place = home::expanded(PathBuf::from(&*place), home, "trust.for")?.to_string_lossy().into_owned();
+            }
+        }
         if let Some(index) = raw.runner_index.as_mut().filter(|index| !Place::is_url(index)) {
             let expanded = home::expanded_index(std::mem::take(index), home, "runner_index")?;
             *index = folder.join(expanded).to_string_lossy().into_owned();
@@ -101,6 +123,7 @@ impl RawConfig {
         Known::fields::<Self>()
             .table("network", Known::fields::<RawNetwork>())
             .table("credentials", Known::fields::<RawCredential>())
+            .table("trust", Known::fields::<RawTrust>())
     }
 
     fn parse(text: &str) -> Result<RawConfig, InvalidToml> {
@@ -109,6 +132,9 @@ impl RawConfig {
         for entry in &mut raw.credentials {
             let position = entry.span().start;
             entry.as_mut().check().map_err(|reason| invalid(position, reason))?;
+        }
+        for rule in &raw.trust {
+            rule.as_ref().check().map_err(|reason| invalid(rule.span().start, &reason))?;
         }
         if let Some(network) = &raw.network {
             network.as_ref().check().map_err(|reason| invalid(network.span().start, &reason))?;
@@ -129,6 +155,43 @@ impl RawNetwork {
             return Err(format!("`n_ranges` must be {} to {}", N_RANGES.start(), N_RANGES.end()));
         }
         Ok(())
+    }
+}
+
+impl RawTrust {
+    fn check(&self) -> Result<(), String> {
+        if self.places.is_empty() {
+            return Err("`for` must name at least one place".to_owned());
+        }
+        for place in self.places.iter().filter(|place| !place.starts_with('~')) {
+            check_pattern(place).map_err(|reason| format!("`for` has `{place}`: {reason}"))?;
+        }
+        let has_authority = !self.certificates.is_empty();
+        if has_authority && self.identities.is_empty() {
+            // An authority vouches for many, of whom one is meant.
+            return Err("`certificates` needs `identities`; `[\"*\"]` trusts all".to_owned());
+        }
+        if self.keys.is_empty() && !has_authority && self.require != Some(false) {
+            return Err(
+                "expected whom to trust: `keys`, or `certificates` and `identities`; or `require = false`".to_owned()
+            );
+        }
+        if !has_authority && !self.identities.is_empty() {
+            return Err("`identities` needs `certificates`, the roots that vouch for them".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl From<RawTrust> for TrustRule {
+    fn from(raw: RawTrust) -> Self {
+        Self {
+            places: raw.places,
+            keys: raw.keys,
+            certificates: raw.certificates,
+            identities: raw.identities,
+            required: raw.require.unwrap_or(true),
+        }
     }
 }
 

@@ -238,6 +238,7 @@ impl LoadOrigin {
                 Ok(Package::open_archive(source, options)?)
             }
             Self::Bare(path) => {
+                open::refuse_bare(&path, &open.trust, config)?;
                 let runner = settings.runner.as_deref().unwrap_or_default();
                 let version = settings.framework_version.clone().unwrap_or(VersionReq::STAR);
                 Ok(Package::bare(&path, runner, version, cache)?)

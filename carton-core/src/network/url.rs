@@ -87,6 +87,14 @@ impl Url {
         self.0.make_relative(&target.0)
     }
 
+    /// The URL of the file whose name is this one's with `suffix` at its end. It keeps the query, which may be a login.
+    pub(crate) fn with_suffix(&self, suffix: &str) -> Self {
+        let mut url = self.0.clone();
+        url.set_path(&format!("{}{suffix}", self.0.path()));
+        url.set_fragment(None);
+        Self(url)
+    }
+
     /// The same URL with other parts, for tests.
     #[cfg(test)]
     pub(crate) fn with(mut self, change: impl FnOnce(&mut url::Url)) -> Self {

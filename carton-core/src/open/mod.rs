@@ -2,12 +2,14 @@
 
 mod opening;
 mod remote;
+mod signature;
 
 use std::future::IntoFuture;
 use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use opening::Opening;
+pub(crate) use signature::refuse_bare;
 
 use crate::archive::Archive;
 use crate::blocking::{Awaited, run_blocking};
@@ -34,6 +36,12 @@ impl Open {
     }
 
     open_setters!(settings);
+
+    /// Looks for the carton's signature even where none is required, so that [`Package::signature_status`] can tell what was found.
+    pub fn look_for_signature(mut self) -> Self {
+        self.settings.trust.reported = true;
+        self
+    }
 
     async fn open(self) -> Result<Package, Error> {
         let Self { location, settings } = self;
@@ -88,8 +96,20 @@ impl Carton {
     }
 }
 
-/// Opens the carton at `location`.
+/// Opens the carton at `location`, if it is signed as rules and caller require.
 pub(crate) fn open(
+    location: &Location,
+    settings: &OpenSettings,
+    config: &Config,
+    opening: &Opening,
+) -> Result<Package, Error> {
+    let package = open_unsigned(location, settings, config, opening)?;
+    let status = signature::check(&package, location.place()?, &settings.trust, config, opening)?;
+    Ok(package.with_signature_status(status))
+}
+
+/// Opens the carton at `location`, whoever signed it.
+fn open_unsigned(
     location: &Location,
     settings: &OpenSettings,
     config: &Config,

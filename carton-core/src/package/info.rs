@@ -6,6 +6,7 @@ use super::Package;
 use crate::contents::FileInfo;
 use crate::manifest::ManifestHash;
 use crate::metadata::{Runner, TensorSpec};
+use crate::trust::SignatureStatus;
 
 /// Everything that is known about a carton without reading a file of the model.
 ///
@@ -15,6 +16,8 @@ use crate::metadata::{Runner, TensorSpec};
 pub struct Info {
     /// The SHA-256 of MANIFEST, which is the hash of the carton; `None` for a model that is not in a carton.
     pub manifest_sha256: Option<ManifestHash>,
+    /// What was found out about its signature; `None` if it was not looked for.
+    pub signature: Option<SignatureStatus>,
     /// The version of the format.
     pub spec_version: u64,
     /// The model's name.
@@ -54,6 +57,7 @@ impl Info {
         let text = |text: Option<&str>| text.map(str::to_owned);
         Self {
             manifest_sha256: contents.manifest_hash(),
+            signature: package.signature_status().cloned(),
             spec_version: metadata.spec_version(),
             model_name: text(metadata.model_name()),
             short_description: text(metadata.short_description()),

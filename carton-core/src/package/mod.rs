@@ -40,6 +40,7 @@ use crate::manifest::ManifestHash;
 use crate::metadata::{Draft, Example, Metadata, MetadataError, Oddity, Reference, SelfTest};
 use crate::source::{FileSource, Source};
 use crate::tensor_data::{self, Directories, TensorDataError, TensorIndex};
+use crate::trust::SignatureStatus;
 
 /// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.
 pub(crate) const MAX_MISC_LENGTH: u64 = 1 << 30;
@@ -56,6 +57,7 @@ pub struct Package {
     opened: Arc<Opened>,
     /// The context of the calls that read files.
     context: Context,
+    signature_status: Option<Arc<SignatureStatus>>,
 }
 
 #[derive(Debug)]
@@ -162,7 +164,19 @@ impl Package {
     }
 
     fn of(opened: Opened) -> Self {
-        Self { opened: Arc::new(opened), context: Context::default() }
+        Self { opened: Arc::new(opened), context: Context::default(), signature_status: None }
+    }
+
+    /// The same package, with what was found out about its signature.
+    pub(crate) fn with_signature_status(self, status: Option<SignatureStatus>) -> Self {
+        Self { signature_status: status.map(Arc::new), ..self }
+    }
+
+    /// What was found out about the carton's signature when it was opened; `None` if it was not looked for. It is looked for where a
+    /// signature is required, and with [`Open::look_for_signature`](crate::Open::look_for_signature).
+    #[must_use]
+    pub fn signature_status(&self) -> Option<&SignatureStatus> {
+        self.signature_status.as_deref()
     }
 
     /// Returns the metadata of carton.toml.

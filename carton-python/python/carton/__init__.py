@@ -36,8 +36,9 @@ from ._errors import (
     SignatureMismatchError,
     Timeout,
     UnsupportedError,
+    UntrustedError,
 )
-from ._options import LoadOptions, as_given, takes_load_options
+from ._options import LoadOptions, as_given, key_texts, takes_load_options
 from ._pack import Example, SelfTest, pack
 from ._paths import AnyPath
 from ._results import LeftOut, Packed, Resolved, Runner, Shrunk, VerifyReport
@@ -78,6 +79,7 @@ __all__ = [
     "TensorSpec",
     "Timeout",
     "UnsupportedError",
+    "UntrustedError",
     "VerifyReport",
     "__version__",
     "arrow",
@@ -128,6 +130,10 @@ def load(
         install_runners: Whether a missing runner is installed from the configured index.
         bare: The location is a model that is not in a carton. It needs `runner`, and nothing is verified.
         allow_file_links: Whether LINKS of a local carton may name local files.
+        trusted_keys: Public keys, as paths or as PEM text, by one of which the carton must be signed. The trust rules of the
+            configuration do not apply then.
+        signature_file: The path or URL of the carton's signature. By default it is beside the carton, under its name and `.sig`.
+        require_signature: Whether a carton without a trusted signature is refused. By default the configuration says so.
         restart: Whether a call starts a fresh runner if the last one has died.
         pool_bytes: The most shared memory for inputs, in bytes.
         offline: Whether the network may not be used. By default the configuration says so.
@@ -136,6 +142,7 @@ def load(
 
     Raises:
         IntegrityError: The carton is damaged, or not the expected one.
+        UntrustedError: The carton is not signed as it must be.
         NoRunnerError: No installed runner fits.
         Timeout: The runner did not load the model in time.
         NetworkError: A file must be fetched and cannot be.
@@ -171,6 +178,9 @@ def open(
     *,
     expect: str | None = None,
     allow_file_links: bool = False,
+    trusted_keys: Sequence[str | os.PathLike[str]] = (),
+    signature_file: str | os.PathLike[str] | None = None,
+    require_signature: bool | None = None,
     offline: bool | None = None,
     progress: Callable[..., None] | bool | None = None,
 ) -> Package:
@@ -178,6 +188,7 @@ def open(
 
     Raises:
         IntegrityError: The carton is malformed, or not the expected one.
+        UntrustedError: The carton is not signed as it must be.
         MachineError: It cannot be read.
         NetworkError: It cannot be fetched.
 
@@ -187,7 +198,14 @@ def open(
     """
     with _progress.reporting(progress) as callback:
         return _carton.open(
-            _text(location), expect=expect, allow_file_links=allow_file_links, offline=offline, progress=callback
+            _text(location),
+            expect=expect,
+            allow_file_links=allow_file_links,
+            trusted_keys=key_texts(trusted_keys),
+            signature_file=None if signature_file is None else _text(signature_file),
+            require_signature=require_signature,
+            offline=offline,
+            progress=callback,
         )
 
 

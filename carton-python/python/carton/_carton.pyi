@@ -269,6 +269,9 @@ def open(
     *,
     expect: str | None = None,
     allow_file_links: bool = False,
+    trusted_keys: Sequence[str] = (),
+    signature_file: str | None = None,
+    require_signature: bool | None = None,
     offline: bool | None = None,
     progress: Callable[..., None] | None = None,
 ) -> Package: ...

@@ -53,6 +53,10 @@ class IntegrityError(Error):
     """The carton is malformed, damaged, tampered with, or not the one that was expected."""
 
 
+class UntrustedError(Error, PermissionError):
+    """The carton is not signed by anyone who is trusted for its place, and must be."""
+
+
 class UnsupportedError(Error):
     """The carton may be valid, but this version cannot use it."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING, Any, Callable, Mapping, TypedDict, TypeVar
+import os
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, TypedDict, TypeVar
 
 if TYPE_CHECKING:
     _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -25,12 +26,15 @@ class LoadOptions(TypedDict, total=False):
     install_runners: bool
     bare: bool
     allow_file_links: bool
+    trusted_keys: Sequence[str | os.PathLike[str]]
+    signature_file: str | os.PathLike[str] | None
+    require_signature: bool | None
     restart: bool
     pool_bytes: int | None
     offline: bool | None
 
 
-_DEFAULTS = {"restart": True, "install_runners": False, "bare": False, "allow_file_links": False}
+_DEFAULTS = {"restart": True, "install_runners": False, "bare": False, "allow_file_links": False, "trusted_keys": ()}
 
 
 def takes_load_options(function: _Function) -> _Function:
@@ -57,6 +61,25 @@ def as_given(options: LoadOptions) -> dict[str, Any]:
     given: dict[str, Any] = {**_DEFAULTS, **options}
     if (device := given.get("device")) is not None:
         given["device"] = str(device)
+    given["trusted_keys"] = key_texts(given["trusted_keys"])
+    if (signature_file := given.get("signature_file")) is not None:
+        given["signature_file"] = os.fsdecode(signature_file)
     if (runner_options := given.get("options")) is not None:
         given["options"] = json.dumps(dict(runner_options))
     return given
+
+
+def key_texts(keys: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The PEM texts of public keys that are given as texts or as paths.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    texts = []
+    for key in keys:
+        if isinstance(key, str) and key.lstrip().startswith("-----BEGIN"):
+            texts.append(key)
+        else:
+            with open(key, encoding="utf-8", errors="replace") as file:
+                texts.append(file.read())
+    return texts

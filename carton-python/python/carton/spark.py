@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 #: Options of `carton.load` that opening on the driver takes as well.
-_OF_OPEN = ("expect", "allow_file_links", "offline")
+_OF_OPEN = ("expect", "allow_file_links", "trusted_keys", "signature_file", "require_signature", "offline")
 
 
 def predict(

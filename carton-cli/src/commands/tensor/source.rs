@@ -15,7 +15,7 @@ pub(super) async fn open_source(source: SourceArgs, context: &Context<'_>) -> Re
             interrupt::blocking(move |_| Ok(Source::open(&path, only.as_deref())?)).await
         }
         SourceLocation::Carton(path, only) => {
-            let model = ModelArgs { path: path.clone(), expect: None, allow_file_links: false };
+            let model = ModelArgs { path: path.clone(), ..ModelArgs::default() };
             let package = open::open(&model, context).await?;
             interrupt::blocking(move |_| Ok(Source::carton(package, &path, only.as_deref())?)).await
         }

@@ -22,8 +22,12 @@ fn a_url_does_what_a_path_does() {
     let (sandbox, url) = published(&nginx);
     let path = nginx.root().join("model.carton");
     for command in ["info", "ls", "hash", "verify", "run"] {
-        let local = sandbox.run([command, path.to_str().unwrap(), "--json"]).expect_code(0).json();
-        let remote = sandbox.run([command, &url, "--json"]).expect_code(0).json();
+        let mut local = sandbox.run([command, path.to_str().unwrap(), "--json"]).expect_code(0).json();
+        let mut remote = sandbox.run([command, &url, "--json"]).expect_code(0).json();
+        // It names the place where a signature was looked for. `info` asks a server only if somebody is trusted.
+        for answer in [&mut local, &mut remote] {
+            answer.as_object_mut().unwrap().remove("signature");
+        }
         if command == "run" {
             assert_eq!(local["outputs"], remote["outputs"]);
         } else {

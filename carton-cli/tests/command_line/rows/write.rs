@@ -186,7 +186,7 @@ fn an_input_has_one_value_for_all_rows() {
         [tensor("input", "x", "['n', 2]"), tensor("input", "scale", "[]"), tensor("output", "x", "['n', 2]")];
     super::pack_noop(&sandbox, &metadata.concat());
     write_table(&sandbox, "x.parquet", &[pairs(0, 3)]);
-    let command = "run echo.carton --rows x.parquet -o y.parquet --signature off";
+    let command = "run echo.carton --rows x.parquet -o y.parquet --signature-mode off";
     sandbox.carton(&format!("{command} -i scale=0.5")).expect_code(0);
     assert_snapshot!(sandbox.carton(command), @"
     exit code: 1

@@ -1,0 +1,89 @@
+//! Why a carton is not trusted, or why that cannot be found out.
+
+use std::path::PathBuf;
+
+use carton_signing::{CertificateError, KeyError};
+
+use crate::error_kind::ErrorKind;
+
+/// Why a carton is not trusted, or why that cannot be found out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrustError {
+    /// A signature is required, and there is none.
+    #[error("`{carton}` is not signed, and a signature is required: there is no `{signature}`")]
+    Unsigned {
+        /// The carton.
+        carton: String,
+        /// Where a signature was looked for.
+        signature: String,
+    },
+    /// A signature is required, and the one that is there is not accepted.
+    #[error("the signature `{signature}` of `{carton}` is not accepted: {reason}")]
+    Refused {
+        /// The carton.
+        carton: String,
+        /// The signature.
+        signature: String,
+        /// Why.
+        reason: String,
+    },
+    /// A signature is required, and a model that is not in a carton cannot have one.
+    #[error("`{}` is not a carton, so it cannot be signed, and a signature is required", path.display())]
+    Bare {
+        /// The model.
+        path: PathBuf,
+    },
+    /// A signature is required, and neither the configuration nor the caller says whose.
+    #[error("a signature is required, and no key, certificate or identity is trusted for `{carton}`")]
+    NoTrust {
+        /// The carton.
+        carton: String,
+    },
+    /// A file that a rule names cannot be read.
+    #[error("cannot read `{}`, which a trust rule names", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file that a rule names holds no usable key.
+    #[error("`{}`, which a trust rule names, is not a usable public key", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: KeyError,
+    },
+    /// A file that a rule names holds no usable certificates.
+    #[error("`{}`, which a trust rule names, holds no usable certificates", path.display())]
+    Certificates {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: CertificateError,
+    },
+}
+
+impl TrustError {
+    /// Returns the kind of failure.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unsigned { .. } | Self::Refused { .. } | Self::Bare { .. } => ErrorKind::Untrusted,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+
+    /// What the user can do about it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unsigned { .. } => {
+                Some("get the signature from whom the carton is from, and put it beside the carton".to_owned())
+            }
+            Self::Bare { .. } => Some("pack the model, and sign the carton".to_owned()),
+            Self::NoTrust { .. } => Some("give the public key of whom you trust".to_owned()),
+            _ => None,
+        }
+    }
+}

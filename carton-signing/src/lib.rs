@@ -1,0 +1,41 @@
+//! Signatures of cartons (spec/signing.md): who made a carton, said by a key or a certificate.
+//!
+//! A signature is an OpenSSF Model Signing bundle over the lines of a carton's MANIFEST and MANIFEST itself. This crate makes and verifies
+//! bundles from digests; it opens no carton and no file, and asks no server. Which signatures are looked for, and where, is decided by
+//! `carton-core`.
+//!
+//! ```
+//! use carton_signing::{Bundle, Curve, PrivateKey, SignedFiles, SigningIdentity, Trusted, VerifiedSigner};
+//!
+//! let key = PrivateKey::generate(Curve::P256)?;
+//! let public = key.public_key();
+//! let files = SignedFiles::new([1; 32], [("carton.toml", [2; 32]), ("model/a.onnx", [3; 32])]);
+//! let bytes = SigningIdentity::with_key(key).sign(&files);
+//!
+//! let trusted = Trusted { keys: vec![public.clone()], ..Trusted::default() };
+//! let signer = Bundle::parse(&bytes, files.max_bundle_length())?.verify(&files, &trusted, jiff::Timestamp::now())?;
+//! assert_eq!(signer, VerifiedSigner::Key { fingerprint: public.fingerprint() });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | Module | |
+//! | --- | --- |
+//! | `key` | private and public keys |
+//! | `certificate` | X.509 certificates and their chains |
+//! | `statement` | what is signed |
+//! | `bundle` | the file of a signature |
+//! | `sign`, `verify` | making and checking one |
+
+mod bundle;
+mod certificate;
+mod key;
+mod sign;
+mod statement;
+mod verify;
+
+pub use bundle::{Bundle, BundleError};
+pub use certificate::{Certificate, CertificateError};
+pub use key::{Curve, KeyError, PrivateKey, PublicKey};
+pub use sign::{IdentityError, SigningIdentity};
+pub use statement::{SignedFiles, StatementError};
+pub use verify::{Authority, ClaimedSigner, Trusted, VerifiedSigner, VerifyError};

@@ -1,0 +1,242 @@
+//! Verifies a bundle: whose signature it is, and whether it is about this carton (spec/signing.md, "Verifying").
+
+use jiff::Timestamp;
+
+use crate::bundle::{Bundle, Material};
+use crate::certificate::{Certificate, CertificateError};
+use crate::key::PublicKey;
+use crate::statement::{SignedFiles, StatementError};
+
+/// Who may sign. An empty one trusts no signature.
+#[derive(Clone, Debug, Default)]
+pub struct Trusted {
+    /// Keys that may sign.
+    pub keys: Vec<PublicKey>,
+    /// Authorities, and the identities whose certificates from them may sign.
+    pub authorities: Vec<Authority>,
+}
+
+/// A certificate authority, and the identities that are trusted among those it vouches for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Authority {
+    /// The certificates that chains may lead to.
+    pub roots: Vec<Certificate>,
+    /// The names of certificates that may sign: mail addresses, URIs, host names or distinguished names. `*` in one stands for any
+    /// characters.
+    pub identities: Vec<String>,
+}
+
+impl Authority {
+    /// Trusts `identities` whose certificates lead to one of `roots`.
+    #[must_use]
+    pub fn new(roots: Vec<Certificate>, identities: Vec<String>) -> Self {
+        Self { roots, identities }
+    }
+
+    fn trusts(&self, name: &str) -> bool {
+        self.identities.iter().any(|pattern| matches(pattern, name))
+    }
+}
+
+/// A signer whose signature over a carton was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VerifiedSigner {
+    /// A trusted key.
+    Key {
+        /// The SHA-256 of its PEM text.
+        fingerprint: String,
+    },
+    /// A certificate from a trusted authority.
+    Certificate {
+        /// The identity that is trusted.
+        identity: String,
+        /// The distinguished name of the issuer.
+        issuer: String,
+        /// The last second at which the certificate is valid.
+        valid_until: Timestamp,
+    },
+}
+
+/// Whom a bundle names as its signer. Nothing of it is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClaimedSigner {
+    /// The key with this fingerprint; empty if the bundle does not say.
+    Key {
+        /// The SHA-256 of its PEM text.
+        fingerprint: String,
+    },
+    /// The owner of a certificate.
+    Certificate {
+        /// The names in it.
+        names: Vec<String>,
+        /// The distinguished name of its issuer.
+        issuer: String,
+    },
+}
+
+/// Why a signature is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The signature is about something else.
+    #[error(transparent)]
+    Statement(#[from] StatementError),
+    /// The bundle says that a key signed, and no trusted key made this signature.
+    #[error("the signature is by no trusted key (it names {})", shown_key(hint))]
+    UnknownKey {
+        /// The key that the bundle names.
+        hint: String,
+    },
+    /// The certificate's key did not make this signature.
+    #[error("the signature is not by the key of its certificate ({subject})")]
+    NotByCertificate {
+        /// The subject of the certificate.
+        subject: String,
+    },
+    /// The certificate is not one to trust.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// The certificate is good, and its owner is not trusted.
+    #[error("the signature is by {}, who is not trusted", names.join(", "))]
+    UnknownIdentity {
+        /// The names of the signer.
+        names: Vec<String>,
+    },
+    /// The bundle is by an authority, and the user trusts only keys; or the reverse.
+    #[error("the signature is by {found}, and no {expected} is trusted")]
+    NoSuchTrust {
+        /// What the bundle has.
+        found: &'static str,
+        /// What the user would have to trust.
+        expected: &'static str,
+    },
+    /// The signature is a keyless one of Sigstore.
+    #[error("the signature is a keyless one of Sigstore, which this version cannot verify")]
+    Keyless,
+}
+
+impl Bundle {
+    /// Whom the bundle names as its signer; for people, and to find a key. Anyone can claim anything.
+    #[must_use]
+    pub fn claimed_signer(&self) -> ClaimedSigner {
+        match &self.material {
+            Material::Key { hint } => ClaimedSigner::Key { fingerprint: hint.chars().take(64).collect() },
+            Material::Chain(chain) => chain
+                .first()
+                .map_or_else(|| ClaimedSigner::Certificate { names: Vec::new(), issuer: String::new() }, claimed),
+            Material::Keyless(certificate) => claimed(certificate),
+        }
+    }
+
+    /// Checks that the bundle is about exactly these files, without looking at who signed.
+    ///
+    /// # Errors
+    /// It is about another carton, or malformed.
+    pub fn check_files(&self, files: &SignedFiles) -> Result<(), StatementError> {
+        files.check(&self.payload_type, &self.payload)
+    }
+
+    /// Verifies that somebody who is trusted signed exactly these files. Certificates must be valid at `now`.
+    ///
+    /// # Errors
+    /// [`VerifyError`]: the signature is about another carton, does not hold, or is by somebody who is not trusted.
+    pub fn verify(
+        &self,
+        files: &SignedFiles,
+        trusted: &Trusted,
+        now: Timestamp,
+    ) -> Result<VerifiedSigner, VerifyError> {
+        self.check_files(files)?;
+        match &self.material {
+            Material::Key { hint } => self.verify_by_key(hint, &trusted.keys),
+            Material::Chain(chain) => self.verify_by_chain(chain, trusted, now),
+            Material::Keyless(_) => Err(VerifyError::Keyless),
+        }
+    }
+
+    fn verify_by_key(&self, hint: &str, keys: &[PublicKey]) -> Result<VerifiedSigner, VerifyError> {
+        if keys.is_empty() {
+            return Err(VerifyError::NoSuchTrust { found: "a key", expected: "key" });
+        }
+        let signed = Self::signed_bytes(&self.payload_type, &self.payload);
+        // The hint is not signed, so it decides nothing.
+        match keys.iter().find(|key| key.verifies(&signed, &self.signature)) {
+            Some(key) => Ok(VerifiedSigner::Key { fingerprint: key.fingerprint() }),
+            None => Err(VerifyError::UnknownKey { hint: hint.chars().take(64).collect() }),
+        }
+    }
+
+    fn verify_by_chain(
+        &self,
+        chain: &[Certificate],
+        trusted: &Trusted,
+        now: Timestamp,
+    ) -> Result<VerifiedSigner, VerifyError> {
+        let [leaf, intermediates @ ..] = chain else { return Err(VerifyError::UnknownIdentity { names: Vec::new() }) };
+        if !leaf.public_key()?.verifies(&Self::signed_bytes(&self.payload_type, &self.payload), &self.signature) {
+            return Err(VerifyError::NotByCertificate { subject: leaf.subject() });
+        }
+        let names = leaf.names();
+        let mut refused = VerifyError::NoSuchTrust { found: "a certificate", expected: "certificate authority" };
+        for authority in &trusted.authorities {
+            match leaf.check_chain(intermediates, &authority.roots, now) {
+                Ok(()) => match names.iter().find(|name| authority.trusts(name)) {
+                    Some(identity) => {
+                        let (issuer, valid_until) = (leaf.issuer(), leaf.validity().1);
+                        return Ok(VerifiedSigner::Certificate { identity: identity.clone(), issuer, valid_until });
+                    }
+                    None => refused = VerifyError::UnknownIdentity { names: names.clone() },
+                },
+                // That the owner is unknown says more than that another authority does not know the certificate.
+                Err(error) if !matches!(refused, VerifyError::UnknownIdentity { .. }) => refused = error.into(),
+                Err(_) => {}
+            }
+        }
+        Err(refused)
+    }
+}
+
+/// Whether `text` fits a pattern in which `*` stands for any characters, also for none.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(start) = rest.find(part) else { return false };
+        rest = &rest[start + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+fn claimed(certificate: &Certificate) -> ClaimedSigner {
+    ClaimedSigner::Certificate { names: certificate.names(), issuer: certificate.issuer() }
+}
+
+fn shown_key(hint: &str) -> String {
+    if hint.is_empty() { "no key".to_owned() } else { format!("the key `{}`", hint.escape_debug()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn an_asterisk_stands_for_any_characters() {
+        let check = |pattern: &str, text: &str, expected: bool| {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        };
+        check("me@example.com", "me@example.com", true);
+        check("me@example.com", "me@example.com.evil.org", false);
+        check("*@example.com", "me@example.com", true);
+        check("*@example.com", "me@example.com.evil.org", false);
+        check("https://host/org/*/release.yml@*", "https://host/org/a/release.yml@refs/tags/1", true);
+        check("https://host/org/*/release.yml@*", "https://host/orgs/a/release.yml@x", false);
+        check("a*b*a", "aba", true);
+        check("a*a", "a", false);
+        check("*", "", true);
+        check("", "a", false);
+    }
+}
