@@ -19,7 +19,7 @@ pub(crate) struct TrustArgs {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) signature: Option<PathBuf>,
 
-    /// Refuse the carton unless somebody signed it who is trusted (see [[trust]] in the configuration)
+    /// Refuse the carton unless somebody signed it who is trusted (see `[[trust]]` in the configuration)
     #[arg(long)]
     pub(crate) require_signature: bool,
 }

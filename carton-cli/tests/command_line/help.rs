@@ -272,7 +272,7 @@ fn run_explains_itself() {
               The carton's signature, a file or URL [default: MODEL.sig]
 
           --require-signature
-              Refuse the carton unless somebody signed it who is trusted (see [[trust]] in the
+              Refuse the carton unless somebody signed it who is trusted (see `[[trust]]` in the
               configuration)
 
       -i, --input <[NAME=]VALUE>
