@@ -200,7 +200,7 @@ async fn a_load_that_ends_after_its_deadline_is_a_timeout() {
             tokio::task::yield_now().await;
         }
     });
-    let error = load(&place, &carton).load_timeout(Duration::from_millis(50)).await.unwrap_err();
+    let error = load(&place, &carton).load_timeout(Duration::from_micros(1)).await.unwrap_err();
     busy.abort();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{}", chain(&error));
     before.assert_restored();

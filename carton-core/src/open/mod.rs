@@ -108,7 +108,7 @@ pub(crate) fn open(
     Ok(package.with_signature_status(status))
 }
 
-/// Opens the carton at `location`, whoever signed it.
+/// Opens the carton at `location`, without a look at its signature.
 fn open_unsigned(
     location: &Location,
     settings: &OpenSettings,

@@ -27,7 +27,7 @@ pub enum SignatureStatus {
         claimed: Option<ClaimedSigner>,
         /// Why it is not accepted.
         reason: String,
-        /// Whether the signature is wrong whoever made it: malformed, or for another carton.
+        /// Whether no trust in any signer would make the signature right: it is malformed, or for another carton.
         is_broken: bool,
     },
 }
