@@ -50,7 +50,7 @@ pub(crate) fn public_keys(py: Python<'_>, texts: &[String]) -> PyResult<Vec<Publ
 
 /// Opens a carton and waits for it. `carton.open` documents it.
 #[pyfunction]
-#[pyo3(signature = (location, *, expect=None, allow_file_links=false, trusted_keys=vec![], signature_file=None,
+#[pyo3(signature = (location, *, expect=None, allow_file_links=false, trusted_keys=None, signature_file=None,
     require_signature=None, offline=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn open(
@@ -58,7 +58,7 @@ pub(crate) fn open(
     location: &str,
     expect: Option<&str>,
     allow_file_links: bool,
-    trusted_keys: Vec<String>,
+    trusted_keys: Option<Vec<String>>,
     signature_file: Option<&str>,
     require_signature: Option<bool>,
     offline: Option<bool>,
@@ -68,7 +68,7 @@ pub(crate) fn open(
     if let Some(text) = expect {
         open = open.expect_hash(hash(py, text)?);
     }
-    for key in public_keys(py, &trusted_keys)? {
+    for key in public_keys(py, &trusted_keys.unwrap_or_default())? {
         open = open.trust_key(key);
     }
     if let Some(signature) = signature_file {

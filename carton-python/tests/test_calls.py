@@ -315,7 +315,7 @@ def test_errors_of_a_load(noop_folder: Path, digits_path: Path, tmp_path: Path) 
 def test_the_tree_of_exceptions() -> None:
     classes = [value for name in carton.__all__ if isinstance(value := getattr(carton, name), type)]
     errors = [value for value in classes if issubclass(value, Exception)]
-    assert len(errors) == 17
+    assert len(errors) == 18
     for error in errors:
         assert issubclass(error, carton.Error)
         raised = error("it broke")

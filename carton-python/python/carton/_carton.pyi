@@ -269,7 +269,7 @@ def open(
     *,
     expect: str | None = None,
     allow_file_links: bool = False,
-    trusted_keys: Sequence[str] = (),
+    trusted_keys: Sequence[str] | None = None,
     signature_file: str | None = None,
     require_signature: bool | None = None,
     offline: bool | None = None,
