@@ -1,0 +1,100 @@
+//! Landlock: which files a process may use, and that it reaches no process outside of the sandbox by TCP, signals or abstract sockets.
+//!
+//! What Landlock does not govern is refused by [`crate::syscalls`]: changing modes, owners and times, other sockets, tracing. The names and
+//! properties of files (`stat`) stay visible everywhere.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+};
+
+use crate::gap::Gap;
+use crate::{Policy, mounts, system};
+
+/// The newest version of Landlock whose rights are known here. Older kernels enforce those that they have.
+const NEWEST: ABI = ABI::V7;
+
+/// The rules of a policy, whose files are open already, to be applied to a thread.
+pub(crate) struct FileRules(RulesetCreated);
+
+impl FileRules {
+    /// Opens the files of `policy`.
+    ///
+    /// # Errors
+    /// Landlock does not take a rule.
+    pub(crate) fn new(policy: &Policy, has_shared_memory: bool) -> Result<Self, RulesetError> {
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let execute = read | AccessFs::Execute;
+        // Devices are made by root alone, who has no capabilities here; sockets are refused by the filters of system calls.
+        let write = AccessFs::from_all(NEWEST)
+            & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev);
+        let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+
+        let mut ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(NEWEST))?
+            .scope(Scope::from_all(NEWEST))?;
+        if !policy.network {
+            ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
+        }
+        let mut rules = Self(ruleset.create()?);
+        rules.allow(system::PROGRAMS, execute)?;
+        rules.allow(system::FILES, read)?;
+        rules.allow(system::DEVICES, device)?;
+        rules.allow(&policy.execute, execute)?;
+        rules.allow(&policy.read, read)?;
+        rules.allow(&policy.write, write | read)?;
+        rules.allow(policy.scratch.as_slice(), write | read)?;
+        if has_shared_memory {
+            rules.allow(&[mounts::PLACE], write | read)?;
+        }
+        if policy.network {
+            rules.allow(system::NETWORK, read)?;
+        }
+        if policy.gpus {
+            rules.allow(system::GPU_FILES, read)?;
+            rules.allow(system::GPU_DEVICES, device | AccessFs::ReadDir)?;
+            rules.allow(&nvidia_devices(), device)?;
+        }
+        Ok(rules)
+    }
+
+    /// Allows `access` to each of `paths` that exists, and below it.
+    fn allow(&mut self, paths: &[impl AsRef<Path>], access: BitFlags<AccessFs>) -> Result<(), RulesetError> {
+        for path in paths {
+            let path = path.as_ref();
+            let (Ok(file), Ok(metadata)) = (PathFd::new(path), fs::metadata(path)) else { continue };
+            let access = if metadata.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
+            (&mut self.0).add_rule(PathBeneath::new(file, access))?;
+        }
+        Ok(())
+    }
+
+    /// Confines the calling thread and all processes that it starts. Returns what the kernel does not enforce.
+    ///
+    /// # Errors
+    /// The kernel has Landlock and refuses.
+    pub(crate) fn confine(self) -> Result<Vec<Gap>, RulesetError> {
+        let status = self.0.restrict_self()?;
+        Ok(match status.landlock {
+            LandlockStatus::Available { effective_abi, .. } if effective_abi >= ABI::V6 => Vec::new(),
+            LandlockStatus::Available { .. } => vec![Gap::Signals],
+            _ => vec![Gap::Files, Gap::Signals],
+        })
+    }
+}
+
+/// The devices of NVIDIA's driver.
+fn nvidia_devices() -> Vec<std::path::PathBuf> {
+    let Ok(entries) = fs::read_dir("/dev") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(system::NVIDIA_PREFIX))
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_char_device()))
+        .map(|entry| entry.path())
+        .collect()
+}

@@ -1,0 +1,212 @@
+//! The launcher: starts one confined program, waits for its end, and leaves nothing of it behind.
+//!
+//! The launcher itself is not confined, and runs nothing but this module. It is what the host's process handle stands for: it ends as the
+//! program ended, by the same status or signal. It leads the process group that the host kills.
+//!
+//! If the host is gone, however it ended, nobody reads the launcher's standard output any more. Then the launcher kills all that is left,
+//! deletes the scratch folder, and ends.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_current_process_group, kill_process, set_child_subreaper, wait,
+};
+
+use crate::files::FileRules;
+use crate::gap::Gap;
+use crate::syscalls::Filters;
+use crate::{CANNOT_START, MESSAGE_PREFIX, Policy, REFUSED, descriptors, limits, mounts, privileges};
+
+/// How long to kill processes one by one, before the whole group is killed, this process included.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The pause between two rounds of that.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Why a program was not started.
+enum Failure {
+    /// The system cannot enforce the policy.
+    Refused(String),
+    /// The program, or something that starting it takes, is missing.
+    CannotStart(String),
+}
+
+fn refused(error: impl fmt::Display) -> Failure {
+    Failure::Refused(error.to_string())
+}
+
+/// Runs the launcher with its arguments: the policy, the program, the program's arguments.
+pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ! {
+    let (Some(policy), Some(program)) = (arguments.next(), arguments.next()) else {
+        end(&Failure::Refused("a launcher needs a policy and a program".to_owned()));
+    };
+    let policy = match Policy::from_argument(&policy) {
+        Ok(policy) => policy,
+        Err(problem) => end(&Failure::Refused(problem)),
+    };
+    match start(&policy, &program, arguments.collect()) {
+        Ok(process) => watch(process, policy.scratch.as_deref()),
+        Err(failure) => end(&failure),
+    }
+}
+
+fn end(failure: &Failure) -> ! {
+    let (text, status) = match failure {
+        Failure::Refused(reason) => (format!("refused: {reason}"), REFUSED),
+        Failure::CannotStart(reason) => (reason.clone(), CANNOT_START),
+    };
+    eprintln!("{MESSAGE_PREFIX}{text}");
+    std::process::exit(status)
+}
+
+/// Starts the program, confined.
+fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Result<Pid, Failure> {
+    descriptors::close_on_exec().map_err(refused)?;
+    // Processes whose parents have died become children of this one, which can kill them then.
+    set_child_subreaper(Some(getpid())).map_err(refused)?;
+    let mut gaps = Vec::new();
+    let has_shared_memory = policy.shared_memory
+        && match mounts::make_private_shared_memory(policy.limits.memory) {
+            Ok(()) => true,
+            Err(_) => {
+                gaps.push(Gap::SharedMemory);
+                false
+            }
+        };
+    limits::apply(policy).map_err(|error| refused(format!("a limit cannot be set: {error}")))?;
+
+    // Only a thread is confined, and the program inherits its state. The main thread stays able to clean up, and out of the program's reach.
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let (policy, strict) = (policy.clone(), policy.strict);
+    let starter = thread::Builder::new()
+        .spawn(move || {
+            confine(&policy, has_shared_memory, &mut gaps)?;
+            gaps.sort_unstable();
+            if strict && gaps.iter().any(|gap| gap.is_unsafe()) {
+                let gaps: Vec<String> = gaps.iter().map(Gap::to_string).collect();
+                return Err(Failure::Refused(gaps.join("; ")));
+            }
+            for gap in &gaps {
+                eprintln!("{MESSAGE_PREFIX}{gap}");
+            }
+            command.spawn().map_err(|error| {
+                let program = command.get_program().to_string_lossy().into_owned();
+                Failure::CannotStart(format!("cannot start `{program}`: {error}"))
+            })
+        })
+        .map_err(refused)?;
+    let child = starter.join().map_err(|_| Failure::Refused("the launcher panicked".to_owned()))??;
+    Ok(Pid::from_child(&child))
+}
+
+/// Confines the calling thread.
+fn confine(policy: &Policy, has_shared_memory: bool, gaps: &mut Vec<Gap>) -> Result<(), Failure> {
+    // Files are opened while the thread still has its rights.
+    let files = FileRules::new(policy, has_shared_memory).map_err(refused)?;
+    let filters = Filters::new(policy).map_err(refused)?;
+    privileges::drop_all().map_err(|error| refused(format!("capabilities cannot be dropped: {error}")))?;
+    gaps.extend(files.confine().map_err(refused)?);
+    match filters.confine() {
+        Ok(()) => Ok(()),
+        Err(error) if !policy.strict => {
+            gaps.push(Gap::SystemCalls);
+            let _ = error;
+            Ok(())
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// Waits until the program or the host has ended, and then ends.
+fn watch(process: Pid, scratch: Option<&Path>) -> ! {
+    // The program has the host's socket as its standard input. Kept open here, it would hide that the program has closed it.
+    if let Ok(null) = fs::File::open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        // Standard error stays with the program too: its end is the end of the program's output.
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+    let scratch = scratch.map(Path::to_path_buf);
+    let watching = thread::Builder::new().spawn(move || {
+        wait_for_the_end_of_the_host();
+        end_without_the_host(process, scratch.as_deref())
+    });
+    if watching.is_err() {
+        let _ = kill_current_process_group(Signal::KILL);
+    }
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((ended, status))) if ended == process => mirror(status),
+            // An orphan that was left to this process has ended.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => std::process::exit(CANNOT_START),
+        }
+    }
+}
+
+/// Ends this process as the program has ended.
+fn mirror(status: WaitStatus) -> ! {
+    if let Some(signal) = status.terminating_signal().and_then(Signal::from_named_raw) {
+        // The handlers that Rust's runtime has for some signals give way the first time.
+        for _ in 0..3 {
+            let _ = kill_process(getpid(), signal);
+        }
+    }
+    let code = status.exit_status().or_else(|| Some(128 + status.terminating_signal()?));
+    std::process::exit(code.unwrap_or(CANNOT_START))
+}
+
+/// Returns when nobody reads standard output any more.
+fn wait_for_the_end_of_the_host() {
+    let output = io::stdout();
+    loop {
+        let mut watched = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty())];
+        match poll(&mut watched, None) {
+            Ok(_) if watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) => return,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Kills all that is left, deletes the scratch folder, and ends this process too.
+fn end_without_the_host(process: Pid, scratch: Option<&Path>) -> ! {
+    let _ = kill_process(process, Signal::KILL);
+    let end = Instant::now() + PATIENCE;
+    // The orphans of each killed process become children of this one, and are killed in the next round.
+    while Instant::now() < end {
+        let children = children();
+        if children.is_empty() {
+            break;
+        }
+        for child in children {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        thread::sleep(PAUSE);
+    }
+    if let Some(scratch) = scratch {
+        // Does not follow links.
+        let _ = fs::remove_dir_all(scratch);
+    }
+    // Nothing can leave the group, so that this ends whatever was started faster than it was killed.
+    let _ = kill_current_process_group(Signal::KILL);
+    std::process::exit(CANNOT_START)
+}
+
+/// The children of all threads of this process.
+fn children() -> Vec<Pid> {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|number| number.parse().ok()).collect::<Vec<i32>>())
+        .filter_map(Pid::from_raw)
+        .collect()
+}

@@ -1,0 +1,83 @@
+//! Confines the processes that run models (spec/sandbox.md).
+//!
+//! A [`Policy`] is data: what one process, and all that it starts, may read, write, reach and use. A host does not apply it to itself. It
+//! starts a *launcher* ([`Policy::launch`]): a program that calls [`launcher_main`] first in its `main`. The launcher stays as the parent of
+//! the confined program. It confines one of its threads, starts the program from there, mirrors how the program ends, and kills all that is
+//! left when the host is gone.
+//!
+//! ```text
+//! host ──starts──> launcher ──confined thread starts──> program (a runner) ──> whatever the model starts
+//!                  waits, not confined                  all confined; one process group, which nobody leaves
+//! ```
+//!
+//! ```no_run
+//! use carton_sandbox::Policy;
+//!
+//! let mut policy = Policy::new();
+//! policy.execute.push("/opt/runner".into());
+//! policy.read.push("/srv/model".into());
+//! // `/usr/bin/carton` calls `launcher_main`.
+//! let child = policy.launch("/usr/bin/carton".as_ref(), "/opt/runner/bin/run".as_ref(), &[])?.spawn()?;
+//! # let _ = child;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! | module | |
+//! | --- | --- |
+//! | `policy` | what a process may do, as data that can be printed |
+//! | `system` | the files of the system that every program needs |
+//! | `files` | Landlock: files, TCP, signals, abstract sockets |
+//! | `syscalls` | seccomp: the system calls that are refused, and what each of them would give |
+//! | `privileges`, `mounts`, `limits`, `descriptors` | the rest of confining |
+//! | `launcher` | the launcher's life |
+//!
+//! On systems other than Linux there is no sandbox: [`launcher_main`] refuses every policy.
+
+mod gap;
+mod policy;
+mod system;
+
+#[cfg(target_os = "linux")]
+mod descriptors;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod launcher;
+#[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
+mod privileges;
+#[cfg(target_os = "linux")]
+mod syscalls;
+
+pub use gap::Gap;
+pub use policy::{LAUNCHER_ARGUMENT, Limits, Policy};
+
+/// The exit status of a launcher that refuses a policy because the system cannot enforce it. The reason is on standard error.
+pub const REFUSED: i32 = 121;
+/// The exit status of a launcher that cannot start the program. The reason is on standard error.
+pub const CANNOT_START: i32 = 122;
+/// What each line begins with that a launcher writes to standard error.
+pub const MESSAGE_PREFIX: &str = "carton-sandbox: ";
+
+/// Runs this process as a launcher if it was started as one, and does not return then. Otherwise does nothing.
+///
+/// Call it first in `main`, before other threads are started.
+#[cfg(target_os = "linux")]
+pub fn launcher_main() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().as_deref() == Some(std::ffi::OsStr::new(LAUNCHER_ARGUMENT)) {
+        launcher::run(arguments);
+    }
+}
+
+/// Refuses to be a launcher: this system has no sandbox.
+#[cfg(not(target_os = "linux"))]
+pub fn launcher_main() {
+    if std::env::args_os().nth(1).as_deref() == Some(std::ffi::OsStr::new(LAUNCHER_ARGUMENT)) {
+        eprintln!("{MESSAGE_PREFIX}refused: this system has no sandbox");
+        std::process::exit(REFUSED);
+    }
+}

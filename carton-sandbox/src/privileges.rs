@@ -1,0 +1,20 @@
+//! Capabilities: what a process may do beyond the rights of its user.
+
+use std::io;
+
+use rustix::thread::{CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities};
+
+/// Gives up all capabilities of this thread for ever, those of root included.
+///
+/// Programs that are executed later cannot gain any: not by their files, because the filters of [`crate::syscalls`] need `no_new_privs`, and
+/// not as root, because the bounding set is empty.
+pub(crate) fn drop_all() -> io::Result<()> {
+    for bit in 0..64 {
+        // Fails for users without privileges, who have no capabilities to bound, and for numbers that no capability has.
+        let _ = remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit));
+    }
+    let _ = clear_ambient_capability_set();
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! seccomp: the system calls that are refused (spec/sandbox.md, "System calls").
+//!
+//! A list of what is refused, not of what is allowed: the calls that frameworks make differ between versions of libraries and drivers, and a
+//! list of them would break a model with each update. Two rules close what such a list leaves open. Calls with numbers above the ones known
+//! here do not exist for a confined process, and files are governed by Landlock, which lists what is allowed.
+
+use std::collections::BTreeMap;
+
+use libc::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM, c_int, c_long};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, sock_filter,
+};
+
+use crate::Policy;
+
+/// An error of making or installing the filters.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilterError {
+    #[error("this processor is not supported")]
+    Architecture(#[source] seccompiler::BackendError),
+    #[error("a filter of system calls is invalid")]
+    Invalid(#[source] seccompiler::BackendError),
+    #[error("a filter of system calls cannot be installed")]
+    Install(#[source] seccompiler::Error),
+}
+
+/// The last system call whose meaning is known here (`file_setattr`, Linux 6.17). The numbers of newer ones are the same on all processors.
+const LAST_KNOWN: c_long = 469;
+
+/// Refused whatever the arguments, as if the user had no right to it.
+const REFUSED: &[(c_long, &str)] = &[
+    // Other processes.
+    (libc::SYS_ptrace, "reads and changes other processes"),
+    (libc::SYS_process_vm_readv, "reads the memory of other processes"),
+    (libc::SYS_process_vm_writev, "writes the memory of other processes"),
+    (libc::SYS_process_madvise, "changes the memory of other processes"),
+    (libc::SYS_process_mrelease, "changes the memory of other processes"),
+    (libc::SYS_pidfd_getfd, "takes descriptors of other processes"),
+    (libc::SYS_kcmp, "compares resources of other processes"),
+    (libc::SYS_move_pages, "moves the memory of other processes"),
+    (libc::SYS_migrate_pages, "moves the memory of other processes"),
+    (libc::SYS_setpriority, "slows other processes down"),
+    (libc::SYS_ioprio_set, "slows other processes down"),
+    // Leaving the process group, which is killed as a whole.
+    (libc::SYS_setsid, "leaves the process group, and outlives the runner"),
+    (libc::SYS_setpgid, "leaves the process group, and outlives the runner"),
+    // Sockets beyond pairs; see also `network`.
+    (libc::SYS_add_key, "uses the user's keyrings"),
+    (libc::SYS_request_key, "uses the user's keyrings"),
+    (libc::SYS_keyctl, "uses the user's keyrings"),
+    (libc::SYS_shmget, "opens shared memory of other processes"),
+    (libc::SYS_shmat, "opens shared memory of other processes"),
+    (libc::SYS_shmctl, "changes shared memory of other processes"),
+    (libc::SYS_semget, "opens semaphores of other processes"),
+    (libc::SYS_semop, "changes semaphores of other processes"),
+    (libc::SYS_semtimedop, "changes semaphores of other processes"),
+    (libc::SYS_semctl, "changes semaphores of other processes"),
+    (libc::SYS_msgget, "opens message queues of other processes"),
+    (libc::SYS_msgsnd, "sends messages to other processes"),
+    (libc::SYS_msgrcv, "takes messages of other processes"),
+    (libc::SYS_msgctl, "changes message queues of other processes"),
+    (libc::SYS_mq_open, "opens message queues of other processes"),
+    (libc::SYS_mq_unlink, "deletes message queues of other processes"),
+    // Namespaces and mounts, in which rules about paths could mean something else.
+    (libc::SYS_unshare, "makes namespaces"),
+    (libc::SYS_setns, "enters namespaces of other processes"),
+    (libc::SYS_mount, "changes what paths mean"),
+    (libc::SYS_umount2, "changes what paths mean"),
+    (libc::SYS_pivot_root, "changes what paths mean"),
+    (libc::SYS_chroot, "changes what paths mean"),
+    (libc::SYS_move_mount, "changes what paths mean"),
+    (libc::SYS_open_tree, "changes what paths mean"),
+    (libc::SYS_fsopen, "changes what paths mean"),
+    (libc::SYS_fsconfig, "changes what paths mean"),
+    (libc::SYS_fsmount, "changes what paths mean"),
+    (libc::SYS_fspick, "changes what paths mean"),
+    (libc::SYS_mount_setattr, "changes what paths mean"),
+    (libc::SYS_name_to_handle_at, "names files without paths"),
+    (libc::SYS_open_by_handle_at, "opens files without paths"),
+    // Observing the user.
+    (libc::SYS_inotify_add_watch, "watches files that it must not read"),
+    (libc::SYS_fanotify_init, "watches files that it must not read"),
+    (libc::SYS_perf_event_open, "observes other processes and the kernel"),
+    (libc::SYS_lookup_dcookie, "observes other processes and the kernel"),
+    (libc::SYS_syslog, "reads the kernel's log"),
+    // Parts of the kernel with a history of errors, which no framework needs.
+    (libc::SYS_bpf, "loads programs into the kernel"),
+    (libc::SYS_userfaultfd, "stops the kernel in the middle of its work"),
+    (libc::SYS_io_uring_setup, "makes system calls that no filter sees"),
+    (libc::SYS_io_uring_enter, "makes system calls that no filter sees"),
+    (libc::SYS_io_uring_register, "makes system calls that no filter sees"),
+    (libc::SYS_vhangup, "closes the user's terminal"),
+    (libc::SYS_fchown, "changes owners of files, also by descriptors of the host"),
+    (libc::SYS_fsetxattr, "changes attributes of files, also by descriptors of the host"),
+    (libc::SYS_fremovexattr, "changes attributes of files, also by descriptors of the host"),
+    (libc::SYS_setxattr, "changes attributes of files that it must not write"),
+    (libc::SYS_lsetxattr, "changes attributes of files that it must not write"),
+    (libc::SYS_removexattr, "changes attributes of files that it must not write"),
+    (libc::SYS_lremovexattr, "changes attributes of files that it must not write"),
+    // The machine. Root has no capability for these either.
+    (libc::SYS_acct, "changes the machine"),
+    (libc::SYS_adjtimex, "changes the machine's time"),
+    (libc::SYS_clock_adjtime, "changes the machine's time"),
+    (libc::SYS_clock_settime, "changes the machine's time"),
+    (libc::SYS_settimeofday, "changes the machine's time"),
+    (libc::SYS_delete_module, "changes the kernel"),
+    (libc::SYS_finit_module, "changes the kernel"),
+    (libc::SYS_init_module, "changes the kernel"),
+    (libc::SYS_kexec_load, "changes the kernel"),
+    (libc::SYS_reboot, "stops the machine"),
+    (libc::SYS_sethostname, "changes the machine"),
+    (libc::SYS_setdomainname, "changes the machine"),
+    (libc::SYS_swapon, "changes the machine"),
+    (libc::SYS_swapoff, "changes the machine"),
+    (libc::SYS_quotactl, "changes the machine"),
+    (libc::SYS_nfsservctl, "changes the machine"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_kexec_file_load, "changes the kernel"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_iopl, "uses devices without the kernel"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_ioperm, "uses devices without the kernel"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_modify_ldt, "has a history of errors in the kernel"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_uselib, "loads libraries by an obsolete call"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_ustat, "is obsolete"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_sysfs, "is obsolete"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS__sysctl, "is obsolete"),
+];
+
+/// Calls that frameworks make on their own temporary files, and whose failure they report. Landlock does not govern them, and no filter sees
+/// which file a path names. They do nothing, and return as if they had.
+const WITHOUT_EFFECT: &[c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    SYS_FCHMODAT2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+];
+
+/// Calls that programs replace by older ones if the kernel does not have them. The arguments of `clone3` are in memory, where no filter
+/// sees them.
+const NOT_THERE: &[c_long] = &[libc::SYS_clone3, SYS_OPEN_TREE_ATTR, SYS_SETXATTRAT, SYS_REMOVEXATTRAT, SYS_FILE_SETATTR];
+
+// Not in the crate `libc` yet. The numbers of calls since Linux 5.1 are the same on all processors.
+const SYS_FCHMODAT2: c_long = 452;
+const SYS_SETXATTRAT: c_long = 463;
+const SYS_REMOVEXATTRAT: c_long = 466;
+const SYS_OPEN_TREE_ATTR: c_long = 467;
+const SYS_FILE_SETATTR: c_long = 469;
+
+/// All flags with which `clone` makes namespaces.
+const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32 as u64;
+
+/// The bits of a socket's type that are not flags.
+const SOCKET_TYPE: u64 = 0xf;
+
+/// The filters of a policy. A call is refused if one of them refuses it.
+pub(crate) struct Filters(Vec<BpfProgram>);
+
+impl Filters {
+    pub(crate) fn new(policy: &Policy) -> Result<Self, FilterError> {
+        let errno = |errno: c_int| SeccompAction::Errno(errno.unsigned_abs());
+        let mut refused: Rules = REFUSED.iter().map(|&(call, _)| (call, Vec::new())).collect();
+        add_conditional(&mut refused, policy).map_err(FilterError::Invalid)?;
+        let without_effect = WITHOUT_EFFECT.iter().map(|&call| (call, Vec::new())).collect();
+        let not_there = NOT_THERE.iter().map(|&call| (call, Vec::new())).collect();
+        Ok(Self(vec![
+            unknown_calls(),
+            compile(not_there, errno(libc::ENOSYS))?,
+            compile(without_effect, errno(0))?,
+            compile(refused, errno(libc::EPERM))?,
+        ]))
+    }
+
+    /// Confines the calling thread and all processes that it starts, for ever. Sets `no_new_privs`.
+    pub(crate) fn confine(&self) -> Result<(), FilterError> {
+        self.0.iter().try_for_each(|filter| seccompiler::apply_filter(filter)).map_err(FilterError::Install)
+    }
+}
+
+type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
+
+/// Adds the calls that are refused with certain arguments only. A call is refused if one of its rules holds; a rule holds if all of its
+/// conditions do.
+fn add_conditional(refused: &mut Rules, policy: &Policy) -> Result<(), seccompiler::BackendError> {
+    let is = |argument, value: c_int| condition(argument, SeccompCmpOp::Eq, value as u32 as u64);
+    let is_not = |argument, value: c_int| condition(argument, SeccompCmpOp::Ne, value as u32 as u64);
+    let is_not_kind = |value: c_int| condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), value as u64);
+    let mut refuse = |call: c_long, conditions: Vec<SeccompCondition>| -> Result<(), seccompiler::BackendError> {
+        refused.entry(call).or_default().push(SeccompRule::new(conditions)?);
+        Ok(())
+    };
+    // Namespaces.
+    for flag in (0..32).map(|bit| 1_u64 << bit).filter(|flag| NEW_NAMESPACES & flag != 0) {
+        refuse(libc::SYS_clone, vec![condition(0, SeccompCmpOp::MaskedEq(flag), flag)?])?;
+    }
+    // The limits of other processes.
+    refuse(libc::SYS_prlimit64, vec![is_not(0, 0)?])?;
+    // Execution domains, some of which weaken the protection of memory. 0xffffffff asks for the current one.
+    refuse(libc::SYS_personality, vec![is_not(0, 0)?, is_not(0, -1)?])?;
+    // Input of terminals that the user types in later.
+    for request in [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSCTTY] {
+        refuse(libc::SYS_ioctl, vec![condition(1, SeccompCmpOp::Eq, u64::from(request as u32))?])?;
+    }
+    // Pairs of connected streams and sequences are the only sockets. A datagram socket of a pair could send to any other socket.
+    refuse(libc::SYS_socketpair, vec![is_not(0, AF_UNIX)?])?;
+    for kind in (0..=SOCKET_TYPE as c_int).filter(|&kind| kind != SOCK_STREAM && kind != SOCK_SEQPACKET) {
+        refuse(libc::SYS_socketpair, vec![is_not_kind(kind)?])?;
+    }
+    if policy.network {
+        // Of the families of sockets those of the internet, and the one that tells the addresses of this machine. The sockets of other
+        // programs on this machine have paths, or names, in the family AF_UNIX.
+        refuse(libc::SYS_socket, vec![is_not(0, AF_INET)?, is_not(0, AF_INET6)?, is_not(0, AF_NETLINK)?])?;
+        // Of AF_NETLINK the protocol 0 alone, routes.
+        refuse(libc::SYS_socket, vec![is(0, AF_NETLINK)?, is_not(2, libc::NETLINK_ROUTE)?])?;
+    } else {
+        for call in [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4] {
+            refuse(call, vec![condition(0, SeccompCmpOp::Ge, 0)?])?;
+        }
+        // An address is given.
+        let some_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+        refuse(libc::SYS_sendto, vec![some_address])?;
+    }
+    Ok(())
+}
+
+/// A condition on the lower 32 bits of an argument, which are all that the kernel reads of these.
+fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+}
+
+/// A filter that answers the calls of `rules` by `action`, and kills processes that call in the way of another processor (32-bit code).
+fn compile(rules: Rules, action: SeccompAction) -> Result<BpfProgram, FilterError> {
+    let architecture = std::env::consts::ARCH.try_into().map_err(FilterError::Architecture)?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture).map_err(FilterError::Invalid)?;
+    filter.try_into().map_err(FilterError::Invalid)
+}
+
+/// A filter for which calls above [`LAST_KNOWN`] do not exist. Among them are the calls of the ABI x32 of x86-64, whose numbers have the bit
+/// 30 set: the kernel may take them for the calls without that bit, which the other filters compare.
+fn unknown_calls() -> BpfProgram {
+    use libc::{BPF_ABS, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
+    let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    vec![
+        // The number of the call is at the offset 0 of `struct seccomp_data`.
+        instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
+        instruction(BPF_JMP | BPF_JGT | BPF_K, 0, 1, LAST_KNOWN as u32),
+        instruction(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
+        instruction(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+}

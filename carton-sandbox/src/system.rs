@@ -1,0 +1,87 @@
+//! The files of the system that every program needs, whatever it runs. None of them holds data of a user.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+
+/// Programs and libraries.
+pub(crate) const PROGRAMS: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    // Where the distributions Nix and Guix keep all of them.
+    "/nix/store",
+    "/gnu/store",
+];
+
+/// Configuration of the dynamic linker, of time zones and of libraries; what the machine has of processors and memory.
+pub(crate) const FILES: &[&str] = &[
+    "/etc/alternatives",
+    "/etc/debian_version",
+    "/etc/fonts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/os-release",
+    "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys/kernel/osrelease",
+    "/proc/sys/vm/max_map_count",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/uptime",
+    "/proc/version",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// Devices that may be written to.
+pub(crate) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
+
+/// What finding hosts and checking certificates takes, for a process with the network.
+pub(crate) const NETWORK: &[&str] = &[
+    "/etc/ca-certificates",
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/pki",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/var/lib/ca-certificates",
+];
+
+/// Descriptions of GPUs and of their drivers.
+pub(crate) const GPU_FILES: &[&str] = &[
+    "/etc/OpenCL",
+    "/etc/vulkan",
+    "/proc/devices",
+    "/proc/driver/nvidia",
+    "/proc/modules",
+    "/sys/bus/pci",
+    "/sys/class/drm",
+    "/sys/class/kfd",
+    "/sys/devices",
+    "/sys/module/nvidia",
+    "/sys/module/nvidia_uvm",
+    "/sys/module/amdgpu",
+];
+
+/// The devices of GPUs, beside those in `/dev` whose names begin with `nvidia`.
+pub(crate) const GPU_DEVICES: &[&str] = &["/dev/dri", "/dev/kfd", "/dev/nvidia-caps", "/dev/dxg"];
+
+/// The beginning of the names of NVIDIA's devices in `/dev`.
+pub(crate) const NVIDIA_PREFIX: &str = "nvidia";
