@@ -58,7 +58,7 @@ mod transport;
 pub mod version;
 
 pub use message::{LogLevel, code};
-pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Tensors};
+pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Prepared, Tensors};
 pub use private_bytes::PrivateBytes;
 pub use protocol_error::ProtocolError;
 pub use transport::Transport;

@@ -10,7 +10,7 @@ use carton_tensor::DataType;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::model::{LoadRequest, PackRequest, PackResponse};
+use crate::model::{LoadRequest, PackRequest, PackResponse, Prepared};
 use crate::protocol_error::ProtocolError;
 
 /// The JSON part of a frame.
@@ -62,6 +62,10 @@ messages! {
     "load" => Load(LoadRequest<WireFiles>),
     /// Runner: the model is loaded.
     "loaded" => Loaded { max_concurrency: u64 },
+    /// Host: make what the model needs before it can be loaded. Answered by `prepared`.
+    "prepare" => Prepare(LoadRequest<WireFiles>),
+    /// Runner: what was made.
+    "prepared" => Prepared(Prepared),
     /// Host: prepare a model for packing. Answered by `packed`.
     "pack" => Pack(PackRequest),
     /// Runner: what to pack.
@@ -289,6 +293,8 @@ pub mod code {
     pub const NETWORK: &str = "network";
     /// Neither the model nor the runner is at fault, but something on this machine or in the request.
     pub const SETUP: &str = "setup";
+    /// The model cannot be loaded before `prepare` has made what it needs, or before this process may read it.
+    pub const UNPREPARED: &str = "unprepared";
     /// The code of the runner panicked in this call.
     pub const PANICKED: &str = "panicked";
     /// The call was cancelled.

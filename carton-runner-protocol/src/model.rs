@@ -1,8 +1,8 @@
-//! The types with which both sides describe a model: its tensors, its options, and the requests to load and pack it. The messages `load`,
-//! `pack` and `packed` carry them (spec/runner-protocol.md, "What each message says").
+//! The types with which both sides describe a model: its tensors, its options, and the requests to load, prepare and pack it. The messages
+//! `load`, `prepare`, `prepared`, `pack` and `packed` carry them (spec/runner-protocol.md, "What each message says").
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use carton_tensor::{DataType, SymbolicShape, Tensor};
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ impl DeclaredTensor {
     }
 }
 
-/// A request to load a model. `F` is the form of the files: a host names them, a runner gets them opened.
+/// A request to load a model, or to prepare that. `F` is the form of the files: a host names them, a runner gets them opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadRequest<F> {
     /// The model's files.
@@ -57,6 +57,55 @@ pub struct LoadRequest<F> {
     /// Declared outputs, in order; empty when the carton declares none.
     #[serde(default)]
     pub outputs: Vec<DeclaredTensor>,
+}
+
+/// What a runner made so that a model can be loaded. The default is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Prepared {
+    /// Files and folders that the process which loads the model must be able to read, besides the files of the model and of the
+    /// runner. Absolute paths without `..`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<PathBuf>,
+    /// Lock files. While the model is loaded, the host holds a shared `flock` on each and keeps its times current, so that nobody
+    /// deletes what was made. Paths as in [`read`](Self::read).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_use: Vec<PathBuf>,
+}
+
+impl Prepared {
+    /// The most paths that each list may have.
+    pub const PATHS_CAP: usize = 64;
+    /// The most bytes that a path may have. Linux opens no longer ones.
+    pub const PATH_LENGTH_CAP: usize = 4095;
+
+    /// Checks the rules of the specification. The error is the rule that is broken.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (name, paths) in [("read", &self.read), ("in_use", &self.in_use)] {
+            if paths.len() > Self::PATHS_CAP {
+                return Err(format!("`{name}` has {} paths, more than {}", paths.len(), Self::PATHS_CAP));
+            }
+            paths.iter().try_for_each(|path| check_path(path).map_err(|problem| format!("`{name}` has {problem}")))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_path(path: &Path) -> Result<(), String> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.len() > Prepared::PATH_LENGTH_CAP {
+        return Err(format!("a path of {} bytes, more than {}", bytes.len(), Prepared::PATH_LENGTH_CAP));
+    }
+    if bytes.contains(&0) {
+        return Err(format!("the path {path:?}, which contains NUL"));
+    }
+    if !path.is_absolute() {
+        return Err(format!("the path {path:?}, which is not absolute"));
+    }
+    if path.components().any(|component| component == Component::ParentDir) {
+        return Err(format!("the path {path:?}, which contains `..`"));
+    }
+    Ok(())
 }
 
 /// A request to prepare a model for packing.

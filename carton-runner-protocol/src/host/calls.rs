@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{CallError, CloseReason};
-use crate::model::{PackResponse, Tensors};
+use crate::model::{PackResponse, Prepared, Tensors};
 use crate::protocol_error::ProtocolError;
 
 /// The answer to a call.
@@ -15,6 +15,7 @@ pub(super) enum Answer {
     Loaded {
         max_concurrency: u64,
     },
+    Prepared(Prepared),
     Packed(PackResponse),
     Outputs(Tensors),
     Sealed {
@@ -28,6 +29,7 @@ pub(super) enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Load,
+    Prepare,
     Pack,
     Infer,
     Stream,

@@ -1,5 +1,6 @@
 //! `Connection`, the public interface of a connection. `shared` makes the calls.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,8 +18,8 @@ use super::turn::Turn;
 use super::{CallError, CallOptions, CloseReason, ConnectionOptions, LoadRequest, Loaded, Peer, Phase, SealedInputs};
 use crate::housekeeper::Elapsed;
 use crate::link::{Link, LinkOptions};
-use crate::message::{Message, Side};
-use crate::model::{self, PackRequest, PackResponse, Tensors};
+use crate::message::{Message, Side, WireFiles};
+use crate::model::{self, PackRequest, PackResponse, Prepared, Tensors};
 use crate::shared_memory::THRESHOLD;
 use crate::transport::Transport;
 use crate::transport::reader::FrameReader;
@@ -97,11 +98,8 @@ impl Connection {
     /// The runner's, or the connection's.
     pub async fn load(&self, request: LoadRequest, options: CallOptions) -> Result<Loaded, CallError> {
         let shared = self.shared();
-        let descriptors_agreed = shared.peer.get().is_some_and(|(_, agreement)| agreement.has(version::DESCRIPTORS));
-        let LoadRequest { files, options: model_options, device, inputs, outputs } = request;
-        let (files, descriptors) = describe_files(&files, descriptors_agreed)?;
-        let load = Message::Load(model::LoadRequest { files, options: model_options, device, inputs, outputs });
-        let answer = shared.call(Kind::Load, load, descriptors, &options).await?;
+        let (request, descriptors) = self.wire_request(request)?;
+        let answer = shared.call(Kind::Load, Message::Load(request), descriptors, &options).await?;
         let Answer::Loaded { max_concurrency } = answer else { return Err(shared.wrong_answer()) };
         let n_slots = usize::try_from(max_concurrency.clamp(1, CONCURRENCY_CAP)).unwrap_or(1);
         let loaded = Loaded { max_concurrency: n_slots };
@@ -109,6 +107,27 @@ impl Connection {
             shared.slots.add_permits(n_slots);
         }
         Ok(loaded)
+    }
+
+    /// Makes what a model needs before it can be loaded. For a process that does only this: it may use the network, and it must
+    /// not be the one that loads the model.
+    ///
+    /// # Errors
+    /// The runner's, or the connection's.
+    pub async fn prepare(&self, request: LoadRequest, options: CallOptions) -> Result<Prepared, CallError> {
+        let (request, descriptors) = self.wire_request(request)?;
+        match self.shared().call(Kind::Prepare, Message::Prepare(request), descriptors, &options).await? {
+            Answer::Prepared(prepared) => Ok(prepared),
+            _ => Err(self.shared().wrong_answer()),
+        }
+    }
+
+    /// Returns the wire form of a request, and the descriptors that the message carries.
+    fn wire_request(&self, request: LoadRequest) -> Result<(model::LoadRequest<WireFiles>, Vec<OwnedFd>), CallError> {
+        let agreed = self.shared().peer.get().is_some_and(|(_, agreement)| agreement.has(version::DESCRIPTORS));
+        let LoadRequest { files, options, device, inputs, outputs } = request;
+        let (files, descriptors) = describe_files(&files, agreed)?;
+        Ok((model::LoadRequest { files, options, device, inputs, outputs }, descriptors))
     }
 
     /// The runner's answer to [`load`](Self::load), if it has loaded a model.

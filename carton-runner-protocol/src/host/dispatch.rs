@@ -143,6 +143,10 @@ fn handle(
         Message::Loaded { max_concurrency } => {
             calls.answer(call()?, name, &[Kind::Load], Ok(Answer::Loaded { max_concurrency }))?;
         }
+        Message::Prepared(prepared) => {
+            prepared.check().map_err(|problem| ProtocolError::malformed(name, problem))?;
+            calls.answer(call()?, name, &[Kind::Prepare], Ok(Answer::Prepared(prepared)))?;
+        }
         Message::Packed(packed) => {
             calls.answer(call()?, name, &[Kind::Pack], Ok(Answer::Packed(packed)))?;
         }
@@ -162,6 +166,7 @@ fn handle(
                     code::UNAVAILABLE => RunnerErrorKind::Unavailable,
                     code::NETWORK => RunnerErrorKind::Network,
                     code::SETUP => RunnerErrorKind::Setup,
+                    code::UNPREPARED => RunnerErrorKind::Unprepared,
                     _ => RunnerErrorKind::Failed,
                 };
                 let error = RunnerError { message, causes, hint, kind };
@@ -188,6 +193,7 @@ fn handle(
         }
         Message::Hello(_) => return Err(unexpected(name, "it was sent before").into()),
         Message::Load(_)
+        | Message::Prepare(_)
         | Message::Pack(_)
         | Message::Infer { .. }
         | Message::InferStream { .. }

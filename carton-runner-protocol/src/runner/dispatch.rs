@@ -17,7 +17,7 @@ use crate::protocol_error::ProtocolError;
 use crate::tensor_encoding::decode;
 use crate::transport::reader::FrameReader;
 
-/// Loads and packs that may run at once.
+/// Calls of `load`, `prepare` and `pack` that may run at once.
 const PREPARATION_CAP: usize = 8;
 
 /// A call that is to be run.
@@ -29,6 +29,7 @@ pub(super) struct Job {
 
 pub(super) enum Work {
     Load(LoadRequest),
+    Prepare(LoadRequest),
     Pack(PackRequest),
     Infer(Tensors),
     Stream(Tensors),
@@ -64,12 +65,13 @@ impl<R: Runner> Server<R> {
         let name = message.name();
         let memory = &self.link.memory;
         let (work, credits) = match message {
-            Message::Load(load) => match self.load_request(reader, load)? {
-                Ok(request) => (Work::Load(request), 0),
-                Err(error) => {
-                    self.refuse(id, code::FAILED, error);
-                    return Ok(None);
-                }
+            Message::Load(request) => match self.load_request(reader, id, name, request)? {
+                Some(request) => (Work::Load(request), 0),
+                None => return Ok(None),
+            },
+            Message::Prepare(request) => match self.load_request(reader, id, name, request)? {
+                Some(request) => (Work::Prepare(request), 0),
+                None => return Ok(None),
             },
             Message::Pack(request) => (Work::Pack(request), 0),
             Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body)?), 0),
@@ -82,7 +84,7 @@ impl<R: Runner> Server<R> {
             }
         };
         let id = id.ok_or_else(|| ProtocolError::malformed(name, "it has no id"))?;
-        let preparation = matches!(work, Work::Load(_) | Work::Pack(_));
+        let preparation = matches!(work, Work::Load(_) | Work::Prepare(_) | Work::Pack(_));
         let Some(cap) = (if preparation { Some(PREPARATION_CAP) } else { self.call_cap() }) else {
             self.refuse(Some(id), code::NOT_LOADED, "no model is loaded".to_owned());
             return Ok(None);
@@ -161,34 +163,40 @@ impl<R: Runner> Server<R> {
         self.model.get().map(|model| model.max_concurrency().max(1).saturating_mul(2).saturating_add(PREPARATION_CAP))
     }
 
-    /// Opens the files of a request to load. The outer error is a violation of the protocol, the inner one a file that cannot be opened.
+    /// Opens the files of a request to load or prepare. Refuses the call and returns `None` if one cannot be opened.
     fn load_request(
         &self,
         reader: &mut FrameReader,
-        load: model::LoadRequest<WireFiles>,
-    ) -> Result<Result<LoadRequest, String>, ProtocolError> {
-        let model::LoadRequest { options, device, inputs, outputs, files } = load;
+        id: Option<u64>,
+        name: &'static str,
+        request: model::LoadRequest<WireFiles>,
+    ) -> Result<Option<LoadRequest>, ProtocolError> {
+        let model::LoadRequest { options, device, inputs, outputs, files } = request;
         let files = match files {
             WireFiles::Directory { path } => ModelFiles::from_directory(path),
             WireFiles::Ranges { sources, entries } => {
-                let files = open_sources(reader, sources)?;
+                let files = open_sources(reader, name, sources)?;
                 match files {
-                    Ok(files) => ModelFiles::from_ranges(name_ranges(&files, entries)?),
-                    Err(error) => return Ok(Err(error)),
+                    Ok(files) => ModelFiles::from_ranges(name_ranges(name, &files, entries)?),
+                    Err(error) => {
+                        self.refuse(id, code::FAILED, error);
+                        return Ok(None);
+                    }
                 }
             }
         };
-        Ok(Ok(LoadRequest { files, options, device, inputs, outputs }))
+        Ok(Some(LoadRequest { files, options, device, inputs, outputs }))
     }
 }
 
 /// Opens the files that hold the model's files: descriptors that came with the message, or paths.
 fn open_sources(
     reader: &mut FrameReader,
+    name: &'static str,
     sources: Vec<WireSource>,
 ) -> Result<Result<Vec<Arc<File>>, String>, ProtocolError> {
     let n_descriptors = sources.iter().filter(|source| matches!(source, WireSource::Descriptor(_))).count();
-    let descriptors = reader.claim("load", n_descriptors)?;
+    let descriptors = reader.claim(name, n_descriptors)?;
     let mut descriptors: Vec<Option<File>> =
         descriptors.into_iter().map(|descriptor| Some(descriptor.into())).collect();
     let mut files = Vec::with_capacity(sources.len());
@@ -198,7 +206,7 @@ fn open_sources(
                 let descriptor = usize::try_from(index).ok().and_then(|index| descriptors.get_mut(index)?.take());
                 descriptor.ok_or_else(|| {
                     ProtocolError::malformed(
-                        "load",
+                        name,
                         format!("descriptor {index} did not come with it, or is named twice"),
                     )
                 })?
@@ -212,13 +220,17 @@ fn open_sources(
     Ok(Ok(files))
 }
 
-fn name_ranges(files: &[Arc<File>], entries: Vec<WireEntry>) -> Result<BTreeMap<String, Range>, ProtocolError> {
+fn name_ranges(
+    name: &str,
+    files: &[Arc<File>],
+    entries: Vec<WireEntry>,
+) -> Result<BTreeMap<String, Range>, ProtocolError> {
     let mut ranges = BTreeMap::new();
     for WireEntry { path, source, offset, length } in entries {
         let file = usize::try_from(source).ok().and_then(|source| files.get(source)).cloned();
-        let file = file.ok_or_else(|| ProtocolError::malformed("load", format!("`{path}` lies in no source")))?;
+        let file = file.ok_or_else(|| ProtocolError::malformed(name, format!("`{path}` lies in no source")))?;
         if ranges.contains_key(&path) {
-            return Err(ProtocolError::malformed("load", format!("the file `{path}` is there twice")));
+            return Err(ProtocolError::malformed(name, format!("the file `{path}` is there twice")));
         }
         ranges.insert(path, Range { file, offset, length });
     }

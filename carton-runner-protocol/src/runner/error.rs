@@ -28,6 +28,9 @@ pub enum RunnerErrorKind {
     Network,
     /// Neither the model nor the runner is at fault: a full disk, a mistake in the request.
     Setup,
+    /// The model cannot be loaded before [`Runner::prepare`](super::Runner::prepare) has made what it needs, or before this
+    /// process may read what was made.
+    Unprepared,
 }
 
 impl RunnerError {

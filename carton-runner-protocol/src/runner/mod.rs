@@ -42,7 +42,7 @@ pub use process::run;
 pub use server::serve;
 pub use state::{ServeError, ServeOptions};
 
-pub use crate::model::{DeclaredTensor, Options, PackRequest, PackResponse, Tensors};
+pub use crate::model::{DeclaredTensor, Options, PackRequest, PackResponse, Prepared, Tensors};
 
 /// How a runner introduces itself to the host.
 #[derive(Clone, Debug)]
@@ -66,6 +66,17 @@ pub trait Runner: Send + Sync + Sized + 'static {
     /// # Errors
     /// The reason for which the model cannot be loaded, in words that a user can act on.
     fn load(request: LoadRequest, call: &Call) -> Result<Self, RunnerError>;
+
+    /// Makes what a model needs before it can be loaded. Called in a process that does nothing else, after [`load`](Self::load)
+    /// failed with [`RunnerErrorKind::Unprepared`] in another one. It may use the network, and must not run anything of the
+    /// model. The default needs nothing.
+    ///
+    /// # Errors
+    /// The reason for which the model cannot be loaded on this machine.
+    fn prepare(request: LoadRequest, call: &Call) -> Result<Prepared, RunnerError> {
+        let _ = (request, call);
+        Ok(Prepared::default())
+    }
 
     /// Prepares a model for packing: returns what to put into `model/`, and the signature read from the model.
     /// The default packs the input unchanged.

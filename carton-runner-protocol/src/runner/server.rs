@@ -213,6 +213,7 @@ impl<R: Runner> Server<R> {
                     RunnerErrorKind::Unavailable => code::UNAVAILABLE,
                     RunnerErrorKind::Network => code::NETWORK,
                     RunnerErrorKind::Setup => code::SETUP,
+                    RunnerErrorKind::Unprepared => code::UNPREPARED,
                 },
                 code => code,
             };
@@ -241,12 +242,19 @@ impl<R: Runner> Server<R> {
             let _ = self.model.set(model);
             return answer(Message::Loaded { max_concurrency });
         }
+        if let Work::Prepare(request) = work {
+            let prepared = R::prepare(request, call).map_err(failed)?;
+            prepared
+                .check()
+                .map_err(|problem| failed(RunnerError::new(format!("the answer to `prepare`: {problem}"))))?;
+            return answer(Message::Prepared(prepared));
+        }
         if let Work::Pack(request) = work {
             return answer(Message::Packed(R::pack(request, call).map_err(failed)?));
         }
         let Some(model) = self.model.get() else { return refused(code::NOT_LOADED, "no model is loaded") };
         match work {
-            Work::Load(_) | Work::Pack(_) => Ok(()),
+            Work::Load(_) | Work::Prepare(_) | Work::Pack(_) => Ok(()),
             Work::Infer(inputs) => self.answer_outputs(call, model.infer(inputs, call).map_err(failed)?),
             Work::Stream(inputs) => {
                 model.infer_stream(inputs, call, &mut OutputStream::new(call)).map_err(failed)?;

@@ -41,14 +41,14 @@ async fn use_runner(socket: UnixStream, copy_outputs: bool) -> bool {
         ..ConnectionOptions::default()
     };
     let Ok(connection) = Connection::open(socket.into(), options).await else { return false };
-    let load = LoadRequest {
+    let request = || LoadRequest {
         files: Files::Directory(PathBuf::from("/nowhere")),
         options: Default::default(),
         device: None,
         inputs: Vec::new(),
         outputs: Vec::new(),
     };
-    if connection.load(load, call()).await.is_err() {
+    if connection.load(request(), call()).await.is_err() {
         return false;
     }
     let small = NumericTensor::from_vec(vec![1.5_f32; 4], vec![2, 2]).expect("the shape fits");
@@ -69,6 +69,7 @@ async fn use_runner(socket: UnixStream, copy_outputs: bool) -> bool {
             }
         }
     }
+    let _ = connection.prepare(request(), call()).await;
     let _ = connection.pack(PackRequest::default(), call()).await;
     let _ = connection.ping(call()).await;
     is_answered

@@ -95,6 +95,8 @@ fn from_host() -> Vec<(&'static str, Talk)> {
             "calls",
             vec![
                 hello(),
+                call(9, json!({"prepare": folder["load"]})),
+                None,
                 call(1, folder),
                 None,
                 with_inputs(2, json!({"infer": {"inputs": inputs}})),
@@ -139,6 +141,7 @@ fn from_runner() -> Vec<(&'static str, Talk)> {
     let progress = call(1, json!({"progress": {"what": "loading", "done": 1, "total": 2}}));
     let packed = json!({"packed": {"path": "/nowhere", "required_framework_version": "=1.0.0", "options": {"a": 1},
         "inputs": [{"name": "x", "dtype": "float32", "shape": "*"}], "mismatches": ["x is y"]}});
+    let prepared = json!({"prepared": {"read": ["/nowhere", "/data/x"], "in_use": ["/data/x.lock"]}});
     vec![
         (
             "calls",
@@ -159,9 +162,11 @@ fn from_runner() -> Vec<(&'static str, Talk)> {
                 with_outputs(5, json!({"stream_item": {"outputs": outputs}})),
                 call(5, json!({"stream_end": {}})),
                 None,
-                call(6, packed),
+                call(6, prepared),
                 None,
-                call(7, json!({"pong": {}})),
+                call(7, packed),
+                None,
+                call(8, json!({"pong": {}})),
             ],
         ),
         (
