@@ -38,7 +38,9 @@ static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
         carton_runner_onnx::FRAMEWORK_VERSION,
         carton_runner_onnx::run,
     )
-    .compat_version(carton_runner_onnx::COMPAT_VERSION),
+    .compat_version(carton_runner_onnx::COMPAT_VERSION)
+    .data(carton_runner_onnx::DATA_FOLDERS)
+    .read_variables(carton_runner_onnx::LIBRARY_VARIABLES),
     EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), carton_noop_runner::run),
 ];
 

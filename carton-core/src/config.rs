@@ -14,6 +14,7 @@
 //! | `network.max_retries` | | 5 | how many times a failed request is retried |
 //! | `network.n_ranges` | | 4 | how many parts of a file are fetched at once, 1 to 64 |
 //! | `netrc` | `NETRC` | `~/.netrc` | logins by host; `false` in the file disables it |
+//! | `sandbox` | | `"on"` | what confines runners: `"strict"`, `"on"`, `"off"`, or a section, see below |
 //! | `[[trust]]` | | none | who may sign the cartons of which places, see [`TrustRule`] |
 //! | `[[credentials]]` | `CARTON_TOKEN_<host>` | none | bearer tokens by host, see below |
 //!
@@ -38,6 +39,15 @@
 //! # require = false                   # by default, cartons that none of these signed are refused
 //! ```
 //!
+//! ```toml
+//! [sandbox]
+//! mode = "strict"                     # refuses to run models where the system cannot confine them completely
+//! allow = ["network", "read=/srv/data"]   # what cartons get if they ask for it; also "build": packages from their sources
+//! memory = 8_000_000_000              # limits of each runner: bytes; further processes, open_files, file_size, cpu_seconds
+//! cgroup = "/sys/fs/cgroup/user.slice/…"  # a cgroup of yours, for limits that hold for all processes of a runner together
+//! wrapper = ["systemd-run", "--user", "--pipe", "--"]   # started around each runner
+//! ```
+//!
 //! [`Credentials`] documents the order in which credentials are searched. Errors about the file do not show its values, because one of
 //! them may be a token.
 
@@ -55,6 +65,7 @@ use std::time::Duration;
 
 pub use crate::network::{Credentials, HostToken, NetrcFile, Secret};
 use crate::network::{Network, NetworkOptions, ShownUrl};
+pub use crate::sandbox::SandboxConfig;
 pub use crate::trust::TrustRule;
 use crate::unknown_keys::UnknownKey;
 
@@ -94,6 +105,8 @@ pub struct Config {
     pub credentials: Credentials,
     /// Who may sign the cartons of which places. The first rule that is for a place decides.
     pub trust: Vec<TrustRule>,
+    /// What confines runners.
+    pub sandbox: SandboxConfig,
 }
 
 impl fmt::Debug for Config {
@@ -115,6 +128,7 @@ impl fmt::Debug for Config {
             .field("n_ranges", &self.n_ranges)
             .field("credentials", &self.credentials)
             .field("trust", &self.trust)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }
@@ -158,6 +172,7 @@ impl Config {
             n_ranges: None,
             credentials: Credentials::default(),
             trust: Vec::new(),
+            sandbox: SandboxConfig::default(),
         }
     }
 
@@ -245,6 +260,7 @@ impl Config {
             n_ranges: network.n_ranges,
             credentials: Credentials { variables: environment::tokens(&variables), tokens, netrc },
             trust: raw.trust.into_iter().map(|rule| rule.into_inner().into()).collect(),
+            sandbox: raw.resolved_sandbox,
         })
     }
 }

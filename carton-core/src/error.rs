@@ -304,6 +304,7 @@ impl Error {
             Self::Network(_) | Self::RunnerNetwork { .. } => ErrorKind::Network,
             Self::NoRunner(_) | Self::Unavailable { .. } => ErrorKind::NoRunner,
             Self::Install(error) => error.kind(),
+            Self::Launch(LaunchError::NoLauncher { .. } | LaunchError::Sandbox { .. }) => ErrorKind::Machine,
             Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::Call(CallError::Closed(_)) => {
                 ErrorKind::RunnerCrashed
             }
@@ -356,6 +357,7 @@ impl Error {
         match self {
             Self::Cache(error) => error.hint(),
             Self::NoRunner(error) => Some(error.hint()),
+            Self::Launch(error) => error.hint(),
             Self::Check { source, .. } => source.hint(),
             Self::SignatureMismatch { .. } => Some("correct [[input]] and [[output]]".to_owned()),
             Self::SelfTests(report) => report.self_tests.iter().find_map(|test| test.hint.clone()),

@@ -49,7 +49,9 @@ use crate::paths::GivenPath;
 /// The runners in the program that comes with this module. They run there, so nothing calls these functions.
 static RUNNERS: &[EmbeddedRunner] = &[
     EmbeddedRunner::new(carton_runner_onnx::RUNNER_NAME, carton_runner_onnx::FRAMEWORK_VERSION, || ExitCode::FAILURE)
-        .compat_version(carton_runner_onnx::COMPAT_VERSION),
+        .compat_version(carton_runner_onnx::COMPAT_VERSION)
+        .data(carton_runner_onnx::DATA_FOLDERS)
+        .read_variables(carton_runner_onnx::LIBRARY_VARIABLES),
     EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), || ExitCode::FAILURE),
 ];
 

@@ -39,7 +39,8 @@ pub(crate) fn apply(policy: &Policy) -> io::Result<()> {
 /// Makes a cgroup (version 2) below `parent`, sets its limits, and moves this process into it. Cgroups of launchers that have ended are
 /// deleted: a process cannot delete its own one.
 fn enter_cgroup(parent: &Path, policy: &Policy) -> io::Result<()> {
-    let in_file = |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
+    let in_file =
+        |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
     for entry in fs::read_dir(parent).map_err(|error| in_file(parent, error))?.flatten() {
         if entry.file_name().to_string_lossy().starts_with(CGROUP_PREFIX) {
             // Fails for cgroups that have processes.

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{geteuid, getegid};
+use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Where the private file system is mounted.

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use rustix::thread::{CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+};
 
 /// Gives up all capabilities of this thread for ever, those of root included.
 ///

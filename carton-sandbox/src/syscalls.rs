@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use libc::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM, c_int, c_long};
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, sock_filter,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    sock_filter,
 };
 
 use crate::Policy;
@@ -156,7 +157,8 @@ const WITHOUT_EFFECT: &[c_long] = &[
 
 /// Calls that programs replace by older ones if the kernel does not have them. The arguments of `clone3` are in memory, where no filter
 /// sees them.
-const NOT_THERE: &[c_long] = &[libc::SYS_clone3, SYS_OPEN_TREE_ATTR, SYS_SETXATTRAT, SYS_REMOVEXATTRAT, SYS_FILE_SETATTR];
+const NOT_THERE: &[c_long] =
+    &[libc::SYS_clone3, SYS_OPEN_TREE_ATTR, SYS_SETXATTRAT, SYS_REMOVEXATTRAT, SYS_FILE_SETATTR];
 
 // Not in the crate `libc` yet. The numbers of calls since Linux 5.1 are the same on all processors.
 const SYS_FCHMODAT2: c_long = 452;
@@ -237,7 +239,9 @@ fn add_conditional(refused: &mut Rules, policy: &Policy) -> Result<(), seccompil
         // Of AF_NETLINK the protocol 0 alone, routes.
         refuse(libc::SYS_socket, vec![is(0, AF_NETLINK)?, is_not(2, libc::NETLINK_ROUTE)?])?;
     } else {
-        for call in [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4] {
+        for call in
+            [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4]
+        {
             refuse(call, vec![condition(0, SeccompCmpOp::Ge, 0)?])?;
         }
         // An address is given.

@@ -8,6 +8,7 @@ mod pack;
 mod rows;
 mod run;
 mod runner;
+mod sandbox;
 mod shrink;
 mod signing;
 mod tensor;
@@ -110,7 +111,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "HOW", default_value = "auto")]
     pub(crate) progress: ProgressChoice,
 
-    /// Never use the network (this binds Carton, not the model)
+    /// Never use the network
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use semver::VersionReq;
 
 use super::model::digest;
+use super::sandbox::SandboxArgs;
 use super::values::{InputArgument, LinkArgument, MiscArgument, OptionArgument};
 
 /// What to pack, for which runner, and into which file.
@@ -43,6 +44,9 @@ pub(crate) struct PackArgs {
     /// [default: what the runner recommends for this model]
     #[arg(long, value_name = "REQUIREMENT")]
     pub(crate) framework_version: Option<VersionReq>,
+
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
 
     /// Name, description, inputs, outputs, self-tests and examples: a carton.toml that may leave out `[runner]`
     ///

@@ -7,6 +7,7 @@ use semver::VersionReq;
 
 use super::model::ModelArgs;
 use super::rows::RowsArgs;
+use super::sandbox::SandboxArgs;
 use super::values::{InputArgument, OptionArgument, OutputArgument, duration, tolerance};
 
 /// What to run, on what, and where results go.
@@ -80,6 +81,9 @@ pub(crate) struct RunArgs {
     /// What to do when inputs or outputs are not as the carton declares them
     #[arg(long, value_name = "HOW", default_value = "strict")]
     pub(crate) signature_mode: SignatureChoice,
+
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
 
     #[command(flatten)]
     pub(crate) table: RowsArgs,

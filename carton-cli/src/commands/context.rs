@@ -18,6 +18,30 @@ pub(super) fn set<B, V>(operation: B, value: Option<V>, setter: impl FnOnce(B, V
     }
 }
 
+/// Calls the setters for the arguments of the sandbox, which loading and packing have.
+macro_rules! confined {
+    ($operation:expr, $arguments:expr) => {{
+        let (mut operation, arguments) = ($operation, &$arguments);
+        if let Some(mode) = arguments.sandbox {
+            operation = operation.sandbox(mode);
+        }
+        for permissions in &arguments.allow {
+            if permissions.network {
+                operation = operation.allow_network(true);
+            }
+            if permissions.build {
+                operation = operation.allow_build(true);
+            }
+            for path in &permissions.read {
+                operation = operation.allow_read(path);
+            }
+        }
+        operation.limits(arguments.limits())
+    }};
+}
+
+pub(super) use confined;
+
 /// Prints each warning, up to a limit, and then the number of the remaining ones.
 pub(super) fn warn_each(warnings: impl ExactSizeIterator<Item = String>, output: &Output) {
     const LIMIT: usize = 20;

@@ -15,6 +15,7 @@ use carton_core::{Carton, Location, Pack, PackCheck, Resolve, UnknownKey};
 use carton_core::{ManifestHash, Sha256Digest};
 use serde::Serialize;
 
+use super::context::confined;
 use super::{Context, open, set, shrink, warn_each};
 use crate::args::{CompressionChoice, LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
@@ -92,7 +93,7 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     let pack = set(pack, arguments.framework_version, Pack::framework_version);
     let pack = set(pack, arguments.links.as_deref().map(shrink::read_links).transpose()?, Pack::known_links);
     let pack = misc_files(arguments.misc)?.into_iter().fold(pack, |pack, (name, file)| pack.misc(name, file));
-    let pack = set(pack, open::progress(context), Pack::progress);
+    let pack = set(confined!(pack, arguments.sandbox), open::progress(context), Pack::progress);
     let explained = |error| Failure::from(error).instead_of(Exit::Integrity, Exit::Failure);
     let mut packing = pack.prepare().await.map_err(explained)?;
     if !inputs.is_empty() {

@@ -8,6 +8,7 @@ use carton_core::{SignatureMode, Tensors, cast_inputs};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 
+use super::context::confined;
 use super::trust::with_trust;
 use super::{Context, example, open, run_rows, self_test, set};
 use crate::args::{RunArgs, SignatureChoice};
@@ -110,7 +111,7 @@ fn as_asked(load: Load, arguments: &RunArgs, context: &Context<'_>) -> Result<Lo
     let load = set(load, arguments.device.as_deref(), Load::device);
     let load = set(load, arguments.framework_version.clone(), Load::framework_version);
     let load = set(load, arguments.timeout, Load::timeout);
-    Ok(set(load, open::progress(context), Load::progress))
+    Ok(set(confined!(load, arguments.sandbox), open::progress(context), Load::progress))
 }
 
 /// The tensors that the arguments give as inputs.

@@ -22,6 +22,8 @@ pub(super) struct Interpreter {
     /// named.
     pub(super) path: String,
     pub(super) version: Version,
+    /// The files and folders that it consists of.
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// The oldest version that the runner supports.
@@ -33,13 +35,19 @@ const MAX_ASKED: usize = 64;
 
 /// The query. Python 2 understands it, too.
 const QUESTION: &str = r#"
-import json, os, platform, sys
+import json, os, platform, sys, sysconfig
 base = sys.executable
 in_venv = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
 if in_venv:
     base = os.path.join(sys.base_exec_prefix, "bin", "python%d.%d" % sys.version_info[:2])
     if not os.path.exists(base):
         base = getattr(sys, "_base_executable", sys.executable)
+executables = [sys.executable, base]
+files = executables + [os.path.realpath(name) for name in executables]
+for prefix in (sys.prefix, sys.exec_prefix, getattr(sys, "base_prefix", ""), getattr(sys, "base_exec_prefix", "")):
+    files += [os.path.join(prefix, name) for name in ("lib", "lib64", "pyvenv.cfg")]
+files += [os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")]
+files += [path for path in sysconfig.get_paths().values() if "lib" in path]
 print("\n" + json.dumps({
     "implementation": platform.python_implementation(),
     "version": sys.version_info[:3],
@@ -47,6 +55,7 @@ print("\n" + json.dumps({
     "serial": sys.version_info[4],
     "executable": os.path.abspath(sys.executable) if in_venv else os.path.realpath(base),
     "base": os.path.realpath(base),
+    "files": sorted(set(path for path in files if os.path.isabs(path) and os.path.exists(path))),
 }))
 "#;
 
@@ -59,6 +68,7 @@ struct Answer {
     serial: u64,
     executable: String,
     base: String,
+    files: Vec<PathBuf>,
 }
 
 /// The error for an interpreter that cannot be used.
@@ -317,7 +327,7 @@ fn interpret(said: &str, keep_venv: bool) -> Result<Interpreter, Problem> {
     if !path.starts_with('/') {
         return Err(Problem::NoPython);
     }
-    Ok(Interpreter { path, version })
+    Ok(Interpreter { path, version, files: answer.files })
 }
 
 #[cfg(test)]

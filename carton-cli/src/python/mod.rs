@@ -5,11 +5,11 @@ pub(crate) mod environments;
 mod interpreter;
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use carton_core::CancelToken;
-use carton_core::runner::{Descriptor, Installed, Installer, Requirement, RunnerFile};
+use carton_core::runner::{Descriptor, Installed, Installer, PrepareNeeds, Requirement, RunnerFile};
 
 use crate::failure::Failure;
 use interpreter::Interpreter;
@@ -45,8 +45,8 @@ const FLAGS: &str = "-IB";
 /// The longest first line of a script that every kernel reads whole, `#!` included.
 const MAX_SHEBANG: usize = 127;
 
-/// The environment variables that this runner gets in addition to those of every runner: how to reach a package index. `VARIABLES` in
-/// `carton_runner/environments` is the same list.
+/// The environment variables that the process gets which makes environments: how to reach a package index. The process that runs models does
+/// not get them. `VARIABLES` in `carton_runner/environments` is the same list.
 const ENVIRONMENT: &[&str] = &[
     "UV",
     "UV_*",
@@ -67,6 +67,24 @@ const ENVIRONMENT: &[&str] = &[
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
 ];
+
+/// The files that uv and pip read beside those in `ENVIRONMENT`.
+const CONFIGURATION: &[&str] = &[
+    "~/.config/uv",
+    "~/.config/pip",
+    "~/.pip",
+    "~/.netrc",
+    "~/.local/share/uv/credentials",
+    "/etc/uv",
+    "/etc/pip.conf",
+    "/etc/xdg/pip",
+    "/etc/xdg/uv",
+];
+
+/// Whether every confined process may read a path anyway.
+fn is_of_the_system(path: &Path) -> bool {
+    ["/usr", "/lib", "/lib64", "/bin"].iter().any(|folder| path.starts_with(folder))
+}
 
 /// An error of making the runner.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +124,14 @@ pub(crate) fn install(
 fn descriptor(interpreter: &Interpreter, runner_compat_version: u64) -> Option<Descriptor> {
     let mut descriptor = Descriptor::new(RUNNER_NAME, interpreter.version.clone(), EXECUTABLE).ok()?;
     descriptor.runner_compat_version = runner_compat_version;
-    descriptor.environment = ENVIRONMENT.iter().map(|&name| name.to_owned()).collect();
+    descriptor.sandbox.read = interpreter.files.iter().filter(|path| !is_of_the_system(path)).cloned().collect();
+    descriptor.sandbox.shared_memory = true;
+    let mut prepare = PrepareNeeds::default();
+    prepare.environment = ENVIRONMENT.iter().map(|&name| name.to_owned()).collect();
+    prepare.programs = vec!["uv".to_owned()];
+    prepare.read = CONFIGURATION.iter().map(PathBuf::from).collect();
+    prepare.data = vec![RUNNER_NAME.to_owned()];
+    descriptor.prepare = Some(prepare);
     Some(descriptor)
 }
 

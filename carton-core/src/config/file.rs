@@ -9,6 +9,7 @@ use super::{ConfigError, home};
 use crate::invalid_toml::InvalidToml;
 use crate::network::{HostToken, Secret, Url};
 use crate::place::Place;
+use crate::sandbox::{SandboxConfig, SandboxMode};
 use crate::trust::{TrustRule, check_pattern};
 use crate::unknown_keys::{Known, UnknownKey};
 
@@ -37,6 +38,59 @@ pub(super) struct RawConfig {
     pub(super) credentials: Vec<Spanned<RawCredential>>,
     #[serde(default)]
     pub(super) trust: Vec<Spanned<RawTrust>>,
+    sandbox: Option<Spanned<RawSandbox>>,
+    /// `sandbox` with its paths resolved.
+    #[serde(skip)]
+    pub(super) resolved_sandbox: SandboxConfig,
+}
+
+/// The mode alone, or the whole section.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected `strict`, `on`, `off`, or a table `[sandbox]`")]
+pub(super) enum RawSandbox {
+    Mode(SandboxMode),
+    Section(Box<RawSandboxSection>),
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct RawSandboxSection {
+    mode: Option<SandboxMode>,
+    #[serde(default)]
+    allow: Vec<String>,
+    memory: Option<u64>,
+    processes: Option<u64>,
+    open_files: Option<u64>,
+    file_size: Option<u64>,
+    cpu_seconds: Option<u64>,
+    cgroup: Option<PathBuf>,
+    #[serde(default)]
+    wrapper: Vec<String>,
+}
+
+impl RawSandbox {
+    /// Converts the section. `~` in it stands for `home`.
+    pub(super) fn resolve(self, home: Option<&Path>) -> Result<SandboxConfig, String> {
+        let section = match self {
+            Self::Mode(mode) => return Ok(SandboxConfig { mode, ..SandboxConfig::default() }),
+            Self::Section(section) => *section,
+        };
+        let mut config = SandboxConfig { mode: section.mode.unwrap_or_default(), ..SandboxConfig::default() };
+        for text in &section.allow {
+            let text = match (text.strip_prefix("read=~/"), home) {
+                (Some(rest), Some(home)) => format!("read={}", home.join(rest).display()),
+                _ => text.clone(),
+            };
+            config.allow.add(&text).map_err(|error| format!("`allow`: {error}"))?;
+        }
+        config.limits.memory = section.memory;
+        config.limits.processes = section.processes;
+        config.limits.open_files = section.open_files;
+        config.limits.file_size = section.file_size;
+        config.limits.cpu_seconds = section.cpu_seconds;
+        config.cgroup = section.cgroup;
+        config.wrapper = section.wrapper;
+        Ok(config)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -89,6 +143,13 @@ impl RawConfig {
         for key in Self::known().unknown_in(&text) {
             unknown(path, &key);
         }
+        if let Some(sandbox) = raw.sandbox.take() {
+            let position = sandbox.span().start;
+            raw.resolved_sandbox = sandbox.into_inner().resolve(home).map_err(|reason| ConfigError::Parse {
+                path: path.to_path_buf(),
+                source: InvalidToml::at(&text, position, reason),
+            })?;
+        }
         let folder = path.parent().unwrap_or(Path::new(""));
         let resolve = |key, path: &mut PathBuf| -> Result<(), ConfigError> {
             *path = folder.join(home::expanded(std::mem::take(path), home, key)?);
@@ -124,6 +185,7 @@ impl RawConfig {
             .table("network", Known::fields::<RawNetwork>())
             .table("credentials", Known::fields::<RawCredential>())
             .table("trust", Known::fields::<RawTrust>())
+            .table("sandbox", Known::fields::<RawSandboxSection>())
     }
 
     fn parse(text: &str) -> Result<RawConfig, InvalidToml> {

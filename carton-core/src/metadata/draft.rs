@@ -7,6 +7,7 @@ use carton_runner_protocol::Options;
 use carton_tensor::{DataType, Dimension, SymbolicShape};
 use semver::VersionReq;
 
+use crate::sandbox::SandboxRequest;
 use crate::unknown_keys::UnknownKey;
 
 use super::raw::{RawExample, RawMetadata, RawSelfTest, RawTensorSpec, Version, described};
@@ -60,6 +61,8 @@ pub struct Draft {
     pub runner_compat_version: Option<u64>,
     /// Options for the runner.
     pub opts: Options,
+    /// What the model asks for beyond its own files (spec/carton-format-extensions.md, "Sandbox").
+    pub sandbox: SandboxRequest,
 }
 
 impl Draft {
@@ -181,6 +184,12 @@ impl Draft {
             }
             (None, None) => {}
         }
+        for (index, path) in self.sandbox.read.iter().enumerate() {
+            let is_plain = !Path::new(path).components().any(|part| part == std::path::Component::ParentDir);
+            if !Path::new(path).is_absolute() || !is_plain {
+                return Err(invalid_text(format!("sandbox.read[{index}]"), "an absolute path without `..`", path));
+            }
+        }
         for (index, example) in self.examples.iter().enumerate() {
             for (map, references) in [("inputs", &example.inputs), ("sample_out", &example.sample_out)] {
                 for (name, reference) in references {
@@ -233,6 +242,7 @@ impl Draft {
             required_framework_version,
             runner_compat_version: runner.runner_compat_version,
             opts: options::to_json(runner.opts),
+            sandbox: raw.sandbox.map(|Table(raw)| SandboxRequest::new(raw.network, raw.read)).unwrap_or_default(),
         })
     }
 
@@ -282,6 +292,7 @@ impl Draft {
             examples,
             runner,
             opts_toml,
+            sandbox: self.sandbox,
         })
     }
 }

@@ -30,6 +30,8 @@ pub use oddity::Oddity;
 pub use reference::{DraftReference, InvalidReference, Reference};
 pub(crate) use table::Table;
 
+use crate::sandbox::SandboxRequest;
+
 /// The version of the format that this crate reads and writes.
 pub const SPEC_VERSION: u64 = 1;
 
@@ -63,6 +65,7 @@ pub struct Metadata {
     runner: Runner,
     /// `runner.opts` as TOML. It was made by the check that the options can be written as TOML.
     opts_toml: toml::Table,
+    sandbox: SandboxRequest,
 }
 
 /// The declared inputs and outputs, in order. At least one of the two lists is declared; either may be empty.
@@ -293,6 +296,12 @@ impl Metadata {
         &self.examples
     }
 
+    /// What the model asks for beyond its own files. The user decides whether it gets that.
+    #[must_use]
+    pub fn sandbox(&self) -> &SandboxRequest {
+        &self.sandbox
+    }
+
     /// The runner that runs the model.
     #[must_use]
     pub fn runner(&self) -> &Runner {
@@ -343,6 +352,7 @@ impl From<Metadata> for Draft {
                 .collect(),
             runner_name: Some(metadata.runner.runner_name),
             required_framework_version: Some(metadata.runner.required_framework_version),
+            sandbox: metadata.sandbox,
             runner_compat_version: Some(metadata.runner.runner_compat_version),
             opts: metadata.runner.opts,
         }

@@ -27,6 +27,7 @@ pub(super) struct RawMetadata {
     #[serde(default)]
     pub(super) example: Vec<Table<RawExample>>,
     pub(super) runner: Option<Table<RawRunner>>,
+    pub(super) sandbox: Option<Table<RawSandbox>>,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +68,14 @@ pub(super) struct RawRunner {
     pub(super) opts: toml::Table,
 }
 
+#[derive(Deserialize)]
+pub(super) struct RawSandbox {
+    #[serde(default)]
+    pub(super) network: bool,
+    #[serde(default)]
+    pub(super) read: Vec<String>,
+}
+
 /// Whether a file must have `spec_version`: a carton's must, a draft need not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
@@ -85,6 +94,7 @@ impl RawMetadata {
             .table("self_test", Known::fields::<RawSelfTest>())
             .table("example", Known::fields::<RawExample>())
             .table("runner", Known::fields::<RawRunner>())
+            .table("sandbox", Known::fields::<RawSandbox>())
     }
 
     /// Reads the file. Checks `spec_version` first: the rest of a file of another version is not checked.

@@ -80,6 +80,16 @@ fn to_toml(metadata: &Metadata) -> String {
             text.line(&quoted_key(key), value);
         }
     }
+    let sandbox = metadata.sandbox();
+    if !sandbox.is_empty() {
+        text.header("[sandbox]");
+        if sandbox.network {
+            text.line("network", true);
+        }
+        if !sandbox.read.is_empty() {
+            text.line("read", Value::Array(sandbox.read.iter().cloned().map(Value::String).collect()));
+        }
+    }
     text.0
 }
 

@@ -12,14 +12,16 @@ use semver::VersionReq;
 use super::Carton;
 use super::live::Live;
 use super::load_settings::LoadSettings;
+use super::preparation::Preparations;
 use super::start::{ModelFiles, Starter};
 use crate::blocking::{Awaited, run_blocking};
 use crate::config::Config;
 use crate::context::Context;
 use crate::open::{self, Opening};
 use crate::package::{self, Package};
-use crate::runner::launch::LaunchPolicy;
+use crate::runner::launch::{Configured, LaunchPolicy};
 use crate::runner::{self, Requirement, RunnerSources};
+use crate::sandbox::launch_setters;
 use crate::settings::{OpenSettings, open_setters};
 use crate::signature::SignatureMode;
 use crate::source::Source;
@@ -177,11 +179,7 @@ impl Load {
         self
     }
 
-    /// Sets the environment and the resource limits of the runner's process.
-    pub fn policy(mut self, policy: LaunchPolicy) -> Self {
-        self.settings.policy = policy;
-        self
-    }
+    launch_setters!(settings.policy);
 
     async fn load(self) -> Result<Carton, Error> {
         let Self { from, open, mut settings } = self;
@@ -193,7 +191,8 @@ impl Load {
             let descriptor = choose_runner(&package, &config, &settings, &context)?;
             let files = ModelFiles::prepare(&package, descriptor.files, &context)?;
             complete_policy(&mut settings.policy, &config);
-            Ok(Starter { package, descriptor, files, settings, progress: open.operation.progress })
+            let preparations = Preparations::new(&package, &descriptor, &config.runner_data_dir);
+            Ok(Starter { package, descriptor, files, settings, progress: open.operation.progress, preparations })
         })
         .await?;
         Ok(Carton { live: Arc::new(Live::start(Arc::new(starter)).await?) })
@@ -247,6 +246,9 @@ impl LoadOrigin {
     }
 }
 
+/// The variable that allows runners to build packages from their sources.
+const BUILD_VARIABLE: &str = "CARTON_ALLOW_BUILD";
+
 /// Adds settings of the configuration to the caller's policy: variables for the runner, and the names of variables that the
 /// runner must not get because the host takes credentials from them.
 pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
@@ -255,7 +257,20 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
         ("CARTON_RUNNER_DATA_DIR".to_owned(), config.runner_data_dir.to_string_lossy().into_owned()),
         ("CARTON_OFFLINE".to_owned(), offline.to_owned()),
     ]);
+    if policy.allow.build || config.sandbox.allow.build {
+        policy.variables.push((BUILD_VARIABLE.to_owned(), "1".to_owned()));
+    }
     policy.withheld.extend(config.credentials.tokens.iter().filter_map(|token| token.variable.clone()));
+    policy.configured = Configured {
+        sandbox: config.sandbox.clone(),
+        launcher: runner::launcher(config),
+        data_dir: config.runner_data_dir.clone(),
+        offline: config.offline,
+    };
+    for path in &mut policy.allow.read {
+        // Rules about files need to know which ones are meant, wherever the runner is started.
+        *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+    }
 }
 
 /// Chooses the runner that fits the carton and the caller's overrides.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,18 +10,24 @@ use carton_runner_protocol::DeclaredTensor;
 use carton_runner_protocol::host::{
     CallError, CallOptions, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase,
 };
+use carton_runner_protocol::runner::RunnerErrorKind;
 use carton_tensor::{Dimension, SymbolicShape};
 
 use super::load_settings::LoadSettings;
+use super::preparation::{Preparation, Preparations};
 use crate::Error;
 use crate::contents::{self, ModelDirectory, ModelRanges};
 use crate::context::Context;
 use crate::metadata;
 use crate::package::Package;
 use crate::progress::{ProgressCallback, ProgressEvent, Stage};
-use crate::runner::launch::LaunchPolicy;
+use crate::runner::launch::{Access, LaunchPolicy};
 use crate::runner::session::{Session, StartError};
 use crate::runner::{Descriptor, ModelFilesMode};
+use crate::sandbox::{SandboxMode, SandboxRequest};
+
+/// The device that is no GPU.
+const CPU: &str = "cpu";
 
 /// The verified files of the model. Their lease in the cache lasts as long as the model is loaded.
 pub(super) enum ModelFiles {
@@ -34,6 +41,14 @@ impl ModelFiles {
             ModelFilesMode::Directory => Self::Directory(package.contents().model_directory(context)?),
             ModelFilesMode::Ranges => Self::Ranges(package.contents().model_ranges(context)?),
         })
+    }
+
+    /// The folder of the files; `None` for open files.
+    fn folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::Directory(directory) => Some(directory.path().to_path_buf()),
+            Self::Ranges(_) => None,
+        }
     }
 
     fn for_runner(&self) -> Files {
@@ -51,22 +66,99 @@ pub(super) struct Starter {
     pub(super) files: ModelFiles,
     pub(super) settings: LoadSettings,
     pub(super) progress: Option<ProgressCallback>,
+    pub(super) preparations: Preparations,
 }
 
 impl Starter {
-    /// Starts the runner and loads the model there.
+    /// Starts the runner and loads the model there. A runner that makes preparations makes them first, in a process of its own.
     pub(super) async fn start(&self) -> Result<Session, StartError> {
-        let Self { package, descriptor, files, settings, progress } = self;
+        let deadline = self.settings.load_timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut prepared = Preparation::default();
+        if self.descriptor.prepare.is_some() {
+            prepared = match self.preparations.remembered() {
+                Some(prepared) => prepared,
+                None => self.prepare(deadline).await?,
+            };
+            match self.load(&prepared, deadline).await {
+                // What was made earlier is gone, or the model needs something else by now.
+                Err(StartError::Refused { error, .. }) if error.kind == RunnerErrorKind::Unprepared => {
+                    prepared = self.prepare(deadline).await?;
+                }
+                done => return done,
+            }
+        }
+        self.load(&prepared, deadline).await
+    }
+
+    /// Starts the runner, confined, and loads the model there.
+    async fn load(&self, prepared: &Preparation, deadline: Option<Instant>) -> Result<Session, StartError> {
+        let session = self.start_runner(&self.access(prepared)).await?;
+        match session.connection().load(self.request(), CallOptions { deadline }).await {
+            // An answer that is there already is returned without a look at the clock.
+            Ok(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                Err(self.explain(&session, CallError::DeadlineExceeded { phase: Phase::Running }).await)
+            }
+            Ok(_) => Ok(session),
+            Err(error) => Err(self.explain(&session, error).await),
+        }
+    }
+
+    /// Lets the runner make what the model needs, in a process that runs nothing of the model.
+    async fn prepare(&self, deadline: Option<Instant>) -> Result<Preparation, StartError> {
+        let access = Access {
+            read: self.files.folder().into_iter().collect(),
+            network: !self.settings.policy.configured.offline,
+            prepares: true,
+            ..Access::default()
+        };
+        let session = self.start_runner(&access).await?;
+        match session.connection().prepare(self.request(), CallOptions { deadline }).await {
+            Ok(prepared) => Ok(self.preparations.remember(prepared)),
+            Err(error) => Err(self.explain(&session, error).await),
+        }
+    }
+
+    /// What the process that runs the model gets. A warning says what the carton asks for and does not get.
+    fn access(&self, prepared: &Preparation) -> Access {
+        let policy = &self.settings.policy;
+        let (granted, refused) = self.package.metadata().sandbox().divide(&policy.configured.sandbox.allow);
+        let refused = SandboxRequest {
+            network: refused.network && !policy.allow.network,
+            read: refused
+                .read
+                .into_iter()
+                .filter(|path| !policy.allow.read.iter().any(|folder| Path::new(path).starts_with(folder)))
+                .collect(),
+        };
+        if !refused.is_empty() && policy.mode() != SandboxMode::Off {
+            tracing::warn!(target: "carton::sandbox", "the model asks for {refused}, which is not allowed");
+        }
+        let mut read: Vec<PathBuf> = self.files.folder().into_iter().collect();
+        read.extend(prepared.read.iter().chain(&granted.read).chain(&policy.allow.read).cloned());
+        Access {
+            read,
+            network: policy.allow.network || granted.network,
+            gpus: self.settings.device.as_deref().is_some_and(|device| device != CPU),
+            ..Access::default()
+        }
+    }
+
+    fn request(&self) -> LoadRequest {
+        let Self { package, files, settings, .. } = self;
         let mut runner_options = carton_runner_protocol::Options::new();
         runner_options.extend(package.metadata().runner().opts.clone());
         runner_options.extend(settings.options.clone());
-        let request = LoadRequest {
+        LoadRequest {
             files: files.for_runner(),
             options: runner_options,
             device: settings.device.clone(),
             inputs: wire_specs(package.metadata().inputs()),
             outputs: wire_specs(package.metadata().outputs()),
-        };
+        }
+    }
+
+    async fn start_runner(&self, access: &Access) -> Result<Session, StartError> {
+        let settings = &self.settings;
         let connection = ConnectionOptions {
             hello_timeout: settings.start_timeout,
             pool_cap: settings.pool_bytes,
@@ -75,18 +167,13 @@ impl Starter {
             copy_outputs: settings.copy_outputs,
             ..ConnectionOptions::default()
         };
-        let session = start_runner(descriptor, &settings.policy, connection, progress.clone()).await?;
-        let deadline = settings.load_timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let error = match session.connection().load(request, CallOptions { deadline }).await {
-            // An answer that is there already is returned without a look at the clock.
-            Ok(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
-                CallError::DeadlineExceeded { phase: Phase::Running }
-            }
-            Ok(_) => return Ok(session),
-            Err(error) => error,
-        };
-        let runner = descriptor.to_string();
-        Err(match session.explain(error).await {
+        start_runner(&self.descriptor, &settings.policy, access, connection, self.progress.clone()).await
+    }
+
+    /// Turns the error of a call into that of the start.
+    async fn explain(&self, session: &Session, error: CallError) -> StartError {
+        let runner = self.descriptor.to_string();
+        match session.explain(error).await {
             Err(crash) => StartError::Crash(crash),
             Ok(CallError::Runner { error, .. }) => StartError::Refused { runner, error },
             Ok(CallError::DeadlineExceeded { .. }) => {
@@ -94,7 +181,7 @@ impl Starter {
                 StartError::LoadTimeout { runner }
             }
             Ok(other) => StartError::Call(other),
-        })
+        }
     }
 }
 
@@ -102,6 +189,7 @@ impl Starter {
 pub(crate) async fn start_runner(
     descriptor: &Descriptor,
     policy: &LaunchPolicy,
+    access: &Access,
     mut connection: ConnectionOptions,
     progress: Option<ProgressCallback>,
 ) -> Result<Session, StartError> {
@@ -115,7 +203,7 @@ pub(crate) async fn start_runner(
         }
         _ => {}
     }));
-    Session::start(descriptor, policy, connection).await
+    Session::start(descriptor, policy, access, connection).await
 }
 
 fn log(runner: &str, level: LogLevel, message: &str) {

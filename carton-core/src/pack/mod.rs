@@ -29,6 +29,7 @@ use crate::links::Links;
 use crate::manifest::ManifestHash;
 use crate::metadata::Draft;
 use crate::runner::launch::LaunchPolicy;
+use crate::sandbox::launch_setters;
 use crate::settings::{OperationSettings, operation_setters};
 use crate::tensor_data::TensorFormat;
 use crate::{Carton, Error, Inputs, SelfTestReport};
@@ -194,11 +195,7 @@ impl Pack {
         self
     }
 
-    /// Sets the environment and the resource limits of the runner's process.
-    pub fn policy(mut self, policy: LaunchPolicy) -> Self {
-        self.policy = policy;
-        self
-    }
+    launch_setters!(policy);
 
     /// Does the first half of packing: asks the runner what the model is. [`Packing::write`] is the second half.
     ///

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::metadata::{self, Draft};
 use crate::model::{complete_policy, start_runner, wire_specs};
 use crate::runner::Descriptor;
+use crate::runner::launch::Access;
 
 pub(super) async fn ask_runner(
     descriptor: &Descriptor,
@@ -23,8 +24,18 @@ pub(super) async fn ask_runner(
 ) -> Result<PackResponse, Error> {
     let mut policy = pack.policy.clone();
     complete_policy(&mut policy, config);
+    // The parts of a model may be in several files beside each other.
+    let folder = if path.is_dir() { Some(path) } else { path.parent() };
+    let access = Access {
+        read: folder.map(Path::to_path_buf).into_iter().chain(policy.allow.read.iter().cloned()).collect(),
+        write: vec![scratch.to_path_buf()],
+        network: descriptor.prepare.is_some() && !config.offline,
+        prepares: descriptor.prepare.is_some(),
+        ..Access::default()
+    };
     let session =
-        start_runner(descriptor, &policy, ConnectionOptions::default(), pack.operation.progress().cloned()).await?;
+        start_runner(descriptor, &policy, &access, ConnectionOptions::default(), pack.operation.progress().cloned())
+            .await?;
     let mut runner_options = Options::new();
     runner_options.extend(draft.opts.clone());
     let request = PackRequest {

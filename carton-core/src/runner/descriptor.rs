@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
+use super::needs::{PrepareNeeds, SandboxNeeds};
 use super::{PLATFORM, RELEASE_DATE, ReleaseDate, ReleaseDateError};
 
 /// The version of the runner protocol that this library speaks. Version 1 is that of the original Carton, which it does not
@@ -49,6 +50,15 @@ pub struct Descriptor {
     /// The environment variables that it gets in addition to those that every runner gets; a final `*` matches any ending.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
+    /// What it needs in its sandbox.
+    #[serde(skip_serializing_if = "SandboxNeeds::is_empty")]
+    pub sandbox: SandboxNeeds,
+    /// What it needs to prepare models; `None` if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<PrepareNeeds>,
+    /// The folder of the `runner.toml`; `None` for a runner without one.
+    #[serde(skip)]
+    pub(super) folder: Option<PathBuf>,
 }
 
 impl Descriptor {
@@ -74,6 +84,9 @@ impl Descriptor {
             platform: PLATFORM.to_owned(),
             files: ModelFilesMode::Directory,
             environment: Vec::new(),
+            sandbox: SandboxNeeds::default(),
+            prepare: None,
+            folder: None,
         })
     }
 
@@ -171,9 +184,12 @@ pub(super) struct RawDescriptor {
     pub(super) files: ModelFilesMode,
     #[serde(default)]
     pub(super) environment: Vec<String>,
+    #[serde(default)]
+    pub(super) sandbox: SandboxNeeds,
+    pub(super) prepare: Option<PrepareNeeds>,
 }
 
-/// The paths that a descriptor may give for its executable.
+/// The paths that a descriptor may give for its executable, and for what it reads in its sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutablePaths {
     /// Only paths below the runner's folder: for a runner that is installed or packaged, whose author is not the user.
@@ -254,6 +270,15 @@ pub(super) fn validate(
         RawDate::Text(text) => text.parse().map_err(|_| no_date(&text))?,
         RawDate::DateTime(date) => ReleaseDate::from_toml(&date).ok_or_else(|| no_date(&date))?,
     };
+    let invalid = raw.sandbox.invalid().map(|found| ("sandbox", found));
+    let invalid = invalid.or_else(|| Some(("prepare", raw.prepare.as_ref()?.invalid()?)));
+    if let Some((name, found)) = invalid {
+        return Err(field(name, "must have absolute paths without `..`, and plain names", &found));
+    }
+    let is_in_folder = raw.sandbox.is_in_folder() && raw.prepare.as_ref().is_none_or(PrepareNeeds::is_in_folder);
+    if allowed == ExecutablePaths::InFolder && !is_in_folder {
+        return Err(field("sandbox", "must not name files outside of the runner's folder", &"some"));
+    }
     Ok(Descriptor {
         runner_name: raw.runner_name,
         framework_version,
@@ -265,6 +290,9 @@ pub(super) fn validate(
         platform: raw.platform,
         files: raw.files,
         environment: raw.environment,
+        sandbox: raw.sandbox,
+        prepare: raw.prepare,
+        folder: (!folder.as_os_str().is_empty()).then(|| folder.to_path_buf()),
     })
 }
 

@@ -5,11 +5,12 @@
 //! not ask for it.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use super::descriptor::{Descriptor, INTERFACE_VERSION, ModelFilesMode};
+use super::needs::SandboxNeeds;
 use super::release_date::RELEASE_DATE;
 
 /// The first argument of an executable that is started as one of its own runners. The second is the runner's name.
@@ -27,6 +28,10 @@ pub struct EmbeddedRunner {
     pub compat_version: u64,
     /// How it takes the files of a model.
     pub files: ModelFilesMode,
+    /// Folders in the runners' data folder that it reads.
+    pub data: &'static [&'static str],
+    /// Environment variables whose values are paths of files, whose folders it reads.
+    pub read_variables: &'static [&'static str],
     /// Runs the runner on the socket at standard input, until the host is gone.
     pub run: fn() -> ExitCode,
 }
@@ -36,13 +41,28 @@ impl EmbeddedRunner {
     /// takes the model's files as ranges.
     #[must_use]
     pub const fn new(name: &'static str, framework_version: &'static str, run: fn() -> ExitCode) -> Self {
-        Self { name, framework_version, compat_version: 1, files: ModelFilesMode::Ranges, run }
+        let files = ModelFilesMode::Ranges;
+        Self { name, framework_version, compat_version: 1, files, data: &[], read_variables: &[], run }
     }
 
     /// Sets the version of the contents of `model/` that it understands.
     #[must_use]
     pub const fn compat_version(mut self, version: u64) -> Self {
         self.compat_version = version;
+        self
+    }
+
+    /// Sets the folders in the runners' data folder that it reads.
+    #[must_use]
+    pub const fn data(mut self, folders: &'static [&'static str]) -> Self {
+        self.data = folders;
+        self
+    }
+
+    /// Sets the environment variables whose values are paths of files, whose folders it reads: libraries of the user's choice.
+    #[must_use]
+    pub const fn read_variables(mut self, names: &'static [&'static str]) -> Self {
+        self.read_variables = names;
         self
     }
 
@@ -61,7 +81,8 @@ struct Registered {
 
 static REGISTERED: OnceLock<Registered> = OnceLock::new();
 
-/// Makes `runners` available to this process. If the process was started as one of them, runs it and exits.
+/// Makes `runners` available to this process. If the process was started as one of them, runs it and exits. So it does if the process was
+/// started to confine a runner (`carton-sandbox`): whoever calls this needs no other launcher.
 ///
 /// Call it first in `main`, before starting threads or reading arguments:
 ///
@@ -71,6 +92,7 @@ static REGISTERED: OnceLock<Registered> = OnceLock::new();
 /// // … the program itself …
 /// ```
 pub fn runner_main(runners: &'static [EmbeddedRunner]) {
+    carton_sandbox::launcher_main();
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().as_deref() == Some(OsStr::new(RUNNER_ARGUMENT)) {
         exit(run_named(runners, arguments.next()));
@@ -106,6 +128,11 @@ fn exit(code: ExitCode) -> ! {
     std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 })
 }
 
+/// Returns the program that [`runner_main`] or [`runners_of`] named.
+pub(crate) fn executable() -> Option<&'static Path> {
+    REGISTERED.get().map(|registered| registered.executable.as_path())
+}
+
 /// Returns the descriptors of the runners that [`runner_main`] registered.
 pub(crate) fn descriptors() -> Vec<Descriptor> {
     let Some(Registered { executable, runners }) = REGISTERED.get() else { return Vec::new() };
@@ -123,6 +150,13 @@ pub(crate) fn descriptors() -> Vec<Descriptor> {
                 platform: super::PLATFORM.to_owned(),
                 files: runner.files,
                 environment: Vec::new(),
+                sandbox: SandboxNeeds {
+                    data: runner.data.iter().map(|&name| name.to_owned()).collect(),
+                    read_variables: runner.read_variables.iter().map(|&name| name.to_owned()).collect(),
+                    ..SandboxNeeds::default()
+                },
+                prepare: None,
+                folder: None,
             })
         })
         .collect()

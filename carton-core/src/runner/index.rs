@@ -9,6 +9,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, ModelFilesMode, RawDate, RawDescriptor};
+use super::needs::{PrepareNeeds, SandboxNeeds};
 use crate::causes::without_value;
 use crate::digest::Sha256Digest;
 use crate::name::{self, NameError};
@@ -117,6 +118,10 @@ struct RawEntry {
     files: ModelFilesMode,
     #[serde(default)]
     environment: Vec<String>,
+    #[serde(default)]
+    sandbox: SandboxNeeds,
+    #[serde(default)]
+    prepare: Option<PrepareNeeds>,
 }
 
 #[derive(Deserialize)]
@@ -189,6 +194,8 @@ fn parse_entry(position: usize, raw: &RawValue, index: &Place) -> Result<IndexEn
         platform: raw.platform,
         files: raw.files,
         environment: raw.environment,
+        sandbox: raw.sandbox,
+        prepare: raw.prepare,
     };
     let descriptor = descriptor::validate(position, described, "".as_ref(), ExecutablePaths::InFolder)
         .map_err(EntryError::Descriptor)?;

@@ -271,6 +271,7 @@ mod tests {
 
     use super::super::descriptor::ModelFilesMode;
     use super::*;
+    use crate::runner::SandboxNeeds;
 
     const HERE: &str = "x86_64-unknown-linux-gnu";
 
@@ -286,6 +287,9 @@ mod tests {
             platform: HERE.to_owned(),
             files: ModelFilesMode::Directory,
             environment: Vec::new(),
+            sandbox: SandboxNeeds::default(),
+            prepare: None,
+            folder: None,
         }
     }
 

@@ -9,7 +9,7 @@ use carton_runner_protocol::runner::RunnerError;
 use tokio::sync::watch;
 
 use super::Descriptor;
-use super::launch::{Exit, LaunchError, LaunchPolicy, Process, launch};
+use super::launch::{Access, Exit, LaunchError, LaunchPolicy, NotStarted, Process, launch};
 use crate::causes::in_one_line;
 
 /// How long to wait for the exit status after the connection has ended, before the error is reported without it.
@@ -73,13 +73,14 @@ impl Session {
     pub(crate) async fn start(
         descriptor: &Descriptor,
         policy: &LaunchPolicy,
+        access: &Access,
         options: ConnectionOptions,
     ) -> Result<Self, StartError> {
         let runner = descriptor.to_string();
         let (report_exit, exit) = watch::channel(None);
         // The process may die before there is a connection to close.
         let connection_to_close: Arc<OnceLock<Connection>> = Arc::default();
-        let (socket, process) = launch(descriptor, policy, {
+        let (socket, process) = launch(descriptor, policy, access, {
             let connection = Arc::clone(&connection_to_close);
             move |exit| {
                 report_exit.send_replace(Some(exit));
@@ -107,7 +108,17 @@ impl Session {
                 if !matches!(*reason, CloseReason::EndOfFile) {
                     process.kill();
                 }
-                Err(StartError::Crash(crash(&runner, &reason, &process, exit).await))
+                let crash = crash(&runner, &reason, &process, exit.clone()).await;
+                let not_started = exit.borrow().as_ref().and_then(|exit| exit.not_started.clone());
+                Err(match not_started {
+                    Some(NotStarted::Refused(reason)) => StartError::Launch(LaunchError::Sandbox { runner, reason }),
+                    Some(NotStarted::CannotStart(reason)) => StartError::Launch(LaunchError::Spawn {
+                        runner,
+                        path: descriptor.runner_path.clone(),
+                        source: Arc::new(std::io::Error::other(reason)),
+                    }),
+                    None => StartError::Crash(crash),
+                })
             }
         }
     }

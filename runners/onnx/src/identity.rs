@@ -14,3 +14,9 @@ pub const COMPAT_VERSION: u64 = 1;
 
 /// The newest operator set of [`FRAMEWORK_VERSION`].
 pub(crate) const NEWEST_OPERATOR_SET: u64 = 26;
+
+/// The folders in the runners' data folder that the runner reads: the libraries of ONNX Runtime that it installed.
+pub const DATA_FOLDERS: &[&str] = &["onnxruntime"];
+
+/// The environment variables that name a library of the user's choice.
+pub const LIBRARY_VARIABLES: &[&str] = &["ORT_DYLIB_PATH"];

@@ -23,7 +23,7 @@ mod tests;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub use identity::{COMPAT_VERSION, FRAMEWORK_VERSION, RUNNER_NAME};
+pub use identity::{COMPAT_VERSION, DATA_FOLDERS, FRAMEWORK_VERSION, LIBRARY_VARIABLES, RUNNER_NAME};
 pub use onnx_release::recommended_requirement;
 pub use runner::Onnx;
 

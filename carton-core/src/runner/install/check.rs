@@ -22,7 +22,12 @@ pub(super) enum Expected<'a> {
 
 /// Checks the folder of a runner, and returns the runner. If `runner.toml` is missing but the index entry states how the runner
 /// is started, writes one.
-pub(super) fn folder(folder: &Path, place: &str, expected: Expected<'_>) -> Result<Descriptor, InstallError> {
+pub(super) fn folder(
+    folder: &Path,
+    place: &str,
+    expected: Expected<'_>,
+    allowed: ExecutablePaths,
+) -> Result<Descriptor, InstallError> {
     if !has_descriptor(folder) {
         match expected {
             Expected::Entry(entry) if !entry.runner_path.as_os_str().is_empty() => {
@@ -31,7 +36,7 @@ pub(super) fn folder(folder: &Path, place: &str, expected: Expected<'_>) -> Resu
             _ => return Err(no_descriptor(folder, place)),
         }
     }
-    let runners = read(folder, place)?;
+    let runners = read(folder, place, allowed)?;
     let chosen = match expected {
         Expected::Entry(entry) => runners.iter().find(|runner| runner.is_same_runner(entry)).ok_or_else(|| {
             let found = runners.iter().map(identity).collect::<Vec<_>>().join("; ");
@@ -46,7 +51,7 @@ pub(super) fn folder(folder: &Path, place: &str, expected: Expected<'_>) -> Resu
 /// Returns the runner in an installed folder that is the same as `wanted`.
 pub(super) fn find(folder: &Path, wanted: &Descriptor) -> Result<Descriptor, InstallError> {
     let place = folder.display().to_string();
-    let runners = read(folder, &place)?;
+    let runners = read(folder, &place, ExecutablePaths::Anywhere)?;
     let found = runners.into_iter().find(|runner| runner.is_same_runner(wanted));
     found.ok_or_else(|| InstallError::OtherRunner { place, expected: identity(wanted), found: "others".to_owned() })
 }
@@ -57,9 +62,9 @@ pub(super) fn write(runners: &[Descriptor], folder: &Path) -> Result<(), Install
     Descriptor::to_toml(runners).and_then(|text| fs::write(&path, text)).map_err(InstallError::io("write", &path))
 }
 
-fn read(folder: &Path, place: &str) -> Result<Vec<Descriptor>, InstallError> {
+fn read(folder: &Path, place: &str, allowed: ExecutablePaths) -> Result<Vec<Descriptor>, InstallError> {
     let path = folder.join(registry::DESCRIPTOR);
-    registry::read_descriptor(&path, folder, ExecutablePaths::InFolder).map_err(|error| match error {
+    registry::read_descriptor(&path, folder, allowed).map_err(|error| match error {
         // The path in a temporary folder would mean nothing to the user.
         RegistryError::Descriptor { source, .. } => InstallError::Descriptor { place: place.to_owned(), source },
         error => InstallError::Registry(error),

@@ -17,7 +17,7 @@ use super::folder::{self, FoundKind};
 use super::select::{Requirement, select};
 use super::unpack::{self, Tree, UnpackError, UnpackLimits};
 use super::workspace::{Lock, Workspace};
-use super::{Descriptor, IndexEntry, PLATFORM, Part, Place, RunnerIndex, embedded};
+use super::{Descriptor, ExecutablePaths, IndexEntry, PLATFORM, Part, Place, RunnerIndex, embedded};
 use crate::config::Config;
 use crate::context::{Context, blocking_setters};
 use crate::digest::Sha256Digest;
@@ -210,7 +210,9 @@ impl Installer<'_> {
         }
         tree.finish().map_err(unpack_error)?;
         check::write(runners, &new)?;
-        self.publish_checked(&workspace, &new, place)
+        // This program says what its runner needs, also outside of the runner's folder.
+        let descriptor = check::folder(&new, &place, Expected::Usable, ExecutablePaths::Anywhere)?;
+        self.publish(&workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)
     }
 
     /// Fetches, verifies, unpacks and checks the parts of an index entry.
@@ -229,7 +231,7 @@ impl Installer<'_> {
         }
         let place = entry.parts.first().map(|part| part.place.to_string()).unwrap_or_default();
         tree.finish().map_err(|source| unpack_error(source, place.clone()))?;
-        check::folder(&new, &place, Expected::Entry(&entry.descriptor)).map(drop)
+        check::folder(&new, &place, Expected::Entry(&entry.descriptor), ExecutablePaths::InFolder).map(drop)
     }
 
     fn fetcher(&self) -> Fetcher<'_> {
@@ -251,7 +253,7 @@ impl Installer<'_> {
 
     /// Checks a folder of unknown origin and moves it to its place.
     fn publish_checked(&self, workspace: &Workspace, new: &Path, place: String) -> Result<Installed, InstallError> {
-        let descriptor = check::folder(new, &place, Expected::Usable)?;
+        let descriptor = check::folder(new, &place, Expected::Usable, ExecutablePaths::InFolder)?;
         self.publish(workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)
     }
 

@@ -5,6 +5,7 @@
 //! the end of the process and for its output. When the process dies, its whole group is killed before the process is reaped, so
 //! that a runner that forked leaves no orphans of that group behind.
 
+mod confinement;
 mod exit_notice;
 mod output;
 mod policy;
@@ -13,10 +14,11 @@ mod state;
 mod tests;
 mod unreaped;
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,8 +32,11 @@ use self::exit_notice::ExitNotice;
 use self::output::Output;
 use self::state::{State, kill};
 use super::Descriptor;
+use crate::sandbox::SandboxMode;
 
-pub use policy::{LaunchPolicy, Limits};
+pub(crate) use confinement::Access;
+pub(crate) use policy::Configured;
+pub use policy::LaunchPolicy;
 pub use unreaped::end_all;
 
 /// How long a runner may take to exit by itself once the host is done with it, before it is killed.
@@ -59,6 +64,38 @@ pub enum LaunchError {
         /// Why that failed.
         source: Arc<io::Error>,
     },
+    /// No program is known that confines runners.
+    #[error("cannot confine runner {runner}: no program that does so was found")]
+    NoLauncher {
+        /// Name and version of the runner.
+        runner: String,
+    },
+    /// The sandbox is strict, and this system does not enforce all of it.
+    #[error("cannot confine runner {runner}: {reason}")]
+    Sandbox {
+        /// Name and version of the runner.
+        runner: String,
+        /// What is missing.
+        reason: String,
+    },
+}
+
+impl LaunchError {
+    /// What the user can do about the error, if anything.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoLauncher { .. } => Some(
+                "call `runner_main` first in the program's `main`, or install the program `carton`; or turn the sandbox off, if \
+                 the model may do all that you may"
+                    .to_owned(),
+            ),
+            Self::Sandbox { .. } => {
+                Some("use a system that has all of it, or the sandbox `on`, which enforces what this system has".to_owned())
+            }
+            Self::Spawn { .. } | Self::System { .. } => None,
+        }
+    }
 }
 
 /// How a runner process ended, and its last output.
@@ -66,8 +103,19 @@ pub enum LaunchError {
 pub(crate) struct Exit {
     /// The exit status as text: `exit status 3`, `killed by signal 9`.
     pub status: String,
+    /// The reason of a launcher that refused to start the runner, or could not.
+    pub not_started: Option<NotStarted>,
     /// The last lines it wrote to standard error.
     pub stderr: Vec<String>,
+}
+
+/// Why a launcher started no runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotStarted {
+    /// The system cannot enforce the policy.
+    Refused(String),
+    /// The program cannot be executed.
+    CannotStart(String),
 }
 
 /// A running runner process. Dropping it gives the process a second to exit by itself, and then kills its group.
@@ -84,41 +132,62 @@ impl Process {
     }
 }
 
-/// Starts the runner of `descriptor` under `policy`. Returns the host's end of its socket. `on_exit` is called once, from another
-/// thread, when the process has died.
+/// Starts the runner of `descriptor` under `policy`, confined unless that is off, with what `access` adds. Returns the host's end of its
+/// socket. `on_exit` is called once, from another thread, when the process has died.
 ///
 /// # Errors
 /// See [`LaunchError`].
 pub(crate) fn launch(
     descriptor: &Descriptor,
     policy: &LaunchPolicy,
+    access: &Access,
     on_exit: impl FnOnce(Exit) + Send + 'static,
 ) -> Result<(OwnedFd, Process), LaunchError> {
     let runner = descriptor.to_string();
     let system = |source: io::Error| LaunchError::System { runner: runner.clone(), source: Arc::new(source) };
+    let spawn_error = |source: io::Error| LaunchError::Spawn {
+        runner: runner.clone(),
+        path: descriptor.runner_path.clone(),
+        source: Arc::new(source),
+    };
     let (host_end, runner_end) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|e| system(e.into()))?;
     let (stop_read, stop_write) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| system(e.into()))?;
 
-    let mut command = Command::new(&descriptor.runner_path);
-    command
-        .args(&descriptor.args)
-        .stdin(Stdio::from(runner_end))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    policy.apply_environment(&descriptor.environment, &mut command);
+    let is_confined = policy.mode() != SandboxMode::Off;
+    let (command, scratch) = if is_confined {
+        // The launcher would report it as well, but not as an error of the operating system.
+        rustix::fs::access(&descriptor.runner_path, rustix::fs::Access::EXEC_OK).map_err(|e| spawn_error(e.into()))?;
+        let launcher = policy.configured.launcher.as_deref();
+        let launcher = launcher.ok_or_else(|| LaunchError::NoLauncher { runner: runner.clone() })?;
+        let scratch = tempfile::Builder::new().prefix(SCRATCH_PREFIX).tempdir().map_err(system)?;
+        (confined_command(descriptor, policy, access, launcher, scratch.path()).map_err(system)?, Some(scratch))
+    } else {
+        let mut command = Command::new(&descriptor.runner_path);
+        command.args(&descriptor.args);
+        (command, None)
+    };
+    let mut command = wrapped(command, &policy.configured.sandbox.wrapper);
+    command.stdin(Stdio::from(runner_end)).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let wanted = match &descriptor.prepare {
+        Some(prepare) if access.prepares => [&descriptor.environment[..], &prepare.environment].concat(),
+        _ => descriptor.environment.clone(),
+    };
+    policy.apply_environment(&wanted, &mut command);
+    if let Some(scratch) = &scratch {
+        let (set, removed) = confinement::variables(scratch.path(), policy, access.prepares);
+        command.envs(set);
+        for name in removed {
+            command.env_remove(name);
+        }
+    }
     let child = command.spawn();
     // The command still holds the runner's end of the socket. If it were kept, the host would never see the end of the stream.
     drop(command);
-    let mut child = child.map_err(|source| LaunchError::Spawn {
-        runner: runner.clone(),
-        path: descriptor.runner_path.clone(),
-        source: Arc::new(source),
-    })?;
+    let mut child = child.map_err(spawn_error)?;
 
-    let supervised = supervise(&mut child, policy, &runner);
+    let supervised = supervise(&mut child, policy, is_confined, &runner);
     let (pid, exit_notice, output) = match supervised {
         Ok(parts) => parts,
         Err(error) => {
@@ -129,7 +198,8 @@ pub(crate) fn launch(
         }
     };
     let state = Arc::new(Mutex::new(State::Alive(pid)));
-    let supervisor = Supervisor { child, state: Arc::clone(&state), exit_notice, output, stop: stop_read };
+    let supervisor =
+        Supervisor { child, state: Arc::clone(&state), exit_notice, output, stop: stop_read, is_confined, scratch };
     unreaped::add(&state);
     let spawned = std::thread::Builder::new()
         .name(format!("carton-watch-{}", descriptor.runner_name))
@@ -142,9 +212,41 @@ pub(crate) fn launch(
     Ok((host_end, Process { state, _stop: stop_write }))
 }
 
-fn supervise(child: &mut Child, policy: &LaunchPolicy, runner: &str) -> io::Result<(Pid, ExitNotice, Output)> {
+/// What the names of scratch folders begin with.
+const SCRATCH_PREFIX: &str = "carton-runner-";
+
+/// The command that starts the launcher, which starts the runner.
+fn confined_command(
+    descriptor: &Descriptor,
+    policy: &LaunchPolicy,
+    access: &Access,
+    launcher: &Path,
+    scratch: &Path,
+) -> io::Result<Command> {
+    let mut confined = confinement::policy(descriptor, policy, access);
+    confined.scratch = Some(scratch.to_path_buf());
+    let arguments: Vec<OsString> = descriptor.args.iter().map(Into::into).collect();
+    confined.launch(launcher, &descriptor.runner_path, &arguments)
+}
+
+/// Puts the program and arguments of the configuration in front of a command line.
+fn wrapped(command: Command, wrapper: &[String]) -> Command {
+    let Some((program, arguments)) = wrapper.split_first() else { return command };
+    let mut wrapped = Command::new(program);
+    wrapped.args(arguments).arg(command.get_program()).args(command.get_args());
+    wrapped
+}
+
+fn supervise(
+    child: &mut Child,
+    policy: &LaunchPolicy,
+    is_confined: bool,
+    runner: &str,
+) -> io::Result<(Pid, ExitNotice, Output)> {
     let pid = Pid::from_child(child);
-    policy.apply_limits(pid)?;
+    if !is_confined {
+        policy.apply_limits(pid)?;
+    }
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::other("the runner's output is not piped"));
     };
@@ -159,6 +261,9 @@ struct Supervisor {
     exit_notice: ExitNotice,
     output: Output,
     stop: OwnedFd,
+    is_confined: bool,
+    /// The folder of a confined runner.
+    scratch: Option<tempfile::TempDir>,
 }
 
 /// What the supervisor waits for, besides the end of the process and its output.
@@ -232,10 +337,42 @@ impl Supervisor {
             *state = State::Reaped;
             status
         };
+        if let Some(scratch) = self.scratch {
+            delete(scratch);
+        }
         unreaped::remove(&self.state);
         self.output.read();
-        let stderr = self.output.into_tail();
-        Exit { status: describe(status), stderr: stderr.into_lines() }
+        let stderr = self.output.into_tail().into_lines();
+        let code = status.as_ref().ok().and_then(ExitStatus::code);
+        let not_started = if self.is_confined { not_started(code, &stderr) } else { None };
+        Exit { status: describe(status), not_started, stderr }
+    }
+}
+
+/// The number of attempts to delete a scratch folder, and the pause between two.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Deletes a scratch folder. Links in it are not followed. Processes that were killed may still be writing for a moment.
+fn delete(scratch: tempfile::TempDir) {
+    let path = scratch.keep();
+    for _ in 0..ATTEMPTS {
+        match std::fs::remove_dir_all(&path) {
+            Ok(()) => return,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+    }
+    tracing::warn!("cannot delete the scratch folder `{}` of a runner", path.display());
+}
+
+/// Recognises a launcher that started nothing.
+fn not_started(code: Option<i32>, stderr: &[String]) -> Option<NotStarted> {
+    let reason = stderr.last()?.strip_prefix(carton_sandbox::MESSAGE_PREFIX)?.to_owned();
+    match code? {
+        carton_sandbox::REFUSED => Some(NotStarted::Refused(reason.trim_start_matches("refused: ").to_owned())),
+        carton_sandbox::CANNOT_START => Some(NotStarted::CannotStart(reason)),
+        _ => None,
     }
 }
 

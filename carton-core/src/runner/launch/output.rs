@@ -119,6 +119,10 @@ impl Stream {
             .map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
             .collect();
         self.line.clear();
+        if let Some(message) = line.strip_prefix(carton_sandbox::MESSAGE_PREFIX).filter(|_| self.name == "stderr") {
+            // The launcher's, which says what the system does not enforce.
+            tracing::warn!(target: "carton::sandbox", runner, "sandbox: {message}");
+        }
         tracing::info!(target: "carton::runner", runner, stream = self.name, "{line}");
         if self.name == "stderr" {
             tail.push(line);

@@ -1,13 +1,14 @@
-//! The environment (spec/runner-descriptor.md, "The process") and the resource limits of a runner process. A sandbox will belong
-//! here.
+//! The environment of a runner process (spec/runner-descriptor.md, "The process"), and what its caller allows and limits.
 
 use std::ffi::OsStr;
 use std::io;
+use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::process::Pid;
 
 use crate::network::TOKEN_PREFIX;
+use crate::sandbox::{Limits, Permissions, SandboxConfig, SandboxMode};
 
 /// The variables that a runner gets by default: those that programs need to start, and those that configure frameworks. All
 /// others, credentials above all, stay with the host.
@@ -38,7 +39,7 @@ const DEFAULT_VARIABLES: &[&str] = &[
 /// The variable that names the index of runners. Its URL may hold a password.
 const RUNNER_INDEX: &str = "CARTON_RUNNER_INDEX";
 
-/// The environment and the limits of a runner process.
+/// The environment and the limits of a runner process, and what confines it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LaunchPolicy {
@@ -51,18 +52,25 @@ pub struct LaunchPolicy {
     pub withheld: Vec<String>,
     /// Variables that are set for the runner, independent of those of the host.
     pub variables: Vec<(String, String)>,
-    /// The resource limits.
+    /// The resource limits. Each that is `None` is that of the configuration, or else that of the host. Linux only.
     pub limits: Limits,
+    /// How strictly the process is confined; `None` leaves that to the configuration.
+    pub sandbox: Option<SandboxMode>,
+    /// What the caller lets the model use beyond its own files, whether the carton asks for it or not.
+    pub allow: Permissions,
+    /// The configuration, once it is known.
+    pub(crate) configured: Configured,
 }
 
-/// The resource limits of a runner process; `None` keeps that of the host. Linux only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// The size of the address space in bytes.
-    pub address_space: Option<u64>,
-    /// The number of open descriptors.
-    pub open_files: Option<u64>,
+/// The part of the configuration that starting a runner takes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Configured {
+    pub(crate) sandbox: SandboxConfig,
+    /// The program that confines runners; `None` if there is none.
+    pub(crate) launcher: Option<PathBuf>,
+    /// The folder for the runners' own data.
+    pub(crate) data_dir: PathBuf,
+    pub(crate) offline: bool,
 }
 
 impl Default for LaunchPolicy {
@@ -72,6 +80,9 @@ impl Default for LaunchPolicy {
             withheld: Vec::new(),
             variables: Vec::new(),
             limits: Limits::default(),
+            sandbox: None,
+            allow: Permissions::default(),
+            configured: Configured::default(),
         }
     }
 }
@@ -84,6 +95,23 @@ impl LaunchPolicy {
         self
     }
 
+    /// Returns how strictly the process is confined.
+    pub(crate) fn mode(&self) -> SandboxMode {
+        self.sandbox.unwrap_or(self.configured.sandbox.mode)
+    }
+
+    /// Returns the limits of the caller, and those of the configuration where the caller has none.
+    pub(crate) fn all_limits(&self) -> Limits {
+        let (own, configured) = (&self.limits, &self.configured.sandbox.limits);
+        let mut limits = Limits::default();
+        limits.memory = own.memory.or(configured.memory);
+        limits.processes = own.processes.or(configured.processes);
+        limits.open_files = own.open_files.or(configured.open_files);
+        limits.file_size = own.file_size.or(configured.file_size);
+        limits.cpu_seconds = own.cpu_seconds.or(configured.cpu_seconds);
+        limits
+    }
+
     /// Sets the environment of `command`: the host's variables that this policy or the runner's descriptor (`wanted`) asks for,
     /// and then the variables of this policy. A descriptor never gets the host's own credentials.
     pub(super) fn apply_environment(&self, wanted: &[String], command: &mut Command) {
@@ -94,17 +122,26 @@ impl LaunchPolicy {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
     }
 
-    fn passes(&self, wanted: &[String], name: &OsStr) -> bool {
+    /// Returns whether the runner gets the host's variable of this name.
+    pub(super) fn passes(&self, wanted: &[String], name: &OsStr) -> bool {
         let withheld = self.withheld.iter().any(|withheld| name.as_encoded_bytes() == withheld.as_bytes());
         let asked = matches(wanted, name) && !is_for_the_host(name);
         !withheld && (asked || matches(&self.environment, name))
     }
 
+    /// Sets the limits of a process that is not confined. A launcher sets those of one that is.
     #[cfg(target_os = "linux")]
     pub(super) fn apply_limits(&self, pid: Pid) -> io::Result<()> {
         use rustix::process::{Resource, Rlimit, prlimit};
 
-        let limits = [(Resource::As, self.limits.address_space), (Resource::Nofile, self.limits.open_files)];
+        let limits = self.all_limits();
+        let limits = [
+            (Resource::As, limits.memory),
+            (Resource::Nproc, limits.processes),
+            (Resource::Nofile, limits.open_files),
+            (Resource::Fsize, limits.file_size),
+            (Resource::Cpu, limits.cpu_seconds),
+        ];
         for (resource, limit) in limits {
             if let Some(limit) = limit {
                 prlimit(Some(pid), resource, Rlimit { current: Some(limit), maximum: Some(limit) })?;
@@ -127,7 +164,7 @@ fn is_for_the_host(name: &OsStr) -> bool {
 }
 
 /// Whether a variable matches one of `patterns`. A pattern with `*` never matches a variable that is only for the host.
-fn matches(patterns: &[String], name: &OsStr) -> bool {
+pub(super) fn matches(patterns: &[String], name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(prefix) => bytes.starts_with(prefix.as_bytes()) && !is_for_the_host(name),

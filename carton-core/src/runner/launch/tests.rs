@@ -26,15 +26,24 @@ fn descriptor(path: &str, args: &[&str]) -> Descriptor {
         platform: String::new(),
         files: ModelFilesMode::Directory,
         environment: Vec::new(),
+        sandbox: crate::runner::SandboxNeeds::default(),
+        prepare: None,
+        folder: None,
     }
+}
+
+/// The tests of this crate have no launcher.
+fn unconfined() -> LaunchPolicy {
+    LaunchPolicy { sandbox: Some(SandboxMode::Off), ..LaunchPolicy::default() }
 }
 
 fn shell(script: &str) -> (UnixStream, Process, mpsc::Receiver<Exit>) {
     let (send, receive) = mpsc::channel();
-    let (socket, process) = launch(&descriptor("/bin/sh", &["-c", script]), &LaunchPolicy::default(), move |exit| {
-        let _ = send.send(exit);
-    })
-    .unwrap();
+    let (socket, process) =
+        launch(&descriptor("/bin/sh", &["-c", script]), &unconfined(), &Access::default(), move |exit| {
+            let _ = send.send(exit);
+        })
+        .unwrap();
     (socket.into(), process, receive)
 }
 
@@ -111,7 +120,7 @@ fn killing_twice_or_late_is_harmless() {
 fn what_cannot_be_started_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for path in ["/does/not/exist", file.path().to_str().unwrap()] {
-        let Err(error) = launch(&descriptor(path, &[]), &LaunchPolicy::default(), |_| {}) else {
+        let Err(error) = launch(&descriptor(path, &[]), &unconfined(), &Access::default(), |_| {}) else {
             panic!("{path} was started");
         };
         assert!(error.to_string().contains(path), "{error}");

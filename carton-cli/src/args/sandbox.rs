@@ -1,0 +1,94 @@
+//! What a confined model may use.
+
+use carton_core::{Limits, Permissions, SandboxMode};
+use clap::Args;
+
+use super::values::size;
+
+/// Options of the commands that start runners.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Sandbox")]
+pub(crate) struct SandboxArgs {
+    /// How the model is confined: `on`, as far as this system can; `strict`, or not run at all; `off` [default: on]
+    ///
+    /// A confined model has its own files, a scratch folder, and nothing else: no other files, no network, no other processes.
+    #[arg(long, value_name = "MODE")]
+    pub(crate) sandbox: Option<SandboxMode>,
+
+    /// Let the model use `network`, or `read=PATH`: a file or folder; `build` builds Python packages from their sources
+    ///
+    /// What a carton asks for is shown by `carton info`, and has to be allowed here or in the configuration.
+    #[arg(long, value_name = "WHAT", value_parser = permission)]
+    pub(crate) allow: Vec<Permissions>,
+
+    /// Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`, `cpu_seconds=N`
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    pub(crate) limit: Vec<Limits>,
+}
+
+impl SandboxArgs {
+    /// All limits that were given. Of two of one kind the last one counts.
+    pub(crate) fn limits(&self) -> Limits {
+        let mut all = Limits::default();
+        for limits in &self.limit {
+            all.memory = limits.memory.or(all.memory);
+            all.processes = limits.processes.or(all.processes);
+            all.open_files = limits.open_files.or(all.open_files);
+            all.file_size = limits.file_size.or(all.file_size);
+            all.cpu_seconds = limits.cpu_seconds.or(all.cpu_seconds);
+        }
+        all
+    }
+}
+
+fn permission(text: &str) -> Result<Permissions, String> {
+    let mut permissions = Permissions::default();
+    // A relative path is one of the working folder, as everywhere on the command line.
+    let text = match text.strip_prefix("read=") {
+        Some(path) if !path.is_empty() => {
+            let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+            format!("read={}", path.display())
+        }
+        _ => text.to_owned(),
+    };
+    permissions.add(&text).map_err(|_| format!("expected `network`, `build` or `read=PATH`, found `{text}`"))?;
+    Ok(permissions)
+}
+
+fn limit(text: &str) -> Result<Limits, String> {
+    let (name, value) = text.split_once('=').ok_or("expected LIMIT=VALUE, such as `memory=4GiB`")?;
+    let number = || value.parse::<u64>().map_err(|_| format!("expected a number, found `{value}`"));
+    let mut limits = Limits::default();
+    match name {
+        "memory" => limits.memory = Some(size(value)?),
+        "file_size" => limits.file_size = Some(size(value)?),
+        "processes" => limits.processes = Some(number()?),
+        "open_files" => limits.open_files = Some(number()?),
+        "cpu_seconds" => limits.cpu_seconds = Some(number()?),
+        _ => {
+            return Err(format!("no limit `{name}`: expected memory, processes, open_files, file_size or cpu_seconds"));
+        }
+    }
+    Ok(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn limits_and_permissions() {
+        let args = SandboxArgs {
+            limit: ["memory=1KiB", "processes=7", "memory=2KiB"].map(|text| limit(text).unwrap()).to_vec(),
+            ..SandboxArgs::default()
+        };
+        assert_eq!((args.limits().memory, args.limits().processes), (Some(2048), Some(7)));
+        for text in ["memory", "memory=", "cpu=1", "processes=many", ""] {
+            assert!(limit(text).is_err(), "{text}");
+        }
+        assert!(permission("read=data").unwrap().read[0].is_absolute());
+        assert!(permission("read=").is_err() && permission("all").is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! What a runner has prepared for a model: it is remembered on disk, so that the process that prepares is started once for each model, and
+//! kept from being deleted while the model is loaded.
+//!
+//! ```text
+//! <runner data>/prepared-v1/
+//!   <key>.json      what the runner answered; the key is a hash of the runner and of the model
+//! ```
+//!
+//! A record that is wrong does no harm: the runner finds that it cannot read what the model needs, and prepares again.
+
+use std::fs::{File, FileTimes};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use carton_runner_protocol::runner::Prepared;
+use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::digest::Sha256Digest;
+use crate::package::Package;
+use crate::runner::Descriptor;
+
+/// The folder of the records in the runners' data folder. A change in their format gets a new folder.
+const FOLDER: &str = "prepared-v1";
+/// The largest record that is read, in bytes: all paths that an answer may have.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// What the process that runs a model reads besides the model's files.
+#[derive(Debug, Default)]
+pub(super) struct Preparation {
+    pub(super) read: Vec<PathBuf>,
+}
+
+/// The preparations for one model and one runner.
+pub(super) struct Preparations {
+    record: PathBuf,
+    /// Open files whose locks keep what is in use from being deleted.
+    held: Mutex<Vec<File>>,
+}
+
+impl Preparations {
+    pub(super) fn new(package: &Package, descriptor: &Descriptor, data_dir: &Path) -> Self {
+        // A bare model has no hash. It is known by its place, and what it needs may change.
+        let model = match package.manifest_sha256() {
+            Some(hash) => hash.to_string(),
+            None => {
+                std::path::absolute(package.contents().location()).unwrap_or_default().to_string_lossy().into_owned()
+            }
+        };
+        let identity = serde_json::json!([descriptor.runner_path.to_string_lossy(), descriptor.to_string(), model]);
+        let key = Sha256Digest::of(identity.to_string().as_bytes());
+        Self { record: data_dir.join(FOLDER).join(format!("{key}.json")), held: Mutex::default() }
+    }
+
+    /// Returns what was prepared earlier, if it is still there.
+    pub(super) fn remembered(&self) -> Option<Preparation> {
+        let metadata = std::fs::metadata(&self.record).ok()?;
+        if metadata.len() > MAX_BYTES {
+            return None;
+        }
+        let prepared: Prepared = serde_json::from_slice(&std::fs::read(&self.record).ok()?).ok()?;
+        let is_there = prepared.read.iter().chain(&prepared.in_use).all(|path| path.exists());
+        // The locks come first: what is there without a lock may be deleted at any time.
+        (self.hold(&prepared) && is_there).then_some(Preparation { read: prepared.read })
+    }
+
+    /// Keeps an answer of the runner.
+    pub(super) fn remember(&self, prepared: Prepared) -> Preparation {
+        self.hold(&prepared);
+        if let Err(error) = self.write(&prepared) {
+            // The next load prepares again, which is only slower.
+            tracing::debug!("cannot write `{}`: {error}", self.record.display());
+        }
+        Preparation { read: prepared.read }
+    }
+
+    fn write(&self, prepared: &Prepared) -> io::Result<()> {
+        let folder = self.record.parent().unwrap_or(Path::new(""));
+        std::fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        serde_json::to_writer(&mut file, prepared)?;
+        file.persist(&self.record)?;
+        Ok(())
+    }
+
+    /// Takes the locks of what is in use, and sets the time of its last use. Returns `false` if another process is about to delete it.
+    fn hold(&self, prepared: &Prepared) -> bool {
+        let mut held = Vec::new();
+        for path in &prepared.in_use {
+            let Ok(file) = File::open(path) else { return false };
+            if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+                return false;
+            }
+            // The file may belong to another user, who lets others use it.
+            let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
+            held.push(file);
+        }
+        *self.held.lock() = held;
+        true
+    }
+}

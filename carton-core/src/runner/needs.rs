@@ -1,0 +1,87 @@
+//! What a runner needs in its sandbox, as its descriptor says (spec/runner-descriptor.md, "The sandbox"). Pure.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What the process that runs models needs beyond its own folder and the system's programs and libraries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct SandboxNeeds {
+    /// Files and folders that it reads and executes: an interpreter, libraries in other places. Absolute paths, or `~/…`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<PathBuf>,
+    /// Environment variables whose values are paths of files. It reads the folders of these files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read_variables: Vec<String>,
+    /// Folders in the runners' data folder that it reads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<String>,
+    /// Whether it needs a `/dev/shm`. It gets one of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared_memory: bool,
+}
+
+/// What the process needs that makes the preparations for a model. A runner with this answers the call `prepare`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PrepareNeeds {
+    /// Environment variables that it gets, and the process that runs the model does not; a final `*` matches any ending. It reads the
+    /// absolute paths in their values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<String>,
+    /// Programs that it executes, by their names in `PATH`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
+    /// Files and folders that it reads: configuration of these programs. Absolute paths, or `~/…`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<PathBuf>,
+    /// Folders in the runners' data folder that it writes to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<String>,
+}
+
+impl SandboxNeeds {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether it needs nothing outside of the runner's folder. Whoever offers a runner for download does not decide what it may read.
+    pub(super) fn is_in_folder(&self) -> bool {
+        self.read.is_empty()
+    }
+
+    /// Returns the first path that cannot be used.
+    pub(super) fn invalid(&self) -> Option<String> {
+        invalid_path(&self.read).or_else(|| invalid_name(&self.data))
+    }
+}
+
+impl PrepareNeeds {
+    pub(super) fn is_in_folder(&self) -> bool {
+        self.read.is_empty() && self.programs.is_empty()
+    }
+
+    /// Returns the first path or name that cannot be used.
+    pub(super) fn invalid(&self) -> Option<String> {
+        invalid_path(&self.read).or_else(|| invalid_name(&self.data)).or_else(|| invalid_name(&self.programs))
+    }
+}
+
+fn invalid_path(paths: &[PathBuf]) -> Option<String> {
+    let is_valid = |path: &&PathBuf| {
+        let is_rooted = path.is_absolute() || path.starts_with("~");
+        is_rooted && !path.components().any(|part| part == Component::ParentDir)
+    };
+    paths.iter().find(|path| !is_valid(path)).map(|path| path.display().to_string())
+}
+
+fn invalid_name(names: &[String]) -> Option<String> {
+    let is_valid = |name: &&String| {
+        let mut parts = Path::new(name.as_str()).components();
+        matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+    };
+    names.iter().find(|name| !is_valid(name)).cloned()
+}

@@ -1,0 +1,242 @@
+//! What confines runners (spec/sandbox.md): the user's settings, and what a carton asks for. Pure.
+//!
+//! Three sides have a say. A runner's descriptor says what its framework needs, a carton what its model asks for, and the user what is
+//! allowed. `runner::launch` makes a policy of all three; the crate `carton-sandbox` enforces it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+pub use carton_sandbox::Limits;
+
+/// How strictly runners are confined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxMode {
+    /// A runner is started only if this system enforces everything.
+    Strict,
+    /// A runner is confined as far as this system can. What it cannot enforce is logged as a warning.
+    #[default]
+    On,
+    /// A runner has all rights of its user.
+    Off,
+}
+
+impl SandboxMode {
+    /// The name in the configuration and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for SandboxMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A text that is not a [`SandboxMode`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected `strict`, `on` or `off`, found `{0}`")]
+pub struct UnknownSandboxMode(pub String);
+
+impl FromStr for SandboxMode {
+    type Err = UnknownSandboxMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownSandboxMode> {
+        let modes = [Self::Strict, Self::On, Self::Off];
+        modes.into_iter().find(|mode| mode.name() == text).ok_or_else(|| UnknownSandboxMode(text.to_owned()))
+    }
+}
+
+/// What a confined model may use beyond its own files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Permissions {
+    /// The network.
+    pub network: bool,
+    /// Files, and folders with all that they contain, to be read. Absolute paths.
+    pub read: Vec<PathBuf>,
+    /// Building packages of Python models from their sources, which runs code of the packages. It happens before the model is loaded, in a
+    /// process that can use the network.
+    pub build: bool,
+}
+
+/// A text that is not a permission.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected `network`, `build`, or `read=` and an absolute path, found `{0}`")]
+pub struct UnknownPermission(pub String);
+
+impl Permissions {
+    /// Adds a permission: `network`, `build`, or `read=PATH`.
+    ///
+    /// # Errors
+    /// The text is none of these, or the path is not absolute.
+    pub fn add(&mut self, text: &str) -> Result<(), UnknownPermission> {
+        match text.split_once('=') {
+            None if text == "network" => self.network = true,
+            None if text == "build" => self.build = true,
+            Some(("read", path)) if Path::new(path).is_absolute() => self.read.push(path.into()),
+            _ => return Err(UnknownPermission(text.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+/// The section `[sandbox]` of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SandboxConfig {
+    /// How strictly runners are confined.
+    pub mode: SandboxMode,
+    /// What cartons get if they ask for it.
+    pub allow: Permissions,
+    /// The resource limits of runners.
+    pub limits: Limits,
+    /// A cgroup (version 2) of this user, below which each runner gets one of its own for its limits.
+    pub cgroup: Option<PathBuf>,
+    /// A program and its arguments, which starts the command line that follows them: another layer around each runner.
+    pub wrapper: Vec<String>,
+}
+
+/// What a carton asks for (spec/carton-format-extensions.md, "Sandbox").
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SandboxRequest {
+    /// The network.
+    pub network: bool,
+    /// Files and folders to be read. Absolute paths.
+    pub read: Vec<String>,
+}
+
+impl SandboxRequest {
+    /// Asks for this.
+    #[must_use]
+    pub fn new(network: bool, read: Vec<String>) -> Self {
+        Self { network, read }
+    }
+
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.network && self.read.is_empty()
+    }
+
+    /// Divides what is asked for by what is allowed: first what the model gets, then what it does not get.
+    pub(crate) fn divide(&self, allowed: &Permissions) -> (Permissions, Self) {
+        let is_allowed = |path: &&String| {
+            let path = Path::new(path.as_str());
+            // A path with `..` could leave an allowed folder.
+            let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
+            path.is_absolute() && is_plain && allowed.read.iter().any(|folder| path.starts_with(folder))
+        };
+        let (read, refused): (Vec<&String>, Vec<&String>) = self.read.iter().partition(is_allowed);
+        let granted = Permissions {
+            network: self.network && allowed.network,
+            read: read.into_iter().map(PathBuf::from).collect(),
+            build: false,
+        };
+        let network = self.network && !allowed.network;
+        (granted, Self { network, read: refused.into_iter().cloned().collect() })
+    }
+}
+
+impl fmt::Display for SandboxRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let network = self.network.then(|| "the network".to_owned());
+        let read = self.read.iter().map(|path| format!("reading `{}`", path.escape_debug()));
+        f.write_str(&network.into_iter().chain(read).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Defines the setters of an operation that starts runners under the [`LaunchPolicy`](crate::runner::LaunchPolicy) in the field `$field`.
+macro_rules! launch_setters {
+    ($($field:ident).+) => {
+        /// Sets the environment and the limits of the runner's process, and what confines it. The setters below change parts of it.
+        pub fn policy(mut self, policy: $crate::runner::LaunchPolicy) -> Self {
+            self.$($field).+ = policy;
+            self
+        }
+
+        /// Sets how strictly the runner is confined. By default the configuration decides, and without it the runner is confined as far as
+        /// this system can.
+        pub fn sandbox(mut self, mode: $crate::SandboxMode) -> Self {
+            self.$($field).+.sandbox = Some(mode);
+            self
+        }
+
+        /// Whether the model may use the network, which a confined model may not by default.
+        pub fn allow_network(mut self, allow: bool) -> Self {
+            self.$($field).+.allow.network = allow;
+            self
+        }
+
+        /// Lets a confined model read a file, or a folder with all that it contains. A relative path is one of the working folder.
+        pub fn allow_read(mut self, path: impl Into<std::path::PathBuf>) -> Self {
+            self.$($field).+.allow.read.push(path.into());
+            self
+        }
+
+        /// Sets the resource limits of the runner. Those that are `None` are the configuration's.
+        pub fn limits(mut self, limits: $crate::Limits) -> Self {
+            self.$($field).+.limits = limits;
+            self
+        }
+
+        /// Whether packages of Python models may be built from their sources, which runs code of the packages before the model is loaded.
+        /// By default only packages that are built already are used.
+        pub fn allow_build(mut self, allow: bool) -> Self {
+            self.$($field).+.allow.build = allow;
+            self
+        }
+    };
+}
+
+pub(crate) use launch_setters;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_carton_gets_what_it_asks_for_and_the_user_allows() {
+        let allowed = Permissions { network: false, read: vec!["/srv/data".into()], build: true };
+        let check = |asked: &str, granted: bool| {
+            let (permissions, refused) = SandboxRequest::new(false, vec![asked.to_owned()]).divide(&allowed);
+            assert_eq!(permissions.read.len(), usize::from(granted), "{asked}");
+            assert_eq!(refused.read.len(), usize::from(!granted), "{asked}");
+        };
+        check("/srv/data", true);
+        check("/srv/data/a/b", true);
+        check("/srv/database", false);
+        check("/srv", false);
+        check("/srv/data/../secret", false);
+        check("srv/data", false);
+        let (permissions, refused) = SandboxRequest::new(true, Vec::new()).divide(&allowed);
+        assert!(!permissions.network && !permissions.build && refused.network);
+        let all = Permissions { network: true, ..allowed };
+        assert!(SandboxRequest::new(true, Vec::new()).divide(&all).0.network);
+        assert!(!SandboxRequest::default().divide(&all).0.network);
+    }
+
+    #[test]
+    fn permissions_are_read_from_text() {
+        let mut permissions = Permissions::default();
+        for text in ["network", "read=/srv", "build"] {
+            permissions.add(text).unwrap();
+        }
+        assert_eq!(permissions, Permissions { network: true, read: vec!["/srv".into()], build: true });
+        for text in ["net", "read", "read=", "read=a", "network=yes", ""] {
+            assert!(permissions.add(text).is_err(), "{text}");
+        }
+    }
+}
