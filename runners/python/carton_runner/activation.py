@@ -18,7 +18,8 @@ MODEL_FOLDER = "CARTON_PYTHON_MODEL_FOLDER"
 
 
 def hide_variables():
-    """Deletes the remaining variables for installing packages; ``credentials.part`` has removed the secret ones."""
+    """Deletes the variables for installing packages. The host passes none of them to a process that loads a model; this is for
+    a host that does. It is no protection: a process can read the environment that it was started with."""
     for name in list(os.environ):
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in environments.VARIABLES):
             del os.environ[name]

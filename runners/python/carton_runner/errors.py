@@ -7,6 +7,7 @@ class RunnerError(Exception):
     ``message`` says what went wrong, ``causes`` the reasons behind it (outermost first), ``hint`` what the user can do.
     ``code`` is one of spec/runner-protocol.md section 5: ``unavailable`` for something that the model needs, that is missing on
     this machine, and that can be installed; ``network`` for something that must be fetched over the network and cannot be;
+    ``unprepared`` for a model that another process has to prepare before it can be loaded;
     ``setup`` for faults of neither the model nor the runner, such as a full disk or a mistake in a list of requirements.
     """
 

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from carton_runner import activation, credentials, devices, entry_point, environments, tracebacks
+from carton_runner import activation, devices, entry_point, environments, tracebacks
 from carton_runner.errors import RunnerError
 from carton_runner.model import Model
 
@@ -48,17 +48,19 @@ class Options:
             raise RunnerError("of the options `entrypoint_fn` and `infer_fn` only one can be given")
 
 
-def load(fields, report, call, loops):
-    """Returns the model that a ``load`` requests, and its NumPy."""
-    options = Options(fields["options"], report.warn)
-    folder = os.path.abspath(fields["path"])
-    if not os.path.isdir(folder):
-        raise RunnerError("there is no folder %s" % folder)
+def load(fields, report, call, loops, before_model):
+    """Returns the model that a ``load`` requests, and its NumPy. ``before_model`` is called before code of the model runs. Writes
+    nothing itself."""
+    warnings = []
+    options = Options(fields["options"], warnings.append)
+    folder = model_folder(fields)
     # Checked first, so that an unusable device is reported before packages are fetched.
     devices.choose(fields["device"], report.is_wanted)
-    packages = environments.prepare(Path(folder), report)
-    # Code of the model runs from here on.
-    credentials.forget()
+    packages = environments.find(Path(folder), report)
+    # Only now, because the host loads a model again after it was prepared.
+    for warning in warnings:
+        report.warn(warning)
+    before_model()
     activation.hide_variables()
     _forget_earlier_attempts()
     activation.activate(folder, packages)
@@ -80,6 +82,14 @@ def load(fields, report, call, loops):
     if options.writable_inputs is None:
         model.writable_inputs = os.path.exists(os.path.join(folder, _LOCK_OF_THE_ORIGINAL))
     return model, numpy
+
+
+def model_folder(fields):
+    """Returns the model's folder as ``load`` and ``prepare`` name it."""
+    folder = os.path.abspath(fields["path"])
+    if not os.path.isdir(folder):
+        raise RunnerError("there is no folder %s" % folder)
+    return folder
 
 
 def _forget_earlier_attempts():

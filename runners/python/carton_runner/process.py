@@ -56,6 +56,10 @@ def _prepare():
     sys.argv = ["carton"]
     # Processes that `multiprocessing` starts would otherwise run the runner's main file again.
     sys.modules["__main__"] = types.ModuleType("__main__")
+    if sys.version_info >= (3, 14) and os.environ.get("CARTON_SANDBOX") in ("on", "strict"):
+        from carton_runner import start_method
+
+        start_method.default_to_spawn()
     if sys.stderr is not None:
         # Prints the line of the model where a crash in C happened.
         faulthandler.enable(all_threads=False)

@@ -1,4 +1,4 @@
-"""Checks the fields of `load` and `pack`, and writes those of `packed` (spec/runner-protocol.md, section 5)."""
+"""Checks the fields of `load`, `prepare` and `pack`, and writes those of `prepared` and `packed` (spec/runner-protocol.md, section 5)."""
 
 import json
 import os
@@ -10,23 +10,23 @@ from carton_runner.frames import malformed
 _DTYPES = frozenset((*SIZES, "string"))
 
 
-def load_fields(fields):
-    """Returns the checked fields of a `load`."""
-    files = _field(fields, "files", dict, "load")
+def load_fields(fields, message):
+    """Returns the checked fields of a `load` or a `prepare`, which have the same."""
+    files = _field(fields, "files", dict, message)
     if type(files.get("ranges")) is dict and len(files) == 1:
         raise RunnerError("this runner reads models from folders: `files` in its descriptor has to be `directory`")
     directory = files.get("directory")
     if type(directory) is not dict or len(files) != 1:
-        raise malformed("load", "`files` is neither `directory` nor `ranges`")
+        raise malformed(message, "`files` is neither `directory` nor `ranges`")
     device = fields.get("device")
     if device is not None and type(device) is not str:
-        raise malformed("load", "`device` is no text")
+        raise malformed(message, "`device` is no text")
     return {
-        "path": _field(directory, "path", str, "load"),
-        "options": _optional(fields, "options", dict, "load"),
+        "path": _field(directory, "path", str, message),
+        "options": _optional(fields, "options", dict, message),
         "device": device,
-        "inputs": _specs(fields, "inputs", "load"),
-        "outputs": _specs(fields, "outputs", "load"),
+        "inputs": _specs(fields, "inputs", message),
+        "outputs": _specs(fields, "outputs", message),
     }
 
 
@@ -43,6 +43,11 @@ def pack_fields(fields):
         if fields.get("runner_compat_version") is not None
         else None,
     }
+
+
+def prepared_json(prepared):
+    """Returns the fields of a `prepared` as JSON."""
+    return json.dumps(prepared)
 
 
 def packed_json(packed):

@@ -11,7 +11,7 @@ from collections import deque
 from pathlib import Path
 
 import carton_runner
-from carton_runner import loading, regions, tracebacks, version
+from carton_runner import environments, loading, regions, tracebacks, version
 from carton_runner.calls import Call, Cancelled, Report
 from carton_runner.connection import Connection, quote
 from carton_runner.decoding import Decoder
@@ -22,7 +22,7 @@ from carton_runner.holds import Roots
 from carton_runner.host_memory import HostMemory
 from carton_runner.model import close
 from carton_runner.pool import Pool
-from carton_runner.requests import load_fields, pack_fields, packed_json
+from carton_runner.requests import load_fields, pack_fields, packed_json, prepared_json
 from carton_runner.spin import Spin
 from carton_runner.watcher import Watcher
 
@@ -33,8 +33,10 @@ _CREDIT_CAP = 1 << 62
 _KEPT = 64 << 20
 #: The number of calls after which that memory is counted anew.
 _RECOUNT = 256
+#: The calls that need no loaded model.
+_WITHOUT_MODEL = frozenset(("load", "prepare", "pack"))
 _ONLY_RUNNERS = frozenset(
-    ("loaded", "packed", "inferred", "stream_item", "stream_end", "sealed", "log", "progress")
+    ("loaded", "prepared", "packed", "inferred", "stream_item", "stream_end", "sealed", "log", "progress")
 )
 
 
@@ -60,6 +62,9 @@ class Server:
         self._known = {}
         self._pending = deque()
         self._model = None
+        #: Whether code of a model may have run, and whether this process has prepared or packed one. Never both: the one may be
+        #: hostile, the other has credentials of package indexes, and makes what other models run.
+        self._runs_models = self._prepares_models = False
         self._loops = loading.EventLoops()
         self._sealed = {}
         self._last_handle = 0
@@ -81,6 +86,7 @@ class Server:
         }
         self._calls = {
             "load": self._load,
+            "prepare": self._prepare,
             "pack": self._pack,
             "infer": self._infer,
             "infer_stream": self._stream,
@@ -194,8 +200,8 @@ class Server:
         # The contents are decoded first, because lent memory has to be given back in any case.
         argument, problem, credits = None, None, 0
         try:
-            if name == "load":
-                argument = load_fields(fields)
+            if name in ("load", "prepare"):
+                argument = load_fields(fields, name)
             elif name == "pack":
                 argument = pack_fields(fields)
             elif name == "infer_sealed":
@@ -215,7 +221,7 @@ class Server:
         if problem is not None:
             _forget(problem)
             self._fail(number, problem)
-        elif self._model is None and name not in ("load", "pack"):
+        elif self._model is None and name not in _WITHOUT_MODEL:
             self._refuse(number, "not_loaded", "no model is loaded")
         elif len(self._known) >= _CALL_CAP:
             self._refuse(number, "busy", "more calls than this runner runs at once")
@@ -326,8 +332,10 @@ class Server:
     def _load(self, call):
         if self._model is not None:
             raise RunnerError("a model is loaded already", code="already_loaded")
+        if self._prepares_models:
+            raise RunnerError("this process has prepared or packed a model, and loads none", hint="load it in another process")
         report = Report(self._report, call)
-        model, numpy = loading.load(call.take_argument(), report, call, self._loops)
+        model, numpy = loading.load(call.take_argument(), report, call, self._loops, self._before_model)
         self.process.after_model()
         self._decoder.use(numpy)
         self._encoder.use(numpy)
@@ -337,7 +345,22 @@ class Server:
         self._model = model
         self._last_answer('"loaded":{"max_concurrency":1}', call.number)
 
+    def _before_model(self):
+        self._runs_models = True
+
+    def _begin_preparing(self):
+        if self._runs_models:
+            raise RunnerError("this process has run a model, and prepares none", hint="prepare it in another process")
+        self._prepares_models = True
+
+    def _prepare(self, call):
+        self._begin_preparing()
+        folder = loading.model_folder(call.take_argument())
+        prepared = environments.prepare(Path(folder), Report(self._report, call))
+        self._last_answer('"prepared":%s' % prepared_json(prepared), call.number)
+
     def _pack(self, call):
+        self._begin_preparing()
         fields = call.take_argument()
         report = Report(self._report, call)
         path, scratch = Path(fields["path"]), Path(fields["scratch"])

@@ -17,6 +17,12 @@ RUN = (
 TIMEOUT = 30
 
 
+def prepared(path, *arguments, env=None, **named):
+    """Prepares the model in a process of its own, with the variables `env`, and returns the answer."""
+    with Host(env=env, start_new_session=True) as preparing:
+        return preparing.prepare(path, *arguments, **named)
+
+
 class Host:
     """One runner process, and the host's end of its socket."""
 
@@ -129,15 +135,21 @@ class Host:
         self.send(message, self.last, body, **arguments)
         return self.answer(self.last)
 
-    def load(self, path, options=None, inputs=(), outputs=(), device=None):
-        load = {
+    def load(self, *arguments, **named):
+        return self.call({"load": self.request(*arguments, **named)})
+
+    def prepare(self, *arguments, **named):
+        return self.call({"prepare": self.request(*arguments, **named)})
+
+    def request(self, path, options=None, inputs=(), outputs=(), device=None):
+        """The fields of a `load` or `prepare`."""
+        return {
             "files": {"directory": {"path": str(path)}},
             "options": options or {},
             "inputs": list(inputs),
             "outputs": list(outputs),
             **({"device": device} if device is not None else {}),
         }
-        return self.call({"load": load})
 
     def region(self, size, seals=1 | 2 | 4 | 16):
         """A region of the host: its number and its memory."""

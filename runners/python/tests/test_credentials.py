@@ -1,15 +1,12 @@
-"""Credentials of package indexes reach the programs that make environments, and not the process that runs the model."""
+"""Credentials of package indexes are for the process that makes environments, which never runs a model. The host gives them to no other
+process."""
 
 import os
-import socket
-import sys
 import unittest
 from pathlib import Path
 
 import support
-from carton_runner import keeper
-from carton_runner.errors import RunnerError
-from host import Host
+from host import Host, prepared
 from test_environments import Case
 
 #: Searches everything that a process can read without special rights.
@@ -63,102 +60,97 @@ VARIABLES = {
 }
 
 
-@support.needs_numpy
-@support.needs_linux
-class Credentials(Case):
-    def values(self, host):
-        answer = host.call({"infer": {"inputs": []}})
-        self.assertEqual(answer[0], "inferred", answer)
-        found = host.outputs(*answer)
-        return {name: data for name, (_, _, data) in found.items()}
+#: Names of variables that are not set for a process that loads a model.
+PATTERNS = ("UV", "PIP_", "NETRC", "HTTPS_PROXY")
 
-    def check(self, host):
-        values = self.values(host)
+
+class Credentials(Case):
+    def with_credentials(self, **variables):
+        return {**os.environ, **VARIABLES, **variables}
+
+    def without_credentials(self, **variables):
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(PATTERNS)}
+        return {**clean, **variables}
+
+    def pack(self, host):
+        self.write("m/main.py", "def f(): pass\n")
+        scratch = self.folder / "scratch"
+        scratch.mkdir(exist_ok=True)
+        return host.call({"pack": {"path": str(self.folder / "m"), "scratch": str(scratch), "options": {"infer_fn": "f"}}})
+
+    def refused(self, answer, expected):
+        self.assertEqual(answer[0], "error", answer)
+        self.assertIn(expected, answer[1]["message"])
+
+    @support.needs_numpy
+    @support.needs_linux
+    def test_a_model_finds_none(self):
+        import numpy
+
+        model = self.model()
+        self.write("model/main.py", LOOKS.replace("SECRET", HIDDEN, 1))
+        with Host(env=self.without_credentials(), start_new_session=True) as host:
+            self.assertEqual(host.load(model, {"infer_fn": "f"})[1]["code"], "unprepared")
+        packages = str(Path(numpy.__file__).parents[1])
+        name, fields, _ = prepared(model, env=self.with_credentials(FAKE_PACKAGES=packages))
+        self.assertEqual(name, "prepared", fields)
+        # uv got them.
+        seen = (self.folder / "fake/environment").read_text()
+        self.assertIn(VARIABLES["UV_INDEX_URL"], seen)
+        self.assertIn(f"NETRC={VARIABLES['NETRC']}", seen)
+        with Host(env=self.without_credentials(), start_new_session=True) as host:
+            self.assertEqual(host.load(model, {"infer_fn": "f"})[0], "loaded", host.printed())
+            found = host.outputs(*host.call({"infer": {"inputs": []}}))
+            values = {name: data for name, (_, _, data) in found.items()}
         # A string of rank 0: its two offsets, then the text.
         self.assertEqual(values["found"][16:], b"")
         self.assertEqual(values["names"][16:], b"")
         self.assertEqual(int.from_bytes(values["n_sockets"], "little"), 1)
         self.assertGreater(int.from_bytes(values["n_seen"], "little"), 10)
 
-    def host(self, **variables):
-        return Host(env={**os.environ, **VARIABLES, **variables}, start_new_session=True)
-
-    def test_a_model_finds_none_where_an_environment_was_made(self):
-        import numpy
-
-        model = self.model()
+    @support.needs_numpy
+    def test_variables_that_a_host_passes_by_mistake_are_removed(self):
         self.write("model/main.py", LOOKS.replace("SECRET", HIDDEN, 1))
-        with self.host(FAKE_PACKAGES=str(Path(numpy.__file__).parents[1])) as host:
-            loaded = host.load(model, {"infer_fn": "f"})
-            self.assertEqual(loaded[0], "loaded", (loaded, host.printed()))
-            self.check(host)
-        # uv got them.
-        seen = (self.folder / "fake/environment").read_text()
-        self.assertIn(VARIABLES["UV_INDEX_URL"], seen)
-        self.assertIn(f"NETRC={VARIABLES['NETRC']}", seen)
-
-    def test_a_model_finds_none_where_none_was_to_be_made(self):
-        self.write("model/main.py", LOOKS.replace("SECRET", HIDDEN, 1))
-        with self.host() as host:
-            self.assertEqual(host.load(self.folder / "model", {"infer_fn": "f"})[0], "loaded")
-            self.check(host)
+        with Host(env=self.with_credentials(), start_new_session=True) as host:
+            self.assertEqual(host.load(self.folder / "model", {"infer_fn": "f"})[0], "loaded", host.printed())
+            found = host.outputs(*host.call({"infer": {"inputs": []}}))
+        self.assertEqual(found["names"][2][16:], b"")
+        self.assertNotIn(b"os.environ", found["found"][2])
 
     def test_what_was_asked_for_is_still_there_for_a_second_attempt(self):
         model = self.model()
-        with self.host(FAKE_FAILS="error: dns error") as host:
+        with Host(env=self.with_credentials(FAKE_FAILS="error: dns error"), start_new_session=True) as host:
             for _ in range(2):
-                self.assertEqual(host.load(model, {"infer_fn": "f"})[1]["code"], "network")
+                self.assertEqual(host.prepare(model)[1]["code"], "network")
         self.assertEqual(len(self.calls()), 2)
-
-    def test_packing_has_them(self):
-        self.write("m/main.py", "def f(): pass\n")
-        scratch = self.folder / "scratch"
-        scratch.mkdir()
-        with self.host() as host:
-            fields = {"path": str(self.folder / "m"), "scratch": str(scratch), "options": {"infer_fn": "f"}}
-            fields["inputs"] = [{"name": "x", "dtype": "float32", "shape": []}]
-            name, packed, _ = host.call({"pack": fields})
-            self.assertEqual(name, "packed", packed)
-            self.assertEqual(len(packed["mismatches"]), 1)
         self.assertIn(SECRET, (self.folder / "fake/environment").read_text())
 
-    def test_without_credentials_the_process_is_started_once(self):
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
-        self.write("model/main.py", "def f(): return {}")
-        with Host(env=clean) as host:
-            host.load(self.folder / "model", {"infer_fn": "f"})
-            environ = Path(f"/proc/{host.process.pid}/environ").read_bytes()
-            self.assertNotIn(b"CARTON_PYTHON_KEEPER", environ)
-        with self.host() as host:
-            environ = Path(f"/proc/{host.process.pid}/environ").read_bytes()
-            self.assertIn(b"CARTON_PYTHON_KEEPER", environ)
-            self.assertNotIn(SECRET.encode(), environ)
+    def test_packing_has_them(self):
+        with Host(env=self.with_credentials(), start_new_session=True) as host:
+            name, packed, _ = self.pack(host)
+            self.assertEqual(name, "packed", packed)
+        self.assertIn(SECRET, (self.folder / "fake/environment").read_text())
 
+    def test_a_process_that_has_prepared_or_packed_loads_nothing(self):
+        model = self.model()
+        self.write("model/main.py", f"open({str(self.folder / 'ran')!r}, 'w')\ndef f(): return {{}}\n")
+        with Host(env=self.with_credentials(), start_new_session=True) as host:
+            self.assertEqual(host.prepare(model)[0], "prepared")
+            self.assertEqual(host.prepare(model)[0], "prepared")
+            self.refused(host.load(model, {"infer_fn": "f"}), "has prepared or packed a model, and loads none")
+        with Host(env=self.with_credentials(), start_new_session=True) as host:
+            self.assertEqual(self.pack(host)[0], "packed")
+            self.refused(host.load(model, {"infer_fn": "f"}), "has prepared or packed a model, and loads none")
+        self.assertFalse((self.folder / "ran").exists())
 
-class Keeping(unittest.TestCase):
-    def test_what_the_keeper_cannot_do_is_said(self):
-        ours, theirs = socket.socketpair()
-        process = os.fork()
-        if process == 0:
-            try:
-                ours.close()
-                keeper.serve(theirs)
-            finally:
-                os._exit(0)
-        theirs.close()
-        kept = keeper.Keeper(ours, process)
-        try:
-            with self.assertRaisesRegex(OSError, "no-such-program"):
-                kept.start(["/no-such-program"], "/", "uv", 2, ())
-            # There is no program to end, or to wait for.
-            for ask in (keeper._Program(kept).kill, keeper._Program(kept).wait):
-                with self.assertRaises(RunnerError) as caught:
-                    ask()
-                self.assertIn("has no attribute", caught.exception.causes[0])
-            program = kept.start([sys.executable, "-c", "raise SystemExit(3)"], "/", "uv", 2, ())
-            self.assertEqual(program.wait(), 3)
-        finally:
-            kept.end()
+    def test_a_process_that_has_run_a_model_prepares_nothing(self):
+        model = self.model()
+        self.write("failing/main.py", "raise ValueError\n")
+        with Host(env=self.with_credentials(), start_new_session=True) as host:
+            self.assertEqual(host.load(self.folder / "failing", {"infer_fn": "f"})[0], "error")
+            self.refused(host.prepare(model), "has run a model, and prepares none")
+            self.refused(self.pack(host), "has run a model, and prepares none")
+        self.assertEqual(self.calls(), [])
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
+import zipfile
 from pathlib import Path
 from unittest import mock
 
@@ -18,7 +20,18 @@ sys.path.insert(0, str(PACKAGE))
 import support  # noqa: E402, F401, finds the host
 from carton_runner import environments  # noqa: E402
 from carton_runner.calls import Cancelled  # noqa: E402
-from carton_runner.environments import compiling, gathering, lock, store, tree, uv, wheels  # noqa: E402
+from carton_runner.environments import (  # noqa: E402
+    bytecode,
+    compiling,
+    gathering,
+    lock,
+    requirements,
+    store,
+    tree,
+    uv,
+    variables,
+    wheels,
+)
 from carton_runner.errors import RunnerError  # noqa: E402
 from host import Host  # noqa: E402
 
@@ -56,7 +69,7 @@ class Report:
     def warn(self, text): pass
     def progress(self, what, done, total): pass
     def is_wanted(self): return True
-print(environments.prepare(sys.argv[2], Report()))
+print(environments.prepare(sys.argv[2], Report())["read"][0])
 """
 
 
@@ -102,6 +115,19 @@ class Case(unittest.TestCase):
         self.write("model/.carton/requirements.lock", text)
         return self.folder / "model"
 
+    def prepare(self, model):
+        """The folder of packages of the model, found after it was prepared."""
+        prepared = environments.prepare(model, self.report)
+        found = environments.find(model, self.report)
+        self.assertEqual(bool(prepared["in_use"]), found is not None)
+        return found
+
+    def unprepared(self, model):
+        with self.assertRaises(RunnerError) as caught:
+            environments.find(model, self.report)
+        self.assertEqual(caught.exception.code, "unprepared")
+        return caught.exception
+
     def calls(self):
         path = self.folder / "fake/calls"
         return path.read_text().splitlines() if path.exists() else []
@@ -114,32 +140,142 @@ class Case(unittest.TestCase):
 class Environments(Case):
     def test_one_is_made_once(self):
         model = self.model()
-        first = environments.prepare(model, self.report)
+        first = self.prepare(model)
         self.assertEqual(first, self.environment() / "lib/python3.0/site-packages")
         self.assertEqual(len(self.calls()), 2)
         self.assertIn(f"--python {sys.executable}", self.calls()[0])
         self.assertIn("--require-hashes", self.calls()[1])
         self.assertNotIn("--offline", self.calls()[1])
-        self.assertEqual(environments.prepare(model, self.report), first)
+        self.assertEqual(self.prepare(model), first)
         self.assertEqual(len(self.calls()), 2)
         self.model(f"numpy==2.0.1 {HASH}\n")
-        self.assertNotEqual(environments.prepare(model, self.report), first)
+        self.assertNotEqual(self.prepare(model), first)
 
     def test_a_model_that_asks_for_nothing_has_none(self):
-        self.assertIsNone(environments.prepare(self.write("bare/model.py").parent, self.report))
+        model = self.write("bare/model.py").parent
+        self.assertIsNone(environments.find(model, self.report))
+        self.assertEqual(environments.prepare(model, self.report), {"read": [], "in_use": []})
         self.assertEqual(self.calls(), [])
 
     def test_a_model_that_was_not_packed_is_locked_once_on_this_machine(self):
         self.write("bare/requirements.txt", "numpy\n")
-        first = environments.prepare(self.folder / "bare", self.report)
+        first = self.prepare(self.folder / "bare")
         calls = len(self.calls())
-        self.assertEqual(environments.prepare(self.folder / "bare", self.report), first)
+        self.assertEqual(self.prepare(self.folder / "bare"), first)
         self.assertEqual(len(self.calls()), calls)
         self.assertEqual(sorted(os.listdir(self.folder / "bare")), ["requirements.txt"])
 
+    def test_what_is_not_prepared_is_not_made_by_a_load(self):
+        self.unprepared(self.model())
+        self.write("bare/requirements.txt", "numpy\n")
+        self.unprepared(self.folder / "bare")
+        self.assertEqual(self.calls(), [])
+        self.assertFalse((self.folder / "data").exists())
+        self.prepare(self.model())
+        complete = self.environment() / "complete"
+        complete.unlink()
+        self.unprepared(self.model())
+        # It exists and cannot be read, as in a process that may not.
+        complete.mkdir()
+        self.unprepared(self.model())
+
+    def test_what_was_prepared_is_named(self):
+        prepared = environments.prepare(self.model(), self.report)
+        environment = self.environment()
+        self.assertEqual(prepared, {"read": [str(environment)], "in_use": [f"{environment}.lock"]})
+        self.assertTrue(Path(f"{environment}.lock").is_file())
+        self.write("bare/requirements.txt", "numpy\n")
+        prepared = environments.prepare(self.folder / "bare", self.report)
+        # Its packages are locked by a text of this machine, which a load reads too.
+        self.assertEqual(prepared["read"][0], str(environment))
+        (text,) = (self.folder / "data" / store.LOCKS).glob("*.txt")
+        self.assertEqual(prepared["read"][1:], [str(text)])
+        text.unlink()
+        self.unprepared(self.folder / "bare")
+
+    def test_packages_are_built_only_if_that_is_allowed(self):
+        self.prepare(self.model())
+        self.write("m/requirements.txt", "numpy\n")
+        compiling.compile_lock(requirements.Inputs.of(self.folder / "m"), self.report)
+        self.assertIn("--no-build", self.calls()[1])
+        self.assertIn("--no-build", self.calls()[2])
+        os.environ.update(CARTON_ALLOW_BUILD="1", UV_NO_BINARY_PACKAGE="numpy")
+        self.prepare(self.model(f"numpy==2.0.1 {HASH}\n"))
+        compiling.compile_lock(requirements.Inputs.of(self.folder / "m"), self.report)
+        self.assertEqual([call for call in self.calls()[3:] if "--no-build" in call], [])
+        self.assertEqual(variables.of_uv()["UV_NO_BINARY_PACKAGE"], "numpy")
+        # uv builds such a package even if it is told to build none.
+        del os.environ["CARTON_ALLOW_BUILD"]
+        self.assertNotIn("UV_NO_BINARY_PACKAGE", variables.of_uv())
+
+    def test_requirements_do_not_allow_building(self):
+        for line in (
+            "--no-binary numpy",
+            "--no-binary=:all:",
+            "  --no-binary numpy",
+            "\\\n--no-binary numpy",
+            "-r https://host.example/more.txt",
+            "-chttps://host.example/more.txt",
+            "--requirement=file:///more.txt",
+        ):
+            with self.subTest(line=line):
+                for name in ("more.txt", "-x.txt"):
+                    self.write("m/more.txt", f"{line}\n" if name == "more.txt" else "")
+                    self.write("m/-x.txt", f"{line}\r" if name == "-x.txt" else "")
+                    self.write("m/requirements.txt", "numpy\n-r 'more.txt'\r\n-r-x.txt\n")
+                    inputs = requirements.Inputs.of(self.folder / "m")
+                    with self.assertRaises(RunnerError) as caught:
+                        compiling.compile_lock(inputs, self.report)
+                    self.assertEqual(caught.exception.code, "setup")
+                    self.assertIn("allow building packages from source", caught.exception.hint)
+        self.assertEqual(self.calls(), [])
+        os.environ["CARTON_ALLOW_BUILD"] = "1"
+        compiling.compile_lock(inputs, self.report)
+        # A comment allows nothing.
+        del os.environ["CARTON_ALLOW_BUILD"]
+        self.write("m/requirements.txt", "# --no-binary numpy\nnumpy\n")
+        compiling.compile_lock(requirements.Inputs.of(self.folder / "m"), self.report)
+        # uv would read another text than was checked.
+        (self.folder / "m/requirements.txt").write_bytes("--no-binary numpy\n".encode("utf-16"))
+        with self.assertRaises(RunnerError):
+            requirements.Inputs.of(self.folder / "m")
+
+    def test_a_package_without_a_wheel(self):
+        said = "error: No solution found\\nhint: Wheels are required for `x` because building from source is disabled"
+        os.environ["FAKE_FAILS"] = said
+        with self.assertRaises(RunnerError) as caught:
+            self.prepare(self.model())
+        self.assertIn("a package has no wheel for this platform", caught.exception.message)
+        self.assertIn("allow building packages from source", caught.exception.hint)
+        self.write("m/requirements.txt", "x\n")
+        with self.assertRaises(RunnerError) as caught:
+            compiling.compile_lock(requirements.Inputs.of(self.folder / "m"), self.report)
+        self.assertEqual(caught.exception.code, "setup")
+        self.assertIn("allow building packages from source", caught.exception.hint)
+
+    def test_the_cache_of_uv_is_in_the_data_folder(self):
+        self.prepare(self.model())
+        seen = (self.folder / "fake/environment").read_text()
+        self.assertIn(f"UV_CACHE_DIR={self.folder}/data/python/uv-cache\n", seen)
+        os.environ["UV_CACHE_DIR"] = "/elsewhere"
+        self.assertEqual(variables.of_uv()["UV_CACHE_DIR"], "/elsewhere")
+
+    def test_modules_are_compiled_and_not_run(self):
+        self.write("packages/one.py", f"open({str(self.folder / 'ran')!r}, 'w')\n")
+        self.write("packages/sub/two.py", "x = 1\n")
+        self.write("packages/python2.py", "print 1\n")
+        self.write("packages/zeros.py", "\0")
+        command = bytecode.command(self.folder / "packages")
+        subprocess.run(command, check=True, timeout=60, env=variables.of("python"))
+        tag = sys.implementation.cache_tag
+        made = sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*.pyc"))
+        expected = [f"packages/__pycache__/one.{tag}.pyc", f"packages/sub/__pycache__/two.{tag}.pyc"]
+        self.assertEqual(made, expected)
+        self.assertFalse((self.folder / "ran").exists())
+
     def test_what_would_turn_off_the_checks_does_not_reach_uv(self):
         os.environ.update(UV_NO_VERIFY_HASHES="1", UV_SYSTEM_PYTHON="1", UV_INDEX_URL="https://index.example/simple")
-        environments.prepare(self.model(), self.report)
+        self.prepare(self.model())
         seen = (self.folder / "fake/environment").read_text()
         self.assertNotIn("UV_NO_VERIFY_HASHES", seen)
         self.assertNotIn("UV_SYSTEM_PYTHON", seen)
@@ -147,11 +283,11 @@ class Environments(Case):
 
     def test_offline(self):
         os.environ["CARTON_OFFLINE"] = "1"
-        environments.prepare(self.model(), self.report)
+        self.prepare(self.model())
         self.assertIn("--offline", self.calls()[1])
         os.environ["FAKE_FAILS"] = "error: No solution found when resolving dependencies"
         with self.assertRaises(RunnerError) as caught:
-            environments.prepare(self.model(f"numpy==9 {HASH}\n"), self.report)
+            self.prepare(self.model(f"numpy==9 {HASH}\n"))
         self.assertEqual(caught.exception.code, "network")
         self.assertIn("the network must not be used", caught.exception.message)
         self.assertIn("--bundle-wheels", caught.exception.hint)
@@ -161,7 +297,7 @@ class Environments(Case):
         fields = {"platform": store.platform_tag()}
         wheel = lock.Requirement("numpy", "", "2.0.0", "", ("--hash=sha256:" + "2" * 64,))
         self.write("model/.carton/wheels.lock", lock.Lock(fields, (wheel,)).text("wheels"))
-        environments.prepare(model, self.report)
+        self.prepare(model)
         for option in ("--offline", "--no-index", "--no-build", f"--find-links {model.resolve()}/.carton/wheels"):
             self.assertIn(option, self.calls()[1])
         self.assertIn("2" * 64, (self.environment() / "requirements.txt").read_text())
@@ -169,12 +305,12 @@ class Environments(Case):
     def test_wheels_for_another_platform_are_left_alone(self):
         model = self.model()
         self.write("model/.carton/wheels.lock", f"# platform: elsewhere\nnumpy==2.0.0 {HASH}\n")
-        environments.prepare(model, self.report)
+        self.prepare(model)
         self.assertNotIn("--no-index", self.calls()[1])
 
     def test_a_lock_for_another_python(self):
         with self.assertRaises(RunnerError) as caught:
-            environments.prepare(self.model(f"# python: 3.1\nnumpy==2.0.0 {HASH}\n"), self.report)
+            self.prepare(self.model(f"# python: 3.1\nnumpy==2.0.0 {HASH}\n"))
         self.assertIn("locked for Python 3.1", caught.exception.message)
         self.assertIn("`carton runner install python --python 3.1`", caught.exception.hint)
 
@@ -214,7 +350,7 @@ class Environments(Case):
         def check(said, expected, code):
             os.environ["FAKE_FAILS"] = said
             with self.assertRaises(RunnerError) as caught:
-                environments.prepare(self.model(), self.report)
+                self.prepare(self.model())
             self.assertIn(expected, caught.exception.message)
             self.assertEqual(caught.exception.code, code)
             self.assertEqual(caught.exception.causes[-1], said.split("\\n")[-1])
@@ -229,8 +365,62 @@ class Environments(Case):
             "  x No solution found\\n  x was not found in the package registry", "is not in the package index", "failed"
         )
         check("error: write: No space left on device (os error 28)", "the disk is full", "setup")
-        check("x has no wheels with a matching Python ABI tag (e.g., `cp39`)", "no build for this platform", "failed")
+        check("x has no wheels with a matching Python ABI tag (e.g., `cp39`)", "no wheel for this platform", "failed")
         check("something else", "uv failed", "failed")
+
+
+def _wheel(path, name, **files):
+    """Writes the wheel of version 1.0 of a package."""
+    with zipfile.ZipFile(path, "w") as file:
+        for inner, text in files.items():
+            file.writestr(inner.replace("__dot__", "."), text)
+        info = f"{name}-1.0.dist-info"
+        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "".join(f"{inner.replace('__dot__', '.')},,\n" for inner in files))
+
+
+class RealUv(Case):
+    """With a real uv, and packages of a folder: whether making an environment runs anything of them."""
+
+    def setUp(self):
+        super().setUp()
+        beside = Path(sys.executable).with_name("uv")
+        found = str(beside) if beside.exists() else shutil.which("uv")
+        if found is None:
+            self.skipTest("there is no uv")
+        index = self.folder / "index"
+        index.mkdir()
+        os.environ.update(UV=found, UV_FIND_LINKS=str(index), CARTON_OFFLINE="1")
+        self.ran = self.folder / "ran"
+        runs = f"open({str(self.ran)!r}, 'w').close()"
+        _wheel(index / "calm-1.0-py3-none-any.whl", "calm", calm__dot__py="x = 1\n", calm__dot__pth=f"import os; {runs}\n")
+        self.write("source/built-1.0/setup.py", f"{runs}\nfrom setuptools import setup\nsetup(name='built', version='1.0')\n")
+        self.write("source/built-1.0/PKG-INFO", "Metadata-Version: 1.1\nName: built\nVersion: 1.0\n")
+        with tarfile.open(index / "built-1.0.tar.gz", "w:gz") as archive:
+            archive.add(self.folder / "source/built-1.0", "built-1.0")
+
+    def lock_of(self, name):
+        (path,) = (self.folder / "index").glob(f"{name}-*")
+        return f"{name}==1.0 --hash=sha256:{wheels.sha256(path)}\n"
+
+    def test_a_wheel_is_installed_and_compiled(self):
+        packages = self.prepare(self.model(self.lock_of("calm")))
+        self.assertTrue((packages / "calm.py").exists())
+        self.assertTrue(list((packages / "__pycache__").glob("calm.*.pyc")))
+        self.assertFalse(self.ran.exists())
+        self.assertTrue((self.folder / "data/python/uv-cache").is_dir())
+
+    def test_nothing_is_built(self):
+        with self.assertRaises(RunnerError) as caught:
+            self.prepare(self.model(self.lock_of("built")))
+        self.assertIn("has no wheel", caught.exception.message)
+        self.assertIn("allow building packages from source", caught.exception.hint)
+        # `numpy`, which every lock has, is not in the folder.
+        self.write("m/requirements.txt", "built\n")
+        with self.assertRaises(RunnerError) as caught:
+            compiling.compile_lock(requirements.Inputs.of(self.folder / "m"), self.report)
+        self.assertFalse(self.ran.exists())
 
 
 class Processes(Case):
@@ -283,15 +473,14 @@ class Processes(Case):
         killed.communicate()
 
 
-    def load(self, host):
-        load = {"files": {"directory": {"path": str(self.folder / "model")}}, "options": {"infer_fn": "f"}}
-        host.send({"load": load}, 7)
+    def send_prepare(self, host):
+        host.send({"prepare": host.request(self.folder / "model")}, 7)
 
-    def test_a_load_that_is_cancelled_ends_uv_and_what_it_started(self):
+    def test_a_preparation_that_is_cancelled_ends_uv_and_what_it_started(self):
         self.model()
         # Hosts start a runner as the leader of a process group.
         with Host(env=dict(os.environ, FAKE_TAKES="600"), start_new_session=True) as host:
-            self.load(host)
+            self.send_prepare(host)
             self.wait_for("half")
             begun = time.monotonic()
             host.send({"cancel": {}}, 7)
@@ -316,20 +505,28 @@ class Processes(Case):
         key = store.Wanted(lock.read(model / lock.REQUIREMENTS_LOCK).lines()).key()
         return self.folder / "data" / store.FOLDER / f"{key}.lock"
 
-    def test_an_environment_in_use_is_locked_until_the_process_ends(self):
+    def test_what_was_prepared_is_locked_until_the_process_ends(self):
         place = self.lock_of(self.model())
-        self.write("model/main.py", "def f(): return {}")
         for _ in range(2):
-            with Host(env=dict(os.environ)) as host:
-                self.load(host)
-                host.answer(7)
+            with Host(env=dict(os.environ), start_new_session=True) as host:
+                _, prepared, _ = host.prepare(self.folder / "model")
+                self.assertEqual(prepared["in_use"], [str(place)])
                 with open(place) as file:
                     with self.assertRaises(BlockingIOError):
                         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    # The host takes its own lock meanwhile.
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 self.assertLess(time.time() - place.stat().st_mtime, 60)
             os.utime(place, (0, 0))
             with open(place) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A process that loads the model takes no lock, and writes nothing.
+        self.write("model/main.py", "def f(): return {}")
+        with Host(env=dict(os.environ)) as host:
+            host.load(self.folder / "model", {"infer_fn": "f"})
+            with open(place) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.assertEqual(place.stat().st_mtime, 0)
         # As `carton runner prune` does it: the lock is deleted last.
         with open(place) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -341,12 +538,12 @@ class Processes(Case):
         self.assertTrue((self.environment() / "complete").exists())
         self.assertTrue(place.exists())
 
-    def test_a_load_that_is_cancelled_waits_for_nobody(self):
+    def test_a_preparation_that_is_cancelled_waits_for_nobody(self):
         path = self.lock_of(self.model())
         self.write(path)
         with open(path) as file, Host(env=dict(os.environ), start_new_session=True) as host:
             fcntl.flock(file, fcntl.LOCK_EX)
-            self.load(host)
+            self.send_prepare(host)
             self.assertIn("waiting for another process", host.read()[0]["message"]["log"]["message"])
             host.send({"cancel": {}}, 7)
             name, fields, _ = host.answer(7)
@@ -449,7 +646,7 @@ class Packing(Case):
     def test_folders_that_cannot_be_written_are_no_fault_of_the_model(self):
         self.write("data/python", "a file")
         with self.assertRaises(RunnerError) as caught:
-            environments.prepare(self.model(), self.report)
+            self.prepare(self.model())
         self.assertEqual(caught.exception.code, "setup")
         self.assertIn("CARTON_RUNNER_DATA_DIR", caught.exception.hint)
 

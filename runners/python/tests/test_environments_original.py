@@ -12,7 +12,7 @@ from carton_runner import packing
 from carton_runner.environments import lock, original_lock, store, wheels, writing_original
 from carton_runner.environments.writing_original import CannotLock
 from carton_runner.errors import RunnerError
-from host import Host, inline
+from host import Host, inline, prepared
 from test_environments import Case
 
 #: A package as uv lists it in a ``pylock.toml``, after text that must not be mistaken for it.
@@ -251,6 +251,7 @@ class Inputs(Case):
         for has_lock, options, works in ((False, {}, False), (True, {}, True), (True, {"writable_inputs": False}, False)):
             if has_lock:
                 self.write("model/.carton/carton.lock", text)
+                self.assertEqual(prepared(self.folder / "model", env=dict(os.environ))[0], "prepared")
             with self.subTest(has_lock=has_lock, options=options), Host(env=dict(os.environ)) as host:
                 loaded = host.load(self.folder / "model", {"infer_fn": "f", **options})
                 self.assertEqual(loaded[0], "loaded", loaded)

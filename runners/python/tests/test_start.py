@@ -27,6 +27,25 @@ class Start(unittest.TestCase):
             self.assertIsNone(host.process.poll())
         self.assertEqual(host.process.returncode, 0)
 
+    def test_in_a_sandbox_multiprocessing_starts_processes_by_spawn(self):
+        def run(code):
+            path = "import sys; sys.path.append(%r); from carton_runner import start_method; " % os.path.dirname(PACKAGE)
+            done = subprocess.run(
+                [sys.executable, "-IB", "-c", path + code], stdout=subprocess.PIPE, check=True, timeout=TIMEOUT
+            )
+            return done.stdout.decode().split()
+
+        later = "start_method.default_to_spawn(); assert 'multiprocessing' not in sys.modules; import multiprocessing; "
+        earlier = "import multiprocessing; start_method.default_to_spawn(); "
+        for start in (later, earlier):
+            said = run(start + "print(multiprocessing.get_start_method(), multiprocessing.get_context().Process.__name__)")
+            self.assertEqual(said, ["spawn", "SpawnProcess"])
+            # A model can still choose.
+            said = run(start + "multiprocessing.set_start_method('fork'); print(multiprocessing.get_start_method())")
+            self.assertEqual(said, ["fork"])
+        said = run(later + "import multiprocessing.pool; print(type(multiprocessing.__loader__).__name__, len(sys.meta_path))")
+        self.assertEqual(said, run("import multiprocessing; print(type(multiprocessing.__loader__).__name__, len(sys.meta_path))"))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,19 +1,22 @@
 """Environments of models: the packages that a model needs, and their installations on this machine.
 
-The runner calls :func:`prepare` before it imports a model, and ``gathering.gather`` to pack one. Both raise
+The process that loads a model calls :func:`find`, which only reads. Another process, which never runs a model, calls
+:func:`prepare` to make what :func:`find` misses, or ``gathering.gather`` to pack a model. All raise
 ``carton_runner.errors.RunnerError``. ``report`` has ``info(text)``, ``warn(text)`` and ``progress(what, done, total)``, and
 ``is_wanted()`` returns whether the call has not been cancelled.
 
-- ``preparing`` finds out which packages a model requests. ``store`` keeps the environments of this machine, each made once. ``uv``
-  finds and runs ``uv``. ``programs`` runs programs until they end or the call is cancelled. ``variables`` has their environment.
+- ``requested`` finds out which packages a model requests. ``store`` knows where the environments of this machine are, and reads
+  them.
+- ``making`` makes environments, each once, and ``bytecode`` compiles their modules. ``uv`` finds and runs ``uv``. ``programs`` runs
+  programs until they end or the call is cancelled. ``variables`` has their environment.
 - ``lock`` reads and writes the lock of a model, ``original_lock`` reads that of the original Carton. Both are pure, and read as
   strictly as possible.
-- ``compiling`` makes locks, ``writing_original`` those of the original Carton.
+- ``requirements`` reads a ``requirements.txt``, ``compiling`` makes locks of it, ``writing_original`` those of the original Carton.
 - ``tree``, ``wheels`` and ``gathering`` collect the contents of a carton.
 """
 
 #: Environment variables (patterns of ``fnmatch``) that installing packages needs and that the model does not see. The
-#: descriptor that ``carton runner install python`` writes requests the same.
+#: descriptor that ``carton runner install python`` writes requests the same; only processes that prepare or pack get them.
 VARIABLES = (
     "UV",
     "UV_*",
@@ -36,10 +39,38 @@ VARIABLES = (
 )
 
 
-def prepare(model_folder, report):
-    """Makes the environment of the model in ``model_folder`` unless it exists. Returns the folder of its packages as
-    a ``Path``, or ``None`` for a model that requests none: it runs with the packages of the interpreter."""
+def find(model_folder, report):
+    """Returns the folder of the packages of the model in ``model_folder`` as a ``Path``, or ``None`` for a model that requests none:
+    it runs with the packages of the interpreter. Writes nothing and starts no program. Raises an error with the code
+    ``unprepared`` if :func:`prepare` has to make the environment first, or if this process cannot read it."""
     # Imported only here, so that the runner starts faster.
-    from carton_runner.environments import preparing
+    from carton_runner.environments import requested, store
 
-    return preparing.prepare(model_folder, report)
+    wanted = requested.packages(model_folder, store.cached_lock)
+    if wanted is None:
+        return None
+    folder = store.find(wanted)
+    if wanted.is_locked_here:
+        report.warn(
+            "the model has a requirements.txt and no lock: its packages were chosen on this machine; `carton pack` locks them"
+        )
+    return folder
+
+
+def prepare(model_folder, report):
+    """Makes the environment of the model in ``model_folder`` unless it exists. Returns the fields of ``prepared``
+    (spec/runner-protocol.md, section 5)."""
+    from carton_runner.environments import making, requested
+
+    read = []
+
+    def lock_of(inputs):
+        text, path = making.cached_lock(inputs, report)
+        read.append(str(path))
+        return text
+
+    wanted = requested.packages(model_folder, lock_of)
+    if wanted is None:
+        return {"read": [], "in_use": []}
+    folder, lock = making.environment(wanted, report)
+    return {"read": [str(folder), *read], "in_use": [str(lock)] if lock is not None else []}

@@ -1,88 +1,20 @@
 """Makes locks: ``uv pip compile`` turns the requirements of a model into exact versions with hashes."""
 
-import hashlib
 import re
 import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, Tuple
 
-from carton_runner.environments import lock, store, uv
+from carton_runner.environments import lock, requirements, store, uv
+from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.errors import RunnerError
 
-REQUIREMENTS = "requirements.txt"
 #: The fields in the comments of a lock.
 FIELDS = ("inputs", "python", "platforms")
 
-#: Larger files are refused, because they cannot be lists of requirements.
-MAX_REQUIREMENTS_BYTES = 4 << 20
-#: The greatest number of files, included ones among them.
-MAX_FILES = 64
-#: The version of the procedure that makes locks. Changing it makes all locks anew.
-_FORMAT = "1"
-
-_INCLUDED = re.compile(r"(?:-r|-c|--requirement|--constraint)(?:[ \t=]+|(?=[^ \t=-]))(\S.*)")
 _ELSEWHERE = re.compile(r"-e\b|--editable|\.{0,2}/|(?:[a-z0-9]+\+)?[a-z0-9]+:/|file:|[^ ]+ *(?:\[[^]]*\])? @ ", re.IGNORECASE)
-_INDEX = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links)(?:[ \t=]|$)")
-
-
-class Inputs(NamedTuple):
-    """The requirements that a lock is made from."""
-
-    #: The ``requirements.txt``; ``None`` for a model without one.
-    path: Optional[Path]
-    #: The text of that file and of every file that it includes.
-    texts: Tuple[str, ...]
-
-    @classmethod
-    def of(cls, folder: Path) -> "Inputs":
-        """Returns the inputs of the model in this folder."""
-        path = folder / REQUIREMENTS
-        return cls(path, tuple(_texts(path))) if path.exists() else cls.of_numpy_alone()
-
-    @classmethod
-    def of_numpy_alone(cls) -> "Inputs":
-        """Returns the inputs of a model without requirements."""
-        return cls(None, ())
-
-    def digest(self) -> str:
-        """Returns a hash that changes when the inputs change."""
-        hasher = hashlib.sha256()
-        for part in (_FORMAT, store.minor_version(), *self.texts):
-            data = part.encode()
-            hasher.update(len(data).to_bytes(8, "little") + data)
-        return hasher.hexdigest()
-
-    def names_an_index(self) -> bool:
-        """Whether the inputs name a package index, which a lock does not."""
-        return any(_INDEX.match(line.strip()) for text in self.texts for line in text.splitlines())
-
-
-def _texts(path: Path) -> List[str]:
-    texts: List[str] = []
-    to_read, seen = [path], set()
-    while to_read:
-        path = to_read.pop(0)
-        if path.resolve() in seen:
-            continue
-        seen.add(path.resolve())
-        if len(seen) > MAX_FILES:
-            raise RunnerError(f"{REQUIREMENTS} includes more than {MAX_FILES} files")
-        try:
-            with open(path, "rb") as file:
-                data = file.read(MAX_REQUIREMENTS_BYTES + 1)
-        except OSError as error:
-            raise RunnerError(f"cannot read the requirements `{path}`", [str(error)], code="setup") from error
-        if len(data) > MAX_REQUIREMENTS_BYTES:
-            raise RunnerError(f"`{path}` has more than {MAX_REQUIREMENTS_BYTES} bytes")
-        text = data.decode("utf-8-sig", errors="replace")
-        texts.append(text)
-        for line in text.splitlines():
-            included = _INCLUDED.fullmatch(line.split(" #")[0].strip())
-            if included and "://" not in included.group(1):
-                to_read.append(path.parent / included.group(1).strip("\"'"))
-    return texts
 
 
 def compile_lock(inputs: Inputs, report) -> str:
@@ -91,6 +23,8 @@ def compile_lock(inputs: Inputs, report) -> str:
     for text in inputs.texts:
         # Checked before uv fetches a package, or runs its build.
         _refuse_elsewhere(text)
+    if not uv.may_build():
+        _refuse_builds(inputs)
     tool = uv.find(report)
     report.info(f"locking the packages of the model with {shlex.join(tool.command)}")
     if inputs.names_an_index():
@@ -111,7 +45,7 @@ def compile_lock(inputs: Inputs, report) -> str:
         except RunnerError as error:
             if error.code == "failed" and inputs.path:
                 # The fault is not the model's: the requested packages are not available.
-                error.code, error.hint = "setup", f"check the names and versions in {REQUIREMENTS}"
+                error.code, error.hint = "setup", error.hint or f"check the names and versions in {REQUIREMENTS}"
             raise
     locked = _checked(compiled)
     fields = dict(zip(FIELDS, (f"sha256:{inputs.digest()}", minor, platforms)))
@@ -133,7 +67,7 @@ def _compile_anywhere(tool: uv.Uv, folder: Path, sources: List[str], report) -> 
 def _compile(tool: uv.Uv, folder: Path, sources: List[str], options: List[str], report) -> str:
     command = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
     command += ["--no-emit-find-links", "--python", sys.executable, "--python-version", store.minor_version()]
-    command += ["--offline"] if uv.is_offline() else []
+    command += uv.limits()
     arguments = [*command, *options, "--output-file", "lock.txt", *sources]
     try:
         tool.run(arguments, str(folder), "lock the model's packages", report)
@@ -154,8 +88,7 @@ def _checked(text: str) -> lock.Lock:
 
 def _refuse_elsewhere(text: str) -> None:
     """Refuses packages that do not come from an index, because other machines may not get the same files."""
-    for line in text.splitlines():
-        line = line.strip()
+    for line in requirements.lines(text):
         if not line.startswith("#") and _ELSEWHERE.match(line):
             shown = line.split(" --hash")[0].split("://")[0]
             raise RunnerError(
@@ -163,3 +96,13 @@ def _refuse_elsewhere(text: str) -> None:
                 code="setup",
                 hint="put its code into the model's folder, or its package into an index",
             )
+
+
+def _refuse_builds(inputs: Inputs) -> None:
+    """Refuses lines that make uv build packages although it is told to build none."""
+    for line in inputs.lines_that_build():
+        raise RunnerError(
+            f"`{line[:200]}` in {REQUIREMENTS} may have a package built from source, which is not allowed",
+            code="setup",
+            hint="remove the line (what it includes from a server can be put beside the file), or allow building packages from source",
+        )

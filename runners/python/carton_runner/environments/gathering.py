@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Dict, NamedTuple, Optional
 
 from carton_runner.environments import compiling, lock, original_lock, store, tree, wheels, writing_original
+from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.errors import RunnerError
 
 #: The only option of packing.
@@ -63,12 +64,12 @@ def _pack_file(path: Path, model: Path, bundles: bool, for_original: bool, repor
         os.symlink(path.resolve(), model / path.name)
     except OSError as error:
         raise RunnerError("cannot gather the model's files", [str(error)], code="setup") from error
-    locked = _add(model, compiling.Inputs.of_numpy_alone(), None, bundles, report)
+    locked = _add(model, Inputs.of_numpy_alone(), None, bundles, report)
     return _add_original(locked, model, model, (), report) if for_original else _NOT_WANTED
 
 
 def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, report) -> Optional[str]:
-    if not (path / compiling.REQUIREMENTS).exists():
+    if not (path / REQUIREMENTS).exists():
         if (path / original_lock.CARTON_LOCK).exists() and not (path / lock.REQUIREMENTS_LOCK).exists():
             # The original's lock is the only description of the packages that the model needs.
             tree.build(path, model, lambda name: False, report)
@@ -79,7 +80,7 @@ def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, rep
             report.warn(
                 "what a model needs is read from its requirements.txt, and there is none: pyproject.toml is not used"
             )
-    inputs = compiling.Inputs.of(path)
+    inputs = Inputs.of(path)
     kept = _kept_lock(path, inputs, report)
     keeps_wheels = kept is not None and wheels.belong_to(kept, path)
     ours = [lock.REQUIREMENTS_LOCK, *(() if keeps_wheels else (lock.WHEELS_LOCK, lock.WHEELS))]
@@ -94,7 +95,7 @@ def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, rep
     return _add_original(locked, path, model, there.others, report) if for_original else _NOT_WANTED
 
 
-def _kept_lock(path: Path, inputs: compiling.Inputs, report) -> Optional[lock.Lock]:
+def _kept_lock(path: Path, inputs: Inputs, report) -> Optional[lock.Lock]:
     """Returns the existing lock, if it was made from these inputs."""
     place = path / lock.REQUIREMENTS_LOCK
     if not place.exists():
@@ -112,7 +113,7 @@ def _kept_lock(path: Path, inputs: compiling.Inputs, report) -> Optional[lock.Lo
     return None
 
 
-def _add(model: Path, inputs: compiling.Inputs, kept: Optional[lock.Lock], bundles: bool, report) -> lock.Lock:
+def _add(model: Path, inputs: Inputs, kept: Optional[lock.Lock], bundles: bool, report) -> lock.Lock:
     """Adds the lock, and the wheels if they are to be bundled."""
     comment = "The packages of this model, as `carton pack` has locked them."
     text = compiling.compile_lock(inputs, report) if kept is None else kept.text(comment)

@@ -6,9 +6,8 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence, Tuple
 
-from carton_runner import credentials
 from carton_runner.calls import Cancelled
 from carton_runner.environments import variables
 from carton_runner.errors import RunnerError
@@ -33,8 +32,8 @@ def run(
     on_pause: Callable[[], None] = lambda: None,
     patience: Optional[float] = None,
 ) -> Tuple[int, str]:
-    """Runs a program. Returns its status, and the end of its output. The program gets the ``environment`` of ``uv`` or ``pip``, with
-    the credentials that this process may not have. ``on_line`` gets each line of output, ``on_pause`` is called while there is none.
+    """Runs a program. Returns its status, and the end of its output. The program gets the ``environment`` of ``uv``, ``pip`` or
+    ``python``. ``on_line`` gets each line of output, ``on_pause`` is called while there is none.
     Raises :class:`Cancelled` if the program was ended because the call was cancelled, and ``subprocess.TimeoutExpired`` if it was
     ended because it took more than ``patience`` seconds."""
     end = None if patience is None else time.monotonic() + patience
@@ -48,7 +47,15 @@ def run(
     pipe, output = os.pipe()
     try:
         try:
-            process = _start(list(command), cwd, environment, output, tuple(pass_fds))
+            process = subprocess.Popen(
+                list(command),
+                cwd=cwd,
+                env=variables.of(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=tuple(pass_fds),
+            )
         except OSError as error:
             raise CannotStart(f"cannot start `{command[0]}`", [str(error)]) from error
         finally:
@@ -62,21 +69,6 @@ def run(
     finally:
         os.close(pipe)
     return process.wait(), said
-
-
-def _start(command: List[str], cwd: str, environment: str, output: int, pass_fds: Tuple[int, ...]):
-    keeper = credentials.keeper()
-    if keeper is not None:
-        return keeper.start(command, cwd, environment, output, pass_fds)
-    return subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=variables.of(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        pass_fds=pass_fds,
-    )
 
 
 def _listen(

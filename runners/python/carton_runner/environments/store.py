@@ -1,4 +1,4 @@
-"""The environments on this machine, each made once.
+"""The environments on this machine: where they are, and how they are read. ``making`` makes them.
 
 ::
 
@@ -8,38 +8,28 @@
         requirements.txt   the requested packages
         complete           written last: an environment without it is unfinished, and is made anew
       <key>.lock           held while the environment is made, also by uv, so that no other process starts while a uv
-                           still writes whose runner was killed; and held shared by all processes that use it, so that
-                           ``carton runner prune`` sees which are in use, and when they were used last
+                           still writes whose runner was killed; and held shared by the hosts whose models use it, so
+                           that ``carton runner prune`` sees which are in use, and when they were used last
+    <runner data>/python/locks-v1/
+      <digest>.txt         the lock that was made on this machine of a ``requirements.txt`` with this digest
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import platform
-import shlex
-import shutil
 import sys
 import sysconfig
-import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence
 
-from carton_runner import descriptors
-from carton_runner.calls import Cancelled
-from carton_runner.environments import uv
 from carton_runner.errors import RunnerError
 
 #: A change in the structure of environments gets a new folder.
 FOLDER = "python/environments-v1"
-#: The hint for a folder in which environments cannot be written.
-ANOTHER_PLACE = "make room, or name a folder that can be written to with CARTON_RUNNER_DATA_DIR"
+#: The folder of the locks that were made on this machine.
+LOCKS = "python/locks-v1"
 COMPLETE = "complete"
-#: Seconds between two attempts to get a lock that another process holds.
-_PAUSE = 0.05
-#: Seconds to wait for the lock of a complete environment.
-_PATIENCE = 5.0
 
 
 class Wanted(NamedTuple):
@@ -53,6 +43,10 @@ class Wanted(NamedTuple):
     identity: Optional[Sequence[str]] = None
     #: Whether all packages are in the model, and the network is not needed.
     is_complete: bool = False
+    #: Whether only wheels are installed, also where building packages from source is allowed.
+    is_never_built: bool = False
+    #: Whether the versions were chosen on this machine, because the model has no lock.
+    is_locked_here: bool = False
 
     def key(self) -> str:
         """Returns the name of the environment. It does not depend on the source of the packages, because their hashes identify
@@ -89,58 +83,29 @@ def data_folder() -> Path:
     return Path(os.path.abspath(named)) if named else Path.home() / ".carton/runner_data"
 
 
-def environment(wanted: Wanted, report) -> Path:
-    """Returns the folder of packages of the environment with these packages, which is made if it does not exist."""
-    key = wanted.key()
-    environments = data_folder() / FOLDER
-    folder = environments / key
-    place = environments / f"{key}.lock"
-    while not (_is_complete(folder) and _keep(place, folder)):
-        try:
-            environments.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _unwritable(f"cannot make the folder `{environments}`", error) from error
-        with locked(place, "makes the environment of this model", report) as lock:
-            # The process that had the lock may have made the environment.
-            if not _is_complete(folder):
-                _make(folder, wanted, lock, report)
-    return _packages(folder)
+def place(wanted: Wanted) -> Path:
+    """Returns the folder of the environment with these packages, which need not exist."""
+    return data_folder() / FOLDER / wanted.key()
 
 
-#: Descriptors that keep environments from being deleted for as long as this process lives.
-_kept: List[int] = []
-
-
-def _keep(place: Path, folder: Path) -> bool:
-    """Keeps the environment from being deleted while this process lives. Returns whether it still exists."""
+def find(wanted: Wanted) -> Path:
+    """Returns the folder of packages of the environment with these packages. Raises the error ``unprepared`` if it is not complete,
+    or if this process cannot read it."""
+    folder = place(wanted)
     try:
-        descriptor = descriptors.move_up(os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
-    except OSError:
-        # In a folder that cannot be written to, nothing can be deleted either.
-        return True
-    end = time.monotonic() + _PATIENCE
-    while not _try_lock(descriptor, place, fcntl.LOCK_SH):
-        if time.monotonic() >= end:
-            # A process that uv left behind holds the lock. The environment is complete nevertheless.
-            break
-        time.sleep(_PAUSE)
-    if _is_at(descriptor, place) and _is_complete(folder):
-        try:
-            os.utime(descriptor)
-        except OSError:
-            # The file belongs to another user, who allows others to write to it.
-            pass
-        _kept.append(descriptor)
-        return True
-    os.close(descriptor)
-    return False
+        # A process that is not allowed to read a file may still see that it exists.
+        (folder / COMPLETE).read_bytes()
+        return packages(folder)
+    except OSError as error:
+        raise unprepared("the environment of this model is not there, or cannot be read", error) from error
 
 
-def _is_complete(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
+    """Whether the environment is complete."""
     return (folder / COMPLETE).is_file()
 
 
-def _packages(folder: Path) -> Path:
+def packages(folder: Path) -> Path:
     """Returns the environment's ``lib/python3.11/site-packages``."""
     found = sorted(folder.glob("lib/python*/site-packages"))
     if len(found) != 1:
@@ -150,141 +115,19 @@ def _packages(folder: Path) -> Path:
     return found[0]
 
 
-def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
-    tool = uv.find(report)
-    _delete(folder)
-    report.info(
-        f"making the Python environment of the model: {len(wanted.lines)} packages, with {shlex.join(tool.command)}"
-    )
-    parent = str(folder.parent)
+def lock_place(inputs) -> Path:
+    """Returns the path of the lock that is made on this machine of these ``requirements.Inputs``."""
+    return data_folder() / LOCKS / f"{inputs.digest()[:40]}.txt"
+
+
+def cached_lock(inputs) -> str:
+    """Returns the text of that lock. Raises the error ``unprepared`` if it does not exist, or if this process cannot read it."""
     try:
-        tool.run(
-            ["venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)],
-            parent,
-            "make a virtual environment",
-            report,
-            [lock],
-        )
-        requirements = folder / "requirements.txt"
-        requirements.write_text("".join(f"{line}\n" for line in wanted.lines))
-        _install(tool, folder, wanted, requirements, lock, report)
-        marker = folder / f"{COMPLETE}.new"
-        marker.write_text(json.dumps({"interpreter": interpreter(), "made": int(time.time())}) + "\n")
-        marker.rename(folder / COMPLETE)
+        return lock_place(inputs).read_text()
     except OSError as error:
-        _delete(folder)
-        raise _unwritable(f"cannot make the environment `{folder}`", error) from error
-    except BaseException:
-        # An unfinished environment is useless and takes space.
-        _delete(folder)
-        raise
+        raise unprepared("the packages of this model are not locked on this machine", error) from error
 
 
-def _install(tool: uv.Uv, folder: Path, wanted: Wanted, requirements: Path, lock: int, report) -> None:
-    count, last = len(wanted.lines), -1
-
-    def progress() -> None:
-        nonlocal last
-        installed = min(count, sum(1 for _ in folder.glob("lib/python*/site-packages/*.dist-info")))
-        if installed != last:
-            last = installed
-            report.progress("installing packages", installed, count)
-
-    def on_line(line: str) -> None:
-        if line.lstrip().startswith(("Downloading", "Building", "Built", "warning")):
-            report.info(f"uv: {line.strip()}")
-
-    command = ["pip", "sync", "--python", str(folder / "bin/python"), "--require-hashes", "--compile-bytecode"]
-    command += ["--offline"] if uv.is_offline() or wanted.is_complete else []
-    progress()
-    arguments = [*command, *wanted.options, str(requirements)]
-    tool.run(arguments, str(folder.parent), "install the model's packages", report, [lock], on_line, progress)
-    progress()
-
-
-def _delete(folder: Path) -> None:
-    # The marker is deleted first: if the process is killed in the middle, the rest must not look complete.
-    for name in (COMPLETE, f"{COMPLETE}.new"):
-        try:
-            (folder / name).unlink()
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise _unwritable(f"cannot delete `{folder / name}`", error) from error
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        raise RunnerError(f"cannot delete the unfinished environment `{folder}`", hint="delete it")
-
-
-@contextmanager
-def locked(path: Path, doing: str, report) -> Iterator[int]:
-    """Holds the lock of this file, which the system releases when the process dies."""
-    waited = False
-    while True:
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise _unwritable(f"cannot open the lock `{path}`", error) from error
-        try:
-            while not _try_lock(descriptor, path, fcntl.LOCK_EX):
-                if not waited:
-                    report.info(f"waiting for another process that {doing}")
-                waited = True
-                if not report.is_wanted():
-                    raise Cancelled
-                time.sleep(_PAUSE)
-            # The previous holder of the lock may have deleted its file.
-            if _is_at(descriptor, path):
-                yield descriptor
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the path still names the open file."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except OSError:
-        return False
-
-
-def _try_lock(descriptor: int, path: Path, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise RunnerError(f"cannot lock `{path}`", [str(error)]) from error
-    return True
-
-
-def cached_text(name: str, make, report, doing: Optional[str] = None) -> str:
-    """Returns a small text that ``make`` makes once for this machine."""
-    folder = data_folder() / "python/locks-v1"
-    path = folder / name
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise RunnerError(f"cannot read `{path}`", [str(error)]) from error
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(f"cannot make the folder `{folder}`", error) from error
-    with locked(folder / f"{name}.lock", doing or "locks the packages of this model", report):
-        if path.exists():
-            return path.read_text()
-        text = make()
-        new = folder / f"{name}.new"
-        try:
-            new.write_text(text)
-            new.rename(path)
-        except OSError as error:
-            raise _unwritable(f"cannot write `{path}`", error) from error
-        return text
-
-
-def _unwritable(message: str, error: OSError) -> RunnerError:
-    return RunnerError(message, [str(error)], code="setup", hint=ANOTHER_PLACE)
+def unprepared(message: str, error: OSError) -> RunnerError:
+    """Returns the error of a model that another process has to prepare first."""
+    return RunnerError(message, [str(error)], code="unprepared")

