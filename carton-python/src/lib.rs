@@ -33,6 +33,7 @@ mod results;
 mod row_source;
 mod rows;
 mod runtime;
+mod sandbox;
 mod specs;
 mod stream;
 mod tensor_files;

@@ -6,6 +6,7 @@ use carton_core::{Carton, Load, Location, SignatureMode};
 use pyo3::prelude::*;
 
 use crate::model::Model;
+use crate::sandbox::SandboxOptions;
 use crate::{bridge, errors, package, runtime};
 
 /// The options of `load`, of which Python passes those that the caller gave.
@@ -44,6 +45,7 @@ pub(crate) struct LoadOptions {
     offline: Option<bool>,
     #[pyo3(default)]
     framework_version: Option<String>,
+    sandbox: SandboxOptions,
 }
 
 impl LoadOptions {
@@ -94,6 +96,7 @@ impl LoadOptions {
         if self.offline.is_some() {
             load = load.config(package::config(py, self.offline)?);
         }
+        let load = self.sandbox.apply(py, load)?;
         Ok(load.install_runners(self.install_runners).allow_file_links(self.allow_file_links).restart(self.restart))
     }
 }

@@ -11,6 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::paths::GivenPath;
 use crate::results::{self, fields};
+use crate::sandbox::SandboxOptions;
 use crate::specs::TensorSpec;
 use crate::{errors, package, runtime, tensors};
 
@@ -44,6 +45,7 @@ pub(crate) struct PackOptions<'py> {
     links: BTreeMap<String, Vec<String>>,
     check: bool,
     install_runners: bool,
+    sandbox: SandboxOptions,
 }
 
 /// A self-test or an example: its name, description, inputs and outputs.
@@ -180,6 +182,7 @@ pub(crate) fn pack<'py>(
     let draft = metadata(py, &mut options, &mut added)?;
     let mut pack =
         Carton::pack(model.0, output.0).metadata(draft).check(options.check).install_runners(options.install_runners);
+    pack = options.sandbox.apply(py, pack)?;
     if let Some(folder) = options.metadata.as_ref().and_then(|path| path.0.parent()) {
         pack = pack.metadata_folder(folder);
     }

@@ -9,6 +9,8 @@ use carton_core::runner::PLATFORM;
 use carton_core::{Carton, Load, Location, Open, Pack};
 use tempfile::TempDir;
 
+use crate::python_runner;
+
 /// A temporary home for one test.
 pub struct TestPlace {
     folder: TempDir,
@@ -61,12 +63,37 @@ impl TestPlace {
         let folder = self.config().runner_dir.join(name);
         let version = if name == "onnx" { carton_runner_onnx::FRAMEWORK_VERSION } else { "1.0.0" };
         std::fs::create_dir_all(&folder).unwrap();
-        let text = format!(
+        let mut text = format!(
             "version = 1\n[[runner]]\nrunner_name = \"{name}\"\nframework_version = \"{version}\"\n\
              runner_compat_version = 1\nrunner_interface_version = 2\nrunner_release_date = 2026-01-01T00:00:00Z\n\
              runner_path = \"run\"\nargs = {args:?}\nplatform = \"{PLATFORM}\"\nfiles = \"{files}\"\n"
         );
+        if name == "onnx" {
+            let (variables, data) = (carton_runner_onnx::LIBRARY_VARIABLES, carton_runner_onnx::DATA_FOLDERS);
+            text.push_str(&format!("[runner.sandbox]\nread_variables = {variables:?}\ndata = {data:?}\n"));
+        }
+        if ["plain", "python"].contains(&name) {
+            let files = python_runner::files();
+            text.push_str(&format!("[runner.sandbox]\nshared_memory = true\nread = {files:?}\n"));
+        }
         std::fs::write(folder.join("runner.toml"), text).unwrap();
+    }
+
+    /// A configuration that counts the starts of runners: before each, a line with the number of the process that is killed for the runner
+    /// is added to [`starts`](Self::starts). The runner gets their number as `CARTON_TEST_STARTS`.
+    #[must_use]
+    pub fn counting_config(&self) -> Config {
+        let starts = self.starts();
+        let count = format!("echo $$ >> {starts:?}; CARTON_TEST_STARTS=$(wc -l < {starts:?}) exec \"$@\"");
+        let mut config = self.config();
+        config.sandbox.wrapper = ["/bin/sh", "-c", &count, "sh"].map(str::to_owned).to_vec();
+        config
+    }
+
+    /// The file with a line for each start of a runner with [`counting_config`](Self::counting_config).
+    #[must_use]
+    pub fn starts(&self) -> PathBuf {
+        self.path().join("starts")
     }
 
     /// [`Carton::load`] in this place.

@@ -6,6 +6,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use carton_core::Carton;
 
@@ -26,6 +27,21 @@ pub fn interpreter() -> Option<PathBuf> {
         return None;
     }
     Some(python.into())
+}
+
+/// The files of runners that are written in Python: the test interpreter's, and those of this checkout.
+pub(crate) fn files() -> &'static [PathBuf] {
+    static FILES: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    FILES.get_or_init(|| {
+        let python = std::env::var_os("CARTON_TEST_PYTHON").unwrap_or_else(|| "python3".into());
+        let question =
+            "import sys; print('\\n'.join({sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}))";
+        let answer = Command::new(&python).args(["-I", "-c", question]).output();
+        let answer = answer.map(|answer| String::from_utf8_lossy(&answer.stdout).into_owned()).unwrap_or_default();
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let ours = ["python", "../runners/python"].map(|folder| here.join(folder).canonicalize().unwrap());
+        answer.lines().map(PathBuf::from).chain(ours).collect()
+    })
 }
 
 /// Installs the runner in `place`, as `carton runner install python` does except for the two differences above.

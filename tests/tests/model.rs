@@ -186,6 +186,12 @@ fn signal_runners(place: &TestPlace, signal: Signal) {
         if let Some(id) = id.filter(|_| command.starts_with(&path)) {
             kill_process(id, signal).unwrap();
             n_found += 1;
+            // The signal is there at once, and takes effect when the process is interrupted.
+            let is_running =
+                || !std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default().contains(") T ");
+            while signal == Signal::STOP && is_running() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
     assert!(n_found > 0, "no runner was running");

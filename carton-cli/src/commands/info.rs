@@ -69,6 +69,9 @@ fn facts(info: &Info, output: &Output) -> String {
     if !info.required_platforms.is_empty() {
         table.row(["platforms".to_owned(), info.required_platforms.join(", ")]);
     }
+    if !info.sandbox.is_empty() {
+        table.row(["asks for".to_owned(), one_line(&info.sandbox.to_string())]);
+    }
     if let Some(hash) = &info.manifest_sha256 {
         table.row(["manifest".to_owned(), format!("sha256:{hash}")]);
     }

@@ -131,6 +131,7 @@ fn descriptor(interpreter: &Interpreter, runner_compat_version: u64) -> Option<D
     prepare.programs = vec!["uv".to_owned()];
     prepare.read = CONFIGURATION.iter().map(PathBuf::from).collect();
     prepare.data = vec![RUNNER_NAME.to_owned()];
+    prepare.write_variables = vec!["UV_CACHE_DIR".to_owned()];
     descriptor.prepare = Some(prepare);
     Some(descriptor)
 }

@@ -8,8 +8,9 @@
 //!
 //! A record that is wrong does no harm: the runner finds that it cannot read what the model needs, and prepares again.
 
-use std::fs::{File, FileTimes};
+use std::fs::{File, FileTimes, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -89,7 +90,10 @@ impl Preparations {
         let mut held = Vec::new();
         for path in &prepared.in_use {
             let Ok(file) = File::open(path) else { return false };
-            if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+            let is_locked = flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
+            // Whoever deletes what is prepared deletes the lock last, while holding it.
+            let inode = |metadata: io::Result<Metadata>| metadata.ok().map(|metadata| metadata.ino());
+            if !is_locked || inode(file.metadata()) != inode(std::fs::metadata(path)) {
                 return false;
             }
             // The file may belong to another user, who lets others use it.

@@ -6,6 +6,7 @@ use super::Package;
 use crate::contents::FileInfo;
 use crate::manifest::ManifestHash;
 use crate::metadata::{Runner, TensorSpec};
+use crate::sandbox::SandboxRequest;
 use crate::trust::SignatureStatus;
 
 /// Everything that is known about a carton without reading a file of the model.
@@ -34,6 +35,8 @@ pub struct Info {
     pub homepage: Option<String>,
     /// The target triples the model runs on; empty for all.
     pub required_platforms: Vec<String>,
+    /// What the model asks for beyond its own files. The user decides whether it gets that.
+    pub sandbox: SandboxRequest,
     /// The runner that the model requires.
     pub runner: Runner,
     /// The declared inputs in order; empty when none are declared.
@@ -66,6 +69,7 @@ impl Info {
             repository: text(metadata.repository()),
             homepage: text(metadata.homepage()),
             required_platforms: metadata.required_platforms().to_vec(),
+            sandbox: metadata.sandbox().clone(),
             runner: metadata.runner().clone(),
             inputs: metadata.inputs().to_vec(),
             outputs: metadata.outputs().to_vec(),

@@ -41,6 +41,9 @@ pub struct PrepareNeeds {
     /// Folders in the runners' data folder that it writes to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<String>,
+    /// Variables of `environment` that name a folder which it writes to: a cache in a place of the user's choice.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write_variables: Vec<String>,
 }
 
 impl SandboxNeeds {

@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from . import _carton, _live, _progress
 from ._errors import InvalidInputError
+from ._options import sandbox_options
 from ._paths import AnyPath
 from ._results import Packed
 
@@ -87,6 +88,9 @@ def pack(
     links: Mapping[str, Sequence[str]] | None = None,
     check: bool = True,
     install_runners: bool = False,
+    sandbox: str | None = None,
+    allow: Sequence[str] = (),
+    limits: Mapping[str, int] | None = None,
     progress: Callable[..., None] | bool | None = None,
 ) -> Packed:
     """Packs a model into a carton.
@@ -122,6 +126,11 @@ def pack(
         links: Lists of URLs by the SHA-256 of files that are left out, because they can be fetched from there.
         check: Whether the packed model is loaded and tested.
         install_runners: Whether a missing runner is installed from the configured index.
+        sandbox: How the model is confined: `on` (the default), as far as this system can; `strict`, or not run at all; `off`. A confined
+            model has its own files and a scratch folder, no other files, no network, and no other processes.
+        allow: What a confined model may use beyond that: `network`, `read=PATH`; and `build`, which builds Python packages from their
+            sources.
+        limits: Limits of the runner by name: `memory` and `file_size` in bytes, `processes`, `open_files`, `cpu_seconds`.
         progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
 
     Raises:
@@ -158,6 +167,7 @@ def pack(
         "links": {digest: list(urls) for digest, urls in (links or {}).items()},
         "check": check,
         "install_runners": install_runners,
+        "sandbox": sandbox_options(sandbox, allow, limits),
     }
     live = _live.prepared(model, example=example, inputs=inputs, outputs=outputs, runner=runner, options=options)
     with live as prepared, _progress.reporting(progress) as callback:

@@ -140,9 +140,15 @@ impl Stage {
             .policy(self.policy())
     }
 
-    /// The runner processes of this stage.
+    /// The runner processes of this stage: the children of launchers, which are children of this process.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
+        let launchers = self.children_of(&[std::process::id()]);
+        self.children_of(&launchers)
+    }
+
+    /// The living processes of this stage whose parent is one of these.
+    fn children_of(&self, parents: &[u32]) -> Vec<u32> {
         let mark = format!("{MARK}={}", self.mark);
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -151,7 +157,7 @@ impl Stage {
             let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
             let (state, parent) = (fields.next(), fields.next().and_then(|parent| parent.parse::<u32>().ok()));
             // A dead process that its supervisor has not reaped yet does not count.
-            if parent != Some(std::process::id()) || state == Some("Z") {
+            if !parent.is_some_and(|parent| parents.contains(&parent)) || state == Some("Z") {
                 continue;
             }
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();

@@ -23,12 +23,11 @@ pub(crate) async fn plain(mode: &str) -> Echo {
 
 async fn plain_of(mode: &str, metadata: &str) -> Echo {
     let place = TestPlace::new(RUNNER);
-    let (folder, starts) = (place.config().runner_dir.join("plain"), place.path().join("starts"));
+    let folder = place.config().runner_dir.join("plain");
     std::fs::create_dir_all(&folder).unwrap();
     let python = std::env::var("CARTON_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    // Each start of the runner is a line with the number of its process. The runner is told how many there were.
-    let script =
-        format!("#!/bin/sh\necho $$ >> {starts:?}\nexec {python} {PLAIN_RUNNER} {mode} $(wc -l < {starts:?})\n");
+    // The runner is told how many starts there were.
+    let script = format!("#!/bin/sh\nexec {python} {PLAIN_RUNNER} {mode} $CARTON_TEST_STARTS\n");
     // A child that is being forked may still have the file open for writing, and such a file cannot be executed.
     let unfinished = folder.join("run.new");
     std::fs::write(&unfinished, script).unwrap();
@@ -36,13 +35,14 @@ async fn plain_of(mode: &str, metadata: &str) -> Echo {
     std::fs::rename(&unfinished, folder.join("run")).unwrap();
     place.describe("plain", &[], "directory");
     let carton = place.pack_noop(metadata).await;
-    let load = place.load(carton).runner("plain").framework_version("=1.0.0".parse().unwrap());
+    let load =
+        place.load(carton).config(place.counting_config()).runner("plain").framework_version("=1.0.0".parse().unwrap());
     Echo { model: load.await.unwrap_or_else(|error| panic!("{}", chain(&error))), place }
 }
 
 /// The processes that were started for the runner.
 fn processes(echo: &Echo) -> Vec<Pid> {
-    let starts = std::fs::read_to_string(echo.place.path().join("starts")).unwrap();
+    let starts = std::fs::read_to_string(echo.place.starts()).unwrap();
     starts.lines().map(|line| Pid::from_raw(line.trim().parse().unwrap()).unwrap()).collect()
 }
 

@@ -4,6 +4,7 @@ use carton_tensor::Dimension;
 use proptest::prelude::*;
 
 use super::*;
+use crate::sandbox::SandboxRequest;
 
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof!["\\PC{0,12}", ".{0,12}", "[\"'\\\\\n\r\t\u{0}\u{1b}\u{7f} =#]{0,12}"]
@@ -68,8 +69,10 @@ fn any_draft() -> impl Strategy<Value = Draft> {
     let texts = proptest::collection::vec(proptest::option::of(any_name()), 9);
     let opts = proptest::collection::btree_map(any_text(), any_option(), 0..4);
     let tests = (any_tensors(), proptest::option::of(any_tensors()));
-    (texts, any_specs(), any_specs(), tests, opts).prop_map(
-        |(mut texts, inputs, outputs, (tensors, expected), opts)| {
+    let read = proptest::collection::vec(any_text().prop_map(|text| format!("/{}", text.replace("..", ""))), 0..3);
+    let sandbox = (proptest::bool::ANY, read);
+    (texts, any_specs(), any_specs(), tests, opts, sandbox).prop_map(
+        |(mut texts, inputs, outputs, (tensors, expected), opts, (network, read))| {
             let mut text = || texts.pop().flatten();
             Draft {
                 model_name: text(),
@@ -97,6 +100,7 @@ fn any_draft() -> impl Strategy<Value = Draft> {
                 required_framework_version: Some(VersionReq::STAR),
                 runner_compat_version: Some(3),
                 opts: opts.into_iter().collect(),
+                sandbox: SandboxRequest::new(network, read),
             }
         },
     )

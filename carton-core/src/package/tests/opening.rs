@@ -206,7 +206,8 @@ fn names_in_json() {
         "repository": null,
         "homepage": null,
         "required_platforms": [],
-        "runner": {
+        "sandbox": {"network": false, "read": []},
+            "runner": {
             "runner_name": "noop",
             "required_framework_version": "^1",
             "runner_compat_version": 1,

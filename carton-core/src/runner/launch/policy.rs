@@ -16,6 +16,7 @@ const DEFAULT_VARIABLES: &[&str] = &[
     "PATH",
     "HOME",
     "USER",
+    "LOGNAME",
     "LANG",
     "LANGUAGE",
     "LC_*",
