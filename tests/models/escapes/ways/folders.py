@@ -1,0 +1,166 @@
+"""The user's folders: what can be made there, and what a scratch folder can do to whoever deletes it."""
+
+import fcntl
+import os
+import stat
+import struct
+
+from ways import system
+from ways.outcome import Nothing, printable
+from ways.scratch import folder as scratch
+from ways.scratch import new_path
+
+
+def list_folder(path):
+    """Learns the names of the user's files."""
+    return printable(" ".join(sorted(os.listdir(path))), 2000)
+
+
+def make_file(path):
+    """Makes a file that the user's programs find, such as one in a folder of programs or of settings."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    os.write(descriptor, b"escaped")
+    os.close(descriptor)
+    return "made"
+
+
+def make_folder(path):
+    """Makes a folder."""
+    os.mkdir(path)
+    return "made"
+
+
+def make_link(path):
+    """Makes a symbolic link, which lets a careless program of the user write elsewhere."""
+    os.symlink("/etc/passwd", path)
+    return "made"
+
+
+def make_pipe(path):
+    """Makes a pipe in the file system, which a program outside can write to."""
+    os.mkfifo(path)
+    return "made"
+
+
+def make_device(path):
+    """Makes a device of its own for a disk of the machine."""
+    os.mknod(path, 0o600 | stat.S_IFBLK, os.makedev(254, 0))
+    return "made"
+
+
+def make_device_in_scratch():
+    """The same where it may write."""
+    path = new_path()
+    os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    os.close(os.open(path, os.O_RDWR))
+    return "made and opened"
+
+
+def remove_folder(path):
+    """Deletes a folder of the user."""
+    os.rmdir(path)
+    return "deleted"
+
+
+def rename_out_of_scratch(path):
+    """Moves a file of its own to where it may not write."""
+    own = new_path()
+    with open(own, "wb") as file:
+        file.write(b"escaped")
+    os.rename(own, path)
+    return "moved"
+
+
+def link_out_of_scratch(path):
+    """Gives a file of its own a second name where it may not write. What it writes later is there too."""
+    own = new_path()
+    with open(own, "wb") as file:
+        file.write(b"escaped")
+    os.link(own, path)
+    return "linked"
+
+
+def make_unnamed_file(folder, name):
+    """Makes a file without a name in a folder of the user, and names it later."""
+    descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o644)
+    return _name(descriptor, os.path.join(folder, name))
+
+
+def name_unnamed_file_of_scratch(path):
+    """Makes a file without a name where it may write, and names it where it may not."""
+    descriptor = os.open(scratch(), os.O_TMPFILE | os.O_RDWR, 0o644)
+    return _name(descriptor, path)
+
+
+def _name(descriptor, path):
+    try:
+        os.write(descriptor, b"escaped")
+        # With linkat and AT_SYMLINK_FOLLOW: the link in /proc leads to the file.
+        os.link("/proc/self/fd/%d" % descriptor, path, src_dir_fd=descriptor, follow_symlinks=True)
+    finally:
+        os.close(descriptor)
+    return "named"
+
+
+def leave_in_scratch(target, marker):
+    """Leaves in the scratch folder a link to a folder of the user, and a tree that is hard to delete: whoever deletes the one may delete
+    the other, or leave all."""
+    base = os.path.join(scratch(), "escape-" + marker)
+    os.mkdir(base)
+    os.symlink(target, os.path.join(base, "link"))
+    os.symlink(target, os.path.join(scratch(), "escape-link-" + marker))
+    os.mkfifo(os.path.join(base, "pipe"))
+    with open(os.path.join(base.encode(), b"\xff\n\x1b"), "wb") as file:
+        file.write(b"escaped")
+    # Deeper than a path may be long.
+    at = os.open(base, os.O_RDONLY)
+    for _ in range(1000):
+        os.mkdir("deep" * 10, dir_fd=at)
+        below = os.open("deep" * 10, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    closed = os.path.join(base, "closed")
+    os.mkdir(closed)
+    with open(os.path.join(closed, "file"), "wb") as file:
+        file.write(b"escaped")
+    os.chmod(closed, 0)
+    return base
+
+
+def make_undeletable(marker):
+    """Leaves in the scratch folder a file that even root cannot delete before its flag is gone."""
+    path = os.path.join(scratch(), "escape-" + marker)
+    with open(path, "wb") as file:
+        file.write(b"escaped")
+        get, put, immutable = 0x80086601, 0x40086602, 0x10
+        (flags,) = struct.unpack("=q", fcntl.ioctl(file.fileno(), get, bytes(8)))
+        fcntl.ioctl(file.fileno(), put, struct.pack("=q", flags | immutable))
+    try:
+        os.unlink(path)
+    except PermissionError:
+        return path
+    raise Nothing("it was deleted")
+
+
+def mount_over_scratch():
+    """Mounts a file system in the scratch folder, which then cannot be deleted."""
+    system.call("mount", b"tmpfs", os.fsencode(scratch()), b"tmpfs", 0, None)
+    system.call("umount2", os.fsencode(scratch()), 0)
+    return "mounted"
+
+
+def leave_shared_memory(name):
+    """Leaves a file in the memory that all programs of the user share."""
+    with open("/dev/shm/" + name, "wb") as file:
+        file.write(b"escaped")
+    return "left"
+
+
+def read_shared_memory(name):
+    """Reads what another program shares by a name."""
+    descriptor = system.library("shm_open", os.fsencode("/" + name), os.O_RDONLY, 0)
+    try:
+        return printable(os.read(descriptor, 200))
+    finally:
+        os.close(descriptor)
