@@ -133,6 +133,7 @@ def make_undeletable(marker):
     path = os.path.join(scratch(), "escape-" + marker)
     with open(path, "wb") as file:
         file.write(b"escaped")
+        file.flush()
         get, put, immutable = 0x80086601, 0x40086602, 0x10
         (flags,) = struct.unpack("=q", fcntl.ioctl(file.fileno(), get, bytes(8)))
         fcntl.ioctl(file.fileno(), put, struct.pack("=q", flags | immutable))
