@@ -22,8 +22,8 @@ FOLDER, SECRET = sys.argv[1:3]
 library = ctypes.CDLL(None, use_errno=True)
 library.syscall.restype = ctypes.c_long
 IS_X86 = os.uname().machine == "x86_64"
-#: What came: signals, and the names of the places that bytes came to.
-signals = []
+#: What came: how often each signal, and what to which place.
+signals = {}
 received = {}
 kept = []
 
@@ -124,9 +124,16 @@ os.unlink(path("deleted"))
 secret_memory = ctypes.create_string_buffer(SECRET.encode(), len(SECRET))
 target_memory = ctypes.create_string_buffer(b"before!", 8)
 
+
+
+def count(number, _):
+    signals[number] += 1
+
+
 NUMBERS = [signal.SIGUSR1, signal.SIGUSR2, signal.SIGURG, signal.SIGWINCH, signal.SIGTERM, signal.SIGIO]
 for number in NUMBERS:
-    signal.signal(number, lambda number, _: signals.append(int(number)))
+    signals[int(number)] = 0
+    signal.signal(number, count)
 
 where = {
     "pid": os.getpid(),

@@ -22,6 +22,7 @@ if _FOLDER not in sys.path:
     sys.path.insert(0, _FOLDER)
 
 import ways  # noqa: E402
+import ways.scratch  # noqa: E402
 from ways.outcome import Nothing, printable  # noqa: E402
 
 #: Seconds that an attempt may take.
@@ -84,7 +85,7 @@ def _where():
         "group": os.getpgid(0),
         "user": os.getuid(),
         "folder": os.getcwd(),
-        "scratch": ways.files.new_path().rsplit("/", 1)[0],
+        "scratch": ways.scratch.folder(),
         "home": os.environ.get("HOME"),
         "executable": sys.executable,
         "descriptors": [number for number in range(256) if _is_open(number)],

@@ -102,35 +102,51 @@ def _name(descriptor, path):
     return "named"
 
 
-def leave_in_scratch(target, marker):
-    """Leaves in the scratch folder a link to a folder of the user, and a tree that is hard to delete: whoever deletes the one may delete
-    the other, or leave all."""
-    base = os.path.join(scratch(), "escape-" + marker)
+def leave_links(target, marker):
+    """Leaves links to a folder of the user in the scratch folder: whoever deletes the one may delete what is in the other."""
+    base = os.path.join(scratch(), marker)
     os.mkdir(base)
     os.symlink(target, os.path.join(base, "link"))
-    os.symlink(target, os.path.join(scratch(), "escape-link-" + marker))
-    os.mkfifo(os.path.join(base, "pipe"))
+    os.symlink(target, base + "-link")
+    os.symlink(os.path.join(target, "kept"), base + "-file")
+    os.mkfifo(base + "-pipe")
     with open(os.path.join(base.encode(), b"\xff\n\x1b"), "wb") as file:
         file.write(b"escaped")
-    # Deeper than a path may be long.
+    return base
+
+
+def leave_closed_folders(marker):
+    """Leaves folders that may not be listed in the scratch folder, so that whoever deletes them cannot see what is in them."""
+    base = os.path.join(scratch(), marker)
+    before = os.umask(0)
+    try:
+        # Modes that are given when a folder is made, because changing them later may have no effect.
+        os.mkdir(base, 0o300)
+        with open(os.path.join(base, "file"), "wb") as file:
+            file.write(b"escaped")
+        os.mkdir(os.path.join(base, "closed"), 0)
+    finally:
+        os.umask(before)
+    return base
+
+
+def leave_deep_folders(marker, depth):
+    """Leaves folders in folders in the scratch folder, deeper than descriptors or the stack of whoever deletes them reach."""
+    base = os.path.join(scratch(), marker)
+    os.mkdir(base)
     at = os.open(base, os.O_RDONLY)
-    for _ in range(1000):
-        os.mkdir("deep" * 10, dir_fd=at)
-        below = os.open("deep" * 10, os.O_RDONLY, dir_fd=at)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
         os.close(at)
         at = below
     os.close(at)
-    closed = os.path.join(base, "closed")
-    os.mkdir(closed)
-    with open(os.path.join(closed, "file"), "wb") as file:
-        file.write(b"escaped")
-    os.chmod(closed, 0)
     return base
 
 
 def make_undeletable(marker):
     """Leaves in the scratch folder a file that even root cannot delete before its flag is gone."""
-    path = os.path.join(scratch(), "escape-" + marker)
+    path = os.path.join(scratch(), marker)
     with open(path, "wb") as file:
         file.write(b"escaped")
         file.flush()

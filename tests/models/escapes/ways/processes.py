@@ -2,11 +2,11 @@
 
 import ctypes
 import os
-import socket
 import struct
 
 from ways import system
 from ways.outcome import Nothing, printable
+from ways.peer import peer
 from ways.system import Vector
 
 _PTRACE_PEEKDATA = 2
@@ -15,7 +15,6 @@ _PTRACE_DETACH = 17
 _PTRACE_SEIZE = 0x4206
 _PTRACE_INTERRUPT = 0x4207
 _WALL = 0x40000000
-_SO_PEERPIDFD = 77
 
 
 def list_processes(pid):
@@ -125,16 +124,17 @@ def take_descriptor(pid, number):
         os.close(taken)
 
 
-def take_descriptor_of_peer(descriptor, number):
-    """Takes over an open file of the process at the other end of a socket, which needs neither its number nor `pidfd_open`."""
-    taken_socket = socket.socket(fileno=os.dup(descriptor))
+def take_descriptor_of_peer(number):
+    """Takes over an open file of the process that made the socket of the protocol, without its number and `pidfd_open`."""
+    process = peer()
     try:
-        (process,) = struct.unpack("=i", taken_socket.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4))
         taken = system.call("pidfd_getfd", process, number, 0)
-        os.close(taken)
-        return "took a descriptor"
     finally:
-        taken_socket.close()
+        os.close(process)
+    try:
+        return printable(os.pread(taken, 200, 0))
+    finally:
+        os.close(taken)
 
 
 def compare_resources(pid):

@@ -3,14 +3,13 @@
 import fcntl
 import os
 import signal
-import socket
 import struct
 import time
 
 from ways import system
 from ways.outcome import Nothing
+from ways.peer import peer
 
-_SO_PEERPIDFD = 77
 _QUEUE = -1
 
 
@@ -56,14 +55,13 @@ def send_signal_by_descriptor(pid, number):
     return "sent"
 
 
-def send_signal_to_peer(descriptor, number):
-    """The same to the process at the other end of a socket, without its number."""
-    own = socket.socket(fileno=os.dup(descriptor))
+def send_signal_to_peer(number):
+    """The same to the process that made the socket of the protocol, without its number and `pidfd_open`."""
+    process = peer()
     try:
-        (process,) = struct.unpack("=i", own.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4))
         system.call("pidfd_send_signal", process, number, None, 0)
     finally:
-        own.close()
+        os.close(process)
     return "sent"
 
 
