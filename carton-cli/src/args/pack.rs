@@ -45,9 +45,6 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "REQUIREMENT")]
     pub(crate) framework_version: Option<VersionReq>,
 
-    #[command(flatten)]
-    pub(crate) sandbox: SandboxArgs,
-
     /// Name, description, inputs, outputs, self-tests and examples: a carton.toml that may leave out `[runner]`
     ///
     /// Tensor references in it may be files next to it: `x = "x.npy"`, or `x = "cases.npz#x"`.
@@ -109,6 +106,9 @@ pub(crate) struct PackArgs {
     /// The file to write, replaced if it is there [default: the model's name with .carton, here]
     #[arg(short, long, value_name = "OUT.carton", value_hint = clap::ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
 }
 
 const EXAMPLES: &str = r#"Examples:

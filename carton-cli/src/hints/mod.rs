@@ -2,7 +2,7 @@
 
 mod no_runner;
 
-use carton_core::errors::{CacheError, ContentsError, InstallError, PackageError, ShrinkError};
+use carton_core::errors::{CacheError, ContentsError, InstallError, LaunchError, PackageError, ShrinkError};
 use carton_core::{CallError, Error};
 
 /// Returns what can be done about `error`; `None` if nothing is known.
@@ -57,9 +57,17 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             )),
             None => Some("`carton info` shows what the model expects".to_owned()),
         },
+        Error::Launch(LaunchError::Sandbox { .. }) => Some("`--sandbox on` enforces what this system has".to_owned()),
+        Error::LoadRefused { .. } | Error::RunnerSetup { .. } => {
+            // The python runner says so, which is part of this command.
+            error.hint().map(|hint| hint.replace(BUILD_HINT, &format!("{BUILD_HINT}: `--allow build`")))
+        }
         error => error.hint(),
     }
 }
+
+/// What `runners/python` says where a package has no wheel.
+const BUILD_HINT: &str = "allow building packages from source";
 
 /// Appends an alternative to a hint.
 fn or(hint: Option<String>, other: &str) -> String {

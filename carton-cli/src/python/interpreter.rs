@@ -68,6 +68,7 @@ struct Answer {
     serial: u64,
     executable: String,
     base: String,
+    #[serde(default)]
     files: Vec<PathBuf>,
 }
 

@@ -130,6 +130,8 @@ fn descriptor(interpreter: &Interpreter, runner_compat_version: u64) -> Option<D
     prepare.environment = ENVIRONMENT.iter().map(|&name| name.to_owned()).collect();
     prepare.programs = vec!["uv".to_owned()];
     prepare.read = CONFIGURATION.iter().map(PathBuf::from).collect();
+    // uv may be installed beside the interpreter.
+    prepare.read.extend(Path::new(&interpreter.path).parent().map(|folder| folder.join("uv")));
     prepare.data = vec![RUNNER_NAME.to_owned()];
     prepare.write_variables = vec!["UV_CACHE_DIR".to_owned()];
     descriptor.prepare = Some(prepare);

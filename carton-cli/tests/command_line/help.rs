@@ -55,7 +55,7 @@ fn the_commands_are_listed() {
                             [default: auto] [possible values: auto, always, never]
           --progress <HOW>  How to show progress: bars (`auto`, on a terminal only), a line now and
                             then, or nothing [default: auto] [possible values: auto, plain, none]
-          --offline         Never use the network (this binds Carton, not the model)
+          --offline         Never use the network
           --config <FILE>   The configuration file [default: ~/.carton/config.toml]
     ----- stderr -----
     "#);
@@ -98,6 +98,28 @@ fn pack_explains_itself() {
               The versions of the runner's framework that can run the model, such as `>=1.12, <2`
               [default: what the runner recommends for this model]
 
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Sandbox:
+          --sandbox <MODE>
+              How the model is confined: `on`, as far as this system can; `strict`, or not run at all;
+              `off` [default: on]
+              
+              A confined model has its own files, a scratch folder, and nothing else: no other files, no
+              network, no other processes.
+
+          --allow <WHAT>
+              Let the model use `network`, or `read=PATH`: a file or folder; `build` builds Python
+              packages from their sources
+              
+              What a carton asks for is shown by `carton info`, and has to be allowed here or in the
+              configuration.
+
+          --limit <LIMIT>
+              Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`,
+              `cpu_seconds=N`
+
           --metadata <FILE.toml>
               Name, description, inputs, outputs, self-tests and examples: a carton.toml that may leave
               out `[runner]`
@@ -112,7 +134,7 @@ fn pack_explains_itself() {
 #[test]
 fn pack_explains_what_goes_into_the_carton() {
     let help = Sandbox::new().carton("pack --help").to_string();
-    assert_snapshot!(part(&help, "--opt <KEY=VALUE>", "Global options:"), @r#"
+    assert_snapshot!(part(&help, "--opt <KEY=VALUE>", "Global options:"), @"
     […]
           --opt <KEY=VALUE>
               An option for the runner, stored in the carton; numbers, booleans and lists as JSON,
@@ -177,10 +199,7 @@ fn pack_explains_what_goes_into_the_carton() {
 
       -o, --output <OUT.carton>
               The file to write, replaced if it is there [default: the model's name with .carton, here]
-
-      -h, --help
-              Print help (see a summary with '-h')
-    "#);
+    ");
 }
 
 #[test]
@@ -211,7 +230,7 @@ fn pack_has_examples() {
               [possible values: auto, plain, none]
 
           --offline
-              Never use the network (this binds Carton, not the model)
+              Never use the network
 
           --config <FILE>
               The configuration file [default: ~/.carton/config.toml]
@@ -321,7 +340,7 @@ fn run_explains_itself() {
 #[test]
 fn run_explains_the_options_of_runners() {
     let help = Sandbox::new().carton("run --help").to_string();
-    assert_snapshot!(part(&help, "--opt <KEY=VALUE>", "Global options:"), @r#"
+    assert_snapshot!(part(&help, "--opt <KEY=VALUE>", "Global options:"), @"
     […]
           --opt <KEY=VALUE>
               An option for the runner that overrides the carton's; numbers, booleans and lists as JSON
@@ -355,6 +374,25 @@ fn run_explains_the_options_of_runners() {
       -h, --help
               Print help (see a summary with '-h')
 
+    Sandbox:
+          --sandbox <MODE>
+              How the model is confined: `on`, as far as this system can; `strict`, or not run at all;
+              `off` [default: on]
+              
+              A confined model has its own files, a scratch folder, and nothing else: no other files, no
+              network, no other processes.
+
+          --allow <WHAT>
+              Let the model use `network`, or `read=PATH`: a file or folder; `build` builds Python
+              packages from their sources
+              
+              What a carton asks for is shown by `carton info`, and has to be allowed here or in the
+              configuration.
+
+          --limit <LIMIT>
+              Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`,
+              `cpu_seconds=N`
+
     Tables:
           --rows <FILE>
               Run the model on each row of Parquet and Arrow files, and write the outputs as a table to
@@ -380,7 +418,7 @@ fn run_explains_the_options_of_runners() {
 
           --batch-bytes <SIZE>
               The most bytes of inputs in a call of the model, such as `64MiB` [default: 16MiB]
-    "#);
+    ");
 }
 
 #[test]
@@ -411,7 +449,7 @@ fn run_has_examples() {
               [possible values: auto, plain, none]
 
           --offline
-              Never use the network (this binds Carton, not the model)
+              Never use the network
 
           --config <FILE>
               The configuration file [default: ~/.carton/config.toml]

@@ -140,20 +140,32 @@ fn a_running_call_is_interrupted_at_once() {
 fn an_interrupted_run_leaves_no_runner() {
     let sandbox = Sandbox::new();
     sandbox.write("model.bin", "weights");
-    let pid_file = sandbox.work().join("pid");
-    install_script(
-        &sandbox,
-        "hanging",
-        2,
-        &format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000", pid_file.display()),
-    );
-    let child = sandbox.command(["run", "model.bin", "--runner", "hanging", "--json"]).spawn().unwrap();
-    wait_until("the runner", || pid_file.exists());
-    let pid = fs::read_to_string(&pid_file).unwrap().trim().parse().ok().and_then(Pid::from_raw).unwrap();
-    assert!(test_kill_process(pid).is_ok());
-    let output = interrupt(child, Signal::INT);
-    assert_eq!(output.status.code(), Some(130));
-    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(error["error"]["kind"], "interrupted");
-    wait_until("the end of the runner", || test_kill_process(pid).is_err());
+    install_script(&sandbox, "hanging", 2, "exec sleep 1000");
+    for mode in ["on", "off"] {
+        let arguments = ["run", "model.bin", "--runner", "hanging", "--json", "--sandbox", mode];
+        let child = sandbox.command(arguments).spawn().unwrap();
+        let mut runner = None;
+        wait_until("the runner", || {
+            runner = descendant(child.id(), b"sleep\01000\0");
+            runner.is_some()
+        });
+        let output = interrupt(child, Signal::INT);
+        assert_eq!(output.status.code(), Some(130));
+        let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(error["error"]["kind"], "interrupted");
+        wait_until("the end of the runner", || test_kill_process(runner.unwrap()).is_err());
+        assert_eq!(names(&sandbox.temporary()), [""; 0], "{mode}");
+    }
+}
+
+/// Finds a process with this command line among those that `process` has started, and those that these have started.
+fn descendant(process: u32, command_line: &[u8]) -> Option<Pid> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let children: Vec<u32> =
+        lists.collect::<String>().split_whitespace().map(|number| number.parse().unwrap()).collect();
+    children.iter().find_map(|&child| {
+        let is_it = fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|found| found == command_line);
+        if is_it { Pid::from_raw(child.try_into().unwrap()) } else { descendant(child, command_line) }
+    })
 }

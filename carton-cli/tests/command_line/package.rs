@@ -159,6 +159,10 @@ fn info_for_programs() {
       "repository": null,
       "homepage": "https://example.com/echo",
       "required_platforms": [],
+      "sandbox": {
+        "network": false,
+        "read": []
+      },
       "runner": {
         "runner_name": "noop",
         "required_framework_version": "=0.1.0",

@@ -254,7 +254,8 @@ fn unused_environments_are_pruned() {
     let sleeping = format!("{DOUBLE}\nimport time\nopen({flag:?}, 'w').close()\ntime.sleep(600)\n");
     site.sandbox.write("sleeping.py", &sleeping);
     site.carton(&["pack", "sleeping.py", "--runner", "python", "--no-check", "-o", "sleeping.carton"]).expect_code(0);
-    let arguments = [&["run", "sleeping.carton"], &DOUBLED[..]].concat();
+    // A confined model cannot write the flag.
+    let arguments = [&["run", "sleeping.carton", "--sandbox", "off"], &DOUBLED[..]].concat();
     let mut host = site.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     let prune =
@@ -468,7 +469,8 @@ fn credentials_of_package_indexes_do_not_reach_the_model() {
     let _ = fs::remove_dir_all(site.data());
     // The first call makes an environment, the second finds it.
     for _ in 0..2 {
-        let mut command = site.command(&["run", "looks.carton", "-i", "word=\"terces\"", "--json"]);
+        // A confined model sees no process at all.
+        let mut command = site.command(&["run", "looks.carton", "-i", "word=\"terces\"", "--json", "--sandbox", "off"]);
         command.env("UV_INDEX_MINE_PASSWORD", "secret").env("PIP_INDEX_URL", "https://me:secret@index.example/simple");
         command.env("NETRC", "/home/me/secret").env("FTP_PROXY", "secret");
         command.env("CARTON_TOKEN_index_example", "secret").env("CARTON_RUNNER_INDEX", "/secret.json");

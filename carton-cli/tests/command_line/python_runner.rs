@@ -72,6 +72,11 @@ fn several_interpreters_beside_each_other() {
     runner_path = "run"
     platform = "[PLATFORM]"
     files = "directory"
+
+    [runner.sandbox]
+    shared_memory = true
+
+    [runner.prepare]
     "#);
     assert!(descriptor.contains("\"UV_*\""), "{descriptor}");
     let listed = sandbox.carton("runner ls --json").expect_code(0).json();

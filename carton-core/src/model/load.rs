@@ -257,9 +257,9 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
         ("CARTON_RUNNER_DATA_DIR".to_owned(), config.runner_data_dir.to_string_lossy().into_owned()),
         ("CARTON_OFFLINE".to_owned(), offline.to_owned()),
     ]);
-    if policy.allow.build || config.sandbox.allow.build {
-        policy.variables.push((BUILD_VARIABLE.to_owned(), "1".to_owned()));
-    }
+    // Set in any case, because variables of this name are passed on.
+    let build = if policy.allow.build || config.sandbox.allow.build { "1" } else { "0" };
+    policy.variables.push((BUILD_VARIABLE.to_owned(), build.to_owned()));
     policy.withheld.extend(config.credentials.tokens.iter().filter_map(|token| token.variable.clone()));
     policy.configured = Configured {
         sandbox: config.sandbox.clone(),

@@ -108,6 +108,8 @@ impl Starter {
         let access = Access {
             read: self.files.folder().into_iter().collect(),
             network: !self.settings.policy.configured.offline,
+            // A device that is not there is reported before anything is fetched for the model.
+            gpus: self.uses_gpus(),
             prepares: true,
             ..Access::default()
         };
@@ -137,10 +139,15 @@ impl Starter {
         read.extend(prepared.read.iter().chain(&granted.read).chain(&policy.allow.read).cloned());
         Access {
             read,
-            network: policy.allow.network || granted.network,
-            gpus: self.settings.device.as_deref().is_some_and(|device| device != CPU),
+            network: (policy.allow.network || granted.network) && !policy.configured.offline,
+            gpus: self.uses_gpus(),
             ..Access::default()
         }
+    }
+
+    /// Whether the caller asks for a device that is not the processor.
+    fn uses_gpus(&self) -> bool {
+        self.settings.device.as_deref().is_some_and(|device| device != CPU)
     }
 
     fn request(&self) -> LoadRequest {

@@ -28,14 +28,14 @@ pub struct SandboxNeeds {
 #[serde(default)]
 #[non_exhaustive]
 pub struct PrepareNeeds {
-    /// Environment variables that it gets, and the process that runs the model does not; a final `*` matches any ending. It reads the
-    /// absolute paths in their values.
+    /// Environment variables that it gets, and the process that runs the model does not; a final `*` matches any ending. It reads and
+    /// executes the absolute paths in their values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
     /// Programs that it executes, by their names in `PATH`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
-    /// Files and folders that it reads: configuration of these programs. Absolute paths, or `~/…`.
+    /// Files and folders that it reads and executes: configuration of these programs. Absolute paths, or `~/…`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<PathBuf>,
     /// Folders in the runners' data folder that it writes to.

@@ -11,7 +11,7 @@ from collections import deque
 from pathlib import Path
 
 import carton_runner
-from carton_runner import environments, loading, regions, tracebacks, version
+from carton_runner import devices, environments, loading, regions, tracebacks, version
 from carton_runner.calls import Call, Cancelled, Report
 from carton_runner.connection import Connection, quote
 from carton_runner.decoding import Decoder
@@ -355,8 +355,11 @@ class Server:
 
     def _prepare(self, call):
         self._begin_preparing()
-        folder = loading.model_folder(call.take_argument())
-        prepared = environments.prepare(Path(folder), Report(self._report, call))
+        fields, report = call.take_argument(), Report(self._report, call)
+        folder = loading.model_folder(fields)
+        # Checked first, so that an unusable device is reported before packages are fetched.
+        devices.choose(fields["device"], report.is_wanted)
+        prepared = environments.prepare(Path(folder), report)
         self._last_answer('"prepared":%s' % prepared_json(prepared), call.number)
 
     def _pack(self, call):

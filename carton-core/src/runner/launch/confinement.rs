@@ -68,9 +68,9 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
     policy.write.extend(access.write.iter().cloned());
     if let Some(prepare) = descriptor.prepare.as_ref().filter(|_| access.prepares) {
         policy.execute.extend(prepare.programs.iter().flat_map(|program| places_of_program(program)));
-        policy.read.extend(prepare.read.iter().map(|path| expanded(path)));
+        policy.execute.extend(prepare.read.iter().map(|path| expanded(path)));
         let given = env::vars_os().filter(|(name, _)| matches(&prepare.environment, name));
-        policy.read.extend(given.flat_map(|(_, value)| paths_in(&value)));
+        policy.execute.extend(given.flat_map(|(_, value)| paths_in(&value)));
         let named = prepare.write_variables.iter().filter(|name| matches(&prepare.environment, name.as_ref()));
         let named = named.filter_map(|name| env::var_os(name)).flat_map(|value| paths_in(&value));
         for folder in prepare.data.iter().map(data).chain(named) {
@@ -85,19 +85,12 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
 }
 
 /// Returns the variables that a confined process gets instead of the host's, and the names of those that it does not get.
-pub(super) fn variables(
-    scratch: &Path,
-    launch: &LaunchPolicy,
-    prepares: bool,
-) -> (Vec<(&'static str, PathBuf)>, &'static [&'static str]) {
-    let mut set = vec![(SANDBOX_VARIABLE, PathBuf::from(launch.mode().name()))];
+pub(super) fn variables(scratch: &Path, prepares: bool) -> (Vec<(&'static str, PathBuf)>, &'static [&'static str]) {
     if prepares {
         // The programs that make preparations find their configuration in the user's home.
-        set.push(("TMPDIR", scratch.to_path_buf()));
-        return (set, &[]);
+        return (vec![("TMPDIR", scratch.to_path_buf())], &[]);
     }
-    set.extend(FOLDER_VARIABLES.iter().map(|name| (*name, scratch.to_path_buf())));
-    (set, USELESS_VARIABLES)
+    (FOLDER_VARIABLES.iter().map(|name| (*name, scratch.to_path_buf())).collect(), USELESS_VARIABLES)
 }
 
 /// Replaces `~` by the user's home.

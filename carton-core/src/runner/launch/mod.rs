@@ -155,7 +155,13 @@ pub(crate) fn launch(
     let (stop_read, stop_write) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| system(e.into()))?;
 
-    let is_confined = policy.mode() != SandboxMode::Off;
+    let is_confined = cfg!(target_os = "linux") && policy.mode() != SandboxMode::Off;
+    if !is_confined && policy.mode() == SandboxMode::Strict {
+        return Err(LaunchError::Sandbox { runner, reason: "this system has no sandbox".to_owned() });
+    }
+    if !is_confined && policy.mode() == SandboxMode::On {
+        tracing::warn!(target: "carton::sandbox", runner, "the model is not confined: this system has no sandbox");
+    }
     let (command, scratch) = if is_confined {
         // The launcher would report it as well, but not as an error of the operating system.
         rustix::fs::access(&descriptor.runner_path, rustix::fs::Access::EXEC_OK).map_err(|e| spawn_error(e.into()))?;
@@ -175,8 +181,9 @@ pub(crate) fn launch(
         _ => descriptor.environment.clone(),
     };
     policy.apply_environment(&wanted, &mut command);
+    command.env(confinement::SANDBOX_VARIABLE, policy.mode().name());
     if let Some(scratch) = &scratch {
-        let (set, removed) = confinement::variables(scratch.path(), policy, access.prepares);
+        let (set, removed) = confinement::variables(scratch.path(), access.prepares);
         command.envs(set);
         for name in removed {
             command.env_remove(name);
