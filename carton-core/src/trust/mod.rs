@@ -30,6 +30,8 @@ pub use carton_signing::{
     SigningIdentity, VerifiedSigner, VerifyError,
 };
 pub use error::TrustError;
+
+pub use crate::open::signature_path;
 pub use rule::TrustRule;
 pub(crate) use rule::{TrustSettings, check_pattern};
 pub use status::SignatureStatus;
