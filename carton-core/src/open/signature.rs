@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_signing::{Bundle, SignedFiles, SigningIdentity, Trusted, VerifyError};
+use carton_signing::{Bundle, SignedFiles, SigningIdentity, Trusted};
 
 use super::Opening;
 use crate::Error;
@@ -55,7 +55,7 @@ pub(super) fn check(
     }
     let Some(manifest) = package.contents().manifest() else { return Ok(None) };
     let trusted = asked.trusted()?;
-    if asked.is_required && trusted.keys.is_empty() && trusted.authorities.is_empty() {
+    if asked.is_required && trusted.is_empty() {
         return Err(TrustError::NoTrust { carton: place.to_string() }.into());
     }
     let search = Search { place, manifest, trusted, network: config.network(), opening };
@@ -166,7 +166,7 @@ impl Search<'_> {
         match bundle.verify(&files, &self.trusted, jiff::Timestamp::now()) {
             Ok(signer) => SignatureStatus::Trusted { place, signer },
             Err(error) => {
-                let is_broken = matches!(error, VerifyError::Statement(_) | VerifyError::NotByCertificate { .. });
+                let is_broken = error.is_broken();
                 let (claimed, reason) = (Some(bundle.claimed_signer()), error.to_string());
                 SignatureStatus::Untrusted { place, claimed, reason, is_broken }
             }

@@ -27,7 +27,7 @@ mod status;
 
 pub use carton_signing::{
     Certificate, CertificateError, ClaimedSigner, Curve, IdentityError, KeyError, PrivateKey, PublicKey,
-    SigningIdentity, VerifiedSigner, VerifyError,
+    SigningIdentity, SigstoreRootError, VerifiedSigner, VerifyError,
 };
 pub use error::TrustError;
 
