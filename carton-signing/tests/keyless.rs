@@ -112,7 +112,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// What each signature is refused for; nothing if it holds.
-const EXPECTED: [(&str, &str); 37] = [
+const EXPECTED: [(&str, &str); 38] = [
     ("authority-not-yet-trusted", "no trusted certificate authority is valid at"),
     ("chain", "one of a key, a chain of certificates, or a certificate"),
     ("changed-payload", "invalid signature"),
@@ -148,6 +148,7 @@ const EXPECTED: [(&str, &str); 37] = [
     ("timestamp-after-certificate", "certificate"),
     ("timestamped", ""),
     ("timestamped-entry-of-other-envelope", "artifact hash mismatch"),
+    ("two-contents", "can be read in two ways"),
     ("two-entries", "has 2 entries of transparency logs, expected 1"),
     ("unknown-log", "No log key valid"),
 ];

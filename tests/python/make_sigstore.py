@@ -429,6 +429,9 @@ bundles = {
 payload = copy.deepcopy(good)
 payload["dsseEnvelope"]["payload"] = b64(statement.rstrip() + b"\n\n")
 bundles["changed-payload"] = payload
+# The content that a reader finds depends on which it looks for.
+content = {"messageDigest": {"algorithm": "SHA2_256", "digest": b64(sha256(statement))}, "signature": b64(b"signature")}
+bundles["two-contents"] = {"messageSignature": content, **good}
 
 (FOLDER / "trusted_root.json").write_text(json.dumps(SIGSTORE.trusted_root()))
 (FOLDER / "other_root.json").write_text(json.dumps(stranger.trusted_root()))

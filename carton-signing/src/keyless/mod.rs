@@ -182,7 +182,7 @@ impl Keyless {
     }
 }
 
-/// Whether no trusted root would make the signature right: the bundle contradicts itself.
+/// Whether no trusted root and no clock would make the signature right: the bundle contradicts itself.
 fn is_broken(error: &Error) -> bool {
     match error {
         Error::SignatureInvalid(_) | Error::ArtifactMismatch(_) | Error::InvalidBundle(_) | Error::Bundle(_) => true,
@@ -190,7 +190,6 @@ fn is_broken(error: &Error) -> bool {
             error,
             TransparencyLogError::InclusionProof(_)
                 | TransparencyLogError::EntryMismatch(_)
-                | TransparencyLogError::IntegratedTime(_)
                 | TransparencyLogError::MalformedEntry(_)
         ),
         Error::Certificate(error) => {
