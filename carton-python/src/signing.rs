@@ -1,7 +1,7 @@
 //! Keys and signatures: making them, and what was found out about the signature of a carton.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 
 use carton_core::trust::{Certificate, Curve, KeyError, PrivateKey, SignatureStatus, SigningIdentity, signature_path};
 use carton_core::{Carton, Location, Open};
@@ -76,7 +76,7 @@ pub(crate) fn sign<'py>(
 }
 
 /// Writes a signature under a temporary name, and renames it.
-fn write(path: &PathBuf, signature: &[u8]) -> std::io::Result<()> {
+fn write(path: &Path, signature: &[u8]) -> std::io::Result<()> {
     let file = PendingFile::new(path)?;
     file.file().write_all(signature)?;
     file.publish()

@@ -208,7 +208,7 @@ impl Bundle {
         match &self.material {
             Material::Key { hint } => self.verify_by_key(hint, &trusted.keys),
             Material::Chain(chain) => self.verify_by_chain(chain, trusted, now),
-            Material::Keyless(keyless) => self.verify_keyless(keyless, subject, &trusted.keyless),
+            Material::Keyless(keyless) => self.verify_keyless(keyless, subject, &trusted.keyless, now),
         }
     }
 
@@ -261,11 +261,12 @@ impl Bundle {
         keyless: &Keyless,
         subject: [u8; 32],
         authorities: &[KeylessAuthority],
+        now: Timestamp,
     ) -> Result<VerifiedSigner, VerifyError> {
         let expected = "root of Sigstore";
         let mut refused = VerifyError::NoSuchTrust { found: "an identity of Sigstore", expected };
         for authority in authorities {
-            match keyless.verify(&self.payload, &self.signature, subject, authority) {
+            match keyless.verify(&self.payload, &self.signature, subject, authority, now) {
                 // That the owner is unknown says more than that another instance does not know the certificate.
                 Err(error) if !matches!(refused, VerifyError::UnknownKeyless { .. }) => refused = error,
                 Err(_) => {}

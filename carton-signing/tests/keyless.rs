@@ -112,7 +112,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// What each signature is refused for; nothing if it holds.
-const EXPECTED: [(&str, &str); 38] = [
+const EXPECTED: [(&str, &str); 39] = [
     ("authority-not-yet-trusted", "no trusted certificate authority is valid at"),
     ("chain", "one of a key, a chain of certificates, or a certificate"),
     ("changed-payload", "invalid signature"),
@@ -146,6 +146,7 @@ const EXPECTED: [(&str, &str); 38] = [
     ("sct-of-unknown-log", "SCT signature verification failed"),
     ("server", "its extended key usage lacks `codeSigning`"),
     ("timestamp-after-certificate", "certificate"),
+    ("timestamp-in-the-future", "in the future"),
     ("timestamped", ""),
     ("timestamped-entry-of-other-envelope", "artifact hash mismatch"),
     ("two-contents", "can be read in two ways"),
@@ -155,7 +156,8 @@ const EXPECTED: [(&str, &str); 38] = [
 
 /// Where the stock library is stricter, or less strict: it reads no entries of the older form for attestations, does not compare the time
 /// of a certificate with the time for which its authority is trusted, nor that of the entry with the clock.
-const STOCK_DIFFERS: [&str; 3] = ["authority-not-yet-trusted", "intoto", "logged-in-the-future"];
+const STOCK_DIFFERS: [&str; 4] =
+    ["authority-not-yet-trusted", "intoto", "logged-in-the-future", "timestamp-in-the-future"];
 
 #[test]
 fn the_stock_library_accepts_and_refuses_the_same() {

@@ -397,6 +397,7 @@ bundles = {
     "timestamp-after-certificate": bundle(statement, logged=SIGNED + 60 * MINUTE, body=hashedrekord_body),
     "authority-not-yet-trusted": bundle(statement, begins=SIGNED - 950 * MINUTE, logged=SIGNED - 949 * MINUTE),
     "logged-in-the-future": bundle(statement, begins=later - MINUTE, logged=later),
+    "timestamp-in-the-future": bundle(statement, begins=later - MINUTE, logged=later, body=hashedrekord_body),
     "entry-of-other-signature": changed(good, lambda material, _: material.update(tlogEntries=bundle(statement)["verificationMaterial"]["tlogEntries"])),
     "no-entry": changed(good, lambda material, _: material.update(tlogEntries=[])),
     "no-proof": changed(good, lambda _, entry: entry.pop("inclusionProof")),

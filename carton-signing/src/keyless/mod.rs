@@ -144,13 +144,14 @@ impl Keyless {
     }
 
     /// Verifies that somebody whom `authority` trusts made this signature while the certificate was valid. `payload` and `signature` are
-    /// those of the envelope, and `subject` the digest of the statement's only subject.
+    /// those of the envelope, and `subject` the digest of the statement's only subject. A time after `now` is refused.
     pub(crate) fn verify(
         &self,
         payload: &[u8],
         signature: &[u8],
         subject: [u8; 32],
         authority: &KeylessAuthority,
+        now: Timestamp,
     ) -> Result<VerifiedSigner, VerifyError> {
         let refused = |reason: &str| VerifyError::Keyless { reason: reason.to_owned(), is_broken: true };
         if !self.has(payload, signature) {
@@ -167,6 +168,10 @@ impl Keyless {
             .verify(artifact, &self.bundle, &policy)
             .map_err(|error| VerifyError::Keyless { is_broken: is_broken(&error), reason: error.to_string() })?;
         let is_verified = result.certificate_verified() && result.sct_verified() && result.tlog_verified();
+        if let Some(time) = result.verified_timestamps().iter().find(|time| **time > now) {
+            let reason = format!("it was made at {time}, which is in the future");
+            return Err(VerifyError::Keyless { reason, is_broken: false });
+        }
         let signed_at: Option<Timestamp> = result.verified_timestamps().iter().min().copied();
         let (true, Some(signed_at)) = (is_verified, signed_at) else { return Err(refused("it was not verified")) };
         let (Some(identity), Some(issuer)) = (result.identity(), result.issuer()) else {
