@@ -9,7 +9,7 @@
 //! - `memory` and `tensors`: tensors as arrays, and arrays as tensors; `arrow`: the same for Arrow;
 //! - `paths`: paths of any type; `closing`: tells work that its object was closed;
 //! - `row_source`: the tables that `rows` maps;
-//! - `specs`, `load`, `model`, `stream`, `rows`, `package`, `pack`, `upkeep`, `tensor_files`: the functions and classes.
+//! - `specs`, `load`, `model`, `stream`, `rows`, `package`, `pack`, `signing`, `upkeep`, `tensor_files`: the functions and classes.
 //!
 //! **No thread of the runtime takes the interpreter's lock.** Results, progress and log records wait in queues until a thread of Python
 //! fetches them. An interpreter that exits kills threads that wait for its lock, and then the whole process aborts (see `runtime::Inside`).
@@ -34,6 +34,7 @@ mod row_source;
 mod rows;
 mod runtime;
 mod sandbox;
+mod signing;
 mod specs;
 mod stream;
 mod tensor_files;
@@ -75,6 +76,8 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pack::runner_for, module)?)?;
     module.add_function(wrap_pyfunction!(pack::shrink, module)?)?;
     module.add_function(wrap_pyfunction!(pack::resolve, module)?)?;
+    module.add_function(wrap_pyfunction!(signing::generate_key, module)?)?;
+    module.add_function(wrap_pyfunction!(signing::sign, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::runners, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::install_runner, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::cache_list, module)?)?;

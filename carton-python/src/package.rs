@@ -1,7 +1,7 @@
 //! Opened cartons: what they say of themselves, their files and tensors.
 
 use carton_core::config::Config;
-use carton_core::trust::PublicKey;
+use carton_core::trust::{PublicKey, SignatureStatus};
 use carton_core::{Carton, Error, ExampleValue, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::paths::GivenPath;
 use crate::results::{self, fields};
 use crate::specs::TensorSpec;
-use crate::{errors, runtime, tensors};
+use crate::{errors, runtime, signing, tensors};
 
 /// A hash of a carton, from text.
 pub(crate) fn hash(py: Python<'_>, text: &str) -> PyResult<ManifestHash> {
@@ -64,11 +64,20 @@ pub(crate) fn open(
     offline: Option<bool>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Package> {
-    let mut open = Carton::open(Location::from(location)).allow_file_links(allow_file_links);
+    let config = config(py, offline)?;
+    let location = Location::from(location);
+    // As `carton info` does: it costs a request only if somebody is trusted.
+    let trusted_keys = public_keys(py, &trusted_keys.unwrap_or_default())?;
+    let is_trust_given = !trusted_keys.is_empty() || signature_file.is_some() || require_signature.is_some();
+    let is_looked_for = location.path().is_some() || is_trust_given || !config.trust.is_empty();
+    let mut open = Carton::open(location).allow_file_links(allow_file_links).config(config);
+    if is_looked_for {
+        open = open.look_for_signature();
+    }
     if let Some(text) = expect {
         open = open.expect_hash(hash(py, text)?);
     }
-    for key in public_keys(py, &trusted_keys.unwrap_or_default())? {
+    for key in trusted_keys {
         open = open.trust_key(key);
     }
     if let Some(signature) = signature_file {
@@ -76,9 +85,6 @@ pub(crate) fn open(
     }
     if let Some(required) = require_signature {
         open = open.require_signature(required);
-    }
-    if offline.is_some() {
-        open = open.config(config(py, offline)?);
     }
     Ok(Package(runtime::wait_with_progress(py, progress, open, Open::progress)?))
 }
@@ -114,6 +120,15 @@ impl Package {
     #[getter]
     fn manifest_sha256(&self) -> Option<String> {
         self.0.manifest_sha256().map(|hash| hash.to_string())
+    }
+
+    /// What is known of the carton's signature: a `SignatureStatus`; None if it was not looked for.
+    ///
+    /// `carton.open` looks for the signature of a local carton, and of one on a server where somebody is trusted. `carton.load` does so where
+    /// a signature is required.
+    #[getter]
+    fn signature_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        signing::status(py, self.0.signature_status())
     }
 
     /// The name of the model.
@@ -228,7 +243,7 @@ impl Package {
 
     /// Hashes every file, and returns a `VerifyReport`. `progress` is called as `carton.load` calls it.
     ///
-    /// Damage is in the report. Raises `MachineError` where a file cannot be read.
+    /// Damage is in the report, and so is a signature that is not one of this carton. Raises `MachineError` where a file cannot be read.
     ///
     ///     >>> report = carton.open("digits.carton").verify()
     ///     >>> report.ok, report.bad
@@ -236,15 +251,18 @@ impl Package {
     #[pyo3(signature = (*, progress=None))]
     fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let report = runtime::wait_with_progress(py, progress, self.0.verify(), Verify::progress)?;
+        let status = self.0.signature_status();
+        let is_broken = matches!(status, Some(SignatureStatus::Untrusted { is_broken: true, .. }));
         let bad = report.bad.iter().map(|bad| (bad.path.clone(), errors::text(&bad.error)));
         let fields = fields!(py, {
-            "ok": report.is_good(),
+            "ok": report.is_good() && !is_broken,
             "manifest_sha256": report.manifest_sha256.map(|hash| hash.to_string()),
             "files": report.n_files,
             "bytes": report.n_bytes,
             "bad": bad.collect::<Vec<_>>(),
             "not_fetched": report.not_fetched,
             "warnings": report.warnings,
+            "signature_status": signing::status(py, status)?,
         });
         results::result(py, "VerifyReport", &fields)
     }

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::Certificate;
+use crate::keyless::Keyless;
 
 const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
@@ -37,6 +38,15 @@ pub enum BundleError {
         "the signature's bundle must name one of a key, a chain of certificates, or a certificate with a log entry"
     )]
     Material,
+    /// A keyless signature has several log entries, which could disagree.
+    #[error("the signature's bundle has {0} entries of transparency logs, expected 1")]
+    LogEntries(usize),
+    /// The bundle has more timestamps than any signature needs.
+    #[error("the signature's bundle has {0} timestamps, which is too many")]
+    Timestamps(usize),
+    /// The checkpoint of the log has more signatures than any log has witnesses.
+    #[error("the checkpoint in the signature's bundle has {0} signatures, which is too many")]
+    CheckpointSignatures(usize),
     /// A certificate cannot be read.
     #[error("a certificate of the signature cannot be read: {0}")]
     Certificate(String),
@@ -59,7 +69,15 @@ pub(crate) enum Material {
     /// The leaf first.
     Chain(Vec<Certificate>),
     /// A certificate for minutes, and the entry of a public log that says when it was used.
-    Keyless(Box<Certificate>),
+    Keyless(Box<Keyless>),
+}
+
+/// What a new bundle says about who signed.
+pub(crate) enum Signer<'a> {
+    /// The hint of a key.
+    Key { hint: String },
+    /// The leaf first.
+    Chain(&'a [Certificate]),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -136,23 +154,22 @@ impl Bundle {
             payload: decode("payload", &raw.dsse_envelope.payload)?,
             signature: decode("sig", &signature.sig)?,
             payload_type: raw.dsse_envelope.payload_type,
-            material: Material::parse(raw.verification_material)?,
+            material: Material::parse(raw.verification_material, bytes)?,
         })
     }
 
     /// The JSON of a bundle with this content.
-    pub(crate) fn write(payload_type: &str, payload: &[u8], signature: &[u8], signer: &Material) -> Vec<u8> {
+    pub(crate) fn write(payload_type: &str, payload: &[u8], signature: &[u8], signer: &Signer<'_>) -> Vec<u8> {
         let raw_certificate =
             |certificate: &Certificate| RawCertificate { raw_bytes: STANDARD.encode(certificate.der()) };
         let mut material =
             RawMaterial { public_key: None, x509_certificate_chain: None, certificate: None, tlog_entries: Vec::new() };
         match signer {
-            Material::Key { hint } => material.public_key = Some(RawKey { hint: hint.clone() }),
-            Material::Chain(chain) => {
+            Signer::Key { hint } => material.public_key = Some(RawKey { hint: hint.clone() }),
+            Signer::Chain(chain) => {
                 let certificates = chain.iter().map(raw_certificate).collect();
                 material.x509_certificate_chain = Some(RawChain { certificates });
             }
-            Material::Keyless(certificate) => material.certificate = Some(raw_certificate(certificate)),
         }
         let raw = RawBundle {
             media_type: MEDIA_TYPE.to_owned(),
@@ -177,22 +194,25 @@ impl Bundle {
 }
 
 impl Material {
-    fn parse(raw: RawMaterial) -> Result<Self, BundleError> {
+    /// `bundle` are the bytes of the whole bundle, which a keyless signature is verified from.
+    fn parse(raw: RawMaterial, bundle: &[u8]) -> Result<Self, BundleError> {
         let certificate = |raw: &RawCertificate| {
             Certificate::from_der(&decode("rawBytes", &raw.raw_bytes)?)
                 .map_err(|error| BundleError::Certificate(error.to_string()))
         };
-        let is_logged = !raw.tlog_entries.is_empty();
+        let n_entries = raw.tlog_entries.len();
         match (raw.public_key, raw.x509_certificate_chain, raw.certificate) {
             (Some(key), None, None) => Ok(Self::Key { hint: key.hint }),
             (None, Some(chain), None)
-                if !chain.certificates.is_empty() && chain.certificates.len() <= MAX_CERTIFICATES =>
+                if n_entries == 0 && (1..=MAX_CERTIFICATES).contains(&chain.certificates.len()) =>
             {
-                let mut chain = chain.certificates.iter().map(certificate).collect::<Result<Vec<_>, _>>()?;
-                Ok(if is_logged { Self::Keyless(Box::new(chain.swap_remove(0))) } else { Self::Chain(chain) })
+                Ok(Self::Chain(chain.certificates.iter().map(certificate).collect::<Result<_, _>>()?))
             }
-            (None, None, Some(raw)) if is_logged => Ok(Self::Keyless(Box::new(certificate(&raw)?))),
-            (None, None, Some(raw)) => Ok(Self::Chain(vec![certificate(&raw)?])),
+            (None, None, Some(raw)) => match n_entries {
+                0 => Ok(Self::Chain(vec![certificate(&raw)?])),
+                1 => Ok(Self::Keyless(Box::new(Keyless::parse(bundle, certificate(&raw)?)?))),
+                n_entries => Err(BundleError::LogEntries(n_entries)),
+            },
             _ => Err(BundleError::Material),
         }
     }

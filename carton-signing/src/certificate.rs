@@ -181,7 +181,7 @@ impl Certificate {
     }
 
     /// Checks that the certificate may be used to sign code: where it says what it is for, it must say so; it must say something.
-    fn check_usage(&self) -> Result<(), CertificateError> {
+    pub(crate) fn check_usage(&self) -> Result<(), CertificateError> {
         let unfit = |reason| CertificateError::Usage { subject: self.subject(), reason };
         let unreadable = |_| unfit("its usage cannot be read");
         let certificate = self.parsed.tbs_certificate();

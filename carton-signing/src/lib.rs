@@ -1,4 +1,4 @@
-//! Signatures of cartons (spec/signing.md): who made a carton, said by a key or a certificate.
+//! Signatures of cartons (spec/signing.md): who made a carton, said by a key, a certificate or a keyless signature of Sigstore.
 //!
 //! A signature is an OpenSSF Model Signing bundle over the lines of a carton's MANIFEST and MANIFEST itself. This crate makes and verifies
 //! bundles from digests; it opens no carton and no file, and asks no server. Which signatures are looked for, and where, is decided by
@@ -24,11 +24,13 @@
 //! | `certificate` | X.509 certificates and their chains |
 //! | `statement` | what is signed |
 //! | `bundle` | the file of a signature |
+//! | `keyless` | signatures of Sigstore, without keys of the signer's own |
 //! | `sign`, `verify` | making and checking one |
 
 mod bundle;
 mod certificate;
 mod key;
+mod keyless;
 mod sign;
 mod statement;
 mod verify;
@@ -36,6 +38,7 @@ mod verify;
 pub use bundle::{Bundle, BundleError};
 pub use certificate::{Certificate, CertificateError};
 pub use key::{Curve, KeyError, PrivateKey, PublicKey};
+pub use keyless::{KeylessAuthority, SigstoreRoot, SigstoreRootError};
 pub use sign::{IdentityError, SigningIdentity};
 pub use statement::{SignedFiles, StatementError};
 pub use verify::{Authority, ClaimedSigner, Trusted, VerifiedSigner, VerifyError};

@@ -1,6 +1,6 @@
 //! Makes a signature (spec/signing.md, "Signing").
 
-use crate::bundle::{Bundle, Material};
+use crate::bundle::{Bundle, Signer};
 use crate::certificate::{Certificate, CertificateError};
 use crate::key::PrivateKey;
 use crate::statement::{PAYLOAD_TYPE, SignedFiles};
@@ -64,10 +64,10 @@ impl SigningIdentity {
     pub fn sign(&self, files: &SignedFiles) -> Vec<u8> {
         let payload = files.to_json();
         let signature = self.key.sign(&Bundle::signed_bytes(PAYLOAD_TYPE, &payload));
-        let material = match self.chain.is_empty() {
-            true => Material::Key { hint: self.key.public_key().fingerprint() },
-            false => Material::Chain(self.chain.clone()),
+        let signer = match self.chain.is_empty() {
+            true => Signer::Key { hint: self.key.public_key().fingerprint() },
+            false => Signer::Chain(&self.chain),
         };
-        Bundle::write(PAYLOAD_TYPE, &payload, &signature, &material)
+        Bundle::write(PAYLOAD_TYPE, &payload, &signature, &signer)
     }
 }

@@ -166,10 +166,10 @@ impl SignedFiles {
         serde_json::to_vec(&statement).unwrap_or_default()
     }
 
-    /// Checks that a statement is one about exactly these files.
+    /// Checks that a statement is one about exactly these files. Returns the digest of its subject.
     ///
     /// LINKS and a signature that lie in the same folder may be covered too; a carton's hash says nothing about them.
-    pub(crate) fn check(&self, payload_type: &str, payload: &[u8]) -> Result<(), StatementError> {
+    pub(crate) fn check(&self, payload_type: &str, payload: &[u8]) -> Result<[u8; 32], StatementError> {
         expect("payload type", PAYLOAD_TYPE, payload_type)?;
         let statement: Statement =
             serde_json::from_slice(payload).map_err(|error| StatementError::Malformed(error.to_string()))?;
@@ -202,7 +202,7 @@ impl SignedFiles {
         }
         let whole: [u8; 32] = whole.finalize().into();
         match statement.subject.as_slice() {
-            [subject] if subject.digest.get("sha256").and_then(|digest| from_hex(digest)) == Some(whole) => Ok(()),
+            [subject] if subject.digest.get("sha256").and_then(|digest| from_hex(digest)) == Some(whole) => Ok(whole),
             _ => Err(StatementError::Subject),
         }
     }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::bundle::{Bundle, Material};
 use crate::certificate::{Certificate, CertificateError};
 use crate::key::PublicKey;
+use crate::keyless::{Keyless, KeylessAuthority};
 use crate::statement::{SignedFiles, StatementError};
 
 /// Who may sign. An empty one trusts no signature.
@@ -14,6 +15,16 @@ pub struct Trusted {
     pub keys: Vec<PublicKey>,
     /// Authorities, and the identities whose certificates from them may sign.
     pub authorities: Vec<Authority>,
+    /// Instances of Sigstore, and the identities whose keyless signatures are accepted.
+    pub keyless: Vec<KeylessAuthority>,
+}
+
+impl Trusted {
+    /// Whether nobody is trusted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.authorities.is_empty() && self.keyless.is_empty()
+    }
 }
 
 /// A certificate authority, and the identities that are trusted among those it vouches for.
@@ -57,6 +68,15 @@ pub enum VerifiedSigner {
         /// The last second at which the certificate is valid.
         valid_until: Timestamp,
     },
+    /// An identity that an instance of Sigstore vouches for.
+    Keyless {
+        /// The identity that is trusted.
+        identity: String,
+        /// The provider that knows the identity.
+        issuer: String,
+        /// When the signature was made, as a log or an authority for timestamps says.
+        signed_at: Timestamp,
+    },
 }
 
 /// Whom a bundle names as its signer. Nothing of it is verified.
@@ -73,6 +93,13 @@ pub enum ClaimedSigner {
         /// The names in it.
         names: Vec<String>,
         /// The distinguished name of its issuer.
+        issuer: String,
+    },
+    /// An identity with a keyless signature.
+    Keyless {
+        /// The identity.
+        identity: String,
+        /// The provider that knows the identity.
         issuer: String,
     },
 }
@@ -113,9 +140,33 @@ pub enum VerifyError {
         /// What the user would have to trust.
         expected: &'static str,
     },
-    /// The signature is a keyless one of Sigstore.
-    #[error("the signature is a keyless one of Sigstore, which this version cannot verify")]
-    Keyless,
+    /// The signature is a keyless one, and the trusted root does not confirm it.
+    #[error("the keyless signature is not confirmed: {reason}")]
+    Keyless {
+        /// Why.
+        reason: String,
+        /// Whether no trusted root would confirm it.
+        is_broken: bool,
+    },
+    /// The keyless signature is good, and the identity is not trusted.
+    #[error("the signature is by {identity} (as {issuer} says), who is not trusted")]
+    UnknownKeyless {
+        /// The identity.
+        identity: String,
+        /// The provider that knows the identity.
+        issuer: String,
+    },
+    /// The certificate is one for keyless signatures, and the log entry is missing that says when it was used.
+    #[error("the signature has no entry of a transparency log, without which a keyless signature proves nothing")]
+    NotLogged,
+}
+
+impl VerifyError {
+    /// Whether no trust in any signer would make the signature right: it is for another carton, or contradicts itself.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        matches!(self, Self::Statement(_) | Self::NotByCertificate { .. } | Self::Keyless { is_broken: true, .. })
+    }
 }
 
 impl Bundle {
@@ -127,7 +178,10 @@ impl Bundle {
             Material::Chain(chain) => chain
                 .first()
                 .map_or_else(|| ClaimedSigner::Certificate { names: Vec::new(), issuer: String::new() }, claimed),
-            Material::Keyless(certificate) => claimed(certificate),
+            Material::Keyless(keyless) => match keyless.claims() {
+                Some((identity, issuer)) => ClaimedSigner::Keyless { identity, issuer },
+                None => claimed(&keyless.certificate),
+            },
         }
     }
 
@@ -136,10 +190,11 @@ impl Bundle {
     /// # Errors
     /// It is about another carton, or malformed.
     pub fn check_files(&self, files: &SignedFiles) -> Result<(), StatementError> {
-        files.check(&self.payload_type, &self.payload)
+        files.check(&self.payload_type, &self.payload).map(drop)
     }
 
-    /// Verifies that somebody who is trusted signed exactly these files. Certificates must be valid at `now`.
+    /// Verifies that somebody who is trusted signed exactly these files. Certificates must be valid at `now`; those of keyless signatures when
+    /// they were used.
     ///
     /// # Errors
     /// [`VerifyError`]: the signature is about another carton, does not hold, or is by somebody who is not trusted.
@@ -149,11 +204,11 @@ impl Bundle {
         trusted: &Trusted,
         now: Timestamp,
     ) -> Result<VerifiedSigner, VerifyError> {
-        self.check_files(files)?;
+        let subject = files.check(&self.payload_type, &self.payload)?;
         match &self.material {
             Material::Key { hint } => self.verify_by_key(hint, &trusted.keys),
             Material::Chain(chain) => self.verify_by_chain(chain, trusted, now),
-            Material::Keyless(_) => Err(VerifyError::Keyless),
+            Material::Keyless(keyless) => self.verify_keyless(keyless, subject, &trusted.keyless, now),
         }
     }
 
@@ -179,6 +234,9 @@ impl Bundle {
         if !leaf.public_key()?.verifies(&Self::signed_bytes(&self.payload_type, &self.payload), &self.signature) {
             return Err(VerifyError::NotByCertificate { subject: leaf.subject() });
         }
+        if trusted.authorities.is_empty() && !trusted.keyless.is_empty() {
+            return Err(VerifyError::NotLogged);
+        }
         let names = leaf.names();
         let mut refused = VerifyError::NoSuchTrust { found: "a certificate", expected: "certificate authority" };
         for authority in &trusted.authorities {
@@ -197,10 +255,30 @@ impl Bundle {
         }
         Err(refused)
     }
+
+    fn verify_keyless(
+        &self,
+        keyless: &Keyless,
+        subject: [u8; 32],
+        authorities: &[KeylessAuthority],
+        now: Timestamp,
+    ) -> Result<VerifiedSigner, VerifyError> {
+        let expected = "root of Sigstore";
+        let mut refused = VerifyError::NoSuchTrust { found: "an identity of Sigstore", expected };
+        for authority in authorities {
+            match keyless.verify(&self.payload, &self.signature, subject, authority, now) {
+                // That the owner is unknown says more than that another instance does not know the certificate.
+                Err(error) if !matches!(refused, VerifyError::UnknownKeyless { .. }) => refused = error,
+                Err(_) => {}
+                verified => return verified,
+            }
+        }
+        Err(refused)
+    }
 }
 
 /// Whether `text` fits a pattern in which `*` stands for any characters, also for none.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
     let Some(last) = parts.next_back() else { return rest.is_empty() };

@@ -5,6 +5,7 @@ mod cartons;
 mod datasets;
 mod messages;
 mod runners;
+mod signatures;
 mod tensors;
 mod text;
 
@@ -37,5 +38,5 @@ pub const FOLDERS: [(&str, &str, &str); 6] = [
 
 /// Returns the seeds of all targets.
 pub fn all() -> Vec<Seed> {
-    [cartons::seeds(), datasets::seeds(), messages::seeds(), runners::seeds(), tensors::seeds(), text::seeds()].concat()
+    [cartons::seeds(), datasets::seeds(), messages::seeds(), runners::seeds(), signatures::seeds(), tensors::seeds(), text::seeds()].concat()
 }

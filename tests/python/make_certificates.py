@@ -49,15 +49,19 @@ def write_key(name, key, form=serialization.PrivateFormat.PKCS8, encryption=seri
     (FOLDER / f"{name}.pub").write_bytes(public)
 
 
-def authority(name, issuer=None, issuer_key=None):
+def authority(name, issuer=None, issuer_key=None, ends=NOW + 30 * DAY):
     key = ec.generate_private_key(ec.SECP384R1())
-    made = certificate(name, key, issuer, issuer_key or key, [usage(signs=False, certifies=True)], NOW - 60 * DAY, is_ca=True)
+    extensions = [usage(signs=False, certifies=True)]
+    made = certificate(name, key, issuer, issuer_key or key, extensions, NOW - 60 * DAY, ends, is_ca=True)
     return made.subject, key
 
 
 root, root_key = authority("ca")
 other, other_key = authority("other-ca")
 middle, middle_key = authority("intermediate", root, root_key)
+# Authorities that have expired, whose leaves have not.
+old_root, old_root_key = authority("old-ca", ends=NOW - DAY)
+old_middle, old_middle_key = authority("old-intermediate", root, root_key, ends=NOW - DAY)
 
 mail = x509.SubjectAlternativeName([x509.RFC822Name("release@example.com")])
 signing = [mail, usage(signs=True), CODE_SIGNING]
@@ -79,6 +83,14 @@ for name, options in leaves.items():
 stranger = ec.generate_private_key(ec.SECP256R1())
 write_key("stranger", stranger)
 certificate("stranger", stranger, other, other_key, signing)
+for name, issuer, issuer_key in (("of-old-ca", old_root, old_root_key), ("of-old-intermediate", old_middle, old_middle_key)):
+    key = ec.generate_private_key(ec.SECP256R1())
+    write_key(name, key)
+    certificate(name, key, issuer, issuer_key, signing)
+# A certificate for a key on a curve that is not supported here, and is by the stock tool.
+other_curve = ec.generate_private_key(ec.SECP521R1())
+write_key("other-curve", other_curve)
+certificate("other-curve", other_curve, middle, middle_key, signing)
 
 write_key("p256", ec.generate_private_key(ec.SECP256R1()))
 write_key("p384", ec.generate_private_key(ec.SECP384R1()))

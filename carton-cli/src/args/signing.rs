@@ -59,6 +59,11 @@ pub(crate) struct SignArgs {
 const SIGN_EXAMPLES: &str = "\
 The password of an encrypted key is read from CARTON_KEY_PASSWORD.
 
+Signing without a key of one's own (keyless, with Sigstore) is not available yet.
+Instead, sign the unpacked carton with model-signing from PyPI:
+  model_signing sign sigstore FOLDER --signature model.carton.sig
+It is accepted where a [[trust]] rule of the configuration names a trusted_root.
+
 Examples:
   Make keys once, and sign:
     carton keygen -o release.pem

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use carton_core::trust::{Certificate, PrivateKey, SigningIdentity};
+use carton_core::trust::{Certificate, PrivateKey, SigningIdentity, signature_path};
 use carton_core::{Carton, ManifestHash, Open};
 use carton_tensor::files::PendingFile;
 use serde::Serialize;
@@ -100,11 +100,7 @@ fn beside(model: &ModelArgs) -> Result<PathBuf, Failure> {
     let Some(path) = location.path() else {
         return Err(Failure::usage("the carton is on a server: name the file to write").hint("-o FILE"));
     };
-    let path =
-        path.canonicalize().ok().filter(|_| path.file_name().is_none()).unwrap_or_else(|| path.components().collect());
-    let mut name = path.into_os_string();
-    name.push(".sig");
-    Ok(name.into())
+    Ok(signature_path(path))
 }
 
 /// Who signs, by the arguments.

@@ -7,6 +7,7 @@ use std::process::Command;
 use carton_test_server::nginx::Nginx;
 use insta::assert_snapshot;
 
+use crate::runners::install_script;
 use crate::sandbox::{Outcome, Sandbox};
 
 /// A sandbox with `model.carton`, a key in `key.pem` and `key.pub.pem`, and another in `other.pem`.
@@ -168,6 +169,15 @@ fn rules_say_who_may_sign_what() {
     bad("[[trust]]\nfor = [\"models/**\"]\nkeys = [\"key.pub.pem\"]\n", "expected a URL or an absolute path");
     bad("[[trust]]\nfor = [\"**\"]\n", "expected whom to trust");
     bad("[[trust]]\nfor = [\"**\"]\ncertificates = [\"ca.pem\"]\n", "needs `identities`");
+    bad("[[trust]]\nfor = [\"**\"]\nidentities = [\"me\"]\n", "`identities` needs `certificates` or `trusted_root`");
+    let keyless = "[[trust]]\nfor = [\"**\"]\ntrusted_root = \"root.json\"\n";
+    bad(keyless, "`trusted_root` needs `identities`");
+    bad(&format!("{keyless}identities = [\"me\"]\n"), "`trusted_root` needs `issuer`");
+    bad("[[trust]]\nfor = [\"**\"]\nkeys = [\"a\"]\nissuer = \"https://a\"\n", "`issuer` needs `trusted_root`");
+    rules(&format!("{keyless}identities = [\"me\"]\nissuer = \"https://a\"\n"));
+    sandbox.write("root.json", "{}");
+    let outcome = sandbox.carton("info model.carton --config config.toml").expect_code(1);
+    assert!(outcome.stderr.contains("root.json`, which a trust rule names, is not a usable trusted root"), "{outcome}");
     rules("[[trust]]\nfor = [\"**\"]\nkeys = [\"none.pem\"]\n");
     let outcome = sandbox.carton("info model.carton --config config.toml").expect_code(1);
     assert!(outcome.stderr.contains("none.pem`, which a trust rule names"), "{outcome}");
@@ -222,6 +232,102 @@ fn signatures_on_servers_are_found_and_kept() {
     run("").expect_code(0);
     run(" --offline").expect_code(0);
     refused(sandbox.carton(&format!("run {url} -i x=1 --key other.pub.pem --offline")), "is not signed");
+}
+
+/// A signature says who, not which.
+#[test]
+fn an_older_carton_is_refused_by_its_hash_alone() {
+    let sandbox = prepared();
+    pack(&sandbox, "newer", "better weights");
+    for carton in ["model", "newer"] {
+        sandbox.carton(&format!("sign {carton}.carton --key key.pem")).expect_code(0);
+    }
+    let hash = |carton: &str| sandbox.carton(&format!("hash {carton}.carton")).expect_code(0).stdout.trim().to_owned();
+    let (older, newer) = (hash("model"), hash("newer"));
+    let run = |more: &str| sandbox.carton(&format!("run newer.carton{more} -i x=1 --key key.pub.pem"));
+    run(&format!("#sha256={newer}")).expect_code(0);
+    for file in ["carton", "carton.sig"] {
+        fs::rename(sandbox.work().join(format!("model.{file}")), sandbox.work().join(format!("newer.{file}"))).unwrap();
+    }
+    run("").expect_code(0);
+    for outcome in [run(&format!("#sha256={newer}")), run(&format!(" --expect {newer}"))] {
+        refused(outcome, &older);
+    }
+}
+
+/// Whatever is wrong with a required signature, no runner starts, and no file of the model is fetched: on this machine, from a server, and
+/// from the cache.
+#[test]
+fn a_refused_carton_reaches_no_runner() {
+    let sandbox = prepared();
+    let Some(stock) = Stock::prepare(&sandbox) else { return };
+    let Some(nginx) = Nginx::start("") else { return };
+    drop(stock);
+    let work = sandbox.work();
+    let started = work.join("started");
+    install_script(&sandbox, "marker", 2, &format!("touch '{}'", started.display()));
+    // Larger than what is fetched to open a carton.
+    let weights: Vec<u8> = (0..1_u32 << 20).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    sandbox.write("large/weights.bin", weights);
+    sandbox.carton("pack large --runner noop").expect_code(0);
+    for name in ["good", "expired", "somebody", "server"] {
+        let certificates = format!("--certificates {name}.pem --certificates intermediate.pem");
+        sandbox.carton(&format!("sign large.carton --key {name}.key {certificates} -o {name}.sig")).expect_code(0);
+    }
+    sandbox.carton("sign model.carton --key good.key --certificates good.pem -o other.sig").expect_code(0);
+    let rule = "[[trust]]\nfor = [\"**\"]\ncertificates = [\"ca.pem\"]\nidentities = [\"release@example.com\"]\n";
+    sandbox.write("config.toml", rule);
+    fs::copy(work.join("large.carton"), nginx.root().join("large.carton")).unwrap();
+    let url = nginx.url("large.carton");
+    let marker = "--runner marker --framework-version 1 --config config.toml";
+    let run = |model: &str| sandbox.carton(&format!("run {model} -i x=1 {marker}"));
+    let bad = [
+        (None, "is not signed"),
+        (Some("other"), "is for another carton"),
+        (Some("expired"), "expired at"),
+        (Some("somebody"), "who is not trusted"),
+        (Some("server"), "lacks `codeSigning`"),
+    ];
+    let put = |signature: Option<&str>, place: &Path| match signature {
+        Some(name) => assert!(fs::copy(work.join(format!("{name}.sig")), place).is_ok()),
+        None => drop(fs::remove_file(place)),
+    };
+    let (beside, served) = (work.join("large.carton.sig"), nginx.root().join("large.carton.sig"));
+    for (signature, text) in bad {
+        put(signature, &beside);
+        put(signature, &served);
+        refused(run("large.carton"), text);
+        refused(run(&url), text);
+    }
+    let fetched: u64 = nginx.requests_for("/large.carton").iter().map(|request| request.body_bytes).sum();
+    assert!(fetched < 1 << 19, "{fetched} bytes were fetched");
+    assert!(!started.exists());
+    // With a good signature it starts, which shows that the above can fail.
+    put(Some("good"), &served);
+    assert_ne!(run(&url).code, 4);
+    assert!(started.exists());
+    fs::remove_file(&started).unwrap();
+    let kept = file_named("signature", &work.with_file_name("cache")).unwrap();
+    assert_ne!(run(&format!("{url} --offline")).code, 4);
+    assert!(started.exists());
+    fs::remove_file(&started).unwrap();
+    // What is in the cache is verified each time, and its files and its signature are of no use to a carton that is refused.
+    for (signature, text) in bad {
+        put(signature, &served);
+        put(signature, &kept);
+        refused(run(&url), text);
+        refused(run(&format!("{url} --offline")), "is not signed");
+    }
+    assert!(!started.exists());
+}
+
+/// The first file of this name below a folder.
+fn file_named(name: &str, folder: &Path) -> Option<std::path::PathBuf> {
+    let mut paths = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().path());
+    paths.find_map(|path| match path.is_dir() {
+        true => file_named(name, &path),
+        false => (path.file_name()? == name).then_some(path),
+    })
 }
 
 /// A folder of keys and certificates, and the Python that has the stock tool.
@@ -327,6 +433,18 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
     check("stranger", "its chain leads to no trusted root", true);
     sign("good", "good");
     refused(info(), "its chain leads to no trusted root");
+    // Authorities expire, too, whatever the dates of the leaf.
+    sign("of-old-intermediate", "of-old-intermediate old-intermediate");
+    refused(info(), "expired at");
+    let both = "[[trust]]\nfor = [\"**\"]\ncertificates = [\"ca.pem\", \"old-ca.pem\"]\nidentities = [\"*\"]\n";
+    sandbox.write("config.toml", both);
+    sign("of-old-ca", "of-old-ca");
+    refused(info(), "its chain leads to no trusted root");
+    rule("release@example.com");
+    let other_curve = "sign certificate folder --signature model.carton.sig --private_key other-curve.key \
+                       --signing_certificate other-curve.pem --certificate_chain intermediate.pem";
+    assert!(stock.run(&sandbox, other_curve) && stock_accepts());
+    refused(info(), "has an unusable key");
     rule("*@example.com");
     sign("somebody", "somebody intermediate");
     info().expect_code(0);
@@ -343,4 +461,74 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
     refused(info(), "is not by the key of its certificate (CN=good)");
     assert!(stock.run(&sandbox, "sign certificate folder --signature model.carton.sig --private_key good.key --signing_certificate good.pem --certificate_chain intermediate.pem"));
     info().expect_code(0);
+}
+
+/// What is accepted of a bundle, and what is not, is tested with `carton-signing`.
+#[test]
+fn keyless_signatures_are_accepted_by_rules() {
+    let sandbox = prepared();
+    let Some(stock) = Stock::prepare(&sandbox) else { return };
+    let work = sandbox.work();
+    for (carton, signature) in [("second", "second.sig"), ("model", "model.sig")] {
+        pack(&sandbox, carton, carton);
+        sandbox.carton(&format!("unpack {carton}.carton -o {carton}-folder")).expect_code(0);
+        let sign = format!("sign key {carton}-folder --signature {signature} --private_key p256.key");
+        assert!(stock.run(&sandbox, &sign));
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/python/make_sigstore.py");
+    let made =
+        Command::new(&stock.python).arg(script).args([".", "model.sig", "second.sig"]).current_dir(&work).status();
+    assert!(made.unwrap().success());
+    let rule = |identity: &str, issuer: &str| {
+        let who = format!("identities = [\"{identity}\"]\nissuer = \"{issuer}\"\n");
+        sandbox.write("config.toml", format!("[[trust]]\nfor = [\"**\"]\ntrusted_root = \"trusted_root.json\"\n{who}"));
+    };
+    let sign = |name: &str, to: &Path| assert_ne!(fs::copy(work.join(format!("keyless/{name}.sig")), to).unwrap(), 0);
+    let beside = work.join("model.carton.sig");
+    let run = || sandbox.carton("run model.carton -i x=1 --config config.toml");
+    let issuer = "https://issuer.example.com";
+    rule("https://example.com/team/*", issuer);
+    for name in ["good", "timestamped"] {
+        sign(name, &beside);
+        run().expect_code(0);
+    }
+    let info = sandbox.carton("info model.carton --config config.toml").expect_code(0).stdout;
+    let line =
+        "trusted by https://example.com/team/models/release.yml@refs/tags/v1 (as https://issuer.example.com says, ";
+    assert!(info.contains(line), "{info}");
+    for (name, text) in [
+        ("other-identity", "who is not trusted"),
+        ("other-issuer", "who is not trusted"),
+        ("other-carton", "is for another carton"),
+        ("no-entry", "no entry of a transparency log"),
+        ("no-proof", "inclusion proof"),
+        ("no-sct", "SCT"),
+        ("log-by-other-key", "inclusion promise"),
+        ("entry-of-other-envelope", "log entry does not match the bundle"),
+        ("logged-after-certificate", "is not confirmed"),
+    ] {
+        sign(name, &beside);
+        refused(run(), text);
+    }
+    // Keys that the caller names replace the rules, and a keyless signature is by none.
+    sign("good", &beside);
+    refused(
+        sandbox.carton("run model.carton -i x=1 --key key.pub.pem --config config.toml"),
+        "by an identity of Sigstore, and no root of Sigstore is trusted",
+    );
+    rule("https://example.com/team/*", "https://login.example.com");
+    refused(run(), "who is not trusted");
+    rule("https://example.com/team/*", issuer);
+    let Some(nginx) = Nginx::start("") else { return };
+    let served = nginx.root().join("model.carton");
+    fs::copy(work.join("model.carton"), &served).unwrap();
+    let fetch =
+        |more: &str| sandbox.carton(&format!("run {} -i x=1 --config config.toml{more}", nginx.url("model.carton")));
+    sign("no-sct", &nginx.root().join("model.carton.sig"));
+    refused(fetch(""), "SCT");
+    sign("good", &nginx.root().join("model.carton.sig"));
+    fetch("").expect_code(0);
+    fetch(" --offline").expect_code(0);
+    rule("https://example.com/nobody/*", issuer);
+    refused(fetch(" --offline"), "is not signed");
 }

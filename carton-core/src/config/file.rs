@@ -101,6 +101,8 @@ pub(super) struct RawTrust {
     keys: Vec<PathBuf>,
     #[serde(default)]
     certificates: Vec<PathBuf>,
+    trusted_root: Option<PathBuf>,
+    issuer: Option<String>,
     #[serde(default)]
     identities: Vec<String>,
     require: Option<bool>,
@@ -167,7 +169,8 @@ impl RawConfig {
             resolve("netrc", path)?;
         }
         for rule in raw.trust.iter_mut().map(Spanned::as_mut) {
-            rule.keys.iter_mut().chain(&mut rule.certificates).try_for_each(|path| resolve("trust", path))?;
+            let files = rule.keys.iter_mut().chain(&mut rule.certificates).chain(&mut rule.trusted_root);
+            files.into_iter().try_for_each(|path| resolve("trust", path))?;
             for place in rule.places.iter_mut().filter(|place| place.starts_with('~')) {
                 *place = home::expanded(PathBuf::from(&*place), home, "trust.for")?.to_string_lossy().into_owned();
             }
@@ -228,20 +231,28 @@ impl RawTrust {
         for place in self.places.iter().filter(|place| !place.starts_with('~')) {
             check_pattern(place).map_err(|reason| format!("`for` has `{place}`: {reason}"))?;
         }
-        let has_authority = !self.certificates.is_empty();
-        if has_authority && self.identities.is_empty() {
+        let authority = match (self.certificates.as_slice(), &self.trusted_root) {
+            ([], None) => None,
+            ([], Some(_)) => Some("trusted_root"),
+            _ => Some("certificates"),
+        };
+        match authority {
             // An authority vouches for many, of whom one is meant.
-            return Err("`certificates` needs `identities`; `[\"*\"]` trusts all".to_owned());
+            Some(key) if self.identities.is_empty() => Err(format!("`{key}` needs `identities`; `[\"*\"]` trusts all")),
+            None if !self.identities.is_empty() => {
+                Err("`identities` needs `certificates` or `trusted_root`, the roots that vouch for them".to_owned())
+            }
+            None if self.keys.is_empty() && self.require != Some(false) => Err("expected whom to trust: `keys`, \
+                `certificates` and `identities`, or `trusted_root`, `issuer` and `identities`; or `require = false`"
+                .to_owned()),
+            _ => match (&self.trusted_root, &self.issuer) {
+                (Some(_), None) => Err("`trusted_root` needs `issuer`, the provider that knows `identities`, such as \
+                    \"https://token.actions.githubusercontent.com\""
+                    .to_owned()),
+                (None, Some(_)) => Err("`issuer` needs `trusted_root`, the root of Sigstore".to_owned()),
+                _ => Ok(()),
+            },
         }
-        if self.keys.is_empty() && !has_authority && self.require != Some(false) {
-            return Err(
-                "expected whom to trust: `keys`, or `certificates` and `identities`; or `require = false`".to_owned()
-            );
-        }
-        if !has_authority && !self.identities.is_empty() {
-            return Err("`identities` needs `certificates`, the roots that vouch for them".to_owned());
-        }
-        Ok(())
     }
 }
 
@@ -251,6 +262,8 @@ impl From<RawTrust> for TrustRule {
             places: raw.places,
             keys: raw.keys,
             certificates: raw.certificates,
+            trusted_root: raw.trusted_root,
+            issuer: raw.issuer,
             identities: raw.identities,
             required: raw.require.unwrap_or(true),
         }

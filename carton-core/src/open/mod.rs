@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 pub(crate) use opening::Opening;
 pub(crate) use signature::refuse_bare;
+pub use signature::signature_path;
 
 use crate::archive::Archive;
 use crate::blocking::{Awaited, run_blocking};

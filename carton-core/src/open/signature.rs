@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use carton_signing::{Bundle, SignedFiles, SigningIdentity, Trusted, VerifyError};
+use carton_signing::{Bundle, SignedFiles, SigningIdentity, Trusted};
 
 use super::Opening;
 use crate::Error;
@@ -55,7 +55,7 @@ pub(super) fn check(
     }
     let Some(manifest) = package.contents().manifest() else { return Ok(None) };
     let trusted = asked.trusted()?;
-    if asked.is_required && trusted.keys.is_empty() && trusted.authorities.is_empty() {
+    if asked.is_required && trusted.is_empty() {
         return Err(TrustError::NoTrust { carton: place.to_string() }.into());
     }
     let search = Search { place, manifest, trusted, network: config.network(), opening };
@@ -166,7 +166,7 @@ impl Search<'_> {
         match bundle.verify(&files, &self.trusted, jiff::Timestamp::now()) {
             Ok(signer) => SignatureStatus::Trusted { place, signer },
             Err(error) => {
-                let is_broken = matches!(error, VerifyError::Statement(_) | VerifyError::NotByCertificate { .. });
+                let is_broken = error.is_broken();
                 let (claimed, reason) = (Some(bundle.claimed_signer()), error.to_string());
                 SignatureStatus::Untrusted { place, claimed, reason, is_broken }
             }
@@ -182,20 +182,31 @@ impl Search<'_> {
     }
 }
 
+/// Where the signature of a carton on this machine is by default: under its name and `.sig`.
+///
+/// ```
+/// use carton_core::trust::signature_path;
+///
+/// assert_eq!(signature_path("models/digits.carton").to_str(), Some("models/digits.carton.sig"));
+/// assert_eq!(signature_path("unpacked/").to_str(), Some("unpacked.sig"));
+/// ```
+#[must_use]
+pub fn signature_path(carton: impl AsRef<Path>) -> PathBuf {
+    let path = carton.as_ref();
+    // A path that ends with a slash, or is `.`, has no name to add to.
+    let path: PathBuf = match path.file_name() {
+        Some(_) => path.components().collect(),
+        None => path.canonicalize().unwrap_or_else(|_| path.to_path_buf()),
+    };
+    let mut name = OsString::from(path);
+    name.push(".sig");
+    name.into()
+}
+
 /// Where the signature of a carton is by default: under its name and `.sig`.
 fn beside(place: &Place) -> Place {
     match place {
-        Place::Path(path) => {
-            // A path that ends with a slash, or is `.`, has no name to add to.
-            let path = if path.file_name().is_some() {
-                path.components().collect()
-            } else {
-                path.canonicalize().unwrap_or_else(|_| path.clone())
-            };
-            let mut name = OsString::from(path);
-            name.push(".sig");
-            Place::Path(name.into())
-        }
+        Place::Path(path) => Place::Path(signature_path(path)),
         Place::Url(url) => Place::Url(url.with_suffix(".sig")),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_signing::{CertificateError, KeyError};
+use carton_signing::{CertificateError, KeyError, SigstoreRootError};
 
 use crate::error_kind::ErrorKind;
 
@@ -63,6 +63,14 @@ pub enum TrustError {
         path: PathBuf,
         /// Why.
         source: CertificateError,
+    },
+    /// A file that a rule names holds no usable trusted root.
+    #[error("`{}`, which a trust rule names, is not a usable trusted root", path.display())]
+    TrustedRoot {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: SigstoreRootError,
     },
 }
 

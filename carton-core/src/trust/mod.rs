@@ -1,9 +1,10 @@
 //! Who may sign which cartons (spec/signing.md): rules, keys, and what was found out about a carton's signature.
 //!
 //! A signature lies beside a carton, in a file or at a URL with `.sig` at its end. A [`TrustRule`] of the [configuration](crate::Config) says
-//! for which places a signature is required, and by whom; the first rule whose places fit decides. One operation replaces the rules by
-//! keys of its own: [`Load::trust_key`](crate::Load::trust_key). A required signature that is missing, wrong or by somebody else is an
-//! error of the kind [`ErrorKind::Untrusted`](crate::ErrorKind::Untrusted), before any file of the model is used.
+//! for which places a signature is required, and by whom: by keys, certificates, or identities that an instance of Sigstore vouches for.
+//! The first rule whose places fit decides. One operation replaces the rules by keys of its own:
+//! [`Load::trust_key`](crate::Load::trust_key). A required signature that is missing, wrong or by somebody else is an error of the kind
+//! [`ErrorKind::Untrusted`](crate::ErrorKind::Untrusted), before any file of the model is used.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,9 +28,11 @@ mod status;
 
 pub use carton_signing::{
     Certificate, CertificateError, ClaimedSigner, Curve, IdentityError, KeyError, PrivateKey, PublicKey,
-    SigningIdentity, VerifiedSigner, VerifyError,
+    SigningIdentity, SigstoreRootError, VerifiedSigner, VerifyError,
 };
 pub use error::TrustError;
+
+pub use crate::open::signature_path;
 pub use rule::TrustRule;
 pub(crate) use rule::{TrustSettings, check_pattern};
 pub use status::SignatureStatus;

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use carton_signing::{Authority, Certificate, PublicKey, Trusted};
+use carton_signing::{Authority, Certificate, KeylessAuthority, PublicKey, SigstoreRoot, Trusted};
 use glob::{MatchOptions, Pattern};
 
 use super::TrustError;
@@ -19,7 +19,12 @@ pub struct TrustRule {
     pub keys: Vec<PathBuf>,
     /// Files of certificates (PEM) that chains may lead to.
     pub certificates: Vec<PathBuf>,
-    /// The identities that may sign with certificates. `*` stands for any characters.
+    /// The file of a trusted root of Sigstore (JSON), which confirms keyless signatures.
+    pub trusted_root: Option<PathBuf>,
+    /// The provider of the identities with keyless signatures, such as `https://token.actions.githubusercontent.com`. Without it, no keyless
+    /// signature is accepted: two providers can know different people by the same name.
+    pub issuer: Option<String>,
+    /// The identities that may sign with certificates, or keyless. `*` stands for any characters.
     pub identities: Vec<String>,
     /// Whether cartons without a signature of these are refused.
     pub required: bool,
@@ -46,6 +51,8 @@ impl TrustRule {
             places: places.into_iter().map(Into::into).collect(),
             keys: Vec::new(),
             certificates: Vec::new(),
+            trusted_root: None,
+            issuer: None,
             identities: Vec::new(),
             required: true,
         }
@@ -74,6 +81,11 @@ impl TrustRule {
         }
         if !roots.is_empty() {
             trusted.authorities.push(Authority::new(roots, self.identities.clone()));
+        }
+        if let (Some(path), Some(issuer)) = (&self.trusted_root, &self.issuer) {
+            let root = SigstoreRoot::from_json(&read(path)?)
+                .map_err(|source| TrustError::TrustedRoot { path: path.clone(), source })?;
+            trusted.keyless.push(KeylessAuthority::new(root, issuer, self.identities.clone()));
         }
         Ok(trusted)
     }

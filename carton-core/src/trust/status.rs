@@ -46,6 +46,9 @@ impl SignatureStatus {
             Self::Unsigned { .. } => None,
             Self::Trusted { signer, .. } => Some(match signer {
                 VerifiedSigner::Certificate { identity, issuer, .. } => format!("{identity} (certificate of {issuer})"),
+                VerifiedSigner::Keyless { identity, issuer, signed_at } => {
+                    format!("{identity} (as {issuer} says, signed at {signed_at})")
+                }
                 VerifiedSigner::Key { fingerprint } => format!("key {fingerprint}"),
                 _ => return None,
             }),
@@ -55,6 +58,7 @@ impl SignatureStatus {
                 ClaimedSigner::Certificate { names, issuer } => {
                     Some(format!("{} (certificate of {issuer})", names.join(", ")))
                 }
+                ClaimedSigner::Keyless { identity, issuer } => Some(format!("{identity} (as {issuer} says)")),
                 _ => None,
             },
         }

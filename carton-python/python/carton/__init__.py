@@ -40,8 +40,9 @@ from ._errors import (
 )
 from ._options import LoadOptions, as_given, key_texts, takes_load_options
 from ._pack import Example, SelfTest, pack
-from ._paths import AnyPath
-from ._results import LeftOut, Packed, Resolved, Runner, Shrunk, VerifyReport
+from ._paths import AnyPath, location_text
+from ._results import Keys, LeftOut, Packed, Resolved, Runner, Shrunk, SignatureStatus, Signed, VerifyReport
+from ._signing import keygen, sign
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,6 +57,7 @@ __all__ = [
     "ForkError",
     "IntegrityError",
     "InvalidInputError",
+    "Keys",
     "LeftOut",
     "LoadOptions",
     "MachineError",
@@ -75,6 +77,8 @@ __all__ = [
     "Shrunk",
     "SignatureError",
     "SignatureMismatchError",
+    "SignatureStatus",
+    "Signed",
     "Stream",
     "TensorSpec",
     "Timeout",
@@ -85,6 +89,7 @@ __all__ = [
     "arrow",
     "cache",
     "install_runner",
+    "keygen",
     "load",
     "load_async",
     "open",
@@ -94,17 +99,10 @@ __all__ = [
     "runner_for",
     "runners",
     "shrink",
+    "sign",
     "spark",
     "tensors",
 ]
-
-
-def _text(location: Any) -> str:
-    text: str = os.fsdecode(location)
-    # A path object is a path, whatever it looks like.
-    if not isinstance(location, str) and ("#" in text or ":" in text):
-        return os.path.join(os.path.abspath(os.path.dirname(text)), os.path.basename(text))
-    return text
 
 
 @takes_load_options
@@ -158,7 +156,7 @@ def load(
         True
     """
     with _progress.reporting(progress) as callback:
-        return _carton.load(_text(location), as_given(options), callback)
+        return _carton.load(location_text(location), as_given(options), callback)
 
 
 @takes_load_options
@@ -175,7 +173,7 @@ async def load_async(location: AnyPath, **options: Unpack[LoadOptions]) -> Model
         >>> asyncio.run(main())["probabilities"].shape
         (2, 10)
     """
-    return await _carton.load_async(_text(location), as_given(options))
+    return await _carton.load_async(location_text(location), as_given(options))
 
 
 def open(
@@ -191,6 +189,9 @@ def open(
 ) -> Package:
     """Opens a carton without starting a runner: its metadata, files and tensors. The options are those of `load`.
 
+    `Package.signature_status` says who signed the carton. A signature that is not required is looked for too, where that needs no server or
+    where somebody is trusted.
+
     Raises:
         IntegrityError: The carton is malformed, or not the expected one.
         UntrustedError: The carton is not signed as it must be.
@@ -203,11 +204,11 @@ def open(
     """
     with _progress.reporting(progress) as callback:
         return _carton.open(
-            _text(location),
+            location_text(location),
             expect=expect,
             allow_file_links=allow_file_links,
             trusted_keys=key_texts(trusted_keys),
-            signature_file=None if signature_file is None else _text(signature_file),
+            signature_file=None if signature_file is None else location_text(signature_file),
             require_signature=require_signature,
             offline=offline,
             progress=callback,
@@ -245,7 +246,7 @@ def shrink(
     """
     with _progress.reporting(progress) as callback:
         return _carton.shrink(
-            _text(location),
+            location_text(location),
             os.fspath(output),
             url_prefix=url_prefix,
             min_size=min_size,
@@ -280,7 +281,7 @@ def resolve(
     """
     with _progress.reporting(progress) as callback:
         return _carton.resolve(
-            _text(location), os.fspath(output), allow_file_links=allow_file_links, progress=callback
+            location_text(location), os.fspath(output), allow_file_links=allow_file_links, progress=callback
         )
 
 

@@ -89,6 +89,9 @@ def _facts(info: dict[str, Any], running: str | None) -> str:
         facts.append(("license", _text(info["license"])))
     facts += [(name, _link(info[name])) for name in ("homepage", "repository") if info.get(name)]
     facts += [("warning", _text(_cut(str(warning), _MAX_TEXT))) for warning in info.get("warnings") or []]
+    # Whom another signature names as its signer, anyone can write.
+    if (signature := info.get("signature") or {}).get("status") == "trusted":
+        facts.append(("signed by", _text(_cut(signature["signer"], _MAX_TEXT))))
     digest = info.get("manifest_sha256")
     facts.append(("SHA-256", _code(digest) if digest else "not in a carton"))
     lines = [_element("div", "", _element("span", _MUTED, f"{name}: ") + value) for name, value in facts]

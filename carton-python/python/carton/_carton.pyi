@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._paths import AnyPath
-from ._results import CacheListing, Packed, Pruned, Resolved, Runner, Shrunk, VerifyReport
+from ._results import CacheListing, Packed, Pruned, Resolved, Runner, Shrunk, SignatureStatus, Signed, VerifyReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +19,8 @@ __all__ = [
     "runner_for",
     "shrink",
     "resolve",
+    "generate_key",
+    "sign",
     "runners",
     "install_runner",
     "cache_list",
@@ -201,6 +203,8 @@ class Package:
     @property
     def manifest_sha256(self) -> str | None: ...
     @property
+    def signature_status(self) -> SignatureStatus | None: ...
+    @property
     def model_name(self) -> str | None: ...
     @property
     def short_description(self) -> str | None: ...
@@ -299,6 +303,17 @@ def resolve(
     allow_file_links: bool = False,
     progress: Callable[..., None] | None = None,
 ) -> Resolved: ...
+def generate_key(curve: str, password: str | None = None) -> tuple[str, str, str]: ...
+def sign(
+    location: str,
+    *,
+    key: str,
+    password: str | None = None,
+    certificates: Sequence[str] | None = None,
+    expect: str | None = None,
+    output: AnyPath | None = None,
+    progress: Callable[..., None] | None = None,
+) -> Signed: ...
 def runners() -> list[Runner]: ...
 def install_runner(
     name: str, *, version: str | None = None, index: str | None = None, progress: Callable[..., None] | None = None

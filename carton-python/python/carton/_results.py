@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,14 @@ class VerifyReport:
     """The result of `Package.verify`.
 
     Attributes:
-        ok: Whether every file is as the carton's manifest says.
+        ok: Whether every file is as the carton's manifest says, and the signature is not broken, if one was found.
         manifest_sha256: The hash of the carton; None for a model that is not in one.
         files: The number of files that were hashed.
         bytes: The size of these files.
         bad: The path of each damaged file, and what is wrong with it.
         not_fetched: The paths of the files that the carton only links to and that were not fetched.
         warnings: What is unusual about the carton.
+        signature_status: What is known of its signature, as in `Package.signature_status`.
     """
 
     ok: bool
@@ -87,6 +88,59 @@ class VerifyReport:
     bad: list[tuple[str, str]]
     not_fetched: list[str]
     warnings: list[str]
+    signature_status: SignatureStatus | None = None
+
+
+@dataclass(frozen=True)
+class SignatureStatus:
+    """What is known of a carton's signature, from `Package.signature_status`.
+
+    Attributes:
+        status: `trusted`: a trusted signer signed exactly this carton. `untrusted`: there is a signature, by somebody whom neither the caller
+            nor the configuration trusts. `broken`: it is malformed, or for another carton. `unsigned`: there is none.
+        place: Where it was looked for.
+        signer: Who signed, in words; None if nothing says so. Only that of a trusted signature is more than a claim.
+        reason: Why the signature is not accepted; None if it is, or if there is none.
+    """
+
+    status: Literal["trusted", "untrusted", "broken", "unsigned"]
+    place: str
+    signer: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Signed:
+    """The result of `carton.sign`.
+
+    Attributes:
+        path: The signature.
+        manifest_sha256: The hash of the carton.
+        key: The SHA-256 of the public key's PEM text, by which signatures name their key.
+        identities: The names in the key's certificate.
+    """
+
+    path: str
+    manifest_sha256: str
+    key: str
+    identities: list[str]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The result of `carton.keygen`.
+
+    Attributes:
+        private_key: The file of the private key.
+        public_key: The file of the public key.
+        key: The SHA-256 of the public key's PEM text, by which signatures name their key.
+        encrypted: Whether the private key is encrypted.
+    """
+
+    private_key: str
+    public_key: str
+    key: str
+    encrypted: bool
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ pub mod runner_index;
 pub mod safetensors;
 pub mod safetensors_index;
 pub mod sample_names;
+pub mod signature;
 pub mod tensor_data;
 pub mod tensor_index;
 pub mod ztensor;
@@ -53,6 +54,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "safetensors" => safetensors::check,
         "safetensors_index" => safetensors_index::check,
         "sample_names" => sample_names::check,
+        "signature" => signature::check,
         "tensor_data" => tensor_data::check,
         "tensor_index" => tensor_index::check,
         "ztensor" => ztensor::check,

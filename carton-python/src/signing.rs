@@ -1,0 +1,91 @@
+//! Keys and signatures: making them, and what was found out about the signature of a carton.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use carton_core::trust::{Certificate, Curve, KeyError, PrivateKey, SignatureStatus, SigningIdentity, signature_path};
+use carton_core::{Carton, Location, Open};
+use carton_tensor::files::PendingFile;
+use pyo3::prelude::*;
+
+use crate::paths::GivenPath;
+use crate::results::{self, fields};
+use crate::{errors, package, runtime};
+
+/// Makes a key. Returns its private and its public PEM text, and its fingerprint. `carton.keygen` documents it.
+#[pyfunction]
+#[pyo3(signature = (curve, password=None))]
+pub(crate) fn generate_key(py: Python<'_>, curve: &str, password: Option<&str>) -> PyResult<(String, String, String)> {
+    let curve = match curve {
+        "p256" => Curve::P256,
+        "p384" => Curve::P384,
+        other => return Err(errors::invalid(py, &format!("expected the curve `p256` or `p384`, found `{other}`"))),
+    };
+    let failed = |error: KeyError| errors::invalid(py, &error.to_string());
+    let key = PrivateKey::generate(curve).map_err(failed)?;
+    let public = key.public_key();
+    Ok((key.to_pem(password).map_err(failed)?, public.to_pem(), public.fingerprint()))
+}
+
+/// Signs a carton. `key` and `certificates` are PEM texts. `carton.sign` documents it.
+#[pyfunction]
+#[pyo3(signature = (location, *, key, password=None, certificates=None, expect=None, output=None, progress=None))]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn sign<'py>(
+    py: Python<'py>,
+    location: &str,
+    key: &str,
+    password: Option<&str>,
+    certificates: Option<Vec<String>>,
+    expect: Option<&str>,
+    output: Option<GivenPath>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let invalid = |error: &dyn std::error::Error| errors::invalid(py, &error.to_string());
+    let location = Location::from(location);
+    let output = match (output, location.path()) {
+        (Some(path), _) => path.0,
+        (None, Some(path)) => signature_path(path),
+        (None, None) => {
+            return Err(errors::invalid(py, "the carton is on a server: name the file to write, `output=`"));
+        }
+    };
+    let key = PrivateKey::from_pem(key, password).map_err(|error| invalid(&error))?;
+    let mut chain = Vec::new();
+    for text in certificates.unwrap_or_default() {
+        chain.extend(Certificate::from_pem(&text).map_err(|error| invalid(&error))?);
+    }
+    let identity = SigningIdentity::with_certificates(key, chain).map_err(|error| invalid(&error))?;
+    // Where a rule requires a signature, this is what makes it.
+    let mut open = Carton::open(location).require_signature(false);
+    if let Some(text) = expect {
+        open = open.expect_hash(package::hash(py, text)?);
+    }
+    let package = runtime::wait_with_progress(py, progress, open, Open::progress)?;
+    let Some(signature) = package.sign(&identity) else {
+        return Err(errors::invalid(py, "only a carton can be signed, and this is a bare model"));
+    };
+    write(&output, &signature)?;
+    let fields = fields!(py, {
+        "path": output.as_os_str(),
+        "manifest_sha256": package.manifest_sha256().map(|hash| hash.to_string()),
+        "key": identity.key().public_key().fingerprint(),
+        "identities": identity.certificate().map(Certificate::names).unwrap_or_default(),
+    });
+    results::result(py, "Signed", &fields)
+}
+
+/// Writes a signature under a temporary name, and renames it.
+fn write(path: &Path, signature: &[u8]) -> std::io::Result<()> {
+    let file = PendingFile::new(path)?;
+    file.file().write_all(signature)?;
+    file.publish()
+}
+
+/// What was found out about a signature, as Python has it.
+pub(crate) fn status<'py>(py: Python<'py>, status: Option<&SignatureStatus>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(status) = status else { return Ok(None) };
+    // The names of the fields are those of the command's JSON.
+    let fields = package::to_python(py, status)?.cast_into::<pyo3::types::PyDict>()?;
+    results::result(py, "SignatureStatus", &fields).map(Some)
+}
