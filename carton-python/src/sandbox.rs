@@ -1,35 +1,20 @@
 //! What confines the runner that `load` and `pack` start.
 
+use std::collections::BTreeMap;
+
 use carton_core::{Limits, Load, Pack, Permissions, SandboxMode};
 use pyo3::prelude::*;
 
 use crate::errors;
 
-/// The options of `load` and `pack`, of which Python passes those that the caller gave.
+/// The options of `load` and `pack`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct SandboxOptions {
-    #[pyo3(default)]
     sandbox: Option<String>,
-    #[pyo3(default)]
     allow: Vec<String>,
-    #[pyo3(default)]
-    limits: Option<LimitOptions>,
-}
-
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct LimitOptions {
-    #[pyo3(default)]
-    memory: Option<u64>,
-    #[pyo3(default)]
-    processes: Option<u64>,
-    #[pyo3(default)]
-    open_files: Option<u64>,
-    #[pyo3(default)]
-    file_size: Option<u64>,
-    #[pyo3(default)]
-    cpu_seconds: Option<u64>,
+    /// By name; Python has checked the names.
+    limits: Option<BTreeMap<String, u64>>,
 }
 
 /// The operations that start runners.
@@ -68,12 +53,16 @@ impl SandboxOptions {
             allow.add(text).map_err(|error| invalid(&error))?;
         }
         let mut limits = Limits::default();
-        if let Some(given) = self.limits {
-            limits.memory = given.memory;
-            limits.processes = given.processes;
-            limits.open_files = given.open_files;
-            limits.file_size = given.file_size;
-            limits.cpu_seconds = given.cpu_seconds;
+        for (name, value) in self.limits.into_iter().flatten() {
+            let limit = match name.as_str() {
+                "memory" => &mut limits.memory,
+                "processes" => &mut limits.processes,
+                "open_files" => &mut limits.open_files,
+                "file_size" => &mut limits.file_size,
+                "cpu_seconds" => &mut limits.cpu_seconds,
+                _ => return Err(errors::invalid(py, &format!("there is no limit `{name}`"))),
+            };
+            *limit = Some(value);
         }
         Ok(operation.with(mode, allow, limits))
     }

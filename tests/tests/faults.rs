@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use carton_core::{Carton, Error, ErrorKind, Inputs, Load, SandboxMode, block_on};

@@ -1,0 +1,90 @@
+"""What a model may do: options of `load` and `pack`, and a model that tries."""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import carton
+import numpy as np
+import pytest
+
+
+def tries(path, port):
+    """Reads a file, connects to a port, and writes a file."""
+    import os
+    import socket
+    import tempfile
+
+    result = []
+    try:
+        with open(str(path)) as file:
+            result.append(file.read())
+    except OSError as error:
+        result.append(type(error).__name__)
+    try:
+        socket.create_connection(("127.0.0.1", int(port)), 5).close()
+        result.append("connected")
+    except OSError as error:
+        result.append(type(error).__name__)
+    with tempfile.NamedTemporaryFile() as file:
+        result.append(os.path.dirname(file.name) == os.environ["HOME"])
+    return {"result": np.array([str(item) for item in result], dtype=object)}
+
+
+@pytest.fixture(scope="module")
+def trying(tmp_path_factory):
+    """The carton of `tries`, a secret file, and a port where somebody listens."""
+    folder = os.environ.get("CARTON_TEST_RUNNERS")
+    if not folder or not list(Path(folder).glob("python-*")) or shutil.which("uv") is None:
+        pytest.skip("CARTON_TEST_RUNNERS names no folder with a python runner, or there is no uv")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CARTON_RUNNER_DIR", folder)
+        patch.setenv("CARTON_RUNNER_DATA_DIR", folder + ".data")
+        yield from set_up(tmp_path_factory.mktemp("sandbox"))
+
+
+def set_up(folder):
+    secret = folder / "secret"
+    secret.write_text("secret")
+    path = folder / "tries.carton"
+    example = {"path": "/nothing", "port": 1}
+    carton.pack(tries, path, example=example, check=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield path, str(secret), server.getsockname()[1]
+
+
+def results(trying, **options):
+    path, secret, port = trying
+    with carton.load(path, **options) as model:
+        return model(path=secret, port=port)["result"].tolist()
+
+
+def test_a_model_reads_and_reaches_nothing(trying):
+    expected = ["PermissionError", "PermissionError", "True"]
+    assert results(trying) == expected
+    assert results(trying, sandbox="strict") == expected
+
+
+def test_a_model_gets_what_is_allowed(trying):
+    assert results(trying, allow=["network"]) == ["PermissionError", "connected", "True"]
+    assert results(trying, allow=["read=" + trying[1]]) == ["secret", "PermissionError", "True"]
+    assert results(trying, sandbox="off")[:2] == ["secret", "connected"]
+
+
+def test_limits_hold(trying):
+    path, secret, port = trying
+    with pytest.raises(carton.Error):
+        with carton.load(path, limits={"open_files": 3}) as model:
+            model(path=secret, port=port)
+
+
+def test_wrong_options_are_named(trying):
+    with pytest.raises(carton.InvalidInputError, match="strict"):
+        carton.load(trying[0], sandbox="tight")
+    with pytest.raises(carton.InvalidInputError, match="everything"):
+        carton.load(trying[0], allow=["everything"])
+    with pytest.raises(TypeError, match="list"):
+        carton.load(trying[0], allow="network")
+    with pytest.raises(TypeError, match="speed"):
+        carton.load(trying[0], limits={"speed": 1})
