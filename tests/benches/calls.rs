@@ -1,5 +1,6 @@
 //! The costs of the library's calls, beside a bound measured in the same run: an empty call beside a raw echo over a
-//! Unix socket, and a load with its first inference beside a start of the same executable up to its first byte.
+//! Unix socket, and a load with its first inference beside a start of the same executable up to its first byte. And the costs of the
+//! sandbox: the same calls and loads with it and without it, by turns.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -9,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_core::Inputs;
+use carton_core::{Inputs, SandboxMode};
 use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -22,6 +23,8 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(empty_calls(0));
     runtime.block_on(launches());
+    runtime.block_on(confined_calls());
+    runtime.block_on(confined_launches());
 }
 
 async fn empty_calls(workers: usize) {
@@ -59,6 +62,41 @@ async fn launches() {
         bound.push(start.elapsed());
     }
     report("load to first inference / start of a process to its first byte", &mut ours, &mut bound);
+}
+
+/// Calls of a confined model, beside those of one that is not.
+async fn confined_calls() {
+    let place = TestPlace::new(RUNNER);
+    let carton = place.pack_noop("").await;
+    let confined = place.load(&carton).sandbox(SandboxMode::On).await.unwrap();
+    let free = place.load(&carton).sandbox(SandboxMode::Off).await.unwrap();
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        for (model, times) in [(&confined, &mut with), (&free, &mut without)] {
+            for _ in 0..200 {
+                let start = Instant::now();
+                model.infer(Inputs::none()).await.unwrap();
+                times.push(start.elapsed());
+            }
+        }
+    }
+    report("empty infer: confined / not confined", &mut with, &mut without);
+}
+
+/// Loads of a confined model, beside those of one that is not.
+async fn confined_launches() {
+    let place = TestPlace::new(RUNNER);
+    let carton = place.pack_noop("").await;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..50 {
+        for (mode, times) in [(SandboxMode::On, &mut with), (SandboxMode::Off, &mut without)] {
+            let start = Instant::now();
+            let model = place.load(&carton).sandbox(mode).await.unwrap();
+            model.infer(Inputs::none()).await.unwrap();
+            times.push(start.elapsed());
+        }
+    }
+    report("load to first inference: confined / not confined", &mut with, &mut without);
 }
 
 /// A child process that returns every byte.
