@@ -8,6 +8,7 @@ use arrow_schema::DataType;
 use carton_tensor::context::Cancelled;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::SafetensorsError;
+use uuid::Uuid;
 
 use crate::index::IndexError;
 use crate::input::error::InputError;
@@ -117,6 +118,17 @@ pub enum DatasetError {
         folder: PathBuf,
         /// Why.
         problem: String,
+    },
+    /// The folder of the attempt that is being written was removed by someone else. A commit removes all attempts.
+    #[error(
+        "attempt {attempt} was removed from `{}` before it was committed: another writer has committed to this folder, or aborted the attempt",
+        .folder.display()
+    )]
+    AttemptRemoved {
+        /// The folder of the dataset.
+        folder: PathBuf,
+        /// The attempt.
+        attempt: Uuid,
     },
     /// A file that one writer leaves for another, such as a report, is not as this crate writes it.
     #[error("`{}`: {problem}", .path.display())]

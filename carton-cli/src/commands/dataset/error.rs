@@ -64,6 +64,10 @@ fn hint(error: &DatasetError) -> Option<String> {
              many tasks there are"
         }
         DatasetError::NoManifest { .. } => {
+        DatasetError::AttemptRemoved { .. } => {
+            "write again to another folder, or with --overwrite to replace the dataset; --task writes a part of a dataset, and \
+             `carton dataset merge` commits all parts at once"
+        }
             "`carton dataset merge` makes it of what tasks have written, or of the shards that are there"
         }
         DatasetError::Column { problem: ColumnProblem::NeedsDtype, .. }
