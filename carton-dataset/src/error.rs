@@ -183,6 +183,12 @@ pub enum DatasetError {
         /// The file.
         shard: String,
     },
+    /// There is a folder, a named pipe or the like under a shard's name.
+    #[error("shard `{shard}` is no regular file")]
+    ShardNoFile {
+        /// The path.
+        shard: String,
+    },
     /// The size of a shard differs from the manifest.
     #[error("shard `{shard}` has {found} bytes, expected {expected}")]
     ShardSize {
