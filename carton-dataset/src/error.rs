@@ -8,6 +8,7 @@ use arrow_schema::DataType;
 use carton_tensor::context::Cancelled;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::SafetensorsError;
+use uuid::Uuid;
 
 use crate::index::IndexError;
 use crate::input::error::InputError;
@@ -118,6 +119,17 @@ pub enum DatasetError {
         /// Why.
         problem: String,
     },
+    /// The folder of the attempt that is being written was removed by someone else. A commit removes all attempts.
+    #[error(
+        "attempt {attempt} was removed from `{}` before it was committed: another writer has committed to this folder, or aborted the attempt",
+        .folder.display()
+    )]
+    AttemptRemoved {
+        /// The folder of the dataset.
+        folder: PathBuf,
+        /// The attempt.
+        attempt: Uuid,
+    },
     /// A file that one writer leaves for another, such as a report, is not as this crate writes it.
     #[error("`{}`: {problem}", .path.display())]
     Staging {
@@ -169,6 +181,12 @@ pub enum DatasetError {
     #[error("shard `{shard}` is not there")]
     MissingShard {
         /// The file.
+        shard: String,
+    },
+    /// There is a folder, a named pipe or the like under a shard's name.
+    #[error("shard `{shard}` is no regular file")]
+    ShardNoFile {
+        /// The path.
         shard: String,
     },
     /// The size of a shard differs from the manifest.

@@ -87,6 +87,9 @@ pub struct KeyValueNames {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
+    /// There is a folder, a named pipe or the like under the manifest's name.
+    #[error("is no regular file")]
+    NoFile,
     /// The manifest is longer than the limit.
     #[error("{length} bytes, expected at most {} (spec/dataset.md §3.1)", Manifest::MAX_LENGTH)]
     TooLong {

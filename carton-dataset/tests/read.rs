@@ -434,6 +434,8 @@ fn missing_and_truncated_shards_are_errors_when_they_are_read() {
     assert_eq!(error, format!("shard `{path}` has 0 bytes, expected 140"));
     fs::remove_file(place.path().join(B)).unwrap();
     assert_eq!(dataset.batch(1).unwrap_err().to_string(), format!("shard `{path}` is not there"));
+    fs::create_dir(place.path().join(B)).unwrap();
+    assert_eq!(dataset.batch(1).unwrap_err().to_string(), format!("shard `{path}` is no regular file"));
 }
 
 #[test]

@@ -84,8 +84,8 @@ pub(crate) struct DatasetArgs {
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("mode").required(true).args(["batch_size", "name_col"]))]
 pub(crate) struct DatasetWriteArgs {
-    /// Files of rows: Parquet, Arrow IPC files, Arrow IPC streams; `-` is a stream on standard input. The last path is OUT, the folder to
-    /// write into
+    /// Files of rows: Parquet, Arrow IPC files, Arrow IPC streams; `-` is a stream on standard input, and a folder stands for its files,
+    /// in the order of their names, without those that begin with `_` or `.`. The last path is OUT, the folder to write into
     // One list, because the parser would take the last path before an option for OUT.
     #[arg(value_name = "INPUT", required = true, num_args = 1.., value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,

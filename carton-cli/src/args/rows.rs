@@ -14,8 +14,9 @@ use super::values::{ColumnArgument, positive_size};
 #[command(next_help_heading = "Tables")]
 pub(crate) struct RowsArgs {
     /// Run the model on each row of Parquet and Arrow files, and write the outputs as a table to --output; `-` is a stream on standard
-    /// input. May be given several times
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["compared", "cast"], requires = "outputs", value_hint = ValueHint::FilePath)]
+    /// input. A folder is the table of its files, in the order of their names, without those that begin with `_` or `.`. May be given
+    /// several times
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compared", "cast"], requires = "outputs", value_hint = ValueHint::AnyPath)]
     pub(crate) rows: Vec<PathBuf>,
 
     /// The column of an input, if it has another name than the input

@@ -396,7 +396,8 @@ fn run_explains_the_options_of_runners() {
     Tables:
           --rows <FILE>
               Run the model on each row of Parquet and Arrow files, and write the outputs as a table to
-              --output; `-` is a stream on standard input. May be given several times
+              --output; `-` is a stream on standard input. A folder is the table of its files, in the
+              order of their names, without those that begin with `_` or `.`. May be given several times
 
           --input-column <INPUT=COLUMN>
               The column of an input, if it has another name than the input

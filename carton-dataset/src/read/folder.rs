@@ -38,6 +38,10 @@ impl Folder {
     pub(super) fn open(path: &Path) -> Result<(Self, Manifest), DatasetError> {
         let manifest_path = path.join(MANIFEST_NAME);
         let io = DatasetError::io("read", &manifest_path);
+        let wrong = |source| DatasetError::Manifest { place: manifest_path.display().to_string(), source };
+        if fs::metadata(&manifest_path).is_ok_and(|found| !found.is_file()) {
+            return Err(wrong(ManifestError::NoFile));
+        }
         let bytes = match FileBytes::open(&manifest_path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -49,7 +53,6 @@ impl Folder {
             }
             Err(error) => return Err(io(error)),
         };
-        let wrong = |source| DatasetError::Manifest { place: manifest_path.display().to_string(), source };
         let length = bytes.len();
         if length > Manifest::MAX_LENGTH {
             return Err(wrong(ManifestError::TooLong { length }));
@@ -84,7 +87,8 @@ impl Folder {
         let name = || self.named.join(&shard.shard_path).display().to_string();
         let path = match self.find(&shard.shard_path)? {
             ShardLocation::File(path, _) => path,
-            ShardLocation::Missing | ShardLocation::NoFile => return Err(DatasetError::MissingShard { shard: name() }),
+            ShardLocation::Missing => return Err(DatasetError::MissingShard { shard: name() }),
+            ShardLocation::NoFile => return Err(DatasetError::ShardNoFile { shard: name() }),
             ShardLocation::Outside => return Err(DatasetError::ShardOutside { shard: name() }),
         };
         let bytes = access.bytes(&path).map_err(DatasetError::io("read", &path))?;

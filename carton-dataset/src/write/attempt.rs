@@ -90,15 +90,34 @@ impl Attempt {
         PartName { task: self.task, shard, attempt: self.id }
     }
 
+    /// Replaces an error that only says that a file is not there or that the attempt is unknown, if the reason is that the attempt's
+    /// folder was removed.
+    pub(super) fn explained(&self, error: DatasetError) -> DatasetError {
+        explained(error, &self.dataset, self.task, self.id)
+    }
+
     /// Writes the report. From then on the attempt counts.
     pub(super) fn finish(mut self, report: &TaskReport) -> Result<(), DatasetError> {
         let path = self.folder().join(REPORT);
         let json =
             serde_json::to_vec_pretty(report).map_err(|source| DatasetError::io("write", &path)(source.into()))?;
-        write_whole(&path, &json)?;
+        write_whole(&path, &json).map_err(|error| self.explained(error))?;
         self.is_finished = true;
         Ok(())
     }
+}
+
+/// As [`Attempt::explained`], for an attempt that is finished.
+pub(super) fn explained(error: DatasetError, dataset: &Path, task: u32, attempt: Uuid) -> DatasetError {
+    let may_be_removal = match &error {
+        DatasetError::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        DatasetError::Attempts { .. } => true,
+        _ => false,
+    };
+    if may_be_removal && !folder(dataset, task, attempt).exists() {
+        return DatasetError::AttemptRemoved { folder: dataset.to_owned(), attempt };
+    }
+    error
 }
 
 impl Drop for Attempt {

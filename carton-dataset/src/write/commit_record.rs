@@ -2,7 +2,7 @@
 //! does the same.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -112,9 +112,13 @@ pub(super) fn manifest(
         .map_err(|source| DatasetError::Manifest { place: place.display().to_string(), source })
 }
 
-/// Reads a file that this crate has written, with a cap above the size of any such file; `None` if it does not exist.
+/// Reads a file that this crate has written, with a cap above the size of any such file; `None` if it does not exist. Refuses everything
+/// but regular files, because opening a named pipe waits for a writer.
 pub(super) fn read_capped(path: &Path) -> Result<Option<Vec<u8>>, DatasetError> {
     let cap = 2 * Manifest::MAX_LENGTH;
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(DatasetError::Staging { path: path.to_owned(), problem: "is no regular file".to_owned() });
+    }
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -9,7 +9,7 @@ use arrow_schema::{Schema, SchemaRef};
 use carton_tensor::context::{Context, ProgressEvent};
 use uuid::Uuid;
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, explained};
 use super::columns::{Chosen, Columns};
 use super::commit::{abort, commit};
 use super::commit_options::CommitOptions;
@@ -134,12 +134,12 @@ impl TaskWriter {
     /// # Errors
     /// [`DatasetError::Row`] for a value that cannot become a tensor, or, in batch mode, differs in dtype or shape from those before;
     /// [`DatasetError::DuplicateName`]; [`DatasetError::Column`] and [`DatasetError::OtherColumns`] for a record batch with another
-    /// schema; [`DatasetError::Io`]; [`DatasetError::Interrupted`]. After an error nothing more can be written: further calls fail with
-    /// [`DatasetError::WriterFailed`].
+    /// schema; [`DatasetError::AttemptRemoved`] if another writer has committed to the folder; [`DatasetError::Io`];
+    /// [`DatasetError::Interrupted`]. After an error nothing more can be written: further calls fail with [`DatasetError::WriterFailed`].
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
         self.check()?;
         self.has_failed = true;
-        self.write_rows(batch).map_err(|error| self.located(error))?;
+        self.write_rows(batch).map_err(|error| self.attempt.explained(self.located(error)))?;
         self.n_rows += batch.num_rows() as u64;
         self.context.advance(&ProgressEvent::new("writing", self.n_rows, None, "rows"))?;
         self.has_failed = false;
@@ -153,7 +153,7 @@ impl TaskWriter {
     pub fn finish(mut self) -> Result<TaskReport, DatasetError> {
         self.check()?;
         let Self { rows, attempt, mut report, mut written, context, .. } = self;
-        match rows {
+        let written_rest = match rows {
             Rows::Batch { mut pending, batch_size, tail } => {
                 let n_rows = pending.n_rows();
                 let padded = match tail {
@@ -162,11 +162,14 @@ impl TaskWriter {
                     TailStrategy::Write => n_rows,
                 };
                 if n_rows > 0 && padded > 0 {
-                    pending.write_shard(n_rows, padded, &attempt, &mut written, &context)?;
+                    pending.write_shard(n_rows, padded, &attempt, &mut written, &context)
+                } else {
+                    Ok(())
                 }
             }
-            Rows::KeyValue(mut filling) => filling.write_shard(&attempt, &mut written, &context)?,
-        }
+            Rows::KeyValue(mut filling) => filling.write_shard(&attempt, &mut written, &context),
+        };
+        written_rest.map_err(|error| attempt.explained(error))?;
         (report.shards, report.schema) = (written.shards, written.schema.into_entries());
         attempt.finish(&report)?;
         Ok(report)
@@ -179,7 +182,7 @@ impl TaskWriter {
     /// # Errors
     /// As [`finish`](Self::finish) and [`commit`].
     pub fn finish_and_commit(self) -> Result<Manifest, DatasetError> {
-        let (dataset, attempt) = (self.attempt.dataset().to_owned(), self.attempt.id());
+        let (dataset, task, attempt) = (self.attempt.dataset().to_owned(), self.report.task, self.attempt.id());
         let options = CommitOptions {
             attempts: Some(vec![attempt]),
             n_tasks: Some(NonZeroU32::MIN),
@@ -187,10 +190,12 @@ impl TaskWriter {
             ..self.commit_options.clone()
         };
         self.finish()?;
-        commit(&dataset, &options).inspect_err(|_| {
+        commit(&dataset, &options).map_err(|error| {
+            let error = explained(error, &dataset, task, attempt);
             // The attempt will not be committed again, so it is removed. `abort` refuses that if the commit has begun, which can then be
             // finished.
             let _ = abort(&dataset, &[attempt]);
+            error
         })
     }
 

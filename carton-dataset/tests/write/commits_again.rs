@@ -114,13 +114,42 @@ fn a_late_attempt_does_no_harm() {
     writing.write(&rows(0, 3)).unwrap();
     let mut idle = writer(folder.path(), 1);
     commit(folder.path(), &of_attempts(&[&done])).unwrap();
-    assert!(matches!(writing.write(&rows(3, 3)), Err(DatasetError::Io { .. })));
+    let removed = |error: DatasetError, expected: Uuid| {
+        assert!(matches!(&error, DatasetError::AttemptRemoved { attempt, .. } if *attempt == expected), "{error:?}");
+    };
+    let (busy, waiting) = (writing.attempt(), idle.attempt());
+    removed(writing.write(&rows(3, 3)).unwrap_err(), busy);
     idle.write(&rows(0, 1)).unwrap();
-    assert!(matches!(idle.finish(), Err(DatasetError::Io { .. })));
+    removed(idle.finish().unwrap_err(), waiting);
     drop(writing);
     let late = TaskWriter::create(folder.path(), &rows(0, 0).schema(), &options(), 0);
     assert!(matches!(late, Err(DatasetError::Exists { .. })));
     assert_eq!(labels(folder.path()), of_tasks(&[0]));
+}
+
+/// The first commit removes the attempts of all others, which may be at any point until their own commit.
+#[test]
+fn of_concurrent_writers_the_losers_say_that_another_has_committed() {
+    let options = WriteOptions { overwrite: true, ..options() };
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let writers: Vec<_> =
+            (0..6).map(|_| TaskWriter::create(folder.path(), &rows(0, 0).schema(), &options, 0).unwrap()).collect();
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let write = |mut writer: TaskWriter| {
+                writer.write(&rows(0, 5))?;
+                writer.finish_and_commit()
+            };
+            let threads: Vec<_> = writers.into_iter().map(|writer| scope.spawn(move || write(writer))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let (done, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+        assert_eq!((done.len(), failed.len()), (1, 5));
+        for error in failed.into_iter().map(Result::unwrap_err) {
+            assert!(matches!(error, DatasetError::AttemptRemoved { .. }), "{}", told(&error));
+        }
+        assert_eq!(labels(folder.path()), [0, 1, 2, 3, 4]);
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub(in crate::commands) fn failure(error: DatasetError) -> Failure {
         | DatasetError::Staging { .. }
         | DatasetError::Shard { .. }
         | DatasetError::MissingShard { .. }
+        | DatasetError::ShardNoFile { .. }
         | DatasetError::ShardSize { .. }
         | DatasetError::ShardOutside { .. }
         | DatasetError::Samples { .. }
@@ -62,6 +63,10 @@ fn hint(error: &DatasetError) -> Option<String> {
         DatasetError::Attempts { .. } => {
             "`carton dataset merge` finishes a commit that has begun; its --attempts names those that count, and --tasks says how \
              many tasks there are"
+        }
+        DatasetError::AttemptRemoved { .. } => {
+            "write again to another folder, or with --overwrite to replace the dataset; --task writes a part of a dataset, and \
+             `carton dataset merge` commits all parts at once"
         }
         DatasetError::NoManifest { .. } => {
             "`carton dataset merge` makes it of what tasks have written, or of the shards that are there"

@@ -1,6 +1,8 @@
-//! The source of a dataset's rows: files one after another, or standard input.
+//! The source of a dataset's rows: files one after another, the files of folders, or standard input.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,12 @@ enum RowsError {
     OtherColumns { path: PathBuf, first: PathBuf, found: String, expected: String },
     #[error("standard input can be read once only")]
     StandardInputTwice,
+    #[error("there are no files with rows in `{}`", folder.display())]
+    EmptyFolder { folder: PathBuf },
+    #[error("`{}` is a folder in a folder of rows, expected files only", folder.display())]
+    NestedFolder { folder: PathBuf },
+    #[error("cannot read `{}`", folder.display())]
+    Folder { folder: PathBuf, source: io::Error },
 }
 
 /// The rows of several inputs, all with the same columns.
@@ -51,7 +59,7 @@ impl Arrangement {
 }
 
 impl Rows {
-    /// Opens the inputs. `choose` is given the schema of the first one, and returns the columns to read; all if `None`.
+    /// Opens the inputs. A folder stands for its files. `choose` is given the schema of the first one, and returns the columns to read; all if `None`.
     pub(in crate::commands) fn open(
         paths: &[PathBuf],
         mut choose: impl FnMut(&Schema) -> Option<Vec<String>>,
@@ -62,7 +70,8 @@ impl Rows {
         }
         let mut inputs: Vec<(Input, Arrangement)> = Vec::with_capacity(paths.len());
         let mut columns: Option<Option<Vec<String>>> = None;
-        for path in paths {
+        let paths = files_of(paths)?;
+        for path in &paths {
             let input = match is_standard_input(path) {
                 true => Input::stream(InterruptibleStdin::new(cancel_token), "standard input"),
                 false => Input::open(path),
@@ -121,6 +130,34 @@ impl Rows {
     pub(in crate::commands) fn into_inputs(self) -> impl Iterator<Item = (Input, Arrangement)> {
         self.inputs.into_iter()
     }
+}
+
+/// Replaces each folder by its files, sorted by name. Programs that write tables as folders give the names of files that are not part of
+/// the table `_` or `.` as their first character.
+fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::with_capacity(paths.len());
+    for path in paths {
+        if is_standard_input(path) || !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let unreadable = |source| Failure::new(RowsError::Folder { folder: path.clone(), source });
+        let entries: Vec<_> = fs::read_dir(path).and_then(Iterator::collect).map_err(unreadable)?;
+        let is_shown =
+            |name: &OsStr| !name.as_encoded_bytes().starts_with(b"_") && !name.as_encoded_bytes().starts_with(b".");
+        let mut inside: Vec<PathBuf> =
+            entries.iter().filter(|entry| is_shown(&entry.file_name())).map(fs::DirEntry::path).collect();
+        inside.sort_unstable();
+        if inside.is_empty() {
+            return Err(Failure::usage(RowsError::EmptyFolder { folder: path.clone() }));
+        }
+        if let Some(folder) = inside.iter().find(|inner| inner.is_dir()) {
+            let nested = Failure::usage(RowsError::NestedFolder { folder: folder.clone() });
+            return Err(nested.hint("name the folders that have files, in the order of their rows"));
+        }
+        files.append(&mut inside);
+    }
+    Ok(files)
 }
 
 fn is_standard_input(path: &Path) -> bool {

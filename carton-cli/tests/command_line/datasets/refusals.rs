@@ -5,7 +5,7 @@ use std::fs;
 use insta::assert_snapshot;
 
 use super::{rows, stream, with_input};
-use crate::sandbox::{Sandbox, outcome};
+use crate::sandbox::{Sandbox, names, outcome};
 
 /// Returns standard error, with standard output redirected to this file.
 fn outcome_of(sandbox: &Sandbox, arguments: &str, stdout: fs::File) -> String {
@@ -189,4 +189,34 @@ fn invalid_arguments() {
     check("merge out --batch-size 2 --kv-separator __", "cannot be used with");
     check("merge out --columns a", "--kv-separator <S>");
     check("merge out --duplicates last-win", "--kv-separator <S>");
+}
+
+/// Opening a named pipe blocks until another process writes to it.
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.arrows", stream(&[rows(4, 2)], true));
+    let write = "dataset write rows.arrows out --name-col name --columns id";
+    sandbox.carton(write).expect_code(0);
+    let replace_by_pipe = |name: &str| {
+        let path = sandbox.work().join("out").join(name);
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    };
+    replace_by_pipe("dataset_manifest.json");
+    let expect = |command: &str, error: &str| {
+        let outcome = sandbox.carton(command).expect_code(4);
+        assert_eq!(outcome.stderr, format!("error: `out/dataset_manifest.json`{error}is no regular file\n"));
+    };
+    expect("dataset ls out", "\n\nCaused by:\n  ");
+    expect("dataset verify out", "\n\nCaused by:\n  ");
+    expect(&format!("{write} --overwrite"), ": ");
+    expect("dataset merge out --overwrite", ": ");
+    fs::remove_dir_all(sandbox.work().join("out")).unwrap();
+    sandbox.carton(write).expect_code(0);
+    let files = names(&sandbox.work().join("out"));
+    let shard = files.iter().find(|name| name.starts_with("part-")).unwrap();
+    replace_by_pipe(shard);
+    let outcome = sandbox.carton("dataset cat out row-1__id").expect_code(4);
+    assert!(outcome.stderr.ends_with(&format!("shard `out/{shard}` is no regular file\n")), "{outcome}");
 }

@@ -1,6 +1,7 @@
 //! `carton dataset write`, and the output of `ls` and `cat`.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -255,16 +256,51 @@ fn an_interrupted_write_leaves_nothing() {
         let mut child = sandbox.command(arguments.split(' ')).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(&stream(&[columns], false)).unwrap();
-        let start = Instant::now();
-        let out = sandbox.work().join("out");
-        while !(out.exists() && tree(&out).iter().filter(|path| path.contains("part-")).count() == 2) {
-            assert!(start.elapsed() < Duration::from_secs(20), "no shard appeared");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_shards(&sandbox.work().join("out"), 2);
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(String::from_utf8_lossy(&output.stderr), "error: interrupted\n");
         assert_eq!(sandbox.files(), [""; 0]);
     }
+}
+
+/// Waits until so many shards are written, in the attempts or in the dataset.
+fn wait_for_shards(out: &Path, n_shards: usize) {
+    let start = Instant::now();
+    while !(out.exists() && tree(out).iter().filter(|path| path.contains("part-")).count() == n_shards) {
+        assert!(start.elapsed() < Duration::from_secs(20), "no shard appeared");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_slower_of_two_writers_says_that_another_has_committed() {
+    let sandbox = Sandbox::new();
+    let (columns, out) = (rows(4, 2).project(&[0]).unwrap(), sandbox.work().join("out"));
+    let bytes = stream(&[columns.clone(), columns], true);
+    sandbox.write("rows.arrows", &bytes);
+    let write = "dataset write - out --batch-size 2";
+    let mut command = sandbox.command(write.split(' '));
+    let mut slow = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = slow.stdin.take().unwrap();
+    // All but the second record batch.
+    let (first, rest) = bytes.split_at(bytes.len() / 2 + 100);
+    stdin.write_all(first).unwrap();
+    wait_for_shards(&out, 2);
+    sandbox.carton("dataset write rows.arrows out --batch-size 2").expect_code(0);
+    let committed = tree(&out);
+    stdin.write_all(rest).unwrap();
+    drop(stdin);
+    let output = slow.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let (start, end) = stderr.split_once("attempt ").unwrap();
+    let shown = format!("{start}attempt ID{}", &end[36..]);
+    assert_snapshot!(shown, @"
+    error: attempt ID was removed from `out` before it was committed: another writer has committed to this folder, or aborted the attempt
+
+    hint: write again to another folder, or with --overwrite to replace the dataset; --task writes a part of a dataset, and `carton dataset merge` commits all parts at once
+    ");
+    assert_eq!(tree(&out), committed);
 }

@@ -67,6 +67,36 @@ fn a_table_gets_the_outputs_of_a_model() {
     assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
 }
 
+/// As Spark and others write tables: a folder of files, with files beside them that are not part of the table.
+#[test]
+fn a_folder_is_one_table() {
+    let sandbox = Sandbox::new();
+    pack_pairs(&sandbox, "");
+    for folder in ["table", "table/.part.crc", "table/_temporary", "empty"] {
+        fs::create_dir(sandbox.work().join(folder)).unwrap();
+    }
+    sandbox.write("table/_SUCCESS", "");
+    sandbox.write("table/.part-2.parquet.crc", "no table");
+    for (name, first) in [("part-10.parquet", 4), ("part-2.parquet", 6), ("part-1.parquet", 0)] {
+        write_table(&sandbox, &format!("table/{name}"), &[pairs(first, 4)]);
+    }
+    write_table(&sandbox, "more.arrow", &[pairs(9, 1)]);
+    sandbox.carton("run echo.carton --rows table --rows more.arrow -o y.parquet").expect_code(0);
+    assert_eq!(ids(&read_table(&sandbox, "y.parquet")), [0, 1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9, 9]);
+    sandbox.carton("dataset write table out --batch-size 8 --columns id").expect_code(0);
+    assert_snapshot!(sandbox.carton("dataset cat out id --shard 0 --json").json()["tensor"]["data"], @"[0,1,2,3,4,5,6,7]");
+    let refused = |folder: &str, code: i32, expected: &str| {
+        let outcome = sandbox.carton(&format!("run echo.carton --rows {folder} -o z.parquet")).expect_code(code);
+        assert!(outcome.stderr.starts_with(&format!("error: {expected}")), "{outcome}");
+    };
+    refused("empty", 2, "there are no files with rows in `empty`");
+    fs::create_dir(sandbox.work().join("table/year=2025")).unwrap();
+    refused("table", 2, "`table/year=2025` is a folder in a folder of rows, expected files only");
+    fs::remove_dir(sandbox.work().join("table/year=2025")).unwrap();
+    write_table(&sandbox, "table/part-3.parquet", &[images(0, 1)]);
+    refused("table", 1, "the columns of `table/part-3.parquet` are not those of `table/part-1.parquet`");
+}
+
 /// The example in the README and in the folder of the example.
 #[test]
 fn the_documented_example_works() {

@@ -3,6 +3,7 @@
 mod cartons;
 mod cat;
 mod convert;
+mod full_size;
 mod ls;
 mod peers;
 mod quantize;

@@ -1,6 +1,6 @@
 //! `carton tensor quantize`.
 
-use carton_tensor::files::ElementType;
+use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::ztensor::{Attributes, Reader, StoreAs, Writer};
 use insta::assert_snapshot;
 
@@ -47,6 +47,27 @@ fn floats_become_int8_with_their_scale() {
 
     hint: `carton tensor ls` shows their dtypes, and --only chooses by name
     ");
+}
+
+/// Numbers within float64 may have a norm beyond it.
+#[test]
+fn a_norm_beyond_float64_has_a_relative_error() {
+    let sandbox = Sandbox::new();
+    let numbers = [1.5e308_f64, -1.5e308, 1.49e308, 1.0];
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let huge = RawTensor::new(ElementType::Float64, vec![2, 2], bytes.into()).unwrap();
+    write_safetensors(&sandbox, "huge.safetensors", &[("huge", huge)]);
+    assert_snapshot!(sandbox.carton("tensor quantize huge.safetensors q.safetensors --report"), @"
+    exit code: 0
+    ----- stdout -----
+    RELATIVE ERROR   MAX ERROR  SCALES  NAME
+           0.070 %  1.8110e305       1  huge
+           0.070 %  1.8110e305       1  all of 1 tensor
+    wrote q.safetensors (172 B): 1 tensor quantized, 0 as they were
+    ----- stderr -----
+    ");
+    let json = sandbox.carton("tensor quantize huge.safetensors q.safetensors --report --json").expect_code(0).json();
+    assert!(json["total"]["norm"].is_null() && json["total"]["norm_of_error"].is_f64(), "{json}");
 }
 
 /// A matrix of three rows gets three scales; the report has the error of each tensor.

@@ -9,8 +9,8 @@ use super::{tensor, write_safetensors};
 use crate::sandbox::Sandbox;
 
 /// The divisor for the sizes of built-in descriptions. Everything else in a description stays the same: each tensor, its name, its
-/// dtypes, and how it is quantized. The full sizes are 27 GB of numbers, which take minutes in unoptimized code. Counts of layers and
-/// heads, which are small, stay, too.
+/// dtypes, and how it is quantized. Counts of layers and heads, which are small, stay, too. The full sizes are 27 GB of numbers, which
+/// take minutes in unoptimized code: `full_size` tests them.
 const DIVISOR: usize = 64;
 
 /// Returns a description with smaller sizes, and the options of `validate` for these sizes.
