@@ -13,6 +13,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -135,18 +137,26 @@ fn watch(process: Pid, scratch: Option<&Path>) -> ! {
         let _ = rustix::stdio::dup2_stderr(&null);
     }
     let scratch = scratch.map(Path::to_path_buf);
-    let watching = thread::Builder::new().spawn(move || {
-        wait_for_the_end_of_the_host();
-        end_without_the_host(process, scratch.as_deref())
+    let is_host_gone = Arc::new(AtomicBool::new(false));
+    let watching = thread::Builder::new().spawn({
+        let is_host_gone = Arc::clone(&is_host_gone);
+        move || {
+            wait_for_the_end_of_the_host();
+            is_host_gone.store(true, Ordering::SeqCst);
+            end_without_the_host(process, scratch.as_deref())
+        }
     });
     if watching.is_err() {
         let _ = kill_current_process_group(Signal::KILL);
     }
     loop {
         match wait(WaitOptions::empty()) {
+            // Nobody is left who learns how the program ended. The other thread ends this process.
+            Ok(_) if is_host_gone.load(Ordering::SeqCst) => {}
             Ok(Some((ended, status))) if ended == process => mirror(status),
             // An orphan that was left to this process has ended.
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) if is_host_gone.load(Ordering::SeqCst) => thread::park(),
             Err(_) => std::process::exit(CANNOT_START),
         }
     }

@@ -1,0 +1,213 @@
+//! The launcher from the outside: how it ends, what it leaves, and what it refuses. What a hostile model can and cannot do is tested with real
+//! runners, in the workspace's `tests`.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use carton_sandbox::{MESSAGE_PREFIX, Policy, REFUSED};
+
+const LAUNCHER: &str = env!("CARGO_BIN_EXE_carton-launcher");
+
+/// How long something may take on a busy machine. A hang takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The command that runs a script of the shell under `policy`.
+fn shell(policy: &Policy, script: &str) -> Command {
+    let mut command = policy.launch(LAUNCHER.as_ref(), "/bin/sh".as_ref(), &["-c".into(), script.into()]).unwrap();
+    command.stdin(Stdio::null()).process_group(0);
+    command
+}
+
+fn run(policy: &Policy, script: &str) -> Output {
+    shell(policy, script).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A policy with a scratch folder in `folder`.
+fn with_scratch(folder: &Path) -> Policy {
+    let scratch = folder.join("scratch");
+    fs::create_dir(&scratch).unwrap();
+    let mut policy = Policy::new();
+    policy.scratch = Some(scratch);
+    policy
+}
+
+#[test]
+fn a_launcher_ends_as_its_program() {
+    let check = |script: &str, code: Option<i32>, signal: Option<i32>| {
+        let status = run(&Policy::new(), script).status;
+        assert_eq!((status.code(), status.signal()), (code, signal), "{script}");
+    };
+    check("exit 0", Some(0), None);
+    check("exit 3", Some(3), None);
+    check("kill -KILL $$", None, Some(libc::SIGKILL));
+    check("kill -SEGV $$", None, Some(libc::SIGSEGV));
+    check("kill -TERM $$", None, Some(libc::SIGTERM));
+    check("kill -ABRT $$", None, Some(libc::SIGABRT));
+}
+
+#[test]
+fn what_cannot_be_started_is_named() {
+    let mut command = Policy::new().launch(LAUNCHER.as_ref(), "/does/not/exist".as_ref(), &[]).unwrap();
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(carton_sandbox::CANNOT_START));
+    let said = text(&output.stderr);
+    assert!(said.starts_with(MESSAGE_PREFIX) && said.contains("/does/not/exist"), "{said}");
+    for arguments in
+        [&["__carton-launcher"][..], &["__carton-launcher", "{"], &["__carton-launcher", "{\"x\":1}", "/bin/true"]]
+    {
+        let output = Command::new(LAUNCHER).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(REFUSED), "{arguments:?}");
+        assert!(text(&output.stderr).starts_with(MESSAGE_PREFIX));
+    }
+}
+
+#[test]
+fn files_are_those_of_the_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut policy = with_scratch(folder.path());
+    for name in ["given", "other"] {
+        fs::write(folder.path().join(name), name).unwrap();
+    }
+    policy.read.push(folder.path().join("given"));
+    policy.read.push(folder.path().join("missing"));
+    let (inside, scratch) = (folder.path().display(), folder.path().join("scratch"));
+    let script = format!(
+        "cat {inside}/given; cat {inside}/other; echo >> {inside}/given; ls {inside}; cd {0}; echo 1 > a; mkdir b; mv a b/c; \
+         cp /bin/true t; ./t; echo $?; cat b/c",
+        scratch.display()
+    );
+    let output = run(&policy, &script);
+    assert_eq!(text(&output.stdout), "given126\n1\n", "{}", text(&output.stderr));
+    assert_eq!(fs::read_to_string(folder.path().join("given")).unwrap(), "given");
+}
+
+/// A descriptor that the host was given by a careless parent, and that would stay open in the program.
+#[test]
+fn descriptors_of_the_host_are_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("secret"), "secret").unwrap();
+    let launch = shell(&Policy::new(), "cat <&7");
+    let open = format!("exec 7<{}/secret; exec \"$@\"", folder.path().display());
+    let through = |program: &mut Command| text(&program.output().unwrap().stdout);
+    let mut free = Command::new("/bin/sh");
+    free.args(["-c", &open, "sh", "/bin/sh", "-c", "cat <&7"]);
+    assert_eq!(through(&mut free), "secret");
+    let mut confined = Command::new("/bin/sh");
+    confined.args(["-c", &open, "sh"]).arg(launch.get_program()).args(launch.get_args());
+    assert_eq!(through(&mut confined), "");
+}
+
+#[test]
+fn nothing_is_left_when_the_host_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = with_scratch(folder.path());
+    let scratch = folder.path().join("scratch");
+    // A child that ignores signals, and an orphan of an orphan, which would be the child of another process if the launcher did not reap it.
+    let script = format!(
+        "cd {}; trap '' TERM HUP; (sleep 1000 & (sleep 1000 & echo x > started) & ); sleep 1000; sleep 1000",
+        scratch.display()
+    );
+    let mut child = shell(&policy, &script).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let end = Instant::now() + PATIENCE;
+    while !scratch.join("started").exists() {
+        assert!(Instant::now() < end, "the program did not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let group = child.id().to_string();
+    let left = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let stats = processes.filter_map(|process| fs::read_to_string(process.path().join("stat")).ok());
+        let in_group = |stat: &str| {
+            let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+            fields.first() != Some(&"Z") && fields.get(2) == Some(&group.as_str())
+        };
+        stats.filter(|stat| in_group(stat)).count()
+    };
+    assert!(left() >= 4, "{}", left());
+    // What happens to this pipe if the host is killed.
+    drop(child.stdout.take());
+    while left() > 0 || scratch.exists() {
+        assert!(Instant::now() < end, "{} processes are left, and the scratch folder: {}", left(), scratch.exists());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait().unwrap();
+}
+
+#[test]
+fn limits_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut policy = with_scratch(folder.path());
+    policy.limits.open_files = Some(20);
+    policy.limits.file_size = Some(1 << 20);
+    policy.limits.cpu_seconds = Some(7);
+    policy.limits.memory = Some(1 << 30);
+    let output = run(&policy, "ulimit -n; ulimit -f; ulimit -t; ulimit -v; ulimit -c; ulimit -n 100 || echo no");
+    assert_eq!(text(&output.stdout), "20\n2048\n7\n1048576\n0\nno\n", "{}", text(&output.stderr));
+}
+
+/// A kernel without Landlock, and one without seccomp. The calls are `landlock_create_ruleset` and `seccomp`.
+#[test]
+fn what_is_not_enforced_is_said_and_strict_refuses() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no python3 that plays an older kernel");
+        return;
+    }
+    let older = |without: &str, policy: &Policy| {
+        let launch = shell(policy, "echo started");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/without_system_calls.py");
+        let mut command = Command::new("python3");
+        command.args([script, without]).arg(launch.get_program()).args(launch.get_args());
+        command.output().unwrap()
+    };
+    let mut strict = Policy::new();
+    strict.strict = true;
+    let check = |without: i64, expected: &str| {
+        let output = older(&without.to_string(), &Policy::new());
+        assert_eq!(text(&output.stdout), "started\n");
+        let said = text(&output.stderr);
+        assert!(said.lines().any(|line| line.starts_with(MESSAGE_PREFIX) && line.contains(expected)), "{said}");
+        let output = older(&without.to_string(), &strict);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(REFUSED), String::new()));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    };
+    check(libc::SYS_landlock_create_ruleset, "all files of this user");
+    check(libc::SYS_seccomp, "system calls");
+    let output = older("9999", &strict);
+    assert_eq!(text(&output.stdout), "started\n", "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn shared_memory_is_private() {
+    let mut policy = Policy::new();
+    policy.shared_memory = true;
+    let name = format!("/dev/shm/carton-test-{}", std::process::id());
+    fs::write(&name, "").unwrap();
+    let mut child = shell(&policy, "ls /dev/shm | wc -l; echo > /dev/shm/mine; ls /dev/shm; sleep 0.1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut said, mut errors) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    child.wait().unwrap();
+    fs::remove_file(&name).unwrap();
+    if errors.contains("missing: /dev/shm") {
+        eprintln!("skipped: this user has no mount namespaces");
+        return;
+    }
+    assert_eq!(said, "0\nmine\n", "{errors}");
+    assert!(!Path::new("/dev/shm/mine").exists());
+}
