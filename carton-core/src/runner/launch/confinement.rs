@@ -72,7 +72,7 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
         let given = env::vars_os().filter(|(name, _)| matches(&prepare.environment, name));
         policy.execute.extend(given.flat_map(|(_, value)| paths_in(&value)));
         let named = prepare.write_variables.iter().filter(|name| matches(&prepare.environment, name.as_ref()));
-        let named = named.filter_map(|name| env::var_os(name)).flat_map(|value| paths_in(&value));
+        let named = named.filter_map(env::var_os).flat_map(|value| paths_in(&value));
         for folder in prepare.data.iter().map(data).chain(named) {
             // A rule can only be made for a folder that exists. A failure shows as an error of the runner that cannot write there.
             let _ = fs::create_dir_all(&folder);
