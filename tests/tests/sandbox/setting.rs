@@ -164,13 +164,16 @@ async fn pack(place: &TestPlace, sources: &Sources) -> PathBuf {
 
 /// Installs the python runner of this checkout, with what the interpreter needs in a sandbox. Models run with the interpreter's packages.
 fn install(place: &TestPlace, sources: &Sources) {
-    place.describe("python", &[], "directory");
-    let folder = place.config().runner_dir.join("python");
-    let descriptor = folder.join("runner.toml");
+    let folders = place.config().runner_dir;
+    let folder = folders.join("python");
+    fs::create_dir_all(&folder).unwrap();
     let mut read: Vec<&Path> = sources.python_files.iter().map(PathBuf::as_path).collect();
     read.push(&sources.runner_package);
-    let sandbox = format!("sandbox = {{ read = {read:?}, shared_memory = true }}\n");
-    fs::write(&descriptor, fs::read_to_string(&descriptor).unwrap() + &sandbox).unwrap();
+    let of_another = fs::read_to_string(folders.join("noop/runner.toml")).unwrap();
+    let fields = of_another.lines().filter(|line| !line.starts_with("args")).collect::<Vec<_>>().join("\n");
+    let fields = fields.replace("\"noop\"", "\"python\"");
+    let descriptor = format!("{fields}\nsandbox = {{ read = {read:?}, shared_memory = true }}\n");
+    fs::write(folder.join("runner.toml"), descriptor).unwrap();
     let run = folder.join("run");
     let text = format!(
         "#!{} -IB\nimport sys\nsys.path += [{:?}, {:?}]\nfrom carton_runner import packing\n\
