@@ -14,15 +14,20 @@ _CLONE_PARENT = 0x8000
 
 def _live(name, stopped=False):
     """Becomes a process of this name, with nothing of its parents open."""
+    _hide(name)
+    if stopped:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(_SECONDS)
+    os._exit(0)
+
+
+def _hide(name):
+    """Takes a name, ignores what can be ignored, and closes all that parents had open."""
     _be_named(name)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
     signal.setitimer(signal.ITIMER_REAL, 0)
     os.closerange(0, 4096)
-    if stopped:
-        os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(_SECONDS)
-    os._exit(0)
 
 
 def _be_named(name):
@@ -116,9 +121,7 @@ def leave_hopping(name):
     """Lives on as a chain of processes, each of which starts the next one and ends: whoever kills them one by one is too late."""
 
     def hop():
-        _be_named(name)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        os.closerange(0, 4096)
+        _hide(name)
         end = time.monotonic() + _SECONDS / 4
         while time.monotonic() < end:
             if os.fork():
@@ -142,10 +145,7 @@ def leave_many(name, count):
     """Lives on as a tree of processes that each start new ones when one is gone, up to a number."""
 
     def grow():
-        _be_named(name)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.closerange(0, 4096)
+        _hide(name)
         end = time.monotonic() + _SECONDS / 2
         children = 0
         while time.monotonic() < end:

@@ -5,6 +5,7 @@ import fcntl
 import mmap
 import os
 import select
+import signal
 import struct
 import subprocess
 import threading
@@ -330,7 +331,8 @@ def lock_file(path):
 def lease_file(path):
     """Makes all others who open a file wait."""
     descriptor = os.open(path, os.O_RDONLY)
-    # The descriptor stays open.
+    # The descriptor stays open. Whoever waits is announced by a signal.
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
     fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     return "leased"
 

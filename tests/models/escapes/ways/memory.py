@@ -8,24 +8,33 @@ import ctypes
 import fcntl
 import mmap
 import os
-import re
 
 from ways import system
 from ways.outcome import Nothing
 
 _F_ADD_SEALS = 1033
+_F_GET_SEALS = 1034
 _MADV_REMOVE = 9
 _PUNCH_HOLE_KEEP_SIZE = 3
 _MARK = b"escaped"
 
 
-class _Region:
-    """A region, its first byte, and a descriptor of it."""
+_lent = None
 
-    def __init__(self, descriptor, address, view=None):
+
+def lend(array):
+    """Tells which array of the call lies in memory of the host; ``None`` for no array."""
+    global _lent
+    _lent = array
+
+
+class _Region:
+    """A page of a region: its address, and where it is in the file of a descriptor."""
+
+    def __init__(self, descriptor, address, offset):
         self.descriptor = descriptor
         self.address = address
-        self._view = view
+        self.offset = offset
 
     def bytes(self):
         return ctypes.string_at(self.address, len(_MARK))
@@ -43,33 +52,31 @@ def _find(region):
         os.pwrite(descriptor, b"before!", 0)
         library = ctypes.CDLL(None, use_errno=True)
         library.mmap.restype = ctypes.c_void_p
-        library.mmap.argtypes = [
-            ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
-        ]
+        kinds = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+        library.mmap.argtypes = kinds
         address = library.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
-        return _Region(descriptor, address)
-    # The host's regions are the files in memory that this process has mapped for reading alone.
-    maps = {}
-    with open("/proc/self/maps") as file:
-        for line in file:
-            found = re.match(r"([0-9a-f]+)-[0-9a-f]+ (....) \S+ \S+ (\d+) +/memfd:carton-pool", line)
-            if found:
-                maps.setdefault(int(found.group(3)), []).append((found.group(2), int(found.group(1), 16)))
-    for name in os.listdir("/proc/self/fd"):
+        return _Region(descriptor, address, 0)
+    start = _lent.__array_interface__["data"][0]
+    address = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    page = ctypes.string_at(address, mmap.PAGESIZE)
+    # Python keeps a descriptor of each mapping. The page tells which one it is of.
+    for number in range(1 << 16):
         try:
-            inode = os.stat(int(name)).st_ino
+            fcntl.fcntl(number, _F_GET_SEALS)
         except OSError:
             continue
-        if inode in maps and all(rights[1] == "-" and rights[3] == "s" for rights, _ in maps[inode]):
-            return _Region(int(name), maps[inode][0][1])
-    raise LookupError("no region of the host is mapped")
+        size = os.fstat(number).st_size
+        for offset in range(0, size, mmap.PAGESIZE):
+            if os.pread(number, mmap.PAGESIZE, offset) == page:
+                return _Region(number, address, offset)
+    raise LookupError("no descriptor of the host's region is open")
 
 
 def write_to_region(region):
     """Writes by the descriptor that it received."""
     found = _find(region)
     before = found.bytes()
-    os.pwrite(found.descriptor, _MARK, 0)
+    os.pwrite(found.descriptor, _MARK, found.offset)
     return found.check(before)
 
 
@@ -79,7 +86,7 @@ def write_to_reopened_region(region):
     before = found.bytes()
     again = os.open("/proc/self/fd/%d" % found.descriptor, os.O_RDWR)
     try:
-        os.pwrite(again, _MARK, 0)
+        os.pwrite(again, _MARK, found.offset)
     finally:
         os.close(again)
     return found.check(before)
@@ -89,7 +96,7 @@ def map_region_for_writing(region):
     """Maps the region once more, for writing."""
     found = _find(region)
     before = found.bytes()
-    with mmap.mmap(found.descriptor, mmap.PAGESIZE) as view:
+    with mmap.mmap(found.descriptor, mmap.PAGESIZE, offset=found.offset) as view:
         view[: len(_MARK)] = _MARK
     return found.check(before)
 
@@ -100,7 +107,7 @@ def map_reopened_region_for_writing(region):
     before = found.bytes()
     again = os.open("/proc/self/fd/%d" % found.descriptor, os.O_RDWR)
     try:
-        with mmap.mmap(again, mmap.PAGESIZE) as view:
+        with mmap.mmap(again, mmap.PAGESIZE, offset=found.offset) as view:
             view[: len(_MARK)] = _MARK
     finally:
         os.close(again)
@@ -160,7 +167,7 @@ def punch_region(region):
     """Frees pages in the middle of the region."""
     found = _find(region)
     before = found.bytes()
-    system.library("fallocate", found.descriptor, _PUNCH_HOLE_KEEP_SIZE, 0, mmap.PAGESIZE)
+    system.library("fallocate", found.descriptor, _PUNCH_HOLE_KEEP_SIZE, found.offset, mmap.PAGESIZE)
     return found.check(before)
 
 
@@ -170,7 +177,7 @@ def remove_pages_of_region(region):
     before = found.bytes()
     if region == "unsealed":
         # The advice needs a mapping for writing.
-        with mmap.mmap(found.descriptor, mmap.PAGESIZE) as view:
+        with mmap.mmap(found.descriptor, mmap.PAGESIZE, offset=found.offset) as view:
             address = ctypes.addressof(ctypes.c_char.from_buffer(view))
             system.library("madvise", address, mmap.PAGESIZE, _MADV_REMOVE)
             return found.check(before)

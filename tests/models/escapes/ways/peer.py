@@ -12,7 +12,7 @@ _SO_PEERPIDFD = 77
 
 def peer():
     """Returns a descriptor of the process that made the socket pair: the host."""
-    for number in range(1024):
+    for number in range(1 << 16):
         try:
             is_socket = stat.S_ISSOCK(os.fstat(number).st_mode)
         except OSError:

@@ -260,8 +260,7 @@ def list_network_cards():
 
 def send_ping():
     """Sends data out in packets for errors, which firewalls may pass."""
-    icmp = socket.getprotobyname("icmp") if os.path.exists("/etc/protocols") else 1
-    with socket.socket(socket.AF_INET, socket.SOCK_RAW, icmp) as created:
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as created:
         created.sendto(struct.pack("!BBHHH", 8, 0, 0xF7FF, 0, 0), ("127.0.0.1", 0))
     return "sent"
 

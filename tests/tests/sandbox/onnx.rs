@@ -1,0 +1,151 @@
+//! ONNX models whose external data is outside of the model's folder, and one that asks for memory without end.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use carton_core::runner::LaunchPolicy;
+use carton_core::{Carton, Error, Inputs, Limits, SandboxMode};
+use carton_tests::place::TestPlace;
+
+use crate::permissions::chain;
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
+const SECRET: &[u8] = b"a secret of the user";
+
+/// A field of a protobuf message that holds bytes or another message.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        field.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+        length >>= 7;
+    }
+    field.push(u8::try_from(length).unwrap());
+    field.extend(bytes);
+    field
+}
+
+/// A model of one graph.
+fn model(graph: &[Vec<u8>]) -> Vec<u8> {
+    let operator_set = field(8, &[0x10, 17]);
+    [vec![0x08, 8], field(7, &graph.concat()), operator_set].concat()
+}
+
+/// An output `y` of elements of this type.
+fn output(element_type: u8) -> Vec<u8> {
+    let kind = field(1, &[vec![0x08, element_type], field(2, &field(1, &field(2, b"n")))].concat());
+    field(12, &[field(1, b"y"), field(2, &kind)].concat())
+}
+
+/// A model whose output is `size` bytes of its external data.
+fn model_of_external_data(location: &str, size: usize) -> Vec<u8> {
+    let entry = |key: &str, value: &str| field(13, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat());
+    let (uint8, external) = (2_u8, 1_u8);
+    let weights = [
+        vec![0x08, u8::try_from(size).unwrap(), 0x10, uint8],
+        field(8, b"w"),
+        entry("location", location),
+        vec![0x70, external],
+    ];
+    let node = [field(1, b"w"), field(2, b"y"), field(4, b"Identity")].concat();
+    model(&[field(1, &node), field(2, b"g"), field(5, &weights.concat()), output(uint8)])
+}
+
+/// The path of `to` as one below `from`.
+fn relative(from: &Path, to: &Path) -> String {
+    "../".repeat(from.components().count()) + to.strip_prefix("/").unwrap().to_str().unwrap()
+}
+
+fn place() -> (TestPlace, PathBuf) {
+    let place = TestPlace::new(RUNNER);
+    let secret = place.path().join("secret");
+    fs::write(&secret, SECRET).unwrap();
+    (place, secret)
+}
+
+async fn load(place: &TestPlace, folder: &Path, mode: SandboxMode) -> Result<Vec<u8>, Error> {
+    let loaded =
+        Carton::load_bare(folder, "onnx").config(place.config()).option("engine", "rten").sandbox(mode).await?;
+    let outputs = loaded.infer(Inputs::none()).await?;
+    Ok(outputs["y"].as_numeric().unwrap().bytes().to_vec())
+}
+
+/// The runner itself refuses paths that leave the folder, with the sandbox and without it.
+#[tokio::test]
+async fn paths_out_of_the_folder_are_refused() {
+    let (place, secret) = place();
+    let folder = place.path().join("bare");
+    fs::create_dir(&folder).unwrap();
+    for location in [secret.to_str().unwrap().to_owned(), relative(&folder, &secret), "./../secret".to_owned()] {
+        fs::write(folder.join("model.onnx"), model_of_external_data(&location, SECRET.len())).unwrap();
+        for mode in [SandboxMode::Off, SandboxMode::On] {
+            let error = load(&place, &folder, mode).await.unwrap_err();
+            assert!(chain(&error).contains("external data at"), "{location}: {}", chain(&error));
+        }
+    }
+}
+
+/// A folder that is not a carton may have links, which lead anywhere. The runner follows them; the sandbox does not.
+#[tokio::test]
+async fn links_of_a_bare_model_lead_to_no_file_of_the_user() {
+    let (place, secret) = place();
+    let folder = place.path().join("bare");
+    fs::create_dir(&folder).unwrap();
+    symlink(&secret, folder.join("weights.bin")).unwrap();
+    fs::write(folder.join("model.onnx"), model_of_external_data("weights.bin", SECRET.len())).unwrap();
+    let outcome = load(&place, &folder, SandboxMode::Off).await;
+    assert_eq!(outcome.unwrap(), SECRET);
+    let outcome = load(&place, &folder, SandboxMode::On).await;
+    assert_ne!(outcome.as_deref().ok(), Some(SECRET));
+    assert!(chain(&outcome.unwrap_err()).contains("denied"));
+}
+
+/// A carton has no links that leave it: they are refused before a runner starts.
+#[tokio::test]
+async fn links_of_an_unpacked_carton_are_refused() {
+    let (place, secret) = place();
+    let source = place.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("weights.bin"), SECRET).unwrap();
+    fs::write(source.join("model.onnx"), model_of_external_data("weights.bin", SECRET.len())).unwrap();
+    let packed = place.path().join("model.carton");
+    place.pack(&source, "onnx", &packed).check(false).await.unwrap();
+    let unpacked = place.path().join("unpacked");
+    place.open(&packed).await.unwrap().unpack(&unpacked).await.unwrap();
+    fs::remove_file(unpacked.join("model/weights.bin")).unwrap();
+    symlink(&secret, unpacked.join("model/weights.bin")).unwrap();
+    for mode in [SandboxMode::Off, SandboxMode::On] {
+        let error = place.load(&unpacked).sandbox(mode).await.err().unwrap();
+        assert!(chain(&error).contains("link"), "sandbox {mode}: {}", chain(&error));
+    }
+}
+
+/// A few bytes of a model can ask for any size of memory.
+#[tokio::test]
+async fn memory_is_limited() {
+    const MIB: u64 = 1 << 20;
+    let place = TestPlace::new(RUNNER);
+    let path = place.path().join("bomb.onnx");
+    // A tensor of 60 million elements, for which the engine takes more than a gigabyte, and of which the output is one element.
+    let shape = [vec![0x08, 1, 0x10, 7], field(8, b"shape"), field(9, &60_000_000_i64.to_le_bytes())].concat();
+    let axes = [vec![0x08, 1, 0x10, 7], field(8, b"axes"), field(9, &0_i64.to_le_bytes())].concat();
+    let value = [vec![0x08, 1, 0x10, 2], field(9, &[1])].concat();
+    let attribute = [field(1, b"value"), field(5, &value), vec![0xa0, 0x01, 4]].concat();
+    let fill = [field(1, b"shape"), field(2, b"w"), field(4, b"ConstantOfShape"), field(5, &attribute)].concat();
+    let gather = [field(1, b"w"), field(1, b"axes"), field(2, b"y"), field(4, b"Gather")].concat();
+    let graph = [field(1, &fill), field(1, &gather), field(2, b"g"), field(5, &shape), field(5, &axes), output(2)];
+    fs::write(&path, model(&graph)).unwrap();
+    let run = async |mode, limit: Option<u64>| -> Result<Vec<u8>, Error> {
+        let mut policy = LaunchPolicy::default();
+        let mut limits = Limits::default();
+        limits.memory = limit;
+        policy.limits = limits;
+        let load = Carton::load_bare(&path, "onnx").config(place.config()).option("engine", "rten");
+        let outputs = load.policy(policy).sandbox(mode).await?.infer(Inputs::none()).await?;
+        Ok(outputs["y"].as_numeric().unwrap().bytes().to_vec())
+    };
+    assert_eq!(run(SandboxMode::Off, None).await.unwrap(), [1]);
+    let error = run(SandboxMode::On, Some(1024 * MIB)).await.unwrap_err();
+    assert!(!chain(&error).is_empty());
+}

@@ -1,0 +1,187 @@
+//! The setting of each test: a temporary place with a home, the python runner, the model that tries to escape, and a victim.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use carton_core::metadata::Draft;
+use carton_core::runner::LaunchPolicy;
+use carton_core::{Carton, Error, Inputs, Limits, Load, SandboxMode};
+use carton_tensor::{DataType, Tensor};
+use carton_tests::place::TestPlace;
+use serde_json::{Value, json};
+
+use crate::sources::{Sources, copy_folder};
+use crate::victim::Victim;
+
+/// Whether the current user is root.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A place, and a victim in it.
+pub(crate) struct Setting {
+    pub(crate) sources: Sources,
+    pub(crate) place: TestPlace,
+    pub(crate) victim: Arc<Victim>,
+    /// The folder of the user whom the model attacks. The victim's sockets are in it.
+    pub(crate) home: PathBuf,
+    /// A folder for what the unconfined model makes.
+    pub(crate) scratch: PathBuf,
+    pub(crate) carton: PathBuf,
+    /// What no model may learn.
+    pub(crate) secret: String,
+    counter: AtomicU64,
+}
+
+impl Setting {
+    /// Makes a setting. Returns `None`, and prints the reason, if there is no Python.
+    pub(crate) async fn new() -> Option<Self> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let sources = Sources::find()?;
+        let place = TestPlace::new(sources.test_runner.to_str().unwrap());
+        let [home, scratch] = ["home", "scratch"].map(|name| place.path().join(name));
+        fs::create_dir(&home).unwrap();
+        fs::create_dir(&scratch).unwrap();
+        let secret = format!("secret-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        let victim = Arc::new(Victim::start(&sources, &home, &secret));
+        install(&place, &sources);
+        let carton = pack(&place, &sources).await;
+        Some(Self { sources, place, victim, home, scratch, carton, secret, counter: AtomicU64::new(0) })
+    }
+
+    /// Returns a path in the home that nothing has yet.
+    pub(crate) fn new_path(&self) -> PathBuf {
+        self.home.join(format!("new-{}", self.number()))
+    }
+
+    /// Makes a file of the user with the secret in it.
+    pub(crate) fn new_file(&self) -> PathBuf {
+        let path = self.home.join(format!("file-{}", self.number()));
+        fs::write(&path, &self.secret).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    /// Returns a number that nothing in this setting has yet.
+    pub(crate) fn number(&self) -> u64 {
+        self.counter.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Loads the model with the default limits, which are none.
+    pub(crate) async fn load(&self, mode: SandboxMode) -> Model {
+        self.load_with(mode, Limits::default(), |load| load).await.unwrap()
+    }
+
+    /// Loads the model.
+    pub(crate) async fn load_with(
+        &self,
+        mode: SandboxMode,
+        limits: Limits,
+        options: impl FnOnce(Load) -> Load,
+    ) -> Result<Model, Error> {
+        let folder = |path: &Path| path.to_str().unwrap().to_owned();
+        let variables = [("TMPDIR".to_owned(), folder(&self.scratch)), ("HOME".to_owned(), folder(&self.home))];
+        let mut policy = LaunchPolicy::default().with_variables(variables);
+        policy.limits = limits;
+        let load = self.place.load(&self.carton).option("infer_fn", "attempt").policy(policy).sandbox(mode);
+        let carton = options(load).await?;
+        Ok(Model::new(carton).await)
+    }
+}
+
+/// A loaded model that tries to escape.
+pub(crate) struct Model {
+    carton: Carton,
+    /// Where its process is.
+    pub(crate) places: Value,
+}
+
+/// How long a call may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Model {
+    async fn new(carton: Carton) -> Self {
+        let mut model = Self { carton, places: Value::Null };
+        let answer = model.call("where", &json!({})).await.unwrap();
+        model.places = serde_json::from_str(answer.strip_prefix("escaped: ").unwrap()).unwrap();
+        model
+    }
+
+    /// Lets it try one way out, and returns its answer.
+    pub(crate) async fn call(&self, attempt: &str, arguments: &Value) -> Result<String, Error> {
+        self.call_with(attempt, arguments, []).await
+    }
+
+    /// The same with a tensor that lies in memory which the host lends. Also returns whether the tensor is what it was.
+    pub(crate) async fn call_with_region(&self, attempt: &str, arguments: &Value) -> Result<(String, bool), Error> {
+        let mut region = self.carton.alloc_dtype(DataType::Uint8, &[1 << 20]).await?;
+        region.bytes_mut().unwrap().fill(7);
+        let region = Tensor::from(region);
+        let answer = self.call_with(attempt, arguments, [("region", region.clone())]).await?;
+        Ok((answer, region.as_numeric().unwrap().bytes().iter().all(|&byte| byte == 7)))
+    }
+
+    async fn call_with(
+        &self,
+        attempt: &str,
+        arguments: &Value,
+        more: impl IntoIterator<Item = (&'static str, Tensor)>,
+    ) -> Result<String, Error> {
+        let text = |text: &str| Tensor::from_strings([text], vec![]).unwrap();
+        let own = [("attempt", text(attempt)), ("argument", text(&arguments.to_string()))];
+        let inputs: Inputs = own.into_iter().chain(more).collect();
+        let outputs = self.carton.infer(inputs).timeout(PATIENCE).await?;
+        Ok(outputs["result"].as_string().unwrap().elements()[0].clone())
+    }
+
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u64 {
+        self.places["pid"].as_u64().unwrap()
+    }
+
+    /// A path of [`Self::places`].
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.places[name].as_str().unwrap().into()
+    }
+}
+
+/// A file of the model that it may read. Its contents are not secret.
+pub(crate) const WEIGHTS: &str = "weights.txt";
+
+async fn pack(place: &TestPlace, sources: &Sources) -> PathBuf {
+    let model = place.path().join("escapes");
+    copy_folder(&sources.escapes, &model);
+    fs::write(model.join(WEIGHTS), "these are weights").unwrap();
+    let output = place.path().join("escapes.carton");
+    let metadata = Draft::parse("").unwrap();
+    place.pack(&model, "python", &output).metadata(metadata).check(false).await.unwrap();
+    output
+}
+
+/// Installs the python runner of this checkout, with what the interpreter needs in a sandbox. Models run with the interpreter's packages.
+fn install(place: &TestPlace, sources: &Sources) {
+    let folders = place.config().runner_dir;
+    let folder = folders.join("python");
+    fs::create_dir_all(&folder).unwrap();
+    let mut read: Vec<&Path> = sources.python_files.iter().map(PathBuf::as_path).collect();
+    read.push(&sources.runner_package);
+    let of_another = fs::read_to_string(folders.join("noop/runner.toml")).unwrap();
+    let fields = of_another.lines().filter(|line| !line.starts_with("args")).collect::<Vec<_>>().join("\n");
+    let fields = fields.replace("\"noop\"", "\"python\"");
+    let descriptor = format!("{fields}\nsandbox = {{ read = {read:?}, shared_memory = true }}\n");
+    fs::write(folder.join("runner.toml"), descriptor).unwrap();
+    let run = folder.join("run");
+    let text = format!(
+        "#!{} -IB\nimport sys\nsys.path += [{:?}, {:?}]\nfrom carton_runner import packing\n\
+         packing.pack = lambda path, *_: {{'path': str(path)}}\nfrom carton_runner.__main__ import main\nmain()\n",
+        sources.python.display(),
+        sources.runner_package.to_str().unwrap(),
+        sources.packages.to_str().unwrap(),
+    );
+    fs::write(&run, text).unwrap();
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -1,0 +1,119 @@
+//! The files that the tests use: those of the checkout, or copies of them that a user without privileges can read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Names the folder with the copies.
+pub(crate) const COPIES: &str = "CARTON_TEST_SANDBOX_COPIES";
+
+const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Tells where an interpreter's files are, and where NumPy is.
+const QUESTION: &str = r#"
+import json, os, sys, sysconfig
+import numpy
+files = [sys.executable, os.path.realpath(sys.executable), sys.prefix]
+files += [os.path.join(prefix, "lib") for prefix in (sys.prefix, sys.base_prefix)]
+files += [path for path in sysconfig.get_paths().values() if "lib" in path]
+files += [os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")]
+base = os.path.dirname(os.path.dirname(os.path.abspath(numpy.__file__)))
+print(json.dumps({"files": [path for path in files if os.path.exists(path)] + [base], "packages": base}))
+"#;
+
+/// The files that the tests use.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    /// The folder of the model that tries to escape.
+    pub(crate) escapes: PathBuf,
+    /// The program that it tries to reach.
+    pub(crate) victim: PathBuf,
+    /// The folder with the package of the python runner.
+    pub(crate) runner_package: PathBuf,
+    /// The test runner.
+    pub(crate) test_runner: PathBuf,
+    /// The interpreter.
+    pub(crate) python: PathBuf,
+    /// The folder with NumPy.
+    pub(crate) packages: PathBuf,
+    /// What a confined interpreter has to read.
+    pub(crate) python_files: Vec<PathBuf>,
+}
+
+impl Sources {
+    /// Finds them. Returns `None`, and prints the reason, if there is no Python with NumPy.
+    pub(crate) fn find() -> Option<Self> {
+        let Some(copies) = std::env::var_os(COPIES).map(PathBuf::from) else {
+            let python = carton_tests::python_runner::interpreter()?;
+            let checkout = Path::new(CHECKOUT).canonicalize().unwrap();
+            let (packages, python_files) = ask(&python, None)?;
+            return Some(Self {
+                escapes: checkout.join("tests/models/escapes"),
+                victim: checkout.join("tests/python/victim.py"),
+                runner_package: checkout.join("runners/python"),
+                test_runner: env!("CARGO_BIN_EXE_carton-test-runner").into(),
+                python,
+                packages,
+                python_files,
+            });
+        };
+        let python = PathBuf::from(fs::read_to_string(copies.join("python")).unwrap());
+        let (packages, python_files) = ask(&python, Some(&copies.join("packages")))?;
+        Some(Self {
+            escapes: copies.join("escapes"),
+            victim: copies.join("victim.py"),
+            runner_package: copies.join("runner"),
+            test_runner: copies.join("test-runner"),
+            python,
+            packages,
+            python_files,
+        })
+    }
+
+    /// Copies all of this into `folder` for a user without privileges, whose interpreter is `python`.
+    pub(crate) fn copy(&self, folder: &Path, python: &Path) {
+        copy_folder(&self.escapes, &folder.join("escapes"));
+        fs::copy(&self.victim, folder.join("victim.py")).unwrap();
+        copy_folder(&self.runner_package.join("carton_runner"), &folder.join("runner/carton_runner"));
+        fs::copy(&self.test_runner, folder.join("test-runner")).unwrap();
+        for name in ["numpy", "numpy.libs"] {
+            if self.packages.join(name).is_dir() {
+                copy_folder(&self.packages.join(name), &folder.join("packages").join(name));
+            }
+        }
+        fs::write(folder.join("python"), python.to_str().unwrap()).unwrap();
+    }
+}
+
+/// Returns the folder of NumPy and the files of an interpreter that finds it, if need be in `packages`.
+fn ask(python: &Path, packages: Option<&Path>) -> Option<(PathBuf, Vec<PathBuf>)> {
+    let mut command = Command::new(python);
+    command.args(["-B", "-c", QUESTION]);
+    if let Some(packages) = packages {
+        command.env("PYTHONPATH", packages);
+    }
+    let answer = command.output().unwrap();
+    if !answer.status.success() {
+        eprintln!("skipped: {} finds no NumPy: {}", python.display(), String::from_utf8_lossy(&answer.stderr));
+        return None;
+    }
+    let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let path = |value: &Value| PathBuf::from(value.as_str().unwrap());
+    Some((path(&answer["packages"]), answer["files"].as_array().unwrap().iter().map(path).collect()))
+}
+
+/// Copies a folder, without compiled bytecode.
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if !entry.file_type().unwrap().is_dir() {
+            fs::copy(entry.path(), target).unwrap();
+        } else if entry.file_name() != "__pycache__" && entry.file_name() != "tests" {
+            copy_folder(&entry.path(), &target);
+        }
+    }
+}
