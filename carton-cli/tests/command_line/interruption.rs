@@ -146,7 +146,7 @@ fn an_interrupted_run_leaves_no_runner() {
         let child = sandbox.command(arguments).spawn().unwrap();
         let mut runner = None;
         wait_until("the runner", || {
-            runner = descendant(child.id(), b"sleep\01000\0");
+            runner = descendant(child.id(), b"sleep\x001000\x00");
             runner.is_some()
         });
         let output = interrupt(child, Signal::INT);
