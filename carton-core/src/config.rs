@@ -45,7 +45,7 @@
 //! allow = ["network", "read=/srv/data"]   # what cartons get if they ask for it; also "build": packages from their sources
 //! memory = 8_000_000_000              # limits of each runner: bytes; further processes, open_files, file_size, cpu_seconds
 //! cgroup = "/sys/fs/cgroup/user.slice/…"  # a cgroup of yours, for limits that hold for all processes of a runner together
-//! wrapper = ["systemd-run", "--user", "--pipe", "--"]   # started around each runner
+//! wrapper = ["nice", "-n", "10"]       # a program that is started around each runner
 //! ```
 //!
 //! [`Credentials`] documents the order in which credentials are searched. Errors about the file do not show its values, because one of

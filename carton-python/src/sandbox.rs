@@ -13,7 +13,7 @@ use crate::errors;
 pub(crate) struct SandboxOptions {
     sandbox: Option<String>,
     allow: Vec<String>,
-    /// By name; Python has checked the names.
+    /// By name.
     limits: Option<BTreeMap<String, u64>>,
 }
 
@@ -30,8 +30,7 @@ macro_rules! confined {
                     Some(mode) => self.sandbox(mode),
                     None => self,
                 };
-                let operation = operation.allow_network(allow.network).allow_build(allow.build).limits(limits);
-                allow.read.into_iter().fold(operation, Self::allow_read)
+                operation.allow(allow).limits(limits)
             }
         }
     };
@@ -54,15 +53,7 @@ impl SandboxOptions {
         }
         let mut limits = Limits::default();
         for (name, value) in self.limits.into_iter().flatten() {
-            let limit = match name.as_str() {
-                "memory" => &mut limits.memory,
-                "processes" => &mut limits.processes,
-                "open_files" => &mut limits.open_files,
-                "file_size" => &mut limits.file_size,
-                "cpu_seconds" => &mut limits.cpu_seconds,
-                _ => return Err(errors::invalid(py, &format!("there is no limit `{name}`"))),
-            };
-            *limit = Some(value);
+            limits.set(&name, value).map_err(|error| invalid(&error))?;
         }
         Ok(operation.with(mode, allow, limits))
     }

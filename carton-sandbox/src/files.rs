@@ -58,7 +58,7 @@ impl FileRules {
         if policy.gpus {
             rules.allow(system::GPU_FILES, read)?;
             rules.allow(system::GPU_DEVICES, device | AccessFs::ReadDir)?;
-            rules.allow(&nvidia_devices(), device)?;
+            rules.allow(&numbered_devices(), device)?;
         }
         Ok(rules)
     }
@@ -74,27 +74,43 @@ impl FileRules {
         Ok(())
     }
 
-    /// Confines the calling thread and all processes that it starts. Returns what the kernel does not enforce.
+    /// Confines the calling thread and all processes that it starts.
     ///
     /// # Errors
     /// The kernel has Landlock and refuses.
-    pub(crate) fn confine(self) -> Result<Vec<Gap>, RulesetError> {
+    pub(crate) fn confine(self) -> Result<Enforced, RulesetError> {
         let status = self.0.restrict_self()?;
-        Ok(match status.landlock {
-            LandlockStatus::Available { effective_abi, .. } if effective_abi >= ABI::V6 => Vec::new(),
-            LandlockStatus::Available { .. } => vec![Gap::Signals],
-            _ => vec![Gap::Files, Gap::Signals],
-        })
+        let abi = match status.landlock {
+            LandlockStatus::Available { effective_abi, .. } => effective_abi,
+            _ => ABI::Unsupported,
+        };
+        let mut gaps = Vec::new();
+        if abi == ABI::Unsupported {
+            gaps.push(Gap::Files);
+        }
+        if abi < ABI::V6 {
+            gaps.push(Gap::Signals);
+        }
+        Ok(Enforced { gaps, governs_truncating: abi >= ABI::V3 })
     }
 }
 
-/// The devices of NVIDIA's driver.
-fn nvidia_devices() -> Vec<std::path::PathBuf> {
-    let Ok(entries) = fs::read_dir("/dev") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(system::NVIDIA_PREFIX))
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_char_device()))
-        .map(|entry| entry.path())
-        .collect()
+/// What the kernel enforces of the rules.
+pub(crate) struct Enforced {
+    pub(crate) gaps: Vec<Gap>,
+    /// Whether the rules decide about `truncate`.
+    pub(crate) governs_truncating: bool,
+}
+
+/// The devices of GPUs that a system names itself.
+fn numbered_devices() -> Vec<std::path::PathBuf> {
+    let of = |(folder, prefix): &(&str, &str)| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let found = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+        found
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_char_device()))
+            .map(|entry| entry.path())
+            .collect()
+    };
+    system::NUMBERED_GPU_DEVICES.iter().flat_map(|place| -> Vec<std::path::PathBuf> { of(place) }).collect()
 }

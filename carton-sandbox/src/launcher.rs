@@ -3,22 +3,19 @@
 //! The launcher itself is not confined, and runs nothing but this module. It is what the host's process handle stands for: it ends as the
 //! program ended, by the same status or signal. It leads the process group that the host kills.
 //!
-//! If the host is gone, however it ended, nobody reads the launcher's standard output any more. Then the launcher kills all that is left,
-//! deletes the scratch folder, and ends.
+//! If the host is gone, however it ended, nobody reads the launcher's standard output any more. Then the launcher kills the program. Whenever
+//! the program has ended, it kills all that the program has left; without a host it deletes the scratch folder too.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_current_process_group, kill_process, set_child_subreaper, wait,
 };
@@ -26,7 +23,10 @@ use rustix::process::{
 use crate::files::FileRules;
 use crate::gap::Gap;
 use crate::syscalls::Filters;
-use crate::{CANNOT_START, MESSAGE_PREFIX, Policy, REFUSED, descriptors, limits, mounts, privileges};
+use crate::{
+    EXIT_CANNOT_START, EXIT_REFUSED, MESSAGE_PREFIX, Policy, STARTED, delete_scratch_folder, descriptors, limits,
+    mounts, privileges,
+};
 
 /// How long to kill processes one by one, before the whole group is killed, this process included.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -41,8 +41,9 @@ enum Failure {
     CannotStart(String),
 }
 
-fn refused(error: impl fmt::Display) -> Failure {
-    Failure::Refused(error.to_string())
+fn refused(error: impl std::error::Error) -> Failure {
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    Failure::Refused(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
 }
 
 /// Runs the launcher with its arguments: the policy, the program, the program's arguments.
@@ -62,8 +63,8 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ! {
 
 fn end(failure: &Failure) -> ! {
     let (text, status) = match failure {
-        Failure::Refused(reason) => (format!("refused: {reason}"), REFUSED),
-        Failure::CannotStart(reason) => (reason.clone(), CANNOT_START),
+        Failure::Refused(reason) => (format!("refused: {reason}"), EXIT_REFUSED),
+        Failure::CannotStart(reason) => (reason.clone(), EXIT_CANNOT_START),
     };
     eprintln!("{MESSAGE_PREFIX}{text}");
     std::process::exit(status)
@@ -71,7 +72,8 @@ fn end(failure: &Failure) -> ! {
 
 /// Starts the program, confined.
 fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Result<Pid, Failure> {
-    descriptors::close_on_exec().map_err(refused)?;
+    descriptors::close_on_exec()
+        .map_err(|error| Failure::Refused(format!("inherited descriptors cannot be closed: {error}")))?;
     // Processes whose parents have died become children of this one, which can kill them then.
     set_child_subreaper(Some(getpid())).map_err(refused)?;
     let mut gaps = Vec::new();
@@ -83,7 +85,7 @@ fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Resul
                 false
             }
         };
-    limits::apply(policy).map_err(|error| refused(format!("a limit cannot be set: {error}")))?;
+    limits::apply(policy).map_err(|error| Failure::Refused(format!("a limit cannot be set: {error}")))?;
 
     // Only a thread is confined, and the program inherits its state. The main thread stays able to clean up, and out of the program's reach.
     let mut command = Command::new(program);
@@ -100,6 +102,7 @@ fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Resul
             for gap in &gaps {
                 eprintln!("{MESSAGE_PREFIX}{gap}");
             }
+            eprintln!("{STARTED}");
             command.spawn().map_err(|error| {
                 let program = command.get_program().to_string_lossy().into_owned();
                 Failure::CannotStart(format!("cannot start `{program}`: {error}"))
@@ -114,18 +117,13 @@ fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Resul
 fn confine(policy: &Policy, has_shared_memory: bool, gaps: &mut Vec<Gap>) -> Result<(), Failure> {
     // Files are opened while the thread still has its rights.
     let files = FileRules::new(policy, has_shared_memory).map_err(refused)?;
-    let filters = Filters::new(policy).map_err(refused)?;
-    privileges::drop_all().map_err(|error| refused(format!("capabilities cannot be dropped: {error}")))?;
-    gaps.extend(files.confine().map_err(refused)?);
-    match filters.confine() {
-        Ok(()) => Ok(()),
-        Err(error) if !policy.strict => {
-            gaps.push(Gap::SystemCalls);
-            let _ = error;
-            Ok(())
-        }
-        Err(error) => Err(refused(error)),
+    privileges::drop_all().map_err(|error| Failure::Refused(format!("capabilities cannot be dropped: {error}")))?;
+    let enforced = files.confine().map_err(refused)?;
+    gaps.extend(enforced.gaps);
+    if !Filters::new(policy, enforced.governs_truncating).and_then(|filters| filters.confine()).map_err(refused)? {
+        gaps.push(Gap::SystemCalls);
     }
+    Ok(())
 }
 
 /// Waits until the program or the host has ended, and then ends.
@@ -136,30 +134,32 @@ fn watch(process: Pid, scratch: Option<&Path>) -> ! {
         // Standard error stays with the program too: its end is the end of the program's output.
         let _ = rustix::stdio::dup2_stderr(&null);
     }
-    let scratch = scratch.map(Path::to_path_buf);
-    let is_host_gone = Arc::new(AtomicBool::new(false));
-    let watching = thread::Builder::new().spawn({
-        let is_host_gone = Arc::clone(&is_host_gone);
-        move || {
-            wait_for_the_end_of_the_host();
-            is_host_gone.store(true, Ordering::SeqCst);
-            end_without_the_host(process, scratch.as_deref())
-        }
+    let watching = thread::Builder::new().spawn(move || {
+        wait_for_the_end_of_the_host();
+        // The main thread sees that, and does the rest.
+        let _ = kill_process(process, Signal::KILL);
     });
     if watching.is_err() {
         let _ = kill_current_process_group(Signal::KILL);
     }
-    loop {
+    let status = loop {
         match wait(WaitOptions::empty()) {
-            // Nobody is left who learns how the program ended. The other thread ends this process.
-            Ok(_) if is_host_gone.load(Ordering::SeqCst) => {}
-            Ok(Some((ended, status))) if ended == process => mirror(status),
+            Ok(Some((ended, status))) if ended == process => break status,
             // An orphan that was left to this process has ended.
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) if is_host_gone.load(Ordering::SeqCst) => thread::park(),
-            Err(_) => std::process::exit(CANNOT_START),
+            Err(_) => std::process::exit(EXIT_CANNOT_START),
         }
+    };
+    // A host that is alive kills the group too. One that is just ending might not.
+    kill_children();
+    if is_host_gone() {
+        if let Some(scratch) = scratch {
+            let _ = delete_scratch_folder(scratch);
+        }
+        // Nothing can leave the group, so that this ends whatever was started faster than it was killed.
+        let _ = kill_current_process_group(Signal::KILL);
     }
+    mirror(status)
 }
 
 /// Ends this process as the program has ended.
@@ -171,44 +171,45 @@ fn mirror(status: WaitStatus) -> ! {
         }
     }
     let code = status.exit_status().or_else(|| Some(128 + status.terminating_signal()?));
-    std::process::exit(code.unwrap_or(CANNOT_START))
+    std::process::exit(code.unwrap_or(EXIT_CANNOT_START))
+}
+
+/// Whether nobody reads standard output any more.
+fn is_host_gone() -> bool {
+    poll_output(Some(&Timespec::default()))
 }
 
 /// Returns when nobody reads standard output any more.
 fn wait_for_the_end_of_the_host() {
+    while !poll_output(None) {}
+}
+
+fn poll_output(timeout: Option<&Timespec>) -> bool {
     let output = io::stdout();
-    loop {
-        let mut watched = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty())];
-        match poll(&mut watched, None) {
-            Ok(_) if watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) => return,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return,
-        }
+    let mut watched = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty())];
+    match poll(&mut watched, timeout) {
+        Ok(_) => watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL),
+        Err(rustix::io::Errno::INTR) => false,
+        Err(_) => true,
     }
 }
 
-/// Kills all that is left, deletes the scratch folder, and ends this process too.
-fn end_without_the_host(process: Pid, scratch: Option<&Path>) -> ! {
-    let _ = kill_process(process, Signal::KILL);
+/// Kills all processes that the program has left. The orphans of each killed process become children of this one, and are killed in the next
+/// round.
+fn kill_children() {
     let end = Instant::now() + PATIENCE;
-    // The orphans of each killed process become children of this one, and are killed in the next round.
     while Instant::now() < end {
         let children = children();
         if children.is_empty() {
-            break;
+            return;
         }
         for child in children {
             let _ = kill_process(child, Signal::KILL);
         }
+        // Takes those that have ended. A child that has not is there in the next round.
+        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         thread::sleep(PAUSE);
     }
-    if let Some(scratch) = scratch {
-        // Does not follow links.
-        let _ = fs::remove_dir_all(scratch);
-    }
-    // Nothing can leave the group, so that this ends whatever was started faster than it was killed.
-    let _ = kill_current_process_group(Signal::KILL);
-    std::process::exit(CANNOT_START)
 }
 
 /// The children of all threads of this process.

@@ -29,6 +29,7 @@
 //! | `files` | Landlock: files, TCP, signals, abstract sockets |
 //! | `syscalls` | seccomp: the system calls that are refused, and what each of them would give |
 //! | `privileges`, `mounts`, `limits`, `descriptors` | the rest of confining |
+//! | `scratch` | deletes scratch folders |
 //! | `launcher` | the launcher's life |
 //!
 //! On systems other than Linux there is no sandbox: [`launcher_main`] refuses every policy.
@@ -49,18 +50,25 @@ mod limits;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod privileges;
+#[cfg(unix)]
+mod scratch;
 #[cfg(target_os = "linux")]
 mod syscalls;
 
 pub use gap::Gap;
-pub use policy::{LAUNCHER_ARGUMENT, Limits, Policy};
+pub use policy::{LAUNCHER_ARGUMENT, Limits, Policy, UnknownLimit};
+#[cfg(unix)]
+pub use scratch::delete_scratch_folder;
 
 /// The exit status of a launcher that refuses a policy because the system cannot enforce it. The reason is on standard error.
-pub const REFUSED: i32 = 121;
+pub const EXIT_REFUSED: i32 = 121;
 /// The exit status of a launcher that cannot start the program. The reason is on standard error.
-pub const CANNOT_START: i32 = 122;
+pub const EXIT_CANNOT_START: i32 = 122;
 /// What each line begins with that a launcher writes to standard error.
 pub const MESSAGE_PREFIX: &str = "carton-sandbox: ";
+/// The last line that a launcher writes to standard error, right before it starts the program, which writes there too. Lines like those of a
+/// launcher that follow are the program's.
+pub const STARTED: &str = "carton-sandbox: started";
 
 /// Runs this process as a launcher if it was started as one, and does not return then. Otherwise does nothing.
 ///
@@ -78,6 +86,6 @@ pub fn launcher_main() {
 pub fn launcher_main() {
     if std::env::args_os().nth(1).as_deref() == Some(std::ffi::OsStr::new(LAUNCHER_ARGUMENT)) {
         eprintln!("{MESSAGE_PREFIX}refused: this system has no sandbox");
-        std::process::exit(REFUSED);
+        std::process::exit(EXIT_REFUSED);
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getpid, setrlimit};
 
 use crate::Policy;
@@ -41,6 +42,9 @@ pub(crate) fn apply(policy: &Policy) -> io::Result<()> {
 fn enter_cgroup(parent: &Path, policy: &Policy) -> io::Result<()> {
     let in_file =
         |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
+    // Otherwise one launcher could delete the cgroup that another has made and not entered yet.
+    let lock = fs::File::open(parent).map_err(|error| in_file(parent, error))?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(|error| in_file(parent, error.into()))?;
     for entry in fs::read_dir(parent).map_err(|error| in_file(parent, error))?.flatten() {
         if entry.file_name().to_string_lossy().starts_with(CGROUP_PREFIX) {
             // Fails for cgroups that have processes.

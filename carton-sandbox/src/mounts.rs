@@ -13,12 +13,19 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// Where the private file system is mounted.
 pub(crate) const PLACE: &str = "/dev/shm";
 
+/// Where Ubuntu says that user namespaces of users have no rights.
+const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+
 /// Gives this process a mount namespace with a private, empty [`PLACE`] of at most `max_bytes`. Must be called while it has one thread.
 pub(crate) fn make_private_shared_memory(max_bytes: Option<u64>) -> io::Result<()> {
     let (user, group) = (geteuid(), getegid());
     // SAFETY: neither flag changes descriptors.
     let unshare = |flags| unsafe { unshare_unsafe(flags) };
     if unshare(UnshareFlags::NEWNS).is_err() {
+        if fs::read_to_string(APPARMOR).is_ok_and(|value| value.trim() == "1") {
+            // Such a namespace could be made, but nothing could be done in it, not even naming the user.
+            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        }
         // Without privileges this takes a user namespace. In it, the user is still itself.
         unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
         fs::write("/proc/self/setgroups", "deny")?;

@@ -63,6 +63,42 @@ pub struct Limits {
     pub cpu_seconds: Option<u64>,
 }
 
+/// A text that names no limit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no limit `{0}`: expected memory, processes, open_files, file_size or cpu_seconds")]
+pub struct UnknownLimit(pub String);
+
+impl Limits {
+    /// These limits, and those of `other` where there is none.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            memory: self.memory.or(other.memory),
+            processes: self.processes.or(other.processes),
+            open_files: self.open_files.or(other.open_files),
+            file_size: self.file_size.or(other.file_size),
+            cpu_seconds: self.cpu_seconds.or(other.cpu_seconds),
+        }
+    }
+
+    /// Sets a limit by the name of its field.
+    ///
+    /// # Errors
+    /// There is no such limit.
+    pub fn set(&mut self, name: &str, value: u64) -> Result<(), UnknownLimit> {
+        let limit = match name {
+            "memory" => &mut self.memory,
+            "processes" => &mut self.processes,
+            "open_files" => &mut self.open_files,
+            "file_size" => &mut self.file_size,
+            "cpu_seconds" => &mut self.cpu_seconds,
+            _ => return Err(UnknownLimit(name.to_owned())),
+        };
+        *limit = Some(value);
+        Ok(())
+    }
+}
+
 impl Policy {
     /// A policy without any permission.
     #[must_use]

@@ -8,8 +8,8 @@ use rustix::thread::{
 
 /// Gives up all capabilities of this thread for ever, those of root included.
 ///
-/// Programs that are executed later cannot gain any: not by their files, because the filters of [`crate::syscalls`] need `no_new_privs`, and
-/// not as root, because the bounding set is empty.
+/// Programs that are executed later gain none, because Landlock and the filters of [`crate::syscalls`] set `no_new_privs`. The bounding set is
+/// emptied beside that, where this user may.
 pub(crate) fn drop_all() -> io::Result<()> {
     for bit in 0..64 {
         // Fails for users without privileges, who have no capabilities to bound, and for numbers that no capability has.

@@ -25,11 +25,24 @@ pub(crate) enum FilterError {
     Install(#[source] seccompiler::Error),
 }
 
+impl FilterError {
+    /// Whether the kernel has no filters at all.
+    pub(crate) fn is_missing(&self) -> bool {
+        use seccompiler::Error::{Prctl, Seccomp};
+        match self {
+            Self::Install(Prctl(error) | Seccomp(error)) => {
+                matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The last system call whose meaning is known here (`file_setattr`, Linux 6.17). The numbers of newer ones are the same on all processors.
 const LAST_KNOWN: c_long = 469;
 
 /// Refused whatever the arguments, as if the user had no right to it.
-const REFUSED: &[(c_long, &str)] = &[
+const REFUSED_CALLS: &[(c_long, &str)] = &[
     // Other processes.
     (libc::SYS_ptrace, "reads and changes other processes"),
     (libc::SYS_process_vm_readv, "reads the memory of other processes"),
@@ -45,7 +58,7 @@ const REFUSED: &[(c_long, &str)] = &[
     // Leaving the process group, which is killed as a whole.
     (libc::SYS_setsid, "leaves the process group, and outlives the runner"),
     (libc::SYS_setpgid, "leaves the process group, and outlives the runner"),
-    // Sockets beyond pairs; see also `network`.
+    // What the user's processes share, apart from files.
     (libc::SYS_add_key, "uses the user's keyrings"),
     (libc::SYS_request_key, "uses the user's keyrings"),
     (libc::SYS_keyctl, "uses the user's keyrings"),
@@ -76,6 +89,8 @@ const REFUSED: &[(c_long, &str)] = &[
     (libc::SYS_fsmount, "changes what paths mean"),
     (libc::SYS_fspick, "changes what paths mean"),
     (libc::SYS_mount_setattr, "changes what paths mean"),
+    (SYS_STATMOUNT, "lists what is mounted"),
+    (SYS_LISTMOUNT, "lists what is mounted"),
     (libc::SYS_name_to_handle_at, "names files without paths"),
     (libc::SYS_open_by_handle_at, "opens files without paths"),
     // Observing the user.
@@ -114,9 +129,10 @@ const REFUSED: &[(c_long, &str)] = &[
     (libc::SYS_swapon, "changes the machine"),
     (libc::SYS_swapoff, "changes the machine"),
     (libc::SYS_quotactl, "changes the machine"),
+    (SYS_QUOTACTL_FD, "changes the machine"),
+    (SYS_LSM_SET_SELF_ATTR, "changes security labels"),
+    (SYS_KEXEC_FILE_LOAD, "changes the kernel"),
     (libc::SYS_nfsservctl, "changes the machine"),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_kexec_file_load, "changes the kernel"),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_iopl, "uses devices without the kernel"),
     #[cfg(target_arch = "x86_64")]
@@ -157,15 +173,43 @@ const WITHOUT_EFFECT: &[c_long] = &[
 
 /// Calls that programs replace by older ones if the kernel does not have them. The arguments of `clone3` are in memory, where no filter
 /// sees them.
-const NOT_THERE: &[c_long] =
-    &[libc::SYS_clone3, SYS_OPEN_TREE_ATTR, SYS_SETXATTRAT, SYS_REMOVEXATTRAT, SYS_FILE_SETATTR];
+const NOT_THERE: &[c_long] = &[
+    libc::SYS_clone3,
+    SYS_OPEN_TREE_ATTR,
+    SYS_SETXATTRAT,
+    SYS_GETXATTRAT,
+    SYS_LISTXATTRAT,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
+];
+
+/// Calls that read attributes of files which the process must not read. They answer as file systems without attributes do.
+const NOT_SUPPORTED: &[c_long] = &[libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_listxattr, libc::SYS_llistxattr];
+
+/// The types of `ioctl` (bits 8 to 15) that change flags of files, or work on whole file systems, also by descriptors that can only read.
+/// Landlock governs `ioctl` on devices alone. They answer as files without them do, so that programs that try to clone a file copy it.
+const FILE_IOCTLS: [u64; 3] = [0x66, 0x58, 0x94];
 
 // Not in the crate `libc` yet. The numbers of calls since Linux 5.1 are the same on all processors.
+const SYS_QUOTACTL_FD: c_long = 443;
 const SYS_FCHMODAT2: c_long = 452;
+const SYS_STATMOUNT: c_long = 457;
+const SYS_LISTMOUNT: c_long = 458;
+const SYS_LSM_SET_SELF_ATTR: c_long = 460;
 const SYS_SETXATTRAT: c_long = 463;
+const SYS_GETXATTRAT: c_long = 464;
+const SYS_LISTXATTRAT: c_long = 465;
 const SYS_REMOVEXATTRAT: c_long = 466;
 const SYS_OPEN_TREE_ATTR: c_long = 467;
 const SYS_FILE_SETATTR: c_long = 469;
+// Older than that, and missing for some C libraries.
+#[cfg(target_arch = "x86_64")]
+const SYS_KEXEC_FILE_LOAD: c_long = 320;
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_KEXEC_FILE_LOAD: c_long = 294;
+
+/// Commands of `fcntl` by which a process learns that, or delays when, others open a file.
+const LEASES: [c_int; 2] = [libc::F_SETLEASE, libc::F_NOTIFY];
 
 /// All flags with which `clone` makes namespaces.
 const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
@@ -183,23 +227,40 @@ const SOCKET_TYPE: u64 = 0xf;
 pub(crate) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    pub(crate) fn new(policy: &Policy) -> Result<Self, FilterError> {
+    /// `is_truncating_governed` says whether Landlock decides about `truncate`.
+    pub(crate) fn new(policy: &Policy, is_truncating_governed: bool) -> Result<Self, FilterError> {
         let errno = |errno: c_int| SeccompAction::Errno(errno.unsigned_abs());
-        let mut refused: Rules = REFUSED.iter().map(|&(call, _)| (call, Vec::new())).collect();
+        let mut refused: Rules = REFUSED_CALLS.iter().map(|&(call, _)| (call, Vec::new())).collect();
+        if !is_truncating_governed {
+            refused.insert(libc::SYS_truncate, Vec::new());
+        }
         add_conditional(&mut refused, policy).map_err(FilterError::Invalid)?;
+        let not_supported = NOT_SUPPORTED.iter().map(|&call| (call, Vec::new())).collect();
+        let file_ioctls = Rules::from([(libc::SYS_ioctl, file_ioctls().map_err(FilterError::Invalid)?)]);
         let without_effect = WITHOUT_EFFECT.iter().map(|&call| (call, Vec::new())).collect();
         let not_there = NOT_THERE.iter().map(|&call| (call, Vec::new())).collect();
         Ok(Self(vec![
             unknown_calls(),
             compile(not_there, errno(libc::ENOSYS))?,
             compile(without_effect, errno(0))?,
+            compile(not_supported, errno(libc::ENOTSUP))?,
+            compile(file_ioctls, errno(libc::ENOTTY))?,
             compile(refused, errno(libc::EPERM))?,
         ]))
     }
 
-    /// Confines the calling thread and all processes that it starts, for ever. Sets `no_new_privs`.
-    pub(crate) fn confine(&self) -> Result<(), FilterError> {
-        self.0.iter().try_for_each(|filter| seccompiler::apply_filter(filter)).map_err(FilterError::Install)
+    /// Confines the calling thread and all processes that it starts, for ever. Sets `no_new_privs`. Returns `false` if the kernel has no
+    /// filters.
+    pub(crate) fn confine(&self) -> Result<bool, FilterError> {
+        for (position, filter) in self.0.iter().enumerate() {
+            match seccompiler::apply_filter(filter).map_err(FilterError::Install) {
+                Ok(()) => {}
+                // Half of the filters is no reason to go on.
+                Err(error) if position == 0 && error.is_missing() => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -227,6 +288,9 @@ fn add_conditional(refused: &mut Rules, policy: &Policy) -> Result<(), seccompil
     for request in [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSCTTY] {
         refuse(libc::SYS_ioctl, vec![condition(1, SeccompCmpOp::Eq, u64::from(request as u32))?])?;
     }
+    for command in LEASES {
+        refuse(libc::SYS_fcntl, vec![is(1, command)?])?;
+    }
     // Pairs of connected streams and sequences are the only sockets. A datagram socket of a pair could send to any other socket.
     refuse(libc::SYS_socketpair, vec![is_not(0, AF_UNIX)?])?;
     for kind in (0..=SOCKET_TYPE as c_int).filter(|&kind| kind != SOCK_STREAM && kind != SOCK_SEQPACKET) {
@@ -244,11 +308,16 @@ fn add_conditional(refused: &mut Rules, policy: &Policy) -> Result<(), seccompil
         {
             refuse(call, vec![condition(0, SeccompCmpOp::Ge, 0)?])?;
         }
-        // An address is given.
+        // An address is given. The sockets that are left are connected, and take none; this is for sockets that a host passes.
         let some_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
         refuse(libc::SYS_sendto, vec![some_address])?;
     }
     Ok(())
+}
+
+fn file_ioctls() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let of_type = |kind: u64| SeccompRule::new(vec![condition(1, SeccompCmpOp::MaskedEq(0xff00), kind << 8)?]);
+    FILE_IOCTLS.into_iter().map(of_type).collect()
 }
 
 /// A condition on the lower 32 bits of an argument, which are all that the kernel reads of these.

@@ -80,8 +80,8 @@ pub(crate) const GPU_FILES: &[&str] = &[
     "/sys/module/amdgpu",
 ];
 
-/// The devices of GPUs, beside those in `/dev` whose names begin with `nvidia`.
-pub(crate) const GPU_DEVICES: &[&str] = &["/dev/dri", "/dev/kfd", "/dev/nvidia-caps", "/dev/dxg"];
+/// The devices of GPUs whose names are fixed.
+pub(crate) const GPU_DEVICES: &[&str] = &["/dev/kfd", "/dev/nvidia-caps", "/dev/dxg"];
 
-/// The beginning of the names of NVIDIA's devices in `/dev`.
-pub(crate) const NVIDIA_PREFIX: &str = "nvidia";
+/// Folders with devices of GPUs, and what their names begin with. Of those in `/dev/dri`, the ones that compute, not those that show pictures.
+pub(crate) const NUMBERED_GPU_DEVICES: &[(&str, &str)] = &[("/dev", "nvidia"), ("/dev/dri", "renderD")];

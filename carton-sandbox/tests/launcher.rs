@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_sandbox::{MESSAGE_PREFIX, Policy, REFUSED};
+use carton_sandbox::{EXIT_REFUSED, MESSAGE_PREFIX, Policy, STARTED};
 
 const LAUNCHER: &str = env!("CARGO_BIN_EXE_carton-launcher");
 
@@ -31,6 +31,17 @@ fn run(policy: &Policy, script: &str) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The number of living processes in the group that `leader` leads or has led.
+fn processes_of(leader: u32) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|process| fs::read_to_string(process.path().join("stat")).ok());
+    let in_group = |stat: &str| {
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        fields.first() != Some(&"Z") && fields.get(2) == Some(&leader.to_string().as_str())
+    };
+    stats.filter(|stat| in_group(stat)).count()
 }
 
 /// A policy with a scratch folder in `folder`.
@@ -60,14 +71,14 @@ fn a_launcher_ends_as_its_program() {
 fn what_cannot_be_started_is_named() {
     let mut command = Policy::new().launch(LAUNCHER.as_ref(), "/does/not/exist".as_ref(), &[]).unwrap();
     let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(carton_sandbox::CANNOT_START));
+    assert_eq!(output.status.code(), Some(carton_sandbox::EXIT_CANNOT_START));
     let said = text(&output.stderr);
-    assert!(said.starts_with(MESSAGE_PREFIX) && said.contains("/does/not/exist"), "{said}");
+    assert!(said.lines().last().is_some_and(|line| line.contains("/does/not/exist")), "{said}");
     for arguments in
         [&["__carton-launcher"][..], &["__carton-launcher", "{"], &["__carton-launcher", "{\"x\":1}", "/bin/true"]]
     {
         let output = Command::new(LAUNCHER).args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(REFUSED), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(EXIT_REFUSED), "{arguments:?}");
         assert!(text(&output.stderr).starts_with(MESSAGE_PREFIX));
     }
 }
@@ -124,16 +135,8 @@ fn nothing_is_left_when_the_host_is_gone() {
         assert!(Instant::now() < end, "the program did not start");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let group = child.id().to_string();
-    let left = || {
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        let stats = processes.filter_map(|process| fs::read_to_string(process.path().join("stat")).ok());
-        let in_group = |stat: &str| {
-            let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-            fields.first() != Some(&"Z") && fields.get(2) == Some(&group.as_str())
-        };
-        stats.filter(|stat| in_group(stat)).count()
-    };
+    let group = child.id();
+    let left = || processes_of(group);
     assert!(left() >= 4, "{}", left());
     // What happens to this pipe if the host is killed.
     drop(child.stdout.take());
@@ -142,6 +145,30 @@ fn nothing_is_left_when_the_host_is_gone() {
         std::thread::sleep(Duration::from_millis(5));
     }
     child.wait().unwrap();
+}
+
+/// The socket of a host that dies closes before its pipes: the program has ended before the launcher knows that nobody else cleans up.
+#[test]
+fn nothing_is_left_when_the_program_ends_with_the_host() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = with_scratch(folder.path());
+        let scratch = folder.path().join("scratch");
+        let script = format!("cd {}; (sleep 1000 &); echo x > started; cat", scratch.display());
+        let mut child = shell(&policy, &script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let end = Instant::now() + PATIENCE;
+        while !scratch.join("started").exists() {
+            assert!(Instant::now() < end, "the program did not start");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(child.stdin.take());
+        drop(child.stdout.take());
+        child.wait().unwrap();
+        while processes_of(child.id()) > 0 || scratch.exists() {
+            assert!(Instant::now() < end, "{} processes are left", processes_of(child.id()));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 #[test]
@@ -178,14 +205,14 @@ fn what_is_not_enforced_is_said_and_strict_refuses() {
         let said = text(&output.stderr);
         assert!(said.lines().any(|line| line.starts_with(MESSAGE_PREFIX) && line.contains(expected)), "{said}");
         let output = older(&without.to_string(), &strict);
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(REFUSED), String::new()));
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(EXIT_REFUSED), String::new()));
         assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     };
     check(libc::SYS_landlock_create_ruleset, "all files of this user");
     check(libc::SYS_seccomp, "system calls");
     let output = older("9999", &strict);
     assert_eq!(text(&output.stdout), "started\n", "{}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "");
+    assert_eq!(text(&output.stderr).trim_end(), STARTED);
 }
 
 #[test]

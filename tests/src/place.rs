@@ -68,6 +68,9 @@ impl TestPlace {
              runner_compat_version = 1\nrunner_interface_version = 2\nrunner_release_date = 2026-01-01T00:00:00Z\n\
              runner_path = \"run\"\nargs = {args:?}\nplatform = \"{PLATFORM}\"\nfiles = \"{files}\"\n"
         );
+        if ["noop", "onnx"].contains(&name) {
+            text.push_str("launcher = true\n");
+        }
         if name == "onnx" {
             let (variables, data) = (carton_runner_onnx::LIBRARY_VARIABLES, carton_runner_onnx::DATA_FOLDERS);
             text.push_str(&format!("[runner.sandbox]\nread_variables = {variables:?}\ndata = {data:?}\n"));

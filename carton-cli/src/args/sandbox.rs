@@ -29,15 +29,7 @@ pub(crate) struct SandboxArgs {
 impl SandboxArgs {
     /// All limits that were given. Of two of one kind the last one counts.
     pub(crate) fn limits(&self) -> Limits {
-        let mut all = Limits::default();
-        for limits in &self.limit {
-            all.memory = limits.memory.or(all.memory);
-            all.processes = limits.processes.or(all.processes);
-            all.open_files = limits.open_files.or(all.open_files);
-            all.file_size = limits.file_size.or(all.file_size);
-            all.cpu_seconds = limits.cpu_seconds.or(all.cpu_seconds);
-        }
-        all
+        self.limit.iter().rev().fold(Limits::default(), |later, earlier| later.or(*earlier))
     }
 }
 
@@ -57,18 +49,15 @@ fn permission(text: &str) -> Result<Permissions, String> {
 
 fn limit(text: &str) -> Result<Limits, String> {
     let (name, value) = text.split_once('=').ok_or("expected LIMIT=VALUE, such as `memory=4GiB`")?;
-    let number = || value.parse::<u64>().map_err(|_| format!("expected a number, found `{value}`"));
+    let is_size = ["memory", "file_size"].contains(&name);
+    let value = match is_size {
+        true => size(value),
+        false => value.parse().map_err(|_| format!("expected a number, found `{value}`")),
+    };
     let mut limits = Limits::default();
-    match name {
-        "memory" => limits.memory = Some(size(value)?),
-        "file_size" => limits.file_size = Some(size(value)?),
-        "processes" => limits.processes = Some(number()?),
-        "open_files" => limits.open_files = Some(number()?),
-        "cpu_seconds" => limits.cpu_seconds = Some(number()?),
-        _ => {
-            return Err(format!("no limit `{name}`: expected memory, processes, open_files, file_size or cpu_seconds"));
-        }
-    }
+    // An unknown name is a better reason than the value behind it.
+    limits.set(name, 0).map_err(|error| error.to_string())?;
+    limits.set(name, value?).map_err(|error| error.to_string())?;
     Ok(limits)
 }
 

@@ -26,15 +26,7 @@ macro_rules! confined {
             operation = operation.sandbox(mode);
         }
         for permissions in &arguments.allow {
-            if permissions.network {
-                operation = operation.allow_network(true);
-            }
-            if permissions.build {
-                operation = operation.allow_build(true);
-            }
-            for path in &permissions.read {
-                operation = operation.allow_read(path);
-            }
+            operation = operation.allow(permissions.clone());
         }
         operation.limits(arguments.limits())
     }};

@@ -57,7 +57,9 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             )),
             None => Some("`carton info` shows what the model expects".to_owned()),
         },
-        Error::Launch(LaunchError::Sandbox { .. }) => Some("`--sandbox on` enforces what this system has".to_owned()),
+        Error::Launch(LaunchError::Sandbox { .. }) => {
+            error.hint().map(|_| "`--sandbox on` enforces what this system has".to_owned())
+        }
         Error::LoadRefused { .. } | Error::RunnerSetup { .. } => {
             // The python runner says so, which is part of this command.
             error.hint().map(|hint| hint.replace(BUILD_HINT, &format!("{BUILD_HINT}: `--allow build`")))

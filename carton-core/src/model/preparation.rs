@@ -9,14 +9,14 @@
 //! A record that is wrong does no harm: the runner finds that it cannot read what the model needs, and prepares again.
 
 use std::fs::{File, FileTimes, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use carton_runner_protocol::runner::Prepared;
 use parking_lot::Mutex;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use crate::digest::Sha256Digest;
 use crate::package::Package;
@@ -36,6 +36,8 @@ pub(super) struct Preparation {
 /// The preparations for one model and one runner.
 pub(super) struct Preparations {
     record: PathBuf,
+    /// The folders in which the runner prepares.
+    folders: Vec<PathBuf>,
     /// Open files whose locks keep what is in use from being deleted.
     held: Mutex<Vec<File>>,
 }
@@ -51,29 +53,44 @@ impl Preparations {
         };
         let identity = serde_json::json!([descriptor.runner_path.to_string_lossy(), descriptor.to_string(), model]);
         let key = Sha256Digest::of(identity.to_string().as_bytes());
-        Self { record: data_dir.join(FOLDER).join(format!("{key}.json")), held: Mutex::default() }
+        let prepare = descriptor.prepare.iter().flat_map(|prepare| &prepare.data);
+        let folders = prepare.map(|name| data_dir.join(name)).collect();
+        Self { record: data_dir.join(FOLDER).join(format!("{key}.json")), folders, held: Mutex::default() }
     }
 
     /// Returns what was prepared earlier, if it is still there.
     pub(super) fn remembered(&self) -> Option<Preparation> {
-        let metadata = std::fs::metadata(&self.record).ok()?;
-        if metadata.len() > MAX_BYTES {
-            return None;
-        }
-        let prepared: Prepared = serde_json::from_slice(&std::fs::read(&self.record).ok()?).ok()?;
-        let is_there = prepared.read.iter().chain(&prepared.in_use).all(|path| path.exists());
+        let mut text = Vec::new();
+        File::open(&self.record).ok()?.take(MAX_BYTES).read_to_end(&mut text).ok()?;
+        let prepared: Prepared = serde_json::from_slice(&text).ok()?;
         // The locks come first: what is there without a lock may be deleted at any time.
-        (self.hold(&prepared) && is_there).then_some(Preparation { read: prepared.read })
+        let is_held = self.hold(&prepared);
+        let read = self.inside(&prepared.read);
+        (is_held && read.len() == prepared.read.len()).then_some(Preparation { read })
     }
 
     /// Keeps an answer of the runner.
     pub(super) fn remember(&self, prepared: Prepared) -> Preparation {
-        self.hold(&prepared);
+        if !self.hold(&prepared) {
+            tracing::debug!("what was prepared for a model may be deleted while it is used");
+        }
         if let Err(error) = self.write(&prepared) {
             // The next load prepares again, which is only slower.
             tracing::debug!("cannot write `{}`: {error}", self.record.display());
         }
-        Preparation { read: prepared.read }
+        let read = self.inside(&prepared.read);
+        for path in prepared.read.iter().filter(|_| read.len() < prepared.read.len()) {
+            tracing::warn!(target: "carton::sandbox", "the runner prepared `{}`, and only what is in its own folder is used", path.display());
+        }
+        Preparation { read }
+    }
+
+    /// Returns those of `paths` that are there and lie in the folders in which the runner prepares, without links. The answer and the record
+    /// of it decide what a model can read, and are those of a program that is not trusted with all files.
+    fn inside(&self, paths: &[PathBuf]) -> Vec<PathBuf> {
+        let folders: Vec<PathBuf> = self.folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+        let found = paths.iter().filter_map(|path| path.canonicalize().ok());
+        found.filter(|path| folders.iter().any(|folder| path.starts_with(folder))).collect()
     }
 
     fn write(&self, prepared: &Prepared) -> io::Result<()> {
@@ -88,8 +105,13 @@ impl Preparations {
     /// Takes the locks of what is in use, and sets the time of its last use. Returns `false` if another process is about to delete it.
     fn hold(&self, prepared: &Prepared) -> bool {
         let mut held = Vec::new();
-        for path in &prepared.in_use {
-            let Ok(file) = File::open(path) else { return false };
+        for path in self.inside(&prepared.in_use) {
+            // A file that is not a regular one could make this wait for ever.
+            let options = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let Ok(file) = rustix::fs::open(&path, options, Mode::empty()).map(File::from) else { return false };
+            if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                return false;
+            }
             let is_locked = flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
             // Whoever deletes what is prepared deletes the lock last, while holding it.
             let inode = |metadata: io::Result<Metadata>| metadata.ok().map(|metadata| metadata.ino());
@@ -100,7 +122,8 @@ impl Preparations {
             let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
             held.push(file);
         }
+        let is_complete = held.len() == prepared.in_use.len();
         *self.held.lock() = held;
-        true
+        is_complete
     }
 }

@@ -24,7 +24,7 @@ use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::runner::launch::{Access, LaunchPolicy};
 use crate::runner::session::{Session, StartError};
 use crate::runner::{Descriptor, ModelFilesMode};
-use crate::sandbox::{SandboxMode, SandboxRequest};
+use crate::sandbox::SandboxMode;
 
 /// The device that is no GPU.
 const CPU: &str = "cpu";
@@ -123,15 +123,14 @@ impl Starter {
     /// What the process that runs the model gets. A warning says what the carton asks for and does not get.
     fn access(&self, prepared: &Preparation) -> Access {
         let policy = &self.settings.policy;
-        let (granted, refused) = self.package.metadata().sandbox().divide(&policy.configured.sandbox.allow);
-        let refused = SandboxRequest {
-            network: refused.network && !policy.allow.network,
-            read: refused
-                .read
-                .into_iter()
-                .filter(|path| !policy.allow.read.iter().any(|folder| Path::new(path).starts_with(folder)))
-                .collect(),
-        };
+        let request = self.package.metadata().sandbox();
+        let resolve = |path: &Path| path.canonicalize().ok();
+        let (granted, _) = request.divide(&policy.configured.sandbox.allow, &resolve);
+        // What the caller allows, the model gets anyway.
+        let mut allowed = policy.configured.sandbox.allow.clone();
+        allowed.network |= policy.allow.network;
+        allowed.read.extend(policy.allow.read.iter().cloned());
+        let (_, refused) = request.divide(&allowed, &resolve);
         if !refused.is_empty() && policy.mode() != SandboxMode::Off {
             tracing::warn!(target: "carton::sandbox", "the model asks for {refused}, which is not allowed");
         }

@@ -50,6 +50,10 @@ pub struct Descriptor {
     /// The environment variables that it gets in addition to those that every runner gets; a final `*` matches any ending.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
+    /// Whether the executable is a launcher (spec/sandbox.md), which confines other runners too. Only a copy of a program that calls
+    /// `runner_main` is described like this.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub launcher: bool,
     /// What it needs in its sandbox.
     #[serde(skip_serializing_if = "SandboxNeeds::is_empty")]
     pub sandbox: SandboxNeeds,
@@ -86,6 +90,7 @@ impl Descriptor {
             environment: Vec::new(),
             sandbox: SandboxNeeds::default(),
             prepare: None,
+            launcher: false,
             folder: None,
         })
     }
@@ -187,6 +192,8 @@ pub(super) struct RawDescriptor {
     #[serde(default)]
     pub(super) sandbox: SandboxNeeds,
     pub(super) prepare: Option<PrepareNeeds>,
+    #[serde(default)]
+    pub(super) launcher: bool,
 }
 
 /// The paths that a descriptor may give for its executable, and for what it reads in its sandbox.
@@ -275,9 +282,12 @@ pub(super) fn validate(
     if let Some((name, found)) = invalid {
         return Err(field(name, "must have absolute paths without `..`, and plain names", &found));
     }
-    let is_in_folder = raw.sandbox.is_in_folder() && raw.prepare.as_ref().is_none_or(PrepareNeeds::is_in_folder);
-    if allowed == ExecutablePaths::InFolder && !is_in_folder {
-        return Err(field("sandbox", "must not name files outside of the runner's folder", &"some"));
+    let name = raw.runner_name.as_str();
+    let is_for_anyone =
+        raw.sandbox.is_for_anyone(name) && raw.prepare.as_ref().is_none_or(|needs| needs.is_for_anyone(name));
+    if allowed == ExecutablePaths::InFolder && !(is_for_anyone && !raw.launcher) {
+        let problem = "must not ask for files, variables or folders beyond the runner's own, or to confine others";
+        return Err(field("sandbox", problem, &"more"));
     }
     Ok(Descriptor {
         runner_name: raw.runner_name,
@@ -292,6 +302,7 @@ pub(super) fn validate(
         environment: raw.environment,
         sandbox: raw.sandbox,
         prepare: raw.prepare,
+        launcher: raw.launcher,
         folder: (!folder.as_os_str().is_empty()).then(|| folder.to_path_buf()),
     })
 }
@@ -335,10 +346,42 @@ platform = "x86_64-unknown-linux-gnu"
         descriptor.args = vec!["a b".to_owned(), "\"".to_owned()];
         descriptor.files = ModelFilesMode::Ranges;
         descriptor.environment = vec!["UV_*".to_owned()];
+        descriptor.sandbox.shared_memory = true;
+        descriptor.prepare = Some(PrepareNeeds::default());
         assert_eq!(
             parse(&Descriptor::to_toml(std::slice::from_ref(&descriptor)).unwrap(), Path::new("")).unwrap(),
             [descriptor]
         );
+    }
+
+    /// Whoever offers a runner does not decide which of the user's files it gets.
+    #[test]
+    fn what_a_runner_for_download_may_ask_for() {
+        let check = |needs: &str, is_for_anyone: bool| {
+            let text = format!("{ORIGINAL}{needs}");
+            let anywhere = super::parse(&text, Path::new("/r"), ExecutablePaths::Anywhere);
+            assert!(anywhere.is_ok(), "{needs}: {anywhere:?}");
+            assert_eq!(parse(&text, Path::new("/r")).is_ok(), is_for_anyone, "{needs}");
+        };
+        check("[runner.sandbox]\nshared_memory = true\ndata = ['torchscript']", true);
+        check("[runner.prepare]\ndata = ['torchscript']", true);
+        check("[runner.sandbox]\nread = ['/home']", false);
+        check("[runner.sandbox]\nread_variables = ['HOME']", false);
+        check("[runner.sandbox]\ndata = ['python']", false);
+        check("[runner.prepare]\ndata = ['python']", false);
+        check("[runner.prepare]\nenvironment = ['*']", false);
+        check("[runner.prepare]\nread = ['~/x']", false);
+        check("[runner.prepare]\nprograms = ['sh']", false);
+        check("launcher = true", false);
+        for needs in [
+            "sandbox]\nread = ['x']",
+            "sandbox]\nread = ['/a/../b']",
+            "sandbox]\ndata = ['..']",
+            "prepare]\nprograms = ['/x']",
+        ] {
+            let text = format!("{ORIGINAL}[runner.{needs}");
+            assert!(super::parse(&text, Path::new("/r"), ExecutablePaths::Anywhere).is_err(), "{needs}");
+        }
     }
 
     #[test]

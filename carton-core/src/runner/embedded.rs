@@ -156,6 +156,7 @@ pub(crate) fn descriptors() -> Vec<Descriptor> {
                     ..SandboxNeeds::default()
                 },
                 prepare: None,
+                launcher: true,
                 folder: None,
             })
         })

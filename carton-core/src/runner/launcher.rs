@@ -1,9 +1,9 @@
-//! Finds the program that confines runners (spec/sandbox.md, "The launcher").
+//! Finds the program that confines runners (spec/sandbox.md, "How it is enforced").
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-use super::{RUNNER_ARGUMENT, Registry, embedded};
+use super::{Registry, embedded};
 use crate::config::Config;
 
 /// The names in `PATH` of programs that are launchers.
@@ -14,14 +14,13 @@ pub(crate) fn launcher(config: &Config) -> Option<PathBuf> {
     embedded::executable().map(Path::to_path_buf).or_else(|| installed(config)).or_else(in_path)
 }
 
-/// Returns an installed runner that is such a program: one that is started as `runner_main` expects it.
+/// Returns an installed copy of such a program. Descriptors of runners from an index cannot claim to be one.
 fn installed(config: &Config) -> Option<PathBuf> {
     let registry = Registry::read(&config.runner_dir).ok()?;
-    let is_launcher = |args: &[String]| args.first().is_some_and(|argument| argument == RUNNER_ARGUMENT);
     registry
         .runners()
         .iter()
-        .filter(|runner| is_launcher(&runner.args) && runner.runner_interface_version == super::INTERFACE_VERSION)
+        .filter(|runner| runner.launcher && runner.runner_interface_version == super::INTERFACE_VERSION)
         .max_by_key(|runner| runner.runner_release_date.clone())
         .map(|runner| runner.runner_path.clone())
 }

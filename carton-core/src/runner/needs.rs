@@ -51,9 +51,10 @@ impl SandboxNeeds {
         *self == Self::default()
     }
 
-    /// Whether it needs nothing outside of the runner's folder. Whoever offers a runner for download does not decide what it may read.
-    pub(super) fn is_in_folder(&self) -> bool {
-        self.read.is_empty()
+    /// Whether whoever offers a runner named `runner_name` for download may ask for this: nothing outside of the runner's folder, but a folder
+    /// of its own name in the runners' data folder.
+    pub(super) fn is_for_anyone(&self, runner_name: &str) -> bool {
+        self.read.is_empty() && self.read_variables.is_empty() && self.data.iter().all(|folder| folder == runner_name)
     }
 
     /// Returns the first path that cannot be used.
@@ -63,8 +64,13 @@ impl SandboxNeeds {
 }
 
 impl PrepareNeeds {
-    pub(super) fn is_in_folder(&self) -> bool {
-        self.read.is_empty() && self.programs.is_empty()
+    /// As [`SandboxNeeds::is_for_anyone`].
+    pub(super) fn is_for_anyone(&self, runner_name: &str) -> bool {
+        self.read.is_empty()
+            && self.programs.is_empty()
+            && self.environment.is_empty()
+            && self.write_variables.is_empty()
+            && self.data.iter().all(|folder| folder == runner_name)
     }
 
     /// Returns the first path or name that cannot be used.

@@ -130,21 +130,25 @@ impl SandboxRequest {
     }
 
     /// Divides what is asked for by what is allowed: first what the model gets, then what it does not get.
-    pub(crate) fn divide(&self, allowed: &Permissions) -> (Permissions, Self) {
-        let is_allowed = |path: &&String| {
-            let path = Path::new(path.as_str());
-            // A path with `..` could leave an allowed folder.
-            let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
-            path.is_absolute() && is_plain && allowed.read.iter().any(|folder| path.starts_with(folder))
-        };
-        let (read, refused): (Vec<&String>, Vec<&String>) = self.read.iter().partition(is_allowed);
-        let granted = Permissions {
-            network: self.network && allowed.network,
-            read: read.into_iter().map(PathBuf::from).collect(),
-            build: false,
-        };
-        let network = self.network && !allowed.network;
-        (granted, Self { network, read: refused.into_iter().cloned().collect() })
+    ///
+    /// `resolve` returns a path without links, or `None` if nothing is there. Links are followed before paths are compared, because the kernel
+    /// follows them when it makes a rule of a path.
+    pub(crate) fn divide(
+        &self,
+        allowed: &Permissions,
+        resolve: &dyn Fn(&Path) -> Option<PathBuf>,
+    ) -> (Permissions, Self) {
+        let folders: Vec<PathBuf> = allowed.read.iter().filter_map(|folder| resolve(folder)).collect();
+        let mut granted = Permissions { network: self.network && allowed.network, ..Permissions::default() };
+        let mut refused = Self { network: self.network && !allowed.network, read: Vec::new() };
+        for text in &self.read {
+            let path = Some(Path::new(text)).filter(|path| path.is_absolute()).and_then(resolve);
+            match path.filter(|path| folders.iter().any(|folder| path.starts_with(folder))) {
+                Some(path) => granted.read.push(path),
+                None => refused.read.push(text.clone()),
+            }
+        }
+        (granted, refused)
     }
 }
 
@@ -184,6 +188,15 @@ macro_rules! launch_setters {
             self
         }
 
+        /// Lets a confined model use all of this, beside what it is allowed already.
+        pub fn allow(mut self, permissions: $crate::Permissions) -> Self {
+            let allow = &mut self.$($field).+.allow;
+            allow.network |= permissions.network;
+            allow.build |= permissions.build;
+            allow.read.extend(permissions.read);
+            self
+        }
+
         /// Sets the resource limits of the runner. Those that are `None` are the configuration's.
         pub fn limits(mut self, limits: $crate::Limits) -> Self {
             self.$($field).+.limits = limits;
@@ -209,23 +222,36 @@ mod tests {
 
     #[test]
     fn a_carton_gets_what_it_asks_for_and_the_user_allows() {
-        let allowed = Permissions { network: false, read: vec!["/srv/data".into()], build: true };
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for path in ["data/a/b", "database", "secret"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        std::os::unix::fs::symlink("../secret", root.join("data/link")).unwrap();
+        std::os::unix::fs::symlink("data", root.join("alias")).unwrap();
+        let resolve = |path: &Path| path.canonicalize().ok();
+        let allowed = Permissions { network: false, read: vec![root.join("data")], build: true };
         let check = |asked: &str, granted: bool| {
-            let (permissions, refused) = SandboxRequest::new(false, vec![asked.to_owned()]).divide(&allowed);
+            let asked = if asked.starts_with("./") { asked.to_owned() } else { root.join(asked).display().to_string() };
+            let (permissions, refused) = SandboxRequest::new(false, vec![asked.clone()]).divide(&allowed, &resolve);
             assert_eq!(permissions.read.len(), usize::from(granted), "{asked}");
             assert_eq!(refused.read.len(), usize::from(!granted), "{asked}");
         };
-        check("/srv/data", true);
-        check("/srv/data/a/b", true);
-        check("/srv/database", false);
-        check("/srv", false);
-        check("/srv/data/../secret", false);
-        check("srv/data", false);
-        let (permissions, refused) = SandboxRequest::new(true, Vec::new()).divide(&allowed);
+        check("data", true);
+        check("data/a/b", true);
+        check("alias/a", true);
+        check("database", false);
+        check("", false);
+        check("data/../secret", false);
+        check("data/link", false);
+        check("data/missing", false);
+        check("./data", false);
+        let network = |allowed: &Permissions| SandboxRequest::new(true, Vec::new()).divide(allowed, &resolve);
+        let (permissions, refused) = network(&allowed);
         assert!(!permissions.network && !permissions.build && refused.network);
         let all = Permissions { network: true, ..allowed };
-        assert!(SandboxRequest::new(true, Vec::new()).divide(&all).0.network);
-        assert!(!SandboxRequest::default().divide(&all).0.network);
+        assert!(network(&all).0.network);
+        assert!(!SandboxRequest::default().divide(&all, &resolve).0.network);
     }
 
     #[test]

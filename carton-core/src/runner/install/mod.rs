@@ -188,7 +188,7 @@ impl Installer<'_> {
         fs::copy(&runner.runner_path, &executable).map_err(InstallError::io("write", &executable))?;
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&executable, mode).map_err(InstallError::io("write", &executable))?;
-        check::write(&[Descriptor { runner_path: EXECUTABLE.into(), ..runner.clone() }], &new)?;
+        check::write(&[Descriptor { runner_path: EXECUTABLE.into(), launcher: true, ..runner.clone() }], &new)?;
         self.publish(&workspace, self.runner_dir.join(folder_name(runner)), runner)
     }
 

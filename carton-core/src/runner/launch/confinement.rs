@@ -128,7 +128,8 @@ fn paths_in(value: &OsStr) -> Vec<PathBuf> {
         let word = word.rsplit_once('=').map_or(word, |(_, word)| word);
         let path = PathBuf::from(word.strip_prefix("file://").unwrap_or(word));
         // The root would be everything.
-        (path.is_absolute() && path.parent().is_some()).then_some(path)
+        let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
+        (path.is_absolute() && is_plain && path.parent().is_some()).then_some(path)
     };
     words.filter_map(path).collect()
 }
@@ -148,6 +149,7 @@ mod tests {
         check("mine=file:///srv/index", &["/srv/index"]);
         check("1", &[]);
         check("/", &[]);
+        check("/..", &[]);
         check("", &[]);
     }
 }

@@ -90,9 +90,10 @@ impl LaunchError {
                  the model may do all that you may"
                     .to_owned(),
             ),
-            Self::Sandbox { .. } => {
+            Self::Sandbox { reason, .. } if reason.contains("not enforced") => {
                 Some("use a system that has all of it, or the sandbox `on`, which enforces what this system has".to_owned())
             }
+            Self::Sandbox { .. } => None,
             Self::Spawn { .. } | Self::System { .. } => None,
         }
     }
@@ -181,7 +182,8 @@ pub(crate) fn launch(
         _ => descriptor.environment.clone(),
     };
     policy.apply_environment(&wanted, &mut command);
-    command.env(confinement::SANDBOX_VARIABLE, policy.mode().name());
+    let enforced = if is_confined { policy.mode() } else { SandboxMode::Off };
+    command.env(confinement::SANDBOX_VARIABLE, enforced.name());
     if let Some(scratch) = &scratch {
         let (set, removed) = confinement::variables(scratch.path(), access.prepares);
         command.envs(set);
@@ -257,7 +259,7 @@ fn supervise(
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::other("the runner's output is not piped"));
     };
-    let output = Output::new(runner, stdout.into(), stderr.into())?;
+    let output = Output::new(runner, is_confined, stdout.into(), stderr.into())?;
     Ok((pid, ExitNotice::new(pid)?, output))
 }
 
@@ -349,9 +351,10 @@ impl Supervisor {
         }
         unreaped::remove(&self.state);
         self.output.read();
-        let stderr = self.output.into_tail().into_lines();
+        let (stderr, is_launching) = self.output.into_tail();
+        let stderr = stderr.into_lines();
         let code = status.as_ref().ok().and_then(ExitStatus::code);
-        let not_started = if self.is_confined { not_started(code, &stderr) } else { None };
+        let not_started = if self.is_confined { not_started(code, &stderr, is_launching) } else { None };
         Exit { status: describe(status), not_started, stderr }
     }
 }
@@ -364,7 +367,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 fn delete(scratch: tempfile::TempDir) {
     let path = scratch.keep();
     for _ in 0..ATTEMPTS {
-        match std::fs::remove_dir_all(&path) {
+        match carton_sandbox::delete_scratch_folder(&path) {
             Ok(()) => return,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(_) => std::thread::sleep(PAUSE),
@@ -373,12 +376,15 @@ fn delete(scratch: tempfile::TempDir) {
     tracing::warn!("cannot delete the scratch folder `{}` of a runner", path.display());
 }
 
-/// Recognises a launcher that started nothing.
-fn not_started(code: Option<i32>, stderr: &[String]) -> Option<NotStarted> {
+/// Recognises a launcher that started nothing. A program that was started can end in the same way, and say the same: it cannot claim that
+/// the sandbox refused it.
+fn not_started(code: Option<i32>, stderr: &[String], is_launching: bool) -> Option<NotStarted> {
     let reason = stderr.last()?.strip_prefix(carton_sandbox::MESSAGE_PREFIX)?.to_owned();
     match code? {
-        carton_sandbox::REFUSED => Some(NotStarted::Refused(reason.trim_start_matches("refused: ").to_owned())),
-        carton_sandbox::CANNOT_START => Some(NotStarted::CannotStart(reason)),
+        carton_sandbox::EXIT_REFUSED if is_launching => {
+            Some(NotStarted::Refused(reason.trim_start_matches("refused: ").to_owned()))
+        }
+        carton_sandbox::EXIT_CANNOT_START => Some(NotStarted::CannotStart(reason)),
         _ => None,
     }
 }

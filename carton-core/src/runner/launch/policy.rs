@@ -103,14 +103,7 @@ impl LaunchPolicy {
 
     /// Returns the limits of the caller, and those of the configuration where the caller has none.
     pub(crate) fn all_limits(&self) -> Limits {
-        let (own, configured) = (&self.limits, &self.configured.sandbox.limits);
-        let mut limits = Limits::default();
-        limits.memory = own.memory.or(configured.memory);
-        limits.processes = own.processes.or(configured.processes);
-        limits.open_files = own.open_files.or(configured.open_files);
-        limits.file_size = own.file_size.or(configured.file_size);
-        limits.cpu_seconds = own.cpu_seconds.or(configured.cpu_seconds);
-        limits
+        self.limits.or(self.configured.sandbox.limits)
     }
 
     /// Sets the environment of `command`: the host's variables that this policy or the runner's descriptor (`wanted`) asks for,
