@@ -12,6 +12,8 @@ pub enum Gap {
     Signals,
     /// seccomp is missing: the process may make any system call, and with them reach the network.
     SystemCalls,
+    /// A limit of processes was set for root, whom it binds only in a cgroup.
+    Processes,
     /// There are no mount namespaces for this user: the process has no `/dev/shm`, which the locks of `multiprocessing` need.
     SharedMemory,
 }
@@ -26,6 +28,7 @@ impl fmt::Display for Gap {
             Self::SystemCalls => {
                 "not enforced: the model may use the network and all other system calls (the kernel has no seccomp)"
             }
+            Self::Processes => "not enforced: the limit of processes (it binds root only with a cgroup)",
             Self::SharedMemory => {
                 "missing: /dev/shm, which the locks of Python's multiprocessing need (user namespaces are disabled)"
             }

@@ -4,7 +4,7 @@
 //! program ended, by the same status or signal. It leads the process group that the host kills.
 //!
 //! If the host is gone, however it ended, nobody reads the launcher's standard output any more. Then the launcher kills the program. Whenever
-//! the program has ended, it kills all that the program has left; without a host it deletes the scratch folder too.
+//! the program has ended, it kills all that the program has left, and deletes the scratch folder.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_current_process_group, kill_process, set_child_subreaper, wait,
+    Pid, Signal, WaitOptions, WaitStatus, geteuid, getpid, kill_current_process_group, kill_process,
+    set_child_subreaper, wait,
 };
 
 use crate::files::FileRules;
@@ -85,6 +86,9 @@ fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Resul
                 false
             }
         };
+    if policy.limits.processes.is_some() && policy.cgroup.is_none() && geteuid().is_root() {
+        gaps.push(Gap::Processes);
+    }
     limits::apply(policy).map_err(|error| Failure::Refused(format!("a limit cannot be set: {error}")))?;
 
     // Only a thread is confined, and the program inherits its state. The main thread stays able to clean up, and out of the program's reach.
@@ -108,7 +112,9 @@ fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Resul
                 Failure::CannotStart(format!("cannot start `{program}`: {error}"))
             })
         })
-        .map_err(refused)?;
+        .map_err(|error| {
+            Failure::Refused(format!("the launcher cannot start a thread, perhaps because a limit is too low: {error}"))
+        })?;
     let child = starter.join().map_err(|_| Failure::Refused("the launcher panicked".to_owned()))??;
     Ok(Pid::from_child(&child))
 }
@@ -116,7 +122,9 @@ fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Resul
 /// Confines the calling thread.
 fn confine(policy: &Policy, has_shared_memory: bool, gaps: &mut Vec<Gap>) -> Result<(), Failure> {
     // Files are opened while the thread still has its rights.
-    let files = FileRules::new(policy, has_shared_memory).map_err(refused)?;
+    let files = FileRules::new(policy, has_shared_memory).map_err(|error| {
+        Failure::Refused(format!("rules about files cannot be made, perhaps because a limit is too low: {error}"))
+    })?;
     privileges::drop_all().map_err(|error| Failure::Refused(format!("capabilities cannot be dropped: {error}")))?;
     let enforced = files.confine().map_err(refused)?;
     gaps.extend(enforced.gaps);
@@ -152,10 +160,10 @@ fn watch(process: Pid, scratch: Option<&Path>) -> ! {
     };
     // A host that is alive kills the group too. One that is just ending might not.
     kill_children();
+    if let Some(scratch) = scratch {
+        let _ = delete_scratch_folder(scratch);
+    }
     if is_host_gone() {
-        if let Some(scratch) = scratch {
-            let _ = delete_scratch_folder(scratch);
-        }
         // Nothing can leave the group, so that this ends whatever was started faster than it was killed.
         let _ = kill_current_process_group(Signal::KILL);
     }
@@ -212,12 +220,16 @@ fn kill_children() {
     }
 }
 
-/// The children of all threads of this process.
+/// The children of this process, found by the parents of all processes: not every kernel lists the children of a process.
 fn children() -> Vec<Pid> {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists
-        .flat_map(|list| list.split_whitespace().filter_map(|number| number.parse().ok()).collect::<Vec<i32>>())
-        .filter_map(Pid::from_raw)
-        .collect()
+    let own = getpid().as_raw_nonzero().to_string();
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |number: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        // The name before the last parenthesis may contain anything.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        fields.split_whitespace().nth(1) == Some(own.as_str())
+    };
+    numbers.filter(is_child).filter_map(Pid::from_raw).collect()
 }

@@ -4,10 +4,13 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, FsWord, flock, statfs};
 use rustix::process::{Resource, Rlimit, getpid, setrlimit};
 
 use crate::Policy;
+
+/// The type of the file system of cgroups (`CGROUP2_SUPER_MAGIC`).
+const CGROUP2: FsWord = 0x6367_7270;
 
 /// What the names of cgroups begin with that launchers make.
 const CGROUP_PREFIX: &str = "carton-";
@@ -42,6 +45,11 @@ pub(crate) fn apply(policy: &Policy) -> io::Result<()> {
 fn enter_cgroup(parent: &Path, policy: &Policy) -> io::Result<()> {
     let in_file =
         |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
+    // In an ordinary folder, limits would be files that nothing enforces.
+    let found = statfs(parent).map_err(|error| in_file(parent, error.into()))?.f_type;
+    if found != CGROUP2 {
+        return Err(in_file(parent, io::Error::other("it is no cgroup of version 2")));
+    }
     // Otherwise one launcher could delete the cgroup that another has made and not entered yet.
     let lock = fs::File::open(parent).map_err(|error| in_file(parent, error))?;
     flock(&lock, FlockOperation::LockExclusive).map_err(|error| in_file(parent, error.into()))?;

@@ -188,7 +188,7 @@ const NOT_SUPPORTED: &[c_long] = &[libc::SYS_getxattr, libc::SYS_lgetxattr, libc
 
 /// The types of `ioctl` (bits 8 to 15) that change flags of files, or work on whole file systems, also by descriptors that can only read.
 /// Landlock governs `ioctl` on devices alone. They answer as files without them do, so that programs that try to clone a file copy it.
-const FILE_IOCTLS: [u64; 3] = [0x66, 0x58, 0x94];
+const FILE_IOCTLS: [u64; 4] = [0x66, 0x58, 0x76, 0x94];
 
 // Not in the crate `libc` yet. The numbers of calls since Linux 5.1 are the same on all processors.
 const SYS_QUOTACTL_FD: c_long = 443;

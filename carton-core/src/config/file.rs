@@ -1,8 +1,11 @@
 //! The configuration file: TOML in, values with the right types and within their limits out.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use toml::Spanned;
 
 use super::{ConfigError, home};
@@ -45,14 +48,39 @@ pub(super) struct RawConfig {
 }
 
 /// The mode alone, or the whole section.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected `strict`, `on`, `off`, or a table `[sandbox]`")]
 pub(super) enum RawSandbox {
     Mode(SandboxMode),
     Section(Box<RawSandboxSection>),
 }
 
+impl<'de> Deserialize<'de> for RawSandbox {
+    /// By hand, because an untagged enum has one error for everything that is wrong in either.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = RawSandbox;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`strict`, `on`, `off`, or a table `[sandbox]`")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<RawSandbox, E> {
+                text.parse().map(RawSandbox::Mode).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawSandbox, A::Error> {
+                RawSandboxSection::deserialize(MapAccessDeserializer::new(map)).map(Box::new).map(RawSandbox::Section)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Unknown keys are errors here: one that is ignored could be a restriction that the user relies on.
 #[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RawSandboxSection {
     mode: Option<SandboxMode>,
     #[serde(default)]

@@ -261,6 +261,9 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
     let build = if policy.allow.build || config.sandbox.allow.build { "1" } else { "0" };
     policy.variables.push((BUILD_VARIABLE.to_owned(), build.to_owned()));
     policy.withheld.extend(config.credentials.tokens.iter().filter_map(|token| token.variable.clone()));
+    if policy.allow.network && config.offline {
+        tracing::warn!(target: "carton::sandbox", "the model does not get the network, because of `offline`");
+    }
     policy.configured = Configured {
         sandbox: config.sandbox.clone(),
         launcher: runner::launcher(config),
@@ -270,6 +273,9 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
     for path in &mut policy.allow.read {
         // Rules about files need to know which ones are meant, wherever the runner is started.
         *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        if !path.exists() {
+            tracing::warn!(target: "carton::sandbox", "nothing is at `{}`, which the model may read", path.display());
+        }
     }
 }
 

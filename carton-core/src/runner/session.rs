@@ -96,6 +96,16 @@ impl Session {
             // A child that the dead runner left behind may hold the socket open, and then no hello would ever arrive.
             _ = died.wait_for(Option::is_some) => Err(Arc::new(CloseReason::EndOfFile)),
         };
+        // A program that is no launcher, and speaks the protocol, would be a runner that nothing confines.
+        let opened = match opened {
+            Ok(connection) if !process.is_confined().await && exit.borrow().is_none() => {
+                let reason = "the program that should confine it did not say that it has".to_owned();
+                connection.close(CloseReason::Requested(reason.clone()));
+                process.kill();
+                return Err(StartError::Launch(LaunchError::Sandbox { runner, reason }));
+            }
+            opened => opened,
+        };
         match opened {
             Ok(connection) => {
                 let _ = connection_to_close.set(connection.clone());

@@ -117,9 +117,13 @@ pub struct SandboxRequest {
 }
 
 impl SandboxRequest {
+    /// The most paths that a carton asks for. Further ones are ignored.
+    pub const MAX_PATHS: usize = 64;
+
     /// Asks for this.
     #[must_use]
-    pub fn new(network: bool, read: Vec<String>) -> Self {
+    pub fn new(network: bool, mut read: Vec<String>) -> Self {
+        read.truncate(Self::MAX_PATHS);
         Self { network, read }
     }
 

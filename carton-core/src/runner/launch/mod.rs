@@ -17,6 +17,7 @@ mod unreaped;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
+use tokio::sync::watch;
 
 use self::exit_notice::ExitNotice;
 use self::output::Output;
@@ -38,6 +40,9 @@ pub(crate) use confinement::Access;
 pub(crate) use policy::Configured;
 pub use policy::LaunchPolicy;
 pub use unreaped::end_all;
+
+/// How long a launcher may take, on a busy machine, to say that it started a runner which has said hello already.
+const LAUNCH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a runner may take to exit by itself once the host is done with it, before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -122,11 +127,21 @@ pub(crate) enum NotStarted {
 /// A running runner process. Dropping it gives the process a second to exit by itself, and then kills its group.
 pub(crate) struct Process {
     state: Arc<Mutex<State>>,
+    /// Whether the launcher has said that it confined the runner; `true` for one that is not confined. Closed when the process has ended.
+    started: watch::Receiver<bool>,
     /// Closing it tells the supervisor that the host is done with the process.
     _stop: OwnedFd,
 }
 
 impl Process {
+    /// Waits until the launcher has said that the runner is confined. Returns `false` if it does not say so: the program that was started is no
+    /// launcher, or the process has ended.
+    pub(crate) async fn is_confined(&self) -> bool {
+        let mut started = self.started.clone();
+        let said = tokio::time::timeout(LAUNCH_PATIENCE, started.wait_for(|started| *started)).await;
+        matches!(said, Ok(Ok(_)))
+    }
+
     /// Kills the process and its group now. Does nothing if the process is dead.
     pub(crate) fn kill(&self) {
         kill(&self.state.lock());
@@ -168,7 +183,9 @@ pub(crate) fn launch(
         rustix::fs::access(&descriptor.runner_path, rustix::fs::Access::EXEC_OK).map_err(|e| spawn_error(e.into()))?;
         let launcher = policy.configured.launcher.as_deref();
         let launcher = launcher.ok_or_else(|| LaunchError::NoLauncher { runner: runner.clone() })?;
-        let scratch = tempfile::Builder::new().prefix(SCRATCH_PREFIX).tempdir().map_err(system)?;
+        // Private whatever the umask is: a confined process could not change that.
+        let private = std::fs::Permissions::from_mode(0o700);
+        let scratch = tempfile::Builder::new().prefix(SCRATCH_PREFIX).permissions(private).tempdir().map_err(system)?;
         (confined_command(descriptor, policy, access, launcher, scratch.path()).map_err(system)?, Some(scratch))
     } else {
         let mut command = Command::new(&descriptor.runner_path);
@@ -196,7 +213,8 @@ pub(crate) fn launch(
     drop(command);
     let mut child = child.map_err(spawn_error)?;
 
-    let supervised = supervise(&mut child, policy, is_confined, &runner);
+    let (report_started, started) = watch::channel(!is_confined);
+    let supervised = supervise(&mut child, policy, is_confined.then_some(report_started), &runner);
     let (pid, exit_notice, output) = match supervised {
         Ok(parts) => parts,
         Err(error) => {
@@ -218,7 +236,7 @@ pub(crate) fn launch(
         unreaped::remove(&state);
         return Err(system(error));
     }
-    Ok((host_end, Process { state, _stop: stop_write }))
+    Ok((host_end, Process { state, started, _stop: stop_write }))
 }
 
 /// What the names of scratch folders begin with.
@@ -249,17 +267,17 @@ fn wrapped(command: Command, wrapper: &[String]) -> Command {
 fn supervise(
     child: &mut Child,
     policy: &LaunchPolicy,
-    is_confined: bool,
+    report_started: Option<watch::Sender<bool>>,
     runner: &str,
 ) -> io::Result<(Pid, ExitNotice, Output)> {
     let pid = Pid::from_child(child);
-    if !is_confined {
+    if report_started.is_none() {
         policy.apply_limits(pid)?;
     }
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::other("the runner's output is not piped"));
     };
-    let output = Output::new(runner, is_confined, stdout.into(), stderr.into())?;
+    let output = Output::new(runner, report_started, stdout.into(), stderr.into())?;
     Ok((pid, ExitNotice::new(pid)?, output))
 }
 

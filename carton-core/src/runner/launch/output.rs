@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use tokio::sync::watch;
+
 /// The number of last lines of standard error that are kept for the error of a runner that died.
 const TAIL_LINES: usize = 20;
 
@@ -15,8 +17,9 @@ const MAX_BYTES_AT_ONCE: usize = 1 << 20;
 
 /// The two output streams of one runner.
 pub(super) struct Output {
-    /// Whether standard error is still that of the launcher, which says what the system does not enforce.
-    is_launching: bool,
+    /// Told when the launcher has started the runner. Until then, standard error is the launcher's, which says what the system does not
+    /// enforce.
+    launching: Option<watch::Sender<bool>>,
     runner: String,
     streams: Vec<Stream>,
     tail: Tail,
@@ -46,14 +49,19 @@ impl Tail {
 }
 
 impl Output {
-    pub(super) fn new(runner: &str, is_launching: bool, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Self> {
+    pub(super) fn new(
+        runner: &str,
+        launching: Option<watch::Sender<bool>>,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    ) -> io::Result<Self> {
         let mut streams = Vec::new();
         for (name, descriptor) in [("stdout", stdout), ("stderr", stderr)] {
             let flags = rustix::fs::fcntl_getfl(&descriptor)?;
             rustix::fs::fcntl_setfl(&descriptor, flags | rustix::fs::OFlags::NONBLOCK)?;
             streams.push(Stream { name, descriptor, line: Vec::new() });
         }
-        Ok(Self { is_launching, runner: runner.to_owned(), streams, tail: Tail::default() })
+        Ok(Self { launching, runner: runner.to_owned(), streams, tail: Tail::default() })
     }
 
     pub(super) fn runner(&self) -> &str {
@@ -67,35 +75,35 @@ impl Output {
 
     /// Reads the available output, logs complete lines, and drops streams that have ended.
     pub(super) fn read(&mut self) {
-        let (runner, tail, is_launching) = (&self.runner, &mut self.tail, &mut self.is_launching);
-        self.streams.retain_mut(|stream| stream.read(runner, tail, is_launching));
+        let (runner, tail, launching) = (&self.runner, &mut self.tail, &mut self.launching);
+        self.streams.retain_mut(|stream| stream.read(runner, tail, launching));
     }
 
     /// Logs the last, unterminated lines. Returns the last lines of standard error, and whether all of it is the launcher's.
     pub(super) fn into_tail(mut self) -> (Tail, bool) {
         for stream in &mut self.streams {
-            stream.end_line(&self.runner, &mut self.tail, &mut self.is_launching);
+            stream.end_line(&self.runner, &mut self.tail, &mut self.launching);
         }
-        (self.tail, self.is_launching)
+        (self.tail, self.launching.is_some())
     }
 }
 
 impl Stream {
     /// Reads the available output. Returns `false` if the stream has ended.
-    fn read(&mut self, runner: &str, tail: &mut Tail, is_launching: &mut bool) -> bool {
+    fn read(&mut self, runner: &str, tail: &mut Tail, launching: &mut Option<watch::Sender<bool>>) -> bool {
         let mut buffer = [0_u8; 8192];
         let mut budget = MAX_BYTES_AT_ONCE;
         while budget > 0 {
             match rustix::io::read(&self.descriptor, &mut buffer) {
                 Ok(0) => {
-                    self.end_line(runner, tail, is_launching);
+                    self.end_line(runner, tail, launching);
                     return false;
                 }
                 Ok(n_bytes) => {
                     budget = budget.saturating_sub(n_bytes);
                     for &byte in &buffer[..n_bytes] {
                         if byte == b'\n' || self.line.len() == MAX_LINE_BYTES {
-                            self.end_line(runner, tail, is_launching);
+                            self.end_line(runner, tail, launching);
                         }
                         if byte != b'\n' {
                             self.line.push(byte);
@@ -110,7 +118,7 @@ impl Stream {
         true
     }
 
-    fn end_line(&mut self, runner: &str, tail: &mut Tail, is_launching: &mut bool) {
+    fn end_line(&mut self, runner: &str, tail: &mut Tail, launching: &mut Option<watch::Sender<bool>>) {
         if self.line.is_empty() {
             return;
         }
@@ -121,9 +129,12 @@ impl Stream {
             .map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
             .collect();
         self.line.clear();
-        if *is_launching && self.name == "stderr" {
+        if self.name == "stderr"
+            && let Some(started) = launching
+        {
             if line == carton_sandbox::STARTED {
-                *is_launching = false;
+                started.send_replace(true);
+                *launching = None;
                 return;
             }
             if let Some(message) = line.strip_prefix(carton_sandbox::MESSAGE_PREFIX) {
