@@ -16,7 +16,7 @@ use rustix::io::Errno;
 /// # Errors
 /// Something cannot be deleted. The folder may be deleted in part then.
 pub fn delete_scratch_folder(path: &Path) -> io::Result<()> {
-    let top = open(&CWD, path)?;
+    let top = open(CWD, path)?;
     let mut moved = 0_u64;
     loop {
         let mut is_empty = true;
@@ -111,7 +111,7 @@ mod tests {
         fs::create_dir(scratch.join(".moved-1")).unwrap();
         fs::write(scratch.join(".moved-2"), "").unwrap();
         fs::create_dir_all(scratch.join(".moved-3/full")).unwrap();
-        fs::DirBuilder::new().mode(0).create(scratch.join("a/locked")).unwrap();
+        fs::DirBuilder::new().mode(0o0).create(scratch.join("a/locked")).unwrap();
         for number in 0..MAX_ENTRIES + 10 {
             fs::write(scratch.join("a/b/c").join(number.to_string()), "").unwrap();
         }
