@@ -134,8 +134,22 @@ fn confine(policy: &Policy, has_shared_memory: bool, gaps: &mut Vec<Gap>) -> Res
     Ok(())
 }
 
+/// The signals that a launcher ignores: whoever wants to end it kills it, or ends the program.
+const IGNORED: [libc::c_int; 7] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+
+fn set_disposition(signal: libc::c_int, disposition: libc::sighandler_t) {
+    // SAFETY: both dispositions that are passed run no code of this process.
+    unsafe { libc::signal(signal, disposition) };
+}
+
 /// Waits until the program or the host has ended, and then ends.
 fn watch(process: Pid, scratch: Option<&Path>) -> ! {
+    // When the host dies and a process of the group is stopped, the kernel sends SIGHUP to the group. After the program was started, because
+    // it would inherit this.
+    for signal in IGNORED {
+        set_disposition(signal, libc::SIG_IGN);
+    }
     // The program has the host's socket as its standard input. Kept open here, it would hide that the program has closed it.
     if let Ok(null) = fs::File::open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
@@ -173,6 +187,7 @@ fn watch(process: Pid, scratch: Option<&Path>) -> ! {
 /// Ends this process as the program has ended.
 fn mirror(status: WaitStatus) -> ! {
     if let Some(signal) = status.terminating_signal().and_then(Signal::from_named_raw) {
+        set_disposition(signal.as_raw(), libc::SIG_DFL);
         // The handlers that Rust's runtime has for some signals give way the first time.
         for _ in 0..3 {
             let _ = kill_process(getpid(), signal);

@@ -285,7 +285,7 @@ pub(super) fn validate(
     let name = raw.runner_name.as_str();
     let is_for_anyone =
         raw.sandbox.is_for_anyone(name) && raw.prepare.as_ref().is_none_or(|needs| needs.is_for_anyone(name));
-    if allowed == ExecutablePaths::InFolder && !(is_for_anyone && !raw.launcher) {
+    if allowed == ExecutablePaths::InFolder && (raw.launcher || !is_for_anyone) {
         let problem = "must not ask for files, variables or folders beyond the runner's own, or to confine others";
         return Err(field("sandbox", problem, &"more"));
     }
