@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::network::HostToken;
+use crate::sandbox::SandboxMode;
 
 fn load(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let folder = tempfile::tempdir().unwrap();
@@ -194,4 +195,36 @@ fn unknown_keys_are_reported_with_the_nearest_known_one() {
         "line 8: unknown key `token_enf` in credentials[0]: did you mean `token_env`?",
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn the_sandbox_is_a_mode_or_a_section() {
+    let sandbox = |file: &str| load(Some(file), &[("HOME", "/h")]).map(|config| config.sandbox);
+    assert_eq!(sandbox("").unwrap(), SandboxConfig::default());
+    assert_eq!(sandbox("sandbox = 'strict'").unwrap().mode, SandboxMode::Strict);
+    let file = "[sandbox]\nmode = 'off'\nallow = ['network', 'read=/srv', 'read=~/data', 'build']\nmemory = 1_000\n\
+                processes = 7\ncgroup = '/sys/fs/cgroup/mine'\nwrapper = ['nice', '-n', '10']";
+    let found = sandbox(file).unwrap();
+    assert_eq!((found.mode, found.limits.memory, found.limits.processes), (SandboxMode::Off, Some(1000), Some(7)));
+    assert_eq!(found.allow.read, [Path::new("/srv"), Path::new("/h/data")]);
+    assert!(found.allow.network && found.allow.build);
+    assert_eq!(found.wrapper, ["nice", "-n", "10"]);
+}
+
+/// A restriction that the user relies on is not ignored because it is misspelt.
+#[test]
+fn a_wrong_sandbox_is_an_error_that_names_the_key() {
+    let check = |file: &str, expected: &str| {
+        let error = load(Some(file), &[("HOME", "/h")]).unwrap_err();
+        let text = crate::causes::in_one_line(&error);
+        assert!(text.contains(expected), "{file}: {text}");
+    };
+    check("sandbox = 'tight'", "expected `strict`, `on` or `off`");
+    check("sandbox = 1", "`strict`, `on`, `off`, or a table");
+    check("[sandbox]\nmode = 'tight'", "tight");
+    check("[sandbox]\nlimits = { memory = 1 }", "limits");
+    check("[sandbox]\nmemory = '1GB'", "line 2: expected u64");
+    check("[sandbox]\nallow = ['everything']", "everything");
+    check("[sandbox]\nallow = ['read=data']", "read=data");
+    check("[sandbox]\nwrapper = 'nice'", "line 2: ");
 }

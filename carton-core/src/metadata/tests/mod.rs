@@ -7,6 +7,7 @@ mod odd;
 mod optional;
 mod random;
 mod rules;
+mod sandbox;
 
 use super::*;
 
