@@ -177,7 +177,9 @@ def _ended(status):
 
 
 def _in_program(attempt, **arguments):
-    command = [sys.executable, "-IB", os.path.join(_FOLDER, "main.py"), attempt, json.dumps(arguments)]
+    # Bytecode is kept in the scratch folder, because there are many such programs.
+    options = ["-IS", "-X", "pycache_prefix=%s" % ways.scratch.folder()]
+    command = [sys.executable, *options, os.path.join(_FOLDER, "main.py"), attempt, json.dumps(arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         output, errors = process.communicate(timeout=_PATIENCE - 2)

@@ -41,17 +41,6 @@ class Escapes(nn.Module):
             # `size` MiB, which are written to.
             taken = torch.ones([size, 1 << 20], dtype=torch.uint8)
             return {"bytes": taken[0, :8].clone()}
-        if attempt == "threads":
-            # Work that the pool of the interpreter does at the same time.
-            futures = [torch.jit.fork(torch.ones, [1 << 20]) for _ in range(size)]
-            for future in futures:
-                torch.jit.wait(future)
-            return {"bytes": torch.zeros([size], dtype=torch.uint8)}
-        if attempt == "spin":
-            total = torch.zeros([1])
-            while bool(total.item() >= 0):
-                total = total + 1
-            return {"bytes": total.to(torch.uint8)}
         return {"bytes": torch.zeros([0], dtype=torch.uint8)}
 
 

@@ -9,8 +9,8 @@ use carton_core::{Carton, Error, Inputs, Limits, SandboxMode};
 use carton_tests::place::TestPlace;
 
 use crate::permissions::chain;
+use crate::sources::test_runner;
 
-const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 const SECRET: &[u8] = b"a secret of the user";
 
 /// A field of a protobuf message that holds bytes or another message.
@@ -58,7 +58,7 @@ fn relative(from: &Path, to: &Path) -> String {
 }
 
 fn place() -> (TestPlace, PathBuf) {
-    let place = TestPlace::new(RUNNER);
+    let place = TestPlace::new(test_runner().to_str().unwrap());
     let secret = place.path().join("secret");
     fs::write(&secret, SECRET).unwrap();
     (place, secret)
@@ -99,6 +99,10 @@ async fn links_of_a_bare_model_lead_to_no_file_of_the_user() {
     let outcome = load(&place, &folder, SandboxMode::On).await;
     assert_ne!(outcome.as_deref().ok(), Some(SECRET));
     assert!(chain(&outcome.unwrap_err()).contains("denied"));
+    // A runner that gets open files gets those that the links lead to: the host opens them, as it does for a folder of a model hub.
+    place.describe("onnx", &["__carton-runner", "onnx"], "ranges");
+    let outcome = load(&place, &folder, SandboxMode::On).await;
+    assert_eq!(outcome.unwrap(), SECRET);
 }
 
 /// A carton has no links that leave it: they are refused before a runner starts.
@@ -125,7 +129,7 @@ async fn links_of_an_unpacked_carton_are_refused() {
 #[tokio::test]
 async fn memory_is_limited() {
     const MIB: u64 = 1 << 20;
-    let place = TestPlace::new(RUNNER);
+    let place = TestPlace::new(test_runner().to_str().unwrap());
     let path = place.path().join("bomb.onnx");
     // A tensor of 60 million elements, for which the engine takes more than a gigabyte, and of which the output is one element.
     let shape = [vec![0x08, 1, 0x10, 7], field(8, b"shape"), field(9, &60_000_000_i64.to_le_bytes())].concat();

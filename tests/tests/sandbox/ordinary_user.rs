@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::setting::is_root;
-use crate::sources::{COPIES, Sources};
+use crate::sources::{COPIES, Sources, copy_folder};
+use crate::torchscript::TORCHSCRIPT;
 
 /// The user and the group of nobody.
 const NOBODY: u32 = 65534;
@@ -41,6 +42,11 @@ fn an_ordinary_user_is_contained_too() {
     // Everything is copied, because the user may not be able to enter the folder of the checkout.
     let folder = tempfile::tempdir().unwrap();
     sources.copy(folder.path(), &python);
+    let runners = folder.path().join("runners");
+    let torchscript = std::env::var_os("CARTON_TEST_RUNNERS").map(|runners| Path::new(&runners).join(TORCHSCRIPT));
+    if let Some(torchscript) = torchscript.filter(|torchscript| torchscript.is_dir()) {
+        copy_folder(&torchscript, &runners.join(TORCHSCRIPT));
+    }
     let executable = folder.path().join("tests");
     fs::copy(std::env::current_exe().unwrap(), &executable).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -53,7 +59,7 @@ fn an_ordinary_user_is_contained_too() {
         .env("HOME", &temporary)
         .env("TMPDIR", &temporary)
         .env_remove("CARTON_TEST_PYTHON")
-        .env_remove("CARTON_TEST_RUNNERS")
+        .env("CARTON_TEST_RUNNERS", &runners)
         .current_dir(&temporary)
         .uid(NOBODY)
         .gid(NOBODY)

@@ -151,9 +151,9 @@ fn settings_of_the_victim(scene: &Scene<'_>) -> Vec<Attempt> {
         // This one can be made any number of times.
         Attempt::new("read_process_file", json!({"pid": scene.setting.victim.pid(), "name": "status"})),
         Attempt::new("slow_process_down", pid.clone()).changes("/priority"),
-        Attempt::new("batch_process", pid.clone()).changes("/scheduler"),
-        Attempt::new("idle_process", pid.clone()).changes("/scheduler"),
-        Attempt::new("pin_process", pid.clone()).changes("/cores").never_works_if(n_cores() < 2),
+        Attempt::new("batch_process", pid.clone()).changes("/scheduler").silent(),
+        Attempt::new("idle_process", pid.clone()).changes("/scheduler").silent(),
+        Attempt::new("pin_process", pid.clone()).changes("/cores").silent().never_works_if(n_cores() < 2),
         Attempt::new("slow_files_of_process", pid.clone()).changes("/disk"),
         Attempt::new("limit_process", pid.clone()).changes("/descriptors"),
         Attempt::new("offer_process_for_killing", pid.clone()).changes("/offered"),

@@ -88,8 +88,15 @@ impl Setting {
         let mut policy = LaunchPolicy::default().with_variables(variables);
         policy.limits = limits;
         let load = self.place.load(&self.carton).option("infer_fn", "attempt").policy(policy).sandbox(mode);
-        let carton = options(load).await?;
-        Ok(Model::new(carton).await)
+        let model = Model::new(options(load).await?).await;
+        // Otherwise each attempt would fail, and none would say why.
+        let is_confined = model.places["no_new_privileges"] == json!(1);
+        assert_eq!(
+            is_confined,
+            mode != SandboxMode::Off,
+            "sandbox {mode}: the runner was started without the launcher"
+        );
+        Ok(model)
     }
 }
 

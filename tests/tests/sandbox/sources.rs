@@ -23,6 +23,22 @@ base = os.path.dirname(os.path.dirname(os.path.abspath(numpy.__file__)))
 print(json.dumps({"files": [path for path in files if os.path.exists(path)] + [base], "packages": base}))
 "#;
 
+/// Returns the test runner.
+pub(crate) fn test_runner() -> PathBuf {
+    match std::env::var_os(COPIES) {
+        Some(copies) => Path::new(&copies).join("test-runner"),
+        None => env!("CARGO_BIN_EXE_carton-test-runner").into(),
+    }
+}
+
+/// Returns the folder of the models that try to escape.
+pub(crate) fn escapes() -> PathBuf {
+    match std::env::var_os(COPIES) {
+        Some(copies) => Path::new(&copies).join("escapes"),
+        None => Path::new(CHECKOUT).canonicalize().unwrap().join("tests/models/escapes"),
+    }
+}
+
 /// The files that the tests use.
 #[derive(Clone)]
 pub(crate) struct Sources {
@@ -50,10 +66,10 @@ impl Sources {
             let checkout = Path::new(CHECKOUT).canonicalize().unwrap();
             let (packages, python_files) = ask(&python, None)?;
             return Some(Self {
-                escapes: checkout.join("tests/models/escapes"),
+                escapes: escapes(),
                 victim: checkout.join("tests/python/victim.py"),
                 runner_package: checkout.join("runners/python"),
-                test_runner: env!("CARGO_BIN_EXE_carton-test-runner").into(),
+                test_runner: test_runner(),
                 python,
                 packages,
                 python_files,
@@ -62,10 +78,10 @@ impl Sources {
         let python = PathBuf::from(fs::read_to_string(copies.join("python")).unwrap());
         let (packages, python_files) = ask(&python, Some(&copies.join("packages")))?;
         Some(Self {
-            escapes: copies.join("escapes"),
+            escapes: escapes(),
             victim: copies.join("victim.py"),
             runner_package: copies.join("runner"),
-            test_runner: copies.join("test-runner"),
+            test_runner: test_runner(),
             python,
             packages,
             python_files,

@@ -10,26 +10,28 @@ use carton_tensor::Tensor;
 use carton_tests::place::TestPlace;
 
 use crate::permissions::chain;
+use crate::sources::{escapes, test_runner};
 
-const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/escapes/torchscript.pt");
+/// The folder of the runner in that of all installed ones.
+pub(crate) const TORCHSCRIPT: &str = "torchscript-1.13.1";
 const SECRET: &[u8] = b"a secret of the user";
 
 /// Makes a place with the installed runner. Returns `None`, and prints the reason, if there is none.
 fn place() -> Option<TestPlace> {
     let runners = std::env::var_os("CARTON_TEST_RUNNERS").map(PathBuf::from).unwrap_or_default();
-    let installed = runners.join("torchscript-1.13.1");
+    let installed = runners.join(TORCHSCRIPT);
     if !installed.join("runner.toml").exists() {
         eprintln!("skipped: CARTON_TEST_RUNNERS names no folder where torchscript 1.13.1 is installed");
         return None;
     }
-    let place = TestPlace::new(env!("CARGO_BIN_EXE_carton-test-runner"));
+    let place = TestPlace::new(test_runner().to_str().unwrap());
     std::os::unix::fs::symlink(&installed, place.config().runner_dir.join("torchscript")).unwrap();
     Some(place)
 }
 
 async fn pack(place: &TestPlace) -> PathBuf {
     let output = place.path().join("torchscript.carton");
-    let pack = place.pack(Path::new(MODEL), "torchscript", &output).metadata(Draft::parse("").unwrap());
+    let pack = place.pack(escapes().join("torchscript.pt"), "torchscript", &output).metadata(Draft::parse("").unwrap());
     pack.check(false).await.unwrap();
     output
 }
