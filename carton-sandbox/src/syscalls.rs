@@ -171,6 +171,11 @@ const WITHOUT_EFFECT: &[c_long] = &[
     libc::SYS_futimesat,
 ];
 
+/// Calls that do nothing if they name a process or a thread by its number, and return as if they had. Landlock does not govern them, and no
+/// filter sees whose number it is: frameworks name their own threads.
+const WITHOUT_EFFECT_ON_OTHERS: &[c_long] =
+    &[libc::SYS_sched_setaffinity, libc::SYS_sched_setattr, libc::SYS_sched_setparam, libc::SYS_sched_setscheduler];
+
 /// Calls that programs replace by older ones if the kernel does not have them. The arguments of `clone3` are in memory, where no filter
 /// sees them.
 const NOT_THERE: &[c_long] = &[
@@ -237,7 +242,12 @@ impl Filters {
         add_conditional(&mut refused, policy).map_err(FilterError::Invalid)?;
         let not_supported = NOT_SUPPORTED.iter().map(|&call| (call, Vec::new())).collect();
         let file_ioctls = Rules::from([(libc::SYS_ioctl, file_ioctls().map_err(FilterError::Invalid)?)]);
-        let without_effect = WITHOUT_EFFECT.iter().map(|&call| (call, Vec::new())).collect();
+        let mut without_effect: Rules = WITHOUT_EFFECT.iter().map(|&call| (call, Vec::new())).collect();
+        for &call in WITHOUT_EFFECT_ON_OTHERS {
+            let is_other = condition(0, SeccompCmpOp::Ne, 0).map_err(FilterError::Invalid)?;
+            let rule = SeccompRule::new(vec![is_other]).map_err(FilterError::Invalid)?;
+            without_effect.insert(call, vec![rule]);
+        }
         let not_there = NOT_THERE.iter().map(|&call| (call, Vec::new())).collect();
         Ok(Self(vec![
             unknown_calls(),
