@@ -38,5 +38,14 @@ pub const FOLDERS: [(&str, &str, &str); 6] = [
 
 /// Returns the seeds of all targets.
 pub fn all() -> Vec<Seed> {
-    [cartons::seeds(), datasets::seeds(), messages::seeds(), runners::seeds(), signatures::seeds(), tensors::seeds(), text::seeds()].concat()
+    [
+        cartons::seeds(),
+        datasets::seeds(),
+        messages::seeds(),
+        runners::seeds(),
+        signatures::seeds(),
+        tensors::seeds(),
+        text::seeds(),
+    ]
+    .concat()
 }

@@ -10,7 +10,11 @@ static TRUSTED: LazyLock<(SignedFiles, Trusted)> = LazyLock::new(|| {
     let root = SigstoreRoot::from_json(SIGSTORE_PRODUCTION_TRUSTED_ROOT).expect("it is a trusted root");
     let mut trusted = Trusted::default();
     trusted.keys.push(PrivateKey::generate(Curve::P256).expect("there are random numbers").public_key());
-    trusted.keyless.push(KeylessAuthority::new(root, "https://token.actions.githubusercontent.com", vec!["*".to_owned()]));
+    trusted.keyless.push(KeylessAuthority::new(
+        root,
+        "https://token.actions.githubusercontent.com",
+        vec!["*".to_owned()],
+    ));
     (files(), trusted)
 });
 
