@@ -26,6 +26,9 @@ impl TestPlace {
     #[must_use]
     pub fn new(runner_executable: &str) -> Self {
         let place = Self { folder: tempfile::tempdir().unwrap(), runner_executable: runner_executable.into() };
+        std::fs::create_dir_all(place.config().runner_dir).unwrap();
+        // As `carton runner install noop` does.
+        std::fs::write(place.config().runner_dir.join(".launcher"), "noop/run\n").unwrap();
         for runner in ["noop", "onnx"] {
             place.install(runner, &["__carton-runner", runner], "directory");
         }
@@ -68,9 +71,6 @@ impl TestPlace {
              runner_compat_version = 1\nrunner_interface_version = 2\nrunner_release_date = 2026-01-01T00:00:00Z\n\
              runner_path = \"run\"\nargs = {args:?}\nplatform = \"{PLATFORM}\"\nfiles = \"{files}\"\n"
         );
-        if ["noop", "onnx"].contains(&name) {
-            text.push_str("launcher = true\n");
-        }
         if name == "onnx" {
             let (variables, data) = (carton_runner_onnx::LIBRARY_VARIABLES, carton_runner_onnx::DATA_FOLDERS);
             text.push_str(&format!("[runner.sandbox]\nread_variables = {variables:?}\ndata = {data:?}\n"));

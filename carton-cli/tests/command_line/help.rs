@@ -98,28 +98,6 @@ fn pack_explains_itself() {
               The versions of the runner's framework that can run the model, such as `>=1.12, <2`
               [default: what the runner recommends for this model]
 
-      -h, --help
-              Print help (see a summary with '-h')
-
-    Sandbox:
-          --sandbox <MODE>
-              How the model is confined: `on`, as far as this system can; `strict`, or not run at all;
-              `off` [default: on]
-              
-              A confined model has its own files, a scratch folder, and nothing else: no other files, no
-              network, no other processes.
-
-          --allow <WHAT>
-              Let the model use `network`, or `read=PATH`: a file or folder; `build` builds Python
-              packages from their sources
-              
-              What a carton asks for is shown by `carton info`, and has to be allowed here or in the
-              configuration.
-
-          --limit <LIMIT>
-              Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`,
-              `cpu_seconds=N`
-
           --metadata <FILE.toml>
               Name, description, inputs, outputs, self-tests and examples: a carton.toml that may leave
               out `[runner]`
@@ -199,6 +177,28 @@ fn pack_explains_what_goes_into_the_carton() {
 
       -o, --output <OUT.carton>
               The file to write, replaced if it is there [default: the model's name with .carton, here]
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Sandbox:
+          --sandbox <MODE>
+              How the model is confined: `on`, as far as this system can; `strict`, or not run at all;
+              `off` [default: on]
+              
+              A confined model has its own files, a scratch folder, and nothing else: no other files, no
+              network, no other processes.
+
+          --allow <WHAT>
+              Let the model use `network`, or `read=PATH`: a file or folder; `build` builds Python
+              packages from their sources
+              
+              What a carton asks for is shown by `carton info`, and has to be allowed here or in the
+              configuration.
+
+          --limit <LIMIT>
+              Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`,
+              `cpu_seconds=N`
     ");
 }
 

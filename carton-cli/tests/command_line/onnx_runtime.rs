@@ -82,7 +82,7 @@ fn without_uv_and_pip_the_runner_is_installed_alone() {
 
     hint: install uv or pip and run this again, or set ORT_DYLIB_PATH to a libonnxruntime.so of version 1.24 or later first; the runner alone, with its built-in engine, is what --without-onnxruntime installs
     "#);
-    assert_eq!(names(&sandbox.runner_dir()), ["onnx-1.21.0"]);
+    assert_eq!(names(&sandbox.runner_dir()), [".launcher", "onnx-1.21.0"]);
     let json = outcome(&mut command(&sandbox, None, "runner install onnx --json")).expect_code(5).json();
     assert_eq!(json["error"]["kind"], "no_runner");
     assert_snapshot!(outcome(&mut command(&sandbox, None, "runner install onnx --without-onnxruntime")), @r#"

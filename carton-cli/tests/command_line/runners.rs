@@ -71,7 +71,7 @@ fn an_embedded_runner_is_installed_for_others() {
     ");
     let folder = sandbox.runner_dir().join("noop-0.1.0");
     assert_eq!(names(&folder), ["carton", "runner.toml"]);
-    assert_eq!(names(&sandbox.runner_dir()), ["noop-0.1.0"]);
+    assert_eq!(names(&sandbox.runner_dir()), [".launcher", "noop-0.1.0"]);
     assert_snapshot!(fs::read_to_string(folder.join("runner.toml")).unwrap(), @r#"
     version = 1
 
@@ -91,7 +91,7 @@ fn an_embedded_runner_is_installed_for_others() {
     fs::write(folder.join("leftover"), "").unwrap();
     sandbox.carton("runner install noop@^0.1 --json").expect_code(0);
     assert_eq!(names(&folder), ["carton", "runner.toml"]);
-    assert_eq!(names(&sandbox.runner_dir()), ["noop-0.1.0"]);
+    assert_eq!(names(&sandbox.runner_dir()), [".launcher", "noop-0.1.0"]);
 }
 
 #[test]

@@ -50,10 +50,6 @@ pub struct Descriptor {
     /// The environment variables that it gets in addition to those that every runner gets; a final `*` matches any ending.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
-    /// Whether the executable is a launcher (spec/sandbox.md), which confines other runners too. Only a copy of a program that calls
-    /// `runner_main` is described like this.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub launcher: bool,
     /// What it needs in its sandbox.
     #[serde(skip_serializing_if = "SandboxNeeds::is_empty")]
     pub sandbox: SandboxNeeds,
@@ -90,7 +86,6 @@ impl Descriptor {
             environment: Vec::new(),
             sandbox: SandboxNeeds::default(),
             prepare: None,
-            launcher: false,
             folder: None,
         })
     }
@@ -192,8 +187,6 @@ pub(super) struct RawDescriptor {
     #[serde(default)]
     pub(super) sandbox: SandboxNeeds,
     pub(super) prepare: Option<PrepareNeeds>,
-    #[serde(default)]
-    pub(super) launcher: bool,
 }
 
 /// The paths that a descriptor may give for its executable, and for what it reads in its sandbox.
@@ -285,8 +278,8 @@ pub(super) fn validate(
     let name = raw.runner_name.as_str();
     let is_for_anyone =
         raw.sandbox.is_for_anyone(name) && raw.prepare.as_ref().is_none_or(|needs| needs.is_for_anyone(name));
-    if allowed == ExecutablePaths::InFolder && (raw.launcher || !is_for_anyone) {
-        let problem = "must not ask for files, variables or folders beyond the runner's own, or to confine others";
+    if allowed == ExecutablePaths::InFolder && !is_for_anyone {
+        let problem = "must not ask for files, variables or folders beyond the runner's own";
         return Err(field("sandbox", problem, &"more"));
     }
     Ok(Descriptor {
@@ -302,7 +295,6 @@ pub(super) fn validate(
         environment: raw.environment,
         sandbox: raw.sandbox,
         prepare: raw.prepare,
-        launcher: raw.launcher,
         folder: (!folder.as_os_str().is_empty()).then(|| folder.to_path_buf()),
     })
 }
@@ -372,7 +364,6 @@ platform = "x86_64-unknown-linux-gnu"
         check("[runner.prepare]\nenvironment = ['*']", false);
         check("[runner.prepare]\nread = ['~/x']", false);
         check("[runner.prepare]\nprograms = ['sh']", false);
-        check("launcher = true", false);
         for needs in [
             "sandbox]\nread = ['x']",
             "sandbox]\nread = ['/a/../b']",

@@ -156,7 +156,6 @@ pub(crate) fn descriptors() -> Vec<Descriptor> {
                     ..SandboxNeeds::default()
                 },
                 prepare: None,
-                launcher: true,
                 folder: None,
             })
         })

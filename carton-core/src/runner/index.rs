@@ -196,7 +196,6 @@ fn parse_entry(position: usize, raw: &RawValue, index: &Place) -> Result<IndexEn
         environment: raw.environment,
         sandbox: raw.sandbox,
         prepare: raw.prepare,
-        launcher: false,
     };
     let descriptor = descriptor::validate(position, described, "".as_ref(), ExecutablePaths::InFolder)
         .map_err(EntryError::Descriptor)?;

@@ -1,9 +1,11 @@
 //! Finds the program that confines runners (spec/sandbox.md, "How it is enforced").
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
 
-use super::{Registry, embedded};
+use super::embedded;
 use crate::config::Config;
 
 /// The names in `PATH` of programs that are launchers.
@@ -14,15 +16,41 @@ pub(crate) fn launcher(config: &Config) -> Option<PathBuf> {
     embedded::executable().map(Path::to_path_buf).or_else(|| installed(config)).or_else(in_path)
 }
 
-/// Returns an installed copy of such a program. Descriptors of runners from an index cannot claim to be one.
+/// The file in `runner_dir` that names the installed copy of a program that is a launcher, relative to `runner_dir`. It is not part of a
+/// runner, because whoever offers a runner does not decide what confines others.
+const MARKER: &str = ".launcher";
+
+/// The longest marker that is read, in bytes: a path.
+const MAX_BYTES: u64 = 4096;
+
+/// Returns the installed copy of such a program.
 fn installed(config: &Config) -> Option<PathBuf> {
-    let registry = Registry::read(&config.runner_dir).ok()?;
-    registry
-        .runners()
-        .iter()
-        .filter(|runner| runner.launcher && runner.runner_interface_version == super::INTERFACE_VERSION)
-        .max_by_key(|runner| runner.runner_release_date.clone())
-        .map(|runner| runner.runner_path.clone())
+    Some(config.runner_dir.join(marked(&config.runner_dir)?)).filter(|path| path.is_file())
+}
+
+/// Returns the path in the marker.
+fn marked(runner_dir: &Path) -> Option<PathBuf> {
+    let mut text = String::new();
+    File::open(runner_dir.join(MARKER)).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    let path = PathBuf::from(text.trim_end_matches('\n'));
+    path.components().all(|part| matches!(part, Component::Normal(_))).then_some(path)
+}
+
+/// Names `executable`, in `runner_dir`, as a launcher.
+pub(super) fn remember(runner_dir: &Path, executable: &Path) -> io::Result<()> {
+    let relative = executable.strip_prefix(runner_dir).map_err(io::Error::other)?;
+    let mut file = tempfile::NamedTempFile::new_in(runner_dir)?;
+    writeln!(file, "{}", relative.display())?;
+    file.persist(runner_dir.join(MARKER))?;
+    Ok(())
+}
+
+/// Forgets a launcher that is in `folder`, or that is gone.
+pub(super) fn forget(runner_dir: &Path, folder: &Path) -> io::Result<()> {
+    match marked(runner_dir).map(|path| runner_dir.join(path)) {
+        Some(path) if path.starts_with(folder) || !path.exists() => fs::remove_file(runner_dir.join(MARKER)),
+        _ => Ok(()),
+    }
 }
 
 fn in_path() -> Option<PathBuf> {

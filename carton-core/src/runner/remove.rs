@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use semver::{Version, VersionReq};
 
+use super::launcher;
 use super::workspace::Workspace;
 use super::{Descriptor, InstallError, Registry};
 
@@ -44,6 +45,7 @@ pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), I
     if !others.is_empty() {
         return Err(InstallError::Shared { folder: folder.to_path_buf(), others });
     }
+    launcher::forget(runner_dir, folder).map_err(InstallError::io("delete from", runner_dir))?;
     let workspace = Workspace::create(runner_dir).map_err(InstallError::io("change", runner_dir))?;
     workspace.take(folder).map_err(InstallError::io("remove", folder))?;
     if let Some(vendor) = folder.parent().filter(|parent| *parent != runner_dir) {

@@ -289,7 +289,6 @@ mod tests {
             environment: Vec::new(),
             sandbox: SandboxNeeds::default(),
             prepare: None,
-            launcher: false,
             folder: None,
         }
     }

@@ -177,11 +177,7 @@ fn install(place: &TestPlace, sources: &Sources) {
     let mut read: Vec<&Path> = sources.python_files.iter().map(PathBuf::as_path).collect();
     read.push(&sources.runner_package);
     let of_another = fs::read_to_string(folders.join("noop/runner.toml")).unwrap();
-    let fields = of_another
-        .lines()
-        .filter(|line| !line.starts_with("args") && !line.starts_with("launcher"))
-        .collect::<Vec<_>>()
-        .join("\n");
+    let fields = of_another.lines().filter(|line| !line.starts_with("args")).collect::<Vec<_>>().join("\n");
     let fields = fields.replace("\"noop\"", "\"python\"");
     let descriptor = format!("{fields}\nsandbox = {{ read = {read:?}, shared_memory = true }}\n");
     fs::write(folder.join("runner.toml"), descriptor).unwrap();

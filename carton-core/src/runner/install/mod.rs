@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use self::check::Expected;
 use super::fetch::Fetcher;
 use super::folder::{self, FoundKind};
+use super::launcher;
 use super::select::{Requirement, select};
 use super::unpack::{self, Tree, UnpackError, UnpackLimits};
 use super::workspace::{Lock, Workspace};
@@ -188,8 +189,12 @@ impl Installer<'_> {
         fs::copy(&runner.runner_path, &executable).map_err(InstallError::io("write", &executable))?;
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&executable, mode).map_err(InstallError::io("write", &executable))?;
-        check::write(&[Descriptor { runner_path: EXECUTABLE.into(), launcher: true, ..runner.clone() }], &new)?;
-        self.publish(&workspace, self.runner_dir.join(folder_name(runner)), runner)
+        check::write(&[Descriptor { runner_path: EXECUTABLE.into(), ..runner.clone() }], &new)?;
+        let installed = self.publish(&workspace, self.runner_dir.join(folder_name(runner)), runner)?;
+        // The copy is a launcher, as this program is. Written last, because publishing forgets what the folder was before.
+        launcher::remember(self.runner_dir, &installed.folder.join(EXECUTABLE))
+            .map_err(InstallError::io("write into", self.runner_dir))?;
+        Ok(installed)
     }
 
     /// Installs a runner that consists of `files`, and writes its `runner.toml`. The paths of executables in `runners` are
@@ -264,6 +269,8 @@ impl Installer<'_> {
         descriptor: &Descriptor,
     ) -> Result<Installed, InstallError> {
         self.context.check()?;
+        // What replaces the folder may be somebody else's program.
+        launcher::forget(self.runner_dir, &folder).map_err(InstallError::io("delete from", self.runner_dir))?;
         workspace.publish(&workspace.path().join(NEW), &folder).map_err(InstallError::io("create", &folder))?;
         let descriptor = check::find(&folder, descriptor)?;
         Ok(Installed { descriptor, folder })

@@ -28,7 +28,6 @@ fn descriptor(path: &str, args: &[&str]) -> Descriptor {
         environment: Vec::new(),
         sandbox: crate::runner::SandboxNeeds::default(),
         prepare: None,
-        launcher: false,
         folder: None,
     }
 }
