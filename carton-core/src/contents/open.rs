@@ -17,7 +17,7 @@ use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
 use crate::digest::Sha256Digest;
 use crate::links::{self, Links};
 use crate::manifest::{self, Manifest, ManifestHash};
-use crate::name::{self, NameError};
+use crate::name;
 use crate::source::Source;
 
 impl Contents {
@@ -63,12 +63,6 @@ impl Contents {
                 EntryKind::Directory => continue,
                 EntryKind::File => Found::File { size: entry.size(), entry: index },
                 EntryKind::Symlink => {
-                    if entry.size() > name::MAX_LENGTH as u64 {
-                        // Not read: it may have any size.
-                        let (path, target) = (entry.name().to_owned(), "…".to_owned());
-                        let reason = LinkProblem::Target(NameError::TooLong);
-                        return Err(ContentsError::Link { path, target, reason });
-                    }
                     let target = archive.read(entry, name::MAX_LENGTH as u64);
                     Found::Symlink { target: target.map_err(ContentsError::archive(entry.name()))? }
                 }
