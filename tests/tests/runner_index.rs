@@ -266,6 +266,11 @@ async fn a_model_brings_its_runner() {
         error.hint()
     );
     assert!(site.server.exchanges().is_empty(), "nobody asked for the index");
+    // As `carton runner install noop` does: a runner from an index does not confine others, nor itself.
+    let launcher = site.runner_dir().join("noop/run");
+    fs::create_dir_all(launcher.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(RUNNER, launcher).unwrap();
+    fs::write(site.runner_dir().join(".launcher"), "noop/run\n").unwrap();
     let loaded = load("^1").install_runners(true).await.unwrap();
     loaded.infer(Inputs::none()).await.unwrap();
     drop(loaded);
