@@ -19,6 +19,7 @@
 
 mod arrow;
 mod bridge;
+mod calls;
 mod closing;
 mod errors;
 mod load;

@@ -1,10 +1,9 @@
 //! Loading models: the options, waited for or awaited.
 
-use std::time::Duration;
-
 use carton_core::{Carton, Load, Location, SignatureMode};
 use pyo3::prelude::*;
 
+use crate::calls::duration;
 use crate::model::Model;
 use crate::sandbox::SandboxOptions;
 use crate::{bridge, errors, package, runtime};
@@ -99,15 +98,6 @@ impl LoadOptions {
         let load = self.sandbox.apply(py, load)?;
         Ok(load.install_runners(self.install_runners).allow_file_links(self.allow_file_links).restart(self.restart))
     }
-}
-
-/// A duration in seconds.
-///
-/// # Errors
-/// It is negative, infinite, too large or not a number.
-pub(crate) fn duration(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
-    let text = || format!("expected a number of seconds that is finite and not negative, found {seconds}");
-    Duration::try_from_secs_f64(seconds).map_err(|_| errors::invalid(py, &text()))
 }
 
 /// Loads a model and waits for it. `carton.load` documents it.

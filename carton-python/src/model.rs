@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use carton_core::metadata::TensorSpec as DeclaredSpec;
 use carton_core::{
-    Carton, Dimension, Error, Infer, Inputs, SealedInputs, SelfTestReport, SelfTests, SymbolicShape, Tensors, Tolerance,
+    Carton, Dimension, Error, SealedInputs, SelfTestReport, SelfTests, SymbolicShape, Tensors, Tolerance,
 };
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::calls::{CallInputs, duration, limited};
 use crate::closing::Closing;
 use crate::package::Package;
 use crate::specs::{self, TensorSpec};
 use crate::stream::Stream;
-use crate::{bridge, errors, load, memory, package, runtime, tensors};
+use crate::{bridge, errors, memory, package, runtime, tensors};
 
 /// A model that is loaded in its runner.
 #[pyclass(frozen, module = "carton", weakref)]
@@ -25,12 +26,6 @@ pub(crate) struct Model {
     /// `None` after it was closed.
     carton: Mutex<Option<Carton>>,
     closing: Arc<Closing>,
-}
-
-/// The inputs of one call.
-pub(crate) enum CallInputs {
-    Tensors(Inputs),
-    Sealed(Arc<SealedInputs>),
 }
 
 impl Model {
@@ -95,13 +90,6 @@ impl Model {
     }
 }
 
-pub(crate) fn limited(infer: Infer<'_>, timeout: Option<Duration>) -> Infer<'_> {
-    match timeout {
-        Some(timeout) => infer.timeout(timeout),
-        None => infer,
-    }
-}
-
 async fn infer(carton: Carton, inputs: CallInputs, timeout: Option<Duration>) -> Result<Tensors, Error> {
     match inputs {
         CallInputs::Tensors(inputs) => limited(carton.infer(inputs), timeout).await,
@@ -116,7 +104,7 @@ fn seconds(py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Optio
             "`timeout` is a number of seconds; pass an input of that name in a dict: infer({\"timeout\": …})",
         )
     })?;
-    load::duration(py, seconds).map(Some)
+    duration(py, seconds).map(Some)
 }
 
 #[pymethods]

@@ -10,11 +10,19 @@ use serde::Serialize;
 use crate::paths::GivenPath;
 use crate::results::{self, fields};
 use crate::specs::TensorSpec;
-use crate::{errors, runtime, signing, tensors};
+use crate::{errors, runtime, tensors};
 
 /// A hash of a carton, from text.
 pub(crate) fn hash(py: Python<'_>, text: &str) -> PyResult<ManifestHash> {
     text.parse().map_err(|error: carton_core::DigestError| errors::invalid(py, &error.to_string()))
+}
+
+/// What was found out about a signature, as Python has it.
+fn shown_status<'py>(py: Python<'py>, status: Option<&SignatureStatus>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(status) = status else { return Ok(None) };
+    // The names of the fields are those of the command's JSON.
+    let fields = to_python(py, status)?.cast_into::<PyDict>()?;
+    results::result(py, "SignatureStatus", &fields).map(Some)
 }
 
 /// A requirement on a version, from text.
@@ -128,7 +136,7 @@ impl Package {
     /// a signature is required.
     #[getter]
     fn signature_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        signing::status(py, self.0.signature_status())
+        shown_status(py, self.0.signature_status())
     }
 
     /// The name of the model.
@@ -262,7 +270,7 @@ impl Package {
             "bad": bad.collect::<Vec<_>>(),
             "not_fetched": report.not_fetched,
             "warnings": report.warnings,
-            "signature_status": signing::status(py, status)?,
+            "signature_status": shown_status(py, status)?,
         });
         results::result(py, "VerifyReport", &fields)
     }

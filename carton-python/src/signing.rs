@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use carton_core::trust::{Certificate, Curve, KeyError, PrivateKey, SignatureStatus, SigningIdentity, signature_path};
+use carton_core::trust::{Certificate, Curve, KeyError, PrivateKey, SigningIdentity, signature_path};
 use carton_core::{Carton, Location, Open};
 use carton_tensor::files::PendingFile;
 use pyo3::prelude::*;
@@ -80,12 +80,4 @@ fn write(path: &Path, signature: &[u8]) -> std::io::Result<()> {
     let file = PendingFile::new(path)?;
     file.file().write_all(signature)?;
     file.publish()
-}
-
-/// What was found out about a signature, as Python has it.
-pub(crate) fn status<'py>(py: Python<'py>, status: Option<&SignatureStatus>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Some(status) = status else { return Ok(None) };
-    // The names of the fields are those of the command's JSON.
-    let fields = package::to_python(py, status)?.cast_into::<pyo3::types::PyDict>()?;
-    results::result(py, "SignatureStatus", &fields).map(Some)
 }

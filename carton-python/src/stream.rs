@@ -8,8 +8,8 @@ use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::calls::{CallInputs, limited};
 use crate::closing::Closing;
-use crate::model::{CallInputs, limited};
 use crate::{bridge, runtime, tensors};
 
 /// The outputs of a call as they come. The call begins when the first is asked for.

@@ -10,7 +10,7 @@ use crate::package::config;
 use crate::reports::Progress;
 use crate::results::{self, fields};
 use crate::runtime::blocking;
-use crate::{errors, load, package};
+use crate::{calls, errors, package};
 
 /// The runners that are available: name, version, and where they are installed; `None` for those of the program.
 #[pyfunction]
@@ -106,7 +106,7 @@ pub(crate) fn cache_prune<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let config = config(py, None)?;
     let mut options = PruneOptions::default();
-    options.older_than = older_than.map(|seconds| load::duration(py, seconds)).transpose()?;
+    options.older_than = older_than.map(|seconds| calls::duration(py, seconds)).transpose()?;
     options.max_size = max_size;
     options.dry_run = dry_run;
     let pruned = blocking(py, None, move |cancel_token| {

@@ -10,7 +10,7 @@ use carton_dataset::column::{Column, Conversion, Run};
 use carton_tensor::files::ElementType;
 
 use crate::error::{RowsError, escaped};
-use crate::plan::RowShape;
+use crate::row_shape::RowShape;
 use crate::strings::{self, Strings};
 
 /// A column that becomes an input.

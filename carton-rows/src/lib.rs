@@ -40,6 +40,7 @@ mod input;
 mod map;
 mod output;
 mod plan;
+mod row_shape;
 mod strings;
 mod write;
 

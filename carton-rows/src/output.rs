@@ -12,7 +12,8 @@ use arrow_schema::{DataType as ArrowType, Field};
 use carton_core::{DataType, Element, NumericTensor, StringTensor, Tensor};
 
 use crate::error::{RowsError, escaped};
-use crate::plan::{OutputPlan, RowShape};
+use crate::plan::OutputPlan;
+use crate::row_shape::RowShape;
 
 /// The most lists for a tensor with fewer elements than lists. Without this limit, a tensor with a size of 0 could claim any number of
 /// lists without holding a byte.

@@ -5,52 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::Certificate;
+use crate::error::{BundleError, MEDIA_TYPE};
 use crate::keyless::Keyless;
-
-const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// A chain has a leaf, a root and a few certificates between them.
 const MAX_CERTIFICATES: usize = 16;
-
-/// Why a bundle cannot be read. It may still be a signature of a kind that a later version can verify.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BundleError {
-    /// The text is not JSON of a bundle's form.
-    #[error("the signature is not a Sigstore bundle: {0}")]
-    Malformed(String),
-    /// The bundle is larger than any signature of this carton can be.
-    #[error("the signature is too large: at most {limit} bytes, found {found}")]
-    TooLong {
-        /// The limit.
-        limit: usize,
-        /// The size.
-        found: usize,
-    },
-    /// The bundle has another version.
-    #[error("the signature is a bundle of the type `{0}`, expected `{MEDIA_TYPE}`")]
-    MediaType(String),
-    /// The bundle holds no signature, or several.
-    #[error("the signature's bundle holds {0} signatures, expected 1")]
-    Signatures(usize),
-    /// The bundle names no signer, or several ways to know one.
-    #[error(
-        "the signature's bundle must name one of a key, a chain of certificates, or a certificate with a log entry"
-    )]
-    Material,
-    /// A keyless signature has several log entries, which could disagree.
-    #[error("the signature's bundle has {0} entries of transparency logs, expected 1")]
-    LogEntries(usize),
-    /// The bundle has more timestamps than any signature needs.
-    #[error("the signature's bundle has {0} timestamps, which is too many")]
-    Timestamps(usize),
-    /// The checkpoint of the log has more signatures than any log has witnesses.
-    #[error("the checkpoint in the signature's bundle has {0} signatures, which is too many")]
-    CheckpointSignatures(usize),
-    /// A certificate cannot be read.
-    #[error("a certificate of the signature cannot be read: {0}")]
-    Certificate(String),
-}
 
 /// A signature as it is read from a file or a server: nothing in it is verified yet.
 #[derive(Clone, Debug)]

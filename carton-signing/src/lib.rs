@@ -29,16 +29,21 @@
 
 mod bundle;
 mod certificate;
+mod error;
 mod key;
 mod keyless;
+mod pattern;
 mod sign;
+mod signer;
 mod statement;
 mod verify;
 
-pub use bundle::{Bundle, BundleError};
+pub use bundle::Bundle;
 pub use certificate::{Certificate, CertificateError};
+pub use error::{BundleError, VerifyError};
 pub use key::{Curve, KeyError, PrivateKey, PublicKey};
 pub use keyless::{KeylessAuthority, SigstoreRoot, SigstoreRootError};
 pub use sign::{IdentityError, SigningIdentity};
+pub use signer::VerifiedSigner;
 pub use statement::{SignedFiles, StatementError};
-pub use verify::{Authority, ClaimedSigner, Trusted, VerifiedSigner, VerifyError};
+pub use verify::{Authority, ClaimedSigner, Trusted};

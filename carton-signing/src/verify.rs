@@ -3,9 +3,12 @@
 use jiff::Timestamp;
 
 use crate::bundle::{Bundle, Material};
-use crate::certificate::{Certificate, CertificateError};
+use crate::certificate::Certificate;
+use crate::error::VerifyError;
 use crate::key::PublicKey;
 use crate::keyless::{Keyless, KeylessAuthority};
+use crate::pattern::matches;
+use crate::signer::VerifiedSigner;
 use crate::statement::{SignedFiles, StatementError};
 
 /// Who may sign. An empty one trusts no signature.
@@ -50,35 +53,6 @@ impl Authority {
     }
 }
 
-/// A signer whose signature over a carton was verified.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum VerifiedSigner {
-    /// A trusted key.
-    Key {
-        /// The SHA-256 of its PEM text.
-        fingerprint: String,
-    },
-    /// A certificate from a trusted authority.
-    Certificate {
-        /// The identity that is trusted.
-        identity: String,
-        /// The distinguished name of the issuer.
-        issuer: String,
-        /// The last second at which the certificate is valid.
-        valid_until: Timestamp,
-    },
-    /// An identity that an instance of Sigstore vouches for.
-    Keyless {
-        /// The identity that is trusted.
-        identity: String,
-        /// The provider that knows the identity.
-        issuer: String,
-        /// When the signature was made, as a log or an authority for timestamps says.
-        signed_at: Timestamp,
-    },
-}
-
 /// Whom a bundle names as its signer. Nothing of it is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,71 +76,6 @@ pub enum ClaimedSigner {
         /// The provider that knows the identity.
         issuer: String,
     },
-}
-
-/// Why a signature is not accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum VerifyError {
-    /// The signature is about something else.
-    #[error(transparent)]
-    Statement(#[from] StatementError),
-    /// The bundle says that a key signed, and no trusted key made this signature.
-    #[error("the signature is by no trusted key (it names {})", shown_key(hint))]
-    UnknownKey {
-        /// The key that the bundle names.
-        hint: String,
-    },
-    /// The certificate's key did not make this signature.
-    #[error("the signature is not by the key of its certificate ({subject})")]
-    NotByCertificate {
-        /// The subject of the certificate.
-        subject: String,
-    },
-    /// The certificate is not one to trust.
-    #[error(transparent)]
-    Certificate(#[from] CertificateError),
-    /// The certificate is good, and its owner is not trusted.
-    #[error("the signature is by {}, who is not trusted", names.join(", "))]
-    UnknownIdentity {
-        /// The names of the signer.
-        names: Vec<String>,
-    },
-    /// The bundle is by an authority, and the user trusts only keys; or the reverse.
-    #[error("the signature is by {found}, and no {expected} is trusted")]
-    NoSuchTrust {
-        /// What the bundle has.
-        found: &'static str,
-        /// What the user would have to trust.
-        expected: &'static str,
-    },
-    /// The signature is a keyless one, and the trusted root does not confirm it.
-    #[error("the keyless signature is not confirmed: {reason}")]
-    Keyless {
-        /// Why.
-        reason: String,
-        /// Whether no trusted root would confirm it.
-        is_broken: bool,
-    },
-    /// The keyless signature is good, and the identity is not trusted.
-    #[error("the signature is by {identity} (as {issuer} says), who is not trusted")]
-    UnknownKeyless {
-        /// The identity.
-        identity: String,
-        /// The provider that knows the identity.
-        issuer: String,
-    },
-    /// The certificate is one for keyless signatures, and the log entry is missing that says when it was used.
-    #[error("the signature has no entry of a transparency log, without which a keyless signature proves nothing")]
-    NotLogged,
-}
-
-impl VerifyError {
-    /// Whether no trust in any signer would make the signature right: it is for another carton, or contradicts itself.
-    #[must_use]
-    pub fn is_broken(&self) -> bool {
-        matches!(self, Self::Statement(_) | Self::NotByCertificate { .. } | Self::Keyless { is_broken: true, .. })
-    }
 }
 
 impl Bundle {
@@ -277,29 +186,13 @@ impl Bundle {
     }
 }
 
-/// Whether `text` fits a pattern in which `*` stands for any characters, also for none.
-pub(crate) fn matches(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        let Some(start) = rest.find(part) else { return false };
-        rest = &rest[start + part.len()..];
-    }
-    rest.ends_with(last)
-}
-
 fn claimed(certificate: &Certificate) -> ClaimedSigner {
     ClaimedSigner::Certificate { names: certificate.names(), issuer: certificate.issuer() }
 }
 
-fn shown_key(hint: &str) -> String {
-    if hint.is_empty() { "no key".to_owned() } else { format!("the key `{}`", hint.escape_debug()) }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use crate::pattern::matches;
 
     #[test]
     fn an_asterisk_stands_for_any_characters() {

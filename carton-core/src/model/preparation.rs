@@ -113,7 +113,7 @@ impl Preparations {
                 return false;
             }
             let is_locked = flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
-            // Whoever deletes what is prepared deletes the lock last, while holding it.
+            // A process that deletes an environment holds the lock meanwhile, and deletes the lock file last.
             let inode = |metadata: io::Result<Metadata>| metadata.ok().map(|metadata| metadata.ino());
             if !is_locked || inode(file.metadata()) != inode(std::fs::metadata(path)) {
                 return false;

@@ -125,15 +125,14 @@ impl Starter {
         let policy = &self.settings.policy;
         let request = self.package.metadata().sandbox();
         let resolve = |path: &Path| path.canonicalize().ok();
-        let (granted, _) = request.divide(&policy.configured.sandbox.allow, &resolve);
-        // What the caller allows, the model gets anyway.
         let mut allowed = policy.configured.sandbox.allow.clone();
         allowed.network |= policy.allow.network;
         allowed.read.extend(policy.allow.read.iter().cloned());
-        let (_, refused) = request.divide(&allowed, &resolve);
+        let (granted, refused) = request.divide(&allowed, &resolve);
         if !refused.is_empty() && policy.mode() != SandboxMode::Off {
             tracing::warn!(target: "carton::sandbox", "the model asks for {refused}, which is not allowed");
         }
+        // What the caller allows, the model gets whether the carton asks for it or not.
         let mut read: Vec<PathBuf> = self.files.folder().into_iter().collect();
         read.extend(prepared.read.iter().chain(&granted.read).chain(&policy.allow.read).cloned());
         Access {

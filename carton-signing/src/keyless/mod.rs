@@ -14,9 +14,10 @@ use sigstore_verify::crypto::{install_default_provider, parse_certificate_info};
 use sigstore_verify::types::{Artifact, Sha256Hash, SignatureContent};
 use sigstore_verify::{CertificateError as Certification, Error, TransparencyLogError, VerificationPolicy, Verifier};
 
-use crate::bundle::BundleError;
 use crate::certificate::Certificate;
-use crate::verify::{VerifiedSigner, VerifyError, matches};
+use crate::error::{BundleError, VerifyError};
+use crate::pattern::matches;
+use crate::signer::VerifiedSigner;
 
 /// The largest trusted root. That of Sigstore's public instance has 7 KiB.
 const MAX_ROOT_LENGTH: usize = 1 << 20;
