@@ -13,10 +13,14 @@
 //! | `network.idle_timeout` | | 30 | seconds in which a server has to answer, and to send each further 1 KiB |
 //! | `network.max_retries` | | 5 | how many times a failed request is retried |
 //! | `network.n_ranges` | | 4 | how many parts of a file are fetched at once, 1 to 64 |
+//! | `network.proxy` | | that of the environment | the proxy of all requests, or `false` for none; `network.no_proxy` lists hosts that are reached without it |
 //! | `netrc` | `NETRC` | `~/.netrc` | logins by host; `false` in the file disables it |
 //! | `sandbox` | | `"on"` | what confines runners: `"strict"`, `"on"`, `"off"`, or a section, see below |
 //! | `[[trust]]` | | none | who may sign the cartons of which places, see [`TrustRule`] |
 //! | `[[credentials]]` | `CARTON_TOKEN_<host>` | none | bearer tokens by host, see below |
+//! | `hub` | `HF_ENDPOINT` | `https://huggingface.co` | the server of `hf://` names; its token is `HF_TOKEN`, or that of `hf auth login` |
+//! | `[[registries]]` | | none | registries that are not reached as usual, see [`RegistryConfig`] |
+//! | `registry_auth` | `REGISTRY_AUTH_FILE` | those of Docker and Podman | files of logins at registries |
 //!
 //! `CARTON_CONFIG_PATH` names another file than `~/.carton/config.toml`. Relative paths in the file are relative to its folder, those in
 //! the environment to the working folder. `~` and `~/…` stand for the home directory in both; `~name`, the home of another user, is
@@ -37,6 +41,13 @@
 //! certificates = ["example-ca.pem"]   # roots; identities says whose certificates from them are trusted
 //! identities = ["release@example.com"]
 //! # require = false                   # by default, cartons that none of these signed are refused
+//! ```
+//!
+//! ```toml
+//! [[registries]]
+//! host = "registry.example.com:5000"
+//! plain_http = true                   # without it, only a registry on this machine is asked without encryption
+//! mirrors = ["https://mirror.example.com"]   # reading asks them first
 //! ```
 //!
 //! ```toml
@@ -63,8 +74,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use crate::network::{Credentials, HostToken, NetrcFile, Secret};
-use crate::network::{Network, NetworkOptions, ShownUrl};
+use crate::hub;
+pub use crate::network::{Credentials, HostToken, NetrcFile, ProxyConfig, Secret};
+use crate::network::{Network, NetworkOptions, ShownUrl, Url};
+pub use crate::oci::RegistryConfig;
 pub use crate::sandbox::SandboxConfig;
 pub use crate::trust::TrustRule;
 use crate::unknown_keys::UnknownKey;
@@ -101,8 +114,14 @@ pub struct Config {
     pub max_retries: Option<u32>,
     /// How many parts of a file are fetched at once; `None` for the default.
     pub n_ranges: Option<usize>,
+    /// The proxy that requests go through.
+    pub proxy: ProxyConfig,
     /// The credentials for servers.
     pub credentials: Credentials,
+    /// The server of `hf://` names: a URL. `None` for the usual one.
+    pub hub: Option<String>,
+    /// Registries that are not reached as usual.
+    pub registries: Vec<RegistryConfig>,
     /// Who may sign the cartons of which places. The first rule that is for a place decides.
     pub trust: Vec<TrustRule>,
     /// What confines runners.
@@ -126,7 +145,10 @@ impl fmt::Debug for Config {
             .field("idle_timeout", &self.idle_timeout)
             .field("max_retries", &self.max_retries)
             .field("n_ranges", &self.n_ranges)
+            .field("proxy", &self.proxy)
             .field("credentials", &self.credentials)
+            .field("hub", &self.hub.as_deref().map(ShownUrl::of_text))
+            .field("registries", &self.registries)
             .field("trust", &self.trust)
             .field("sandbox", &self.sandbox)
             .finish()
@@ -170,7 +192,10 @@ impl Config {
             idle_timeout: None,
             max_retries: None,
             n_ranges: None,
+            proxy: ProxyConfig::default(),
             credentials: Credentials::default(),
+            hub: None,
+            registries: Vec::new(),
             trust: Vec::new(),
             sandbox: SandboxConfig::default(),
         }
@@ -186,8 +211,18 @@ impl Config {
             max_retries: self.max_retries.unwrap_or(usual.max_retries),
             n_ranges: self.n_ranges.unwrap_or(usual.n_ranges).max(1),
             credentials: self.credentials.clone(),
+            proxy: self.proxy.clone(),
             ..usual
         }
+    }
+
+    /// The server of `hf://` names.
+    #[cfg(feature = "remote")]
+    pub(crate) fn hub_endpoint(&self) -> Result<Url, ConfigError> {
+        let text = self.hub.as_deref().unwrap_or(hub::ENDPOINT);
+        let is_server = |url: &Url| matches!(url.scheme(), "http" | "https") && !url.has_hidden_parts();
+        let url = Url::parse(text).ok().filter(is_server);
+        url.ok_or_else(|| ConfigError::Hub { found: ShownUrl::of_text(text) })
     }
 
     /// Access to the network as this configuration allows it. Opens no connection yet.
@@ -235,9 +270,18 @@ impl Config {
                 home.as_ref().map(|home| NetrcFile { path: home.join(".netrc"), named: false })
             }
         };
+        let registry_files = match (path_in("REGISTRY_AUTH_FILE")?, raw.registry_auth) {
+            (Some(path), _) => vec![path],
+            (None, Some(path)) => vec![path],
+            (None, None) => environment::registry_files(&|name| variable(name).map(PathBuf::from), home.as_deref()),
+        };
         let network = raw.network.map(toml::Spanned::into_inner).unwrap_or_default();
         let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
-        let tokens = raw.credentials.into_iter().map(|entry| entry.into_inner().resolve(&text)).collect();
+        let mut tokens: Vec<_> = raw.credentials.into_iter().map(|entry| entry.into_inner().resolve(&text)).collect();
+        let hub = text("HF_ENDPOINT").or(raw.hub);
+        if let Ok(server) = Url::parse(hub.as_deref().unwrap_or(hub::ENDPOINT)) {
+            tokens.extend(environment::hub_token(&|name| variable(name), home.as_deref(), &server));
+        }
         Ok(Self {
             runner_dir: directory("runner_dir", "CARTON_RUNNER_DIR", raw.runner_dir, "runners")?,
             runner_data_dir: directory(
@@ -258,7 +302,10 @@ impl Config {
             idle_timeout: network.idle_timeout.map(Duration::from_secs_f64),
             max_retries: network.max_retries,
             n_ranges: network.n_ranges,
-            credentials: Credentials { variables: environment::tokens(&variables), tokens, netrc },
+            proxy: network.proxy(),
+            credentials: Credentials { variables: environment::tokens(&variables), tokens, netrc, registry_files },
+            hub,
+            registries: raw.registries.into_iter().map(|entry| entry.into_inner().into()).collect(),
             trust: raw.trust.into_iter().map(|rule| rule.into_inner().into()).collect(),
             sandbox: raw.resolved_sandbox,
         })

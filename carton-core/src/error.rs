@@ -12,14 +12,18 @@ use crate::config::ConfigError;
 use crate::contents::ContentsError;
 use crate::context::Cancelled;
 use crate::error_kind::ErrorKind;
+use crate::hub::HubError;
 use crate::manifest::ManifestHash;
 use crate::metadata::MetadataError;
 use crate::network::NetworkError;
+use crate::oci::OciError;
 use crate::package::PackageError;
 use crate::place::PlaceError;
 use crate::runner::launch::LaunchError;
 use crate::runner::session::StartError;
 use crate::runner::{Crash, InstallError, NoRunner, RegistryError};
+use crate::runner_message::{RunnerMessage, runner_error};
+use crate::sandbox::{SuspectedLimit, limits_hint};
 use crate::self_test::SelfTestReport;
 use crate::shrink::ShrinkError;
 use crate::signature::{SignatureError, TooManyPositional};
@@ -126,6 +130,12 @@ pub enum Error {
         /// This platform.
         found: &'static str,
     },
+    /// A registry of cartons does not do what it is asked for.
+    #[error(transparent)]
+    Oci(Box<OciError>),
+    /// Something on the Hugging Face Hub cannot be used.
+    #[error(transparent)]
+    Hub(#[from] HubError),
     /// Installed runners cannot be listed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -269,12 +279,14 @@ impl Error {
     }
 
     /// The error for a model that `runner` refuses to load or pack.
-    pub(crate) fn refused(runner: String, error: RunnerError) -> Self {
-        match error.kind {
-            RunnerErrorKind::Unavailable => Self::Unavailable { runner, source: runner_error(error) },
-            RunnerErrorKind::Network => Self::RunnerNetwork { runner, source: runner_error(error) },
-            RunnerErrorKind::Setup => Self::RunnerSetup { runner, source: runner_error(error) },
-            _ => Self::LoadRefused { runner, source: runner_error(error) },
+    pub(crate) fn refused(runner: String, error: RunnerError, limits: Vec<SuspectedLimit>) -> Self {
+        let kind = error.kind;
+        let source = runner_error(error, limits);
+        match kind {
+            RunnerErrorKind::Unavailable => Self::Unavailable { runner, source },
+            RunnerErrorKind::Network => Self::RunnerNetwork { runner, source },
+            RunnerErrorKind::Setup => Self::RunnerSetup { runner, source },
+            _ => Self::LoadRefused { runner, source },
         }
     }
 
@@ -300,11 +312,19 @@ impl Error {
             Self::Check { source, .. } | Self::Reference { source, .. } => source.kind(),
             Self::SelfTests(_) => ErrorKind::SelfTest,
             Self::SignatureMismatch { .. } => ErrorKind::SignatureMismatch,
+            Self::Oci(error) => error.kind(),
+            Self::Hub(error) => error.kind(),
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
             Self::Network(_) | Self::RunnerNetwork { .. } => ErrorKind::Network,
             Self::NoRunner(_) | Self::Unavailable { .. } => ErrorKind::NoRunner,
             Self::Install(error) => error.kind(),
-            Self::Launch(LaunchError::NoLauncher { .. } | LaunchError::Sandbox { .. }) => ErrorKind::Machine,
+            Self::Launch(
+                LaunchError::NoLauncher { .. }
+                | LaunchError::Sandbox { .. }
+                | LaunchError::Scratch { .. }
+                | LaunchError::NotUtf8 { .. }
+                | LaunchError::NotMounted { .. },
+            ) => ErrorKind::Machine,
             Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::Call(CallError::Closed(_)) => {
                 ErrorKind::RunnerCrashed
             }
@@ -342,7 +362,24 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let full = || "make room; pruning the cache deletes unused entries".to_owned();
-        self.own_hint().or_else(|| self.is_disk_full().then(full))
+        let limits = limits_hint(self.suspected_limits());
+        limits.or_else(|| self.own_hint()).or_else(|| self.is_disk_full().then(full))
+    }
+
+    /// Returns the resource limits that are the likely cause. Empty if no limit is set, or if the failure does not look like one of a limit.
+    #[must_use]
+    pub fn suspected_limits(&self) -> &[SuspectedLimit] {
+        match self {
+            Self::Check { source, .. } | Self::Reference { source, .. } => source.suspected_limits(),
+            Self::Launch(error) => error.suspected_limits(),
+            Self::RunnerCrashed(crash) => &crash.limits,
+            Self::LoadRefused { source, .. }
+            | Self::Unavailable { source, .. }
+            | Self::RunnerNetwork { source, .. }
+            | Self::RunnerSetup { source, .. }
+            | Self::Model { source, .. } => &source.limits,
+            _ => &[],
+        }
     }
 
     /// Whether a cause of this error is a full disk.
@@ -372,6 +409,8 @@ impl Error {
                 Some("declare [[output]], record a self-test, or give a self-test its expected_out".to_owned())
             }
             Self::Network(error) => error.hint(),
+            Self::Oci(error) => error.hint(),
+            Self::Hub(error) => error.hint(),
             Self::Trust(error) => error.hint(),
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),
             Self::Install(error) => error.hint(),
@@ -452,6 +491,12 @@ fn timeout_text(runner: &str, waiting: bool) -> String {
     }
 }
 
+impl From<OciError> for Error {
+    fn from(error: OciError) -> Self {
+        Self::Oci(Box::new(error))
+    }
+}
+
 impl From<InstallError> for Error {
     fn from(error: InstallError) -> Self {
         match error {
@@ -468,55 +513,30 @@ impl From<StartError> for Error {
         match error {
             StartError::Launch(error) => Self::Launch(error),
             StartError::Crash(crash) => Self::RunnerCrashed(crash),
-            StartError::Refused { runner, error } => Self::refused(runner, error),
+            StartError::Refused { runner, error, limits } => Self::refused(runner, error, limits),
             StartError::LoadTimeout { runner } => Self::LoadTimeout { runner },
             StartError::Call(error) => Self::Call(error),
         }
     }
 }
 
-/// What a runner said went wrong, with its causes as the source chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunnerMessage {
-    message: String,
-    cause: Option<Box<RunnerMessage>>,
-    hint: Option<String>,
-}
-
-impl fmt::Display for RunnerMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for RunnerMessage {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.cause.as_deref().map(|cause| cause as _)
-    }
-}
-
-pub(crate) fn runner_error(error: RunnerError) -> RunnerMessage {
-    let RunnerError { message, causes, hint, .. } = error;
-    let because = |cause, message| Some(Box::new(RunnerMessage { message, cause, hint: None }));
-    RunnerMessage { message, cause: causes.into_iter().rev().fold(None, because), hint }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
-
     use super::*;
 
     #[test]
     fn debug_is_for_people() {
         let gone = Error::RunnerGone { runner: "onnx 1.21.0".to_owned() };
         assert_eq!(format!("{gone:?}"), "runner onnx 1.21.0 died earlier and is not restarted");
-        let source = runner_error(RunnerError {
-            message: "outer\nsecond line".to_owned(),
-            causes: vec!["inner".to_owned()],
-            hint: Some("do this".to_owned()),
-            ..RunnerError::default()
-        });
+        let source = runner_error(
+            RunnerError {
+                message: "outer\nsecond line".to_owned(),
+                causes: vec!["inner".to_owned()],
+                hint: Some("do this".to_owned()),
+                ..RunnerError::default()
+            },
+            Vec::new(),
+        );
         let refused = Error::LoadRefused { runner: "onnx 1.21.0".to_owned(), source };
         let expected = "runner onnx 1.21.0 refused the model\n\nCaused by:\n    outer\n    second line\n    inner\n\n\
                         hint: do this";
@@ -533,20 +553,5 @@ mod tests {
             let hint = error.hint();
             assert!(hint.as_deref().is_some_and(|hint| !hint.contains("`carton ")), "{hint:?}");
         }
-    }
-
-    #[test]
-    fn a_runners_causes_become_the_source_chain() {
-        let error = runner_error(RunnerError {
-            message: "outer".to_owned(),
-            causes: vec!["middle".to_owned(), "inner".to_owned()],
-            ..RunnerError::default()
-        });
-        let middle = error.source().map(ToString::to_string);
-        let inner = error.source().and_then(|middle| middle.source()).map(ToString::to_string);
-        assert_eq!(
-            (error.to_string().as_str(), middle.as_deref(), inner.as_deref()),
-            ("outer", Some("middle"), Some("inner"))
-        );
     }
 }

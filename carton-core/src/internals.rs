@@ -66,6 +66,11 @@ pub mod network {
     };
 }
 
+pub mod registry {
+    #[cfg(fuzzing)]
+    pub use crate::oci::fuzzing;
+}
+
 pub mod runner {
     pub use crate::runner::descriptor::parse;
     #[cfg(fuzzing)]

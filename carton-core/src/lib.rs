@@ -24,9 +24,12 @@
 //!   [`Package::unpack`];
 //! - [`Carton::pack`] writes a carton, [`Carton::shrink`] replaces files by links to where they can be fetched,
 //!   [`Carton::resolve`] puts such files back;
+//! - [`hub`] fetches models from the Hugging Face Hub;
+//! - [`registry`] pushes cartons to registries of container images, and lists and tags them there;
 //! - [`trust`] says who may sign which cartons, and makes keys and signatures;
 //! - [`config`] holds the folders, permissions and credentials, [`runner`] lists and installs runners, [`cache`] manages
-//!   downloaded files, [`metadata`] is the content of carton.toml.
+//!   downloaded files, [`metadata`] is the content of carton.toml;
+//! - [`machine`] tells what this machine has and lacks.
 //!
 //! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user.
 //! The file format is specified in `spec/carton-format.md`.
@@ -46,24 +49,30 @@ mod error;
 mod error_kind;
 mod example;
 mod fetch_verified;
+pub mod hub;
 mod inputs;
 #[doc(hidden)]
 pub mod internals;
 mod invalid_toml;
 mod links;
 mod location;
+pub mod machine;
 mod manifest;
 pub mod metadata;
 mod model;
 mod name;
 mod network;
+mod object_stores;
+mod oci;
 mod open;
 mod pack;
 mod package;
 mod place;
 mod process_lock;
 mod progress;
+pub mod registry;
 pub mod runner;
+mod runner_message;
 mod sandbox;
 mod self_test;
 mod settings;
@@ -91,7 +100,7 @@ pub use contents::{BadFile, FileInfo, VerifyReport};
 pub use contents_work::{Unpack, Verify};
 pub use context::{CancelGuard, CancelToken, Context};
 pub use digest::{DigestError, Sha256Digest};
-pub use error::{Error, RunnerMessage};
+pub use error::Error;
 pub use error_kind::ErrorKind;
 pub use example::{SampleComparison, SampleResult};
 pub use inputs::Inputs;
@@ -107,13 +116,23 @@ pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
 pub use place::Place;
 pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
-pub use sandbox::{Limits, Permissions, SandboxMode, SandboxRequest, UnknownPermission, UnknownSandboxMode};
+pub use runner_message::RunnerMessage;
+pub use sandbox::{
+    Limits, Permissions, SandboxMode, SandboxRequest, SuspectedLimit, UnknownPermission, UnknownSandboxMode,
+};
 pub use self_test::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult, SelfTests};
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
 pub use side::Side;
 pub use signature::{SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs};
 pub use tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorFormat, TensorIndex};
 pub use unknown_keys::UnknownKey;
+
+/// The optional parts that this library was built with, by the names of Cargo's features.
+pub const FEATURES: &[&str] = match (cfg!(feature = "remote"), cfg!(feature = "object-store")) {
+    (_, true) => &["remote", "object-store"],
+    (true, false) => &["remote"],
+    (false, false) => &[],
+};
 
 /// The errors of the lower layers, which [`Error`] wraps.
 pub mod errors {
@@ -129,11 +148,13 @@ pub mod errors {
     pub use crate::contents::{ContentsError, LinkFailure, LinkProblem};
     pub use crate::download::DownloadError;
     pub use crate::encoding::EncodingError;
+    pub use crate::hub::{HubError, InvalidHubName};
     pub use crate::links::LinksError;
     pub use crate::manifest::ManifestError;
     pub use crate::metadata::{InvalidReference, MetadataError};
     pub use crate::name::NameError;
     pub use crate::network::{CredentialsSent, HttpStatus, NetworkError};
+    pub use crate::oci::{InvalidArtifactName, OciError};
     pub use crate::package::PackageError;
     pub use crate::runner::launch::LaunchError;
     pub use crate::runner::{
@@ -149,3 +170,8 @@ pub mod errors {
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Runs the examples of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/start/rust.md")]
+struct StartInRust;

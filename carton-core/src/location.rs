@@ -4,8 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::hub::HubName;
 use crate::manifest::ManifestHash;
 use crate::network::Url;
+use crate::oci::Reference;
 use crate::place::{Place, PlaceError};
 
 /// Separates the path or URL from the expected hash of the carton.
@@ -15,7 +17,7 @@ const NO_PIN: &str = "it has a fragment that is not `#sha256=` and the hash of a
 
 /// The path or URL of a carton, and the hash that the carton must have, if any.
 ///
-/// Text is a URL when it begins with `http:`, `https:` or `file:`; everything else is a path. A `file:` URL is the path of its
+/// Text is a URL when it begins with `http:`, `https:`, `oci:`, `hf:`, `s3:`, `gs:`, `az:` or `file:`; everything else is a path. A `file:` URL is the path of its
 /// percent-decoded text. Text may end in `#sha256=` and the hash that the carton must have. Any other fragment is an error; otherwise a
 /// misspelt pin would be ignored. Paths are used as they are.
 ///
@@ -53,6 +55,41 @@ impl Location {
     /// The text was a URL that is not valid.
     pub fn place(&self) -> Result<&Place, PlaceError> {
         self.place.as_ref().map_err(PlaceError::clone)
+    }
+
+    /// What a model at this location is called where nothing else names it: the name of its file without `.carton` or another extension, the
+    /// name of its folder, or that of its repository in a registry. `None` if there is none, as for `/`.
+    ///
+    /// ```
+    /// use carton_core::Location;
+    /// assert_eq!(Location::from("models/digits.carton").name().as_deref(), Some("digits"));
+    /// assert_eq!(Location::from("https://host/digits.v2.carton?key=1").name().as_deref(), Some("digits.v2"));
+    /// assert_eq!(Location::from("oci://host/team/digits:1.0").name().as_deref(), Some("digits"));
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        let file = match self.place.as_ref().ok()? {
+            Place::Path(path) => {
+                // A folder such as `.` has its name elsewhere.
+                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                let name = path.file_name()?.to_str()?;
+                if path.is_dir() && !name.ends_with(".carton") {
+                    return Some(name.to_owned());
+                }
+                name.to_owned()
+            }
+            Place::Url(url) => {
+                if let Ok(reference) = Reference::from_url(url) {
+                    return reference.repository().rsplit('/').next().map(str::to_owned);
+                }
+                match HubName::from_url(url) {
+                    Ok(name) if name.file().is_none() => return Some(name.repository().to_owned()),
+                    _ => url.file_name()?.to_owned(),
+                }
+            }
+        };
+        let name = file.strip_suffix(".carton").or_else(|| file.rsplit_once('.').map(|(name, _)| name));
+        Some(name.unwrap_or(&file).to_owned()).filter(|name| !name.is_empty())
     }
 
     /// The hash that the carton's MANIFEST must have: `expect`, or what follows `#sha256=`.
@@ -191,8 +228,8 @@ mod tests {
         check("http:secret", "the `http:` URL is not valid: `//` and a host must follow");
         check("http:/secret", "the `http:` URL is not valid: `//` and a host must follow");
         check("https://ho st/secret", "the `https:` URL is not valid: invalid international domain name");
-        let schemes = "only `http`, `https` and `file` are known";
-        check("s3://me:secret@host/secret", &format!("the `s3:` URL is not valid: {schemes}"));
+        let schemes = "only `http`, `https`, `oci`, `hf`, `s3`, `gs`, `az` and `file` are known";
+        check("ftp://me:secret@host/secret", &format!("the `ftp:` URL is not valid: {schemes}"));
         let fragment = "it has a fragment that is not `#sha256=` and the hash of a carton";
         check("https://host/m#SHA256=secret", &format!("the `https:` URL is not valid: {fragment}"));
         check("file:///m#secret", &format!("the `file:` URL is not valid: {fragment}"));
@@ -214,11 +251,39 @@ mod tests {
             "https://host/m#sha256=12",
             "https://host/m#other",
             "file:///m?query",
+            "ftp://host/m",
             "s3://host/m",
         ] {
             assert_eq!(Location::from(Url::parse(text).unwrap()), Location::from(text), "{text}");
         }
         assert!(Location::from(Url::parse("mailto:me").unwrap()).place().is_err());
+    }
+
+    #[test]
+    fn a_location_names_its_model() {
+        let check = |location: &str, expected: Option<&str>| {
+            assert_eq!(Location::from(location).name().as_deref(), expected, "{location}");
+        };
+        check("digits.carton", Some("digits"));
+        check("/models/digits.v2.carton", Some("digits.v2"));
+        check("digits.carton#sha256=00ff", Some("digits"));
+        check("digits.zip", Some("digits"));
+        check("digits.shrunk.carton", Some("digits.shrunk"));
+        check("digits", Some("digits"));
+        check("/", None);
+        check(".carton", None);
+        check("https://example.com/a/digits.carton?token=x.y#sha256=00ff", Some("digits"));
+        check("https://example.com/a/digits.carton?token=a/b.c", Some("digits"));
+        check("https://example.com/", None);
+        check("oci://example.com/team/digits.v2:1.0", Some("digits.v2"));
+        check("hf://team/digits@v1", Some("digits"));
+        check("hf://team/repository/digits.carton", Some("digits"));
+        check("s3://bucket/team/digits.carton", Some("digits"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("digits.v2");
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(Location::from(&path).name().as_deref(), Some("digits.v2"));
+        assert_eq!(Location::from(path.join(".")).name().as_deref(), Some("digits.v2"));
     }
 
     #[test]

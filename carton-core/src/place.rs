@@ -3,14 +3,17 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::hub::{self, HubName};
 use crate::network::{InvalidUrl, Url};
+use crate::object_stores;
+use crate::oci::{self, Reference};
 
 /// A path or a URL. `Display` and `Debug` leave out the parts of a URL that may be secret.
 ///
 /// The variants are complete: callers match on both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// An `http` or `https` URL.
+    /// An `http`, `https`, `oci`, `hf`, `s3`, `gs` or `az` URL: something on a server.
     Url(Url),
     /// A file or folder of this machine.
     Path(PathBuf),
@@ -45,7 +48,7 @@ pub(crate) enum ResolveError {
 }
 
 impl Place {
-    /// Text is a URL when it begins with `http:`, `https:` or `file:`; everything else is a path. A `file:` URL is the path of its
+    /// Text is a URL when it begins with `http:`, `https:`, `oci:`, `hf:`, `s3:`, `gs:`, `az:` or `file:`; everything else is a path. A `file:` URL is the path of its
     /// percent-decoded text.
     ///
     /// # Errors
@@ -73,6 +76,18 @@ impl Place {
                 Err("an absolute path must follow; for a relative one, leave `file:` away".to_owned())
             }
             "http" | "https" | "file" => Url::parse(text).map_err(|error| error.to_string()),
+            oci::SCHEME => text.parse::<Reference>().map_err(|error| error.to_string()).and_then(|reference| {
+                // The form without a tag's default and with the host in lower case, so that a place has one name.
+                Url::parse(&reference.to_string()).map_err(|error| error.to_string())
+            }),
+            hub::SCHEME => text
+                .parse::<HubName>()
+                .map_err(|error| error.to_string())
+                .and_then(|name| Url::parse(&name.to_string()).map_err(|error| error.to_string())),
+            scheme if object_stores::is_scheme(scheme) => {
+                let url = Url::parse(text).map_err(|error| error.to_string());
+                url.and_then(|url| object_stores::check(&url).map(|()| url).map_err(str::to_owned))
+            }
             _ => Err(UNKNOWN_SCHEME.to_owned()),
         };
         parsed.map_err(|reason| PlaceError { scheme, reason }).and_then(|url| Self::from_url(url, fragment))
@@ -84,6 +99,25 @@ impl Place {
         let place = match url.scheme() {
             "http" | "https" | "file" if whole.fragment().is_some() => Err(fragment),
             "http" | "https" => return Ok(Self::Url(url)),
+            oci::SCHEME => {
+                return match Reference::from_url(&url) {
+                    Ok(_) => Ok(Self::Url(url)),
+                    Err(error) => Err(PlaceError { scheme: oci::SCHEME.to_owned(), reason: error.to_string() }),
+                };
+            }
+            hub::SCHEME => {
+                return match HubName::from_url(&url) {
+                    Ok(_) => Ok(Self::Url(url)),
+                    Err(error) => Err(PlaceError { scheme: hub::SCHEME.to_owned(), reason: error.to_string() }),
+                };
+            }
+            scheme if object_stores::is_scheme(scheme) => {
+                return match object_stores::check(&url) {
+                    Ok(()) if whole.fragment().is_none() => Ok(Self::Url(url)),
+                    Ok(()) => Err(PlaceError { scheme: scheme.to_owned(), reason: fragment.to_owned() }),
+                    Err(reason) => Err(PlaceError { scheme: scheme.to_owned(), reason: reason.to_owned() }),
+                };
+            }
             "file" if whole.query().is_some() => Err("it has a query; write a `?` that belongs to the path as `%3F`"),
             "file" => whole.to_file_path().map(Self::Path).map_err(|()| "it names another host than this one"),
             _ => Err(UNKNOWN_SCHEME),
@@ -130,7 +164,7 @@ impl Place {
 }
 
 /// Why a URL with another scheme is refused.
-const UNKNOWN_SCHEME: &str = "only `http`, `https` and `file` are known";
+const UNKNOWN_SCHEME: &str = "only `http`, `https`, `oci`, `hf`, `s3`, `gs`, `az` and `file` are known";
 
 /// The scheme, in lower case, of text that is a URL; `None` for a path.
 fn scheme(text: &str) -> Option<String> {
@@ -139,7 +173,7 @@ fn scheme(text: &str) -> Option<String> {
     let scheme = scheme.to_ascii_lowercase();
     // With `//` after an unknown scheme, the text is not meant as a path, and may hold a password.
     let is_url = match scheme.as_str() {
-        "http" | "https" | "file" => true,
+        "http" | "https" | "file" | oci::SCHEME | hub::SCHEME => true,
         _ => is_scheme(&scheme) && rest.starts_with("//"),
     };
     is_url.then_some(scheme)
@@ -217,7 +251,15 @@ mod tests {
         check("file:/srv/x", true, Ok("/srv/x"));
         check("file:x", true, Err("an absolute path must follow"));
         check("https:x", true, Err("`//` and a host must follow"));
-        check("s3://x", true, Err("only `http`"));
+        check("ftp://x", true, Err("only `http`"));
+        check("s3://Bucket/a/b.carton", true, Ok("s3://Bucket/a/b.carton"));
+        check("s3://bucket", true, Err("expected a bucket and the key"));
+        check("gs://me:secret@bucket/x", true, Err("credentials are those of the environment"));
+        check("oci://Host/x:1", true, Ok("oci://host/x:1"));
+        check("oci:x", true, Err("expected `oci://`"));
+        check("hf://Team/Model@v1", true, Ok("hf://Team/Model@v1"));
+        check("hf://team", true, Err("expected `hf://`"));
+        check("oci://host/X", true, Err("is not the name of a repository"));
         check("https://host/x#y", true, Err("it has a fragment; write a `#` that belongs to the path as `%23`"));
         check("file:/srv/x#y", true, Err("it has a fragment; write"));
     }

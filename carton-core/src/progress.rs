@@ -24,6 +24,8 @@ pub enum Stage {
     Pack,
     /// Fetching files from servers.
     Fetch,
+    /// Sending files to a server.
+    Upload,
     /// Hashing files of a carton.
     Verify,
     /// Writing verified files into the cache or a folder.
@@ -41,6 +43,7 @@ impl fmt::Display for Stage {
         match self {
             Self::Pack => f.write_str("packing"),
             Self::Fetch => f.write_str("downloading"),
+            Self::Upload => f.write_str("uploading"),
             Self::Verify => f.write_str("verifying"),
             Self::Extract => f.write_str("extracting"),
             Self::Install(what) => write!(f, "installing {what}"),

@@ -62,3 +62,8 @@ pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, 
 pub use private_bytes::PrivateBytes;
 pub use protocol_error::ProtocolError;
 pub use transport::Transport;
+
+/// Compiles the example of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guides/runner.md")]
+struct WriteARunner;

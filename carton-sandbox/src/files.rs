@@ -4,13 +4,16 @@
 //! properties of files (`stat`) stay visible everywhere.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
+    PathFdError, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
+
+use rustix::io::Errno;
 
 use crate::gap::Gap;
 use crate::{Policy, mounts, system};
@@ -25,8 +28,8 @@ impl FileRules {
     /// Opens the files of `policy`.
     ///
     /// # Errors
-    /// Landlock does not take a rule.
-    pub(crate) fn new(policy: &Policy, has_shared_memory: bool) -> Result<Self, RulesetError> {
+    /// Landlock does not take a rule, or the process has no descriptors or memory left.
+    pub(crate) fn new(policy: &Policy, has_shared_memory: bool) -> Result<Self, FileRulesError> {
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let execute = read | AccessFs::Execute;
         // Devices are made by root alone, who has no capabilities here; sockets are refused by the filters of system calls.
@@ -64,10 +67,18 @@ impl FileRules {
     }
 
     /// Allows `access` to each of `paths` that exists, and below it.
-    fn allow(&mut self, paths: &[impl AsRef<Path>], access: BitFlags<AccessFs>) -> Result<(), RulesetError> {
+    fn allow(&mut self, paths: &[impl AsRef<Path>], access: BitFlags<AccessFs>) -> Result<(), FileRulesError> {
         for path in paths {
             let path = path.as_ref();
-            let (Ok(file), Ok(metadata)) = (PathFd::new(path), fs::metadata(path)) else { continue };
+            let (file, metadata) = match PathFd::new(path) {
+                Ok(file) => (file, fs::metadata(path)),
+                // The path is not left out without a word, as one is where nothing is.
+                Err(PathFdError::OpenCall { source, .. }) if is_exhaustion(&source) => {
+                    return Err(FileRulesError::Open { path: path.to_path_buf(), source });
+                }
+                Err(_) => continue,
+            };
+            let Ok(metadata) = metadata else { continue };
             let access = if metadata.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
             (&mut self.0).add_rule(PathBeneath::new(file, access))?;
         }
@@ -95,6 +106,20 @@ impl FileRules {
     }
 }
 
+/// Whether the process lacks descriptors or memory, so that an error says nothing about the file.
+fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
+/// Why rules cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileRulesError {
+    #[error(transparent)]
+    Landlock(#[from] RulesetError),
+    #[error("cannot open `{}`: {source}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+}
+
 /// What the kernel enforces of the rules.
 pub(crate) struct Enforced {
     pub(crate) gaps: Vec<Gap>,
@@ -103,7 +128,7 @@ pub(crate) struct Enforced {
 }
 
 /// The devices of GPUs that a system names itself.
-fn numbered_devices() -> Vec<std::path::PathBuf> {
+fn numbered_devices() -> Vec<PathBuf> {
     let of = |(folder, prefix): &(&str, &str)| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let found = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
@@ -112,5 +137,5 @@ fn numbered_devices() -> Vec<std::path::PathBuf> {
             .map(|entry| entry.path())
             .collect()
     };
-    system::NUMBERED_GPU_DEVICES.iter().flat_map(|place| -> Vec<std::path::PathBuf> { of(place) }).collect()
+    system::NUMBERED_GPU_DEVICES.iter().flat_map(|place| -> Vec<PathBuf> { of(place) }).collect()
 }

@@ -37,6 +37,9 @@ impl fmt::Display for Gap {
 }
 
 impl Gap {
+    /// All parts that a system may lack.
+    pub const ALL: [Self; 5] = [Self::Files, Self::Signals, Self::SystemCalls, Self::Processes, Self::SharedMemory];
+
     /// Whether the model may do something that the policy forbids. Otherwise it lacks something that it should have.
     #[must_use]
     pub fn is_unsafe(self) -> bool {

@@ -25,7 +25,7 @@ use crate::files::FileRules;
 use crate::gap::Gap;
 use crate::syscalls::Filters;
 use crate::{
-    EXIT_CANNOT_START, EXIT_REFUSED, MESSAGE_PREFIX, Policy, STARTED, delete_scratch_folder, descriptors, limits,
+    EXIT_CANNOT_START, EXIT_REFUSED, MESSAGE_PREFIX, Policy, STARTED, delete_scratch_folder, descriptors, limiting,
     mounts, privileges,
 };
 
@@ -89,7 +89,7 @@ fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Resul
     if policy.limits.processes.is_some() && policy.cgroup.is_none() && geteuid().is_root() {
         gaps.push(Gap::Processes);
     }
-    limits::apply(policy).map_err(|error| Failure::Refused(format!("a limit cannot be set: {error}")))?;
+    limiting::apply(policy).map_err(|error| Failure::Refused(format!("a limit cannot be set: {error}")))?;
 
     // Only a thread is confined, and the program inherits its state. The main thread stays able to clean up, and out of the program's reach.
     let mut command = Command::new(program);

@@ -24,18 +24,22 @@
 //!
 //! | module | |
 //! | --- | --- |
+//! | `limits` | the resource limits, as data |
 //! | `policy` | what a process may do, as data that can be printed |
 //! | `system` | the files of the system that every program needs |
 //! | `files` | Landlock: files, TCP, signals, abstract sockets |
 //! | `syscalls` | seccomp: the system calls that are refused, and what each of them would give |
-//! | `privileges`, `mounts`, `limits`, `descriptors` | the rest of confining |
+//! | `privileges`, `mounts`, `limiting`, `descriptors` | the rest of confining |
 //! | `scratch` | deletes scratch folders |
 //! | `launcher` | the launcher's life |
+//! | `probe` | what this system can enforce, found out by starting a launcher |
 //!
 //! On systems other than Linux there is no sandbox: [`launcher_main`] refuses every policy.
 
 mod gap;
+mod limits;
 mod policy;
+mod probe;
 mod system;
 
 #[cfg(target_os = "linux")]
@@ -45,7 +49,7 @@ mod files;
 #[cfg(target_os = "linux")]
 mod launcher;
 #[cfg(target_os = "linux")]
-mod limits;
+mod limiting;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
@@ -56,7 +60,9 @@ mod scratch;
 mod syscalls;
 
 pub use gap::Gap;
-pub use policy::{LAUNCHER_ARGUMENT, Limits, Policy, UnknownLimit};
+pub use limits::{Limits, UnknownLimit};
+pub use policy::{LAUNCHER_ARGUMENT, Policy};
+pub use probe::{ProbeError, landlock_version, probe};
 #[cfg(unix)]
 pub use scratch::delete_scratch_folder;
 

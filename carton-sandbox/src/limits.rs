@@ -1,84 +1,110 @@
-//! Resource limits, by a cgroup where the policy names one, else of each process.
+//! The resource limits of a process. Pure: [`crate::limiting`] sets them.
 
-use std::fs;
-use std::io;
-use std::path::Path;
+use serde::{Deserialize, Serialize};
 
-use rustix::fs::{FlockOperation, FsWord, flock, statfs};
-use rustix::process::{Resource, Rlimit, getpid, setrlimit};
-
-use crate::Policy;
-
-/// The type of the file system of cgroups (`CGROUP2_SUPER_MAGIC`).
-const CGROUP2: FsWord = 0x6367_7270;
-
-/// What the names of cgroups begin with that launchers make.
-const CGROUP_PREFIX: &str = "carton-";
-
-/// Sets the limits for this process and those that it starts.
-pub(crate) fn apply(policy: &Policy) -> io::Result<()> {
-    let limits = &policy.limits;
-    if let Some(parent) = &policy.cgroup {
-        enter_cgroup(parent, policy)?;
-    }
-    let in_cgroup = policy.cgroup.is_some();
-    let of_each = [
-        (Resource::As, limits.memory.filter(|_| !in_cgroup)),
-        (Resource::Nproc, limits.processes.filter(|_| !in_cgroup)),
-        (Resource::Nofile, limits.open_files),
-        (Resource::Fsize, limits.file_size),
-        (Resource::Cpu, limits.cpu_seconds),
-        // A core dump holds the model's memory, and is written where the system's configuration says.
-        (Resource::Core, Some(0)),
-    ];
-    for (resource, limit) in of_each {
-        if let Some(limit) = limit {
-            setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })
-                .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{resource:?}: {error}")))?;
+/// Calls a macro with the names of all limits. This is the only list of them.
+#[macro_export]
+macro_rules! limit_names {
+    ($callback:ident) => {
+        $callback! {
+            /// Memory in bytes. With a cgroup, of all processes together (`memory.max`); else the address space of each (`RLIMIT_AS`).
+            memory,
+            /// The number of processes and threads. With a cgroup, of the runner alone (`pids.max`); else of all processes of the user
+            /// together (`RLIMIT_NPROC`), which does not bind root.
+            processes,
+            /// The number of open descriptors of each process (`RLIMIT_NOFILE`).
+            open_files,
+            /// The size in bytes that each written file may reach (`RLIMIT_FSIZE`), shared memory included.
+            file_size,
+            /// The seconds of CPU time that each process may use (`RLIMIT_CPU`).
+            cpu_seconds,
         }
-    }
-    Ok(())
+    };
 }
 
-/// Makes a cgroup (version 2) below `parent`, sets its limits, and moves this process into it. Cgroups of launchers that have ended are
-/// deleted: a process cannot delete its own one.
-fn enter_cgroup(parent: &Path, policy: &Policy) -> io::Result<()> {
-    let in_file =
-        |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
-    // In an ordinary folder, limits would be files that nothing enforces.
-    let found = statfs(parent).map_err(|error| in_file(parent, error.into()))?.f_type;
-    if found != CGROUP2 {
-        return Err(in_file(parent, io::Error::other("it is no cgroup of version 2")));
-    }
-    // Otherwise one launcher could delete the cgroup that another has made and not entered yet.
-    let lock = fs::File::open(parent).map_err(|error| in_file(parent, error))?;
-    flock(&lock, FlockOperation::LockExclusive).map_err(|error| in_file(parent, error.into()))?;
-    for entry in fs::read_dir(parent).map_err(|error| in_file(parent, error))?.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(CGROUP_PREFIX) {
-            // Fails for cgroups that have processes.
-            let _ = fs::remove_dir(entry.path());
+macro_rules! define {
+    ($($(#[$documentation:meta])* $name:ident,)*) => {
+        /// Resource limits; `None` keeps the host's. spec/sandbox.md says what each means with and without a cgroup.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        #[non_exhaustive]
+        pub struct Limits {
+            $($(#[$documentation])* pub $name: Option<u64>,)*
         }
-    }
-    let folder = parent.join(format!("{CGROUP_PREFIX}{}", getpid().as_raw_nonzero()));
-    fs::create_dir(&folder).map_err(|error| in_file(&folder, error))?;
-    let write = |name: &str, value: &str| {
-        let path = folder.join(name);
-        fs::write(&path, value).map_err(|error| in_file(&path, error))
+
+        impl Limits {
+            /// The names of all limits.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// These limits, and those of `other` where there is none.
+            #[must_use]
+            pub fn or(self, other: Self) -> Self {
+                Self { $($name: self.$name.or(other.$name),)* }
+            }
+
+            /// Returns a limit by the name of its field; `None` if it is not set, or if there is no such limit.
+            #[must_use]
+            pub fn get(&self, name: &str) -> Option<u64> {
+                match name {
+                    $(stringify!($name) => self.$name,)*
+                    _ => None,
+                }
+            }
+
+            /// Sets a limit by the name of its field.
+            ///
+            /// # Errors
+            /// There is no such limit.
+            pub fn set(&mut self, name: &str, value: u64) -> Result<(), UnknownLimit> {
+                let limit = match name {
+                    $(stringify!($name) => &mut self.$name,)*
+                    _ => return Err(UnknownLimit(name.to_owned())),
+                };
+                *limit = Some(value);
+                Ok(())
+            }
+        }
     };
-    let entered = (|| {
-        if let Some(memory) = policy.limits.memory {
-            write("memory.max", &memory.to_string())?;
-            // Otherwise what exceeds the limit is swapped out instead. Systems without swap do not have the file.
-            let _ = write("memory.swap.max", "0");
-            write("memory.oom.group", "1")?;
-        }
-        if let Some(processes) = policy.limits.processes {
-            write("pids.max", &processes.to_string())?;
-        }
-        write("cgroup.procs", "0")
-    })();
-    if entered.is_err() {
-        let _ = fs::remove_dir(&folder);
+}
+
+limit_names!(define);
+
+impl Limits {
+    /// Whether a limit is a number of bytes.
+    #[must_use]
+    pub fn is_size(name: &str) -> bool {
+        ["memory", "file_size"].contains(&name)
     }
-    entered
+}
+
+/// A text that names no limit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no limit `{0}`: expected {list}", list = Limits::NAMES.join(", "))]
+pub struct UnknownLimit(pub String);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn limits_have_names() {
+        let mut limits = Limits::default();
+        for (value, name) in (1..).zip(Limits::NAMES) {
+            assert_eq!(limits.get(name), None);
+            limits.set(name, value).unwrap();
+            assert_eq!(limits.get(name), Some(value));
+        }
+        assert_eq!((limits.memory, limits.cpu_seconds), (Some(1), Some(5)));
+        let error = limits.set("disk", 1).unwrap_err().to_string();
+        assert_eq!(error, "no limit `disk`: expected memory, processes, open_files, file_size, cpu_seconds");
+    }
+
+    #[test]
+    fn missing_limits_are_those_of_another() {
+        let one = Limits { memory: Some(1), ..Limits::default() };
+        let other = Limits { memory: Some(2), processes: Some(3), ..Limits::default() };
+        assert_eq!(one.or(other), Limits { memory: Some(1), processes: Some(3), ..Limits::default() });
+    }
 }

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::Limits;
+
 /// The first argument of a program that is started as a launcher. The second is the policy in JSON, then follow the program to start and its
 /// arguments.
 pub const LAUNCHER_ARGUMENT: &str = "__carton-launcher";
@@ -45,65 +47,17 @@ pub struct Policy {
     pub cgroup: Option<PathBuf>,
 }
 
-/// Resource limits; `None` keeps the host's. spec/sandbox.md says what each means with and without a cgroup.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Memory in bytes. With a cgroup, of all processes together (`memory.max`); else the address space of each (`RLIMIT_AS`).
-    pub memory: Option<u64>,
-    /// The number of processes and threads. With a cgroup, of the runner alone (`pids.max`); else of all processes of the user together
-    /// (`RLIMIT_NPROC`), which does not bind root.
-    pub processes: Option<u64>,
-    /// The number of open descriptors of each process (`RLIMIT_NOFILE`).
-    pub open_files: Option<u64>,
-    /// The size in bytes that each written file may reach (`RLIMIT_FSIZE`), shared memory included.
-    pub file_size: Option<u64>,
-    /// The seconds of CPU time that each process may use (`RLIMIT_CPU`).
-    pub cpu_seconds: Option<u64>,
-}
-
-/// A text that names no limit.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no limit `{0}`: expected memory, processes, open_files, file_size or cpu_seconds")]
-pub struct UnknownLimit(pub String);
-
-impl Limits {
-    /// These limits, and those of `other` where there is none.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            memory: self.memory.or(other.memory),
-            processes: self.processes.or(other.processes),
-            open_files: self.open_files.or(other.open_files),
-            file_size: self.file_size.or(other.file_size),
-            cpu_seconds: self.cpu_seconds.or(other.cpu_seconds),
-        }
-    }
-
-    /// Sets a limit by the name of its field.
-    ///
-    /// # Errors
-    /// There is no such limit.
-    pub fn set(&mut self, name: &str, value: u64) -> Result<(), UnknownLimit> {
-        let limit = match name {
-            "memory" => &mut self.memory,
-            "processes" => &mut self.processes,
-            "open_files" => &mut self.open_files,
-            "file_size" => &mut self.file_size,
-            "cpu_seconds" => &mut self.cpu_seconds,
-            _ => return Err(UnknownLimit(name.to_owned())),
-        };
-        *limit = Some(value);
-        Ok(())
-    }
-}
-
 impl Policy {
     /// A policy without any permission.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns all paths of the policy.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let Self { execute, read, write, scratch, cgroup, .. } = self;
+        execute.iter().chain(read).chain(write).chain(scratch).chain(cgroup).map(PathBuf::as_path)
     }
 
     /// Returns the command that starts `program` with `arguments` under this policy, by `launcher`, a program that calls

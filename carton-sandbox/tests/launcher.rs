@@ -64,6 +64,24 @@ fn with_scratch(folder: &Path) -> Policy {
     policy
 }
 
+/// With 0, a system that pipes core dumps to a program dumps all the same.
+#[test]
+fn cores_are_limited_to_a_byte() {
+    let mut child = shell(&Policy::new(), "echo $$; exec sleep 20").stdout(Stdio::piped()).spawn().unwrap();
+    let mut program = String::new();
+    let mut output = child.stdout.take().unwrap();
+    while !program.ends_with('\n') {
+        let mut byte = [0];
+        output.read_exact(&mut byte).unwrap();
+        program.push(byte[0].into());
+    }
+    let limits = fs::read_to_string(format!("/proc/{}/limits", program.trim())).unwrap();
+    drop(output);
+    child.wait().unwrap();
+    let of_cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(of_cores.split_whitespace().skip(4).collect::<Vec<_>>(), ["1", "1", "bytes"]);
+}
+
 #[test]
 fn a_launcher_ends_as_its_program() {
     let check = |script: &str, code: Option<i32>, signal: Option<i32>| {

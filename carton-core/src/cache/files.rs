@@ -279,18 +279,9 @@ fn length(file: &File, digest: &Sha256Digest, cache: &Cache) -> Result<u64, Cach
 
 /// Opens a regular file without following a symbolic link. Returns `None` if the path is missing or anything else.
 pub(crate) fn open_regular(path: &Path) -> Result<Option<(File, FileIdentity)>, CacheError> {
-    open_with(path, rustix::fs::OFlags::NOFOLLOW)
-}
-
-/// As [`open_regular`], but follows symbolic links.
-pub(crate) fn open_following(path: &Path) -> Result<Option<(File, FileIdentity)>, CacheError> {
-    open_with(path, rustix::fs::OFlags::empty())
-}
-
-fn open_with(path: &Path, flags: rustix::fs::OFlags) -> Result<Option<(File, FileIdentity)>, CacheError> {
     use rustix::fs::{Mode, OFlags};
     // Without NONBLOCK, opening a named pipe here would block forever.
-    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => return Ok(None),

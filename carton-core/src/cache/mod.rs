@@ -2,7 +2,8 @@
 //!
 //! Everything in a bucket under its final name is complete. It is made under `partial-v1` and then moved into place as a whole, so a
 //! process can be killed, or the disk can fill up, at any moment. The number in a bucket's name grows when the format of the bucket
-//! changes: older and newer versions of the library then leave each other's files alone.
+//! changes: older and newer versions of the library then leave each other's files alone. [`Cache::later_buckets`] names those of newer
+//! versions, so that programs can say so.
 //!
 //! ```text
 //! cache_dir/                           0700 when we create it; no other user may be able to write to it
@@ -20,11 +21,14 @@
 //! │       ├── MANIFEST                 the files it uses
 //! │       ├── about                    the name of its model, and the file or folder from which it was loaded
 //! │       ├── checksums                CRC-32 and size of files that were verified, by their SHA-256
+//! │       ├── artifact                 its manifest in a registry, if it came from one
 //! │       ├── signature                the signature that was accepted for it, if it came from a server
 //! │       ├── uses/5cd101…             a further file it uses, such as the carton itself
 //! │       └── remote-77a3e2…           what is known of it at a URL: version and the parts that describe it
 //! ├── urls-v1/
 //! │   └── 77a3e2….json                 by the SHA-256 of a URL: the carton it last led to
+//! ├── registries-v1/
+//! │   └── 5b0a17…                      by the SHA-256 of a registry's name: which of its repositories have which blobs
 //! ├── verified-v1/
 //! │   ├── 803-1a2b.json                a file by device and inode: its identity, and what was verified of it
 //! │   └── 803-1a2c.folder              an unpacked carton: the identity of each of its files
@@ -49,6 +53,10 @@
 //! Of a carton the cache knows only the MANIFEST and what its callers recorded.
 
 mod about;
+#[cfg(feature = "remote")]
+mod artifact;
+#[cfg(feature = "remote")]
+mod blob_places;
 mod cached_carton;
 mod checksums;
 mod downloads;
@@ -88,7 +96,7 @@ pub use verify::{CacheReport, DamagedFile};
 pub(crate) use about::About;
 pub(crate) use checksums::{Checksums, checksum_of_file};
 pub(crate) use downloads::FileLock;
-pub(crate) use files::{Checked, SHARED_FROM, WORTH_WAITING, check_bytes, open_following, open_regular};
+pub(crate) use files::{Checked, SHARED_FROM, WORTH_WAITING, check_bytes, open_regular};
 pub(crate) use index::{FolderIndex, Line};
 pub(crate) use moment::Moment;
 pub(crate) use remote::{RemoteCarton, UrlKey};

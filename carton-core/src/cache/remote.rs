@@ -33,13 +33,13 @@ const MAGIC: &str = "carton-remote 1 ";
 const PREFIX: &str = "remote-";
 
 digest_type! {
-    /// Names a URL: the SHA-256 of its full text. The URL itself may hold a secret and is not stored.
+    /// Names a URL: the SHA-256 of its text, without the signature of a signed one. The URL itself may hold a secret and is not stored.
     pub(crate) struct UrlKey
 }
 
 impl From<&Url> for UrlKey {
     fn from(url: &Url) -> Self {
-        Self::of(url.expose_str().as_bytes())
+        Self::of(url.identity().as_bytes())
     }
 }
 

@@ -16,11 +16,13 @@ pub(super) const MODELS: &str = "models-v1";
 pub(super) const DOWNLOADS: &str = "downloads-v1";
 pub(super) const CARTONS: &str = "cartons-v1";
 pub(super) const URLS: &str = "urls-v1";
+pub(super) const REGISTRIES: &str = "registries-v1";
 pub(super) const VERIFIED: &str = "verified-v1";
 pub(super) const LOCKS: &str = "locks-v1";
 pub(super) const LEASES: &str = "leases-v1";
 pub(super) const PARTIAL: &str = "partial-v1";
-pub(super) const BUCKETS: [&str; 9] = [FILES, MODELS, DOWNLOADS, CARTONS, URLS, VERIFIED, LOCKS, LEASES, PARTIAL];
+pub(super) const BUCKETS: [&str; 10] =
+    [FILES, MODELS, DOWNLOADS, CARTONS, URLS, REGISTRIES, VERIFIED, LOCKS, LEASES, PARTIAL];
 
 const PRUNE_LOCK: &str = "prune.lock";
 
@@ -48,6 +50,22 @@ impl Cache {
     /// The folder of the cache.
     pub fn path(&self) -> &Path {
         &self.root
+    }
+
+    /// The buckets of later releases in the same folder, such as `files-v2`, sorted. This release leaves them alone: it neither reads nor
+    /// deletes them, and keeps its own files beside them.
+    ///
+    /// # Errors
+    /// The folder cannot be listed.
+    pub fn later_buckets(&self) -> Result<Vec<String>, CacheError> {
+        let io_error = |source| CacheError::io("list", &self.root)(source);
+        let mut later = Vec::new();
+        for entry in std::fs::read_dir(&self.root).map_err(io_error)? {
+            let name = entry.map_err(io_error)?.file_name();
+            later.extend(name.to_str().filter(|name| is_later(name)).map(str::to_owned));
+        }
+        later.sort();
+        Ok(later)
     }
 
     /// Sets how long to wait for another process that makes the same file or model. The default is 15 minutes.
@@ -125,6 +143,13 @@ impl Cache {
     }
 }
 
+/// Whether a name is that of a bucket of a later release: any name with a higher number than ours.
+fn is_later(name: &str) -> bool {
+    let number = |name: &str| name.rsplit_once("-v").and_then(|(_, number)| number.parse::<u32>().ok());
+    let ours = BUCKETS.iter().filter_map(|bucket| number(bucket)).max();
+    number(name) > ours
+}
+
 /// What a lock protects: only one process at a time makes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Made<'a> {
@@ -147,5 +172,27 @@ pub(crate) struct TemporaryFolder(Partial);
 impl TemporaryFolder {
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_of_later_releases_are_told_by_their_number() {
+        for (name, expected) in [
+            ("files-v2", true),
+            ("weights-v12", true),
+            ("files-v1", false),
+            ("unknown-v1", false),
+            ("files-v", false),
+            ("files", false),
+            ("CACHEDIR.TAG", false),
+            ("files-v99999999999", false),
+        ] {
+            assert_eq!(is_later(name), expected, "{name}");
+        }
+        assert!(BUCKETS.iter().all(|bucket| !is_later(bucket)));
     }
 }

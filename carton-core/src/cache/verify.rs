@@ -33,7 +33,7 @@ pub struct CacheReport {
     pub n_files: usize,
     /// The number of bytes in them.
     pub n_bytes: u64,
-    /// The damaged files, sorted by path. They are deleted, and made or fetched again when they are next needed.
+    /// The damaged files, sorted by path. [`Cache::verify`] has deleted them; they are made or fetched again when they are next needed.
     pub damaged: Vec<DamagedFile>,
 }
 
@@ -53,8 +53,15 @@ struct Job {
     places: Vec<(PathBuf, Sha256Digest)>,
 }
 
-#[derive(Default)]
+/// What happens to damaged files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Damaged {
+    Deleted,
+    Kept,
+}
+
 struct Findings {
+    then: Damaged,
     jobs: HashMap<(u64, u64), Job>,
     damaged: Vec<DamagedFile>,
 }
@@ -66,17 +73,41 @@ impl Cache {
     /// # Errors
     /// Something cannot be listed or deleted, or the work was cancelled.
     pub fn verify(&self) -> Result<CacheReport, CacheError> {
-        let mut findings = Findings::default();
+        let findings = self.findings(Damaged::Deleted)?;
+        self.hash_all(findings)
+    }
+
+    /// As [`verify`](Self::verify), but deletes nothing. Without `hash` only the records are checked, not the bytes of the files, which
+    /// takes no time; the report then counts the files, and has no bytes.
+    ///
+    /// # Errors
+    /// Something cannot be listed, or the work was cancelled.
+    pub fn examine(&self, hash: bool) -> Result<CacheReport, CacheError> {
+        let mut findings = self.findings(Damaged::Kept)?;
+        if hash {
+            return self.hash_all(findings);
+        }
+        findings.damaged.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(CacheReport { n_files: findings.jobs.len(), n_bytes: 0, damaged: findings.damaged })
+    }
+
+    fn findings(&self, then: Damaged) -> Result<Findings, CacheError> {
+        let mut findings = Findings { then, jobs: HashMap::new(), damaged: Vec::new() };
         self.find_files(&mut findings)?;
         self.find_model_files(&mut findings)?;
         self.check_cartons(&mut findings)?;
+        Ok(findings)
+    }
+
+    fn hash_all(&self, findings: Findings) -> Result<CacheReport, CacheError> {
+        let then = findings.then;
         let mut jobs: Vec<Job> = findings.jobs.into_values().collect();
         jobs.sort_by_key(|job| std::cmp::Reverse(job.length));
         let total = jobs.iter().map(|job| job.length).sum();
         let meter = self.context.meter(Stage::Verify, total);
         let damaged = Mutex::new(findings.damaged);
         par_for_each(jobs.len(), |at| {
-            damaged.lock().extend(check(&jobs[at], &meter)?);
+            damaged.lock().extend(check(&jobs[at], then, &meter)?);
             Ok::<(), CacheError>(())
         })?;
         let mut damaged = damaged.into_inner();
@@ -111,7 +142,7 @@ impl Cache {
                 }
                 // A folder without an index is hashed completely at its next use.
                 None if std::fs::symlink_metadata(&path).is_ok() => {
-                    findings.delete(path, "it is not an index of this folder")?;
+                    findings.is_damaged(path, "it is not an index of this folder")?;
                 }
                 None => {}
             }
@@ -125,15 +156,15 @@ impl Cache {
             let Some(hash) = digest_of_name(&entry.file_name(), "") else { continue };
             let path = root.join(MANIFEST_NAME);
             if std::fs::symlink_metadata(&path).is_ok() && read_uses(&root, &hash).manifest.is_none() {
-                findings.delete(path, "it is not the MANIFEST of this carton")?;
+                findings.is_damaged(path, "it is not the MANIFEST of this carton")?;
             }
             let path = root.join(CHECKSUMS_NAME);
             if std::fs::symlink_metadata(&path).is_ok() && read_checksums(&path).is_none() {
-                findings.delete(path, "it is not a record of checksums")?;
+                findings.is_damaged(path, "it is not a record of checksums")?;
             }
             for path in remotes(&root) {
                 if read_remote(&path).is_none() {
-                    findings.delete(path, "it is not a record of a remote carton")?;
+                    findings.is_damaged(path, "it is not a record of a remote carton")?;
                 }
             }
         }
@@ -154,18 +185,20 @@ impl Findings {
         if metadata.is_symlink() && recorded == Some(FileIdentity::of(&metadata)) {
             return Ok(());
         }
-        self.delete(path, "it is not a regular file")
+        self.is_damaged(path, "it is not a regular file")
     }
 
-    fn delete(&mut self, path: PathBuf, problem: &str) -> Result<(), CacheError> {
-        remove_tree(&path).map_err(CacheError::io("delete", &path))?;
+    fn is_damaged(&mut self, path: PathBuf, problem: &str) -> Result<(), CacheError> {
+        if self.then == Damaged::Deleted {
+            remove_tree(&path).map_err(CacheError::io("delete", &path))?;
+        }
         self.damaged.push(DamagedFile { path, problem: problem.to_owned() });
         Ok(())
     }
 }
 
-/// Hashes a file and deletes it from the places where it should have other bytes.
-fn check(job: &Job, meter: &Meter<'_>) -> Result<Vec<DamagedFile>, CacheError> {
+/// Hashes a file, and deletes it from the places where it should have other bytes.
+fn check(job: &Job, then: Damaged, meter: &Meter<'_>) -> Result<Vec<DamagedFile>, CacheError> {
     let mut damaged = Vec::new();
     let Some((first, _)) = job.places.first() else { return Ok(damaged) };
     let Some((file, identity)) = open_regular(first)? else { return Ok(damaged) };
@@ -177,7 +210,9 @@ fn check(job: &Job, meter: &Meter<'_>) -> Result<Vec<DamagedFile>, CacheError> {
             // A sector that cannot be read will not recover, so the file is deleted.
             Err(error) => format!("it cannot be read: {error}"),
         };
-        delete_if_same(path, &identity)?;
+        if then == Damaged::Deleted {
+            delete_if_same(path, &identity)?;
+        }
         damaged.push(DamagedFile { path: path.clone(), problem });
     }
     Ok(damaged)

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use super::ConfigError;
-use crate::network::{Secret, TOKEN_PREFIX};
+use crate::network::{HostToken, Secret, TOKEN_PREFIX, Url};
 
 /// The environment variables of this process that are not empty.
 pub(super) fn variables() -> BTreeMap<OsString, OsString> {
@@ -29,6 +30,41 @@ pub(super) fn tokens(variables: &BTreeMap<OsString, OsString>) -> BTreeMap<Strin
         }
     }
     tokens
+}
+
+/// The files in which Docker and Podman keep logins at registries, in the order to look at them.
+pub(super) fn registry_files(variable: &dyn Fn(&str) -> Option<PathBuf>, home: Option<&Path>) -> Vec<PathBuf> {
+    let docker = variable("DOCKER_CONFIG").or_else(|| Some(home?.join(".docker")));
+    let configuration = variable("XDG_CONFIG_HOME").or_else(|| Some(home?.join(".config")));
+    let in_folder = |folder: Option<PathBuf>, file: &str| folder.map(|folder| folder.join(file));
+    [
+        in_folder(docker, "config.json"),
+        in_folder(variable("XDG_RUNTIME_DIR"), "containers/auth.json"),
+        in_folder(configuration, "containers/auth.json"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The token for the Hub, from the places in which its own programs look for one. A token of the configuration for the same host counts
+/// first.
+pub(super) fn hub_token(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    home: Option<&Path>,
+    server: &Url,
+) -> Option<HostToken> {
+    let named = |name| Some((Secret::new(variable(name)?.to_str()?), name.to_owned()));
+    let stored = || {
+        let folder = variable("HF_HOME").map(PathBuf::from).or_else(|| Some(home?.join(".cache/huggingface")));
+        let path = variable("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| Some(folder?.join("token")))?;
+        let text = std::fs::read_to_string(&path).ok().filter(|text| !text.trim().is_empty())?;
+        Some((Secret::new(text), path.display().to_string()))
+    };
+    let (token, from) = named("HF_TOKEN").or_else(|| named("HUGGING_FACE_HUB_TOKEN")).or_else(stored)?;
+    let host = server.host_str()?;
+    let host = server.expose().port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    Some(HostToken { variable: Some(from), ..HostToken::new(host, token) })
 }
 
 /// Parses a variable that switches something on or off. `None` if it is not set.

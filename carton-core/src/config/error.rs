@@ -33,6 +33,14 @@ pub enum ConfigError {
         /// Its value.
         found: String,
     },
+    /// The server of the Hub is not a web server.
+    #[error(
+        "`{found}` is not a server of models: expected an `http` or `https` URL without a login, a query or a fragment as `hub`"
+    )]
+    Hub {
+        /// What the key `hub` or the variable HF_ENDPOINT has.
+        found: crate::ShownUrl,
+    },
     /// A path begins with `~`, which cannot be replaced by a home directory.
     #[error("cannot use the path `{found}` as {key}: {reason}")]
     Home {

@@ -10,9 +10,10 @@ use toml::Spanned;
 
 use super::{ConfigError, home};
 use crate::invalid_toml::InvalidToml;
-use crate::network::{HostToken, Secret, Url};
+use crate::network::{HostToken, ProxyConfig, Secret, Url};
+use crate::oci::{Reference, RegistryConfig};
 use crate::place::Place;
-use crate::sandbox::{SandboxConfig, SandboxMode};
+use crate::sandbox::{Limits, SandboxConfig, SandboxMode};
 use crate::trust::{TrustRule, check_pattern};
 use crate::unknown_keys::{Known, UnknownKey};
 
@@ -25,24 +26,47 @@ const N_RANGES: std::ops::RangeInclusive<usize> = 1..=64;
 /// A larger number would keep a user waiting for a request that cannot succeed.
 const MAX_RETRIES: u32 = 1000;
 
+/// The documentation of the fields becomes the reference of the configuration (`docs/generate.py`): first what the key means, then
+/// the default and the environment variable that overrides it.
 #[derive(Default, Deserialize)]
 pub(super) struct RawConfig {
+    /// The folder of installed runners. Default: `~/.carton/runners`. Environment: `CARTON_RUNNER_DIR`.
     pub(super) runner_dir: Option<PathBuf>,
+    /// The folder of the runners' own data, such as environments of Python models. Default: `~/.carton/runner_data`. Environment:
+    /// `CARTON_RUNNER_DATA_DIR`.
     pub(super) runner_data_dir: Option<PathBuf>,
+    /// The folder of verified model files. Default: `~/.carton/cache`. Environment: `CARTON_CACHE_DIR`.
     pub(super) cache_dir: Option<PathBuf>,
+    /// The index that runners are installed from, a URL or a file. Default: none. Environment: `CARTON_RUNNER_INDEX`.
     pub(super) runner_index: Option<String>,
+    /// Whether loading a carton may install the runner that it needs from that index. Default: `false`.
     pub(super) auto_install: Option<bool>,
+    /// Whether Carton uses only files in the cache, and models get no network. Default: `false`. Environment: `CARTON_OFFLINE`.
     pub(super) offline: Option<bool>,
+    /// Whether LINKS of a local carton may name files of this machine. Default: `false`.
     pub(super) allow_file_links: Option<bool>,
+    /// Whether LINKS of a carton from a server may lead to private addresses, such as 127.0.0.1. Default: `false`.
     pub(super) allow_private_links: Option<bool>,
+    /// The file with logins by host, or `false` for none. Default: `~/.netrc`. Environment: `NETRC`.
     pub(super) netrc: Option<Netrc>,
+    /// How requests are sent.
     pub(super) network: Option<Spanned<RawNetwork>>,
+    /// Bearer tokens for hosts. Default: none. Environment: `CARTON_TOKEN_<host>`.
     #[serde(default)]
     pub(super) credentials: Vec<Spanned<RawCredential>>,
+    /// Registries that are not reached as usual. Default: none.
+    #[serde(default)]
+    pub(super) registries: Vec<Spanned<RawRegistry>>,
+    /// A file with logins at registries. Default: those of Docker and Podman. Environment: `REGISTRY_AUTH_FILE`.
+    pub(super) registry_auth: Option<PathBuf>,
+    /// The server of `hf://` names. Default: `https://huggingface.co`. Environment: `HF_ENDPOINT`; `HF_TOKEN` for its token.
+    pub(super) hub: Option<String>,
+    /// Who may sign the cartons of which places. The first rule that is for a place decides. Default: none.
     #[serde(default)]
     pub(super) trust: Vec<Spanned<RawTrust>>,
+    /// What confines models: the mode alone, as in `sandbox = "strict"`, or a section. Default: `"on"`.
     sandbox: Option<Spanned<RawSandbox>>,
-    /// `sandbox` with its paths resolved.
+    /// `sandbox` as it is meant. Its paths are resolved where those of other keys are.
     #[serde(skip)]
     pub(super) resolved_sandbox: SandboxConfig,
 }
@@ -78,22 +102,38 @@ impl<'de> Deserialize<'de> for RawSandbox {
     }
 }
 
-/// Unknown keys are errors here: one that is ignored could be a restriction that the user relies on.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawSandboxSection {
-    mode: Option<SandboxMode>,
-    #[serde(default)]
-    allow: Vec<String>,
-    memory: Option<u64>,
-    processes: Option<u64>,
-    open_files: Option<u64>,
-    file_size: Option<u64>,
-    cpu_seconds: Option<u64>,
-    cgroup: Option<PathBuf>,
-    #[serde(default)]
-    wrapper: Vec<String>,
+macro_rules! define_section {
+    ($($(#[$documentation:meta])* $limit:ident,)*) => {
+        /// Unknown keys are errors here: one that is ignored could be a restriction that the user relies on.
+        #[derive(Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct RawSandboxSection {
+            /// `"strict"` refuses to run models where the system cannot confine them completely, `"on"` confines them as far as it can,
+            /// `"off"` does not. Default: `"on"`.
+            mode: Option<SandboxMode>,
+            /// What cartons get if they ask for it: `"network"`, `"read=PATH"`, and `"build"`, which allows to build Python packages from
+            /// their sources. Default: nothing.
+            #[serde(default)]
+            allow: Vec<String>,
+            $($limit: Option<u64>,)*
+            /// A cgroup of yours, below which each runner gets one for its limits. Default: none.
+            cgroup: Option<PathBuf>,
+            /// A program with its arguments, which is started around each runner. Default: none.
+            #[serde(default)]
+            wrapper: Vec<String>,
+        }
+
+        impl RawSandboxSection {
+            fn limits(&self) -> Limits {
+                let mut limits = Limits::default();
+                $(limits.$limit = self.$limit;)*
+                limits
+            }
+        }
+    };
 }
+
+carton_sandbox::limit_names!(define_section);
 
 impl RawSandbox {
     /// Converts the section. `~` in it stands for `home`.
@@ -110,11 +150,7 @@ impl RawSandbox {
             };
             config.allow.add(&text).map_err(|error| format!("`allow`: {error}"))?;
         }
-        config.limits.memory = section.memory;
-        config.limits.processes = section.processes;
-        config.limits.open_files = section.open_files;
-        config.limits.file_size = section.file_size;
-        config.limits.cpu_seconds = section.cpu_seconds;
+        config.limits = section.limits();
         config.cgroup = section.cgroup;
         config.wrapper = section.wrapper;
         Ok(config)
@@ -123,24 +159,41 @@ impl RawSandbox {
 
 #[derive(Default, Deserialize)]
 pub(super) struct RawTrust {
+    /// The places that the rule is for: patterns of paths and URLs. Required.
     #[serde(rename = "for")]
     places: Vec<String>,
+    /// Files with public keys whose signatures are accepted.
     #[serde(default)]
     keys: Vec<PathBuf>,
+    /// Files with root certificates that vouch for signers. Needs `identities`.
     #[serde(default)]
     certificates: Vec<PathBuf>,
+    /// A file with the root of an instance of Sigstore, which vouches for signers. Needs `issuer` and `identities`.
     trusted_root: Option<PathBuf>,
+    /// The provider that knows `identities`, for `trusted_root`.
     issuer: Option<String>,
+    /// Patterns of the names that signers may have.
     #[serde(default)]
     identities: Vec<String>,
+    /// Whether cartons that none of these signed are refused. Default: `true`.
     require: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
 pub(super) struct RawNetwork {
+    /// The seconds in which a server must answer, and send each further KiB: 0.1 to 3600. Default: 30.
     pub(super) idle_timeout: Option<f64>,
+    /// How often a failed request is sent again, with growing pauses: at most 1000. Default: 5.
     pub(super) max_retries: Option<u32>,
+    /// How many parts of a file are fetched at once: 1 to 64. Default: 4.
     pub(super) n_ranges: Option<usize>,
+    /// The proxy that all requests go through, but those to this machine: an `http` or `https` URL, which may have a user and a password;
+    /// or `false` for none. Default: those of the environment, `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY`.
+    pub(super) proxy: Option<Proxy>,
+    /// The hosts that are reached without `proxy`: names, which stand for the names below them as well, addresses, and networks such as
+    /// `10.0.0.0/8`. Default: none.
+    #[serde(default)]
+    pub(super) no_proxy: Vec<String>,
 }
 
 /// Whether the netrc file is used, or its path.
@@ -151,13 +204,36 @@ pub(super) enum Netrc {
     Path(PathBuf),
 }
 
+/// Whether a proxy is used, or its URL.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a URL, or `false`")]
+pub(super) enum Proxy {
+    Use(bool),
+    Url(String),
+}
+
 #[derive(Deserialize)]
 pub(super) struct RawCredential {
+    /// The host, on every port, or `host:port`. Required.
     host: String,
+    /// The token. Either this or `token_env` is required.
     token: Option<String>,
+    /// The environment variable that holds the token.
     token_env: Option<String>,
+    /// Whether the token is sent over http to other machines than this one. Default: `false`.
     #[serde(default)]
     allow_http: bool,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawRegistry {
+    /// The host, with its port if references have one. Required.
+    host: String,
+    /// Whether the registry is asked without encryption. Default: only one on this machine that offers no encryption.
+    plain_http: Option<bool>,
+    /// URLs of servers that have the same repositories, which are asked first, in this order. Default: none.
+    #[serde(default)]
+    mirrors: Vec<String>,
 }
 
 impl RawConfig {
@@ -189,9 +265,13 @@ impl RawConfig {
             ("runner_dir", &mut raw.runner_dir),
             ("runner_data_dir", &mut raw.runner_data_dir),
             ("cache_dir", &mut raw.cache_dir),
+            ("registry_auth", &mut raw.registry_auth),
         ];
         for (key, directory) in directories {
             directory.as_mut().map(|directory| resolve(key, directory)).transpose()?;
+        }
+        if let Some(cgroup) = &mut raw.resolved_sandbox.cgroup {
+            resolve("sandbox.cgroup", cgroup)?;
         }
         if let Some(Netrc::Path(path)) = &mut raw.netrc {
             resolve("netrc", path)?;
@@ -215,6 +295,7 @@ impl RawConfig {
         Known::fields::<Self>()
             .table("network", Known::fields::<RawNetwork>())
             .table("credentials", Known::fields::<RawCredential>())
+            .table("registries", Known::fields::<RawRegistry>())
             .table("trust", Known::fields::<RawTrust>())
             .table("sandbox", Known::fields::<RawSandboxSection>())
     }
@@ -225,6 +306,9 @@ impl RawConfig {
         for entry in &mut raw.credentials {
             let position = entry.span().start;
             entry.as_mut().check().map_err(|reason| invalid(position, reason))?;
+        }
+        for entry in &raw.registries {
+            entry.as_ref().check().map_err(|reason| invalid(entry.span().start, &reason))?;
         }
         for rule in &raw.trust {
             rule.as_ref().check().map_err(|reason| invalid(rule.span().start, &reason))?;
@@ -247,7 +331,73 @@ impl RawNetwork {
         if self.n_ranges.is_some_and(|n_ranges| !N_RANGES.contains(&n_ranges)) {
             return Err(format!("`n_ranges` must be {} to {}", N_RANGES.start(), N_RANGES.end()));
         }
-        Ok(())
+        match &self.proxy {
+            Some(Proxy::Url(text)) if !Url::parse(text).is_ok_and(|url| ProxyConfig::is_proxy(&url)) => Err(
+                "`proxy` must be an `http` or `https` URL with a host alone, such as \"http://proxy.example.com:3128\""
+                    .to_owned(),
+            ),
+            Some(Proxy::Url(_)) => match self.no_proxy.iter().find(|host| !is_exception(host)) {
+                Some(_) => {
+                    Err("each of `no_proxy` must be a name, an address or a network, such as \"example.com\""
+                        .to_owned())
+                }
+                None => Ok(()),
+            },
+            _ if !self.no_proxy.is_empty() => Err("`no_proxy` needs `proxy`".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn proxy(&self) -> ProxyConfig {
+        match &self.proxy {
+            None | Some(Proxy::Use(true)) => ProxyConfig::Environment,
+            Some(Proxy::Use(false)) => ProxyConfig::Direct,
+            // The file has been checked.
+            Some(Proxy::Url(text)) => Url::parse(text).map_or(ProxyConfig::Environment, |proxy| ProxyConfig::Through {
+                proxy,
+                except: self.no_proxy.clone(),
+            }),
+        }
+    }
+}
+
+/// Whether text can be in a list of hosts that are reached without a proxy: the libraries ignore what they do not understand.
+fn is_exception(text: &str) -> bool {
+    let (host, length) = text.split_once('/').map_or((text, None), |(host, length)| (host, Some(length)));
+    let address = host.parse::<std::net::IpAddr>();
+    match length {
+        Some(length) => {
+            length.parse().is_ok_and(|length: u8| address.is_ok_and(|a| length <= if a.is_ipv4() { 32 } else { 128 }))
+        }
+        None => {
+            let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+            address.is_ok() || (!host.is_empty() && host.bytes().all(is_of_name))
+        }
+    }
+}
+
+impl RawRegistry {
+    fn check(&self) -> Result<(), String> {
+        let named = format!("oci://{}/a", self.host).parse::<Reference>();
+        if !named.is_ok_and(|reference| reference.host().eq_ignore_ascii_case(&self.host)) {
+            return Err("expected `host` to be a host, or a host and a port".to_owned());
+        }
+        let is_server = |text: &&String| {
+            Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && !url.has_hidden_parts())
+        };
+        match self.mirrors.iter().find(|mirror| !is_server(mirror)) {
+            Some(_) => {
+                Err("each of `mirrors` must be an `http` or `https` URL without a login, a query or a fragment"
+                    .to_owned())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<RawRegistry> for RegistryConfig {
+    fn from(raw: RawRegistry) -> Self {
+        Self { host: raw.host, plain_http: raw.plain_http, mirrors: raw.mirrors }
     }
 }
 

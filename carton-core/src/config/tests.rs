@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
-use crate::network::HostToken;
-use crate::sandbox::SandboxMode;
+use crate::network::{HostToken, ProxyConfig, Url};
+use crate::sandbox::{Limits, SandboxMode};
 
 fn load(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let folder = tempfile::tempdir().unwrap();
@@ -46,6 +46,14 @@ fn relative_paths_start_at_the_files_folder() {
     assert_eq!(index("https://host/index.json"), "https://host/index.json");
     assert_eq!(index("file:///srv/index.json"), "file:///srv/index.json");
     assert_eq!(index("file:/srv/index.json"), "file:/srv/index.json");
+    let cgroup = |text: &str| {
+        std::fs::write(&path, format!("[sandbox]\ncgroup = \"{text}\"")).unwrap();
+        let variables = [("HOME".into(), "/h".into())].into();
+        Config::from_environment(Some(&path), variables, &mut |_, _| {}).unwrap().sandbox.cgroup.unwrap()
+    };
+    assert_eq!(cgroup("groups/mine"), folder.path().join("groups/mine"));
+    assert_eq!(cgroup("~/mine"), Path::new("/h/mine"));
+    assert_eq!(cgroup("/sys/fs/cgroup/mine"), Path::new("/sys/fs/cgroup/mine"));
     // The error of an invalid URL is that of its use.
     assert_eq!(index("https:host"), "https:host");
     assert_eq!(index("./odd://name"), folder.path().join("./odd://name").to_str().unwrap());
@@ -59,6 +67,22 @@ fn the_network_is_limited_as_the_file_says() {
     assert_eq!((options.idle_timeout, options.max_retries, options.n_ranges), (Duration::from_millis(1500), 0, 8));
     assert!(config.auto_install && config.allow_file_links && config.allow_private_links && !options.offline);
     assert_eq!(load(None, &[("HOME", "/h")]).unwrap().network_options().idle_timeout, Duration::from_secs(30));
+}
+
+#[test]
+fn the_proxy_is_that_of_the_file() {
+    let proxy = |file: &str| load(Some(file), &[("HOME", "/h")]).unwrap().network_options().proxy;
+    assert_eq!(proxy("offline = false"), ProxyConfig::Environment);
+    assert_eq!(proxy("network.proxy = false"), ProxyConfig::Direct);
+    let config =
+        load(Some("network.proxy = \"http://me:secret@proxy:3128\"\nnetwork.no_proxy = [\"corp\"]"), &[("HOME", "/h")])
+            .unwrap();
+    let expected = ProxyConfig::Through {
+        proxy: Url::parse("http://me:secret@proxy:3128").unwrap(),
+        except: vec!["corp".to_owned()],
+    };
+    assert_eq!(config.proxy, expected);
+    assert!(!format!("{config:?}").contains("secret"));
 }
 
 #[test]
@@ -119,6 +143,15 @@ fn what_is_wrong_with_the_file_is_told_without_its_values() {
     check("credentials = \"secret\"", "line 1: expected a sequence, found string");
     check("offline = false\n[network]\nidle_timeout = 0", "line 2: `idle_timeout` must be 0.1 to 3600 seconds");
     check("network.n_ranges = 65", "line 1: `n_ranges` must be 1 to 64");
+    for proxy in ["proxy:3128", "socks5://proxy", "http://proxy/path", "http://proxy?x=secret", "secret"] {
+        let expected = "line 1: `proxy` must be an `http` or `https` URL with a host alone, such as \"http://proxy.example.com:3128\"";
+        check(&format!("network.proxy = \"{proxy}\""), expected);
+    }
+    check("network.no_proxy = [\"a\"]", "line 1: `no_proxy` needs `proxy`");
+    for host in ["", "a b", "a,b", "10.0.0.0/33", "10.0.0/8", "https://a"] {
+        let expected = "line 1: each of `no_proxy` must be a name, an address or a network, such as \"example.com\"";
+        check(&format!("[network]\nproxy = \"http://p\"\nno_proxy = [\"{host}\", \"fd00::/8\", \".a\"]"), expected);
+    }
     check("network.max_retries = 1001", "line 1: `max_retries` must be at most 1000");
 }
 
@@ -209,6 +242,11 @@ fn the_sandbox_is_a_mode_or_a_section() {
     assert_eq!(found.allow.read, [Path::new("/srv"), Path::new("/h/data")]);
     assert!(found.allow.network && found.allow.build);
     assert_eq!(found.wrapper, ["nice", "-n", "10"]);
+    for name in Limits::NAMES {
+        let limits = sandbox(&format!("[sandbox]\n{name} = 7")).unwrap().limits;
+        assert_eq!(Limits::NAMES.iter().filter_map(|other| limits.get(other)).collect::<Vec<_>>(), [7]);
+        assert_eq!(limits.get(name), Some(7));
+    }
 }
 
 /// A restriction that the user relies on is not ignored because it is misspelt.

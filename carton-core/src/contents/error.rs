@@ -72,6 +72,14 @@ pub enum ContentsError {
         /// What is wrong with it.
         reason: LinkProblem,
     },
+    /// A symbolic link in the folder of a bare model leads out of the folder, to something that the model may not read.
+    #[error("the link `{}` leads out of the model's folder, to `{}`", path.display(), target.display())]
+    OutsideLink {
+        /// The link.
+        path: PathBuf,
+        /// What is at the end of it.
+        target: PathBuf,
+    },
     /// The file changed while it was read, so nothing is known about its bytes.
     #[error("`{location}` changed while it was being verified")]
     Changed {
@@ -281,9 +289,10 @@ impl ContentsError {
             },
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
             Self::Network(_) | Self::NotFetched { .. } => ErrorKind::Network,
-            Self::FileLinkRefused { .. } | Self::PrivateLinkRefused { .. } | Self::FileLink { .. } => {
-                ErrorKind::InvalidInput
-            }
+            Self::FileLinkRefused { .. }
+            | Self::PrivateLinkRefused { .. }
+            | Self::FileLink { .. }
+            | Self::OutsideLink { .. } => ErrorKind::InvalidInput,
             Self::Unavailable { failures, .. } => {
                 let any = |kind| failures.iter().any(|failure| failure.error.kind() == kind);
                 let has_wrong_size = failures.iter().any(|failure| matches!(*failure.error, Self::Size { .. }));
@@ -315,6 +324,9 @@ impl ContentsError {
                  machine first"
                     .to_owned(),
             ),
+            Self::OutsideLink { .. } => {
+                Some("allow the model to read that, if it is meant; or put a copy in place of the link".to_owned())
+            }
             Self::Unavailable { failures, .. } => failures.iter().find_map(|failure| failure.error.hint()),
             _ => None,
         }

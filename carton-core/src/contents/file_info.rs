@@ -57,7 +57,8 @@ impl Contents {
                 (None, Some(file.entry.compressed_size()), Some(file.entry.method()), false)
             }
             (_, Located::Folder { size, .. } | Located::Bare { size, .. }) => (None, Some(size), None, false),
-            (_, Located::Linked { .. }) => (None, None, None, true),
+            // A file in the carton's registry is a part of the carton, which needs no link to it.
+            (_, Located::Linked { digest }) => (None, None, None, !self.blobs.has(&digest)),
         };
         let (path, sha256, size) = (item.path.clone(), item.digest(), self.size(item));
         FileInfo { path, sha256, size, stored, method, linked, symlink }

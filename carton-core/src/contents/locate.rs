@@ -20,7 +20,7 @@ pub(super) enum Located<'a> {
     Folder { root: &'a Path, size: u64, digest: Sha256Digest },
     /// In a file of a model that is not in a carton.
     Bare { path: &'a Path, size: u64 },
-    /// Not in the carton: at a URL of LINKS. They are fetched into the cache before they are used.
+    /// Not in the carton: at a URL of LINKS, or in the carton's registry. They are fetched into the cache before they are used.
     Linked { digest: Sha256Digest },
 }
 
@@ -60,7 +60,7 @@ impl Contents {
             }
             (
                 ItemPlace::Here { size, digest, .. },
-                Origin::Folder(root) | Origin::BareFolder(root) | Origin::BareFile(root),
+                Origin::Folder(root) | Origin::BareFolder { path: root, .. } | Origin::BareFile(root),
             ) => Located::Folder { root, size: *size, digest: *digest },
         }
     }
@@ -91,9 +91,14 @@ impl Contents {
             Located::Folder { size, .. } | Located::Bare { size, .. } => Some(size),
             Located::Linked { digest } => {
                 let fetched = self.cache.as_ref().and_then(|cache| std::fs::metadata(cache.file_path(&digest)).ok());
-                fetched.map(|metadata| metadata.len()).or_else(|| self.links.size(&digest))
+                fetched.map(|metadata| metadata.len()).or_else(|| self.size_elsewhere(&digest))
             }
         }
+    }
+
+    /// The size that LINKS or the registry states for a file that is elsewhere.
+    pub(super) fn size_elsewhere(&self, digest: &Sha256Digest) -> Option<u64> {
+        self.blobs.size(digest).or_else(|| self.links.size(digest))
     }
 
     /// Whether an item is so small that it is read as a whole, and hashed each time.

@@ -24,6 +24,8 @@ use crate::source::FileIdentity;
 #[derive(Debug)]
 pub struct ModelDirectory {
     path: PathBuf,
+    /// Where links in it lead that leave it.
+    targets: Vec<PathBuf>,
     _keeps: Keeps,
 }
 
@@ -41,6 +43,15 @@ impl ModelDirectory {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Where links in the folder lead that leave it. Only a bare model has such links.
+    pub(crate) fn targets(&self) -> &[PathBuf] {
+        &self.targets
+    }
+
+    fn new(path: PathBuf, keeps: Keeps) -> Self {
+        Self { path, targets: Vec::new(), _keeps: keeps }
+    }
 }
 
 impl Contents {
@@ -54,11 +65,13 @@ impl Contents {
         let meter = context.meter(Stage::Extract, self.total(&items));
         let is_complete = !items.iter().any(|item| self.is_elsewhere(item));
         match (&self.origin, &self.cache, self.manifest()) {
-            (Origin::BareFolder(path), ..) => Ok(ModelDirectory { path: path.clone(), _keeps: Keeps::Nothing }),
+            (Origin::BareFolder { path, targets }, ..) => {
+                Ok(ModelDirectory { targets: targets.clone(), ..ModelDirectory::new(path.clone(), Keeps::Nothing) })
+            }
             (Origin::Folder(root), _, Some(_)) if is_complete => {
                 let lease = Keeps::InPlace { _lease: self.lease(context)? };
                 self.verify_in_folder(root, &items, &meter)?;
-                Ok(ModelDirectory { path: root.join("model"), _keeps: lease })
+                Ok(ModelDirectory::new(root.join("model"), lease))
             }
             (_, Some(cache), Some(manifest)) => {
                 let lease = self.lease(context)?;
@@ -74,7 +87,7 @@ impl Contents {
                 self.check_stated(&items, &file, context)?;
                 self.check_recorded(context)?;
                 self.remember_stated();
-                Ok(ModelDirectory { path, _keeps: Keeps::Cached { _folder: folder, _lease: lease } })
+                Ok(ModelDirectory::new(path, Keeps::Cached { _folder: folder, _lease: lease }))
             }
             _ => {
                 let folder = TemporaryFolder::create(self.cache.as_deref())?;
@@ -83,7 +96,7 @@ impl Contents {
                     self.fetch_items(&items, context)?;
                     write_tree(self, &items, folder.path(), &meter)?;
                 }
-                Ok(ModelDirectory { path, _keeps: Keeps::Temporary { _folder: folder } })
+                Ok(ModelDirectory::new(path, Keeps::Temporary { _folder: folder }))
             }
         }
     }

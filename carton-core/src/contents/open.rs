@@ -1,4 +1,4 @@
-//! Opening a carton file, an unpacked carton, or a model that is not in a carton.
+//! Opening a carton file, or an unpacked carton.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use super::fetch::read_ahead;
 use super::origin::Origin;
-use super::tree::{DESCRIBING, Found, Item, ItemPlace, arrange};
-use super::{Access, Contents, ContentsError, LinkProblem};
+use super::tree::{DESCRIBING, Found, Item, arrange};
+use super::{Access, Blobs, Contents, ContentsError};
 use crate::archive::{Archive, EntryKind};
 use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
 use crate::digest::Sha256Digest;
@@ -23,7 +23,7 @@ use crate::source::Source;
 impl Contents {
     /// Opens a carton file. Its MANIFEST must have the hash `expect`, if one is given, before anything else is used.
     ///
-    /// Without a cache nothing is remembered, and model folders are temporary.
+    /// Without a cache nothing is remembered, and model folders are temporary. Files that are in `blobs` need not be in the carton.
     ///
     /// # Errors
     /// Not a carton, another carton than expected, or one whose entries and MANIFEST do not agree.
@@ -31,6 +31,7 @@ impl Contents {
         source: Arc<dyn Source>,
         cache: Option<Arc<Cache>>,
         expect: Option<ManifestHash>,
+        blobs: Blobs,
     ) -> Result<Contents, ContentsError> {
         let location = source.location().to_owned();
         // A large carton that was written just now: waiting for the clock to tick is cheaper than hashing it once more.
@@ -69,9 +70,11 @@ impl Contents {
             };
             found.insert(entry.name().to_owned(), what);
         }
-        let items = arrange(&manifest, &links, found)?;
+        let items = arrange(&manifest, |digest| !links.urls(digest).is_empty() || blobs.has(digest), found)?;
         let origin = Origin::Archive { archive, opened_at };
-        Ok(Contents::new(origin, Some((manifest, hash)), links, items).with_cache(cache))
+        let mut contents = Contents::new(origin, Some((manifest, hash)), links, items);
+        contents.blobs = blobs;
+        Ok(contents.with_cache(cache))
     }
 
     /// Opens an unpacked carton: a folder with MANIFEST and the files it lists.
@@ -87,40 +90,23 @@ impl Contents {
             Some(bytes) => Links::parse(&bytes)?,
             None => Links::default(),
         };
-        let items = arrange(&manifest, &links, walk(path)?)?;
+        let items = arrange(&manifest, |digest| !links.urls(digest).is_empty(), walk(path)?)?;
         let origin = Origin::Folder(path.to_path_buf());
         Ok(Contents::new(origin, Some((manifest, hash)), links, items))
     }
 
-    /// A model that is not in a carton: a folder, or a single file. There is no MANIFEST to verify it against. Its files
-    /// have paths that begin with `model/`, as in a carton.
-    ///
-    /// # Errors
-    /// Nothing is there, or something that cannot be in a carton.
-    pub(crate) fn bare(path: &Path) -> Result<Contents, ContentsError> {
-        let path = &std::path::absolute(path).map_err(ContentsError::io("resolve", path))?;
-        let metadata = std::fs::metadata(path).map_err(ContentsError::io("open", path))?;
-        let (origin, items) = if metadata.is_dir() {
-            (Origin::BareFolder(path.to_path_buf()), walk_bare(path)?)
-        } else if metadata.is_file() {
-            let name = path.file_name().ok_or_else(|| ContentsError::Kind { path: path.to_path_buf() })?;
-            let name = checked_name("model/", name.as_bytes(), path)?;
-            // A link to the model is followed here, and nowhere else: its user named it.
-            let path = std::fs::canonicalize(path).map_err(ContentsError::io("open", path))?;
-            let place = ItemPlace::Bare { path: path.clone(), size: metadata.len() };
-            (Origin::BareFile(path), vec![Item { path: name, place }])
-        } else {
-            return Err(ContentsError::Kind { path: path.to_path_buf() });
-        };
-        Ok(Contents::new(origin, None, Links::default(), items))
-    }
-
     /// Contents that may use neither a cache nor the network.
-    fn new(origin: Origin, manifest: Option<(Manifest, ManifestHash)>, links: Links, items: Vec<Item>) -> Contents {
+    pub(super) fn new(
+        origin: Origin,
+        manifest: Option<(Manifest, ManifestHash)>,
+        links: Links,
+        items: Vec<Item>,
+    ) -> Contents {
         Contents {
             origin,
             manifest,
             links,
+            blobs: Blobs::default(),
             items,
             cache: None,
             access: None,
@@ -214,38 +200,8 @@ fn walk(root: &Path) -> Result<BTreeMap<String, Found>, ContentsError> {
     Ok(found)
 }
 
-/// All files of a bare model. Symbolic links are followed wherever they lead: model hubs keep the files elsewhere and only
-/// link them.
-fn walk_bare(root: &Path) -> Result<Vec<Item>, ContentsError> {
-    let mut items = Vec::new();
-    let mut folders = vec![(root.to_path_buf(), "model/".to_owned())];
-    while let Some((folder, prefix)) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).map_err(ContentsError::io("list", &folder))? {
-            let entry = entry.map_err(ContentsError::io("list", &folder))?;
-            let path = entry.path();
-            let name = checked_name(&prefix, entry.file_name().as_bytes(), &path)?;
-            let metadata = std::fs::metadata(&path).map_err(ContentsError::io("inspect", &path))?;
-            if metadata.is_file() {
-                items.push(Item { path: name, place: ItemPlace::Bare { path, size: metadata.len() } });
-            } else if metadata.is_dir() {
-                // A link to a folder above itself would be walked through again and again.
-                let resolve = |path: &Path| std::fs::canonicalize(path).map_err(ContentsError::io("resolve", path));
-                if resolve(&folder)?.starts_with(resolve(&path)?) {
-                    let target = path.display().to_string();
-                    return Err(ContentsError::Link { path: name, target, reason: LinkProblem::Circle });
-                }
-                folders.push((path, format!("{name}/")));
-            } else {
-                return Err(ContentsError::Kind { path });
-            }
-        }
-    }
-    items.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(items)
-}
-
 /// The path in the carton of something in a folder, if a carton can have it.
-fn checked_name(prefix: &str, file_name: &[u8], path: &Path) -> Result<String, ContentsError> {
+pub(super) fn checked_name(prefix: &str, file_name: &[u8], path: &Path) -> Result<String, ContentsError> {
     let name = [prefix.as_bytes(), file_name].concat();
     match name::check_read(&name) {
         Ok(name) => Ok(name.to_owned()),

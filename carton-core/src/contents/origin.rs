@@ -16,7 +16,11 @@ pub(super) enum Origin {
     /// An unpacked carton: paths are those of the carton.
     Folder(PathBuf),
     /// A model that is not in a carton. Its items are called `model/…`; the file at `model/x` is `root/x`.
-    BareFolder(PathBuf),
+    BareFolder {
+        path: PathBuf,
+        /// Where the followed links lead that leave the folder.
+        targets: Vec<PathBuf>,
+    },
     /// A model of one file.
     BareFile(PathBuf),
 }
@@ -25,13 +29,13 @@ impl Origin {
     pub(super) fn location(&self) -> String {
         match self {
             Self::Archive { archive, .. } => archive.source().location().to_owned(),
-            Self::Folder(path) | Self::BareFolder(path) | Self::BareFile(path) => path.display().to_string(),
+            Self::Folder(path) | Self::BareFolder { path, .. } | Self::BareFile(path) => path.display().to_string(),
         }
     }
 
     pub(super) fn folder(&self) -> Option<&Path> {
         match self {
-            Self::Folder(path) | Self::BareFolder(path) => Some(path),
+            Self::Folder(path) | Self::BareFolder { path, .. } => Some(path),
             Self::Archive { .. } | Self::BareFile(_) => None,
         }
     }
@@ -43,7 +47,7 @@ impl Origin {
                 Path::new(archive.source().location())
             }
             Self::Archive { .. } => return None,
-            Self::Folder(path) | Self::BareFolder(path) | Self::BareFile(path) => path,
+            Self::Folder(path) | Self::BareFolder { path, .. } | Self::BareFile(path) => path,
         };
         std::path::absolute(path).ok()
     }

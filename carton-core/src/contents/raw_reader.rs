@@ -9,7 +9,7 @@ use super::locate::{Archived, Located};
 use super::tree::{DESCRIBING, Item};
 use super::{Contents, ContentsError};
 use crate::archive::{ArchiveError, EntryReader};
-use crate::cache::{SHARED_FROM, open_following, open_regular};
+use crate::cache::{SHARED_FROM, open_regular};
 use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::source::{FileIdentity, RemoteSource};
@@ -63,9 +63,9 @@ pub(super) fn open_in_folder(root: &Path, item: &Item) -> Result<(File, PathBuf,
     still_there(open_regular(&path)?, path)
 }
 
-/// Opens a file of a model that is not in a carton. Nothing is promised about such a model, and links may lead anywhere.
+/// Opens a file of a model that is not in a carton. Its path has no links: they were followed when the model was opened.
 pub(super) fn open_bare(path: &Path) -> Result<(File, PathBuf, FileIdentity), ContentsError> {
-    still_there(open_following(path)?, path.to_path_buf())
+    still_there(open_regular(path)?, path.to_path_buf())
 }
 
 fn still_there(

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use carton_tensor::files::SharedBytes;
 use parking_lot::Mutex;
 
-use super::Access;
 use super::origin::Origin;
 use super::tree::Item;
+use super::{Access, Blobs};
 use crate::cache::{Cache, Checksum, Checksums, Lease};
 use crate::digest::Sha256Digest;
 use crate::links::Links;
@@ -26,6 +26,8 @@ pub(crate) struct Contents {
     /// None for a bare model.
     pub(super) manifest: Option<(Manifest, ManifestHash)>,
     pub(super) links: Links,
+    /// Files that are neither in the carton nor in LINKS, because its registry has them.
+    pub(super) blobs: Blobs,
     /// Sorted by path.
     pub(super) items: Vec<Item>,
     pub(super) cache: Option<Arc<Cache>>,
@@ -92,6 +94,12 @@ impl Contents {
     /// The carton or folder, for messages.
     pub(crate) fn location(&self) -> String {
         self.origin.location()
+    }
+
+    /// The file of the cache that the archive is, if it is one.
+    #[cfg(feature = "remote")]
+    pub(crate) fn whole(&self) -> Option<Sha256Digest> {
+        self.whole
     }
 
     /// The folder it was opened from, if it was one.

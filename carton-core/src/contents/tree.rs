@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use super::error::{ContentsError, LinkProblem, MAX_LINK_STEPS};
 use crate::digest::Sha256Digest;
-use crate::links::{self, Links};
+use crate::links;
 use crate::manifest::{self, Manifest};
 use crate::name::resolve_link;
 
 /// The files that describe a carton, and up to which size each is read ahead.
 pub(super) const DESCRIBING: [(&str, u64); 4] = [
     (manifest::NAME, manifest::MAX_LENGTH as u64),
-    (links::NAME, Links::MAX_LENGTH as u64),
+    (links::NAME, links::Links::MAX_LENGTH as u64),
     ("carton.toml", 4 << 20),
     ("tensor_data/index.toml", 8 << 20),
 ];
@@ -42,7 +42,7 @@ pub(super) enum ItemPlace {
     Bare { path: PathBuf, size: u64 },
     /// A symbolic link. `leads_to` is the position of its file in the list of items, which is never itself a link.
     Symlink { target: String, leads_to: usize, digest: Sha256Digest },
-    /// A file that is not in the carton: LINKS says where it can be fetched.
+    /// A file that is not in the carton: LINKS says where it can be fetched, or the registry that the carton is in has it.
     Linked { digest: Sha256Digest },
 }
 
@@ -67,13 +67,13 @@ impl Item {
     }
 }
 
-/// Joins MANIFEST, LINKS and the existing files into the list of items, sorted by path.
+/// Joins MANIFEST and the existing files into the list of items, sorted by path. `is_elsewhere` says which missing files can be fetched.
 ///
-/// Refused: a listed file that is neither there nor linked, a file that is not listed, and links that do not lead to a
+/// Refused: a listed file that is neither there nor elsewhere, a file that is not listed, and links that do not lead to a
 /// listed file with the same digest within the same part of the carton.
 pub(super) fn arrange(
     manifest: &Manifest,
-    links: &Links,
+    is_elsewhere: impl Fn(&Sha256Digest) -> bool,
     mut found: BTreeMap<String, Found>,
 ) -> Result<Vec<Item>, ContentsError> {
     found.remove(manifest::NAME);
@@ -88,7 +88,7 @@ pub(super) fn arrange(
                 // Replaced below, when the positions of all files are known.
                 ItemPlace::Linked { digest }
             }
-            None if !links.urls(&digest).is_empty() => ItemPlace::Linked { digest },
+            None if is_elsewhere(&digest) => ItemPlace::Linked { digest },
             None => return Err(ContentsError::Missing { path: path.to_owned() }),
         };
         items.push(Item { path: path.to_owned(), place });

@@ -71,7 +71,7 @@ impl<'a> Starter<'a> {
             None => is_provable(&header.version),
         };
         let length_fits = target.range.as_ref().is_none_or(|range| range.end - range.start == header.length);
-        if header.url != Sha256Digest::of(target.url.expose_str().as_bytes())
+        if header.url != Sha256Digest::of(target.url.identity().as_bytes())
             || header.range != target.range
             || header.accept_encoded != target.accept_encoded
             || header.length > target.limit
@@ -147,7 +147,7 @@ impl<'a> Starter<'a> {
         self.check_length(length)?;
         let data = self.create(length)?;
         let header = Header {
-            url: Sha256Digest::of(self.target.url.expose_str().as_bytes()),
+            url: Sha256Digest::of(self.target.url.identity().as_bytes()),
             version: reply.version().clone(),
             range: self.target.range.clone(),
             accept_encoded: self.target.accept_encoded,

@@ -20,7 +20,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use carton_runner_protocol::Options;
-use carton_tensor::{DataType, SymbolicShape};
+use carton_tensor::{DataType, Dimension, SymbolicShape};
 use semver::VersionReq;
 use serde::Serialize;
 
@@ -87,6 +87,34 @@ impl Signature {
     pub fn positional_inputs(&self) -> Vec<&TensorSpec> {
         let mut names = BTreeSet::new();
         self.inputs.iter().flatten().filter(|spec| names.insert(spec.name.as_str())).collect()
+    }
+
+    /// The symbol of the dimension along which calls can be joined. Every input and every output has it as its first dimension, and as no
+    /// other dimension. `None` if the signature has no such symbol, or does not declare at least one input and one output.
+    ///
+    /// ```
+    /// # use carton_core::metadata::{Signature, TensorSpec};
+    /// # fn example(signature: &Signature) {
+    /// // For inputs and outputs of the shapes ["batch", 3] and ["batch"]:
+    /// assert_eq!(signature.batch_symbol(), Some("batch"));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn batch_symbol(&self) -> Option<&str> {
+        let (inputs, outputs) = (self.inputs.as_deref()?, self.outputs.as_deref()?);
+        if inputs.is_empty() || outputs.is_empty() {
+            return None;
+        }
+        let mut batch = None;
+        for spec in inputs.iter().chain(outputs) {
+            let SymbolicShape::Dimensions(dimensions) = &spec.shape else { return None };
+            let Some((Dimension::Symbol(first), rest)) = dimensions.split_first() else { return None };
+            let is_batch = |dimension: &Dimension| matches!(dimension, Dimension::Symbol(symbol) if symbol == first);
+            if *batch.get_or_insert(first.as_str()) != first || rest.iter().any(is_batch) {
+                return None;
+            }
+        }
+        batch
     }
 }
 

@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use super::start::Starter;
 use crate::blocking::spawn;
 use crate::causes::in_one_line;
-use crate::error::runner_error;
 use crate::package::Package;
 use crate::progress::ProgressCallback;
 use crate::runner::Descriptor;
 use crate::runner::session::{Session, StartError};
+use crate::runner_message::runner_error;
 use crate::signature::SignatureMode;
 use crate::{Error, Inputs, Tensors};
 
@@ -163,7 +163,8 @@ impl Live {
         match session.explain(error).await {
             Err(crash) => Error::RunnerCrashed(crash),
             Ok(CallError::Runner { error, .. }) => {
-                Error::Model { runner: session.runner().to_owned(), source: runner_error(error) }
+                let limits = session.suspected_limits(&error);
+                Error::Model { runner: session.runner().to_owned(), source: runner_error(error, limits) }
             }
             Ok(CallError::DeadlineExceeded { phase }) => {
                 if phase == Phase::Running {

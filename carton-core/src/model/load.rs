@@ -16,6 +16,7 @@ use super::preparation::Preparations;
 use super::start::{ModelFiles, Starter};
 use crate::blocking::{Awaited, run_blocking};
 use crate::config::Config;
+use crate::contents::OutsideLinks;
 use crate::context::Context;
 use crate::open::{self, Opening};
 use crate::package::{self, Package};
@@ -187,10 +188,10 @@ impl Load {
         let starter = run_blocking(progress.as_ref(), move |context| {
             let config = open.operation.config()?;
             let opening = Opening { cache: Some(open::cache(&config)?), context: context.clone() };
+            complete_policy(&mut settings.policy, &config);
             let package = from.open(&open, &settings, &config, &opening)?;
             let descriptor = choose_runner(&package, &config, &settings, &context)?;
             let files = ModelFiles::prepare(&package, descriptor.files, &context)?;
-            complete_policy(&mut settings.policy, &config);
             let preparations = Preparations::new(&package, &descriptor, &config.runner_data_dir);
             Ok(Starter { package, descriptor, files, settings, progress: open.operation.progress, preparations })
         })
@@ -240,9 +241,20 @@ impl LoadOrigin {
                 open::refuse_bare(&path, &open.trust, config)?;
                 let runner = settings.runner.as_deref().unwrap_or_default();
                 let version = settings.framework_version.clone().unwrap_or(VersionReq::STAR);
-                Ok(Package::bare(&path, runner, version, cache)?)
+                Ok(Package::bare(&path, &outside_links(&settings.policy), runner, version, cache)?)
             }
         }
+    }
+}
+
+/// Returns which links of a bare model are followed that leave its folder. A link asks for what it leads to, as a carton does in its
+/// `carton.toml`. The host opens files for runners, so that the sandbox alone does not stop it.
+fn outside_links(policy: &LaunchPolicy) -> OutsideLinks {
+    if policy.is_confined() {
+        let allowed = policy.all_allowed().read;
+        OutsideLinks::Within(allowed.iter().filter_map(|path| path.canonicalize().ok()).collect())
+    } else {
+        OutsideLinks::Followed
     }
 }
 
@@ -269,6 +281,7 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
         launcher: runner::launcher(config),
         data_dir: config.runner_data_dir.clone(),
         offline: config.offline,
+        proxy: config.proxy.clone(),
     };
     for path in &mut policy.allow.read {
         // Rules about files need to know which ones are meant, wherever the runner is started.

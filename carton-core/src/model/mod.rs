@@ -13,6 +13,7 @@ mod preparation;
 mod sealed;
 mod start;
 mod stream;
+mod try_runner;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub(crate) use load::complete_policy;
 pub use sealed::SealedInputs;
 pub(crate) use start::{start_runner, wire_specs};
 pub use stream::OutputStream;
+pub use try_runner::try_runner;
 
 /// A model that is loaded into its own runner process.
 ///
@@ -73,7 +75,8 @@ impl Carton {
 
     /// Loads a bare model, a folder or file that is not a carton, with the runner called `runner`. Nothing is verified, because
     /// there is no MANIFEST to verify against. Any version of the runner's framework is accepted, unless
-    /// [`Load::framework_version`] restricts it.
+    /// [`Load::framework_version`] restricts it. Links that leave the folder are followed where the model may read what they lead to
+    /// ([`Load::allow_read`]), or without the sandbox.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -43,11 +43,15 @@ impl ModelFiles {
         })
     }
 
-    /// The folder of the files; `None` for open files.
-    fn folder(&self) -> Option<PathBuf> {
+    /// The folder of the files, and where its links lead; nothing for open files.
+    fn paths(&self) -> Vec<PathBuf> {
         match self {
-            Self::Directory(directory) => Some(directory.path().to_path_buf()),
-            Self::Ranges(_) => None,
+            Self::Directory(directory) => [directory.path()]
+                .into_iter()
+                .chain(directory.targets().iter().map(PathBuf::as_path))
+                .map(Path::to_path_buf)
+                .collect(),
+            Self::Ranges(_) => Vec::new(),
         }
     }
 
@@ -106,7 +110,7 @@ impl Starter {
     /// Lets the runner make what the model needs, in a process that runs nothing of the model.
     async fn prepare(&self, deadline: Option<Instant>) -> Result<Preparation, StartError> {
         let access = Access {
-            read: self.files.folder().into_iter().collect(),
+            read: self.files.paths(),
             network: !self.settings.policy.configured.offline,
             // A device that is not there is reported before anything is fetched for the model.
             gpus: self.uses_gpus(),
@@ -125,15 +129,14 @@ impl Starter {
         let policy = &self.settings.policy;
         let request = self.package.metadata().sandbox();
         let resolve = |path: &Path| path.canonicalize().ok();
-        let mut allowed = policy.configured.sandbox.allow.clone();
-        allowed.network |= policy.allow.network;
-        allowed.read.extend(policy.allow.read.iter().cloned());
-        let (granted, refused) = request.divide(&allowed, &resolve);
+        let (granted, refused) = request.divide(&policy.all_allowed(), &resolve);
         if !refused.is_empty() && policy.mode() != SandboxMode::Off {
-            tracing::warn!(target: "carton::sandbox", "the model asks for {refused}, which is not allowed");
+            // The field is for programs that name their own way to allow it.
+            let allow = serde_json::to_string(&refused.permissions()).unwrap_or_default();
+            tracing::warn!(target: "carton::sandbox", allow, "the model asks for {refused}, which is not allowed");
         }
         // What the caller allows, the model gets whether the carton asks for it or not.
-        let mut read: Vec<PathBuf> = self.files.folder().into_iter().collect();
+        let mut read = self.files.paths();
         read.extend(prepared.read.iter().chain(&granted.read).chain(&policy.allow.read).cloned());
         Access {
             read,
@@ -180,7 +183,9 @@ impl Starter {
         let runner = self.descriptor.to_string();
         match session.explain(error).await {
             Err(crash) => StartError::Crash(crash),
-            Ok(CallError::Runner { error, .. }) => StartError::Refused { runner, error },
+            Ok(CallError::Runner { error, .. }) => {
+                StartError::Refused { runner, limits: session.suspected_limits(&error), error }
+            }
             Ok(CallError::DeadlineExceeded { .. }) => {
                 session.kill("loading the model ran out of time");
                 StartError::LoadTimeout { runner }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::named_hosts::NamedHosts;
 use super::private;
+use super::registry::RegistryLogin;
 use super::resolver::{Addresses, Resolver};
 use super::{NetworkError, NetworkOptions, Url, credentials};
 
@@ -18,6 +19,8 @@ const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 pub struct Network {
     pub(super) inner: Arc<Inner>,
     reach: Reach,
+    /// The login at the registry whose blobs are read or written.
+    pub(super) registry: Option<Arc<RegistryLogin>>,
 }
 
 pub(super) struct Inner {
@@ -72,7 +75,7 @@ impl Network {
         let (anywhere, public) = (Clients::default(), Clients::default());
         let (named, machines) = (Arc::default(), OnceLock::new());
         let inner = Arc::new(Inner { options, anywhere, public, named, machines });
-        Network { inner, reach: Reach::Anywhere }
+        Network { inner, reach: Reach::Anywhere, registry: None }
     }
 
     /// Restricts access to what links of a carton from `carton` may use: servers with private addresses are refused, also where a
@@ -84,7 +87,28 @@ impl Network {
     #[must_use]
     pub fn public_only(&self, carton: &Url) -> Network {
         let carton_host = CartonHost { name: carton.host_str().map(str::to_owned), clients: Clients::default() };
-        Network { inner: Arc::clone(&self.inner), reach: Reach::Public(Arc::new(carton_host)) }
+        Network { inner: Arc::clone(&self.inner), reach: Reach::Public(Arc::new(carton_host)), registry: None }
+    }
+
+    /// The same access, whose requests to a registry have this login instead of the usual credentials.
+    #[must_use]
+    pub(crate) fn with_registry(&self, login: Arc<RegistryLogin>) -> Network {
+        Network { registry: Some(login), ..self.clone() }
+    }
+
+    /// The user's credentials for a repository of the registry that `registry` is a URL of, and where they are from. May run a program
+    /// that holds them.
+    pub(super) async fn registry_credential(
+        &self,
+        registry: &Url,
+        repository: &str,
+    ) -> Result<Option<(credentials::RegistryCredential, String)>, NetworkError> {
+        let (network, registry, repository) = (self.clone(), registry.clone(), repository.to_owned());
+        let find = move || {
+            let credentials = &network.options().credentials;
+            credentials.find_for_registry(&registry, &repository, || network.machines())
+        };
+        tokio::task::spawn_blocking(find).await.map_err(|error| NetworkError::internal(error.to_string()))
     }
 
     /// The options.
@@ -101,6 +125,11 @@ impl Network {
         if self.inner.options.offline {
             return Err(NetworkError::Offline { url: url.shown() });
         }
+        // Names of cartons in registries and stores are turned into web URLs before. An index of runners has no such name.
+        if !matches!(url.scheme(), "http" | "https") {
+            let reason = "is no web URL, which is expected here".to_owned();
+            return Err(NetworkError::Url { url: url.shown(), reason });
+        }
         let (clients, addresses) = match (&self.reach, url.host_str()) {
             (Reach::Anywhere, _) => (&self.inner.anywhere, Addresses::All),
             (Reach::Public(carton), Some(host)) if carton.name.as_deref() == Some(host) => {
@@ -110,7 +139,7 @@ impl Network {
                 }
             }
             (Reach::Public(_), _) => {
-                check_public(url)?;
+                check_public(url, &self.inner.options)?;
                 (&self.inner.public, Addresses::Public)
             }
         };
@@ -118,7 +147,8 @@ impl Network {
         if let Some(client) = slot.get() {
             return Ok(client);
         }
-        let resolver = Resolver { addresses, named: Arc::clone(&self.inner.named) };
+        let proxies = self.inner.options.proxy.hosts();
+        let resolver = Resolver { addresses, named: Arc::clone(&self.inner.named), proxies };
         let client = http_client(&self.inner.options, url, resolver)?;
         Ok(slot.get_or_init(|| client))
     }
@@ -137,12 +167,12 @@ impl Network {
 }
 
 /// Refuses a URL whose host is known to be private without a lookup.
-fn check_public(url: &Url) -> Result<(), NetworkError> {
+fn check_public(url: &Url, options: &NetworkOptions) -> Result<(), NetworkError> {
     let refuse = |at: String| Err(NetworkError::Private { url: url.shown(), at });
     match (private::of_url(url), url.host_str()) {
         (Some(at), _) => refuse(at),
         // The proxy may have a private address because the user named it, but not for this purpose.
-        (None, Some(host)) if private::proxies().contains(host) => refuse("the host of a proxy".to_owned()),
+        (None, Some(host)) if options.proxy.hosts().contains(host) => refuse("the host of a proxy".to_owned()),
         (None, _) => Ok(()),
     }
 }
@@ -164,7 +194,7 @@ fn http_client(options: &NetworkOptions, url: &Url, resolver: Resolver) -> Resul
         .dns_resolver(resolver);
     let needs_certificates = url.scheme() == "https";
     let builder = if needs_certificates { builder } else { builder.tls_certs_only([]) };
-    builder.build().map_err(|error| {
+    options.apply_proxy(builder).and_then(reqwest::ClientBuilder::build).map_err(|error| {
         let reason = crate::causes::in_one_line(&error);
         // A small container may have no certificates, and may need none.
         if needs_certificates {

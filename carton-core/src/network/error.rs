@@ -32,7 +32,7 @@ pub enum NetworkError {
     /// The server cannot be reached, or the connection broke.
     #[error("cannot {action} `{url}`")]
     Connection {
-        /// The attempted action: "find the host of", "connect to", "get an answer from", "read".
+        /// The attempted action: "find the host of", "connect to", "connect, through the proxy, to", "get an answer from", "read".
         action: &'static str,
         /// The URL.
         url: ShownUrl,
@@ -169,6 +169,10 @@ pub enum NetworkError {
     Internal(String),
 }
 
+/// The attempted action where a proxy did not lead to the server.
+#[cfg_attr(not(feature = "remote"), allow(dead_code))]
+pub(super) const THROUGH_PROXY: &str = "connect, through the proxy, to";
+
 impl NetworkError {
     pub(crate) fn internal(what: impl Into<String>) -> Self {
         Self::Internal(what.into())
@@ -179,8 +183,18 @@ impl NetworkError {
         match self {
             Self::Offline { .. } => Some("allow the network, or fetch it once while it is allowed".to_owned()),
             Self::NotBuilt { .. } => Some("build it with the feature `remote` of carton-core".to_owned()),
+            Self::Connection { action: THROUGH_PROXY, .. } => Some(
+                "the proxy is that of `network.proxy` in the configuration, or else of HTTPS_PROXY or ALL_PROXY; it may refuse the server, or \
+                 want a user and a password"
+                    .to_owned(),
+            ),
             Self::NoTls { .. } => Some(
                 "install the system's `ca-certificates`, or name a file of certificates as SSL_CERT_FILE".to_owned(),
+            ),
+            Self::Tls { source, .. } if source.to_string().contains("UnknownIssuer") => Some(
+                "if an authority of your own made the server's certificate, install the authority's certificate on this machine, or name \
+                 its file as SSL_CERT_FILE"
+                    .to_owned(),
             ),
             Self::Status { url, status, credentials, .. } if matches!(status.code(), 401 | 403) => {
                 Some(access_hint(url, credentials))

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 
+use super::error::THROUGH_PROXY;
 use super::private::PrivateName;
 use super::{NetworkError, ShownUrl};
 
@@ -16,7 +17,9 @@ pub(super) fn of_request(url: ShownUrl, error: reqwest::Error) -> NetworkError {
         return NetworkError::Private { url, at: private.address.to_string() };
     }
     let looked_up = chain(&error).any(|cause| cause.to_string() == "dns error");
+    let in_tunnel = chain(&error).any(|cause| cause.to_string().starts_with("tunnel error"));
     let action = match (looked_up, error.is_connect()) {
+        _ if in_tunnel => THROUGH_PROXY,
         (true, _) => "find the host of",
         (false, true) => "connect to",
         (false, false) => "get an answer from",

@@ -30,6 +30,18 @@ pub fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     wait::parse(text, now)
 }
 
+/// Whether the bytes are a file of logins at registries. Looks for one in it, but asks no program.
+pub fn logins(bytes: &[u8]) -> bool {
+    super::credentials::find_in_file(bytes, "host", "a/b").is_some()
+}
+
+/// Reads a challenge of a registry.
+pub fn challenge(bytes: &[u8]) {
+    if let Ok(value) = HeaderValue::from_bytes(bytes) {
+        super::registry::challenge(value);
+    }
+}
+
 /// The number of logins in the netrc file at `path`.
 pub fn netrc(path: PathBuf) -> usize {
     Credentials { netrc: Some(NetrcFile::new(path)), ..Credentials::default() }.machines().len()

@@ -13,6 +13,7 @@
 //! - **Retries.** Transient failures (a broken connection, a stall, 408, 425, 429, 500, 502, 503, 504) are retried after pauses that
 //!   double and vary, or that the server asked for, 30 s at most. Only 256 KiB of new bytes reset the count of failures.
 //! - **Redirects** are followed, from `https` only to `https`, neither in a circle nor more often than the limit.
+//! - **Registries** let a [`Network`] in that has a login for them; it answers their challenges and renews its tokens.
 //! - **Private addresses** are refused by a [`Network::public_only`], at every hop, and by the address that is connected to.
 //! - **Credentials** go only to the scheme, host and port of the requested URL, see [`Credentials`].
 //! - **Secrets.** Errors and log records of every level show a URL as a [`ShownUrl`]: without user, password and query. A [`Url`] shows no
@@ -23,6 +24,8 @@
 //! [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110
 
 mod activity;
+#[cfg(feature = "remote")]
+mod call;
 #[cfg(feature = "remote")]
 mod client;
 #[cfg(feature = "remote")]
@@ -38,9 +41,12 @@ mod named_hosts;
 mod options;
 #[cfg(feature = "remote")]
 mod private;
+mod proxy;
 mod read;
 #[cfg(feature = "remote")]
 mod redirect;
+#[cfg(feature = "remote")]
+mod registry;
 #[cfg(feature = "remote")]
 mod reply;
 mod request;
@@ -67,13 +73,18 @@ use tokio::runtime::Runtime;
 
 pub use activity::Activity;
 #[cfg(feature = "remote")]
+pub(crate) use call::{Answered, Call, CallBody, Method};
+#[cfg(feature = "remote")]
 pub use client::Network;
 pub use credentials::CredentialsSent;
 pub(crate) use credentials::TOKEN_PREFIX;
 pub use credentials::{Credentials, HostToken, NetrcFile, Secret};
 pub use error::NetworkError;
 pub use options::NetworkOptions;
+pub use proxy::ProxyConfig;
 pub use read::{Fetched, Wanted};
+#[cfg(feature = "remote")]
+pub(crate) use registry::RegistryLogin;
 #[cfg(feature = "remote")]
 pub use reply::Reply;
 pub use request::{Extent, Part, Request};

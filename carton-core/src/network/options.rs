@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Credentials;
+use super::{Credentials, ProxyConfig};
 
 /// Limits and permissions of all requests. Build it from the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct NetworkOptions {
     pub n_ranges: usize,
     /// The credentials for servers.
     pub credentials: Credentials,
+    /// The proxy that requests go through.
+    pub proxy: ProxyConfig,
 }
 
 impl Default for NetworkOptions {
@@ -33,6 +35,7 @@ impl Default for NetworkOptions {
             max_redirects: 10,
             n_ranges: 4,
             credentials: Credentials::default(),
+            proxy: ProxyConfig::default(),
         }
     }
 }

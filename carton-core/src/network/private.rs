@@ -4,7 +4,6 @@
 //! cloud's metadata service is made to reveal its secrets. So the check applies to the address that is connected to, not only to the
 //! name: a name can resolve to another address at the next lookup.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use url::Host;
@@ -117,17 +116,6 @@ pub(super) fn allowed_of(
     }
 }
 
-/// The hosts of the proxies in the environment; the HTTP library reads the same variables.
-pub(super) fn proxies() -> BTreeSet<String> {
-    let variables = ["ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
-    variables.into_iter().filter_map(|variable| proxy_host(&std::env::var(variable).ok()?)).collect()
-}
-
-fn proxy_host(value: &str) -> Option<String> {
-    let url = if value.contains("://") { Url::parse(value) } else { Url::parse(&format!("http://{value}")) };
-    Some(url.ok()?.host_str()?.to_ascii_lowercase())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -187,14 +175,5 @@ mod tests {
         let error = allowed_of(addresses(&["10.0.0.1:0", "[::1]:0"]), |_| false).unwrap_err();
         assert_eq!(error.to_string(), "10.0.0.1 is a private address");
         assert_eq!(allowed_of([], |_| false).unwrap(), []);
-    }
-
-    #[test]
-    fn the_host_of_a_proxy_is_found() {
-        let check = |value: &str, expected: Option<&str>| assert_eq!(proxy_host(value).as_deref(), expected, "{value}");
-        check("http://Proxy.corp:3128", Some("proxy.corp"));
-        check("proxy.corp:3128", Some("proxy.corp"));
-        check("http://me:secret@10.0.0.1:3128/", Some("10.0.0.1"));
-        check("", None);
     }
 }

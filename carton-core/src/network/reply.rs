@@ -11,7 +11,7 @@ use super::{CredentialsSent, Extent, NetworkError, NetworkOptions, Part, Request
 
 /// A body that sends fewer bytes than this per idle timeout has stalled. If one byte were enough, a server could keep the client waiting
 /// for as many timeouts as the file has bytes.
-const LEAST_BYTES: u64 = 1 << 10;
+pub(super) const LEAST_BYTES: u64 = 1 << 10;
 
 /// A longer header counts as missing, because its value is stored and shown. The HTTP library limits all headers together.
 const MAX_HEADER: usize = 1 << 10;

@@ -1,12 +1,13 @@
 //! Resolves host names, and leaves out the addresses that may not be connected to.
 
+use std::collections::BTreeSet;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::named_hosts::NamedHosts;
-use super::private::{allowed_of, proxies};
+use super::private::allowed_of;
 
 /// The addresses of a name that may be connected to.
 #[derive(Clone)]
@@ -23,13 +24,16 @@ pub(super) enum Addresses {
 pub(super) struct Resolver {
     pub(super) addresses: Addresses,
     pub(super) named: Arc<NamedHosts>,
+    /// The hosts of the proxies that requests may go through.
+    pub(super) proxies: BTreeSet<String>,
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (addresses, named) = (self.addresses.clone(), Arc::clone(&self.named));
+        let name = name.as_str().to_ascii_lowercase();
+        let is_proxy = self.proxies.contains(&name);
         Box::pin(async move {
-            let name = name.as_str().to_ascii_lowercase();
             let host = name.clone();
             let found = tokio::task::spawn_blocking(move || {
                 Ok::<_, std::io::Error>((host.as_str(), 0).to_socket_addrs()?.collect::<Vec<_>>())
@@ -42,7 +46,7 @@ impl Resolve for Resolver {
                 }
                 Addresses::CartonHost(host) if host == name => named.usable(&name, found)?,
                 // The user chose the proxy. It resolves the names of its requests itself.
-                _ if proxies().contains(&name) => found,
+                _ if is_proxy => found,
                 _ => allowed_of(found, |_| false)?,
             };
             Ok(Box::new(usable.into_iter()) as Addrs)

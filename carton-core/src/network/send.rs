@@ -24,10 +24,16 @@ impl Network {
         // The library would take user and password from the URL, and we could then not control to which hop they are sent.
         let mut url = request.url.clone().without_user();
         let mut hops = Vec::new();
+        let mut answered_challenge = false;
         loop {
             let shown = url.shown();
             let hop = self.client(&url)?.get(url.expose().clone()).headers(headers(request)?);
-            let (hop, credentials) = authorization.add(&url, hop)?;
+            let login = self.registry.as_ref().filter(|login| login.is_for(&url));
+            let sent = login.and_then(|login| login.header());
+            let (hop, credentials) = match login {
+                Some(login) => login.add(hop),
+                None => authorization.add(&url, hop)?,
+            };
             let response = match tokio::time::timeout(options.idle_timeout, hop.send()).await {
                 Err(_) => return Err(NetworkError::Stalled { url: shown, after: options.idle_timeout, found: 0 }),
                 Ok(Err(error)) => return Err(failure::of_request(shown, error)),
@@ -50,6 +56,13 @@ impl Network {
                     let reply = Reply::new(shown, response, request, options)?;
                     self.note_answer(&hops);
                     return Ok(reply);
+                }
+                (StatusCode::UNAUTHORIZED, _)
+                    if !answered_challenge
+                        && let Some(login) = login
+                        && login.answer(self, &url, response.headers(), sent).await? =>
+                {
+                    answered_challenge = true;
                 }
                 (StatusCode::RANGE_NOT_SATISFIABLE, _) => return Reply::of_nothing(shown, response, request, options),
                 (status, _) => return Err(refusal(shown, status, response.headers(), credentials)),

@@ -4,7 +4,12 @@
 //! `Debug` get a [`ShownUrl`], and the few places that need the whole URL (requests, the cache's keys, files that the user asked for) say
 //! so by calling [`Url::expose`].
 
+use std::borrow::Cow;
 use std::fmt;
+
+/// The parameters of a signature in the URL of an Azure blob.
+const AZURE_SIGNATURE: [&str; 15] =
+    ["sv", "ss", "srt", "sp", "se", "st", "spr", "sig", "sr", "skoid", "sktid", "skt", "ske", "sks", "skv"];
 
 /// A URL, with its secrets. `Display` and `Debug` show it as its [`ShownUrl`].
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -112,6 +117,25 @@ impl Url {
         self.0.as_str()
     }
 
+    /// The text that tells this URL from those of other files: the whole text without the signature of a signed URL, which is another
+    /// one each time that the URL is made. It must never be shown.
+    pub(crate) fn identity(&self) -> Cow<'_, str> {
+        let is_azure = self.host_str().is_some_and(|host| host.ends_with(".blob.core.windows.net"));
+        let is_signature = |key: &str| {
+            let key = key.to_ascii_lowercase();
+            key.starts_with("x-amz-")
+                || key.starts_with("x-goog-")
+                || (is_azure && AZURE_SIGNATURE.contains(&key.as_str()))
+        };
+        if !self.0.query_pairs().any(|(key, _)| is_signature(&key)) {
+            return Cow::Borrowed(self.0.as_str());
+        }
+        let mut url = self.0.clone();
+        let kept: Vec<_> = self.0.query_pairs().filter(|(key, _)| !is_signature(key)).collect();
+        url.query_pairs_mut().clear().extend_pairs(kept);
+        Cow::Owned(url.into())
+    }
+
     /// The whole URL, secrets included. It must never be shown.
     pub(crate) fn expose(&self) -> &url::Url {
         &self.0
@@ -137,6 +161,22 @@ impl Url {
     /// The port, which many schemes have a default for.
     pub(crate) fn port_or_known_default(&self) -> Option<u16> {
         self.0.port_or_known_default()
+    }
+
+    /// The URL with these pairs at the end of its query.
+    pub(crate) fn with_query(mut self, pairs: &[(&str, &str)]) -> Self {
+        self.0.query_pairs_mut().extend_pairs(pairs);
+        self
+    }
+
+    /// Whether the host is this machine, so that a request does not cross a network.
+    pub(crate) fn is_this_machine(&self) -> bool {
+        match self.0.host() {
+            Some(url::Host::Domain(name)) => name == "localhost",
+            Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+            None => false,
+        }
     }
 
     /// The scheme, host and port.
@@ -224,6 +264,21 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_signature_does_not_make_another_file() {
+        let same =
+            |one: &str, other: &str| Url::parse(one).unwrap().identity() == Url::parse(other).unwrap().identity();
+        let signed = "https://b.s3.amazonaws.com/a?versionId=7&X-Amz-Date=20261125T000000Z&X-Amz-Signature=";
+        assert!(same(&format!("{signed}12"), &format!("{signed}34")));
+        assert!(!same(&format!("{signed}12"), &format!("{signed}12").replace("versionId=7", "versionId=8")));
+        assert!(same("https://a.blob.core.windows.net/b?sv=1&sig=2", "https://a.blob.core.windows.net/b?sv=1&sig=3"));
+        assert!(!same("https://host/b?sig=2", "https://host/b?sig=3"));
+        assert!(same(
+            "https://storage.googleapis.com/b?X-Goog-Date=1",
+            "https://storage.googleapis.com/b?x-goog-date=2"
+        ));
+    }
 
     #[test]
     fn what_is_shown_holds_no_secret() {

@@ -1,9 +1,12 @@
 //! Opens a carton without starting a runner: for `info`, `verify` and `unpack`, and as the first step of `load`.
 
 mod opening;
+#[cfg(feature = "remote")]
+pub(crate) mod registry;
 mod remote;
 mod signature;
 
+use std::borrow::Cow;
 use std::future::IntoFuture;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,13 +14,24 @@ use std::sync::Arc;
 pub(crate) use opening::Opening;
 pub(crate) use signature::refuse_bare;
 pub use signature::signature_path;
+#[cfg(feature = "remote")]
+pub(crate) use signature::{signature_in_registry, signatures_to_push};
 
 use crate::archive::Archive;
 use crate::blocking::{Awaited, run_blocking};
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::contents::Access;
-use crate::manifest;
+#[cfg(feature = "remote")]
+use crate::hub;
+use crate::manifest::{self, ManifestHash};
+#[cfg(feature = "remote")]
+use crate::network::Activity;
+#[cfg(not(feature = "object-store"))]
+use crate::network::NetworkError;
+use crate::object_stores;
+#[cfg(feature = "remote")]
+use crate::oci;
 use crate::package::{self, Package};
 use crate::settings::{OpenSettings, open_setters};
 use crate::source::FileSource;
@@ -104,26 +118,60 @@ pub(crate) fn open(
     config: &Config,
     opening: &Opening,
 ) -> Result<Package, Error> {
-    let package = open_unsigned(location, settings, config, opening)?;
-    let status = signature::check(&package, location.place()?, &settings.trust, config, opening)?;
+    let named = location.place()?;
+    let found = find(named, config, opening)?;
+    let package = open_unsigned(&found, location.expected(settings.expect)?, settings, config, opening)?;
+    let place = signature::CartonPlace { named, found: &found };
+    let status = signature::check(&package, place, &settings.trust, config, opening)?;
     Ok(package.with_signature_status(status))
 }
 
-/// Opens the carton at `location`, without a look at its signature.
+/// The web URL that a name of the Hub or of an object stands for; any other place itself.
+#[cfg_attr(not(feature = "remote"), allow(clippy::unnecessary_wraps, unused_variables))]
+fn find<'a>(place: &'a Place, config: &Config, opening: &Opening) -> Result<Cow<'a, Place>, Error> {
+    #[cfg(feature = "remote")]
+    if let Place::Url(url) = place
+        && url.scheme() == hub::SCHEME
+    {
+        let activity = Activity::new(opening.context.cancel_token());
+        let url = hub::carton_url(url, &config.hub_endpoint()?, &config.network(), &activity)?;
+        return Ok(Cow::Owned(Place::Url(url)));
+    }
+    if let Place::Url(url) = place
+        && object_stores::is_scheme(url.scheme())
+    {
+        #[cfg(feature = "object-store")]
+        {
+            let activity = Activity::new(opening.context.cancel_token());
+            let url = object_stores::signed_url(&config.network(), url, &activity)?;
+            return Ok(Cow::Owned(Place::Url(url)));
+        }
+        #[cfg(not(feature = "object-store"))]
+        return Err(NetworkError::NotBuilt { url: url.shown() }.into());
+    }
+    Ok(Cow::Borrowed(place))
+}
+
+/// Opens the carton at `place`, without a look at its signature.
 fn open_unsigned(
-    location: &Location,
+    place: &Place,
+    expect: Option<ManifestHash>,
     settings: &OpenSettings,
     config: &Config,
     opening: &Opening,
 ) -> Result<Package, Error> {
-    let expect = location.expected(settings.expect)?;
     let network = config.network();
-    let path = match location.place()? {
+    let path = match place {
         Place::Path(path) => path,
         Place::Url(url) => {
             let link_network = if config.allow_private_links { network.clone() } else { network.public_only(url) };
             // The author of a carton on a server must not learn of local files.
-            return remote::open(url, expect, Access { network, link_network, file_links: false }, opening);
+            let access = Access { network, link_network, file_links: false };
+            #[cfg(feature = "remote")]
+            if url.scheme() == oci::SCHEME {
+                return registry::open(url, expect, access, &config.registries, opening);
+            }
+            return remote::open(url, expect, access, opening);
         }
     };
     let access = Access {
@@ -132,7 +180,8 @@ fn open_unsigned(
         file_links: settings.allow_file_links || config.allow_file_links,
     };
     let cache = opening.cache.clone();
-    Ok(Package::open(path, package::OpenOptions { cache, expect, access: Some(access), whole: None })?)
+    let options = package::OpenOptions { cache, expect, access: Some(access), ..package::OpenOptions::default() };
+    Ok(Package::open(path, options)?)
 }
 
 pub(crate) fn cache(config: &Config) -> Result<Arc<Cache>, Error> {

@@ -257,7 +257,7 @@ impl Remote<'_> {
             cache: self.opening.cache.clone(),
             expect: self.expect,
             access: Some(self.access.clone()),
-            whole: None,
+            ..OpenOptions::default()
         }
     }
 

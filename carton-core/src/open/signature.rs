@@ -9,8 +9,14 @@ use carton_signing::{Bundle, SignedFiles, SigningIdentity, Trusted};
 use super::Opening;
 use crate::Error;
 use crate::config::Config;
+#[cfg(feature = "remote")]
+use crate::context::Context;
+#[cfg(feature = "remote")]
+use crate::error_kind::ErrorKind;
 use crate::manifest::{Manifest, ManifestHash};
-use crate::network::{Activity, Network, NetworkError, Part, Wanted};
+use crate::network::{Activity, NetworkError, Part, Url, Wanted};
+use crate::object_stores;
+use crate::oci;
 use crate::package::Package;
 use crate::place::Place;
 use crate::source::{FileSource, Source};
@@ -22,6 +28,78 @@ impl Package {
     #[must_use]
     pub fn sign(&self, identity: &SigningIdentity) -> Option<Vec<u8>> {
         Some(identity.sign(&signed_files(self.contents().manifest()?)))
+    }
+}
+
+/// A signature of a carton that was opened from the registry at `url`: the one that was accepted for it, or else the last one there. `None` if
+/// there is none. A registry that cannot be asked for signatures is no error: the carton was opened without.
+#[cfg(feature = "remote")]
+pub(crate) fn signature_in_registry(
+    package: &Package,
+    url: &Url,
+    config: &Config,
+    context: &Context,
+) -> Result<Option<Vec<u8>>, Error> {
+    let Some(manifest) = package.contents().manifest() else { return Ok(None) };
+    let (limit, hash) = (signed_files(manifest).max_bundle_length(), manifest.hash());
+    let cache = super::cache(config).ok();
+    if matches!(package.signature_status(), Some(SignatureStatus::Trusted { .. }))
+        && let Some(accepted) = cache.as_ref().and_then(|cache| cache.signature(&hash, limit))
+    {
+        return Ok(Some(accepted));
+    }
+    let opening = Opening { cache, context: context.clone() };
+    match super::registry::signatures(url, hash, &config.network(), &config.registries, limit as u64, &opening) {
+        Ok(found) => Ok(found.into_iter().next_back()),
+        Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),
+        Err(error) => {
+            tracing::warn!("no signature is pulled: {}", crate::causes::in_one_line(&error));
+            Ok(None)
+        }
+    }
+}
+
+/// The signatures that go along when a carton is pushed: the file that the caller names, or else what is beside the carton on this machine,
+/// or in the registry that it is in.
+///
+/// # Errors
+/// The named file is missing or too large.
+#[cfg(feature = "remote")]
+pub(crate) fn signatures_to_push(
+    package: &Package,
+    place: &Place,
+    named: Option<&Place>,
+    config: &Config,
+    context: &Context,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let Some(manifest) = package.contents().manifest() else { return Ok(Vec::new()) };
+    let limit = signed_files(manifest).max_bundle_length();
+    let read_within = |path: &Path| match read(path, limit)? {
+        Some(bytes) if bytes.len() > limit => {
+            let found = format!("more than {limit} bytes");
+            Err(Error::from(TrustError::Refused {
+                carton: place.to_string(),
+                signature: path.display().to_string(),
+                reason: found,
+            }))
+        }
+        bytes => Ok(bytes),
+    };
+    match (named, place) {
+        (Some(Place::Path(path)), _) => {
+            let missing = || Error::io("open", path)(io::ErrorKind::NotFound.into());
+            Ok(vec![read_within(path)?.ok_or_else(missing)?])
+        }
+        (None, Place::Path(path)) => Ok(read_within(&signature_path(path))?.into_iter().collect()),
+        (_, Place::Url(url)) if url.scheme() == oci::SCHEME => {
+            Ok(signature_in_registry(package, url, config, context)?.into_iter().collect())
+        }
+        // The signature of a carton at another URL was read if somebody is trusted, and is in the cache then.
+        _ => {
+            let is_trusted = matches!(package.signature_status(), Some(SignatureStatus::Trusted { .. }));
+            let cache = super::cache(config).ok().filter(|_| is_trusted);
+            Ok(cache.and_then(|cache| cache.signature(&manifest.hash(), limit)).into_iter().collect())
+        }
     }
 }
 
@@ -44,27 +122,30 @@ pub(crate) fn refuse_bare(path: &Path, settings: &TrustSettings, config: &Config
 /// looked for.
 pub(super) fn check(
     package: &Package,
-    place: &Place,
+    place: CartonPlace<'_>,
     settings: &TrustSettings,
     config: &Config,
     opening: &Opening,
 ) -> Result<Option<SignatureStatus>, Error> {
-    let asked = Asked::of(place, settings, config);
+    let asked = Asked::of(place.named, settings, config);
     if !asked.is_required && !settings.reported {
         return Ok(None);
     }
     let Some(manifest) = package.contents().manifest() else { return Ok(None) };
     let trusted = asked.trusted()?;
     if asked.is_required && trusted.is_empty() {
-        return Err(TrustError::NoTrust { carton: place.to_string() }.into());
+        return Err(TrustError::NoTrust { carton: place.named.to_string() }.into());
     }
-    let search = Search { place, manifest, trusted, network: config.network(), opening };
+    // The signature in an object store needs a signed URL of its own.
+    let is_object = place.named.url().is_some_and(|url| object_stores::is_scheme(url.scheme()));
+    let place_of_carton = if is_object { place.named } else { place.found };
+    let search = Search { place: place_of_carton, manifest, trusted, config, opening };
     let status = match &settings.signature {
         Some(location) => search.at(location.place()?)?,
         None => search.beside()?,
     };
     if asked.is_required {
-        let carton = place.to_string();
+        let carton = place.named.to_string();
         match &status {
             SignatureStatus::Trusted { .. } => {}
             SignatureStatus::Unsigned { place } => {
@@ -76,6 +157,15 @@ pub(super) fn check(
         }
     }
     Ok(Some(status))
+}
+
+/// Where a carton is.
+#[derive(Clone, Copy)]
+pub(super) struct CartonPlace<'a> {
+    /// The place that the caller named, which rules are for.
+    pub(super) named: &'a Place,
+    /// The place where the carton was found, beside which its signature is.
+    pub(super) found: &'a Place,
 }
 
 /// What is asked of a carton's signature.
@@ -107,7 +197,7 @@ struct Search<'a> {
     place: &'a Place,
     manifest: &'a Manifest,
     trusted: Trusted,
-    network: Network,
+    config: &'a Config,
     opening: &'a Opening,
 }
 
@@ -127,29 +217,55 @@ impl Search<'_> {
 
     fn at(&self, place: &Place) -> Result<SignatureStatus, Error> {
         let limit = self.files().max_bundle_length();
-        let bytes = match place {
-            Place::Path(path) => read(path, limit)?,
+        let found = match &*super::find(place, self.config, self.opening)? {
+            Place::Path(path) => read(path, limit)?.into_iter().collect(),
+            Place::Url(url) if url.scheme() == oci::SCHEME => self.in_registry(url, limit as u64)?,
             Place::Url(url) => {
                 let part = Part::Whole;
                 let wanted = Wanted { url: url.clone(), part, version: None, known: None, limit: limit as u64 };
-                match self.network.read(wanted, &Activity::new(self.opening.context.cancel_token())) {
-                    Ok(fetched) => Some(fetched.bytes),
-                    Err(NetworkError::Status { status, .. }) if matches!(status.code(), 404 | 410) => None,
+                match self.config.network().read(wanted, &Activity::new(self.opening.context.cancel_token())) {
+                    Ok(fetched) => vec![fetched.bytes],
+                    Err(NetworkError::Status { status, .. }) if matches!(status.code(), 404 | 410) => Vec::new(),
                     // Without the network, a signature that is not in the cache is missing.
-                    Err(NetworkError::Offline { .. }) => None,
+                    Err(NetworkError::Offline { .. }) => Vec::new(),
                     Err(error) => return Err(error.into()),
                 }
             }
         };
-        let Some(bytes) = bytes else { return Ok(SignatureStatus::Unsigned { place: place.to_string() }) };
-        let status = self.judge(place, &bytes);
-        if let (Place::Url(_), SignatureStatus::Trusted { .. }, Some(cache)) =
-            (self.place, &status, &self.opening.cache)
-            && let Err(error) = cache.remember_signature(&self.hash(), &bytes)
-        {
-            tracing::debug!(%error, "cannot keep the signature");
+        // Several may have signed a carton in a registry. The first that is trusted counts.
+        let mut last = SignatureStatus::Unsigned { place: place.to_string() };
+        for bytes in found {
+            let status = self.judge(place, &bytes);
+            if !matches!(status, SignatureStatus::Trusted { .. }) {
+                last = status;
+                continue;
+            }
+            if let (Place::Url(_), Some(cache)) = (self.place, &self.opening.cache)
+                && let Err(error) = cache.remember_signature(&self.hash(), &bytes)
+            {
+                tracing::debug!(%error, "cannot keep the signature");
+            }
+            return Ok(status);
         }
-        Ok(status)
+        Ok(last)
+    }
+
+    /// The signatures that refer to a carton in a registry.
+    #[cfg(feature = "remote")]
+    fn in_registry(&self, url: &Url, limit: u64) -> Result<Vec<Vec<u8>>, Error> {
+        super::registry::signatures(
+            url,
+            self.hash(),
+            &self.config.network(),
+            &self.config.registries,
+            limit,
+            self.opening,
+        )
+    }
+
+    #[cfg(not(feature = "remote"))]
+    fn in_registry(&self, url: &Url, _limit: u64) -> Result<Vec<Vec<u8>>, Error> {
+        Err(NetworkError::NotBuilt { url: url.shown() }.into())
     }
 
     /// Verifies a signature that was read from `place`.
@@ -203,10 +319,12 @@ pub fn signature_path(carton: impl AsRef<Path>) -> PathBuf {
     name.into()
 }
 
-/// Where the signature of a carton is by default: under its name and `.sig`.
+/// Where the signature of a carton is by default: under its name and `.sig`, or in its registry.
 fn beside(place: &Place) -> Place {
     match place {
         Place::Path(path) => Place::Path(signature_path(path)),
+        // What refers to the artifact is found by the artifact's own name.
+        Place::Url(url) if url.scheme() == oci::SCHEME => Place::Url(url.clone()),
         Place::Url(url) => Place::Url(url.with_suffix(".sig")),
     }
 }

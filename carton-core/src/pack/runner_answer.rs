@@ -51,7 +51,10 @@ pub(super) async fn ask_runner(
         Ok(response) => Ok(response),
         Err(error) => Err(match session.explain(error).await {
             Err(crash) => Error::RunnerCrashed(crash),
-            Ok(CallError::Runner { error, .. }) => Error::refused(descriptor.to_string(), error),
+            Ok(CallError::Runner { error, .. }) => {
+                let limits = session.suspected_limits(&error);
+                Error::refused(descriptor.to_string(), error, limits)
+            }
             Ok(other) => Error::Call(other),
         }),
     }

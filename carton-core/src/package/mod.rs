@@ -32,7 +32,7 @@ use error::MAX_METADATA_LENGTH;
 
 use crate::archive::Archive;
 use crate::cache::Cache;
-use crate::contents::{Access, Contents, ContentsError};
+use crate::contents::{Access, Blobs, Contents, ContentsError, OutsideLinks};
 use crate::context::{Context, blocking_setters};
 use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
@@ -80,6 +80,8 @@ pub(crate) struct OpenOptions {
     /// The digest of the cached file that is opened, if the carton is a file of the cache. That file is not deleted while the
     /// model is loaded.
     pub whole: Option<Sha256Digest>,
+    /// The files of the carton that its registry has as blobs of their own.
+    pub blobs: Blobs,
 }
 
 impl Package {
@@ -112,7 +114,7 @@ impl Package {
     /// # Errors
     /// As [`open`](Self::open).
     pub(crate) fn open_archive(source: Arc<dyn Source>, options: OpenOptions) -> Result<Self, PackageError> {
-        match Contents::open_archive(Arc::clone(&source), options.cache, options.expect) {
+        match Contents::open_archive(Arc::clone(&source), options.cache, options.expect, options.blobs) {
             Ok(contents) => Self::from_contents(contents.with_access(options.access).with_whole(options.whole)),
             Err(error) => {
                 let bytes = || {
@@ -143,9 +145,10 @@ impl Package {
     /// nothing to verify it against.
     ///
     /// # Errors
-    /// Nothing is at `path`, or nothing that can be a model; the runner's name is malformed.
+    /// Nothing is at `path`, or nothing that can be a model; the runner's name is malformed; a link that `links` does not allow.
     pub(crate) fn bare(
         path: &Path,
+        links: &OutsideLinks,
         runner_name: &str,
         required_framework_version: VersionReq,
         cache: Option<Arc<Cache>>,
@@ -158,7 +161,7 @@ impl Package {
         let metadata = draft.validate()?;
         // Reported like the path of a carton where nothing is.
         std::fs::metadata(path).map_err(PackageError::io("open", path))?;
-        let contents = Contents::bare(path)?.with_cache(cache);
+        let contents = Contents::bare(path, links)?.with_cache(cache);
         let (tensors, directories) = (TensorIndex::default(), Directories::default());
         Ok(Self::of(Opened { contents, metadata, tensors, directories }))
     }

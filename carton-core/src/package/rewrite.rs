@@ -17,7 +17,8 @@ use crate::tensor_data;
 
 /// Writes the carton of `contents` to `output`. An existing file of that name is replaced only when the new one is complete.
 ///
-/// The files whose paths are in `left_out` are only listed, and `links` must have their digests. All others are verified while
+/// The files whose paths are in `left_out` are only listed: `links` must have their digests, or the registry that the result goes to has
+/// them. All others are verified while
 /// they are copied. Files from an archive keep their compression; `compression` is for the others.
 ///
 /// # Errors
@@ -44,9 +45,6 @@ pub(crate) fn rewrite(
     let mut entries = Vec::with_capacity(manifest.len());
     for (path, digest) in manifest.iter().filter(|(path, _)| *path != METADATA) {
         if left_out.contains(path) {
-            if links.urls(&digest).is_empty() {
-                return Err(ContentsError::Missing { path: path.to_owned() }.into());
-            }
             tail.linked.insert(path.to_owned(), digest);
         } else {
             let content = contents.content(path, context)?;

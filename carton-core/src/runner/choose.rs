@@ -15,11 +15,15 @@ pub(crate) struct RunnerSources<'a> {
 /// Returns a runner that meets `requirement`, installing it if necessary and allowed.
 ///
 /// # Errors
-/// [`InstallError::NoRunner`] if there is none and none may be installed; otherwise the error of the installation.
+/// [`InstallError::NoRunner`] if there is none and none may be installed; [`InstallError::LostLibrary`] if it has lost its library;
+/// otherwise the error of the installation.
 pub(crate) fn choose(requirement: &Requirement, sources: &RunnerSources<'_>) -> Result<Descriptor, InstallError> {
     let registry = Registry::read(&sources.config.runner_dir)?;
     match select(registry.runners(), requirement, PLATFORM) {
-        Ok(runner) => Ok(runner.clone()),
+        Ok(runner) => match runner.lost_library() {
+            None => Ok(runner.clone()),
+            Some(folder) => Err(InstallError::LostLibrary { runner: runner.to_string(), folder }),
+        },
         Err(mut none) => {
             none.index_configured = sources.config.runner_index.is_some();
             match &sources.config.runner_index {

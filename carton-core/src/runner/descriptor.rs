@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
+use super::library::{LIBRARY_LINK, LibraryNeed};
 use super::needs::{PrepareNeeds, SandboxNeeds};
 use super::{PLATFORM, RELEASE_DATE, ReleaseDate, ReleaseDateError};
 
@@ -56,6 +57,9 @@ pub struct Descriptor {
     /// What it needs to prepare models; `None` if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prepare: Option<PrepareNeeds>,
+    /// The library of the machine that it needs; `None` if its folder has all that is not the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<LibraryNeed>,
     /// The folder of the `runner.toml`; `None` for a runner without one.
     #[serde(skip)]
     pub(super) folder: Option<PathBuf>,
@@ -86,6 +90,7 @@ impl Descriptor {
             environment: Vec::new(),
             sandbox: SandboxNeeds::default(),
             prepare: None,
+            library: None,
             folder: None,
         })
     }
@@ -102,6 +107,14 @@ impl Descriptor {
             && self.framework_version == other.framework_version
             && self.runner_interface_version == other.runner_interface_version
             && self.platform == other.platform
+    }
+
+    /// Returns where the library was that was linked for this runner, if it is not there any more.
+    #[must_use]
+    pub fn lost_library(&self) -> Option<PathBuf> {
+        let link = self.folder.as_ref()?.join(LIBRARY_LINK);
+        self.library.as_ref()?.missing_in(&link)?;
+        Some(std::fs::read_link(&link).unwrap_or(link))
     }
 
     /// Makes a `runner.toml` with these runners. Their paths are not changed.
@@ -187,6 +200,7 @@ pub(super) struct RawDescriptor {
     #[serde(default)]
     pub(super) sandbox: SandboxNeeds,
     pub(super) prepare: Option<PrepareNeeds>,
+    pub(super) library: Option<LibraryNeed>,
 }
 
 /// The paths that a descriptor may give for its executable, and for what it reads in its sandbox.
@@ -275,6 +289,9 @@ pub(super) fn validate(
     if let Some((name, found)) = invalid {
         return Err(field(name, "must have absolute paths without `..`, and plain names", &found));
     }
+    if let Some(found) = raw.library.as_ref().and_then(LibraryNeed::invalid) {
+        return Err(field("library", "must have plain names, and self-tests in the runner's folder", &found));
+    }
     let name = raw.runner_name.as_str();
     let is_for_anyone =
         raw.sandbox.is_for_anyone(name) && raw.prepare.as_ref().is_none_or(|needs| needs.is_for_anyone(name));
@@ -295,6 +312,7 @@ pub(super) fn validate(
         environment: raw.environment,
         sandbox: raw.sandbox,
         prepare: raw.prepare,
+        library: raw.library,
         folder: (!folder.as_os_str().is_empty()).then(|| folder.to_path_buf()),
     })
 }
@@ -364,6 +382,7 @@ platform = "x86_64-unknown-linux-gnu"
         check("[runner.prepare]\nenvironment = ['*']", false);
         check("[runner.prepare]\nread = ['~/x']", false);
         check("[runner.prepare]\nprograms = ['sh']", false);
+        check("[runner.prepare]\nread_data = ['torchscript']", false);
         for needs in [
             "sandbox]\nread = ['x']",
             "sandbox]\nread = ['/a/../b']",

@@ -97,11 +97,20 @@ pub fn runner_main(runners: &'static [EmbeddedRunner]) {
     if arguments.next().as_deref() == Some(OsStr::new(RUNNER_ARGUMENT)) {
         exit(run_named(runners, arguments.next()));
     }
-    if let Ok(executable) = std::env::current_exe() {
-        // A second call has no effect: the runners of the first one are registered.
-        let _ = REGISTERED.set(Registered { executable, runners });
-    }
+    let Some(executable) = own_executable() else { return };
+    // A second call has no effect: the runners of the first one are registered.
+    let _ = REGISTERED.set(Registered { executable, runners });
 }
+
+/// Returns the executable of this process. Where the system cannot name it because `/proc` is missing, returns the link there that leads to
+/// it: the runners are known all the same, and starting one reports what is missing.
+fn own_executable() -> Option<PathBuf> {
+    let known = std::env::current_exe().ok();
+    known.or_else(|| cfg!(target_os = "linux").then(|| PathBuf::from(OWN_EXECUTABLE)))
+}
+
+/// The link to the executable of a process, on Linux.
+const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
 /// Makes `runners` available to this process that are part of another program: `executable` calls [`runner_main`] with the same ones. A
 /// library that is loaded into a program of others brings its runners in this way.
@@ -156,6 +165,7 @@ pub(crate) fn descriptors() -> Vec<Descriptor> {
                     ..SandboxNeeds::default()
                 },
                 prepare: None,
+                library: None,
                 folder: None,
             })
         })

@@ -8,8 +8,12 @@ use serde::Deserialize;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::PLATFORM;
 use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, ModelFilesMode, RawDate, RawDescriptor};
+
+use super::library::LibraryNeed;
 use super::needs::{PrepareNeeds, SandboxNeeds};
+use super::select::{NoRunner, Requirement, select};
 use crate::causes::without_value;
 use crate::digest::Sha256Digest;
 use crate::name::{self, NameError};
@@ -122,6 +126,8 @@ struct RawEntry {
     sandbox: SandboxNeeds,
     #[serde(default)]
     prepare: Option<PrepareNeeds>,
+    #[serde(default)]
+    library: Option<LibraryNeed>,
 }
 
 #[derive(Deserialize)]
@@ -157,6 +163,14 @@ impl RunnerIndex {
     #[must_use]
     pub fn entries(&self) -> &[IndexEntry] {
         &self.entries
+    }
+
+    /// Chooses the runner to install of this index, which is at `place`.
+    ///
+    /// # Errors
+    /// It has none that meets `requirement`.
+    pub fn select(&self, place: &Place, requirement: &Requirement) -> Result<&IndexEntry, Box<NoRunner>> {
+        select(&self.entries, requirement, PLATFORM).map_err(|none| none.in_index(place))
     }
 
     /// Returns the entries that cannot be used.
@@ -196,6 +210,7 @@ fn parse_entry(position: usize, raw: &RawValue, index: &Place) -> Result<IndexEn
         environment: raw.environment,
         sandbox: raw.sandbox,
         prepare: raw.prepare,
+        library: raw.library,
     };
     let descriptor = descriptor::validate(position, described, "".as_ref(), ExecutablePaths::InFolder)
         .map_err(EntryError::Descriptor)?;
@@ -252,7 +267,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawIndex<'a> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, clippy::unreachable)]
 
-    use super::super::{Requirement, select};
     use super::*;
 
     const HERE: &str = "x86_64-unknown-linux-gnu";

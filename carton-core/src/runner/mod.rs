@@ -14,6 +14,7 @@ mod index;
 mod install;
 pub(crate) mod launch;
 mod launcher;
+mod library;
 mod needs;
 mod package;
 mod registry;
@@ -22,6 +23,7 @@ mod remove;
 mod select;
 pub(crate) mod session;
 mod unpack;
+mod wheel;
 mod workspace;
 
 pub use crate::place::{Place, PlaceError};
@@ -29,9 +31,11 @@ pub(crate) use choose::{RunnerSources, choose};
 pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VERSION, ModelFilesMode};
 pub use embedded::{EmbeddedRunner, RUNNER_ARGUMENT, runner_main, runners_of};
 pub use index::{BrokenEntry, IndexEntry, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part, RunnerIndex, RunnerIndexError};
-pub use install::{InstallError, Installed, Installer, RunnerFile};
+pub use install::{Assembled, InstallError, Installed, Installer, RunnerFile};
+pub(crate) use launch::places_of_program;
 pub use launch::{LaunchPolicy, end_all};
 pub(crate) use launcher::launcher;
+pub use library::{FoundLibrary, LibraryNeed, LibraryWheel};
 pub use needs::{PrepareNeeds, SandboxNeeds};
 pub use package::{OfferedRunner, Packaged, add_to_index, archive_name, package};
 pub use registry::{BrokenRunner, Registry, RegistryError};
@@ -40,6 +44,7 @@ pub use remove::remove;
 pub use select::{NoRunner, Rejection, Requirement, Searched, reject, select};
 pub use session::Crash;
 pub use unpack::UnpackError;
+pub use wheel::WheelFile;
 pub use workspace::Workspace;
 
 /// The target triple that this library was built for.

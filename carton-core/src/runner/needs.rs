@@ -38,6 +38,9 @@ pub struct PrepareNeeds {
     /// Files and folders that it reads and executes: configuration of these programs. Absolute paths, or `~/…`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<PathBuf>,
+    /// Folders in the runners' data folder that it reads and executes: programs that were installed there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read_data: Vec<String>,
     /// Folders in the runners' data folder that it writes to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<String>,
@@ -68,6 +71,7 @@ impl PrepareNeeds {
     pub(super) fn is_for_anyone(&self, runner_name: &str) -> bool {
         self.read.is_empty()
             && self.programs.is_empty()
+            && self.read_data.is_empty()
             && self.environment.is_empty()
             && self.write_variables.is_empty()
             && self.data.iter().all(|folder| folder == runner_name)
@@ -75,7 +79,8 @@ impl PrepareNeeds {
 
     /// Returns the first path or name that cannot be used.
     pub(super) fn invalid(&self) -> Option<String> {
-        invalid_path(&self.read).or_else(|| invalid_name(&self.data)).or_else(|| invalid_name(&self.programs))
+        let names = [&self.data, &self.read_data, &self.programs];
+        invalid_path(&self.read).or_else(|| names.into_iter().find_map(|names| invalid_name(names)))
     }
 }
 

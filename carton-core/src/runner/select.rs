@@ -289,6 +289,7 @@ mod tests {
             environment: Vec::new(),
             sandbox: SandboxNeeds::default(),
             prepare: None,
+            library: None,
             folder: None,
         }
     }

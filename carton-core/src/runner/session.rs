@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::Descriptor;
 use super::launch::{Access, Exit, LaunchError, LaunchPolicy, NotStarted, Process, launch};
 use crate::causes::in_one_line;
+use crate::sandbox::{Limits, SuspectedLimit, suspected_limits};
 
 /// How long to wait for the exit status after the connection has ended, before the error is reported without it.
 const EXIT_REPORT_WAIT: Duration = Duration::from_secs(1);
@@ -25,6 +26,8 @@ pub struct Crash {
     pub what: String,
     /// The last lines of its standard error.
     pub stderr: Vec<String>,
+    /// The limits that are the likely cause.
+    pub limits: Vec<SuspectedLimit>,
 }
 
 impl fmt::Display for Crash {
@@ -51,6 +54,7 @@ pub(crate) enum StartError {
     Refused {
         runner: String,
         error: RunnerError,
+        limits: Vec<SuspectedLimit>,
     },
     /// The runner did not load the model in time.
     LoadTimeout {
@@ -65,6 +69,8 @@ pub(crate) struct Session {
     runner: String,
     connection: Connection,
     process: Process,
+    /// The limits of the process.
+    limits: Limits,
     exit: watch::Receiver<Option<Exit>>,
 }
 
@@ -77,6 +83,7 @@ impl Session {
         options: ConnectionOptions,
     ) -> Result<Self, StartError> {
         let runner = descriptor.to_string();
+        let limits = policy.all_limits();
         let (report_exit, exit) = watch::channel(None);
         // The process may die before there is a connection to close.
         let connection_to_close: Arc<OnceLock<Connection>> = Arc::default();
@@ -102,7 +109,7 @@ impl Session {
                 let reason = "the program that should confine it did not say that it has".to_owned();
                 connection.close(CloseReason::Requested(reason.clone()));
                 process.kill();
-                return Err(StartError::Launch(LaunchError::Sandbox { runner, reason }));
+                return Err(StartError::Launch(LaunchError::Sandbox { runner, reason, limits: Vec::new() }));
             }
             opened => opened,
         };
@@ -112,19 +119,23 @@ impl Session {
                 if exit.borrow().is_some() {
                     connection.close(CloseReason::EndOfFile);
                 }
-                Ok(Self { runner, connection, process, exit })
+                Ok(Self { runner, connection, process, limits, exit })
             }
             Err(reason) => {
                 if !matches!(*reason, CloseReason::EndOfFile) {
                     process.kill();
                 }
-                let crash = crash(&runner, &reason, &process, exit.clone()).await;
+                let crash = crash(&runner, &reason, &process, &limits, exit.clone()).await;
                 let not_started = exit.borrow().as_ref().and_then(|exit| exit.not_started.clone());
                 Err(match not_started {
-                    Some(NotStarted::Refused(reason)) => StartError::Launch(LaunchError::Sandbox { runner, reason }),
+                    Some(NotStarted::Refused(reason)) => {
+                        let limits = suspected_limits(&limits, None, [reason.as_str()]);
+                        StartError::Launch(LaunchError::Sandbox { runner, reason, limits })
+                    }
                     Some(NotStarted::CannotStart(reason)) => StartError::Launch(LaunchError::Spawn {
                         runner,
                         path: descriptor.runner_path.clone(),
+                        limits: suspected_limits(&limits, None, [reason.as_str()]),
                         source: Arc::new(std::io::Error::other(reason)),
                     }),
                     None => StartError::Crash(crash),
@@ -151,10 +162,18 @@ impl Session {
         self.process.kill();
     }
 
+    /// Returns the limits that are the likely cause of an error of the runner.
+    pub(crate) fn suspected_limits(&self, error: &RunnerError) -> Vec<SuspectedLimit> {
+        let texts = std::iter::once(&error.message).chain(&error.causes);
+        suspected_limits(&self.limits, None, texts.map(String::as_str))
+    }
+
     /// Turns a closed connection into a [`Crash`] that tells how the process ended. Other errors are returned unchanged.
     pub(crate) async fn explain(&self, error: CallError) -> Result<CallError, Crash> {
         match error {
-            CallError::Closed(reason) => Err(crash(&self.runner, &reason, &self.process, self.exit.clone()).await),
+            CallError::Closed(reason) => {
+                Err(crash(&self.runner, &reason, &self.process, &self.limits, self.exit.clone()).await)
+            }
             other => Ok(other),
         }
     }
@@ -171,6 +190,7 @@ async fn crash(
     runner: &str,
     reason: &CloseReason,
     process: &Process,
+    limits: &Limits,
     mut exit: watch::Receiver<Option<Exit>>,
 ) -> Crash {
     if !matches!(reason, CloseReason::EndOfFile) {
@@ -190,5 +210,8 @@ async fn crash(
         (CloseReason::EndOfFile, None) => "it closed its connection without ending".to_owned(),
         (reason, _) => in_one_line(reason),
     };
-    Crash { runner: runner.to_owned(), what, stderr: exit.map(|exit| exit.stderr).unwrap_or_default() }
+    let signal = exit.as_ref().and_then(|exit| exit.signal);
+    let stderr = exit.map(|exit| exit.stderr).unwrap_or_default();
+    let limits = suspected_limits(limits, signal, stderr.iter().map(String::as_str));
+    Crash { runner: runner.to_owned(), what, stderr, limits }
 }

@@ -3,6 +3,8 @@
 //! Three sides have a say. A runner's descriptor says what its framework needs, a carton what its model asks for, and the user what is
 //! allowed. `runner::launch` makes a policy of all three; the crate `carton-sandbox` enforces it.
 
+mod suspicion;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -10,6 +12,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use carton_sandbox::Limits;
+pub use suspicion::SuspectedLimit;
+pub(crate) use suspicion::{hint as limits_hint, suspected_limits};
 
 /// How strictly runners are confined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +92,13 @@ impl Permissions {
         }
         Ok(())
     }
+
+    /// Adds all permissions of `other`.
+    pub fn add_all(&mut self, other: &Self) {
+        self.network |= other.network;
+        self.build |= other.build;
+        self.read.extend(other.read.iter().cloned());
+    }
 }
 
 /// The section `[sandbox]` of the configuration.
@@ -131,6 +142,12 @@ impl SandboxRequest {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.network && self.read.is_empty()
+    }
+
+    /// Returns the permissions that it asks for, as [`Permissions::add`] takes them.
+    pub(crate) fn permissions(&self) -> Vec<String> {
+        let network = self.network.then(|| "network".to_owned());
+        network.into_iter().chain(self.read.iter().map(|path| format!("read={path}"))).collect()
     }
 
     /// Divides what is asked for by what is allowed: first what the model gets, then what it does not get.
@@ -194,10 +211,7 @@ macro_rules! launch_setters {
 
         /// Lets a confined model use all of this, beside what it is allowed already.
         pub fn allow(mut self, permissions: $crate::Permissions) -> Self {
-            let allow = &mut self.$($field).+.allow;
-            allow.network |= permissions.network;
-            allow.build |= permissions.build;
-            allow.read.extend(permissions.read);
+            self.$($field).+.allow.add_all(&permissions);
             self
         }
 

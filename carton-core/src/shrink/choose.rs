@@ -66,7 +66,7 @@ impl ShrinkPlan {
 type Chosen<'a> = Vec<(&'a FileInfo, Sha256Digest, u64)>;
 
 /// Whether a carton can be opened without the file at this path.
-pub(super) fn may_be_left_out(path: &str) -> bool {
+pub(crate) fn may_be_left_out(path: &str) -> bool {
     let in_tensor_data = path.strip_prefix(tensor_data::FOLDER);
     path != package::METADATA && in_tensor_data != Some(tensor_data::INDEX)
 }

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 pub use error::ShrinkError;
 pub use leave_out::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut};
 
-use choose::{ShrinkPlan, check_prefix, check_urls, may_be_left_out};
+pub(crate) use choose::may_be_left_out;
+use choose::{ShrinkPlan, check_prefix, check_urls};
 
 use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};

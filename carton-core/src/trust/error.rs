@@ -11,7 +11,7 @@ use crate::error_kind::ErrorKind;
 #[non_exhaustive]
 pub enum TrustError {
     /// A signature is required, and there is none.
-    #[error("`{carton}` is not signed, and a signature is required: there is no `{signature}`")]
+    #[error("`{carton}` is not signed, and a signature is required: {}", no_signature(signature))]
     Unsigned {
         /// The carton.
         carton: String,
@@ -74,6 +74,18 @@ pub enum TrustError {
     },
 }
 
+/// Says where nothing was found. In a registry, a signature has no name of its own.
+fn no_signature(place: &str) -> String {
+    match is_in_registry(place) {
+        true => "none refers to it in the registry".to_owned(),
+        false => format!("there is no `{place}`"),
+    }
+}
+
+fn is_in_registry(place: &str) -> bool {
+    place.split_once("://").is_some_and(|(scheme, _)| scheme == crate::oci::SCHEME)
+}
+
 impl TrustError {
     /// Returns the kind of failure.
     pub(crate) fn kind(&self) -> ErrorKind {
@@ -86,7 +98,7 @@ impl TrustError {
     /// What the user can do about it.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Unsigned { .. } => {
+            Self::Unsigned { signature, .. } if !is_in_registry(signature) => {
                 Some("get the signature from whom the carton is from, and put it beside the carton".to_owned())
             }
             Self::Bare { .. } => Some("pack the model, and sign the carton".to_owned()),

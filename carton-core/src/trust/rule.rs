@@ -6,6 +6,7 @@ use carton_signing::{Authority, Certificate, KeylessAuthority, PublicKey, Sigsto
 use glob::{MatchOptions, Pattern};
 
 use super::TrustError;
+use crate::oci::Reference;
 use crate::place::Place;
 
 /// A rule of the configuration: `[[trust]]`. Files are read when a carton of one of its places is opened.
@@ -121,8 +122,17 @@ fn names(place: &Place) -> Vec<String> {
     match place {
         Place::Url(url) => {
             let whole = url.expose();
+            // The name of an artifact with its tag or digest, and without them: a rule for a repository is for all in it.
+            if let Ok(reference) = Reference::from_url(url) {
+                let repository = format!("oci://{}/{}", reference.host(), reference.repository());
+                return vec![reference.to_string(), repository];
+            }
             // A host with a dot at its end is the same host.
-            let origin = whole.origin().ascii_serialization();
+            let origin = match whole.origin() {
+                // The standard knows the origins of web URLs alone.
+                url::Origin::Opaque(_) => format!("{}://{}", whole.scheme(), whole.host_str().unwrap_or_default()),
+                origin => origin.ascii_serialization(),
+            };
             let origin = match whole.host_str().filter(|host| host.ends_with('.')) {
                 Some(host) => origin.replacen(host, host.trim_end_matches('.'), 1),
                 None => origin,
@@ -176,6 +186,13 @@ mod tests {
         check("http://[::1]:8080/**", "http://[::1]:8080/a", true);
         check("https://*.example.com/**", "https://a.example.com/b", true);
         check("https://*.example.com/**", "https://a.evil.org/.example.com/b", false);
+        check("oci://Example.com/team/**", "oci://example.com/team/model:1", true);
+        check("oci://example.com/team/model", "oci://example.com/team/model:1", true);
+        check("oci://example.com/team/model", "oci://example.com/team/model2:1", false);
+        check("oci://example.com/team/model:1", "oci://example.com/team/model:2", false);
+        check("hf://team/**", "hf://team/model@v1/a.carton", true);
+        check("hf://team/model/**", "hf://team/model2/a.carton", false);
+        check("https://example.com/**", "oci://example.com/team/model:1", false);
         check("/srv/**", "/srv/a.carton", true);
         check("file:///srv/**", "file:///srv/a%20b.carton", true);
         check("/srv/**", "/srv/../home/a.carton", false);

@@ -1,4 +1,4 @@
-//! Fetches files that are not in the carton from their URLs in LINKS.
+//! Fetches files that are not in the carton: from the carton's registry, or from their URLs in LINKS.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,11 +13,33 @@ use crate::download::{Download, DownloadError, Target};
 use crate::encoding::{self, Limit};
 use crate::error_kind::ErrorKind;
 use crate::fetch_verified::Unverified;
-use crate::network::{NetworkError, ShownUrl, Url};
+use crate::network::{Network, NetworkError, ShownUrl, Url};
 use crate::source::{FileSource, Source};
 
-impl Fetch<'_> {
-    /// A linked file, from the first of its URLs that has it.
+/// Where a file may be.
+struct Candidate<'a> {
+    /// As LINKS has it; it may be no valid URL.
+    url: Result<Url, LinkFailure>,
+    network: &'a Network,
+}
+
+impl<'a> Fetch<'a> {
+    /// Where a file may be, in the order to try.
+    fn candidates(&self, digest: &Sha256Digest) -> Vec<Candidate<'a>> {
+        let (contents, access) = (self.contents, self.access);
+        let blobs = contents.blobs.places(digest).into_iter().map(|(network, url)| Candidate { url: Ok(url), network });
+        let links = contents.links.urls(digest).iter().map(|text| {
+            let url = Url::parse(text).map_err(|error| {
+                let url = ShownUrl::of_text(text);
+                let error = NetworkError::Url { url: url.clone(), reason: error.to_string() };
+                LinkFailure { url, error: Box::new(error.into()) }
+            });
+            Candidate { url, network: &access.link_network }
+        });
+        blobs.chain(links).collect()
+    }
+
+    /// A file that is not in the carton, from the first place that has it.
     pub(super) fn link(&self, item: &Item, digest: Sha256Digest) -> Result<(), ContentsError> {
         let path = &item.path;
         let lock = self.cache.lock_file(&digest, self.context.cancel_token())?;
@@ -25,22 +47,21 @@ impl Fetch<'_> {
             return Ok(());
         }
         let mut failures = Vec::new();
-        let urls = self.contents.links.urls(&digest);
-        for text in urls {
-            let url = match Url::parse(text) {
+        let candidates = self.candidates(&digest);
+        let n_candidates = candidates.len();
+        let size = self.contents.size_elsewhere(&digest);
+        for Candidate { url, network } in candidates {
+            let url = match url {
                 Ok(url) => url,
-                Err(error) => {
-                    let shown = ShownUrl::of_text(text);
-                    let error = NetworkError::Url { url: shown.clone(), reason: error.to_string() };
-                    failures.push(LinkFailure { url: shown, error: Box::new(error.into()) });
+                Err(failure) => {
+                    failures.push(failure);
                     continue;
                 }
             };
-            let size = self.contents.links.size(&digest);
             let result = settle(&lock, path, |folder| {
                 let fetched = match url.scheme() {
                     "file" => self.local_file(&url, size, path, &folder.join(DECODED)),
-                    _ => self.remote_file(&url, size, path, folder),
+                    _ => self.remote_file(network, &url, size, path, folder),
                 }?;
                 if fetched.digest == digest {
                     check_size(&fetched.file, size, path)?;
@@ -52,7 +73,7 @@ impl Fetch<'_> {
                 // Another URL would not help.
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) => return Err(error),
                 Err(error) => {
-                    if failures.len() + 1 < urls.len() {
+                    if failures.len() + 1 < n_candidates {
                         let error = in_one_line(&error);
                         tracing::warn!(
                             "`{path}` could not be fetched from `{}`: {error}; trying its next URL",
@@ -68,6 +89,7 @@ impl Fetch<'_> {
 
     fn remote_file(
         &self,
+        network: &Network,
         url: &Url,
         size: Option<u64>,
         path: &str,
@@ -80,16 +102,15 @@ impl Fetch<'_> {
             range: None,
             folder,
             accept_encoded: true,
-            // LINKS declares the decoded size, which may be smaller than the encoded one.
+            // The declared size is the decoded one, which may be smaller than the encoded one.
             limit: limit.absolute.max(size.unwrap_or(0)),
         };
-        let download =
-            Download::start(&self.access.link_network, &target, &self.activity).map_err(|error| match error {
-                DownloadError::Network(NetworkError::Private { url, at }) => {
-                    ContentsError::PrivateLinkRefused { path: path.to_owned(), url, at }
-                }
-                error => error.into(),
-            })?;
+        let download = Download::start(network, &target, &self.activity).map_err(|error| match error {
+            DownloadError::Network(NetworkError::Private { url, at }) => {
+                ContentsError::PrivateLinkRefused { path: path.to_owned(), url, at }
+            }
+            error => error.into(),
+        })?;
         if download.encodings().is_empty() {
             if let (Some(size), Some(found)) = (size, download.length().filter(|found| Some(*found) != size)) {
                 return Err(wrong_size(path, size, found));
@@ -125,7 +146,7 @@ impl Fetch<'_> {
     }
 }
 
-/// Refuses a file whose size is not the one in LINKS, even if its digest is right. The result then does not depend on whether the
+/// Refuses a file whose size is not the declared one, even if its digest is right. The result then does not depend on whether the
 /// answer states a size or is encoded (spec/carton-format-extensions.md).
 fn check_size(file: &Path, declared: Option<u64>, path: &str) -> Result<(), ContentsError> {
     let Some(declared) = declared else { return Ok(()) };
@@ -134,5 +155,5 @@ fn check_size(file: &Path, declared: Option<u64>, path: &str) -> Result<(), Cont
 }
 
 fn wrong_size(path: &str, declared: u64, found: u64) -> ContentsError {
-    ContentsError::Size { path: path.to_owned(), expected: format!("exactly {declared}, as LINKS says"), found }
+    ContentsError::Size { path: path.to_owned(), expected: format!("exactly {declared}, as declared"), found }
 }

@@ -1,5 +1,5 @@
 //! Fetches files that are elsewhere into the cache. A file is *elsewhere* if its carton is on a server, or if the carton only links
-//! to it (spec/carton-format.md, "LINKS").
+//! to it (spec/carton-format.md, "LINKS"), or a registry has it as a blob of its own (spec/registries.md).
 //!
 //! Nothing gets its name in the cache before its SHA-256 matched MANIFEST. If several processes want a file, one fetches it and the
 //! others wait. Large files continue where an interrupted attempt ended.
@@ -53,7 +53,7 @@ impl Drop for Leaving<'_> {
 
 /// What one worker does at a time.
 enum Job<'a> {
-    /// Fetches a file that LINKS names.
+    /// Fetches a file that is not in the carton's archive.
     Link { item: &'a Item, digest: Sha256Digest },
     /// Makes one download from the carton's archive.
     Archived { remote: &'a RemoteSource, planned: Planned<Archived<'a>> },
@@ -165,7 +165,7 @@ impl Contents {
                 }
                 Located::Linked { digest } if is_missing => {
                     jobs.push(Job::Link { item, digest });
-                    total = total.saturating_add(self.links.size(&digest).unwrap_or(0));
+                    total = total.saturating_add(self.size_elsewhere(&digest).unwrap_or(0));
                 }
                 // There is nothing to do.
                 Located::Linked { .. } | Located::Local(_) | Located::Folder { .. } | Located::Bare { .. } => {}

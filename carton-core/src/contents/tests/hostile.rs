@@ -44,7 +44,9 @@ fn a_carton_has_a_manifest() {
                 bytes[at..at + 8].copy_from_slice(b"MANIFOLD");
             }
         }
-        let error = Contents::open_archive(Arc::new(MemorySource::new(bytes, "x.carton")), None, None).unwrap_err();
+        let error =
+            Contents::open_archive(Arc::new(MemorySource::new(bytes, "x.carton")), None, None, Blobs::default())
+                .unwrap_err();
         assert_eq!(error.to_string(), "`x.carton` is not a carton: it has no file MANIFEST");
         assert_eq!(error.kind(), ErrorKind::Integrity);
     }
@@ -64,7 +66,7 @@ fn another_carton_than_expected_is_refused_first() {
     let builder = Builder::example().manifest(b"nonsense");
     let expected = ManifestHash::of(b"expected");
     let source = Arc::new(MemorySource::new(builder.bytes(), "memory"));
-    let error = Contents::open_archive(source, None, Some(expected)).unwrap_err();
+    let error = Contents::open_archive(source, None, Some(expected), Blobs::default()).unwrap_err();
     let found = builder.hash();
     assert_eq!(
         error.to_string(),
@@ -174,7 +176,8 @@ fn verify_reports_every_bad_file_and_warns() {
     let mut bytes = builder.bytes();
     let at = bytes.windows(16).position(|window| window == b"model/large.json").unwrap() + 60;
     bytes[at] ^= 0x55;
-    let contents = Contents::open_archive(Arc::new(MemorySource::new(bytes, "memory")), None, None).unwrap();
+    let contents =
+        Contents::open_archive(Arc::new(MemorySource::new(bytes, "memory")), None, None, Blobs::default()).unwrap();
     let report = contents.verify(&Context::default()).unwrap();
     assert_eq!(report.bad.len(), 1);
     assert_eq!(report.bad[0].error.kind(), ErrorKind::Integrity, "{:?}", report.bad[0]);

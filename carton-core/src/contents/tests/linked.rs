@@ -38,7 +38,7 @@ fn a_file_must_have_the_size_that_links_says() {
     check("", None);
     check("[sizes]\n{} = 300000", None);
     // The digest is right: only the size is not.
-    check("[sizes]\n{} = 300001", Some("has 300000 bytes, expected exactly 300001, as LINKS says"));
+    check("[sizes]\n{} = 300001", Some("has 300000 bytes, expected exactly 300001, as declared"));
     check("[sizes]\n{} = 299999", Some("model/weights.bin"));
 }
 

@@ -138,7 +138,7 @@ impl Builder {
     }
 
     fn in_memory(&self) -> Result<Contents, ContentsError> {
-        Contents::open_archive(Arc::new(MemorySource::new(self.bytes(), "memory")), None, None)
+        Contents::open_archive(Arc::new(MemorySource::new(self.bytes(), "memory")), None, None, Blobs::default())
     }
 
     /// As an unpacked carton.
@@ -196,7 +196,7 @@ impl Desk {
 
     fn open(&self) -> Result<Contents, ContentsError> {
         let source = FileSource::open(&self.path()).map_err(ContentsError::io("open", &self.path()))?;
-        Contents::open_archive(Arc::new(source), Some(Arc::clone(&self.cache)), None)
+        Contents::open_archive(Arc::new(source), Some(Arc::clone(&self.cache)), None, Blobs::default())
     }
 }
 
@@ -265,7 +265,7 @@ fn a_bare_model_is_read_as_it_is() {
     fs::write(folder.path().join("blobs/weights"), "weights").unwrap();
     std::os::unix::fs::symlink("../blobs/weights", root.join("weights.bin")).unwrap();
     fs::write(root.join("sub/config.json"), "{}").unwrap();
-    let contents = Contents::bare(&root).unwrap();
+    let contents = Contents::bare(&root, &OutsideLinks::Followed).unwrap();
     assert_eq!(contents.manifest_hash(), None);
     assert_eq!(contents.paths().collect::<Vec<_>>(), ["model/sub/config.json", "model/weights.bin"]);
     assert_eq!(contents.read("model/weights.bin", 100, &Context::default()).unwrap(), b"weights");
@@ -273,8 +273,52 @@ fn a_bare_model_is_read_as_it_is() {
     let ranges = contents.model_ranges(&Context::default()).unwrap();
     assert_eq!(ranges.files()[1].path, "weights.bin");
     std::os::unix::fs::symlink(".", root.join("circle")).unwrap();
-    let error = Contents::bare(&root).unwrap_err();
+    let error = Contents::bare(&root, &OutsideLinks::Followed).unwrap_err();
     assert!(error.to_string().ends_with("it leads in a circle"), "{error}");
+}
+
+#[test]
+fn links_that_leave_a_bare_model_are_followed_where_that_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    let root = place.join("model");
+    for path in ["model/sub", "blobs/inner", "other"] {
+        fs::create_dir_all(place.join(path)).unwrap();
+    }
+    for path in ["model/own", "blobs/inner/weights", "other/secret"] {
+        fs::write(place.join(path), path).unwrap();
+    }
+    let allowed = OutsideLinks::Within(vec![place.join("blobs")]);
+    let check = |target: &str, followed: bool| {
+        let link = root.join("sub/link");
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        match Contents::bare(&root, &allowed) {
+            Ok(contents) => {
+                assert!(followed, "{target}");
+                let outside = link.canonicalize().unwrap();
+                let targets = contents.model_directory(&Context::default()).unwrap().targets().to_vec();
+                assert_eq!(targets.contains(&outside), !outside.starts_with(&root), "{target}");
+            }
+            Err(ContentsError::OutsideLink { path, target: end }) => {
+                assert!(!followed, "{target}");
+                assert_eq!((path, end), (link.clone(), link.canonicalize().unwrap()));
+            }
+            Err(error) => panic!("{target}: {error}"),
+        }
+        assert!(Contents::bare(&root, &OutsideLinks::Followed).is_ok());
+        fs::remove_file(link).unwrap();
+    };
+    check("../own", true);
+    check("../../model/own", true);
+    check("../../blobs/inner/weights", true);
+    check("../../blobs", true);
+    check("../../other/secret", false);
+    check("../../other", false);
+    // A link to a link, and a folder behind a link with a link of its own.
+    std::os::unix::fs::symlink("../other/secret", place.join("blobs/onwards")).unwrap();
+    check("../../blobs/onwards", false);
+    std::os::unix::fs::symlink(&root, place.join("alias")).unwrap();
+    assert!(Contents::bare(&place.join("alias"), &OutsideLinks::Within(Vec::new())).is_ok());
 }
 
 #[test]
@@ -284,7 +328,7 @@ fn a_bare_file_is_given_without_its_neighbours() {
     fs::write(&path, "onnx").unwrap();
     fs::write(desk.folder.path().join("secret"), "secret").unwrap();
     for cache in [None, Some(Arc::clone(&desk.cache))] {
-        let contents = Contents::bare(&path).unwrap().with_cache(cache);
+        let contents = Contents::bare(&path, &OutsideLinks::Within(Vec::new())).unwrap().with_cache(cache);
         let directory = contents.model_directory(&Context::default()).unwrap();
         let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["model.onnx"]);

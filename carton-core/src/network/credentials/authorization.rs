@@ -4,8 +4,8 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 use reqwest::RequestBuilder;
-use url::Host;
 
+use super::docker::{self, RegistryCredential};
 use super::netrc::{self, Machine};
 use super::{Credentials, CredentialsSent, HostToken, Secret};
 use crate::network::{NetworkError, Url};
@@ -43,7 +43,7 @@ impl Credentials {
             return authorization(Some((Credential::Basic { user, password }, "the URL".to_owned())));
         }
         let Some(host) = url.host_str() else { return authorization(None) };
-        let is_safe = url.scheme() == "https" || is_this_machine(url);
+        let is_safe = url.scheme() == "https" || url.is_this_machine();
         let unless_unsafe = |found: (Credential, String), allowed: bool| match is_safe || allowed {
             true => authorization(Some(found)),
             false => Authorization { withheld: Some(found.1), ..authorization(None) },
@@ -61,6 +61,27 @@ impl Credentials {
             return unless_unsafe((Credential::Basic { user, password }, "the netrc file".to_owned()), false);
         }
         authorization(None)
+    }
+
+    /// Finds the login for a repository of the registry that `registry` is a URL of, and where it is from.
+    pub(in crate::network) fn find_for_registry<'a>(
+        &self,
+        registry: &Url,
+        repository: &str,
+        machines: impl FnOnce() -> &'a [Machine],
+    ) -> Option<(RegistryCredential, String)> {
+        let found = |authorization: Authorization| match authorization.found {
+            Some((Credential::Bearer(token), from)) => Some((RegistryCredential::Bearer(token), from)),
+            Some((Credential::Basic { user, password }, from)) => {
+                Some((RegistryCredential::Basic { user, password }, from))
+            }
+            None => None,
+        };
+        let host = registry.host_str()?;
+        let server = registry.expose().port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        found(self.find(registry, || &[]))
+            .or_else(|| docker::find(&self.registry_files, &server, repository))
+            .or_else(|| found(self.find(registry, machines)))
     }
 
     pub(in crate::network) fn machines(&self) -> Vec<Machine> {
@@ -112,15 +133,5 @@ impl fmt::Debug for Authorization {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = self.found.as_ref().map(|(_, from)| from);
         formatter.debug_struct("Authorization").field("from", &from).finish_non_exhaustive()
-    }
-}
-
-/// Whether the URL's host is this machine, so that the request does not cross a network.
-fn is_this_machine(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
     }
 }

@@ -4,13 +4,17 @@
 //! 1. `https://user:password@host/…`: the requested URL.
 //! 2. `CARTON_TOKEN_<host>` in the environment, a bearer token, see [`Credentials::variable`].
 //! 3. `[[credentials]]` in the configuration, bearer tokens too.
-//! 4. A netrc file. Its `default` is not used: a carton may name any host in its links, and must not receive passwords that way.
+//! 4. For registries: the files of Docker and Podman, and the programs that these name.
+//! 5. A netrc file. Its `default` is not used: a carton may name any host in its links, and must not receive passwords that way.
 //!
 //! Credentials are sent only to the scheme, host and port of the requested URL, never to the target of a redirect. They are sent over
-//! `https`; over `http` only to this machine, or if the user allows it: in the URL, or by `allow_http` in the configuration.
+//! `https`; over `http` only to this machine, or if the user allows it: in the URL, or by `allow_http` in the configuration. The login of a registry is
+//! also sent where the configuration has `plain_http` for it, or names an `http` mirror.
 
 #[cfg(feature = "remote")]
 mod authorization;
+#[cfg(feature = "remote")]
+mod docker;
 #[cfg(feature = "remote")]
 mod netrc;
 mod secret;
@@ -20,6 +24,10 @@ use std::path::PathBuf;
 
 pub use secret::Secret;
 
+#[cfg(feature = "remote")]
+pub(super) use self::docker::RegistryCredential;
+#[cfg(fuzzing)]
+pub(super) use self::docker::find_in_file;
 #[cfg(feature = "remote")]
 pub(super) use self::netrc::Machine;
 
@@ -37,6 +45,8 @@ pub struct Credentials {
     pub tokens: Vec<HostToken>,
     /// Logins by host.
     pub netrc: Option<NetrcFile>,
+    /// Files of logins at registries, in the form of Docker's `config.json`. They need not exist.
+    pub registry_files: Vec<PathBuf>,
 }
 
 /// The bearer token for one host.

@@ -19,7 +19,7 @@ impl Secret {
     }
 
     #[cfg(feature = "remote")]
-    pub(super) fn expose(&self) -> &str {
+    pub(in crate::network) fn expose(&self) -> &str {
         &self.0
     }
 }

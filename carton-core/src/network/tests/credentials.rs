@@ -43,7 +43,8 @@ fn the_first_that_knows_the_host_is_used() {
     std::fs::write(&path, "machine a password p\nmachine 127.0.0.1 login me password secret\n").unwrap();
     let netrc = Some(NetrcFile::new(path));
     let variables = BTreeMap::from([("CARTON_TOKEN_127_0_0_1".to_owned(), Secret::new("variable"))]);
-    let mut credentials = Credentials { variables, tokens: vec![host_token("127.0.0.1", false)], netrc };
+    let mut credentials =
+        Credentials { variables, tokens: vec![host_token("127.0.0.1", false)], netrc, ..Credentials::default() };
     let user = |url: &mut url::Url| {
         url.set_username("a%40b").unwrap();
         url.set_password(Some("p w")).unwrap();

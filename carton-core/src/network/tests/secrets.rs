@@ -141,6 +141,7 @@ fn tokens_and_logins_are_not_shown() {
         variables: BTreeMap::from([("CARTON_TOKEN_localhost".to_owned(), token())]),
         tokens: vec![HostToken::new("a", token())],
         netrc: Some(NetrcFile::new(path.clone())),
+        ..Credentials::default()
     };
     for netrc in [
         format!("machine 127.0.0.1 login {SECRET} password {SECRET}\n"),

@@ -22,7 +22,10 @@ fn check(carton_toml: &str, files: &[(&str, &[u8])], kind: ErrorKind, expected: 
     let path = carton(&folder, carton_toml, files);
     let unpacked = folder.path("unpacked");
     let source = Arc::new(FileSource::open(&path).unwrap());
-    Contents::open_archive(source, None, None).unwrap().unpack(&unpacked, &Context::default()).unwrap();
+    Contents::open_archive(source, None, None, Blobs::default())
+        .unwrap()
+        .unpack(&unpacked, &Context::default())
+        .unwrap();
     for path in [path, unpacked] {
         let error = open(&path).expect_err(expected);
         let found = chain(&error);
@@ -157,7 +160,9 @@ fn tensors_are_verified_when_they_are_read() {
 fn bare_models() {
     let folder = Folder::new();
     folder.file("m/weights", "1");
-    let bare = |path: &str, runner: &str| Package::bare(&folder.path(path), runner, "1".parse().unwrap(), None);
+    let bare = |path: &str, runner: &str| {
+        Package::bare(&folder.path(path), &OutsideLinks::Followed, runner, "1".parse().unwrap(), None)
+    };
     for (path, file) in [("m", "model/weights"), ("m/weights", "model/weights")] {
         let package = bare(path, "vendor/noop").unwrap();
         assert_eq!(package.metadata().runner().runner_name, "vendor/noop");

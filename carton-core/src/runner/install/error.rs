@@ -114,6 +114,48 @@ pub enum InstallError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// The runner needs a library of this machine, and nothing was done to find it.
+    #[error("runner {runner} needs {library} of this machine, which it does not bring")]
+    Library {
+        /// Name and version of the runner.
+        runner: String,
+        /// Name and versions of the library.
+        library: String,
+    },
+    /// The library is not one that the runner was built for.
+    #[error("runner {runner} was built for {expected}, found {found}")]
+    OtherLibrary {
+        /// Name and version of the runner.
+        runner: String,
+        /// Name and versions of the library.
+        expected: String,
+        /// The version of the library that was found, and its folder.
+        found: String,
+    },
+    /// The library of an installed runner is not there any more.
+    #[error("the library of runner {runner} is no longer in `{}`", folder.display())]
+    LostLibrary {
+        /// Name and version of the runner.
+        runner: String,
+        /// Where it was.
+        folder: PathBuf,
+    },
+    /// A package index has no such file.
+    #[error("the package index `{index}` does not list `{file}`")]
+    NoWheel {
+        /// The name of the file.
+        file: String,
+        /// The index.
+        index: String,
+    },
+    /// The library is not complete.
+    #[error("`{}` lacks `{file}`", folder.display())]
+    LibraryFile {
+        /// The missing file.
+        file: String,
+        /// The folder of the library.
+        folder: PathBuf,
+    },
     /// A runner that is part of a program cannot be removed.
     #[error("runner {runner} is part of this program and cannot be removed")]
     Embedded {
@@ -175,7 +217,14 @@ impl InstallError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoRunner(_) | Self::Unsupported { .. } | Self::NotInstalled { .. } => ErrorKind::NoRunner,
+            Self::NoRunner(_)
+            | Self::Unsupported { .. }
+            | Self::NotInstalled { .. }
+            | Self::Library { .. }
+            | Self::OtherLibrary { .. }
+            | Self::NoWheel { .. }
+            | Self::LostLibrary { .. }
+            | Self::LibraryFile { .. } => ErrorKind::NoRunner,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Network { .. } => ErrorKind::Network,
             Self::Registry(_) | Self::Io { .. } => ErrorKind::Machine,
@@ -207,6 +256,8 @@ impl InstallError {
             Self::NoDescriptor { inside: Some(folder), .. } => {
                 Some(format!("the runner is in the folder `{folder}` of it: archive what is in that folder"))
             }
+            Self::LostLibrary { .. } => Some("install the runner again".to_owned()),
+            Self::Library { .. } => Some("install it with the command `carton`, which finds the library".to_owned()),
             Self::Ambiguous { .. } => Some("say which: `NAME@VERSION`, or delete its folder".to_owned()),
             Self::Shared { .. } => Some("delete the folder to remove them all".to_owned()),
             Self::NotInstalled { .. } => Some("the list of the runners shows what is installed".to_owned()),

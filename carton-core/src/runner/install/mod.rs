@@ -4,10 +4,12 @@
 //! From every source, the runner is first assembled in a folder that the registry ignores, then checked there, and then moved to
 //! its place.
 
+mod assembled;
 mod check;
 mod error;
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -18,13 +20,14 @@ use super::launcher;
 use super::select::{Requirement, select};
 use super::unpack::{self, Tree, UnpackError, UnpackLimits};
 use super::workspace::{Lock, Workspace};
-use super::{Descriptor, ExecutablePaths, IndexEntry, PLATFORM, Part, Place, RunnerIndex, embedded};
+use super::{Descriptor, ExecutablePaths, IndexEntry, LibraryNeed, PLATFORM, Part, Place, RunnerIndex, embedded};
 use crate::config::Config;
 use crate::context::{Context, blocking_setters};
 use crate::digest::Sha256Digest;
 use crate::network::Network;
 use crate::progress::Stage;
 
+pub use assembled::Assembled;
 pub(super) use check::check_executable;
 pub use error::InstallError;
 
@@ -38,7 +41,7 @@ pub struct Installer<'a> {
     runner_dir: &'a Path,
     cache_dir: &'a Path,
     network: Network,
-    context: Context,
+    pub(super) context: Context,
 }
 
 impl<'a> Installer<'a> {
@@ -110,9 +113,20 @@ impl Installer<'_> {
     /// # Errors
     /// [`InstallError::NoRunner`] if the index has none; for others see [`InstallError`]. Nothing is left behind then.
     pub fn from_index(&self, place: &Place, requirement: &Requirement) -> Result<Installed, InstallError> {
-        let index = self.index(place)?;
-        let entry = select(index.entries(), requirement, PLATFORM)
-            .map_err(|none| InstallError::NoRunner(none.in_index(place)))?;
+        self.from_entry(self.index(place)?.select(place, requirement).map_err(InstallError::NoRunner)?)
+    }
+
+    /// Installs the runner of an index entry. An installed runner of the same name and version is replaced.
+    ///
+    /// # Errors
+    /// [`InstallError::Library`] for a runner that needs a library of this machine; for others see [`InstallError`]. Nothing is left
+    /// behind then.
+    pub fn from_entry(&self, entry: &IndexEntry) -> Result<Installed, InstallError> {
+        if let Some(LibraryNeed { name, version, .. }) = &entry.descriptor.library {
+            // Known before anything is fetched.
+            let runner = entry.descriptor.to_string();
+            return Err(InstallError::Library { runner, library: format!("{name} {version}") });
+        }
         let folder = self.runner_dir.join(folder_name(&entry.descriptor));
         fs::create_dir_all(self.runner_dir).map_err(InstallError::io("create", self.runner_dir))?;
         let (_lock, waited) = self.lock(&folder)?;
@@ -120,9 +134,31 @@ impl Installer<'_> {
         if waited && let Ok(descriptor) = check::find(&folder, &entry.descriptor) {
             return Ok(Installed { descriptor, folder });
         }
+        self.install(self.assemble_entry(entry)?)
+    }
+
+    /// Fetches, checks and unpacks the runner of an index entry, without installing it.
+    ///
+    /// # Errors
+    /// See [`InstallError`].
+    pub fn assemble_entry(&self, entry: &IndexEntry) -> Result<Assembled, InstallError> {
+        fs::create_dir_all(self.runner_dir).map_err(InstallError::io("create", self.runner_dir))?;
         let workspace = self.workspace()?;
         self.unpack_entry(entry, &workspace)?;
-        self.publish(&workspace, folder, &entry.descriptor)
+        let place = entry.parts.first().map(|part| part.place.to_string()).unwrap_or_default();
+        assembled(workspace, place, Expected::Entry(&entry.descriptor))
+    }
+
+    /// Installs an assembled runner. An installed runner of the same name and version is replaced.
+    ///
+    /// # Errors
+    /// [`InstallError::Library`] if the runner needs a library that was not linked; for others see [`InstallError`].
+    pub fn install(&self, assembled: Assembled) -> Result<Installed, InstallError> {
+        if let Some(error) = assembled.lacks_library() {
+            return Err(error);
+        }
+        let Assembled { workspace, descriptor, .. } = assembled;
+        self.publish(&workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)
     }
 
     /// Installs a runner from an archive with a `runner.toml` at its top.
@@ -130,6 +166,14 @@ impl Installer<'_> {
     /// # Errors
     /// [`InstallError::NoDigest`] for a URL without an expected hash; for others see [`InstallError`].
     pub fn from_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Installed, InstallError> {
+        self.install(self.assemble_archive(place, sha256)?)
+    }
+
+    /// Does what [`from_archive`](Self::from_archive) does, without installing the runner.
+    ///
+    /// # Errors
+    /// As for [`from_archive`](Self::from_archive).
+    pub fn assemble_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Assembled, InstallError> {
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
         let unpack = |path: &Path| {
@@ -145,7 +189,7 @@ impl Installer<'_> {
             (Place::Path(path), None) => unpack(path)?,
             (Place::Url(_), None) => return Err(InstallError::NoDigest { place: place.to_string() }),
         }
-        self.publish_checked(&workspace, &new, place.to_string())
+        assembled(workspace, place.to_string(), Expected::Usable)
     }
 
     /// Installs a copy of a folder with a `runner.toml` at its top.
@@ -153,6 +197,14 @@ impl Installer<'_> {
     /// # Errors
     /// See [`InstallError`].
     pub fn from_folder(&self, source: &Path) -> Result<Installed, InstallError> {
+        self.install(self.assemble_folder(source)?)
+    }
+
+    /// Does what [`from_folder`](Self::from_folder) does, without installing the runner.
+    ///
+    /// # Errors
+    /// See [`InstallError`].
+    pub fn assemble_folder(&self, source: &Path) -> Result<Assembled, InstallError> {
         let name = source.display().to_string();
         let unpack_error = |source| unpack_error(source, name.clone());
         let found = folder::list(source).map_err(unpack_error)?;
@@ -171,7 +223,7 @@ impl Installer<'_> {
             .map_err(unpack_error)?;
         }
         tree.finish().map_err(unpack_error)?;
-        self.publish_checked(&workspace, &new, source.display().to_string())
+        assembled(workspace, source.display().to_string(), Expected::Usable)
     }
 
     /// Installs a runner that is part of this program (see [`runner_main`](super::runner_main)), so that other programs can use
@@ -186,7 +238,9 @@ impl Installer<'_> {
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
         let executable = new.join(EXECUTABLE);
-        fs::copy(&runner.runner_path, &executable).map_err(InstallError::io("write", &executable))?;
+        let mut program = File::open(&runner.runner_path).map_err(InstallError::io("read", &runner.runner_path))?;
+        let mut copy = File::create(&executable).map_err(InstallError::io("write", &executable))?;
+        io::copy(&mut program, &mut copy).map_err(InstallError::io("write", &executable))?;
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&executable, mode).map_err(InstallError::io("write", &executable))?;
         check::write(&[Descriptor { runner_path: EXECUTABLE.into(), ..runner.clone() }], &new)?;
@@ -239,7 +293,7 @@ impl Installer<'_> {
         check::folder(&new, &place, Expected::Entry(&entry.descriptor), ExecutablePaths::InFolder).map(drop)
     }
 
-    fn fetcher(&self) -> Fetcher<'_> {
+    pub(super) fn fetcher(&self) -> Fetcher<'_> {
         Fetcher { network: &self.network, cache_dir: self.cache_dir, context: &self.context }
     }
 
@@ -254,12 +308,6 @@ impl Installer<'_> {
         let path = self.runner_dir.join(format!(".lock-{name}"));
         let locked = Lock::acquire(&path, self.context.cancel_token()).map_err(InstallError::io("lock", &path))?;
         locked.ok_or(InstallError::Interrupted)
-    }
-
-    /// Checks a folder of unknown origin and moves it to its place.
-    fn publish_checked(&self, workspace: &Workspace, new: &Path, place: String) -> Result<Installed, InstallError> {
-        let descriptor = check::folder(new, &place, Expected::Usable, ExecutablePaths::InFolder)?;
-        self.publish(workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)
     }
 
     fn publish(
@@ -277,6 +325,13 @@ impl Installer<'_> {
     }
 }
 
+/// Checks the folder of unknown origin in a workspace.
+fn assembled(workspace: Workspace, place: String, expected: Expected<'_>) -> Result<Assembled, InstallError> {
+    let folder = workspace.path().join(NEW);
+    let descriptor = check::folder(&folder, &place, expected, ExecutablePaths::InFolder)?;
+    Ok(Assembled::new(workspace, descriptor, place))
+}
+
 /// The folder in a workspace that becomes the runner's folder.
 const NEW: &str = "new";
 
@@ -287,7 +342,7 @@ fn new_folder(workspace: &Workspace) -> Result<PathBuf, InstallError> {
     Ok(path)
 }
 
-fn unpack_error(source: UnpackError, place: String) -> InstallError {
+pub(super) fn unpack_error(source: UnpackError, place: String) -> InstallError {
     match source {
         UnpackError::Interrupted => InstallError::Interrupted,
         source => InstallError::Unpack { place, source: Box::new(source) },

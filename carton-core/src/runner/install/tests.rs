@@ -4,10 +4,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use semver::VersionReq;
+use semver::{Version, VersionReq};
 use tempfile::TempDir;
 
-use super::super::{ExecutablePaths, Registry, add_to_index, descriptor, package, remove};
+use super::super::{ExecutablePaths, FoundLibrary, Registry, add_to_index, descriptor, package, remove};
 use super::*;
 use crate::ErrorKind;
 use crate::context::CancelToken;
@@ -406,4 +406,62 @@ fn folders_of_different_runners_have_different_names() {
         let name = name(odd, 1);
         assert!(!name.starts_with('.') && !name.contains('/') && name.len() < 150, "{name}");
     }
+}
+
+const LIBRARY: &str = "[runner.library]\nname = \"libt\"\nversion = \"~1.2\"\nfiles = [\"libt.so\"]\nself_tests = [\"proof.carton\"]\n\
+                       wheel_files = [\"libt.so\"]\n[[runner.library.wheels]]\nname = \"t\"\nversion = \"1.2.0\"\nsize = 7\nsha256 = \
+                       \"0000000000000000000000000000000000000000000000000000000000000000\"\n";
+
+#[test]
+fn a_runner_gets_the_library_that_was_found() {
+    let place = Site::new();
+    let path = place.offer(&place.runner("one", &(toml("t", "1.2.0") + LIBRARY)));
+    // By itself it is not installed, wherever it comes from.
+    let needs = "runner t 1.2.0 needs libt ~1.2 of this machine";
+    failed(place.install(|i| i.from_index(&index(&path), &requirement("t", "*"))), ErrorKind::NoRunner, needs);
+    failed(place.install(|i| i.from_folder(&place.path("one"))), ErrorKind::NoRunner, needs);
+    let archive = Place::Path(place.path("one.tar.gz"));
+    failed(place.install(|i| i.from_archive(&archive, None)), ErrorKind::NoRunner, needs);
+    // An index that does not say what the runner needs changes nothing.
+    let silent: Vec<serde_json::Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let silent = silent.into_iter().map(|mut entry| {
+        entry.as_object_mut().unwrap().remove("library");
+        entry
+    });
+    let other = place.path("silent.json");
+    fs::write(&other, serde_json::to_vec(&silent.collect::<Vec<_>>()).unwrap()).unwrap();
+    failed(place.install(|i| i.from_index(&index(&other), &requirement("t", "*"))), ErrorKind::NoRunner, needs);
+    assert_eq!(place.installed(), [""; 0]);
+
+    let library = |version: Version| FoundLibrary {
+        version,
+        folder: place.path("library"),
+        read: vec![place.path("library"), place.path("more")],
+    };
+    let link = |version| {
+        place.install(|i| {
+            let mut assembled = i.assemble_archive(&archive, None)?;
+            assembled.link(&library(version))?;
+            assert_eq!(Registry::read(assembled.runner_dir()).unwrap().runners()[0].to_string(), "t 1.2.3");
+            assert_eq!(assembled.self_tests().len(), 1);
+            i.install(assembled)
+        })
+    };
+    failed(link(Version::new(1, 3, 0)), ErrorKind::NoRunner, "runner t 1.2.0 was built for libt ~1.2, found 1.3.0 in");
+    failed(link(Version::new(1, 2, 3)), ErrorKind::NoRunner, "lacks `libt.so`");
+    fs::create_dir(place.path("library")).unwrap();
+    fs::write(place.path("library/libt.so"), "").unwrap();
+    let installed = link(Version::new(1, 2, 3)).unwrap();
+    assert_eq!(installed.folder, place.runner_dir().join("t-1.2.3"));
+    assert_eq!(fs::read_link(installed.folder.join("lib")).unwrap(), place.path("library"));
+    let descriptor = installed.descriptor;
+    assert_eq!(descriptor.runner_path, installed.folder.join("bin/run"));
+    assert_eq!(descriptor.sandbox.read, [place.path("library"), place.path("more")]);
+    assert!(descriptor.library.is_some_and(|need| need.wheels.is_empty() && need.wheel_files.is_empty()));
+    fs::remove_file(place.path("library/libt.so")).unwrap();
+    let registry = Registry::read(&place.runner_dir()).unwrap();
+    assert_eq!(registry.runners()[0].lost_library(), Some(place.path("library")));
+    // A folder with a link to a library of one machine is no runner for others.
+    assert!(package(&installed.folder, &place.path("again.tar.gz"), &Context::default()).is_err());
+    assert_eq!(place.installed(), ["t-1.2.3"]);
 }

@@ -69,6 +69,7 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
     if let Some(prepare) = descriptor.prepare.as_ref().filter(|_| access.prepares) {
         policy.execute.extend(prepare.programs.iter().flat_map(|program| places_of_program(program)));
         policy.execute.extend(prepare.read.iter().map(|path| expanded(path)));
+        policy.execute.extend(prepare.read_data.iter().map(data));
         let given = env::vars_os().filter(|(name, _)| matches(&prepare.environment, name));
         policy.execute.extend(given.flat_map(|(_, value)| paths_in(&value)));
         let named = prepare.write_variables.iter().filter(|name| matches(&prepare.environment, name.as_ref()));
@@ -108,7 +109,7 @@ fn folders_of_variable(name: &str) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Returns the paths of a program in `PATH` and in the places where its installer puts it, without links.
-fn places_of_program(program: &str) -> Vec<PathBuf> {
+pub(crate) fn places_of_program(program: &str) -> Vec<PathBuf> {
     let home = env::var_os("HOME").map(PathBuf::from);
     let usual = home.iter().flat_map(|home| [home.join(".local/bin"), home.join(".cargo/bin")]);
     let folders = folders_of_variable("PATH").chain(usual.collect::<Vec<_>>());

@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,9 +34,9 @@ use self::exit_notice::ExitNotice;
 use self::output::Output;
 use self::state::{State, kill};
 use super::Descriptor;
-use crate::sandbox::SandboxMode;
+use crate::sandbox::{SandboxMode, SuspectedLimit};
 
-pub(crate) use confinement::Access;
+pub(crate) use confinement::{Access, places_of_program};
 pub(crate) use policy::Configured;
 pub use policy::LaunchPolicy;
 pub use unreaped::end_all;
@@ -60,6 +60,8 @@ pub enum LaunchError {
         path: PathBuf,
         /// Why that failed.
         source: Arc<io::Error>,
+        /// The limits that are the likely cause.
+        limits: Vec<SuspectedLimit>,
     },
     /// The system has no sockets, threads or descriptors left.
     #[error("cannot start runner {runner}")]
@@ -69,11 +71,37 @@ pub enum LaunchError {
         /// Why that failed.
         source: Arc<io::Error>,
     },
+    /// The folder of a confined runner cannot be made in the folder for temporary files.
+    #[error("cannot make a scratch folder for runner {runner} in `{}`", folder.display())]
+    Scratch {
+        /// Name and version of the runner.
+        runner: String,
+        /// The folder for temporary files.
+        folder: PathBuf,
+        /// Why that failed.
+        source: Arc<io::Error>,
+    },
+    /// A path that a confined runner needs is not UTF-8, as a policy and the protocol have to be.
+    #[error("cannot confine runner {runner}: the path `{}` is not UTF-8", path.display())]
+    NotUtf8 {
+        /// Name and version of the runner.
+        runner: String,
+        /// The path.
+        path: PathBuf,
+    },
     /// No program is known that confines runners.
     #[error("cannot confine runner {runner}: no program that does so was found")]
     NoLauncher {
         /// Name and version of the runner.
         runner: String,
+    },
+    /// A file system that starting a runner takes is not mounted.
+    #[error("cannot start runner {runner}: `{path}` is missing")]
+    NotMounted {
+        /// Name and version of the runner.
+        runner: String,
+        /// The file or folder that is missing.
+        path: &'static str,
     },
     /// The sandbox is strict, and this system does not enforce all of it.
     #[error("cannot confine runner {runner}: {reason}")]
@@ -82,10 +110,21 @@ pub enum LaunchError {
         runner: String,
         /// What is missing.
         reason: String,
+        /// The limits that are the likely cause.
+        limits: Vec<SuspectedLimit>,
     },
 }
 
 impl LaunchError {
+    /// The limits that are the likely cause.
+    #[must_use]
+    pub fn suspected_limits(&self) -> &[SuspectedLimit] {
+        match self {
+            Self::Spawn { limits, .. } | Self::Sandbox { limits, .. } => limits,
+            _ => &[],
+        }
+    }
+
     /// What the user can do about the error, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
@@ -98,11 +137,45 @@ impl LaunchError {
             Self::Sandbox { reason, .. } if reason.contains("not enforced") => {
                 Some("use a system that has all of it, or the sandbox `on`, which enforces what this system has".to_owned())
             }
-            Self::Sandbox { .. } => None,
-            Self::Spawn { .. } | Self::System { .. } => None,
+            Self::Scratch { .. } => Some(match std::env::var_os(TEMPORARY) {
+                Some(_) => format!("`{TEMPORARY}` names this folder: make it, or set another one that you may write to"),
+                None => format!("set `{TEMPORARY}` to a folder that you may write to"),
+            }),
+            Self::NotUtf8 { path, .. } => {
+                let names = |variable: &&&str| {
+                    // An empty variable would be the beginning of every path.
+                    let value = std::env::var_os(variable).filter(|value| !value.is_empty());
+                    value.is_some_and(|value| path.starts_with(value))
+                };
+                Some(match [TEMPORARY, "HOME"].iter().find(names) {
+                    Some(variable) => format!("`{variable}` leads there: set it to a folder whose path is UTF-8"),
+                    None => "rename its folders".to_owned(),
+                })
+            }
+            Self::NotMounted { path: NULL, .. } => {
+                Some("mount `/dev`, or make the device: `mknod -m 666 /dev/null c 1 3`".to_owned())
+            }
+            Self::NotMounted { .. } => Some("mount `/proc`: `mount -t proc proc /proc`".to_owned()),
+            Self::Sandbox { .. } | Self::Spawn { .. } | Self::System { .. } => None,
         }
     }
 }
+
+/// Where a process finds its own executable and descriptors, on Linux.
+const PROCESS: &str = "/proc/self";
+/// What replaces the standard input of a runner.
+const NULL: &str = "/dev/null";
+
+/// Returns what is not mounted of that which starting any runner takes. Containers and chroots lack it if nobody has mounted it.
+fn not_mounted() -> Option<&'static str> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    [PROCESS, NULL].into_iter().find(|path| !std::path::Path::new(path).exists())
+}
+
+/// The variable that names the folder for temporary files.
+const TEMPORARY: &str = "TMPDIR";
 
 /// How a runner process ended, and its last output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +184,8 @@ pub(crate) struct Exit {
     pub status: String,
     /// The reason of a launcher that refused to start the runner, or could not.
     pub not_started: Option<NotStarted>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
     /// The last lines it wrote to standard error.
     pub stderr: Vec<String>,
 }
@@ -165,15 +240,23 @@ pub(crate) fn launch(
         runner: runner.clone(),
         path: descriptor.runner_path.clone(),
         source: Arc::new(source),
+        limits: Vec::new(),
     };
+    if let Some(path) = not_mounted() {
+        return Err(LaunchError::NotMounted { runner, path });
+    }
     let (host_end, runner_end) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|e| system(e.into()))?;
     let (stop_read, stop_write) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| system(e.into()))?;
 
-    let is_confined = cfg!(target_os = "linux") && policy.mode() != SandboxMode::Off;
+    let is_confined = policy.is_confined();
     if !is_confined && policy.mode() == SandboxMode::Strict {
-        return Err(LaunchError::Sandbox { runner, reason: "this system has no sandbox".to_owned() });
+        return Err(LaunchError::Sandbox {
+            runner,
+            reason: "this system has no sandbox".to_owned(),
+            limits: Vec::new(),
+        });
     }
     if !is_confined && policy.mode() == SandboxMode::On {
         tracing::warn!(target: "carton::sandbox", runner, "the model is not confined: this system has no sandbox");
@@ -185,8 +268,17 @@ pub(crate) fn launch(
         let launcher = launcher.ok_or_else(|| LaunchError::NoLauncher { runner: runner.clone() })?;
         // Private whatever the umask is: a confined process could not change that.
         let private = std::fs::Permissions::from_mode(0o700);
-        let scratch = tempfile::Builder::new().prefix(SCRATCH_PREFIX).permissions(private).tempdir().map_err(system)?;
-        (confined_command(descriptor, policy, access, launcher, scratch.path()).map_err(system)?, Some(scratch))
+        let scratch =
+            tempfile::Builder::new().prefix(SCRATCH_PREFIX).permissions(private).tempdir().map_err(|source| {
+                LaunchError::Scratch { runner: runner.clone(), folder: std::env::temp_dir(), source: Arc::new(source) }
+            })?;
+        let mut confined = confinement::policy(descriptor, policy, access);
+        confined.scratch = Some(scratch.path().to_path_buf());
+        if let Some(path) = confined.paths().find(|path| path.to_str().is_none()) {
+            return Err(LaunchError::NotUtf8 { runner, path: path.to_path_buf() });
+        }
+        let arguments: Vec<OsString> = descriptor.args.iter().map(Into::into).collect();
+        (confined.launch(launcher, &descriptor.runner_path, &arguments).map_err(system)?, Some(scratch))
     } else {
         let mut command = Command::new(&descriptor.runner_path);
         command.args(&descriptor.args);
@@ -241,20 +333,6 @@ pub(crate) fn launch(
 
 /// What the names of scratch folders begin with.
 const SCRATCH_PREFIX: &str = "carton-runner-";
-
-/// The command that starts the launcher, which starts the runner.
-fn confined_command(
-    descriptor: &Descriptor,
-    policy: &LaunchPolicy,
-    access: &Access,
-    launcher: &Path,
-    scratch: &Path,
-) -> io::Result<Command> {
-    let mut confined = confinement::policy(descriptor, policy, access);
-    confined.scratch = Some(scratch.to_path_buf());
-    let arguments: Vec<OsString> = descriptor.args.iter().map(Into::into).collect();
-    confined.launch(launcher, &descriptor.runner_path, &arguments)
-}
 
 /// Puts the program and arguments of the configuration in front of a command line.
 fn wrapped(command: Command, wrapper: &[String]) -> Command {
@@ -372,8 +450,9 @@ impl Supervisor {
         let (stderr, is_launching) = self.output.into_tail();
         let stderr = stderr.into_lines();
         let code = status.as_ref().ok().and_then(ExitStatus::code);
+        let signal = status.as_ref().ok().and_then(ExitStatusExt::signal);
         let not_started = if self.is_confined { not_started(code, &stderr, is_launching) } else { None };
-        Exit { status: describe(status), not_started, stderr }
+        Exit { status: describe(status), not_started, signal, stderr }
     }
 }
 

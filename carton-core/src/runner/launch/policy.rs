@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rustix::process::Pid;
 
-use crate::network::TOKEN_PREFIX;
+use crate::network::{ProxyConfig, TOKEN_PREFIX};
 use crate::sandbox::{Limits, Permissions, SandboxConfig, SandboxMode};
 
 /// The variables that a runner gets by default: those that programs need to start, and those that configure frameworks. All
@@ -72,6 +72,8 @@ pub(crate) struct Configured {
     /// The folder for the runners' own data.
     pub(crate) data_dir: PathBuf,
     pub(crate) offline: bool,
+    /// The proxy that preparations of a runner go through.
+    pub(crate) proxy: ProxyConfig,
 }
 
 impl Default for LaunchPolicy {
@@ -101,17 +103,36 @@ impl LaunchPolicy {
         self.sandbox.unwrap_or(self.configured.sandbox.mode)
     }
 
+    /// Returns whether the process is confined. Only Linux has a sandbox.
+    pub(crate) fn is_confined(&self) -> bool {
+        cfg!(target_os = "linux") && self.mode() != SandboxMode::Off
+    }
+
+    /// Returns what the caller allows, and what the configuration allows.
+    pub(crate) fn all_allowed(&self) -> Permissions {
+        let mut allowed = self.configured.sandbox.allow.clone();
+        allowed.add_all(&self.allow);
+        allowed
+    }
+
     /// Returns the limits of the caller, and those of the configuration where the caller has none.
     pub(crate) fn all_limits(&self) -> Limits {
         self.limits.or(self.configured.sandbox.limits)
     }
 
     /// Sets the environment of `command`: the host's variables that this policy or the runner's descriptor (`wanted`) asks for,
-    /// and then the variables of this policy. A descriptor never gets the host's own credentials.
+    /// with the proxy of the configuration if it has one, and then the variables of this policy. A descriptor never gets the host's own credentials.
     pub(super) fn apply_environment(&self, wanted: &[String], command: &mut Command) {
         command.env_clear();
         for (name, value) in std::env::vars_os().filter(|(name, _)| self.passes(wanted, name)) {
             command.env(name, value);
+        }
+        let proxy = self.configured.proxy.variables();
+        for (name, value) in proxy.into_iter().filter(|(name, _)| self.passes(wanted, name.as_ref())) {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
     }

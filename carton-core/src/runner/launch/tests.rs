@@ -28,6 +28,7 @@ fn descriptor(path: &str, args: &[&str]) -> Descriptor {
         environment: Vec::new(),
         sandbox: crate::runner::SandboxNeeds::default(),
         prepare: None,
+        library: None,
         folder: None,
     }
 }

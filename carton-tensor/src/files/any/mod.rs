@@ -35,6 +35,9 @@ pub enum TensorFileFormat {
 }
 
 impl TensorFileFormat {
+    /// All formats.
+    pub const ALL: [Self; 5] = [Self::Safetensors, Self::Sharded, Self::ZTensor, Self::Npy, Self::Npz];
+
     /// The name of the format.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -1,0 +1,289 @@
+//! Opens a carton in a registry, or from what the cache remembers of it (spec/registries.md).
+//!
+//! The manifest of the artifact names the carton, the blob that is the carton without its large files, and the blobs that are these files.
+//! Opening costs a request for the manifest and one for the first blob. The large files are fetched when they are needed, as linked files are.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Opening;
+use crate::Error;
+use crate::cache::{About, Cache, RemoteCarton, UrlKey};
+use crate::contents::{Access, BlobStore, Blobs, ContentsError};
+use crate::digest::{Sha256Digest, hash_all};
+use crate::download::{Download, Target};
+use crate::error_kind::ErrorKind;
+use crate::fetch_verified::{Unverified, fetch_verified};
+use crate::manifest::ManifestHash;
+use crate::network::{Activity, Network, NetworkError, Url, Version};
+use crate::oci::manifest::{self, CartonManifest};
+use crate::oci::{Client, OciError, Reference, RegistryAccess, RegistryConfig};
+use crate::package::{OpenOptions, Package};
+use crate::progress::fetched;
+use crate::source::{FileSource, MemorySource};
+
+/// The largest carton without its large files that is read into memory, where there is no cache to keep it in.
+const MAX_IN_MEMORY: u64 = 256 << 20;
+
+/// The largest carton without its large files, in bytes: far more than small files can have together.
+const MAX_SMALL: u64 = 1 << 40;
+
+/// The most signatures of one carton that are looked at.
+const MAX_SIGNATURES: usize = 16;
+
+/// Opens the carton at the `oci:` URL `url`.
+///
+/// A carton that is in the cache costs no request if the reference has a digest, or if its hash is the expected one; any other costs one
+/// for the manifest.
+pub(super) fn open(
+    url: &Url,
+    expect: Option<ManifestHash>,
+    access: Access,
+    servers: &[RegistryConfig],
+    opening: &Opening,
+) -> Result<Package, Error> {
+    let reference = reference(url)?;
+    let activity = Activity::new(opening.context.cancel_token());
+    let client = Client::new(&access.network, servers, &reference, RegistryAccess::Read, &[], &activity)?;
+    let registry = RegistryCarton { url, reference, client, expect, access, opening, activity };
+    let known = registry.known();
+    let is_current = |known: &Known| match registry.reference.digest() {
+        Some(digest) => digest == Sha256Digest::of(&known.artifact),
+        None => expect == Some(known.carton.manifest),
+    };
+    match known {
+        // Offline, the remembered carton is opened unless its hash differs from the pinned one.
+        Some(known)
+            if registry.access.network.is_offline() && expect.is_none_or(|hash| hash == known.carton.manifest) =>
+        {
+            registry.open_known(&known)
+        }
+        Some(known) if is_current(&known) => registry.open_known(&known),
+        known => registry.ask(known.as_ref()),
+    }
+}
+
+/// The artifact that an `oci:` URL names.
+pub(crate) fn reference(url: &Url) -> Result<Reference, Error> {
+    Reference::from_url(url)
+        .map_err(|error| NetworkError::Url { url: url.shown(), reason: format!("names no artifact: {error}") }.into())
+}
+
+/// What the cache remembers of the carton.
+struct Known {
+    carton: RemoteCarton,
+    /// The manifest of the artifact.
+    artifact: Vec<u8>,
+}
+
+struct RegistryCarton<'a> {
+    url: &'a Url,
+    reference: Reference,
+    client: Client,
+    expect: Option<ManifestHash>,
+    access: Access,
+    opening: &'a Opening,
+    /// Counts what is fetched to open the carton.
+    activity: Arc<Activity>,
+}
+
+impl RegistryCarton<'_> {
+    fn known(&self) -> Option<Known> {
+        let cache = self.opening.cache.as_ref()?;
+        let by_name = cache.remote_by_url(&UrlKey::from(self.url));
+        // The expected carton is the same one under any name.
+        let carton = by_name.or_else(|| cache.remote_by_manifest(&self.expect?))?;
+        let artifact = cache.artifact(&carton.manifest)?;
+        // The record of one tag must not be used with the manifest of another.
+        (carton.version.etag.as_deref() == Some(Sha256Digest::of(&artifact).to_string().as_str()))
+            .then_some(Known { carton, artifact })
+    }
+
+    /// Asks the registry for the manifest, and opens what it names.
+    fn ask(&self, known: Option<&Known>) -> Result<Package, Error> {
+        let (bytes, digest) = self.client.manifest()?;
+        if let Some(known) = known.filter(|known| known.artifact == bytes) {
+            return self.open_known(known);
+        }
+        let package = self.open_manifest(&bytes)?;
+        self.remember(&package, &bytes, digest);
+        Ok(package)
+    }
+
+    fn open_known(&self, known: &Known) -> Result<Package, Error> {
+        self.open_manifest(&known.artifact)
+    }
+
+    fn open_manifest(&self, bytes: &[u8]) -> Result<Package, Error> {
+        let artifact = CartonManifest::parse(bytes).map_err(|error| OciError::NotACarton {
+            reference: self.reference.to_string(),
+            reason: error.to_string(),
+        })?;
+        if let Some(expected) = self.expect.filter(|expected| *expected != artifact.carton) {
+            return Err(ContentsError::ManifestHash { expected, found: artifact.carton }.into());
+        }
+        let stores = self
+            .client
+            .endpoints()
+            .iter()
+            .map(|endpoint| BlobStore { network: endpoint.network.clone(), prefix: endpoint.blobs() });
+        let stores: Vec<BlobStore> = stores.collect();
+        let sizes = artifact.files.iter().map(|file| (file.digest, file.size)).collect();
+        let small = Small { digest: artifact.small.digest, size: artifact.small.size, stores: &stores };
+        let options = OpenOptions {
+            cache: self.opening.cache.clone(),
+            expect: Some(artifact.carton),
+            access: Some(self.access.clone()),
+            whole: self.opening.cache.as_ref().map(|_| small.digest),
+            blobs: Blobs::new(sizes, stores.clone()),
+        };
+        // Messages name the artifact, not a place in the cache.
+        let shown = self.reference.to_string();
+        match &self.opening.cache {
+            Some(cache) => {
+                // Pruning is held off until the cache records that the carton uses the file.
+                let _no_prune = cache.hold_off_prune(self.opening.context.cancel_token())?;
+                let file = self.small_file(cache, &small)?;
+                let source =
+                    FileSource::from_file(file, Path::new(&shown)).map_err(Error::io("open", Path::new(&shown)))?;
+                Ok(Package::open_archive(Arc::new(source), options)?)
+            }
+            None => {
+                let limit = small.size.min(MAX_IN_MEMORY);
+                let blob = self.client.small_blob(&small.digest, limit)?;
+                let blob = blob.ok_or_else(|| self.missing(&small.digest))?;
+                Ok(Package::open_archive(Arc::new(MemorySource::new(blob, &shown)), options)?)
+            }
+        }
+    }
+
+    /// The carton without its large files, as a file of the cache.
+    fn small_file(&self, cache: &Cache, small: &Small<'_>) -> Result<std::fs::File, Error> {
+        let cancel_token = self.opening.context.cancel_token();
+        if let Some(file) = cache.checked_file(&small.digest, cancel_token)? {
+            return Ok(file);
+        }
+        let lock = cache.lock_file(&small.digest, cancel_token)?;
+        if let Some(file) = lock.file(cancel_token)? {
+            return Ok(file);
+        }
+        let name = self.reference.to_string();
+        lock.adopt(&fetch_verified(&lock, &name, |folder| self.download(small, folder))?)?;
+        lock.file(cancel_token)?.ok_or_else(|| self.missing(&small.digest))
+    }
+
+    /// Downloads the blob into `folder`, from the first server that has it.
+    fn download(&self, small: &Small<'_>, folder: &Path) -> Result<Unverified, ContentsError> {
+        let mut last = None;
+        for store in small.stores {
+            let Some(url) = store.url(&small.digest) else { continue };
+            match self.download_from(store, &url, small, folder) {
+                Ok(fetched) if fetched.digest == small.digest => return Ok(fetched),
+                // The caller says what is wrong with it, unless another server has the right bytes.
+                Ok(fetched) => last = Some(Ok(fetched)),
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) => return Err(error),
+                Err(error) => last = Some(Err(error)),
+            }
+        }
+        let no_place = || ContentsError::NotFetched { path: self.reference.to_string(), digest: small.digest };
+        last.unwrap_or_else(|| Err(no_place()))
+    }
+
+    fn download_from(
+        &self,
+        store: &BlobStore,
+        url: &Url,
+        small: &Small<'_>,
+        folder: &Path,
+    ) -> Result<Unverified, ContentsError> {
+        let limit = small.size.min(MAX_SMALL);
+        let target = Target { url, version: None, range: None, folder, accept_encoded: false, limit };
+        let download = Download::start(&store.network, &target, &self.activity)?;
+        let context = &self.opening.context;
+        let read_error = |error| ContentsError::from_fetch(error, url.shown().as_str());
+        let digest = hash_all(&mut download.reader(), read_error, |_| {
+            context.check()?;
+            context.report(&fetched(self.activity.received(), self.activity.kept(), Some(small.size)));
+            Ok::<(), ContentsError>(())
+        })?;
+        Ok(Unverified { digest, file: download.path() })
+    }
+
+    fn missing(&self, digest: &Sha256Digest) -> Error {
+        ContentsError::NotFetched { path: self.reference.to_string(), digest: *digest }.into()
+    }
+
+    /// Records the carton in the cache. If that fails, opening it the next time costs a few more requests.
+    fn remember(&self, package: &Package, artifact: &[u8], digest: Sha256Digest) {
+        let (Some(cache), Some(manifest)) = (&self.opening.cache, package.contents().manifest_hash()) else { return };
+        let carton = RemoteCarton {
+            url_key: UrlKey::from(self.url),
+            address: self.url.shown(),
+            version: Version { etag: Some(digest.to_string()), last_modified: None, length: None },
+            manifest,
+            blocks: Vec::new(),
+            whole: package.contents().whole(),
+        };
+        let places = CartonManifest::parse(artifact).map(|found| found.files).unwrap_or_default();
+        let places = places.iter().map(|file| file.digest);
+        let remembered = cache
+            .remember_remote(&carton)
+            .and_then(|()| cache.remember_artifact(&manifest, artifact))
+            .and_then(|()| cache.remember_blobs(self.reference.host(), self.reference.repository(), places));
+        if let Err(error) = remembered {
+            tracing::debug!(%error, "cannot remember a carton in a registry");
+        }
+        if let Err(error) = cache.describe(&manifest, &About::new(package.metadata().model_name(), None)) {
+            tracing::debug!(%error, "cannot record what a carton is called");
+        }
+    }
+}
+
+/// The blob that is the carton without its large files.
+struct Small<'a> {
+    digest: Sha256Digest,
+    size: u64,
+    stores: &'a [BlobStore],
+}
+
+/// Reads the signatures of the carton with the hash `carton` at `url` from its registry: what refers to the artifact and is a signature.
+/// Returns none if the network must not be used.
+pub(crate) fn signatures(
+    url: &Url,
+    carton: ManifestHash,
+    network: &Network,
+    servers: &[RegistryConfig],
+    limit: u64,
+    opening: &Opening,
+) -> Result<Vec<Vec<u8>>, Error> {
+    if network.is_offline() {
+        return Ok(Vec::new());
+    }
+    let activity = Activity::new(opening.context.cancel_token());
+    let reference = reference(url)?;
+    let client = Client::new(network, servers, &reference, RegistryAccess::Read, &[], &activity)?;
+    // Opening the carton has just asked for it.
+    let known = opening.cache.as_ref().and_then(|cache| cache.remote_by_url(&UrlKey::from(url)));
+    let known = known.filter(|known| known.manifest == carton).and_then(|known| known.version.etag?.parse().ok());
+    let digest = match reference.digest().or(known) {
+        Some(digest) => digest,
+        None => client.manifest()?.1,
+    };
+    let mut found = Vec::new();
+    for referrer in client.referrers(&digest)?.signatures().take(MAX_SIGNATURES) {
+        match signature(&client, &referrer.digest, limit) {
+            Ok(bytes) => found.extend(bytes),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error.into()),
+            // Anyone who may write to the repository can put a broken signature beside a good one.
+            Err(error) => tracing::warn!("a signature is passed over: {}", crate::causes::in_one_line(&error)),
+        }
+    }
+    Ok(found)
+}
+
+/// The signature that the artifact with the digest `referrer` holds; `None` if it has none within the limit.
+fn signature(client: &Client, referrer: &Sha256Digest, limit: u64) -> Result<Option<Vec<u8>>, OciError> {
+    let Some(manifest) = client.manifest_by_digest(referrer)? else { return Ok(None) };
+    let layer = manifest::signature_layer(&manifest).filter(|layer| layer.size <= limit);
+    Ok(layer.map(|layer| client.small_blob(&layer.digest, limit)).transpose()?.flatten())
+}
