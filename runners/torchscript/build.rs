@@ -47,7 +47,12 @@ fn compile_shim(include: &Path, api: &Path) {
         .include(include)
         .include(api)
         .define("_GLIBCXX_USE_CXX11_ABI", abi.as_str())
-        .files(["load.cpp", "aliasing.cpp", "run.cpp", "process.cpp"].map(|file| Path::new("shim").join(file)))
+        .flag("-include")
+        .flag("shim/older_systems.h")
+        .files(
+            ["load.cpp", "aliasing.cpp", "run.cpp", "process.cpp", "older_systems.cpp"]
+                .map(|file| Path::new("shim").join(file)),
+        )
         .compile("carton_torchscript_shim");
 }
 

@@ -21,6 +21,7 @@
 //! | `last_words = "text"` | this text is written to standard error before a crash |
 //! | `log = "text"` | each call logs this text |
 //! | `only_with = "name"` | only calls with an input of this name misbehave |
+//! | `only_above = X` | only calls misbehave that have an element of float32 above X |
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -55,6 +56,7 @@ struct Behaviour {
     last_words: Option<String>,
     log: Option<String>,
     only_with: Option<String>,
+    only_above: Option<f32>,
 }
 
 impl Default for Behaviour {
@@ -75,11 +77,12 @@ impl Default for Behaviour {
             last_words: None,
             log: None,
             only_with: None,
+            only_above: None,
         }
     }
 }
 
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 16] = [
     "copy",
     "delay_ms",
     "ignore_cancel",
@@ -95,6 +98,7 @@ const OPTIONS: [&str; 15] = [
     "last_words",
     "log",
     "only_with",
+    "only_above",
 ];
 
 impl Runner for Noop {
@@ -158,6 +162,9 @@ impl Noop {
         if behaviour.only_with.as_ref().is_some_and(|name| !inputs.contains_key(name)) {
             return Ok(());
         }
+        if behaviour.only_above.is_some_and(|bound| !has_element_above(inputs, bound)) {
+            return Ok(());
+        }
         if let Some(text) = &behaviour.log {
             call.info(text);
         }
@@ -187,6 +194,12 @@ impl Noop {
             None => Ok(()),
         }
     }
+}
+
+fn has_element_above(inputs: &Tensors, bound: f32) -> bool {
+    let is_above =
+        |tensor: &NumericTensor| tensor.as_slice::<f32>().is_ok_and(|values| values.iter().any(|value| *value > bound));
+    inputs.values().filter_map(Tensor::as_numeric).any(is_above)
 }
 
 /// Returns a new tensor with the same contents, for which every byte is read and written. String tensors are returned as they

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import support
 from host import Host, prepared
-from test_environments import Case
+from environment_case import Case
 
 #: Searches everything that a process can read without special rights.
 LOOKS = r'''

@@ -1,4 +1,4 @@
-"""Environments and packing with a fake `uv`, so that no test needs the network."""
+"""Making environments, and finding or refusing those that are there, with a fake `uv`."""
 
 import fcntl
 import os
@@ -7,57 +7,20 @@ import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
-import unittest
 import zipfile
 from pathlib import Path
 from unittest import mock
 
+import support  # noqa: F401, finds the host
+from carton_runner import environments
+from carton_runner.calls import Cancelled
+from carton_runner.environments import bytecode, compiling, lock, requirements, store, uv, variables, wheels
+from carton_runner.errors import RunnerError
+from environment_case import FAKE_UV, HASH, Case
+from host import Host
+
 PACKAGE = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(PACKAGE))
-
-import support  # noqa: E402, F401, finds the host
-from carton_runner import environments  # noqa: E402
-from carton_runner.calls import Cancelled  # noqa: E402
-from carton_runner.environments import (  # noqa: E402
-    bytecode,
-    compiling,
-    gathering,
-    lock,
-    requirements,
-    store,
-    tree,
-    uv,
-    variables,
-    wheels,
-)
-from carton_runner.errors import RunnerError  # noqa: E402
-from host import Host  # noqa: E402
-
-HASH = "--hash=sha256:" + "1" * 64
-
-#: Records its arguments in a file, takes a while, and fails on request.
-FAKE_UV = r"""#!/bin/sh
-[ "$1" = --version ] && { echo "uv 0.0.0"; exit 0; }
-echo "$@" >> "$FAKE/calls"
-env > "$FAKE/environment"
-if [ -n "$FAKE_FAILS" ]; then printf '%b\n' "$FAKE_FAILS" >&2; exit 2; fi
-for last; do :; done
-case "$1 $2" in
-venv*) mkdir -p "$last/bin" "$last/lib/python3.0/site-packages" && [ ! -e "$last/half" ] ;;
-"pip sync") folder=${last%/*}; echo > "$folder/half"; sleep "${FAKE_TAKES:-0}"; echo > "$folder/whole"
-    echo "$FAKE_PACKAGES" > "$folder/lib/python3.0/site-packages/others.pth" ;;
-"pip compile")
-    what="$*"
-    while [ "$1" != --output-file ]; do shift; done
-    case "$what" in
-    *"--format pylock.toml"*) cp "$FAKE/pylock.toml" "$2"; exit ;;
-    *--emit-index-annotation*) printf 'numpy==2.0.0\n    # from %s\n' "${FAKE_INDEX:-https://index.example/simple}" > "$2"; exit ;;
-    esac
-    echo "numpy==2.0.0 --hash=sha256:1111111111111111111111111111111111111111111111111111111111111111" > "$2" ;;
-esac
-"""
 
 #: A process that prepares a model.
 PREPARE = """
@@ -72,69 +35,6 @@ class Report:
 print(environments.prepare(sys.argv[2], Report())["read"][0])
 """
 
-
-class Report:
-    def __init__(self):
-        self.texts = []
-        self.warnings = []
-
-    def info(self, text):
-        self.texts.append(text)
-
-    def warn(self, text):
-        self.warnings.append(text)
-
-    def progress(self, what, done, total):
-        assert 0 <= done <= total
-
-    def is_wanted(self):
-        return True
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="carton test ")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.report = Report()
-        before = dict(os.environ)
-        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
-        fake = self.write("fake/uv", FAKE_UV)
-        fake.chmod(0o755)
-        for name in [name for name in os.environ if name.startswith(("UV", "CARTON_", "FAKE"))]:
-            del os.environ[name]
-        os.environ.update(UV=str(fake), FAKE=str(fake.parent), CARTON_RUNNER_DATA_DIR=str(self.folder / "data"))
-
-    def write(self, path, text=""):
-        path = self.folder / path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
-
-    def model(self, text=f"numpy==2.0.0 {HASH}\n"):
-        self.write("model/.carton/requirements.lock", text)
-        return self.folder / "model"
-
-    def prepare(self, model):
-        """The folder of packages of the model, found after it was prepared."""
-        prepared = environments.prepare(model, self.report)
-        found = environments.find(model, self.report)
-        self.assertEqual(bool(prepared["in_use"]), found is not None)
-        return found
-
-    def unprepared(self, model):
-        with self.assertRaises(RunnerError) as caught:
-            environments.find(model, self.report)
-        self.assertEqual(caught.exception.code, "unprepared")
-        return caught.exception
-
-    def calls(self):
-        path = self.folder / "fake/calls"
-        return path.read_text().splitlines() if path.exists() else []
-
-    def environment(self):
-        (found,) = [path for path in (self.folder / "data" / store.FOLDER).iterdir() if path.is_dir()]
-        return found
 
 
 class Environments(Case):
@@ -332,6 +232,18 @@ class Environments(Case):
         # A candidate that does not work is skipped.
         self.write(".local/bin/uv", "#!/bin/sh\necho pyenv: no uv >&2; exit 127\n")
         self.assertEqual(uv.find(self.report).command, (str(self.folder / ".cargo/bin/uv"),))
+
+    def test_uv_where_carton_puts_it(self):
+        data = self.folder / "data"
+        os.environ["CARTON_RUNNER_DATA_DIR"] = str(data)
+        # The newest by its numbers, and nothing of an installation in progress.
+        for place in ("0.9.7/uv", "0.13.9/uv", ".install-9/uv"):
+            self.write(f"data/uv/{place}", FAKE_UV).chmod(0o755)
+        # Not by `find`, because the interpreter of this test may have a uv beside it.
+        expected = [(str(data / "uv/0.13.9/uv"),), (str(data / "uv/0.9.7/uv"),)]
+        self.assertEqual(list(uv._installed_by_carton()), expected)
+        (data / "uv/0.13.9/uv").chmod(0o644)
+        self.assertEqual(list(uv._installed_by_carton()), expected[1:])
 
     def test_a_uv_that_does_not_answer(self):
         os.environ.update(UV=str(self.folder / "nothing"), PATH="", HOME=str(self.folder))
@@ -548,196 +460,6 @@ class Processes(Case):
             host.send({"cancel": {}}, 7)
             name, fields, _ = host.answer(7)
             self.assertEqual((name, fields["code"]), ("error", "cancelled"))
-
-
-class Packing(Case):
-    def pack(self, path, **options):
-        scratch = Path(tempfile.mkdtemp(dir=self.folder))
-        packed = gathering.gather(self.folder / path, scratch, options, self.report)
-        self.assertEqual(packed.required_framework_version, "=%d.%d" % sys.version_info[:2])
-        self.assertEqual(packed.model.parent, scratch)
-        return packed.model
-
-    def names(self, folder):
-        return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
-
-    def test_a_folder(self):
-        self.write("m/model.py", "x = 1\n")
-        self.write("m/requirements.txt", "numpy\n")
-        self.write("m/weights/a.bin", "abc")
-        for left_out in ("__pycache__/model.pyc", ".git/HEAD", ".venv/x", "sub/__pycache__/x.pyc", "env/pyvenv.cfg"):
-            self.write(f"m/{left_out}")
-        before = self.names(self.folder / "m")
-        model = self.pack("m")
-        self.assertEqual(
-            self.names(model), [".carton/requirements.lock", "model.py", "requirements.txt", "weights/a.bin"]
-        )
-        self.assertEqual((model / "weights/a.bin").resolve(), (self.folder / "m/weights/a.bin").resolve())
-        self.assertEqual(self.names(self.folder / "m"), before)
-        self.assertIn("env", self.report.warnings[0])
-        locked = lock.read(model / lock.REQUIREMENTS_LOCK)
-        self.assertEqual(locked.names(), ["numpy"])
-        compile_call = self.calls()[0]
-        self.assertIn(f"{(self.folder / 'm/requirements.txt').resolve()} numpy.txt", compile_call)
-        self.assertIn("--universal", compile_call)
-
-    def test_a_single_file_asks_for_numpy(self):
-        self.write("m.py", "x = 1\n")
-        self.write("requirements.txt", "other\n")
-        self.assertEqual(self.names(self.pack("m.py")), [".carton/requirements.lock", "m.py"])
-        self.assertNotIn("requirements.txt", self.calls()[0])
-
-    def test_other_files_are_refused(self):
-        self.write("m.txt")
-        with self.assertRaises(RunnerError):
-            self.pack("m.txt")
-        with self.assertRaises(RunnerError):
-            self.pack("nothing.py")
-
-    def test_a_lock_is_kept_until_its_inputs_change(self):
-        self.write("m/requirements.txt", "-r more.txt\nnumpy\n")
-        self.write("m/more.txt", "x\n")
-        text = (self.pack("m") / lock.REQUIREMENTS_LOCK).read_text()
-        self.write(
-            "m/.carton/requirements.lock", text + "# index: https://index.example/simple\n# https://index.example\n"
-        )
-        self.assertEqual((self.pack("m") / lock.REQUIREMENTS_LOCK).read_text(), text)
-        self.assertEqual(len(self.calls()), 1)
-        self.write("m/more.txt", "y\n")
-        self.pack("m")
-        self.assertEqual(len(self.calls()), 2)
-
-    def test_nothing_is_written_through_a_link(self):
-        self.write("m/requirements.txt", "numpy\n")
-        self.write("m/hidden/requirements.lock", "mine")
-        os.symlink("hidden", self.folder / "m/.carton")
-        self.assertIn("numpy", (self.pack("m") / lock.REQUIREMENTS_LOCK).read_text())
-        self.assertEqual((self.folder / "m/hidden/requirements.lock").read_text(), "mine")
-
-    def test_a_lock_of_another_origin_is_made_anew(self):
-        self.write("m/requirements.txt", "numpy\n")
-        for text in ("--index-url https://evil.example\n", f"x==1 {HASH}\n"):
-            self.write("m/.carton/requirements.lock", text)
-            self.assertEqual(lock.read(self.pack("m") / lock.REQUIREMENTS_LOCK).names(), ["numpy"])
-            self.assertIn("made anew", self.report.warnings.pop())
-
-    def test_unknown_options_are_warned_about(self):
-        self.write("m.py")
-        self.pack("m.py", bundle_whels=True)
-        self.assertIn("bundle_whels", self.report.warnings[0])
-        with self.assertRaises(RunnerError):
-            self.pack("m.py", bundle_wheels="yes")
-
-    def test_mistakes_in_the_requirements_are_no_fault_of_the_model(self):
-        def check(said, expected, hint):
-            os.environ["FAKE_FAILS"] = said
-            with self.assertRaises(RunnerError) as caught:
-                self.pack("m")
-            self.assertIn(expected, caught.exception.message)
-            self.assertEqual(caught.exception.code, "setup")
-            self.assertIn(hint, caught.exception.hint)
-            self.assertEqual(caught.exception.causes[0], said)
-
-        self.write("m/requirements.txt", "numpy=1\n")
-        check("error: Couldn't parse requirement in `requirements.txt` at position 0", "a line of", "`numpy>=1.26`")
-        check("error: No solution found when resolving dependencies", "no such versions", "names and versions in")
-        check("something else", "uv failed", "names and versions in")
-
-    def test_folders_that_cannot_be_written_are_no_fault_of_the_model(self):
-        self.write("data/python", "a file")
-        with self.assertRaises(RunnerError) as caught:
-            self.prepare(self.model())
-        self.assertEqual(caught.exception.code, "setup")
-        self.assertIn("CARTON_RUNNER_DATA_DIR", caught.exception.hint)
-
-    def test_an_index_in_the_requirements_is_warned_about(self):
-        self.write("m/requirements.txt", "--extra-index-url https://index.example/simple\nnumpy\n")
-        model = self.pack("m")
-        self.assertIn("names a package index", self.report.warnings[0])
-        self.assertNotIn("index.example", (model / lock.REQUIREMENTS_LOCK).read_text())
-
-    def test_what_is_not_from_an_index_cannot_be_locked(self):
-        for line in ("x @ https://host.example/x.whl", "./x.whl", "-e .", "file:///x.whl"):
-            with self.subTest(line=line):
-                with self.assertRaises(RunnerError) as caught:
-                    compiling._checked(f"{line} \\\n    {HASH}\n")
-                self.assertIn("not from a package index", caught.exception.message)
-                self.assertNotIn("host.example", caught.exception.message)
-
-    def test_nothing_is_fetched_that_cannot_be_locked(self):
-        for line in ("git+https://host.example/x.git", "x @ git+https://host.example/x.git", "-e .", "./x", "x[y] @ file:///x"):
-            with self.subTest(line=line):
-                self.write("m/requirements.txt", f"# a @ b\nnumpy\n{line}\n")
-                with self.assertRaises(RunnerError) as caught:
-                    self.pack("m")
-                self.assertIn("not from a package index", caught.exception.message)
-        self.assertEqual(self.calls(), [])
-
-    def test_a_model_with_the_originals_lock_keeps_it(self):
-        self.write("m/.carton/carton.lock", "")
-        self.assertEqual(self.names(self.pack("m")), [".carton/carton.lock"])
-
-    def test_wheels_that_are_there_are_kept_with_their_lock(self):
-        self.write("m/requirements.txt", "numpy\n")
-        text = (self.pack("m") / lock.REQUIREMENTS_LOCK).read_text()
-        self.write("m/.carton/requirements.lock", text)
-        wheel = self.write("m/.carton/wheels/numpy-2.0.0-py3-none-any.whl", "x")
-        fields = {"platform": store.platform_tag(), "lock": f"sha256:{lock.parse(text).digest()}"}
-        self.write("m/.carton/wheels.lock", lock.Lock(fields, (wheels._requirement(wheel),)).text("wheels"))
-        kept = self.pack("m", bundle_wheels=True)
-        self.assertIn(".carton/wheels/numpy-2.0.0-py3-none-any.whl", self.names(kept))
-        # Wheels of another lock are not kept.
-        self.write("m/requirements.txt", "numpy>1\n")
-        self.assertNotIn(".carton/wheels.lock", self.names(self.pack("m")))
-
-
-class Trees(Case):
-    def build(self, leave_out=lambda name: False):
-        tree.build(self.folder / "m", self.folder / "tree", leave_out, self.report)
-        return self.folder / "tree"
-
-    def test_links_inside_stay_links_and_others_lead_to_files(self):
-        self.write("m/a/weights.bin", "abc")
-        self.write("elsewhere/big.bin", "big")
-        self.write("elsewhere/sub/x.txt", "x")
-        os.symlink("a/weights.bin", self.folder / "m/latest.bin")
-        os.symlink("a", self.folder / "m/current")
-        os.symlink(self.folder / "elsewhere/big.bin", self.folder / "m/big.bin")
-        os.symlink(self.folder / "elsewhere", self.folder / "m/other")
-        built = self.build()
-        self.assertEqual(os.readlink(built / "latest.bin"), "a/weights.bin")
-        self.assertEqual(os.readlink(built / "current"), "a")
-        self.assertFalse((built / "a/weights.bin").is_symlink())
-        self.assertEqual((built / "a/weights.bin").read_text(), "abc")
-        self.assertEqual(os.readlink(built / "big.bin"), str((self.folder / "elsewhere/big.bin").resolve()))
-        self.assertFalse((built / "other").is_symlink())
-        self.assertEqual((built / "other/sub/x.txt").read_text(), "x")
-
-    def test_links_to_nothing_and_in_circles(self):
-        self.write("m/a/x")
-        os.symlink("nothing", self.folder / "m/broken")
-        with self.assertRaises(RunnerError) as caught:
-            self.build()
-        self.assertIn("`broken`", caught.exception.message)
-
-    def test_circles(self):
-        self.write("m/x")
-        (self.folder / "outside").mkdir()
-        os.symlink(self.folder / "outside", self.folder / "m/out")
-        os.symlink(self.folder / "outside", self.folder / "outside/again")
-        with self.assertRaises(RunnerError) as caught:
-            self.build()
-        self.assertIn("a folder it is in", caught.exception.message)
-
-    def test_a_link_to_what_is_left_out_leads_to_the_file(self):
-        self.write("m/.venv/lib/x.py", "x")
-        os.symlink(".venv/lib/x.py", self.folder / "m/x.py")
-        self.assertEqual((self.build() / "x.py").read_text(), "x")
-
-    def test_scratch_inside_of_the_model(self):
-        self.write("m/x")
-        tree.build(self.folder / "m", self.folder / "m/tree", lambda name: False, self.report)
-        self.assertEqual(os.listdir(self.folder / "m/tree"), ["x"])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from carton_runner.environments import lock, original_lock, store, wheels, writi
 from carton_runner.environments.writing_original import CannotLock
 from carton_runner.errors import RunnerError
 from host import Host, inline, prepared
-from test_environments import Case
+from environment_case import Case
 
 #: A package as uv lists it in a ``pylock.toml``, after text that must not be mistaken for it.
 PACKAGE = """

@@ -1,8 +1,39 @@
 // libtorch's state of the whole process: its threads, and the GPUs that it finds.
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
 #include <torch/cuda.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <mutex>
 
 #include "error.h"
+
+namespace {
+
+// Files of which a system with GPUs for CUDA has one: that of the driver, or that of Windows' subsystem for Linux.
+const char* const gpus[] = {"/dev/nvidiactl", "/dev/nvgpu", "/dev/dxg"};
+
+bool may_have_gpu() {
+  for (const char* path : gpus) {
+    if (access(path, F_OK) == 0) return true;
+  }
+  return false;
+}
+
+// Loads the part of libtorch for CUDA, which registers itself. A runner that was not linked with it finds it beside the part for CPUs, if
+// the libtorch at hand has it. It is large, so it is only loaded where there may be a GPU.
+void load_cuda() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (!may_have_gpu()) return;
+    if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+    const char* reason = dlerror();
+    std::fprintf(stderr, "GPUs are not used: %s\n", reason != nullptr ? reason : "libtorch_cuda.so cannot be loaded");
+  });
+}
+
+}  // namespace
 
 carton_error* carton_threads(int32_t* threads) {
   return carton::guarded([&] { *threads = at::get_num_threads(); });
@@ -21,5 +52,8 @@ carton_error* carton_set_interop_threads(int32_t threads) {
 }
 
 carton_error* carton_finds_gpu(bool* found) {
-  return carton::guarded([&] { *found = torch::cuda::is_available(); });
+  return carton::guarded([&] {
+    load_cuda();
+    *found = torch::cuda::is_available();
+  });
 }

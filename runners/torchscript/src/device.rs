@@ -74,8 +74,8 @@ pub(crate) fn choose(device: Option<&str>) -> Result<Device, RunnerError> {
                 format!(
                     "device `{device}` cannot be used: libtorch {LIBTORCH_VERSION}, as it is installed here, finds no such GPU"
                 ),
-                "use the device `cpu`, or build the runner with a libtorch that has CUDA: \
-                 LIBTORCH=/path/to/libtorch runners/torchscript/install",
+                "use the device `cpu`, or install the runner with a libtorch that has CUDA, such as that of a Python environment: \
+                 `carton runner install torchscript --torch PATH`",
             ))
         }
     }

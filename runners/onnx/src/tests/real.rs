@@ -48,7 +48,11 @@ fn recorded_outputs() {
                     let bytes = |tensor: &Tensor| tensor.as_numeric().unwrap().bytes().to_vec();
                     assert_eq!(bytes(tensor), bytes(&expected[output]), "{name}, {output}");
                 } else {
-                    let comparison = allclose(tensor, &expected[output], Tolerance::default());
+                    // Processors with and without instructions for sums of int8 round to neighbouring steps, which are 0.018 apart here.
+                    let usual = Tolerance::default();
+                    let tolerance =
+                        if name.starts_with("quantized") { Tolerance::new(usual.rtol, 0.02) } else { usual };
+                    let comparison = allclose(tensor, &expected[output], tolerance);
                     assert!(comparison.passed, "{name}, {output}: {comparison:?}");
                 }
             }

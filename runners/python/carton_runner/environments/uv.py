@@ -1,6 +1,7 @@
 """Finds and runs ``uv``, and turns its failures into errors for the user."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -103,7 +104,7 @@ class Uv(NamedTuple):
 
 def find(report) -> Uv:
     """Returns the first working ``uv``: that of the variable ``UV``, in ``PATH``, where its installer and cargo put it, beside the
-    interpreter, or the module of this interpreter."""
+    interpreter, where `carton runner install python` puts it, or the module of this interpreter."""
     for command in _candidates():
         try:
             status, said = programs.run([*command, "--version"], os.curdir, "uv", report, patience=_PATIENCE)
@@ -114,7 +115,8 @@ def find(report) -> Uv:
     raise RunnerError(
         "`uv`, which makes the environments of Python models, is not on this machine",
         code="unavailable",
-        hint=f"install it: `{shlex.quote(sys.executable)} -m pip install uv`, or `curl -LsSf https://astral.sh/uv/install.sh | sh`",
+        hint=f"install it: `carton runner install python`, `{shlex.quote(sys.executable)} -m pip install uv`, or "
+        "`curl -LsSf https://astral.sh/uv/install.sh | sh`",
     )
 
 
@@ -147,7 +149,19 @@ def _candidates() -> Iterator[Tuple[str, ...]]:
     for folder in folders:
         if os.access(folder / "uv", os.X_OK):
             yield (str(folder / "uv"),)
+    yield from _installed_by_carton()
     yield (sys.executable, "-I", "-m", "uv")
+
+
+def _installed_by_carton() -> Iterator[Tuple[str, ...]]:
+    """Yields what `carton runner install python` has installed: ``uv/VERSION/uv`` in the runners' data folder, the newest first."""
+    data = os.environ.get("CARTON_RUNNER_DATA_DIR")
+    if not data:
+        return
+    complete = [path for path in Path(data).glob("uv/*/uv") if not path.parent.name.startswith(".")]
+    for path in sorted(complete, key=lambda path: [int(part) for part in re.findall("[0-9]+", path.parent.name)], reverse=True):
+        if os.access(path, os.X_OK):
+            yield (str(path),)
 
 
 def failure(doing: str, said: str, status: int) -> RunnerError:
