@@ -1,0 +1,43 @@
+//! Web pages of cartons: the card of a model for people, as one file or as a page of a server with a form to try the model.
+//!
+//! Everything that a carton says is untrusted. Text gets into a page through templates that escape it; the description is Markdown
+//! whose HTML stays text; pictures and sounds are embedded by what their bytes are, whatever their names say. A page loads nothing from other
+//! servers. Its content security policy forbids scripts and styles other than the page's own, in case all of that fails.
+//!
+//! The crate starts no process and answers no request: bytes of a carton in, HTML out.
+//!
+//! ```no_run
+//! use carton_card::{Card, ServedModel, index_page};
+//!
+//! # fn example(package: &carton_core::Package) {
+//! let card = Card::new(package);
+//! std::fs::write("digits.html", card.standalone_html()).ok();
+//!
+//! // For a server, which sends `CONTENT_SECURITY_POLICY` with each page, and `STYLE` and `SCRIPT` at their paths.
+//! let model = ServedModel::new("digits");
+//! let (index, page) = (index_page([&model]), card.page(&model));
+//! # let _ = (index, page);
+//! # }
+//! ```
+
+mod bars;
+mod budget;
+mod card;
+mod datatype;
+mod document;
+mod form;
+mod markdown;
+mod media;
+mod picture;
+mod read;
+mod self_tests;
+mod served;
+mod tensor;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use card::Card;
+pub use datatype::datatype_name;
+pub use document::{CONTENT_SECURITY_POLICY, SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH};
+pub use served::{ServedModel, State, index_page};

@@ -1,0 +1,11 @@
+//! Who may send a request, and what is recorded of it.
+
+mod log;
+mod log_writer;
+mod tokens;
+mod trace;
+
+pub use log::{AccessLog, AccessLogError};
+pub(crate) use log::{GrpcStatus, Record, now};
+pub(crate) use tokens::{Scope, Tokens};
+pub(crate) use trace::TraceContext;

@@ -1,0 +1,206 @@
+//! One call: its request as it is read, and its tensors.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use carton_core::{DataType, Tensor, Tensors};
+
+use super::contents;
+use super::framing::Message;
+use super::request::{InferRequest, Input};
+use crate::app::App;
+use crate::failure::{Failure, quoted};
+use crate::model::admission::Share;
+use crate::model::served::{Admitted, Served};
+use crate::protocol::request::check_size;
+use crate::protocol::{binary, parameter, response};
+use crate::work::on_thread_if_large;
+
+/// The memory of an input, output, parameter or raw content, beyond the bytes that were received for it.
+const PART_BYTES: usize = 512;
+
+/// A call, from the first byte of its request.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) request: InferRequest,
+    /// What the request takes of the memory for calls, beyond what is counted as it arrives.
+    pub(super) share: Share,
+    raw: Vec<RawContents>,
+    served: Option<Arc<Served>>,
+    started: Instant,
+}
+
+/// The raw contents of an input.
+#[derive(Debug)]
+enum RawContents {
+    /// Numbers that went from the connection into the memory that a runner shares.
+    Read(Tensor),
+    Bytes(Bytes),
+}
+
+/// A call whose request was read.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) inputs: Tensors,
+    pub(super) served: Arc<Served>,
+    pub(super) admitted: Admitted,
+    /// When the client stops waiting: the first of all that limits the call.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Call {
+    pub(super) fn new(app: &App) -> Self {
+        let share = Share::of_bytes(&app.bytes);
+        Self { request: InferRequest::default(), share, raw: Vec::new(), served: None, started: Instant::now() }
+    }
+
+    /// Counts the failure of the call, if the request names a model that is served.
+    pub(super) fn count_failure(&self, app: &App, failure: &Failure) {
+        if let Some(served) = self.served.clone().or_else(|| self.find(app).ok()) {
+            served.count_failure(failure, self.started.elapsed());
+        }
+    }
+
+    fn find(&self, app: &App) -> Result<Arc<Served>, Failure> {
+        app.repository.find(&self.request.model_name, Some(&self.request.model_version))
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// It is malformed, cannot be read, or its model takes no further call.
+    pub(super) async fn read(&mut self, app: &App, mut message: Message<'_>) -> Result<(), Failure> {
+        while let Some((number, n_bytes)) = message.next_field().await? {
+            if number == InferRequest::RAW_CONTENTS {
+                self.read_raw(app, &mut message, n_bytes).await?;
+            } else if InferRequest::has_field(number) {
+                self.share.grow(PART_BYTES)?;
+                if self.served.is_some() {
+                    // Nobody writes fields in another order, and the model was chosen by those that came before.
+                    return Err(Failure::invalid("a large request must have its raw contents last"));
+                }
+                self.request.add(number, message.take(n_bytes).await?)?;
+            } else {
+                message.skip(n_bytes).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_raw(&mut self, app: &App, message: &mut Message<'_>, n_bytes: usize) -> Result<(), Failure> {
+        self.request.count_part()?;
+        self.share.grow(PART_BYTES)?;
+        let input = self.request.inputs.get(self.raw.len());
+        let input =
+            input.filter(|input| message.is_arriving() && !input.has_contents() && input.dtype != DataType::String);
+        let Some((name, dtype, shape)) = input.map(|input| (&input.name, input.dtype, input.shape.clone())) else {
+            self.raw.push(RawContents::Bytes(message.take(n_bytes).await?));
+            return Ok(());
+        };
+        check_size(&parameter::place("input", name), dtype, &shape, n_bytes)?;
+        message.reserve(n_bytes)?;
+        let mut tensor = self.served(app)?.alloc(dtype, &shape).await?;
+        if let Some(memory) = tensor.bytes_mut() {
+            message.fill(memory).await?;
+        }
+        self.raw.push(RawContents::Read(Tensor::Numeric(tensor)));
+        Ok(())
+    }
+
+    /// The model of the request, once it has room for the call. The call takes its place when the request has arrived: a client that sends
+    /// nothing holds none.
+    fn served(&mut self, app: &App) -> Result<Arc<Served>, Failure> {
+        if let Some(served) = &self.served {
+            return Ok(Arc::clone(served));
+        }
+        let served = self.find(app)?;
+        served.check_room()?;
+        Ok(Arc::clone(self.served.insert(served)))
+    }
+
+    /// Makes the tensors of a request that was read. `deadline` is the client's own.
+    ///
+    /// # Errors
+    /// The contents contradict the shapes and datatypes, the model takes no further call, or it does not have the chosen outputs.
+    pub(super) async fn ready(&mut self, app: &App, deadline: Option<Instant>) -> Result<Ready, Failure> {
+        let served = self.served(app)?;
+        let admitted = served.admit()?;
+        let timeout = self.request.timeout()?;
+        response::check_choice(&mut self.request.outputs, served.declared_outputs())?;
+        let inputs = std::mem::take(&mut self.request.inputs);
+        let inputs = match self.raw.is_empty() {
+            true => self.typed(inputs).await?,
+            false => self.raw(&served, inputs).await?,
+        };
+        let timeout = [timeout, app.limits.call_timeout].into_iter().flatten().min();
+        let until = timeout.and_then(|timeout| self.started.checked_add(timeout));
+        let deadline = [until, deadline].into_iter().flatten().min();
+        Ok(Ready { inputs, served, admitted, deadline })
+    }
+
+    async fn raw(&mut self, served: &Served, inputs: Vec<Input>) -> Result<Tensors, Failure> {
+        let contents = std::mem::take(&mut self.raw);
+        if contents.len() != inputs.len() {
+            let (found, expected) = (contents.len(), inputs.len());
+            return Err(Failure::invalid(format!("the request has {found} raw contents for {expected} inputs")));
+        }
+        if let Some(input) = inputs.iter().find(|input| input.has_contents()) {
+            let name = quoted(&input.name);
+            return Err(Failure::invalid(format!(
+                "input {name} has `contents`, and the request has raw contents, too"
+            )));
+        }
+        let mut tensors = Tensors::new();
+        for (Input { name, dtype, shape, count, .. }, contents) in inputs.into_iter().zip(contents) {
+            let tensor = match contents {
+                RawContents::Read(tensor) => tensor,
+                RawContents::Bytes(bytes) => {
+                    let place = parameter::place("input", &name);
+                    check_size(&place, dtype, &shape, bytes.len())?;
+                    let n_bytes = bytes.len();
+                    self.count_elements(dtype, count, n_bytes)?;
+                    if dtype == DataType::String {
+                        let parse = move || binary::strings(&place, &bytes, &shape, count);
+                        on_thread_if_large(n_bytes, parse).await?
+                    } else {
+                        let mut tensor = served.alloc(dtype, &shape).await?;
+                        if let Some(memory) = tensor.bytes_mut() {
+                            memory.copy_from_slice(&bytes);
+                        }
+                        Tensor::Numeric(tensor)
+                    }
+                }
+            };
+            tensors.insert(name, tensor);
+        }
+        Ok(tensors)
+    }
+
+    async fn typed(&mut self, inputs: Vec<Input>) -> Result<Tensors, Failure> {
+        let mut n_bytes = 0;
+        for input in &inputs {
+            let length = input.contents.as_ref().map_or(0, Bytes::len);
+            if input.count > 0 && length == 0 {
+                let name = quoted(&input.name);
+                return Err(Failure::invalid(format!("input {name} has neither `contents` nor raw contents")));
+            }
+            self.count_elements(input.dtype, input.count, length)?;
+            n_bytes += length;
+        }
+        let parse = move || {
+            let parse = |Input { name, dtype, shape, count, contents }: Input| {
+                let place = parameter::place("input", &name);
+                Ok((name, contents::parse(&place, contents.unwrap_or_default(), dtype, shape, count)?))
+            };
+            inputs.into_iter().map(parse).collect()
+        };
+        on_thread_if_large(n_bytes, parse).await
+    }
+
+    /// Takes the memory of elements that are made of `n_bytes`, of which each has one at least.
+    fn count_elements(&mut self, dtype: DataType, count: usize, n_bytes: usize) -> Result<(), Failure> {
+        let size = dtype.size().unwrap_or(size_of::<String>());
+        self.share.grow(count.min(n_bytes).saturating_mul(size))
+    }
+}

@@ -1,0 +1,91 @@
+//! The server over HTTP: the REST side of the Open Inference Protocol, metrics and probes (spec/serving.md §2 to §4).
+//!
+//! `path` reads the model that a path names, `answer` writes answers and failures, `infer` is a call. `describe`, `repository`, `watch` and
+//! `page` are the other resources, and `check` is what holds for all.
+
+mod answer;
+mod check;
+mod describe;
+mod infer;
+mod page;
+mod path;
+mod repository;
+mod watch;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::Response;
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use tower::ServiceExt;
+
+use crate::app::App;
+use crate::connection::Service;
+use crate::observe::observe;
+
+/// What answers requests over HTTP.
+#[derive(Clone)]
+pub(crate) struct Face {
+    app: Arc<App>,
+    router: Router,
+}
+
+impl Face {
+    pub(crate) fn new(app: &Arc<App>) -> Self {
+        Self { app: Arc::clone(app), router: router(app) }
+    }
+}
+
+impl Service for Face {
+    // Without the router's layers, each of which allocates for every request.
+    async fn answer(&self, request: Request) -> Response<Body> {
+        let Self { app, router } = self;
+        let answer = |request| async move {
+            match check::check(app, &request) {
+                Ok(()) => router.clone().oneshot(request).await.into_response(),
+                Err(failure) => failure.into_response(),
+            }
+        };
+        observe(app, request, answer).await
+    }
+}
+
+/// The resources of the server.
+fn router(app: &Arc<App>) -> Router {
+    let model = |path: &str| {
+        [format!("/v2/models/{{model}}{path}"), format!("/v2/models/{{model}}/versions/{{version}}{path}")]
+    };
+    let mut router = Router::new()
+        .route("/v2", get(describe::server))
+        .route("/v2/", get(describe::server))
+        .route("/v2/health/live", get(watch::live))
+        .route("/v2/health/ready", get(watch::ready))
+        .route("/v2/models/stats", get(describe::all_statistics))
+        .route("/v2/repository/index", post(repository::index))
+        .route("/v2/repository/models/{model}/load", post(repository::load))
+        .route("/v2/repository/models/{model}/unload", post(repository::unload))
+        .route("/metrics", get(watch::metrics));
+    for path in model("/infer") {
+        router = router.route(&path, post(infer::infer));
+    }
+    for path in model("") {
+        router = router.route(&path, get(describe::model));
+    }
+    for path in model("/ready") {
+        router = router.route(&path, get(watch::model_ready));
+    }
+    for path in model("/config") {
+        router = router.route(&path, get(describe::config));
+    }
+    for path in model("/stats") {
+        router = router.route(&path, get(describe::statistics));
+    }
+    router
+        .with_state(Arc::clone(app))
+        .merge(page::router(app))
+        .fallback(check::not_found)
+        .method_not_allowed_fallback(check::wrong_method)
+}

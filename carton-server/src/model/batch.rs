@@ -1,0 +1,157 @@
+//! Joins the inputs of calls along their first dimension, and divides the outputs among the calls. Pure.
+
+use std::sync::Arc;
+
+use carton_core::{AlignedBytes, DataType, NumericTensor, Storage, StringTensor, Tensor, Tensors};
+
+/// The inputs of calls that may be joined are alike in all that this has: names, dtypes, and all dimensions but the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BatchKey(Vec<(String, DataType, Vec<usize>)>);
+
+/// Returns the key of these inputs, and the size of their first dimension. `None` if the call cannot be joined: an input is a scalar or
+/// nested, or the first dimensions differ, which the check of the signature reports.
+pub(crate) fn key(inputs: &Tensors) -> Option<(BatchKey, usize)> {
+    let mut n_rows = None;
+    let mut parts = Vec::with_capacity(inputs.len());
+    for (name, tensor) in inputs {
+        let (first, rest) = tensor.shape()?.split_first()?;
+        if *n_rows.get_or_insert(*first) != *first {
+            return None;
+        }
+        parts.push((name.clone(), tensor.dtype()?, rest.to_vec()));
+    }
+    Some((BatchKey(parts), n_rows?))
+}
+
+/// The most that memory of a joined input may take, as long as it is not in the runner's shared memory.
+const MAX_HEAP_BYTES: usize = 16 << 10;
+
+/// The dtype and shape of the numbers of calls that are joined to `n_rows`. `None` for strings.
+pub(crate) fn joined_shape(part: &Tensor, n_rows: usize) -> Option<(DataType, Vec<usize>)> {
+    let mut shape = part.as_numeric()?.shape().to_vec();
+    *shape.first_mut()? = n_rows;
+    Some((part.dtype()?, shape))
+}
+
+/// Joins the tensors of one input of several calls, which have one key. Numbers are written to `memory`, which the caller takes because it is
+/// the runner's. `None` if they do not fit.
+pub(crate) fn join(parts: &[&Tensor], memory: Option<NumericTensor>) -> Option<Tensor> {
+    if let Some(mut numbers) = memory {
+        fill(numbers.bytes_mut()?, parts)?;
+        return Some(Tensor::Numeric(numbers));
+    }
+    let strings: Vec<_> = parts.iter().map(|part| part.as_string()).collect::<Option<_>>()?;
+    let mut shape = strings.first()?.shape().to_vec();
+    *shape.first_mut()? = strings.iter().filter_map(|part| part.shape().first()).sum();
+    let elements = strings.iter().flat_map(|part| part.elements().iter().cloned()).collect();
+    StringTensor::new(elements, shape).ok().map(Tensor::String)
+}
+
+/// Writes the bytes of the parts one after another.
+fn fill(memory: &mut [u8], parts: &[&Tensor]) -> Option<()> {
+    let mut rest = memory;
+    for part in parts {
+        let bytes = part.as_numeric()?.bytes();
+        let (place, behind) = rest.split_at_mut_checked(bytes.len())?;
+        place.copy_from_slice(bytes);
+        rest = behind;
+    }
+    rest.is_empty().then_some(())
+}
+
+/// Whether a tensor of this size is passed in shared memory, and is best written there.
+pub(crate) fn is_shared(n_bytes: usize) -> bool {
+    n_bytes > MAX_HEAP_BYTES
+}
+
+/// A small tensor of zeros, to be filled.
+pub(crate) fn on_heap(dtype: DataType, shape: Vec<usize>, n_bytes: usize) -> Option<NumericTensor> {
+    NumericTensor::new(dtype, shape, Arc::new(AlignedBytes::try_zeroed(n_bytes)?)).ok()
+}
+
+/// Divides outputs among calls of these numbers of rows. `None` if an output has another number of rows than all calls together.
+pub(crate) fn divide(outputs: &Tensors, n_rows: &[usize]) -> Option<Vec<Tensors>> {
+    let total: usize = n_rows.iter().sum();
+    let mut divided: Vec<Tensors> = n_rows.iter().map(|_| Tensors::new()).collect();
+    for (name, tensor) in outputs {
+        let (first, row) = tensor.shape()?.split_first()?;
+        if *first != total {
+            return None;
+        }
+        let mut start = 0;
+        for (part, &n_rows) in divided.iter_mut().zip(n_rows) {
+            let shape: Vec<usize> = std::iter::once(n_rows).chain(row.iter().copied()).collect();
+            part.insert(name.clone(), rows(tensor, start, n_rows, shape)?);
+            start += n_rows;
+        }
+    }
+    Some(divided)
+}
+
+/// The rows `start..start + n_rows` of a tensor. Numbers are not copied.
+fn rows(tensor: &Tensor, start: usize, n_rows: usize, shape: Vec<usize>) -> Option<Tensor> {
+    let n_elements = |n_rows: usize| shape.iter().skip(1).try_fold(n_rows, |product, size| product.checked_mul(*size));
+    match tensor {
+        Tensor::Numeric(numbers) => {
+            let (storage, offset): (&Arc<dyn Storage>, usize) = numbers.storage();
+            let before = n_elements(start)?.checked_mul(numbers.dtype().size()?)?;
+            let part = NumericTensor::with_offset(numbers.dtype(), shape.clone(), Arc::clone(storage), offset + before);
+            part.ok().map(Tensor::Numeric)
+        }
+        Tensor::String(strings) => {
+            let elements = strings.elements().get(n_elements(start)?..n_elements(start + n_rows)?)?;
+            StringTensor::new(elements.to_vec(), shape.clone()).ok().map(Tensor::String)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn call(x: &[f32], row: usize, s: &[&str]) -> Tensors {
+        let x = Tensor::from_vec(x.to_vec(), vec![x.len() / row, row]).unwrap();
+        Tensors::from([
+            ("x".to_owned(), x),
+            ("s".to_owned(), Tensor::from_strings(s.iter().copied(), vec![s.len()]).unwrap()),
+        ])
+    }
+
+    #[test]
+    fn calls_that_are_alike() {
+        let (one, two) = (call(&[1.0, 2.0], 2, &["a"]), call(&[3.0, 4.0, 5.0, 6.0], 2, &["b", "c"]));
+        let (other, invalid) = (call(&[1.0, 2.0, 3.0], 3, &["a"]), call(&[1.0, 2.0], 2, &["a", "b"]));
+        assert_eq!(key(&one).unwrap().0, key(&two).unwrap().0);
+        assert_eq!((key(&one).unwrap().1, key(&two).unwrap().1), (1, 2));
+        assert_ne!(key(&one).unwrap().0, key(&other).unwrap().0);
+        assert_eq!(key(&invalid), None);
+        assert_eq!(key(&Tensors::from([("x".to_owned(), Tensor::scalar(1_i32))])), None);
+        assert_eq!(key(&Tensors::new()), None);
+    }
+
+    #[test]
+    fn joined_and_divided() {
+        let calls = [call(&[1.0, 2.0], 2, &["a"]), call(&[3.0, 4.0, 5.0, 6.0], 2, &["b", "c"])];
+        let mut joined = Tensors::new();
+        for name in ["x", "s"] {
+            let parts: Vec<&Tensor> = calls.iter().map(|call| &call[name]).collect();
+            let memory = joined_shape(parts[0], 3).map(|(dtype, shape)| on_heap(dtype, shape, 24).unwrap());
+            assert_eq!(memory.is_some(), name == "x");
+            let tensor = join(&parts, memory).unwrap();
+            joined.insert(name.to_owned(), tensor);
+        }
+        assert_eq!(joined, call(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, &["a", "b", "c"]));
+        assert_eq!(divide(&joined, &[1, 2]).unwrap(), calls);
+        assert_eq!(divide(&joined, &[1, 1]), None);
+    }
+
+    #[test]
+    fn memory_of_another_size_is_not_filled() {
+        let tensor = Tensor::from_vec(vec![1_u8, 2], vec![2]).unwrap();
+        assert_eq!(fill(&mut [0; 1], &[&tensor]), None);
+        assert_eq!(fill(&mut [0; 3], &[&tensor]), None);
+    }
+}

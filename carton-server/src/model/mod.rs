@@ -1,0 +1,15 @@
+//! Models that are served. `spec` says what to load, `repository` finds models by name and version, and loads, swaps and unloads them.
+//! `served` is one loaded model: `admission` decides whether it takes another call, `queue` joins calls to batches (`batch`), `instance`
+//! is one runner, and `health` decides when a model that keeps dying is not ready. Knows neither HTTP nor gRPC.
+
+pub(crate) mod admission;
+mod batch;
+mod health;
+mod instance;
+mod queue;
+pub(crate) mod repository;
+pub(crate) mod served;
+mod spec;
+
+pub use spec::ModelSpec;
+pub(crate) use spec::check_name;

@@ -1,0 +1,318 @@
+//! One loaded model: its runners, its queue, and its calls.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use carton_core::metadata::Signature;
+use carton_core::{Carton, DataType, Error, Inputs, NumericTensor, OutputStream, Package, SelfTestReport, Tensors};
+
+use parking_lot::Mutex;
+
+use super::admission::{Budget, Share};
+use super::batch;
+use super::instance::{Instance, Running, Vitality};
+use super::queue::{self, Queue};
+use super::spec::ModelSpec;
+use crate::failure::{Failure, Reason};
+use crate::metrics::{ModelMetrics, Totals};
+use crate::work::within;
+
+/// A version of a model that is loaded.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    package: Package,
+    declared_outputs: Option<Arc<[String]>>,
+    instances: Vec<Arc<Instance>>,
+    /// Held while a call chooses an instance: two calls at once would choose the same one.
+    choosing: Mutex<()>,
+    /// `None` if calls are not joined.
+    queue: Option<Arc<Queue>>,
+    max_batch: usize,
+    vitality: Arc<Vitality>,
+    calls: Arc<Budget>,
+    metrics: Arc<ModelMetrics>,
+    self_tests: Option<SelfTestReport>,
+}
+
+/// Why a model is not served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The model cannot be loaded.
+    #[error("cannot load model `{name}`")]
+    Load {
+        /// The name under which it would be served.
+        name: String,
+        /// Why.
+        source: Box<Error>,
+    },
+    /// The model loads, and does not pass its self-tests.
+    #[error("model `{name}` does not pass its self-tests: {report}{}", problems(report))]
+    SelfTests {
+        /// The name under which it would be served.
+        name: String,
+        /// What came out.
+        report: SelfTestReport,
+    },
+    /// Its self-tests are required, and it has none that compares outputs.
+    #[error("model `{name}` has no self-tests, which are required")]
+    NoSelfTests {
+        /// The name under which it would be served.
+        name: String,
+    },
+}
+
+fn problems(report: &SelfTestReport) -> String {
+    let problems =
+        report.self_tests.iter().flat_map(|test| test.problems().into_iter().map(move |problem| (&test.name, problem)));
+    problems.map(|(name, problem)| format!("\n  self-test `{name}`: {problem}")).collect()
+}
+
+impl Served {
+    /// Loads the model, starts its runners, and runs its self-tests if they are required.
+    pub(super) async fn load(spec: &ModelSpec, metrics: Arc<ModelMetrics>) -> Result<Arc<Self>, LoadError> {
+        let failed = |source| LoadError::Load { name: spec.name.clone(), source: Box::new(source) };
+        let first = spec.load.clone().await.map_err(failed)?;
+        let self_tests = match spec.self_test {
+            true => Some(self_test(&spec.name, &first).await?),
+            false => None,
+        };
+        let mut models = vec![first];
+        for _ in 1..spec.instances.get() {
+            models.push(models[0].start_another().await.map_err(failed)?);
+        }
+        let package = models[0].package().clone();
+        let vitality = Vitality::new(format!("{} {}", spec.name, spec.version), Arc::clone(&metrics));
+        let instances: Vec<_> = models.into_iter().map(|model| Instance::new(model, Arc::clone(&vitality))).collect();
+        let signature = package.metadata().signature();
+        let is_batched = spec.batching.max_batch.get() > 1 && signature.and_then(Signature::batch_symbol).is_some();
+        let declared_outputs = signature.and_then(|signature| signature.outputs.as_ref());
+        let declared_outputs =
+            declared_outputs.map(|outputs| outputs.iter().map(|output| output.name.clone()).collect());
+        Ok(Arc::new(Self {
+            name: spec.name.clone(),
+            version: spec.version.clone(),
+            declared_outputs,
+            queue: is_batched.then(|| Queue::start(spec.batching, &instances, &metrics)),
+            max_batch: if is_batched { spec.batching.max_batch.get() } else { 0 },
+            instances,
+            choosing: Mutex::new(()),
+            vitality,
+            calls: Budget::new(spec.max_queue),
+            metrics,
+            self_tests,
+            package,
+        }))
+    }
+
+    pub(crate) fn package(&self) -> &Package {
+        &self.package
+    }
+
+    /// The most elements of a batch; 0 if calls are not joined.
+    pub(crate) fn max_batch(&self) -> usize {
+        self.max_batch
+    }
+
+    /// The results of the self-tests that were run before the model was ready.
+    pub(crate) fn self_tests(&self) -> Option<&SelfTestReport> {
+        self.self_tests.as_ref()
+    }
+
+    /// The names of the outputs that the carton declares.
+    pub(crate) fn declared_outputs(&self) -> Option<&Arc<[String]>> {
+        self.declared_outputs.as_ref()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.vitality.pause().is_none()
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.metrics.totals()
+    }
+
+    /// Counts a request of this model that failed after this time.
+    pub(crate) fn count_failure(&self, failure: &Failure, took: Duration) {
+        self.metrics.failed(failure.reason, took);
+    }
+
+    /// Whether the model would take a call in now.
+    ///
+    /// # Errors
+    /// As [`admit`](Self::admit).
+    pub(crate) fn check_room(&self) -> Result<(), Failure> {
+        self.check_ready()?;
+        Share::of_calls(&self.calls).map(drop)
+    }
+
+    fn check_ready(&self) -> Result<(), Failure> {
+        if let Some(pause) = self.vitality.pause() {
+            return Err(
+                Failure::new(Reason::Unavailable, "the model is not ready: its runners keep dying").retry_after(pause)
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes a call in, if the model is ready and its queue is not full.
+    ///
+    /// # Errors
+    /// It is not ready, or too many calls wait.
+    pub(crate) fn admit(&self) -> Result<Admitted, Failure> {
+        self.check_ready()?;
+        let share = Share::of_calls(&self.calls)?;
+        self.metrics.pending.inc();
+        Ok(Admitted { _share: share, metrics: Arc::clone(&self.metrics), since: Instant::now() })
+    }
+
+    /// Memory for an input of a call: shared with a runner, if it is large. The shape must have been compared with what the client sent.
+    ///
+    /// # Errors
+    /// The shared memory stays full, or the runner cannot be restarted.
+    pub(crate) async fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, Failure> {
+        let memory = queue::zeroed(self.instance()?, dtype, shape).await.map_err(|error| Failure::from(&error))?;
+        memory.ok_or_else(|| Failure::new(Reason::TooLarge, "there is no memory for an input of this shape"))
+    }
+
+    /// Runs the model. The deadline ends the wait for the answer, and not the runner, which may be at work on calls of others.
+    ///
+    /// # Errors
+    /// The inputs contradict the signature, the model fails, its runner dies, or the deadline passes.
+    pub(crate) async fn infer(&self, inputs: Tensors, deadline: Option<Instant>) -> Result<Tensors, Failure> {
+        within(deadline, async {
+            match self.queue.as_ref().zip(batch::key(&inputs)) {
+                Some((queue, key)) => queue.run(inputs, key, deadline).await,
+                None => self.run_alone(inputs).await,
+            }
+        })
+        .await?
+    }
+
+    async fn run_alone(&self, inputs: Tensors) -> Result<Tensors, Failure> {
+        let (instance, _running) = self.enter()?;
+        match instance.model.infer(Inputs::Named(inputs)).timed().await {
+            Ok((outputs, timings)) => {
+                self.metrics.ran(1, &timings);
+                Ok(outputs)
+            }
+            Err(error) => {
+                instance.note(&error);
+                Err(Failure::from(&error))
+            }
+        }
+    }
+
+    /// Runs the model, and returns its outputs as they arrive.
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer).
+    pub(crate) async fn stream(
+        self: &Arc<Self>,
+        inputs: Tensors,
+        deadline: Option<Instant>,
+    ) -> Result<Answers, Failure> {
+        let (instance, running) = self.enter()?;
+        let stream = within(deadline, instance.model.infer(Inputs::Named(inputs)).stream()).await?;
+        match stream {
+            Ok(stream) => {
+                let (metrics, started) = (Arc::clone(&self.metrics), Instant::now());
+                Ok(Answers { stream, instance, deadline, metrics, started, _running: running })
+            }
+            Err(error) => {
+                instance.note(&error);
+                Err(Failure::from(&error))
+            }
+        }
+    }
+
+    /// Chooses the runner of a call, and counts the call there.
+    fn enter(&self) -> Result<(Arc<Instance>, Running), Failure> {
+        let _choosing = self.choosing.lock();
+        let instance = Arc::clone(self.instance()?);
+        let running = instance.enter();
+        Ok((instance, running))
+    }
+
+    /// The runner with the fewest calls, of those that are up.
+    fn instance(&self) -> Result<&Arc<Instance>, Failure> {
+        let least = self.instances.iter().min_by_key(|instance| instance.load());
+        least.ok_or_else(|| Failure::new(Reason::Internal, "the model has no runner"))
+    }
+}
+
+impl Drop for Served {
+    /// Runs after the last call, because every call holds an `Arc` of this.
+    fn drop(&mut self) {
+        if let Some(queue) = &self.queue {
+            queue.close();
+        }
+    }
+}
+
+async fn self_test(name: &str, model: &Carton) -> Result<SelfTestReport, LoadError> {
+    let failed = |source| LoadError::Load { name: name.to_owned(), source: Box::new(source) };
+    let report = model.self_test().await.map_err(failed)?;
+    match (report.passed, report.counts.passed) {
+        (false, _) => Err(LoadError::SelfTests { name: name.to_owned(), report }),
+        (true, 0) => Err(LoadError::NoSelfTests { name: name.to_owned() }),
+        (true, _) => Ok(report),
+    }
+}
+
+/// A call that was taken in. It counts as pending until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    _share: Share,
+    metrics: Arc<ModelMetrics>,
+    since: Instant,
+}
+
+impl Admitted {
+    /// The call was answered.
+    pub(crate) fn answered(&self) {
+        self.metrics.answered(self.took());
+    }
+
+    /// How long ago it was taken in.
+    pub(crate) fn took(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.metrics.pending.dec();
+    }
+}
+
+/// The outputs of a streamed call. Dropping it cancels the call.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    stream: OutputStream,
+    instance: Arc<Instance>,
+    deadline: Option<Instant>,
+    metrics: Arc<ModelMetrics>,
+    started: Instant,
+    _running: Running,
+}
+
+impl Answers {
+    /// The next outputs; `None` after the last. An error ends the stream.
+    pub(crate) async fn next(&mut self) -> Option<Result<Tensors, Failure>> {
+        match within(self.deadline, self.stream.next()).await {
+            Ok(Some(Ok(outputs))) => Some(Ok(outputs)),
+            Ok(Some(Err(error))) => {
+                self.instance.note(&error);
+                Some(Err(Failure::from(&error)))
+            }
+            Ok(None) => {
+                self.metrics.streamed(self.started.elapsed());
+                None
+            }
+            Err(failure) => Some(Err(failure)),
+        }
+    }
+}
