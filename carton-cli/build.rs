@@ -1,7 +1,9 @@
-//! Generates the list of files in the Python runner's package, which `carton runner install python` writes out.
+//! Generates the list of files in the Python runner's package, which `carton runner install python` writes out. Finds the commit that is
+//! built, for `carton --version -v`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs, io};
 
 /// A symbolic link to the package, so that the published crate contains its files.
@@ -18,7 +20,44 @@ fn main() -> io::Result<()> {
     }
     code.push_str("]\n");
     let output = PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?);
-    fs::write(output.join("python_package.rs"), code)
+    fs::write(output.join("python_package.rs"), code)?;
+    println!("cargo:rustc-env=CARTON_BUILD_COMMIT={}", commit().unwrap_or_default());
+    Ok(())
+}
+
+/// Returns the commit: the one that the packager names in `CARTON_COMMIT`, that of a published crate, or that of the checkout.
+fn commit() -> Option<String> {
+    println!("cargo:rerun-if-env-changed=CARTON_COMMIT");
+    let named = env::var("CARTON_COMMIT").ok().filter(|commit| !commit.is_empty());
+    named
+        .or_else(published_commit)
+        .or_else(checked_out_commit)
+        .filter(|commit| commit.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+}
+
+/// Reads the file that `cargo package` puts into a crate: `{"git": {"sha1": "…"}, …}`.
+fn published_commit() -> Option<String> {
+    let text = fs::read_to_string(".cargo_vcs_info.json").ok()?;
+    let (_, rest) = text.split_once("\"sha1\"")?;
+    rest.split('"').nth(1).map(str::to_owned)
+}
+
+/// Asks git, for an optimized program, and tells Cargo to watch the file that changes with each commit.
+fn checked_out_commit() -> Option<String> {
+    // A program for debugging is not linked anew for each commit. An unpacked source below somebody else's checkout has no commit of its own.
+    if env::var("PROFILE").is_ok_and(|profile| profile == "debug") || !Path::new("../.git").exists() {
+        return None;
+    }
+    let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
+    if Path::new(&log).exists() {
+        println!("cargo:rerun-if-changed={log}");
+    }
+    git(&["rev-parse", "HEAD"])
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
 /// Lists the Python files in a folder and below, with their names in the package. Tells Cargo to watch each folder for new files.

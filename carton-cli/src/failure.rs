@@ -101,6 +101,14 @@ pub(crate) struct Failure {
     hint: Option<String>,
 }
 
+/// What failed, and the error that it failed by.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+struct Outer {
+    what: String,
+    source: Box<dyn Error + Send + Sync>,
+}
+
 /// A failure as `--json` prints it.
 #[derive(Serialize)]
 struct JsonFailure<'a> {
@@ -141,6 +149,11 @@ impl Failure {
     /// damaged.
     pub(crate) fn instead_of(self, misleading: Exit, exit: Exit) -> Self {
         if self.exit == misleading { Self { exit, ..self } } else { self }
+    }
+
+    /// Puts the error below a message that says what failed because of it.
+    pub(crate) fn because_of_it(self, what: impl Into<String>) -> Self {
+        Self { error: Box::new(Outer { what: what.into(), source: self.error }), ..self }
     }
 
     /// Converts an error of the argument parser to one line.

@@ -101,6 +101,20 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
     result
 }
 
+/// Runs a command that ends by itself when a signal comes, and decides what a signal means.
+///
+/// # Errors
+/// The error of the command.
+pub(crate) fn run_service<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| Failure::new(InterruptError::Threads(source)))?;
+    let result = runtime.block_on(command);
+    COMMAND.cancel();
+    runtime.shutdown_timeout(CLEANING_UP);
+    end_all(RUNNERS_GRACE_INTERRUPTED);
+    result
+}
+
 /// Runs blocking work on another thread, so that an interruption is still noticed. An interruption cancels the token, and so does a
 /// failure of the command.
 ///

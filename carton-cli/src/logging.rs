@@ -4,11 +4,13 @@
 //! `CARTON_LOG` takes a filter such as `carton_core=debug,carton::runner=trace`, which overrides these options.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -16,6 +18,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::GlobalArgs;
+use crate::output::shell::shell_word;
 use crate::output::{Colors, Output, Role, without_logins};
 use crate::progress::ProgressDisplay;
 
@@ -73,8 +76,42 @@ where
             let when = format!("{:.6} {}:", self.start.elapsed().as_secs_f64(), metadata.target());
             write!(writer, "{} ", self.colors.paint(Role::Faint, &when))?;
         }
-        context.field_format().format_fields(writer.by_ref(), event)?;
+        let mut refusal = Refusal::default();
+        event.record(&mut refusal);
+        match refusal.options() {
+            Some(options) => write!(writer, "{}: {options} allows it", refusal.message)?,
+            None => context.field_format().format_fields(writer.by_ref(), event)?,
+        }
         writeln!(writer)
+    }
+}
+
+/// A record about something that a model asks for and does not get. The library names the permissions in a field, in JSON, and this program
+/// the options that give them.
+#[derive(Default)]
+struct Refusal {
+    message: String,
+    permissions: Option<Vec<String>>,
+}
+
+impl Refusal {
+    fn options(&self) -> Option<String> {
+        let options = self.permissions.as_ref()?.iter().map(|permission| format!("--allow {}", shell_word(permission)));
+        Some(format!("`{}`", options.collect::<Vec<_>>().join(" ")))
+    }
+}
+
+impl Visit for Refusal {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "allow" {
+            self.permissions = serde_json::from_str(value).ok();
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        }
     }
 }
 

@@ -7,12 +7,14 @@
 //! the command fails (`{"error": …}`).
 
 mod args;
+mod build_info;
 mod commands;
 mod completion;
 mod failure;
 mod hints;
 mod interrupt;
 mod logging;
+mod orphans;
 mod output;
 mod process;
 mod progress;
@@ -71,6 +73,16 @@ fn parse(arguments: &[OsString]) -> Result<Cli, Exit> {
         },
         Err(error) => error,
     };
+    if error.kind() == clap::error::ErrorKind::DisplayVersion {
+        match build_info::print_if_asked(arguments) {
+            Ok(true) => return Err(Exit::Ok),
+            Ok(false) => {}
+            Err(failure) => {
+                Output::plain().failure(&failure);
+                return Err(failure.exit());
+            }
+        }
+    }
     if !error.use_stderr() {
         // Help and version are data. A failure to print them, because the reader is gone, is ignored.
         let _ = error.print();

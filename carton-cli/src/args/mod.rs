@@ -2,13 +2,16 @@
 
 mod cache;
 mod dataset;
+mod doctor;
 mod elements;
 mod model;
 mod pack;
+mod registry;
 mod rows;
 mod run;
 mod runner;
 mod sandbox;
+mod serve;
 mod shrink;
 mod signing;
 mod tensor;
@@ -24,14 +27,17 @@ pub(crate) use dataset::{
     Columns, DatasetCatArgs, DatasetCommand, DatasetLsArgs, DatasetMergeArgs, DatasetVerifyArgs, DatasetWriteArgs,
     DtypeArgument, DuplicatesChoice, IndexChoice, RoundingChoice, TailChoice, column_name,
 };
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use elements::ElementsArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs, TensorFormatChoice};
+pub(crate) use registry::{PullArgs, PushArgs, RegistryCommand, TagArgs};
 pub(crate) use rows::RowsArgs;
 pub(crate) use run::{RunArgs, SignatureChoice};
 pub(crate) use runner::{
     RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerPruneArgs, RunnerRmArgs,
 };
+pub(crate) use serve::ServeArgs;
 pub(crate) use shrink::ShrinkArgs;
 pub(crate) use signing::{KeygenArgs, SignArgs, TrustArgs};
 pub(crate) use tensor::{
@@ -45,6 +51,7 @@ pub(crate) use values::{InputArgument, InputValue, LinkArgument, MiscArgument, O
 #[command(
     name = "carton",
     version,
+    disable_version_flag = true,
     about = "Packs machine-learning models into one verifiable file and runs them in isolated runners",
     long_about = "Packs machine-learning models into one verifiable file, inspects and verifies such files, and runs \
                   the models in them, each in a process of its own.\n\n\
@@ -56,6 +63,11 @@ pub(crate) use values::{InputArgument, InputValue, LinkArgument, MiscArgument, O
     arg_required_else_help = true
 )]
 pub(crate) struct Cli {
+    /// Print version; with -v what was built in
+    // The parser prints it itself.
+    #[allow(dead_code)]
+    #[arg(short = 'V', long, action = ArgAction::Version)]
+    version: Option<bool>,
     /// Options of every command.
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
@@ -156,7 +168,7 @@ pub(crate) enum Command {
     /// Leave files out of a carton that can be fetched when it is loaded
     Shrink(ShrinkArgs),
     /// Show what a carton says about its model
-    Info(ModelArgs),
+    Info(InfoArgs),
     /// List the files in a carton
     #[command(visible_alias = "list")]
     Ls(ModelArgs),
@@ -170,6 +182,17 @@ pub(crate) enum Command {
     Keygen(KeygenArgs),
     /// Run a model, or its self-tests
     Run(Box<RunArgs>),
+    /// Serve models over HTTP and gRPC, by the Open Inference Protocol
+    Serve(Box<ServeArgs>),
+    /// Push a carton to a registry of container images
+    Push(PushArgs),
+    /// Write a carton of a registry as a file
+    Pull(PullArgs),
+    /// Give a carton in a registry a further tag
+    Tag(TagArgs),
+    /// See what is in a registry
+    #[command(subcommand, arg_required_else_help = true)]
+    Registry(RegistryCommand),
     /// See and install runners, the programs that run models
     #[command(subcommand, arg_required_else_help = true)]
     Runner(RunnerCommand),
@@ -182,6 +205,10 @@ pub(crate) enum Command {
     /// See, check and clear the cache of model files
     #[command(subcommand, arg_required_else_help = true)]
     Cache(CacheCommand),
+    /// Look at what this machine lacks, and say how to mend it
+    #[command(long_about = "Look at what this machine lacks, and say how to mend it.\n\n\
+                            Examines the configuration, the cache, the sandbox, the GPUs and the runners, each of which is started once.")]
+    Doctor(DoctorArgs),
     /// Print a script that completes this command in a shell
     #[command(long_about = "Print a script that completes this command in a shell.\n\n\
                             The shell then asks the program, which knows the runners that are installed and the inputs of a model.",
@@ -190,6 +217,24 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages of this command and all its subcommands into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder, made if it is missing
+        #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+}
+
+/// `carton info`.
+#[derive(Args, Debug)]
+pub(crate) struct InfoArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// Write the model's card, with its pictures and examples, as one HTML file; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// `carton unpack`.

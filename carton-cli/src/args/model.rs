@@ -11,7 +11,8 @@ use super::TrustArgs;
 /// A carton and the hash it must have.
 #[derive(Args, Debug, Default)]
 pub(crate) struct ModelArgs {
-    /// A .carton file, the folder of an unpacked one, or the URL of a .carton file
+    /// A .carton file, the folder of an unpacked one, the URL of a .carton file, oci://HOST/REPOSITORY:TAG, or
+    /// hf://OWNER/REPOSITORY@REVISION/FILE, s3://, gs:// or az://BUCKET/KEY
     #[arg(value_name = "MODEL", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 

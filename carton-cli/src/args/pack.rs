@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_core::ManifestHash;
+use carton_core::{Compression, ManifestHash};
 use clap::{Args, ValueEnum};
 use semver::VersionReq;
 
@@ -14,7 +14,7 @@ use super::values::{InputArgument, LinkArgument, MiscArgument, OptionArgument};
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct PackArgs {
-    /// The model: a file, or a folder; with --resolve, a carton
+    /// The model: a file, a folder, or hf://OWNER/REPOSITORY@REVISION/FILE; with --resolve, a carton
     #[arg(value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 
@@ -158,4 +158,15 @@ pub(crate) enum CompressionChoice {
     Zstd,
     /// Every file with Deflate, which every zip tool can read.
     Deflate,
+}
+
+impl From<CompressionChoice> for Compression {
+    fn from(choice: CompressionChoice) -> Self {
+        match choice {
+            CompressionChoice::Auto => Self::Auto,
+            CompressionChoice::Stored => Self::Stored,
+            CompressionChoice::Zstd => Self::Zstd,
+            CompressionChoice::Deflate => Self::Deflate,
+        }
+    }
 }

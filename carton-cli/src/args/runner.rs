@@ -67,6 +67,17 @@ pub(crate) struct RunnerInstallArgs {
     #[arg(long, value_name = "PATH|VERSION", conflicts_with_all = ["index", "sha256"], value_hint = clap::ValueHint::ExecutablePath)]
     pub(crate) python: Option<String>,
 
+    /// For runners that need libtorch: a Python environment with torch, its interpreter, or the folder of a libtorch
+    ///
+    /// By default the active environment (VIRTUAL_ENV, CONDA_PREFIX) is used if it has torch. Else libtorch is taken from the wheel of
+    /// torch, which uv or pip fetches after you have agreed, or from the system where the requirement asks for that version.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["python"], value_hint = clap::ValueHint::AnyPath)]
+    pub(crate) torch: Option<PathBuf>,
+
+    /// Agree to downloads of what the runner needs: libtorch for `torchscript`, uv for `python`
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+
     /// Only runners that understand this version of the contents of `model/`
     #[arg(long, value_name = "N")]
     pub(crate) compat_version: Option<u64>,
@@ -77,6 +88,12 @@ pub(crate) struct RunnerInstallArgs {
     /// ORT_DYLIB_PATH names.
     #[arg(long)]
     pub(crate) without_onnxruntime: bool,
+
+    /// Install the runner python alone, also where uv is missing
+    ///
+    /// Otherwise uv is installed too, from its wheel: it makes the environments of models with packages.
+    #[arg(long)]
+    pub(crate) without_uv: bool,
 }
 
 const INSTALL_EXAMPLES: &str = r#"Examples:
@@ -85,6 +102,9 @@ const INSTALL_EXAMPLES: &str = r#"Examples:
 
   From an index in a file, or on a server:
     carton runner install torchscript --index https://example.org/runners/index.json
+
+  With the torch of a Python environment, which may have CUDA:
+    carton runner install torchscript --torch ~/project/.venv
 
   From an archive, or from a folder:
     carton runner install https://example.org/torchscript.tar.gz --sha256 HASH

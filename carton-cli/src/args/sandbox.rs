@@ -49,8 +49,7 @@ fn permission(text: &str) -> Result<Permissions, String> {
 
 fn limit(text: &str) -> Result<Limits, String> {
     let (name, value) = text.split_once('=').ok_or("expected LIMIT=VALUE, such as `memory=4GiB`")?;
-    let is_size = ["memory", "file_size"].contains(&name);
-    let value = match is_size {
+    let value = match Limits::is_size(name) {
         true => size(value),
         false => value.parse().map_err(|_| format!("expected a number, found `{value}`")),
     };

@@ -244,8 +244,16 @@ async fn verify(context: &Context<'_>) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// Opens the cache, and says what in it belongs to a later release.
 fn open_cache(context: &Context<'_>) -> Result<Cache, Failure> {
-    Cache::open(&context.config.cache_dir).map_err(failure)
+    let cache = Cache::open(&context.config.cache_dir).map_err(failure)?;
+    let later = cache.later_buckets().map_err(failure)?;
+    if !later.is_empty() {
+        let (later, path) = (later.join(", "), cache.path().display());
+        let text = format!("a later release of Carton keeps {later} in `{path}`, which this one leaves alone");
+        context.output.warning(&one_line(&text));
+    }
+    Ok(cache)
 }
 
 /// Works on the cache on another thread. An interruption cancels the work.

@@ -4,18 +4,22 @@ mod cache;
 mod completions;
 mod context;
 mod dataset;
+mod doctor;
 mod elements;
 mod example;
 mod hash;
 mod how_to_run;
 mod info;
 mod ls;
+mod man;
 mod open;
 mod pack;
+mod registry;
 mod run;
 mod run_rows;
 mod runner;
 mod self_test;
+mod serve;
 mod shrink;
 mod sign;
 mod tensor;
@@ -36,8 +40,13 @@ use crate::output::Output;
 /// # Errors
 /// Returns the failure that kept the command from having a result.
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
-    if let Command::Completions { shell } = cli.command {
-        return completions::run(shell, output);
+    match &cli.command {
+        Command::Completions { shell } => return completions::run(*shell, output),
+        Command::Man { folder } => return man::run(folder),
+        _ => {}
+    }
+    if let Command::Doctor(arguments) = cli.command {
+        return interrupt::run(doctor::run(arguments, &cli.global, output));
     }
     let mut unknown = Vec::new();
     let mut config = Config::load_reporting(cli.global.config.as_deref(), &mut |path, key| {
@@ -52,18 +61,23 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Pack(arguments) => interrupt::run(pack::run(*arguments, &context)),
         Command::Shrink(arguments) => interrupt::run(shrink::run(arguments, &context)),
         Command::Unpack(arguments) => interrupt::run(unpack::run(arguments, &context)),
-        Command::Info(model) => interrupt::run(info::run(model, cli.global.verbose > 0, &context)),
+        Command::Info(arguments) => interrupt::run(info::run(arguments, cli.global.verbose > 0, &context)),
         Command::Ls(model) => interrupt::run(ls::run(model, &context)),
         Command::Verify(model) => interrupt::run(verify::run(model, &context)),
         Command::Hash(model) => interrupt::run(hash::run(model, &context)),
         Command::Sign(arguments) => interrupt::run(sign::run(arguments, &context)),
         Command::Keygen(arguments) => sign::keygen(&arguments, &context),
         Command::Run(arguments) => interrupt::run(run::run(*arguments, &context)),
+        Command::Serve(arguments) => interrupt::run_service(serve::run(*arguments, &context)),
+        Command::Push(arguments) => interrupt::run(registry::push(arguments, &context)),
+        Command::Pull(arguments) => interrupt::run(registry::pull(arguments, &context)),
+        Command::Tag(arguments) => interrupt::run(registry::tag(arguments, &context)),
+        Command::Registry(command) => interrupt::run(registry::run(command, &context)),
         Command::Tensor(command) => interrupt::run(tensor::run(command, &context)),
         Command::Dataset(command) => interrupt::run(dataset::run(command, &context)),
         Command::Runner(command) => interrupt::run(runner::run(command, &context)),
         Command::Cache(command) => interrupt::run(cache::run(command, &context)),
-        Command::Completions { .. } => Ok(Exit::Ok),
+        Command::Doctor(_) | Command::Completions { .. } | Command::Man { .. } => Ok(Exit::Ok),
     };
     output.progress().finish();
     result

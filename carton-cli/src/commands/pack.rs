@@ -5,11 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::Compression;
 use carton_core::Links;
 use carton_core::TensorFormat;
 use carton_core::cast_inputs;
 use carton_core::errors::MetadataError;
+use carton_core::hub::{self, FetchSnapshot, HubName, Snapshot};
 use carton_core::metadata::Draft;
 use carton_core::{Carton, Location, Pack, PackCheck, Resolve, UnknownKey};
 use carton_core::{ManifestHash, Sha256Digest};
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::context::confined;
 use super::{Context, open, set, shrink, warn_each};
-use crate::args::{CompressionChoice, LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
+use crate::args::{LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Output, byte_size, count, one_line};
@@ -54,9 +54,13 @@ struct Packed {
     warnings: Vec<String>,
 }
 
-pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     if arguments.resolve {
         return resolve(arguments, context).await;
+    }
+    let snapshot = snapshot(&arguments.path, context).await?;
+    if let Some(snapshot) = &snapshot {
+        arguments.path = snapshot.path().to_path_buf();
     }
     let mut warnings = Warnings { kept: Vec::new(), output: context.output };
     let draft = match arguments.metadata.as_deref() {
@@ -80,7 +84,7 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         .check(!arguments.no_check)
         .links(links(arguments.link)?)
         .install_runners(arguments.install_runners)
-        .compression(compression(arguments.compression))
+        .compression(arguments.compression.into())
         .tensor_format(match arguments.tensor_format {
             TensorFormatChoice::Bin => TensorFormat::Bin,
             TensorFormatChoice::Safetensors => TensorFormat::Safetensors,
@@ -127,6 +131,18 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     report(packed, warnings.kept, context)
 }
 
+/// The files of a repository on the Hub, if the model is one.
+async fn snapshot(path: &Path, context: &Context<'_>) -> Result<Option<Snapshot>, Failure> {
+    let Some(text) = path.to_str().filter(|text| text.trim().starts_with("hf:")) else { return Ok(None) };
+    let name: HubName = text.parse().map_err(Failure::usage)?;
+    let fetch =
+        set(hub::snapshot(name).config(context.config.clone()), open::progress(context), FetchSnapshot::progress);
+    let snapshot = fetch.await?;
+    context.output.progress().finish();
+    context.output.note(&format!("the files are those of commit {}", snapshot.commit()));
+    Ok(Some(snapshot))
+}
+
 /// Warnings, printed at once and kept for `--json`.
 struct Warnings<'a> {
     kept: Vec<String>,
@@ -161,7 +177,7 @@ async fn resolve(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Fai
     };
     let location = arguments.path.to_str().map_or_else(|| Location::from(&arguments.path), Location::from);
     let resolve = Carton::resolve(location, path)
-        .compression(compression(arguments.compression))
+        .compression(arguments.compression.into())
         .allow_file_links(arguments.allow_file_links)
         .config(context.config.clone());
     let resolve = set(resolve, arguments.expect, Resolve::expect_hash);
@@ -191,15 +207,6 @@ fn report(packed: carton_core::Packed, warnings: Vec<String>, context: &Context<
         }
     }
     Ok(Exit::Ok)
-}
-
-fn compression(choice: CompressionChoice) -> Compression {
-    match choice {
-        CompressionChoice::Auto => Compression::Auto,
-        CompressionChoice::Stored => Compression::Stored,
-        CompressionChoice::Zstd => Compression::Zstd,
-        CompressionChoice::Deflate => Compression::Deflate,
-    }
 }
 
 fn read_draft(path: &Path, is_strict: bool, warnings: &mut Warnings<'_>) -> Result<Draft, Failure> {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_core::errors::{LinksError, ShrinkError};
-use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, ShownUrl, Shrink, Url};
+use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, Location, ShownUrl, Shrink, Url};
 use carton_core::{ManifestHash, Sha256Digest};
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ enum ShrinkArgumentError {
     LargeLinks { path: PathBuf },
     #[error("cannot use `{}`", path.display())]
     Links { path: PathBuf, source: LinksError },
-    #[error("cannot derive the carton's name from `{}`", path.display())]
+    #[error("cannot derive a name from `{}`", path.display())]
     NoName { path: PathBuf },
 }
 
@@ -129,43 +129,11 @@ pub(super) fn read_links(path: &Path) -> Result<Links, Failure> {
     Links::parse(&bytes).map_err(|source| Failure::new(ShrinkArgumentError::Links { path: path.to_path_buf(), source }))
 }
 
-/// Returns the name of the model: the last part of its path or URL, without `.carton`.
+/// Returns the name of the model.
 pub(super) fn name_of(model: &Path) -> Result<String, Failure> {
-    let no_name = || {
+    let location = model.to_str().map_or_else(|| Location::from(model), Location::from);
+    location.name().ok_or_else(|| {
         let error = ShrinkArgumentError::NoName { path: model.to_path_buf() };
-        Failure::usage(error).hint("name it: --output OUT.carton")
-    };
-    let text = model.to_str().ok_or_else(no_name)?;
-    let place = text.split_once("#sha256=").map_or(text, |(place, _)| place);
-    let is_url = place.starts_with("http://") || place.starts_with("https://");
-    let place = if is_url { place.split(['?', '#']).next().unwrap_or_default() } else { place };
-    let absolute = if is_url { PathBuf::from(place) } else { fs::canonicalize(place).unwrap_or_else(|_| place.into()) };
-    let name = absolute.file_name().and_then(|name| name.to_str()).ok_or_else(no_name)?;
-    let name = match name.strip_suffix(".carton") {
-        Some(name) => name,
-        // The name of a folder is kept whole.
-        None if absolute.is_dir() => name,
-        None => name.rsplit_once('.').map_or(name, |(name, _)| name),
-    };
-    if name.is_empty() { Err(no_name()) } else { Ok(name.to_owned()) }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn the_carton_is_called_like_the_model() {
-        let check = |location: &str, expected: &str| assert_eq!(name_of(Path::new(location)).unwrap(), expected);
-        check("digits.carton", "digits");
-        check("/models/digits.v2.carton", "digits.v2");
-        check("digits.carton#sha256=00ff", "digits");
-        check("https://example.com/a/digits.carton?token=x.y#sha256=00ff", "digits");
-        check("digits.zip", "digits");
-        check("digits.shrunk.carton", "digits.shrunk");
-        assert_eq!(name_of(Path::new("/")).unwrap_err().exit(), Exit::Usage);
-        assert_eq!(name_of(Path::new(".carton")).unwrap_err().exit(), Exit::Usage);
-    }
+        Failure::usage(error).hint("name what is written: --output")
+    })
 }

@@ -3,10 +3,15 @@
 mod no_runner;
 
 use carton_core::errors::{CacheError, ContentsError, InstallError, LaunchError, PackageError, ShrinkError};
-use carton_core::{CallError, Error};
+use carton_core::{CallError, Error, Limits, SuspectedLimit};
+
+use crate::output::shell::shell_word;
 
 /// Returns what can be done about `error`; `None` if nothing is known.
 pub(crate) fn hint(error: &Error) -> Option<String> {
+    if !error.suspected_limits().is_empty() {
+        return Some(limits_hint(error.suspected_limits()));
+    }
     match error {
         Error::Check { source, .. } => Some(or(hint(source), "`--no-check` packs it without loading it")),
         Error::SignatureMismatch { .. } | Error::SelfTests(_) => {
@@ -24,6 +29,14 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
         Error::Install(install) => match &**install {
             InstallError::NoRunner(none) => Some(no_runner::hint(none)),
             InstallError::NoDigest { .. } => Some("give it: `--sha256 HASH`".to_owned()),
+            InstallError::LostLibrary { runner, .. } => Some(format!(
+                "install it again, with the library that is there now: `carton runner install {}`",
+                shell_word(runner.split(' ').next().unwrap_or(runner))
+            )),
+            InstallError::Library { runner, .. } => Some(format!(
+                "`carton runner install {}` finds it, and asks before it downloads anything",
+                shell_word(&runner.replacen(' ', "@=", 1))
+            )),
             InstallError::NotInstalled { .. } => Some("`carton runner ls` shows what is installed".to_owned()),
             _ => error.hint(),
         },
@@ -40,6 +53,12 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
              configuration; one on a server never may"
                 .to_owned(),
         ),
+        Error::Contents(ContentsError::OutsideLink { target, .. })
+        | Error::Package(PackageError::Contents(ContentsError::OutsideLink { target, .. })) => Some(format!(
+            "if that is meant, `--allow {}` lets the model read it, or name a folder that has all that the links lead to; or put a copy in \
+             place of the link",
+            shell_word(&format!("read={}", target.display()))
+        )),
         Error::Shrink(ShrinkError::NotPacked { .. }) => {
             Some("`sha256sum` prints the SHA-256 of a file; `carton ls --json` lists those in a carton".to_owned())
         }
@@ -66,6 +85,20 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
         }
         error => error.hint(),
     }
+}
+
+/// Returns what can be done about limits that are the likely cause of an error.
+fn limits_hint(limits: &[SuspectedLimit]) -> String {
+    let named: Vec<String> = limits.iter().map(ToString::to_string).collect();
+    let options: Vec<String> = limits
+        .iter()
+        .map(|limit| format!("`--limit {}={}`", limit.name, if Limits::is_size(limit.name) { "SIZE" } else { "N" }))
+        .collect();
+    format!(
+        "the limit {} may be too low: raise it by {}, or in `[sandbox]` of the configuration",
+        named.join(" or "),
+        options.join(" or ")
+    )
 }
 
 /// What `runners/python` says where a package has no wheel.

@@ -6,6 +6,8 @@ use carton_core::VersionReq;
 use carton_core::errors::NoRunner;
 use carton_core::runner::{Rejection, Requirement, Searched};
 
+use semver::Version;
+
 use crate::output::shell::shell_word;
 
 /// The runners that this program contains and installs.
@@ -49,14 +51,31 @@ pub(super) fn hint(none: &NoRunner) -> String {
     } else if none.index_configured {
         format!("install {it}: `{command}`, or let `--install-runners` do so")
     } else if let Some((_, script)) = BUILT_BY.iter().find(|(built, _)| *built == name) {
-        format!("build and install {it}: `{script}` in Carton's source; or install it from an index: `{command}`")
+        format!("install {it} from an index: `{command}`; or build and install it: `{script}` in Carton's source")
     } else {
         format!("no runner index is configured; install {it} from one that has it: `{command}`")
     });
-    if none.has_other_version() && is_installed {
-        hint.push_str("; or accept another version with `--framework-version`");
+    if is_installed {
+        if let Some(version) = nearest(none) {
+            let option = shell_word(&format!("={version}"));
+            hint.push_str(&format!("; or try the one that is there, {name} {version}: `--framework-version {option}`"));
+        } else if none.has_other_version() {
+            hint.push_str("; or accept another version with `--framework-version`");
+        }
     }
     hint
+}
+
+/// Returns the newest version among the runners that only have another version of the same major than the one required. It may well run the
+/// model.
+fn nearest(none: &NoRunner) -> Option<Version> {
+    let required = none.requirement.framework_version.as_ref()?;
+    let is_same_major = |found: &Version| required.comparators.iter().any(|comparator| comparator.major == found.major);
+    let found = none.rejected.iter().filter_map(|(_, reason)| match reason {
+        Rejection::FrameworkVersion { found, .. } => Some(found),
+        _ => None,
+    });
+    found.filter(|found| is_same_major(found)).max().cloned()
 }
 
 /// Returns the command that installs the missing runner, quoted for a shell.
@@ -112,7 +131,11 @@ mod tests {
         check("onnx", false, "install the one for this version: `carton runner install onnx`");
         check("onnx", true, "install the one for this version: `carton runner install onnx`");
         check("python", true, "install the one for this version: `carton runner install python`");
-        check("torchscript", false, "build and install the one for this version: `runners/torchscript/install`");
+        check(
+            "torchscript",
+            false,
+            "install the one for this version from an index: `carton runner install torchscript",
+        );
         check("torchscript", true, "install the one for this version: `carton runner install torchscript ");
         check("rust-bert", false, "no runner index is configured; ");
         // A runner of this program in another version beside it.
@@ -121,7 +144,8 @@ mod tests {
         let ours = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
         let none = select(&[original, ours], &requirement("python", "=3.10"), HERE).unwrap_err();
         let hint = hint(&none);
-        assert!(hint.contains("`carton runner install python@=3.10`; or accept another version"), "{hint}");
+        let expected = "`carton runner install python@=3.10`; or try the one that is there, python 3.11.7: `--framework-version =3.11.7`";
+        assert!(hint.contains(expected), "{hint}");
     }
 
     #[test]
@@ -153,11 +177,28 @@ mod tests {
         assert_eq!(none.rejected.len(), 1, "{none}");
         let none = select(&[other], &requirement("python", "=3.10"), HERE).unwrap_err();
         assert!(hint(&none).starts_with("install it: `carton runner install python@=3.10`; or"), "{}", hint(&none));
+        let torch = [
+            runner("torchscript", "2.15.0", "2026-11-01T00:00:00Z"),
+            runner("torchscript", "1.13.1", "2026-11-01T00:00:00Z"),
+        ];
+        let tried = |required: &str| hint(&select(&torch, &requirement("torchscript", required), HERE).unwrap_err());
+        let expected = "; or try the one that is there, torchscript 2.15.0: `--framework-version =2.15.0`";
+        assert!(tried("=2.13.0").ends_with(expected), "{}", tried("=2.13.0"));
+        assert!(
+            tried("=1.12.1").ends_with("torchscript 1.13.1: `--framework-version =1.13.1`"),
+            "{}",
+            tried("=1.12.1")
+        );
+        assert!(
+            tried("=3.0.0").ends_with("; or accept another version with `--framework-version`"),
+            "{}",
+            tried("=3.0.0")
+        );
         check(
             "torchscript",
             "=1.13.1",
             false,
-            "build and install it: `runners/torchscript/install` in Carton's source; or",
+            "; or build and install it: `runners/torchscript/install` in Carton's source",
         );
         check(
             "torchscript",

@@ -96,6 +96,11 @@ impl Output {
         }
     }
 
+    /// Output without colors and progress, for what is printed before the arguments are parsed.
+    pub(crate) fn plain() -> Self {
+        Self { json: false, quiet: false, ..Self::json_only() }
+    }
+
     /// Output that prints only `{"error": …}`, for arguments that could not be parsed.
     pub(crate) fn json_only() -> Self {
         Self {

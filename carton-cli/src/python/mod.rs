@@ -68,6 +68,9 @@ const ENVIRONMENT: &[&str] = &[
     "XDG_DATA_HOME",
 ];
 
+/// The folder in the runners' data folder in which this command installs uv. `carton_runner/environments/uv.py` looks there.
+pub(crate) const UV_FOLDER: &str = "uv";
+
 /// The files that uv and pip read beside those in `ENVIRONMENT`.
 const CONFIGURATION: &[&str] = &[
     "~/.config/uv",
@@ -132,6 +135,8 @@ fn descriptor(interpreter: &Interpreter, runner_compat_version: u64) -> Option<D
     prepare.read = CONFIGURATION.iter().map(PathBuf::from).collect();
     // uv may be installed beside the interpreter.
     prepare.read.extend(Path::new(&interpreter.path).parent().map(|folder| folder.join("uv")));
+    // Or this command has installed it, perhaps later.
+    prepare.read_data = vec![UV_FOLDER.to_owned()];
     prepare.data = vec![RUNNER_NAME.to_owned()];
     prepare.write_variables = vec!["UV_CACHE_DIR".to_owned()];
     descriptor.prepare = Some(prepare);

@@ -1,6 +1,9 @@
 //! The output of failures, for people and for programs.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
 use insta::assert_snapshot;
@@ -426,4 +429,78 @@ fn passwords_in_urls_where_only_paths_are_taken_are_not_shown() {
         assert!(stderr.contains(&format!("https:/host/{name}")), "{stderr}");
     }
     assert!(!stderr.contains("hunter2"), "{stderr}");
+}
+
+/// A runner gets a scratch folder, in the folder for temporary files.
+#[test]
+fn a_folder_for_temporary_files_that_cannot_be_used_is_named() {
+    let sandbox = Sandbox::new();
+    let model = sandbox.write("model/weights.bin", "1");
+    let run = |variable: &str, value: &OsStr| {
+        let arguments = ["run", model.parent().unwrap().to_str().unwrap(), "--runner", "noop"];
+        let outcome = outcome(sandbox.command(arguments).env(variable, value));
+        assert_ne!(outcome.code, 0);
+        outcome.stderr
+    };
+    let missing = sandbox.work().join("missing");
+    let stderr = run("TMPDIR", missing.as_os_str());
+    let expected = format!("cannot make a scratch folder for runner noop 0.1.0 in `{}`", missing.display());
+    assert!(stderr.contains(&expected), "{stderr}");
+    assert!(stderr.contains("hint: `TMPDIR` names this folder: make it, or set another one"), "{stderr}");
+    let strange = sandbox.work().join(OsStr::from_bytes(b"\xff"));
+    fs::create_dir(&strange).unwrap();
+    let stderr = run("TMPDIR", strange.as_os_str());
+    assert!(stderr.contains("is not UTF-8\n\nhint: `TMPDIR` leads there: set it to a folder"), "{stderr}");
+}
+
+#[test]
+fn what_a_model_asks_for_is_named_with_the_option_that_allows_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model/weights.bin", "1");
+    let asked = "[sandbox]\nnetwork = true\nread = [\"/srv/my words\"]\n";
+    sandbox.write("m.toml", asked);
+    let packed = sandbox.carton("pack model --runner noop --metadata m.toml -o m.carton --no-check");
+    assert_eq!(packed.code, 0, "{}", packed.stderr);
+    assert_snapshot!(sandbox.carton("run m.carton"), @r"
+    exit code: 0
+    ----- stdout -----
+
+    ----- stderr -----
+    warning: the model asks for the network, reading `/srv/my words`, which is not allowed: `--allow network --allow 'read=/srv/my words'` allows it
+    ");
+    assert_snapshot!(sandbox.carton("run m.carton --allow network"), @r"
+    exit code: 0
+    ----- stdout -----
+
+    ----- stderr -----
+    warning: the model asks for reading `/srv/my words`, which is not allowed: `--allow 'read=/srv/my words'` allows it
+    ");
+}
+
+/// A link in a folder from somebody else leads to a file of the user.
+#[test]
+fn a_link_that_leaves_a_model_is_named_with_the_option_that_allows_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model/weights.bin", "1");
+    sandbox.write("my key", "secret");
+    std::os::unix::fs::symlink("../my key", sandbox.work().join("model/link")).unwrap();
+    assert_snapshot!(sandbox.carton("run model --runner noop"), @r"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the link `[SANDBOX]/work/model/link` leads out of the model's folder, to `[SANDBOX]/work/my key`
+
+    hint: if that is meant, `--allow 'read=[SANDBOX]/work/my key'` lets the model read it, or name a folder that has all that the links lead to; or put a copy in place of the link
+    ");
+    assert_eq!(sandbox.run(["run", "model", "--runner", "noop", "--allow", "read=my key"]).code, 0);
+}
+
+#[test]
+fn a_limit_that_is_too_low_is_named_with_its_option() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model/weights.bin", "1");
+    let stderr = sandbox.carton("run model --runner noop --limit open_files=4").stderr;
+    let hint = "hint: the limit `open_files` of 4 may be too low: raise it by `--limit open_files=N`, or in `[sandbox]` of the configuration";
+    assert!(stderr.contains(hint), "{stderr}");
 }

@@ -34,16 +34,22 @@ fn the_commands_are_listed() {
       sign         Sign a carton, so that others can tell whom it is from
       keygen       Make a pair of keys to sign cartons with
       run          Run a model, or its self-tests
+      serve        Serve models over HTTP and gRPC, by the Open Inference Protocol
+      push         Push a carton to a registry of container images
+      pull         Write a carton of a registry as a file
+      tag          Give a carton in a registry a further tag
+      registry     See what is in a registry
       runner       See and install runners, the programs that run models
       tensor       Look at, check and convert tensor files and the tensors of cartons
       dataset      Write, check and look into datasets of many safetensors files
       cache        See, check and clear the cache of model files
+      doctor       Look at what this machine lacks, and say how to mend it
       completions  Print a script that completes this command in a shell
       help         Print this message or the help of the given subcommand(s)
 
     Options:
+      -V, --version  Print version; with -v what was built in
       -h, --help     Print help (see more with '--help')
-      -V, --version  Print version
 
     Global options:
           --json            Print one JSON object on standard output, {"error": …} when the command
@@ -74,7 +80,8 @@ fn pack_explains_itself() {
 
     Arguments:
       <PATH>
-              The model: a file, or a folder; with --resolve, a carton
+              The model: a file, a folder, or hf://OWNER/REPOSITORY@REVISION/FILE; with --resolve, a
+              carton
 
     Options:
           --resolve
@@ -275,7 +282,9 @@ fn run_explains_itself() {
 
     Arguments:
       <MODEL>
-              A .carton file, the folder of an unpacked one, or the URL of a .carton file
+              A .carton file, the folder of an unpacked one, the URL of a .carton file,
+              oci://HOST/REPOSITORY:TAG, or hf://OWNER/REPOSITORY@REVISION/FILE, s3://, gs:// or
+              az://BUCKET/KEY
 
     Options:
           --expect <HASH>

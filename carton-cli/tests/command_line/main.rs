@@ -1,28 +1,39 @@
 //! Tests of the `carton` command from the outside: its output, the files that it leaves, and its exit codes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod bare_system;
 mod cache;
+mod card;
 mod completion;
 mod datasets;
+mod doctor;
 mod errors;
 mod examples;
 mod help;
+mod hub;
 mod interruption;
+mod libraries;
 mod mistakes;
+mod object_stores;
 mod onnx_runtime;
 mod other_writers;
 mod pack_check;
 mod pack_refused;
 mod package;
+mod prebuilt;
 mod python_environments;
 mod python_runner;
 mod real_runners;
+mod registry;
 mod remote;
 mod rows;
 mod runner_index;
 mod runners;
 mod running;
 mod sandbox;
+mod serve;
 mod shrinking;
 mod signing;
 mod tensors;
+mod upgrades;
+mod uv;

@@ -40,7 +40,7 @@ impl Site {
             return None;
         };
         let sandbox = Sandbox::new();
-        let mut install = sandbox.command(["runner", "install", "python", "--json"]);
+        let mut install = sandbox.command(["runner", "install", "python", "--without-uv", "--json"]);
         let installed = outcome(install.env("PATH", std::env::var_os("PATH").unwrap_or_default()));
         if installed.code != 0 {
             eprintln!("skipped: there is no Python for the runner: {}", installed.stdout);
@@ -292,7 +292,8 @@ fn without_uv_the_error_names_the_command_that_installs_it() {
         refused.stderr.contains("`uv`, which makes the environments of Python models, is not on this machine"),
         "{refused}"
     );
-    let hint = format!("hint: install it: `{} -m pip install uv`", site.interpreter.display());
+    let interpreter = site.interpreter.display();
+    let hint = format!("hint: install it: `carton runner install python`, `{interpreter} -m pip install uv`");
     assert!(refused.stderr.contains(&hint), "{refused}");
     let mut pack = site.command(&["pack", "double.py", "--runner", "python"]);
     outcome(pack.env_remove("UV").env("PATH", "/nothing")).expect_code(5);

@@ -27,8 +27,9 @@ fn script(sandbox: &Sandbox, path: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Runs the command with nothing in `PATH` but `bin`.
+/// Runs the command with nothing in `PATH` but `bin`, in which there is a `uv`.
 fn carton<const N: usize>(sandbox: &Sandbox, arguments: [&str; N]) -> Outcome {
+    script(sandbox, "bin/uv", "echo uv 0.1.0");
     outcome(sandbox.command(arguments).env("PATH", sandbox.work().join("bin")))
 }
 
@@ -199,7 +200,8 @@ fn the_interpreter_of_this_machine() {
     }
     let sandbox = Sandbox::new();
     let install = |arguments: &[&str]| {
-        let mut command = sandbox.command(["runner", "install", "python", "--json"].iter().chain(arguments));
+        let mut command =
+            sandbox.command(["runner", "install", "python", "--without-uv", "--json"].iter().chain(arguments));
         outcome(command.env("PATH", std::env::var_os("PATH").unwrap())).expect_code(0).json()
     };
     let answer = install(&[]);
@@ -217,7 +219,7 @@ fn the_interpreter_of_this_machine() {
     let named = venv.join("bin/python3");
     assert_eq!(install(&["--python", named.to_str().unwrap()])["source"], named.to_str().unwrap());
     // The interpreter behind the virtual environment that happens to be active.
-    let mut command = sandbox.command(["runner", "install", "python", "--json"]);
+    let mut command = sandbox.command(["runner", "install", "python", "--without-uv", "--json"]);
     let behind = outcome(command.env("PATH", venv.join("bin"))).expect_code(0).json();
     assert_eq!(behind["source"], interpreter);
 }

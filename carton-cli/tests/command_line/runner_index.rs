@@ -19,7 +19,7 @@ fn take(sandbox: &Sandbox, name: &str) -> PathBuf {
 }
 
 /// Makes the folder `echo`: the runner `noop` under another name, which this program does not contain.
-fn echo_folder(sandbox: &Sandbox) -> PathBuf {
+pub(crate) fn echo_folder(sandbox: &Sandbox) -> PathBuf {
     sandbox.carton("runner install noop").expect_code(0);
     let folder = sandbox.work().join("echo");
     fs::rename(sandbox.runner_dir().join("noop-0.1.0"), &folder).unwrap();
@@ -223,15 +223,15 @@ fn where_a_runner_comes_from() {
     Caused by:
       unexpected character 'f' while parsing major version number
     ");
-    assert_snapshot!(sandbox.carton("runner install s3://me:secret@host/x"), @"
+    assert_snapshot!(sandbox.carton("runner install ftp://me:secret@host/x"), @"
     exit code: 2
     ----- stdout -----
 
     ----- stderr -----
-    error: cannot use `s3://host/x`
+    error: cannot use `ftp://host/x`
 
     Caused by:
-      the `s3:` URL is not valid: only `http`, `https` and `file` are known
+      the `ftp:` URL is not valid: only `http`, `https`, `oci`, `hf`, `s3`, `gs`, `az` and `file` are known
     ");
     let folder = take(&sandbox, "noop-0.1.0");
     for place in [folder.display().to_string(), format!("file:{}", folder.display())] {

@@ -104,7 +104,7 @@ fn what_neither_an_index_nor_this_program_has() {
     ----- stderr -----
     error: this program carries no runner `torchscript` that fits (there are: noop 0.1.0, onnx 1.21.0)
 
-    hint: build and install it: `runners/torchscript/install` in Carton's source; or install it from an index: `carton runner install torchscript --index URL`
+    hint: install it from an index: `carton runner install torchscript --index URL`; or build and install it: `runners/torchscript/install` in Carton's source
     ");
     assert_snapshot!(sandbox.carton("runner install onnx@^99 --json"), @r#"
     exit code: 5
@@ -133,7 +133,7 @@ fn no_runner_fits() {
     ----- stderr -----
     error: no installed runner `torchscript` fits (installed: noop 0.1.0, old 1.0.0, onnx 1.21.0)
 
-    hint: build and install it: `runners/torchscript/install` in Carton's source; or install it from an index: `carton runner install torchscript --index URL`
+    hint: install it from an index: `carton runner install torchscript --index URL`; or build and install it: `runners/torchscript/install` in Carton's source
     ");
     assert_snapshot!(sandbox.carton("pack model.bin --runner old"), @"
     exit code: 5
@@ -294,5 +294,5 @@ fn ours_are_offered_beside_those_of_the_original() {
         failed["error"]["hint"].as_str().unwrap().to_owned()
     };
     assert_snapshot!(advice("python"), @"the one that is installed is for another version of Carton; install the one for this version: `carton runner install python`");
-    assert_snapshot!(advice("torchscript"), @"the one that is installed is for another version of Carton; build and install the one for this version: `runners/torchscript/install` in Carton's source; or install it from an index: `carton runner install torchscript --index URL`");
+    assert_snapshot!(advice("torchscript"), @"the one that is installed is for another version of Carton; install the one for this version from an index: `carton runner install torchscript --index URL`; or build and install it: `runners/torchscript/install` in Carton's source");
 }

@@ -89,12 +89,13 @@ impl ListedRunner {
 }
 
 fn listed(descriptor: &Descriptor, embedded: bool) -> ListedRunner {
-    let reason = why_not(descriptor, PLATFORM);
+    let lost = |folder: PathBuf| format!("its library is no longer in `{}`", folder.display());
+    let reason = why_not(descriptor, PLATFORM).or_else(|| descriptor.lost_library().map(lost));
     ListedRunner { embedded, supported: reason.is_none(), reason, descriptor: descriptor.clone() }
 }
 
 /// Returns why a runner cannot be used on `platform`, whatever the model; `None` if it can.
-pub(super) fn why_not(descriptor: &Descriptor, platform: &str) -> Option<String> {
+pub(in crate::commands) fn why_not(descriptor: &Descriptor, platform: &str) -> Option<String> {
     // Every runner of this name meets this requirement, so that only platform and interface are judged.
     let any = Requirement::new(&descriptor.runner_name);
     reject(descriptor, &any, platform).map(|reason| reason.to_string())

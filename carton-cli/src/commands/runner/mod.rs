@@ -1,13 +1,22 @@
 //! `carton runner`: lists, installs, packages and removes runners.
 
+mod consent;
 mod install;
+mod installed;
 mod installer;
+mod job;
+mod library;
 mod list;
 mod offer;
 mod onnx_runtime;
 mod package;
+mod package_index;
+mod package_manager;
 mod prune;
 mod remove;
+mod uv;
+
+pub(super) use list::why_not;
 
 use installer::{failure, index_place, place, with_installer};
 

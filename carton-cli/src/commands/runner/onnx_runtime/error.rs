@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use carton_runner_onnx::onnx_runtime_library::OLDEST_VERSION;
 
+use super::super::package_manager::PackageManagerError;
 use crate::failure::{Exit, Failure};
 
 /// An error of installing the library.
@@ -12,10 +13,8 @@ use crate::failure::{Exit, Failure};
 pub(crate) enum LibraryError {
     #[error("neither uv nor pip is there to install it with")]
     NoPackageManager,
-    #[error("{manager} did not install it: {reason}")]
-    PackageManager { manager: &'static str, reason: String },
-    #[error("{manager} does not have it, and the network may not be used: {reason}")]
-    Offline { manager: &'static str, reason: String },
+    #[error(transparent)]
+    PackageManager(PackageManagerError),
     #[error("no library of ONNX Runtime found in {}", place.display())]
     NoLibrary { place: PathBuf },
     #[error("cannot use {}: {reason}", path.display())]
@@ -53,14 +52,14 @@ impl LibraryError {
     pub(crate) fn into_failure(self) -> Failure {
         let exit = match &self {
             Self::NoPackageManager => Exit::NoRunner,
-            Self::Offline { .. } => Exit::Network,
+            Self::PackageManager(PackageManagerError::Offline { .. }) => Exit::Network,
             Self::Interrupted => Exit::Interrupted,
             _ => Exit::Failure,
         };
         let first = match &self {
             Self::NoPackageManager => "install uv or pip and run this again, or ",
-            Self::Offline { .. } => "run this again without --offline, or ",
-            Self::PackageManager { .. } | Self::NoLibrary { .. } => "",
+            Self::PackageManager(PackageManagerError::Offline { .. }) => "run this again without --offline, or ",
+            Self::PackageManager(PackageManagerError::Failed { .. }) | Self::NoLibrary { .. } => "",
             Self::Chosen { .. } => {
                 let hint = format!(
                     "set it to a libonnxruntime.so of version {OLDEST_VERSION} or later; or unset it, and the library comes from \
@@ -68,7 +67,7 @@ impl LibraryError {
                 );
                 return Failure::with_exit(exit, WithoutLibrary(self)).hint(hint);
             }
-            Self::Unusable { .. } | Self::Io { .. } | Self::Interrupted => {
+            Self::Unusable { .. } | Self::Io { .. } | Self::Interrupted | Self::PackageManager(_) => {
                 return Failure::with_exit(exit, WithoutLibrary(self));
             }
         };
@@ -76,5 +75,14 @@ impl LibraryError {
             "{first}set ORT_DYLIB_PATH to a libonnxruntime.so of version {OLDEST_VERSION} or later first; the runner alone, with \
              its built-in engine, is what --without-onnxruntime installs"
         ))
+    }
+}
+
+impl From<PackageManagerError> for LibraryError {
+    fn from(error: PackageManagerError) -> Self {
+        match error {
+            PackageManagerError::Interrupted => Self::Interrupted,
+            error => Self::PackageManager(error),
+        }
     }
 }

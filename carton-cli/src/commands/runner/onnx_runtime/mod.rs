@@ -6,7 +6,6 @@
 
 mod error;
 mod files;
-mod package_manager;
 
 use std::env;
 use std::fs;
@@ -14,23 +13,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use carton_core::CancelToken;
 use carton_core::runner::{RUNNER_ARGUMENT, Workspace};
+use carton_core::{CancelToken, Config};
 use carton_runner_onnx::{RUNNER_NAME, onnx_runtime_library};
 
 pub(super) use self::error::LibraryError;
-use self::package_manager::PackageManager;
+use super::package_manager::{PackageManager, PythonTag};
 use crate::process::{Ended, run};
 
 /// The timeout for loading a library.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// The wheel that is fetched. The library is the same in all of them.
+const PYTHON: PythonTag = PythonTag { version: "3.12", abi: "cp312" };
+
 /// The parameters of installing a library.
 pub(super) struct Request<'a> {
-    /// The folder whose subfolder `onnxruntime` contains the libraries.
-    pub(super) runner_data_dir: &'a Path,
-    /// Whether the network must not be used.
-    pub(super) offline: bool,
+    /// Its folder for the runners' data has the subfolder `onnxruntime` with the libraries.
+    pub(super) config: &'a Config,
     /// Receives the current stage.
     pub(super) report: &'a (dyn Fn(&str) + Sync),
     /// Cancels the work.
@@ -52,7 +52,7 @@ impl Request<'_> {
     /// # Errors
     /// See [`LibraryError`]. After an error nothing has changed.
     pub(super) fn bring_in(&self) -> Result<Library, LibraryError> {
-        let root = onnx_runtime_library::folder(self.runner_data_dir);
+        let root = onnx_runtime_library::folder(&self.config.runner_data_dir);
         if let Some(chosen) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
             let path = PathBuf::from(chosen);
             return self.copy(&root, &path).map_err(|error| match error {
@@ -65,7 +65,7 @@ impl Request<'_> {
         if target.is_file() && self.check(&target).is_ok() {
             return Ok(Library { version: version.to_owned(), path: target, source: None });
         }
-        let managers = PackageManager::all_usable(self.cancel_token);
+        let managers = PackageManager::all_usable(&self.config.runner_data_dir, self.cancel_token);
         if managers.is_empty() {
             return Err(LibraryError::NoPackageManager);
         }
@@ -74,7 +74,11 @@ impl Request<'_> {
         for manager in managers {
             (self.report)(&format!("installing ONNX Runtime {version} with {}", manager.name()));
             let wheel = workspace.path().join(manager.name());
-            match manager.install(onnx_runtime_library::REQUIREMENTS, &wheel, self.offline, self.cancel_token) {
+            let requirements = onnx_runtime_library::REQUIREMENTS;
+            match manager
+                .install(requirements, PYTHON, &wheel, self.config, self.cancel_token)
+                .map_err(LibraryError::from)
+            {
                 Ok(()) => {
                     let new = new_folder(&workspace)?;
                     files::take_from_wheel(&wheel, &new, version)?;

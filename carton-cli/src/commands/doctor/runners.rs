@@ -1,0 +1,116 @@
+//! The runners: each is started once, without a model, so that a missing interpreter or library shows.
+
+use std::path::Path;
+
+use carton_core::Config;
+use carton_core::machine::try_runner;
+use carton_core::runner::{Descriptor, Registry};
+use carton_runner_onnx::onnx_runtime_library;
+
+use super::finding::Finding;
+use crate::commands::runner::why_not;
+use crate::failure::causes_in_one_line;
+use crate::python;
+
+/// The runner of TorchScript models, which only the source of Carton builds.
+const TORCHSCRIPT: &str = "torchscript";
+const TORCHSCRIPT_INSTALLER: &str = "runners/torchscript/install";
+
+pub(super) async fn findings(config: &Config) -> Vec<Finding> {
+    let registry = match Registry::read(&config.runner_dir) {
+        Ok(registry) => registry,
+        Err(error) => return vec![Finding::bad("runners", causes_in_one_line(&error))],
+    };
+    let mut findings = Vec::new();
+    for descriptor in registry.embedded() {
+        findings.push(of_runner(descriptor, "in this program", config).await);
+    }
+    findings.push(onnx_runtime(config));
+    let mut last: Option<(&Path, &Path)> = None;
+    for (descriptor, folder) in registry.installed() {
+        // A runner that understands several versions of the contents of `model/` has a descriptor for each.
+        let program = (descriptor.runner_path.as_path(), folder);
+        if last.replace(program) != Some(program) {
+            findings.push(of_runner(descriptor, &folder.display().to_string(), config).await);
+        }
+    }
+    for broken in registry.broken() {
+        let folder = broken.path.parent().unwrap_or(&broken.path);
+        let finding = Finding::bad("runner", causes_in_one_line(&broken.error));
+        findings.push(finding.advice(format!("install it again, or delete `{}`", folder.display())));
+    }
+    let is_there = |name: &str| registry.runners().iter().any(|runner| runner.runner_name == name);
+    if !is_there(python::RUNNER_NAME) {
+        findings
+            .push(Finding::missing("runner python", "Python models need it").command("carton runner install python"));
+    }
+    if !is_there(TORCHSCRIPT) {
+        let finding = Finding::missing("runner torchscript", "TorchScript models need it, and libtorch");
+        findings.push(finding.command(TORCHSCRIPT_INSTALLER).advice("in Carton's source"));
+    }
+    findings
+}
+
+/// Starts the runner.
+async fn of_runner(descriptor: &Descriptor, place: &str, config: &Config) -> Finding {
+    let check = format!("runner {}", descriptor.runner_name);
+    let version = &descriptor.framework_version;
+    if let Some(reason) = why_not(descriptor, carton_core::runner::PLATFORM) {
+        return Finding::warning(check, format!("{version}, {place}: not used, because {reason}"))
+            .command(format!("carton runner rm {}@{version}", descriptor.runner_name));
+    }
+    match try_runner(descriptor, config).await {
+        Ok(()) => Finding::ok(check, format!("{version}, {place}")),
+        Err(error) => {
+            let text = format!("{version}, {place}: {}", causes_in_one_line(&error));
+            mended(Finding::bad(check, text), descriptor)
+        }
+    }
+}
+
+/// Adds the command that installs the runner again.
+fn mended(finding: Finding, descriptor: &Descriptor) -> Finding {
+    let version = &descriptor.framework_version;
+    match descriptor.runner_name.as_str() {
+        python::RUNNER_NAME => {
+            finding.command(format!("carton runner install python --python {}.{}", version.major, version.minor))
+        }
+        TORCHSCRIPT => finding.command(TORCHSCRIPT_INSTALLER).advice("in Carton's source"),
+        _ => finding.advice("install it again"),
+    }
+}
+
+/// The library of ONNX Runtime, without which the built-in engine runs ONNX models.
+fn onnx_runtime(config: &Config) -> Finding {
+    const CHECK: &str = "ONNX Runtime";
+    let named = carton_runner_onnx::LIBRARY_VARIABLES.iter().find_map(std::env::var_os);
+    match named.map(Into::into).or_else(|| onnx_runtime_library::installed(&config.runner_data_dir)) {
+        Some(path) if path.is_file() => Finding::ok(CHECK, path.display().to_string()),
+        Some(path) => {
+            Finding::warning(CHECK, format!("`{}` is named by ORT_DYLIB_PATH, and is not there", path.display()))
+                .command("unset ORT_DYLIB_PATH")
+        }
+        None => Finding::missing(CHECK, "for ONNX models that the built-in engine cannot run, and for speed")
+            .command("carton runner install onnx"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::commands::doctor::finding::Status;
+
+    #[test]
+    fn a_broken_runner_comes_with_its_command() {
+        let check = |name: &str, expected: &str| {
+            let descriptor = Descriptor::new(name, "3.11.7".parse().unwrap(), "run").unwrap();
+            let finding = mended(Finding::bad("x", "y"), &descriptor);
+            assert_eq!((finding.line().as_str(), finding.status), (expected, Status::Bad), "{name}");
+        };
+        check("python", "y; `carton runner install python --python 3.11`");
+        check("torchscript", "y; `runners/torchscript/install`; in Carton's source");
+        check("node", "y; install it again");
+    }
+}
