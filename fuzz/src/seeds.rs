@@ -4,6 +4,7 @@
 mod cartons;
 mod datasets;
 mod messages;
+mod requests;
 mod runners;
 mod signatures;
 mod tensors;
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Seed> {
         cartons::seeds(),
         datasets::seeds(),
         messages::seeds(),
+        requests::seeds(),
         runners::seeds(),
         signatures::seeds(),
         tensors::seeds(),

@@ -24,8 +24,9 @@ fn release() -> (&'static str, PathBuf) {
     let release = match series.as_str() {
         "1.13" => "1.13.1",
         "2.13" => "2.13.0",
+        "2.14" => "2.14.1",
         "2.15" => "2.15.0",
-        other => panic!("CARTON_TEST_TORCHSCRIPT_SERIES is {other}, expected 1.13, 2.13 or 2.15"),
+        other => panic!("CARTON_TEST_TORCHSCRIPT_SERIES is {other}, expected 1.13, 2.13, 2.14 or 2.15"),
     };
     let made_by = if series == "1.13" { "1.13" } else { "2.13" };
     (release, Path::new(MODELS).join(made_by))

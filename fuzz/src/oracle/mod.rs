@@ -6,14 +6,17 @@ pub mod config;
 pub mod content_encoding;
 pub mod dataset_manifest;
 pub mod description;
+pub mod grpc_request;
 pub mod host;
 pub mod http_head;
+pub mod inference_request;
 pub mod links;
 pub mod manifest;
 pub mod message;
 pub mod metadata;
 pub mod npy;
 pub mod onnx;
+pub mod registry;
 pub mod rows;
 pub mod runner;
 pub mod runner_archive;
@@ -38,8 +41,10 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "content_encoding" => content_encoding::check,
         "dataset_manifest" => dataset_manifest::check,
         "description" => description::check,
+        "grpc_request" => grpc_request::check,
         "host" => host::check,
         "http_head" => http_head::check,
+        "inference_request" => inference_request::check,
         "links" => links::check,
         "manifest" => manifest::check,
         "message" => message::check,
@@ -47,6 +52,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "npy" => npy::check,
         "onnx" => onnx::check,
         "parquet" => rows::check,
+        "registry" => registry::check,
         "runner" => runner::check,
         "runner_archive" => runner_archive::check,
         "runner_descriptor" => runner_descriptor::check,

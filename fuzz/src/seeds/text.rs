@@ -115,6 +115,23 @@ pub(super) fn seeds() -> Vec<Seed> {
     ];
     seeds
         .extend(answers.iter().enumerate().map(|(position, text)| Seed::new("http_head", position.to_string(), *text)));
+    let digest = "ab".repeat(32);
+    let layer = format!(
+        "{{\"mediaType\":\"x\",\"digest\":\"sha256:{digest}\",\"size\":7,\"annotations\":{{\"run.carton.manifest-sha256\":\"{digest}\"}}}}"
+    );
+    for (name, text) in [
+        ("manifest", format!("{{\"schemaVersion\":2,\"config\":{layer},\"layers\":[{layer},{layer}]}}")),
+        ("referrers", format!("{{\"schemaVersion\":2,\"manifests\":[{layer}]}}")),
+        ("challenge", "Bearer realm=\"https://auth/token\",service=\"a \\\"b\"\", Basic realm=x".to_owned()),
+        (
+            "logins",
+            "{\"auths\":{\"https://host/v1/\":{\"auth\":\"bWU6eA==\"}},\"credHelpers\":{\"a\":\"b\"}}".to_owned(),
+        ),
+        ("reference", format!("oci://host:5000/a/b_c:1.0@sha256:{digest}")),
+        ("hub", "hf://team/model@refs%2Fpr%2F1/a%20b/c.carton".to_owned()),
+    ] {
+        seeds.push(Seed::new("registry", name, text));
+    }
     let body = b"what is encoded, what is encoded ".repeat(4);
     for (name, encoded) in [
         ("identity", body.clone()),

@@ -23,6 +23,8 @@ mod answer;
 mod content;
 mod file;
 pub mod nginx;
+pub mod proxy;
+pub mod registry;
 mod request;
 
 use std::collections::HashMap;

@@ -5,12 +5,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use carton_core::runner::LaunchPolicy;
-use carton_core::{Carton, Error, Inputs, Limits, SandboxMode};
+use carton_core::{Carton, Error, ErrorKind, Inputs, Limits, SandboxMode};
 use carton_tests::place::TestPlace;
 
 use crate::permissions::chain;
+use crate::setting::is_root;
 use crate::sources::test_runner;
 
+const MIB: u64 = 1 << 20;
 const SECRET: &[u8] = b"a secret of the user";
 
 /// A field of a protobuf message that holds bytes or another message.
@@ -86,7 +88,8 @@ async fn paths_out_of_the_folder_are_refused() {
     }
 }
 
-/// A folder that is not a carton may have links, which lead anywhere. The runner follows them; the sandbox does not.
+/// A folder that is not a carton may have links, which lead anywhere. Those that leave it are followed where the user allows that. The host
+/// refuses others, because it opens files for runners that take open files.
 #[tokio::test]
 async fn links_of_a_bare_model_lead_to_no_file_of_the_user() {
     let (place, secret) = place();
@@ -94,15 +97,31 @@ async fn links_of_a_bare_model_lead_to_no_file_of_the_user() {
     fs::create_dir(&folder).unwrap();
     symlink(&secret, folder.join("weights.bin")).unwrap();
     fs::write(folder.join("model.onnx"), model_of_external_data("weights.bin", SECRET.len())).unwrap();
-    let outcome = load(&place, &folder, SandboxMode::Off).await;
-    assert_eq!(outcome.unwrap(), SECRET);
-    let outcome = load(&place, &folder, SandboxMode::On).await;
-    assert_ne!(outcome.as_deref().ok(), Some(SECRET));
-    assert!(chain(&outcome.unwrap_err()).contains("denied"));
-    // A runner that gets open files gets those that the links lead to: the host opens them, as it does for a folder of a model hub.
-    place.describe("onnx", &["__carton-runner", "onnx"], "ranges");
-    let outcome = load(&place, &folder, SandboxMode::On).await;
-    assert_eq!(outcome.unwrap(), SECRET);
+    for files in ["directory", "ranges"] {
+        place.describe("onnx", &["__carton-runner", "onnx"], files);
+        assert_eq!(load(&place, &folder, SandboxMode::Off).await.unwrap(), SECRET, "{files}");
+        let error = load(&place, &folder, SandboxMode::On).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let (link, secret) = (folder.join("weights.bin"), secret.canonicalize().unwrap());
+        let expected =
+            format!("the link `{}` leads out of the model's folder, to `{}`", link.display(), secret.display());
+        assert_eq!(error.to_string(), expected, "{files}");
+        assert!(error.hint().unwrap().contains("allow the model to read that"));
+        // By the caller, and by the configuration.
+        let load = || Carton::load_bare(&folder, "onnx").option("engine", "rten").sandbox(SandboxMode::On);
+        let mut allowing = place.config();
+        allowing.sandbox.allow.read.push(place.path().to_path_buf());
+        for load in [load().config(place.config()).allow_read(&secret), load().config(allowing)] {
+            let outputs = load.await.unwrap().infer(Inputs::none()).await.unwrap();
+            assert_eq!(outputs["y"].as_numeric().unwrap().bytes(), SECRET, "{files}");
+        }
+    }
+    // A link that the user named is the model.
+    let (named, real) = (place.path().join("named.onnx"), place.path().join("real"));
+    fs::write(&real, model(&[])).unwrap();
+    symlink(&real, &named).unwrap();
+    let error = load(&place, &named, SandboxMode::On).await.unwrap_err();
+    assert!(matches!(error, Error::LoadRefused { .. }), "{error}");
 }
 
 /// A carton has no links that leave it: they are refused before a runner starts.
@@ -128,7 +147,6 @@ async fn links_of_an_unpacked_carton_are_refused() {
 /// A few bytes of a model can ask for any size of memory.
 #[tokio::test]
 async fn memory_is_limited() {
-    const MIB: u64 = 1 << 20;
     let place = TestPlace::new(test_runner().to_str().unwrap());
     let path = place.path().join("bomb.onnx");
     // A tensor of 60 million elements, for which the engine takes more than a gigabyte, and of which the output is one element.
@@ -151,5 +169,30 @@ async fn memory_is_limited() {
     };
     assert_eq!(run(SandboxMode::Off, None).await.unwrap(), [1]);
     let error = run(SandboxMode::On, Some(1024 * MIB)).await.unwrap_err();
-    assert!(!chain(&error).is_empty());
+    let hint = error.hint().unwrap_or_default();
+    assert!(hint.contains("the limit `memory` of 1073741824 bytes may be too low"), "{hint}: {}", chain(&error));
+}
+
+/// A runner that cannot even be started says which limit is too low, and no other reason.
+#[tokio::test]
+async fn a_limit_that_is_too_low_to_start_is_named() {
+    let place = TestPlace::new(test_runner().to_str().unwrap());
+    let path = place.path().join("model.onnx");
+    fs::write(&path, model(&[])).unwrap();
+    let check = async |name: &str, value: u64| {
+        let mut limits = Limits::default();
+        limits.set(name, value).unwrap();
+        let load = Carton::load_bare(&path, "onnx").config(place.config()).option("engine", "rten").limits(limits);
+        let error = load.sandbox(SandboxMode::On).await.err().unwrap();
+        let found: Vec<_> = error.suspected_limits().iter().map(|limit| (limit.name, limit.value)).collect();
+        assert_eq!(found, [(name, value)], "{}", chain(&error));
+        assert!(error.hint().unwrap().contains(&format!("`{name}` of {value}")));
+    };
+    check("memory", 10 * MIB).await;
+    for number in 1..=4 {
+        check("open_files", number).await;
+    }
+    if !is_root() {
+        check("processes", 1).await;
+    }
 }

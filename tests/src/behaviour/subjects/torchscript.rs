@@ -16,7 +16,7 @@ use crate::place::TestPlace;
 pub enum Torchscript {
     /// On the libtorch of Debian's package.
     Debian,
-    /// On the libtorch of a wheel: the newest, or 2.13 where `CARTON_TEST_TORCHSCRIPT_SERIES` says so.
+    /// On the libtorch of a wheel: the newest, or the series in `CARTON_TEST_TORCHSCRIPT_SERIES`.
     Wheel,
 }
 
@@ -25,10 +25,11 @@ impl Torchscript {
     fn series(&self) -> &'static str {
         match self {
             Self::Debian => "1.13",
-            Self::Wheel if std::env::var("CARTON_TEST_TORCHSCRIPT_SERIES").is_ok_and(|series| series == "2.13") => {
-                "2.13"
-            }
-            Self::Wheel => "2.15",
+            Self::Wheel => match std::env::var("CARTON_TEST_TORCHSCRIPT_SERIES").as_deref() {
+                Ok("2.13") => "2.13",
+                Ok("2.14") => "2.14",
+                _ => "2.15",
+            },
         }
     }
 }
@@ -38,6 +39,7 @@ impl Subject for Torchscript {
         match self.series() {
             "1.13" => "torchscript on libtorch 1.13",
             "2.13" => "torchscript on libtorch 2.13",
+            "2.14" => "torchscript on libtorch 2.14",
             _ => "torchscript on libtorch 2.15",
         }
     }

@@ -1,0 +1,291 @@
+//! Ending, reloading, self-tests, tokens, the repository API and the access log.
+
+use std::time::{Duration, Instant};
+
+use carton_core::Config;
+use carton_server::{AccessLog, LoadError, ModelConfig, ServeConfig, Server, ServerError};
+use carton_tests::place::TestPlace;
+use serde_json::{Value, json};
+
+use super::setting::{BATCHED, RUNNER, Serving, data, model, request};
+
+/// At the end the server is not ready at once, and answers the calls that run.
+#[tokio::test(flavor = "multi_thread")]
+async fn running_calls_are_answered_at_the_end() {
+    let options = json!({ "delay_ms": 600 });
+    let mut serving =
+        Serving::noop_with(BATCHED, options, |spec| spec, |builder| builder.drain_delay(Duration::from_millis(300)))
+            .await;
+    let (address, body) = (serving.http.clone(), request(&[[1.0, 2.0]]).to_string());
+    let call = tokio::task::spawn_blocking(move || {
+        use std::io::Write;
+        let mut stream = super::setting::connect(&address);
+        stream.write_all(&super::setting::post_request("/v2/models/m/infer", &[], body.as_bytes())).unwrap();
+        super::setting::reply(&super::setting::read_all(&mut stream)).unwrap()
+    });
+    while serving.metric("nv_inference_pending_request_count").await < 1.0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    serving.stop();
+    while serving.handle.is_ready() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Still served, and said to be not ready.
+    assert_eq!(serving.get("/v2/health/ready").await.status, 503);
+    assert_eq!(serving.get("/v2/health/live").await.status, 200);
+    assert_eq!(call.await.unwrap().status, 200);
+    let address = serving.http.clone();
+    serving.ended().await.unwrap();
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+/// Calls that do not end are cut off after the timeout.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_does_not_wait_for_ever() {
+    let options = json!({ "delay_ms": 60_000, "ignore_cancel": true });
+    let mut serving =
+        Serving::noop_with(BATCHED, options, |spec| spec, |builder| builder.drain_timeout(Duration::from_millis(300)))
+            .await;
+    let mut stream = super::setting::connect(&serving.http);
+    let call = super::setting::post_request("/v2/models/m/infer", &[], request(&[[1.0, 2.0]]).to_string().as_bytes());
+    std::io::Write::write_all(&mut stream, &call).unwrap();
+    while serving.metric("nv_inference_pending_request_count").await < 1.0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let start = Instant::now();
+    serving.stop();
+    serving.ended().await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+/// A model is swapped while calls come, and none of them fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_are_swapped_without_a_failed_call() {
+    let serving = Serving::noop(BATCHED, json!({ "delay_ms": 5 }), |spec| spec.identity("first")).await;
+    let carton = serving.place.path().join("noop.carton");
+    let (stop, mut stopped) = tokio::sync::watch::channel(false);
+    let calls = async {
+        let mut n_calls = 0;
+        while !*stopped.borrow_and_update() {
+            assert_eq!(serving.call(&[[1.0, 2.0]]).await.status, 200);
+            n_calls += 1;
+        }
+        n_calls
+    };
+    let swaps = async {
+        for identity in ["second", "third"] {
+            let spec = model(&serving.place, carton.clone(), json!({ "delay_ms": 4 })).identity(identity);
+            assert!(serving.handle.serve(vec![spec]).await.is_empty());
+        }
+        // The same again loads nothing.
+        let start = Instant::now();
+        let spec = model(&serving.place, carton.clone(), json!({ "fail_load": "not loaded" })).identity("third");
+        assert!(serving.handle.serve(vec![spec]).await.is_empty());
+        assert!(start.elapsed() < Duration::from_millis(100));
+        // A model that cannot be loaded does not take the place of one that is.
+        let spec = model(&serving.place, carton.clone(), json!({ "fail_load": "broken" })).identity("fourth");
+        let errors = serving.handle.serve(vec![spec]).await;
+        assert!(matches!(errors.as_slice(), [ServerError::Load(LoadError::Load { .. })]), "{errors:?}");
+        stop.send(true).unwrap();
+    };
+    let (n_calls, ()) = tokio::join!(calls, swaps);
+    assert!(n_calls > 0);
+    serving.assert_answers().await;
+    // A new version replaces the old one only when it is there, and what cannot be added makes nothing unready.
+    let broken = model(&serving.place, carton.clone(), json!({ "fail_load": "broken" })).version("2");
+    assert_eq!(serving.handle.serve(vec![broken]).await.len(), 1);
+    serving.assert_answers().await;
+    assert!(serving.handle.is_ready());
+    let second = model(&serving.place, carton.clone(), json!({})).version("2");
+    assert!(serving.handle.serve(vec![second]).await.is_empty());
+    assert_eq!(serving.get("/v2/models/m").await.json()["versions"], json!(["2"]));
+    // A model that is not named any more is gone.
+    assert!(serving.handle.serve(Vec::new()).await.is_empty());
+    assert_eq!(serving.call(&[[1.0, 2.0]]).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn self_tests_decide_whether_a_model_is_served() {
+    let place = TestPlace::new(RUNNER);
+    let test = |expected: f32| {
+        let tensor = |value: f32| carton_core::Tensor::from_vec(vec![value, 0.0], vec![1, 2]).unwrap();
+        (tensor(1.0), tensor(expected))
+    };
+    for (expected, passes) in [(1.0, true), (2.0, false)] {
+        let (input, output) = test(expected);
+        write_npy(&place, "in.npy", &input);
+        write_npy(&place, "out.npy", &output);
+        let metadata = format!(
+            "{BATCHED}[[self_test]]\nname = \"t\"\ninputs = {{ x = \"in.npy\" }}\nexpected_out = {{ x = \"out.npy\" }}\n"
+        );
+        let carton = place.pack_noop(&metadata).await;
+        let spec = model(&place, carton, json!({})).self_test(true);
+        let server = Server::builder().model(spec).http("127.0.0.1:0".parse().unwrap()).bind().await.unwrap();
+        let handle = server.handle();
+        let running = server.run(async {
+            while !handle.is_ready() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        let ended = tokio::time::timeout(Duration::from_secs(30), running).await.unwrap();
+        match passes {
+            true => ended.unwrap(),
+            false => assert!(ended.unwrap_err().to_string().contains("self-test `t`: output `x`")),
+        }
+    }
+    let carton = place.pack_noop(BATCHED).await;
+    let spec = model(&place, carton, json!({})).self_test(true);
+    let server = Server::builder().model(spec).http("127.0.0.1:0".parse().unwrap()).bind().await.unwrap();
+    let ended = server.run(std::future::pending()).await;
+    assert_eq!(ended.unwrap_err().to_string(), "model `m` has no self-tests, which are required");
+}
+
+fn write_npy(place: &TestPlace, name: &str, tensor: &carton_core::Tensor) {
+    let mut bytes = Vec::new();
+    carton_tensor::npy::write(&mut bytes, tensor).unwrap();
+    std::fs::write(place.path().join(name), bytes).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens() {
+    let build = |builder: carton_server::ServerBuilder| {
+        builder.token("calls-calls-calls").admin_token("admin-admin-admin").repository_api(true)
+    };
+    let serving = Serving::noop_with(BATCHED, json!({}), |spec| spec, build).await;
+    let status = async |path: &str, token: Option<&str>| {
+        let value = token.map(|token| format!("Bearer {token}"));
+        let headers: Vec<_> = value.iter().map(|value| ("authorization", value.as_str())).collect();
+        serving.post(path, &headers, request(&[[1.0, 2.0]]).to_string()).await.status
+    };
+    assert_eq!(status("/v2/models/m/infer", None).await, 401);
+    assert_eq!(status("/v2/models/m/infer", Some("wrong")).await, 401);
+    assert_eq!(status("/v2/models/m/infer", Some("calls-calls-calls")).await, 200);
+    assert_eq!(status("/v2/models/m/infer", Some("admin-admin-admin")).await, 200);
+    assert_eq!(status("/v2/repository/models/m/unload", Some("calls-calls-calls")).await, 403);
+    assert_eq!(status("/v2/repository/models/m/unload", None).await, 401);
+    assert_eq!(status("/v2/repository/models/m/unload", Some("admin-admin-admin")).await, 200);
+    for (path, expected) in [
+        ("/v2/health/live", 200),
+        ("/v2/health/ready", 200),
+        ("/v2/models/m", 401),
+        ("/metrics", 401),
+        ("/v2", 401),
+        ("/", 401),
+    ] {
+        assert_eq!(serving.get(path).await.status, expected, "{path}");
+    }
+    assert_eq!(serving.get("/v2").await.headers["www-authenticate"], "Bearer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_repository_api() {
+    let serving = Serving::noop(BATCHED, json!({}), |spec| spec).await;
+    for path in ["index", "models/m/load", "models/m/unload"] {
+        let reply = serving.post(&format!("/v2/repository/{path}"), &[], "{}").await;
+        assert_eq!((reply.status, reply.error().as_str()), (403, "the operator did not enable the model repository"));
+    }
+    let serving = Serving::noop_with(BATCHED, json!({}), |spec| spec, |builder| builder.repository_api(true)).await;
+    let post = async |path: &str, body: &str| serving.post(&format!("/v2/repository/{path}"), &[], body).await;
+    let line = |state: &str, reason: &str| json!([{ "name": "m", "version": "1", "state": state, "reason": reason }]);
+    assert_eq!(post("index", "").await.json(), line("READY", ""));
+    assert_eq!(post("models/m/unload", "{\"parameters\": {\"unload_dependents\": false}}").await.json(), json!({}));
+    assert_eq!(post("index", "{}").await.json(), line("UNAVAILABLE", "unloaded"));
+    assert_eq!(post("index", "{\"ready\": true}").await.json(), json!([]));
+    assert_eq!(serving.call(&[[1.0, 2.0]]).await.status, 503);
+    // Only what is configured is loaded, and from where that is configured.
+    let foreign = json!({ "parameters": { "config": "{}", "file:1/model.carton": "AAAA" } }).to_string();
+    assert_eq!(post("models/m/load", &foreign).await.status, 400);
+    assert_eq!(post("models/m/load", "{}").await.status, 200);
+    serving.assert_answers().await;
+    assert_eq!(post("models/n/load", "").await.status, 404);
+    assert_eq!(post("models/..%2fm/load", "").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log = AccessLog::open(&path).unwrap();
+    let serving = Serving::noop_with(BATCHED, json!({}), |spec| spec, |builder| builder.access_log(log)).await;
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let body = request(&[[1.0, 2.0]]).to_string();
+    serving.post("/v2/models/m/infer", &[("traceparent", trace)], body).await;
+    serving.get("/v2/models/%0a").await;
+    let start = Instant::now();
+    let lines: Vec<Value> = loop {
+        let text = std::fs::read_to_string(&path).unwrap();
+        if text.lines().count() >= 2 {
+            break text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        }
+        assert!(start.elapsed() < Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let first = &lines[0];
+    assert_eq!((&first["path"], &first["status"]), (&json!("/v2/models/m/infer"), &json!(200)));
+    assert_eq!(first["trace_id"], json!("4bf92f3577b34da6a3ce929d0e0e4736"));
+    assert!(first["seconds"].as_f64().unwrap() > 0.0 && first["client"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert_eq!((&lines[1]["status"], &lines[1]["failure"]), (&json!(404), &json!("not_found")));
+}
+
+/// A log that was renamed is begun anew, and at the end of the server all lines are there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renamed_access_log_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, renamed) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let log = AccessLog::open(&path).unwrap();
+    let mut serving = Serving::noop_with(BATCHED, json!({}), |spec| spec, |builder| builder.access_log(log)).await;
+    serving.get("/v2/health/live").await;
+    std::fs::rename(&path, &renamed).unwrap();
+    serving.handle.reopen_access_log();
+    for _ in 0..100 {
+        serving.get("/v2").await;
+    }
+    serving.stop();
+    serving.ended().await.unwrap();
+    let count = |path, part| std::fs::read_to_string(path).unwrap().lines().filter(|line| line.contains(part)).count();
+    assert_eq!((count(&renamed, "/v2/health/live"), count(&renamed, "\"/v2\"")), (1, 0));
+    assert_eq!((count(&path, "/v2/health/live"), count(&path, "\"/v2\"")), (0, 100));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_zero_is_refused() {
+    let mut limits = carton_server::Limits::default();
+    limits.headers = 0;
+    let builder = Server::builder().http("127.0.0.1:0".parse().unwrap()).limits(limits);
+    assert!(matches!(builder.bind().await, Err(ServerError::Limit("headers"))));
+}
+
+/// A folder of cartons, with versions.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_of_cartons() {
+    let place = TestPlace::new(RUNNER);
+    let carton = place.pack_noop(BATCHED).await;
+    let folder = place.path().join("models");
+    for path in ["m/2.carton", "m/10.carton", "other.carton"] {
+        std::fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
+        std::fs::copy(&carton, folder.join(path)).unwrap();
+    }
+    let mut config = ServeConfig::default();
+    config.repository = Some(folder.clone());
+    config.models.push(ModelConfig::at(carton.to_str().unwrap()));
+    let models = config.models(&place_config(&place)).unwrap();
+    let builder = models.into_iter().fold(Server::builder(), carton_server::ServerBuilder::model);
+    let serving = Serving::start(place, builder).await;
+    let metadata = serving.get("/v2/models/m").await.json();
+    assert_eq!(metadata["versions"], json!(["2", "10"]));
+    let answer = serving.call(&[[1.0, 2.0]]).await;
+    assert_eq!((&answer.json()["model_version"], data(&answer)), (&json!("10"), json!([1.0, 2.0])));
+    assert_eq!(serving.get("/v2/models/other").await.status, 200);
+    assert_eq!(serving.get("/v2/models/noop").await.status, 200);
+    // A reload sees what is new, and what is gone.
+    std::fs::remove_file(folder.join("m/10.carton")).unwrap();
+    std::fs::copy(&carton, folder.join("new.carton")).unwrap();
+    let models = config.models(&place_config(&serving.place)).unwrap();
+    assert!(serving.handle.serve(models).await.is_empty());
+    assert_eq!(serving.get("/v2/models/m").await.json()["versions"], json!(["2"]));
+    assert_eq!(serving.get("/v2/models/new").await.status, 200);
+}
+
+fn place_config(place: &TestPlace) -> Config {
+    place.config()
+}

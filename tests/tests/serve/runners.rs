@@ -1,0 +1,149 @@
+//! Runners that die or hang, deadlines, and clients that leave.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::setting::{BATCHED, Serving, connect, data, leave, post_request, request};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Waits until `condition` holds.
+async fn until(mut condition: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < DEADLINE, "it does not become true");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_that_dies_is_replaced() {
+    let options = json!({ "crash": true, "only_above": 100.0 });
+    let serving = Serving::noop(BATCHED, options, |spec| spec.max_batch(1.try_into().unwrap())).await;
+    let reply = serving.call(&[[1000.0, 0.0]]).await;
+    assert_eq!(reply.status, 503, "{reply:?}");
+    assert_eq!(reply.headers["retry-after"], "1");
+    serving.assert_answers().await;
+    until(async || serving.metric("carton_runner_restarts").await == 1.0).await;
+    assert!(serving.handle.is_ready());
+}
+
+/// A model that keeps dying is not ready, and others go on. It comes back by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_keeps_dying_pauses() {
+    let options = json!({ "crash": true, "only_above": 100.0 });
+    let serving = Serving::noop(BATCHED, options, |spec| spec.max_batch(1.try_into().unwrap())).await;
+    let mut statuses = Vec::new();
+    until(async || {
+        statuses.push(serving.call(&[[1000.0, 0.0]]).await.status);
+        serving.get("/v2/models/m/ready").await.status == 503
+    })
+    .await;
+    assert!(statuses.iter().all(|status| *status == 503), "{statuses:?}");
+    let reply = serving.call(&[[1.0, 2.0]]).await;
+    assert_eq!((reply.status, reply.error().as_str()), (503, "the model is not ready: its runners keep dying"));
+    assert_eq!(serving.get("/v2/health/ready").await.status, 503);
+    assert_eq!(serving.get("/v2/health/live").await.status, 200);
+    assert_eq!(serving.metric("carton_model_ready").await, 0.0);
+    until(async || serving.get("/v2/models/m/ready").await.status == 200).await;
+    serving.assert_answers().await;
+}
+
+/// The deadline of a client ends its wait, and not the runner: another client's call goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_leaves_the_runner_alone() {
+    let serving =
+        Serving::noop(BATCHED, json!({ "delay_ms": 500 }), |spec| spec.max_batch(1.try_into().unwrap())).await;
+    let body = request(&[[1.0, 2.0]]).to_string();
+    let patient = serving.call(&[[1.0, 2.0]]);
+    let hasty = serving.post("/v2/models/m/infer", &[("x-request-timeout-ms", "50")], body);
+    let mut with_parameter = request(&[[1.0, 2.0]]);
+    with_parameter["parameters"] = json!({ "timeout": 50_000 });
+    let hasty_too = serving.post("/v2/models/m/infer", &[], with_parameter.to_string());
+    let (patient, hasty, hasty_too) = tokio::join!(patient, hasty, hasty_too);
+    assert_eq!((patient.status, hasty.status, hasty_too.status), (200, 504, 504));
+    assert_eq!(serving.metric("carton_runner_restarts").await, 0.0);
+}
+
+/// The timeout of the model is the operator's, and kills the runner.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operators_timeout_stops_a_runner() {
+    let options = json!({ "delay_ms": 60_000, "ignore_cancel": true, "only_above": 100.0 });
+    let place = carton_tests::place::TestPlace::new(super::setting::RUNNER);
+    let carton = place.pack_noop(BATCHED).await;
+    let load = place.load(carton).options(options.as_object().unwrap().clone()).timeout(Duration::from_millis(200));
+    let spec = carton_server::ModelSpec::of_load("m", load);
+    let serving = Serving::start(place, carton_server::Server::builder().model(spec)).await;
+    assert_eq!(serving.call(&[[1000.0, 0.0]]).await.status, 504);
+    serving.assert_answers().await;
+    until(async || serving.metric("carton_runner_restarts").await == 1.0).await;
+}
+
+/// A client that leaves cancels its call, joined or not: the runner is free for the next one long before it would be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_cancels_its_call() {
+    let options = json!({ "delay_ms": 60_000, "only_above": 100.0, "max_concurrency": 1 });
+    let serving = Serving::noop(BATCHED, options, |spec| spec.max_batch(1.try_into().unwrap())).await;
+    let mut stream = connect(&serving.http);
+    stream
+        .write_all(&post_request("/v2/models/m/infer", &[], request(&[[1000.0, 0.0]]).to_string().as_bytes()))
+        .unwrap();
+    until(async || serving.metric("nv_inference_pending_request_count").await == 1.0).await;
+    leave(&stream);
+    until(async || serving.metric("nv_inference_pending_request_count").await == 0.0).await;
+    serving.assert_answers().await;
+}
+
+/// A deadline that passes in the queue is one, and not a fault of the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn short_deadlines() {
+    let serving = Serving::noop(BATCHED, json!({}), |spec| spec).await;
+    for microseconds in [1, 10, 50, 100] {
+        for _ in 0..10 {
+            let mut body = request(&[[1.0, 2.0]]);
+            body["parameters"] = json!({ "timeout": microseconds });
+            let reply = serving.post("/v2/models/m/infer", &[], body.to_string()).await;
+            assert!([200, 504].contains(&reply.status), "{reply:?}");
+        }
+    }
+}
+
+/// A call that was joined to no other is cancelled when its client leaves, and one that waits leaves nothing behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_a_queue() {
+    let options = json!({ "delay_ms": 60_000, "only_above": 100.0, "max_concurrency": 1 });
+    let serving = Serving::noop(BATCHED, options, |spec| spec).await;
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let mut stream = connect(&serving.http);
+        let body = request(&[[1000.0, 0.0]]).to_string();
+        stream.write_all(&post_request("/v2/models/m/infer", &[], body.as_bytes())).unwrap();
+        streams.push(stream);
+        let n_calls = streams.len() as f64;
+        until(async || serving.metric("nv_inference_pending_request_count").await == n_calls).await;
+    }
+    streams.iter().for_each(leave);
+    serving.assert_answers().await;
+}
+
+/// Instances share the calls: two slow calls take the time of one.
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_share_calls() {
+    let options = json!({ "delay_ms": 400, "max_concurrency": 1 });
+    for max_batch in [1, 32] {
+        // With batches, calls of two shapes, which cannot be joined.
+        let metadata = BATCHED.replace("[\"n\", 2]", "[\"n\", \"width\"]");
+        let serving = Serving::noop(&metadata, options.clone(), |spec| {
+            spec.instances(2.try_into().unwrap()).max_batch(max_batch.try_into().unwrap())
+        })
+        .await;
+        let start = Instant::now();
+        let other = json!({ "inputs": [{ "name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1] }] });
+        let (first, second) =
+            tokio::join!(serving.call(&[[1.0, 2.0]]), serving.post("/v2/models/m/infer", &[], other.to_string()));
+        assert_eq!((data(&first), data(&second)), (json!([1.0, 2.0]), json!([1.0])));
+        assert!(start.elapsed() < Duration::from_millis(750), "{max_batch}: {:?}", start.elapsed());
+    }
+}
