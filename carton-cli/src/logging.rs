@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::GlobalArgs;
@@ -47,7 +47,7 @@ pub(crate) fn start(global: &GlobalArgs, output: &Output) {
 /// Formats a record like this program's own warnings: `warning: the text key=value`.
 struct Record {
     colors: Colors,
-    /// Whether to add the time and the target.
+    /// Whether to add the time, the target and the spans.
     detailed: bool,
     start: Instant,
 }
@@ -82,6 +82,13 @@ where
             Some(options) => write!(writer, "{}: {options} allows it", refusal.message)?,
             None => context.field_format().format_fields(writer.by_ref(), event)?,
         }
+        if self.detailed {
+            for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+                let extensions = span.extensions();
+                let fields = extensions.get::<FormattedFields<N>>().map_or("", |fields| fields.fields.as_str());
+                write!(writer, " {}{{{fields}}}", span.name())?;
+            }
+        }
         writeln!(writer)
     }
 }
@@ -115,11 +122,14 @@ impl Visit for Refusal {
     }
 }
 
+/// The target of what `carton serve` logs.
+const SERVER: &str = "carton::serve";
+
 /// The number of warnings that are remembered.
 const MAX_REMEMBERED: usize = 1024;
 
 /// Writes records to standard error without leaving half a progress bar in them. A repeated warning is written only once: a runner that
-/// both packs a model and loads it gives the same warning twice.
+/// both packs a model and loads it gives the same warning twice. What a server warns of is something new each time.
 struct AroundProgress {
     progress: Arc<ProgressDisplay>,
     written: Mutex<HashSet<Vec<u8>>>,
@@ -133,7 +143,8 @@ impl<'a> MakeWriter<'a> for AroundProgress {
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> RecordWriter<'a> {
-        let written = (*metadata.level() == Level::WARN).then_some(&self.written);
+        let repeats = *metadata.level() == Level::WARN && metadata.target() != SERVER;
+        let written = repeats.then_some(&self.written);
         RecordWriter { progress: &self.progress, written }
     }
 }

@@ -57,6 +57,12 @@ impl Location {
         self.place.as_ref().map_err(PlaceError::clone)
     }
 
+    /// Whether the text says which hash the carton must have.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.pin.is_some()
+    }
+
     /// What a model at this location is called where nothing else names it: the name of its file without `.carton` or another extension, the
     /// name of its folder, or that of its repository in a registry. `None` if there is none, as for `/`.
     ///

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::access::{AccessLog, Tokens};
+use crate::access::{AccessLog, Origins, Tokens};
 use crate::failure::{Failure, Reason};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -19,6 +19,8 @@ pub(crate) struct App {
     /// The bytes of all calls.
     pub(crate) bytes: Arc<Budget>,
     pub(crate) tokens: Tokens,
+    /// The origins whose pages may call the server.
+    pub(crate) origins: Origins,
     pub(crate) access_log: Option<AccessLog>,
     /// Whether clients may load and unload models.
     pub(crate) repository_api: bool,
@@ -38,6 +40,7 @@ impl App {
             limits,
             bytes: Budget::new(limits.call_bytes),
             tokens: Tokens::default(),
+            origins: Origins::default(),
             access_log: None,
             repository_api: false,
             public_pages: false,

@@ -29,10 +29,14 @@ pub(crate) enum Reason {
     WrongMethod,
     /// The client sends its request too slowly.
     SlowClient,
+    /// The client left before it had its answer.
+    ClientLeft,
     /// The deadline of the request passed.
     DeadlineExceeded,
     /// The request exceeds a limit.
     TooLarge,
+    /// The request has more headers than the limits allow.
+    TooManyHeaders,
     /// The request has an encoding that the server does not know.
     UnsupportedEncoding,
     /// Too many requests wait.
@@ -47,15 +51,17 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All kinds, in the order of their declaration.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::Forbidden,
         Self::NotFound,
         Self::WrongMethod,
         Self::SlowClient,
+        Self::ClientLeft,
         Self::DeadlineExceeded,
         Self::TooLarge,
+        Self::TooManyHeaders,
         Self::UnsupportedEncoding,
         Self::Overloaded,
         Self::Unavailable,
@@ -72,8 +78,10 @@ impl Reason {
             Self::NotFound => "not_found",
             Self::WrongMethod => "wrong_method",
             Self::SlowClient => "slow_client",
+            Self::ClientLeft => "client_left",
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::TooLarge => "too_large",
+            Self::TooManyHeaders => "too_many_headers",
             Self::UnsupportedEncoding => "unsupported_encoding",
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
@@ -164,15 +172,15 @@ fn shortened(text: String) -> String {
     }
 }
 
-/// Replaces absolute paths by `…`: they tell how this machine is laid out, and models name them in their messages.
+/// Replaces absolute paths by `…`: they tell how this machine is laid out, and models name them in their messages. A path in quotes ends with
+/// them; another one at a blank or a delimiter, of which a colon within a word is none.
 fn without_paths(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     let mut before = None;
     while let Some(character) = rest.chars().next() {
         let begins = character == '/' && !before.is_some_and(|before: char| before.is_alphanumeric() || before == '.');
-        let ends = |c: char| c.is_whitespace() || "'\"`,;:()[]{}<>|".contains(c);
-        let length = if begins { rest.find(ends).unwrap_or(rest.len()) } else { 0 };
+        let length = if begins { path_length(rest, before) } else { 0 };
         if length > 1 {
             shown.push('…');
             before = rest[..length].chars().next_back();
@@ -186,6 +194,21 @@ fn without_paths(text: &str) -> String {
     shown
 }
 
+/// The length of the path that a text begins with, behind this character.
+fn path_length(text: &str, before: Option<char>) -> usize {
+    if let Some(quote @ ('\'' | '"' | '`')) = before
+        && let Some(length) = text.find([quote, '\n'])
+        && text[length..].starts_with(quote)
+    {
+        return length;
+    }
+    let is_end = |(at, c): (usize, char)| match c {
+        ':' => text[at + 1..].chars().next().is_none_or(|next| next.is_whitespace() || next.is_ascii_digit()),
+        _ => c.is_whitespace() || "'\"`,;()[]{}<>|".contains(c),
+    };
+    text.char_indices().find(|indexed| is_end(*indexed)).map_or(text.len(), |(at, _)| at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,7 +217,10 @@ mod tests {
     fn paths_stay_here() {
         let check = |text: &str, expected: &str| assert_eq!(without_paths(text), expected);
         check("cannot open `/home/user/model.onnx`: gone", "cannot open `…`: gone");
-        check("File \"/tmp/a b.py\", line 3", "File \"… b.py\", line 3");
+        check("File \"/tmp/a b.py\", line 3", "File \"…\", line 3");
+        check("no file: '/home/a b/c:d' or \"/x", "no file: '…' or \"…");
+        check("/a:b/c.py:12: /d", "…:12: …");
+        check("file:///home/x, or `/a\nb`", "file:…, or `…\nb`");
         check("/etc/passwd", "…");
         check("1/2 of FP32/INT8, a / b, and/or", "1/2 of FP32/INT8, a / b, and/or");
         check("ratio(/x)", "ratio(…)");

@@ -35,6 +35,9 @@ pub struct Limits {
     pub call_timeout: Option<Duration>,
 }
 
+/// The largest body of a request without tensors, and the largest message of it over gRPC, whose libraries take as much by default.
+pub(crate) const MAX_PLAIN_BODY: usize = 4 << 20;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -178,6 +178,23 @@ impl Metrics {
         }
     }
 
+    /// Ends the series of a version that is served no longer.
+    pub(crate) fn forget(&self, name: &str, version: &str) {
+        let labels = [name, version];
+        let Self { success, count, executions, request_us, queue_us, transfer_us, run_us, output_us, .. } = self;
+        let counters = [success, count, executions, request_us, queue_us, transfer_us, run_us, output_us];
+        for counter in counters.into_iter().chain([&self.failure_us, &self.restarts]) {
+            // It has none if the version was never loaded.
+            let _ = counter.remove_label_values(&labels);
+        }
+        for reason in Reason::ALL {
+            let _ = self.failure.remove_label_values(&[name, version, reason.name()]);
+        }
+        let _ = self.pending.remove_label_values(&labels);
+        let _ = self.batch.remove_label_values(&labels);
+        let _ = self.duration.remove_label_values(&labels);
+    }
+
     /// All metrics as text. `call_bytes` is what the calls of the server take now, and `ready` says of each model, by name and version,
     /// whether it is ready.
     pub(crate) fn text(&self, call_bytes: usize, ready: impl IntoIterator<Item = (String, String, bool)>) -> Vec<u8> {
@@ -216,24 +233,25 @@ impl ModelMetrics {
         }
     }
 
-    /// The model was run on `n_rows` elements of the batch dimension.
-    pub(crate) fn ran(&self, n_rows: usize, timings: &carton_core::CallTimings) {
-        self.executed(n_rows, timings.run);
-        self.queue_us.inc_by(microseconds(timings.queue));
-        self.transfer_us.inc_by(microseconds(timings.transfer));
+    /// The model was run on `n_rows` elements of the batch dimension, which are those of `n_calls` calls. Times are those of calls, as in
+    /// Triton: each call of a batch takes the time of the batch.
+    pub(crate) fn ran(&self, n_rows: usize, n_calls: usize, timings: &carton_core::CallTimings) {
+        self.executed(n_rows, n_calls, timings.run);
+        self.queue_us.inc_by(of_calls(n_calls, timings.queue));
+        self.transfer_us.inc_by(of_calls(n_calls, timings.transfer));
     }
 
     /// The model was run for this time, and returned its outputs one after another.
     pub(crate) fn streamed(&self, took: Duration) {
-        self.executed(1, took);
+        self.executed(1, 1, took);
     }
 
-    fn executed(&self, n_rows: usize, took: Duration) {
+    fn executed(&self, n_rows: usize, n_calls: usize, took: Duration) {
         let n_rows = n_rows.max(1);
         self.executions.inc();
         self.count.inc_by(n_rows as u64);
         self.batch.observe(n_rows as f64);
-        self.run_us.inc_by(microseconds(took));
+        self.run_us.inc_by(of_calls(n_calls, took));
     }
 
     /// A call waited to be joined to a batch.
@@ -241,9 +259,9 @@ impl ModelMetrics {
         self.queue_us.inc_by(microseconds(waited));
     }
 
-    /// The outputs of a batch were divided.
-    pub(crate) fn divided(&self, took: Duration) {
-        self.output_us.inc_by(microseconds(took));
+    /// The outputs of a batch were divided among this many calls.
+    pub(crate) fn divided(&self, n_calls: usize, took: Duration) {
+        self.output_us.inc_by(of_calls(n_calls, took));
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -260,6 +278,11 @@ impl ModelMetrics {
             output_us: self.output_us.get(),
         }
     }
+}
+
+/// The time of this many calls that take as long, in microseconds.
+fn of_calls(n_calls: usize, each: Duration) -> u64 {
+    microseconds(each).saturating_mul(n_calls as u64)
 }
 
 fn microseconds(duration: Duration) -> u64 {

@@ -1,59 +1,180 @@
-//! The access log and the span of each request, for both faces.
+//! What holds for each request of both faces: limits of its headers, the access log, and its span.
 
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::Response;
+use axum::http::{HeaderMap, Response};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use tracing::Instrument;
 
-use crate::access::{GrpcStatus, Record, TraceContext, now};
+use crate::access::{AccessLog, GrpcStatus, Record, TraceContext, now};
 use crate::app::App;
 use crate::connection::Client;
-use crate::failure::Reason;
+use crate::failure::{Failure, Reason};
+use crate::limits::Limits;
 
 /// Why a request failed, beside the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailureReason(pub(crate) Reason);
 
-/// Records a request in the access log, in a span of the trace that its client began.
+/// How the answers of a stream ended, beside the first of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamEnd(Arc<OnceLock<Option<Reason>>>);
+
+impl StreamEnd {
+    /// The stream has ended, by this failure if it failed.
+    pub(crate) fn reach(&self, failure: Option<Reason>) {
+        // The first end is the one that the client sees.
+        let _ = self.0.set(failure);
+    }
+
+    pub(crate) fn is_reached(&self) -> bool {
+        self.0.get().is_some()
+    }
+}
+
+/// The status in the access log of a request whose client left before it was answered.
+const CLIENT_LEFT: u16 = 499;
+
+/// Answers a request, and records it in the access log, in a span of the trace that its client began. `refuse` makes the answer to one whose
+/// headers exceed the limits.
 pub(crate) async fn observe<A: Future<Output = Response<Body>>>(
     app: &App,
     request: Request,
+    refuse: impl FnOnce(&Failure) -> Response<Body>,
     answer: impl FnOnce(Request) -> A,
 ) -> Response<Body> {
+    let is_refused = exceeds(request.headers(), &app.limits);
+    let answer = async |request| match is_refused {
+        true => refuse(&Failure::new(Reason::TooManyHeaders, "the request has more headers than this server takes")),
+        false => answer(request).await,
+    };
     let is_traced = tracing::enabled!(target: "carton::serve", tracing::Level::INFO);
     if app.access_log.is_none() && !is_traced {
         return answer(request).await;
     }
-    let start = Instant::now();
-    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    let client = request.extensions().get::<Client>().map(ToString::to_string);
     let header = request.headers().get("traceparent").and_then(|value| value.to_str().ok());
     let trace = header.and_then(TraceContext::parse);
     let span = tracing::info_span!(
         target: "carton::serve",
         "request",
-        method,
-        path,
+        method = %request.method(),
+        path = request.uri().path(),
         trace_id = trace.as_ref().map(|trace| trace.trace_id.as_str()),
         parent_id = trace.as_ref().map(|trace| trace.parent_id.as_str()),
         sampled = trace.as_ref().map(|trace| trace.sampled),
     );
-    let response = answer(request).instrument(span).await;
-    if let Some(log) = &app.access_log {
-        let failure = response.extensions().get::<FailureReason>().map(|reason| reason.0.name());
-        log.record(&Record {
+    let recording = app.access_log.clone().map(|log| Recording::new(log, &request, trace));
+    let answered = async {
+        let response = answer(request).await;
+        tracing::debug!(target: "carton::serve", status = response.status().as_u16(), "answered");
+        response
+    };
+    let response = answered.instrument(span).await;
+    match recording {
+        Some(recording) => recording.of(response),
+        None => response,
+    }
+}
+
+/// Whether headers exceed the limits. The two versions of HTTP have other limits of their own, which come first.
+fn exceeds(headers: &HeaderMap, limits: &Limits) -> bool {
+    let n_bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    headers.len() > limits.headers || n_bytes > limits.header_bytes
+}
+
+/// A request that is recorded when it is answered, or when its client has left.
+struct Recording {
+    log: AccessLog,
+    start: Instant,
+    method: String,
+    path: String,
+    client: Option<String>,
+    trace_id: Option<String>,
+    is_recorded: bool,
+}
+
+impl Recording {
+    fn new(log: AccessLog, request: &Request, trace: Option<TraceContext>) -> Self {
+        let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+        let client = request.extensions().get::<Client>().map(ToString::to_string);
+        let trace_id = trace.map(|trace| trace.trace_id);
+        Self { log, start: Instant::now(), method, path, client, trace_id, is_recorded: false }
+    }
+
+    /// Records an answer: a stream when it ends, and others now.
+    fn of(mut self, response: Response<Body>) -> Response<Body> {
+        let extensions = response.extensions();
+        let status = response.status().as_u16();
+        let Some(end) = extensions.get::<StreamEnd>().cloned() else {
+            let failure = extensions.get::<FailureReason>().map(|reason| reason.0);
+            self.record(status, failure, extensions.get::<GrpcStatus>().map(|status| status.0));
+            return response;
+        };
+        response.map(|body| Body::new(Recorded { body, recording: self, status, end }))
+    }
+
+    fn record(&mut self, status: u16, failure: Option<Reason>, grpc_status: Option<u8>) {
+        if std::mem::replace(&mut self.is_recorded, true) {
+            return;
+        }
+        self.log.record(&Record {
             time: now(),
-            client,
-            method: &method,
-            path: &path,
-            status: response.status().as_u16(),
-            seconds: start.elapsed().as_secs_f64(),
-            failure,
-            grpc_status: response.extensions().get::<GrpcStatus>().map(|status| status.0),
-            trace_id: trace.as_ref().map(|trace| trace.trace_id.as_str()),
+            client: self.client.as_deref(),
+            method: &self.method,
+            path: &self.path,
+            status,
+            seconds: self.start.elapsed().as_secs_f64(),
+            failure: failure.map(Reason::name),
+            grpc_status,
+            trace_id: self.trace_id.as_deref(),
         });
     }
-    response
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.record(CLIENT_LEFT, Some(Reason::ClientLeft), None);
+    }
+}
+
+/// The body of a stream, which is recorded when it has ended or is dropped.
+struct Recorded {
+    body: Body,
+    recording: Recording,
+    status: u16,
+    end: StreamEnd,
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if let Some(failure) = self.end.0.get() {
+            self.recording.record(self.status, *failure, None);
+        }
+    }
+}
+
+impl http_body::Body for Recorded {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

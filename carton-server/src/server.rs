@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::access::{AccessLog, Scope, Tokens};
+use crate::access::{AccessLog, Origins, Scope, Tokens};
 use crate::app::App;
 use crate::connection::{self, Address, Connections, Listener, TlsError, TlsFiles};
+use crate::failure::in_one_line;
 use crate::grpc;
 use crate::http;
 use crate::limits::Limits;
@@ -49,6 +50,9 @@ pub enum ServerError {
     /// A name or version cannot be a part of a URL.
     #[error("{0}")]
     Name(String),
+    /// An allowed origin is none.
+    #[error("{0}")]
+    Origin(String),
     /// Two models have one name and version.
     #[error("two models are called `{name}`, version {version}")]
     TwoModels {
@@ -72,6 +76,7 @@ pub struct ServerBuilder {
     tls: Option<TlsFiles>,
     tokens: Tokens,
     limits: Limits,
+    allowed_origins: Vec<String>,
     access_log: Option<AccessLog>,
     repository_api: bool,
     public_pages: bool,
@@ -122,6 +127,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Lets pages of this origin call the server from a browser, such as `https://app.example.com`; `*` is every origin. May be called several
+    /// times. By default only the server's own pages may.
+    pub fn allowed_origin(mut self, origin: impl Into<String>) -> Self {
+        self.allowed_origins.push(origin.into());
+        self
+    }
+
     /// Records requests there.
     pub fn access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
@@ -155,13 +167,14 @@ impl ServerBuilder {
     /// Begins to listen. Connections are answered when the server is [run](Server::run).
     ///
     /// # Errors
-    /// An address is in use, TLS cannot be set up, or two models have one name and version.
+    /// An address is in use, TLS cannot be set up, two models have one name and version, or an allowed origin is none.
     pub async fn bind(self) -> Result<Server, ServerError> {
         check_names(&self.models)?;
         if self.http.is_empty() && self.grpc.is_empty() {
             return Err(ServerError::NoAddress);
         }
         self.limits.check().map_err(ServerError::Limit)?;
+        let origins = Origins::parse(&self.allowed_origins).map_err(ServerError::Origin)?;
         let metrics = Metrics::new().map_err(|error| ServerError::Internal(error.to_string()))?;
         let tls = self.tls.as_ref().map(|files| connection::acceptor(files, &[b"h2", b"http/1.1"])).transpose()?;
         let mut listeners = Vec::new();
@@ -175,6 +188,7 @@ impl ServerBuilder {
         }
         let mut app = App::new(Arc::new(metrics), self.limits);
         app.tokens = self.tokens;
+        app.origins = origins;
         app.access_log = self.access_log;
         app.repository_api = self.repository_api;
         app.public_pages = self.public_pages;
@@ -273,6 +287,7 @@ impl Server {
             tls: None,
             tokens: Tokens::default(),
             limits: Limits::default(),
+            allowed_origins: Vec::new(),
             access_log: None,
             repository_api: false,
             public_pages: false,
@@ -308,7 +323,7 @@ impl Server {
     /// lets running calls finish within the drain timeout. Probes are answered while models are loaded.
     ///
     /// # Errors
-    /// A model cannot be loaded, or does not pass the self-tests that are required of it.
+    /// A model cannot be loaded, or does not pass the self-tests that are required of it. If several cannot, the log has the others.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self { app, models, listeners, tls, drain_delay, drain_timeout } = self;
         let (stopping, watched) = watch::channel(false);
@@ -329,8 +344,12 @@ impl Server {
         let mut stop = std::pin::pin!(stop);
         tokio::select! {
             errors = app.repository.serve(models) => {
-                if let Some(error) = errors.into_iter().next() {
-                    return Err(error.into());
+                let mut errors = errors.into_iter();
+                if let Some(first) = errors.next() {
+                    for error in errors {
+                        tracing::error!(target: "carton::serve", "{}", in_one_line(&error));
+                    }
+                    return Err(first.into());
                 }
                 app.begin();
                 stop.await;

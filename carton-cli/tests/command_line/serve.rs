@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use insta::assert_snapshot;
@@ -24,7 +24,11 @@ impl Server {
     fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
         let all =
             ["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"].into_iter().chain(arguments.iter().copied());
-        let mut command = sandbox.command(all);
+        Self::run(sandbox.command(all))
+    }
+
+    /// Starts a command that becomes the server, and waits until that is ready.
+    fn run(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
         let mut server = Self { child, errors, http: String::new() };
@@ -95,6 +99,44 @@ fn it_serves_until_it_is_told_to_end() {
         server.expect("ending when running calls are answered");
         assert_eq!(server.end(), (Some(0), String::new()));
     }
+}
+
+/// The number and the state of each child of a process.
+fn children(parent: u32) -> Vec<(i32, String)> {
+    let processes =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let of_parent = processes.filter_map(|process: i32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned);
+        let state = fields.next()?;
+        (fields.next()? == parent.to_string()).then_some((process, state))
+    });
+    of_parent.collect()
+}
+
+/// As the only program of a container it waits for processes whose parents ended, and ends when it is told to.
+#[test]
+fn as_process_1_it_reaps() {
+    let alone = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    if !Command::new("unshare").args(alone).arg("true").status().is_ok_and(|status| status.success()) {
+        println!("skipped: this user cannot make a namespace of processes");
+        return;
+    }
+    let sandbox = packed("a.carton");
+    let served = sandbox.command(["serve", "a.carton", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]);
+    // The shell leaves a process behind, and becomes the server.
+    let mut command = Command::new("unshare");
+    command.args(alone).args(["sh", "-c", "(sleep 2 &); exec \"$@\"", "sh"]);
+    command.arg(served.get_program()).args(served.get_args()).current_dir(sandbox.work());
+    command.env_clear().envs(served.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let server = Server::run(command);
+    let process_1 = children(server.child.id())[0].0;
+    let dead = || children(process_1.unsigned_abs()).iter().filter(|(_, state)| state == "Z").count();
+    wait_until("the process that was left behind is dead", || dead() == 1);
+    wait_until("it is gone", || dead() == 0);
+    assert_eq!(server.status("/v2/health/ready"), 200);
+    kill_process(Pid::from_raw(process_1).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(server.end().0, Some(0));
 }
 
 #[test]

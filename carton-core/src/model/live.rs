@@ -100,6 +100,18 @@ impl Live {
         }
     }
 
+    /// Waits until the runner is dead, and returns why. A start that is under way is waited for.
+    pub(super) async fn died(&self) -> Error {
+        let mut start = self.latest.lock().clone();
+        let session = match start.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(Ok(session))) => Arc::clone(session),
+            Ok(Some(Err(error))) => return error.clone().into(),
+            _ => return Error::RunnerGone { runner: self.descriptor().to_string() },
+        };
+        let reason = session.ended().await;
+        self.explain(&session, CallError::Closed(reason)).await
+    }
+
     /// Starts a fresh runner on another thread. Dropping the model stops that.
     fn start_again(&self) -> Result<Start, Error> {
         let starter = Arc::clone(&self.starter);

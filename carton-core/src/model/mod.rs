@@ -221,6 +221,21 @@ impl Carton {
         self.live.named(inputs)
     }
 
+    /// Waits until the runner is dead, also if no call is running, and returns why: [`Error::RunnerCrashed`], or why a fresh one could not be
+    /// started. Does not start a fresh one itself; the next call does, and so does [`ping`](Self::ping).
+    ///
+    /// ```no_run
+    /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
+    /// loop {
+    ///     eprintln!("{}", model.runner_died().await);
+    ///     model.ping().await?;
+    /// }
+    /// # }
+    /// ```
+    pub async fn runner_died(&self) -> Error {
+        self.live.died().await
+    }
+
     /// Asks the runner for an answer and waits for it. The time limit is [`Load::timeout`]. A runner that does not answer within it
     /// is not killed, because it may be busy with a call that leaves no room for answers.
     ///

@@ -156,6 +156,15 @@ impl Session {
         self.connection.is_closed() || self.exit.borrow().is_some()
     }
 
+    /// Waits until the process or its connection has ended, and returns why the connection was closed.
+    pub(crate) async fn ended(&self) -> Arc<CloseReason> {
+        let mut exit = self.exit.clone();
+        tokio::select! {
+            reason = self.connection.closed() => reason,
+            _ = exit.wait_for(Option::is_some) => self.connection.close_reason().unwrap_or_else(|| Arc::new(CloseReason::EndOfFile)),
+        }
+    }
+
     /// Kills the process. Every pending call fails.
     pub(crate) fn kill(&self, reason: &str) {
         self.connection.close(CloseReason::Requested(reason.to_owned()));

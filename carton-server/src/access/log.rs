@@ -51,13 +51,13 @@ pub struct AccessLogError {
 pub(crate) struct Record<'a> {
     /// Seconds since 1970.
     pub(crate) time: f64,
-    pub(crate) client: Option<String>,
+    pub(crate) client: Option<&'a str>,
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     pub(crate) status: u16,
-    /// The time to the first byte of the answer, in seconds.
+    /// The time to the first byte of the answer, or to the last of a stream, in seconds.
     pub(crate) seconds: f64,
-    /// The status code of gRPC. None for HTTP, and for a gRPC stream, whose status comes last.
+    /// The status code of gRPC. None for HTTP, and for a stream of gRPC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) grpc_status: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,10 +2,12 @@
 
 mod log;
 mod log_writer;
+mod origins;
 mod tokens;
 mod trace;
 
 pub use log::{AccessLog, AccessLogError};
 pub(crate) use log::{GrpcStatus, Record, now};
+pub(crate) use origins::Origins;
 pub(crate) use tokens::{Scope, Tokens};
 pub(crate) use trace::TraceContext;

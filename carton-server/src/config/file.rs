@@ -46,6 +46,8 @@ pub struct ServeConfig {
     pub token_file: Option<PathBuf>,
     /// A file with the tokens for administration, one a line.
     pub admin_token_file: Option<PathBuf>,
+    /// The origins whose pages may call the server from a browser; `*` is every origin.
+    pub allowed_origins: Vec<String>,
     /// The access log; `-` is standard output.
     pub access_log: Option<PathBuf>,
     /// A folder whose cartons are served: `NAME.carton`, or `NAME/VERSION.carton`.
@@ -153,6 +155,7 @@ impl ServeConfig {
     pub fn builder(&self) -> Result<ServerBuilder, ConfigError> {
         let mut builder = Server::builder().limits(self.limits).repository_api(self.repository_api);
         builder = builder.public_pages(self.public_pages);
+        builder = self.allowed_origins.iter().cloned().fold(builder, ServerBuilder::allowed_origin);
         builder = self.http.iter().cloned().fold(builder, ServerBuilder::http);
         builder = self.grpc.iter().cloned().fold(builder, ServerBuilder::grpc);
         if let Some(path) = &self.token_file {
@@ -312,6 +315,7 @@ mod tests {
             http = ["127.0.0.1:8080", "unix:/run/carton.sock"]
             grpc = "127.0.0.1:8081"
             repository_api = true
+            allowed_origins = ["https://app.example.com"]
             drain_delay = 0.5
             [limits]
             body_bytes = 1024
@@ -333,6 +337,7 @@ mod tests {
         );
         let config = config.unwrap();
         assert_eq!((config.http.len(), config.grpc.len(), config.limits.body_bytes), (2, 1, 1024));
+        assert_eq!(config.allowed_origins, ["https://app.example.com"]);
         assert_eq!(config.limits.call_timeout, Some(Duration::from_millis(2500)));
         let digits = &config.models[0];
         assert!(digits.location.as_deref().unwrap().ends_with("/models/digits.carton"), "{digits:?}");

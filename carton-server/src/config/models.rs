@@ -107,7 +107,12 @@ impl ModelConfig {
         for part in [&name, &version] {
             check_name(part).map_err(|reason| (Some(format!("`{name}`")), reason))?;
         }
-        let identity = location.path().and_then(stamp).map(|stamp| format!("{stamp} {self:?}"));
+        // What is behind a URL with a hash stays the same.
+        let stamp = match location.path() {
+            Some(path) => stamp(path),
+            None => (self.expect.is_some() || location.is_pinned()).then(String::new),
+        };
+        let identity = stamp.map(|stamp| format!("{stamp} {self:?}"));
         let load = adapt(self.load(location));
         let mut spec = ModelSpec::of_load(name, load.config(config.clone())).version(version);
         spec.instances = self.instances.unwrap_or(spec.instances);

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, Response, StatusCode, Version};
-use axum::response::IntoResponse;
+use axum::http::{Response, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -173,15 +172,11 @@ async fn connection(
                 None
             }
         };
-        let is_refused = exceeds(request.headers(), &limits);
         let mut request: Request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(client.clone());
         let face = face.clone();
         async move {
-            let response = match is_refused {
-                true => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_MANY_HEADERS).into_response(),
-                false => face.answer(request).await,
-            };
+            let response = face.answer(request).await;
             Ok::<_, Infallible>(match stream {
                 Some(stream) => stream.respond(response),
                 None => response,
@@ -198,15 +193,6 @@ async fn connection(
         }
         () = watchdog.overdue() => tracing::debug!(target: "carton::serve", "a connection waited too long for its client"),
     }
-}
-
-/// The answer to a request whose headers exceed the limits, in the form of the protocol.
-const TOO_MANY_HEADERS: &str = r#"{"error":"the request has more headers than this server takes"}"#;
-
-/// Whether headers exceed the limits. The two versions of HTTP have other limits of their own, which come first.
-fn exceeds(headers: &HeaderMap, limits: &Limits) -> bool {
-    let n_bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
-    headers.len() > limits.headers || n_bytes > limits.header_bytes
 }
 
 /// Whether accepting failed because of this machine, and not because a client left early.

@@ -12,7 +12,8 @@ use super::request::{InferRequest, Input};
 use crate::app::App;
 use crate::failure::{Failure, quoted};
 use crate::model::admission::Share;
-use crate::model::served::{Admitted, Served};
+use crate::model::call::{Attempt, Place};
+use crate::model::served::Served;
 use crate::protocol::request::check_size;
 use crate::protocol::{binary, parameter, response};
 use crate::work::on_thread_if_large;
@@ -28,6 +29,8 @@ pub(super) struct Call {
     pub(super) share: Share,
     raw: Vec<RawContents>,
     served: Option<Arc<Served>>,
+    /// Counts the call, once its model is known.
+    pub(super) attempt: Option<Attempt>,
     started: Instant,
 }
 
@@ -44,7 +47,7 @@ enum RawContents {
 pub(super) struct Ready {
     pub(super) inputs: Tensors,
     pub(super) served: Arc<Served>,
-    pub(super) admitted: Admitted,
+    pub(super) place: Place,
     /// When the client stops waiting: the first of all that limits the call.
     pub(super) deadline: Option<Instant>,
 }
@@ -52,13 +55,15 @@ pub(super) struct Ready {
 impl Call {
     pub(super) fn new(app: &App) -> Self {
         let share = Share::of_bytes(&app.bytes);
-        Self { request: InferRequest::default(), share, raw: Vec::new(), served: None, started: Instant::now() }
+        let (request, started) = (InferRequest::default(), Instant::now());
+        Self { request, share, raw: Vec::new(), served: None, attempt: None, started }
     }
 
     /// Counts the failure of the call, if the request names a model that is served.
-    pub(super) fn count_failure(&self, app: &App, failure: &Failure) {
-        if let Some(served) = self.served.clone().or_else(|| self.find(app).ok()) {
-            served.count_failure(failure, self.started.elapsed());
+    pub(super) fn count_failure(&mut self, app: &App, failure: &Failure) {
+        let attempt = self.attempt.take().or_else(|| self.find(app).ok().map(|served| served.attempt()));
+        if let Some(mut attempt) = attempt {
+            attempt.failed(failure);
         }
     }
 
@@ -115,6 +120,7 @@ impl Call {
             return Ok(Arc::clone(served));
         }
         let served = self.find(app)?;
+        self.attempt = Some(served.attempt());
         served.check_room()?;
         Ok(Arc::clone(self.served.insert(served)))
     }
@@ -125,7 +131,10 @@ impl Call {
     /// The contents contradict the shapes and datatypes, the model takes no further call, or it does not have the chosen outputs.
     pub(super) async fn ready(&mut self, app: &App, deadline: Option<Instant>) -> Result<Ready, Failure> {
         let served = self.served(app)?;
-        let admitted = served.admit()?;
+        let place = served.admit()?;
+        if let Some(attempt) = &mut self.attempt {
+            attempt.arrived();
+        }
         let timeout = self.request.timeout()?;
         response::check_choice(&mut self.request.outputs, served.declared_outputs())?;
         let inputs = std::mem::take(&mut self.request.inputs);
@@ -136,7 +145,7 @@ impl Call {
         let timeout = [timeout, app.limits.call_timeout].into_iter().flatten().min();
         let until = timeout.and_then(|timeout| self.started.checked_add(timeout));
         let deadline = [until, deadline].into_iter().flatten().min();
-        Ok(Ready { inputs, served, admitted, deadline })
+        Ok(Ready { inputs, served, place, deadline })
     }
 
     async fn raw(&mut self, served: &Served, inputs: Vec<Input>) -> Result<Tensors, Failure> {

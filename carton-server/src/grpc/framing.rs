@@ -21,6 +21,7 @@ use crate::body::BodyReader;
 use crate::encoding::Encoding;
 use crate::failure::{Failure, Reason};
 use crate::held::held_by;
+use crate::limits::MAX_PLAIN_BODY;
 use crate::model::admission::Share;
 use crate::work::on_thread;
 
@@ -28,8 +29,6 @@ use crate::work::on_thread;
 pub(super) const PREFIX_BYTES: usize = 5;
 /// The largest message that is read before it is looked at.
 const SMALL_MESSAGE: usize = 64 << 10;
-/// The largest message of a method that takes no tensors. It is what gRPC libraries take by default.
-const MAX_PLAIN_MESSAGE: usize = 4 << 20;
 /// Answers below this size are not compressed.
 const MIN_COMPRESSED: usize = 1024;
 /// The most bytes that are taken at once to be thrown away.
@@ -113,7 +112,7 @@ impl Incoming {
     /// # Errors
     /// As [`begin`](Self::begin), or it is not of the method's type.
     pub(super) async fn only<M: prost::Message + Default>(mut self) -> Result<M, Failure> {
-        self.max_bytes = self.max_bytes.min(MAX_PLAIN_MESSAGE);
+        self.max_bytes = self.max_bytes.min(MAX_PLAIN_BODY);
         let bytes = self.message().await?;
         let message = M::decode(bytes).map_err(|error| wire::malformed(&error.to_string()))?;
         self.end().await?;

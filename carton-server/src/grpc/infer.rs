@@ -10,7 +10,7 @@ use super::framing::{Incoming, encoded, whole};
 use super::response::{self, Form};
 use crate::app::App;
 use crate::failure::Failure;
-use crate::protocol::binary::n_bytes;
+use crate::model::call::{Answered, Held};
 use crate::work::within;
 
 pub(super) async fn infer(app: &App, incoming: Incoming, deadline: Option<Instant>) -> Result<Response<Body>, Failure> {
@@ -31,14 +31,15 @@ async fn run(
     call.read(app, message).await?;
     let encoding = incoming.encoding();
     call.share.absorb(incoming.end().await?);
-    let Ready { inputs, served, admitted, deadline } = call.ready(app, deadline).await?;
-    let outputs = served.infer(inputs, deadline).await?;
-    call.share.count(n_bytes(&outputs));
+    let Ready { inputs, served, place, deadline } = call.ready(app, deadline).await?;
+    let unused = call.share.empty();
+    let held = Held::new(place, std::mem::replace(&mut call.share, unused));
+    let Answered { outputs, outputs_memory, memory } = served.infer(inputs, deadline, held).await?;
     let model = (served.name.as_str(), served.version.as_str());
     let chunks = response::outputs(model, &call.request, outputs, Form::Single)?;
     let chunks = encoded(chunks, encoding).await?;
-    admitted.answered();
-    let unused = call.share.empty();
-    let share = std::mem::replace(&mut call.share, unused);
-    Ok(whole(chunks, encoding, (share, admitted)))
+    if let Some(attempt) = &mut call.attempt {
+        attempt.answered();
+    }
+    Ok(whole(chunks, encoding, (memory, outputs_memory)))
 }

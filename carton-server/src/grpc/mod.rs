@@ -68,7 +68,7 @@ impl Face {
 
 impl Service for Face {
     async fn answer(&self, request: Request) -> Response<Body> {
-        observe(&self.app, request, |request| answer(self.clone(), request)).await
+        observe(&self.app, request, status::refusal, |request| answer(self.clone(), request)).await
     }
 }
 

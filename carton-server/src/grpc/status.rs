@@ -24,11 +24,12 @@ const OK: u8 = 0;
 /// The status code of a failure.
 fn code(reason: Reason) -> u8 {
     match reason {
+        Reason::ClientLeft => 1,
         Reason::InvalidArgument => 3,
         Reason::SlowClient | Reason::DeadlineExceeded => 4,
         Reason::NotFound => 5,
         Reason::Forbidden => 7,
-        Reason::TooLarge | Reason::Overloaded => 8,
+        Reason::TooLarge | Reason::TooManyHeaders | Reason::Overloaded => 8,
         Reason::WrongMethod | Reason::UnsupportedEncoding => 12,
         Reason::Model | Reason::Internal => 13,
         Reason::Unavailable => 14,

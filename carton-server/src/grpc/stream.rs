@@ -21,8 +21,9 @@ use crate::encoding::Encoding;
 use crate::failure::{Failure, Reason};
 use crate::held::held_by;
 use crate::model::admission::Share;
-use crate::model::served::{Admitted, Answers, Served};
-use crate::protocol::binary::n_bytes;
+use crate::model::call::{Attempt, Place, n_bytes};
+use crate::model::served::{Answers, Served};
+use crate::observe::StreamEnd;
 use crate::protocol::parameter;
 use crate::work::within;
 
@@ -35,17 +36,25 @@ pub(super) fn infer(
     incoming: Incoming,
     deadline: Option<Instant>,
 ) -> Response<Body> {
-    let encoding = incoming.encoding();
-    let requests = Requests { app, stopping, incoming, deadline, running: None };
+    let (encoding, end) = (incoming.encoding(), StreamEnd::default());
+    let requests = Requests { app, stopping, incoming, deadline, running: None, end: end.clone() };
     let answers = unfold(Some(requests), |requests| async {
         let mut requests = requests?;
         match requests.next().await {
             Ok(Some(chunks)) => Some((Ok(chunks), Some(requests))),
-            Ok(None) => None,
-            Err(failure) => Some((Err(failure), None)),
+            Ok(None) => {
+                requests.end.reach(None);
+                None
+            }
+            Err(failure) => {
+                requests.end.reach(Some(failure.reason));
+                Some((Err(failure), None))
+            }
         }
     });
-    streamed(answers, encoding)
+    let mut response = streamed(answers, encoding);
+    response.extensions_mut().insert(end);
+    response
 }
 
 /// The requests of a stream.
@@ -55,6 +64,7 @@ struct Requests {
     incoming: Incoming,
     deadline: Option<Instant>,
     running: Option<Running>,
+    end: StreamEnd,
 }
 
 /// The request that is being answered.
@@ -62,7 +72,8 @@ struct Running {
     request: InferRequest,
     served: Arc<Served>,
     answers: Answers,
-    admitted: Admitted,
+    attempt: Attempt,
+    _place: Place,
     /// Of the request. Each answer has one of its own.
     share: Share,
     wants_final: bool,
@@ -72,8 +83,8 @@ impl Requests {
     /// The next answer. `None` when the client has ended the stream and all its requests are answered.
     async fn next(&mut self) -> Result<Option<Vec<Bytes>>, Failure> {
         let answer = within(self.deadline, self.answer()).await;
-        if let (Err(failure), Some(running)) = (&answer, &self.running) {
-            running.served.count_failure(failure, running.admitted.took());
+        if let (Err(failure), Some(running)) = (&answer, &mut self.running) {
+            running.attempt.failed(failure);
         }
         answer?
     }
@@ -92,7 +103,7 @@ impl Requests {
                         }
                     }
                     Err(failure) => {
-                        running.served.count_failure(&failure, running.admitted.took());
+                        running.attempt.failed(&failure);
                         let failed = response::failed(&failure, &running.request.id);
                         self.running = None;
                         return failed.map(|message| Some(vec![message]));
@@ -112,11 +123,12 @@ impl Requests {
             let mut call = Call::new(&self.app);
             call.share.absorb(self.incoming.take_share());
             match run(&self.app, &mut call, message).await {
-                Ok((ready, answers)) => {
+                Ok((ready, attempt, answers)) => {
                     let Call { request, share, .. } = call;
                     let wants_final = parameter::flag(&request.parameters, WANTS_FINAL).ok().flatten() == Some(true);
-                    let Ready { served, admitted, .. } = ready;
-                    self.running = Some(Running { request, served, answers, admitted, share, wants_final });
+                    let Ready { served, place, .. } = ready;
+                    self.running =
+                        Some(Running { request, served, answers, attempt, _place: place, share, wants_final });
                 }
                 Err(failure) => {
                     call.count_failure(&self.app, &failure);
@@ -128,19 +140,20 @@ impl Requests {
 }
 
 /// Reads a request, and begins to run its model.
-async fn run(app: &App, call: &mut Call, message: Bytes) -> Result<(Ready, Answers), Failure> {
+async fn run(app: &App, call: &mut Call, message: Bytes) -> Result<(Ready, Attempt, Answers), Failure> {
     call.read(app, Message::Whole(message)).await?;
     let mut ready = call.ready(app, None).await?;
     let inputs = std::mem::take(&mut ready.inputs);
     let answers = ready.served.stream(inputs, ready.deadline).await?;
-    Ok((ready, answers))
+    let attempt = call.attempt.take().unwrap_or_else(|| ready.served.attempt());
+    Ok((ready, attempt, answers))
 }
 
 impl Running {
     /// The next answer, with its prefix. `None` after the last.
     async fn next(&mut self, encoding: Option<Encoding>) -> Result<Option<Vec<Bytes>>, Failure> {
         let Some(outputs) = self.answers.next().await.transpose()? else {
-            self.admitted.answered();
+            self.attempt.answered();
             return Ok(None);
         };
         let mut share = self.share.empty();

@@ -132,7 +132,8 @@ impl IntoResponse for Failure {
 
 fn status(reason: Reason) -> StatusCode {
     match reason {
-        Reason::InvalidArgument => StatusCode::BAD_REQUEST,
+        // Nobody gets that of a client that left.
+        Reason::InvalidArgument | Reason::ClientLeft => StatusCode::BAD_REQUEST,
         Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
         Reason::Forbidden => StatusCode::FORBIDDEN,
         Reason::NotFound => StatusCode::NOT_FOUND,
@@ -140,6 +141,7 @@ fn status(reason: Reason) -> StatusCode {
         Reason::SlowClient => StatusCode::REQUEST_TIMEOUT,
         Reason::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
         Reason::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Reason::TooManyHeaders => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
         Reason::UnsupportedEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Reason::Overloaded => StatusCode::TOO_MANY_REQUESTS,
         Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Reason, quoted};
 /// # Errors
 /// It is refused.
 pub(super) fn check(app: &App, request: &Request) -> Result<(), Failure> {
-    if is_of_another_origin(request) {
+    if is_of_another_origin(app, request) {
         return Err(Failure::new(Reason::Forbidden, "the request comes from a page of another origin"));
     }
     let scope = match request.uri().path() {
@@ -27,9 +27,12 @@ pub(super) fn check(app: &App, request: &Request) -> Result<(), Failure> {
     app.tokens.check(scope, request.headers().get(AUTHORIZATION).map(|value| value.as_bytes()))
 }
 
-/// Whether a browser says that a page of another origin makes the request. Browsers send some of those without asking the server first.
-fn is_of_another_origin(request: &Request) -> bool {
+/// Whether a browser says that a page of another origin makes the request, which the operator does not allow. Browsers send some of those without asking the server first.
+fn is_of_another_origin(app: &App, request: &Request) -> bool {
     let Some(origin) = request.headers().get(ORIGIN) else { return false };
+    if app.origins.is_allowed(origin) {
+        return false;
+    }
     let host = request.headers().get(HOST).map(|host| host.as_bytes());
     let host = request.uri().authority().map(|authority| authority.as_str().as_bytes()).or(host);
     let authority =

@@ -20,13 +20,15 @@ use crate::body::BodyReader;
 use crate::encoding::Encoding;
 use crate::failure::{Failure, quoted};
 use crate::model::admission::Share;
-use crate::model::served::{Admitted, Answers, Served};
-use crate::protocol::binary::{self, n_bytes};
+use crate::model::call::{Answered, Attempt, Held, n_bytes};
+use crate::model::served::{Answers, Served};
+use crate::observe::StreamEnd;
+use crate::protocol::binary;
 use crate::protocol::request::{InputData, OutputChoice, Request, n_elements};
 use crate::protocol::response::{self, Response as Answer};
 use crate::work::{on_thread_if_large, within};
 
-/// How long the client waits for the answer, in milliseconds.
+/// How long the client waits for the answer, in milliseconds. 0 is no limit, as in the parameter `timeout`.
 const TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout-ms");
 
 pub(super) async fn infer(
@@ -36,15 +38,17 @@ pub(super) async fn infer(
 ) -> Result<Response<Body>, Failure> {
     let started = Instant::now();
     let served = app.repository.find(&path.model, path.version.as_deref())?;
+    let mut attempt = served.attempt();
     let (head, body) = request.into_parts();
-    let answered = call(&app, &served, started, &head.headers, body).await;
-    answered.inspect_err(|failure| served.count_failure(failure, started.elapsed()))
+    let answered = call(&app, &served, started, &mut attempt, &head.headers, body).await;
+    answered.inspect_err(|failure| attempt.failed(failure))
 }
 
 async fn call(
     app: &App,
     served: &Arc<Served>,
     started: Instant,
+    attempt: &mut Attempt,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, Failure> {
@@ -58,25 +62,28 @@ async fn call(
         return Err(Failure::invalid(format!("the header `{JSON_LENGTH}` says more bytes than the request has")));
     }
     let body = BodyReader::new(body, length, &app.limits, Share::of_bytes(&app.bytes))?;
-    let timeout = number(headers, &TIMEOUT)?.map(Duration::from_millis);
+    let timeout = number(headers, &TIMEOUT)?.filter(|timeout| *timeout > 0).map(Duration::from_millis);
     let timeout = [timeout, app.limits.call_timeout].into_iter().flatten().min();
     let until = |timeout: Option<Duration>| timeout.and_then(|timeout| started.checked_add(timeout));
     let read = within(until(timeout), read(served, json_length, encoding, body)).await??;
-    let Call { mut request, inputs, mut share } = read;
-    let admitted = served.admit()?;
+    let Call { mut request, inputs, share } = read;
+    let place = served.admit()?;
+    attempt.arrived();
     response::check_choice(&mut request.outputs, served.declared_outputs())?;
     let deadline = until([timeout, request.timeout].into_iter().flatten().min());
     if prefers_events(headers) {
         let answers = Box::pin(served.stream(inputs, deadline)).await?;
-        let (served, event) = (Arc::clone(served), share.empty());
-        return Ok(events(Events { answers, served, request, admitted, _share: share, event, ended: false }));
+        let (served, event, attempt) = (Arc::clone(served), share.empty(), attempt.pass_on());
+        let held = Held::new(place, share);
+        return Ok(events(Events { answers, served, request, attempt, _held: held, event, end: StreamEnd::default() }));
     }
-    let outputs = served.infer(inputs, deadline).await?;
-    share.count(n_bytes(&outputs));
+    let answered = served.infer(inputs, deadline, Held::new(place, share)).await?;
+    let Answered { outputs, outputs_memory, mut memory } = answered;
     let (json, binary) = write(served, request.id, request.outputs, outputs).await?.0;
-    share.count(json.len());
-    admitted.answered();
-    answer::tensors(json, binary, headers, (share, admitted)).await
+    memory.count(json.len());
+    let response = answer::tensors(json, binary, headers, (memory, outputs_memory)).await?;
+    attempt.answered();
+    Ok(response)
 }
 
 /// Writes an answer: its JSON and the bytes behind it. Returns the choice of outputs, too, for the next answer to the request.
@@ -186,24 +193,23 @@ struct Events {
     answers: Answers,
     served: Arc<Served>,
     request: Request,
-    admitted: Admitted,
-    /// What the request takes of the memory for calls.
-    _share: Share,
-    /// What the last event takes of it. The connection asks for the next one when it has taken the last.
+    attempt: Attempt,
+    _held: Held,
+    /// What the last event takes of the memory for calls. The connection asks for the next one when it has taken the last.
     event: Share,
-    ended: bool,
+    end: StreamEnd,
 }
 
 impl Events {
     /// The next event: an answer in JSON, or `{"error": …}`, which is the last.
     async fn next(&mut self) -> Option<Event> {
-        if self.ended {
+        if self.end.is_reached() {
             return None;
         }
         let answer = match self.answers.next().await {
             None => {
-                self.admitted.answered();
-                self.ended = true;
+                self.attempt.answered();
+                self.end.reach(None);
                 return None;
             }
             Some(Ok(outputs)) => {
@@ -212,6 +218,7 @@ impl Events {
                 let choice = OutputChoice { binary: false, ..std::mem::take(&mut self.request.outputs) };
                 let answer = write(&self.served, self.request.id.clone(), choice, outputs).await;
                 answer.map(|((json, _), choice)| {
+                    self.event.count(json.len());
                     self.request.outputs = choice;
                     json
                 })
@@ -221,8 +228,8 @@ impl Events {
         match answer {
             Ok(json) => Some(Event::default().data(String::from_utf8_lossy(&json))),
             Err(failure) => {
-                self.served.count_failure(&failure, self.admitted.took());
-                self.ended = true;
+                self.attempt.failed(&failure);
+                self.end.reach(Some(failure.reason));
                 let error = serde_json::json!({ "error": failure.message });
                 Some(Event::default().event("error").data(error.to_string()))
             }
@@ -231,9 +238,12 @@ impl Events {
 }
 
 fn events(events: Events) -> Response<Body> {
+    let end = events.end.clone();
     let stream = futures_util::stream::unfold(events, |mut events| async move {
         let event = events.next().await?;
         Some((Ok::<_, Infallible>(event), events))
     });
-    Sse::new(stream).keep_alive(KeepAlive::default()).into_response()
+    let mut response = Sse::new(stream).keep_alive(KeepAlive::default()).into_response();
+    response.extensions_mut().insert(end);
+    response
 }

@@ -12,6 +12,7 @@ mod path;
 mod repository;
 mod watch;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
@@ -20,10 +21,12 @@ use axum::extract::Request;
 use axum::http::Response;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use tower::ServiceExt;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_http::cors::CorsLayer;
 
 use crate::app::App;
 use crate::connection::Service;
+use crate::failure::Failure;
 use crate::observe::observe;
 
 /// What answers requests over HTTP.
@@ -31,25 +34,35 @@ use crate::observe::observe;
 pub(crate) struct Face {
     app: Arc<App>,
     router: Router,
+    /// Tells browsers which pages may call the server, if any may.
+    cors: Option<CorsLayer>,
 }
 
 impl Face {
     pub(crate) fn new(app: &Arc<App>) -> Self {
-        Self { app: Arc::clone(app), router: router(app) }
+        Self { app: Arc::clone(app), router: router(app), cors: app.origins.layer() }
     }
 }
 
 impl Service for Face {
     // Without the router's layers, each of which allocates for every request.
     async fn answer(&self, request: Request) -> Response<Body> {
-        let Self { app, router } = self;
+        let Self { app, router, cors } = self;
         let answer = |request| async move {
             match check::check(app, &request) {
                 Ok(()) => router.clone().oneshot(request).await.into_response(),
                 Err(failure) => failure.into_response(),
             }
         };
-        observe(app, request, answer).await
+        let answer = |request| async move {
+            let Some(cors) = cors else { return answer(request).await };
+            // A browser asks first, without a token.
+            let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request).await) });
+            let Ok(response) = cors.layer(service).oneshot(request).await;
+            response
+        };
+        let refuse = |failure: &Failure| failure.clone().into_response();
+        observe(app, request, refuse, answer).await
     }
 }
 

@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::body::BodyReader;
 use crate::encoding::Encoding;
 use crate::failure::Failure;
+use crate::limits::{Limits, MAX_PLAIN_BODY};
 use crate::listing;
 use crate::model::admission::Share;
 use crate::protocol::parameter::{self, Parameters};
@@ -64,7 +65,8 @@ pub(super) async fn load(
 
 /// Reads a request, which may be empty.
 async fn read<T: DeserializeOwned + Default>(app: &App, headers: &HeaderMap, body: Body) -> Result<T, Failure> {
-    let mut body = BodyReader::new(body, None, &app.limits, Share::of_bytes(&app.bytes))?;
+    let limits = Limits { body_bytes: app.limits.body_bytes.min(MAX_PLAIN_BODY), ..app.limits };
+    let mut body = BodyReader::new(body, None, &limits, Share::of_bytes(&app.bytes))?;
     if let Some(encoding) = Encoding::of(headers, &CONTENT_ENCODING)? {
         body.decode(encoding).await?;
     }

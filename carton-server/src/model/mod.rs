@@ -1,13 +1,15 @@
 //! Models that are served. `spec` says what to load, `repository` finds models by name and version, and loads, swaps and unloads them.
-//! `served` is one loaded model: `admission` decides whether it takes another call, `queue` joins calls to batches (`batch`), `instance`
-//! is one runner, and `health` decides when a model that keeps dying is not ready. Knows neither HTTP nor gRPC.
+//! `served` is one loaded model: `admission` decides whether it takes another call (`call`), `queue` lets it wait for a runner, `run` runs
+//! what came together (`batch`), `instance` is one runner, and `health` decides when a model that keeps dying is not ready. Knows neither HTTP nor gRPC.
 
 pub(crate) mod admission;
 mod batch;
+pub(crate) mod call;
 mod health;
 mod instance;
 mod queue;
 pub(crate) mod repository;
+mod run;
 pub(crate) mod served;
 mod spec;
 

@@ -1,4 +1,4 @@
-//! Joins calls that come together to batches, and runs them.
+//! Lets calls wait for runners, and chooses those that are run together.
 //!
 //! Each runner has as many workers as it runs calls at once. A worker takes the first call that waits and the calls that can be joined to it, in the order of
 //! their arrival. While all workers are busy, waiting calls collect and are joined. A call that finds an idle worker runs at once, unless the
@@ -8,12 +8,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use carton_core::{CallTimings, DataType, Error, ErrorKind, Inputs, NumericTensor, Tensor, Tensors};
+use carton_core::Tensors;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
-use super::batch::{self, BatchKey};
-use super::instance::Instance;
+use super::batch::BatchKey;
+use super::call::{Answered, Held};
+use super::instance::{Beat, Instance};
+use super::run::{WaitingCall, run};
 use super::spec::Batching;
 use crate::failure::{Failure, Reason};
 use crate::metrics::ModelMetrics;
@@ -23,6 +25,8 @@ use crate::metrics::ModelMetrics;
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     arrived: Notify,
+    /// Whether the model was unloaded.
+    closed: watch::Sender<bool>,
     batching: Batching,
     metrics: Arc<ModelMetrics>,
 }
@@ -34,12 +38,13 @@ struct Waiting {
     n_calls: u64,
     /// The workers that wait for calls.
     n_idle: usize,
-    closed: bool,
 }
 
 /// What an idle worker does.
 enum Step {
     Run(Vec<WaitingCall>),
+    /// Leave the calls to other workers: its runner is down.
+    Leave,
     /// Let the connections read what they have received, so that their calls join the first.
     Yield,
     /// Wait for a call.
@@ -49,35 +54,11 @@ enum Step {
     End,
 }
 
-/// A call that waits to be joined to a batch.
-#[derive(Debug)]
-struct WaitingCall {
-    number: u64,
-    inputs: Tensors,
-    key: BatchKey,
-    n_rows: usize,
-    arrived: Instant,
-    deadline: Option<Instant>,
-    answer: oneshot::Sender<Result<Tensors, Failure>>,
-}
-
-impl WaitingCall {
-    /// Whether its client has left, or waits no longer.
-    fn is_over(&self, now: Instant) -> bool {
-        self.answer.is_closed() || self.deadline.is_some_and(|deadline| deadline <= now)
-    }
-
-    fn answer(self, answer: Result<Tensors, Failure>) {
-        // A client that has left gets no answer.
-        let _ = self.answer.send(answer);
-    }
-}
-
 impl Queue {
     /// Starts the workers. They end when the queue is [closed](Self::close).
     pub(crate) fn start(batching: Batching, instances: &[Arc<Instance>], metrics: &Arc<ModelMetrics>) -> Arc<Self> {
-        let (waiting, arrived) = (Mutex::default(), Notify::new());
-        let queue = Arc::new(Self { waiting, arrived, batching, metrics: Arc::clone(metrics) });
+        let (waiting, arrived, closed) = (Mutex::default(), Notify::new(), watch::Sender::new(false));
+        let queue = Arc::new(Self { waiting, arrived, closed, batching, metrics: Arc::clone(metrics) });
         for instance in instances {
             for _ in 0..instance.model.max_concurrency().clamp(1, MAX_WORKERS) {
                 tokio::spawn(Arc::clone(&queue).work(Arc::clone(instance)));
@@ -95,13 +76,14 @@ impl Queue {
         inputs: Tensors,
         (key, n_rows): (BatchKey, usize),
         deadline: Option<Instant>,
-    ) -> Result<Tensors, Failure> {
+        held: Held,
+    ) -> Result<Answered, Failure> {
         let (answer, answered) = oneshot::channel();
         let number = {
             let mut waiting = self.waiting.lock();
             waiting.n_calls += 1;
             let (number, arrived) = (waiting.n_calls, Instant::now());
-            waiting.calls.push_back(WaitingCall { number, inputs, key, n_rows, arrived, deadline, answer });
+            waiting.calls.push_back(WaitingCall { number, inputs, key, n_rows, arrived, deadline, held, answer });
             number
         };
         self.arrived.notify_one();
@@ -111,40 +93,67 @@ impl Queue {
         answer.unwrap_or_else(|_| Err(Failure::new(Reason::Unavailable, "the model was unloaded")))
     }
 
-    /// Ends the workers, once all calls were taken.
+    /// Ends the workers. No call waits any more.
     pub(crate) fn close(&self) {
-        self.waiting.lock().closed = true;
+        self.closed.send_replace(true);
         self.arrived.notify_waiters();
         self.arrived.notify_one();
     }
 
     async fn work(self: Arc<Self>, instance: Arc<Instance>) {
+        let (mut beat, mut closed) = (instance.watch(), self.closed.subscribe());
         loop {
             // Another runner may be up, whose workers take the calls meanwhile.
-            instance.until_up().await;
-            let Some(batch) = self.next_batch().await else { return };
-            let _running = instance.enter();
-            self.run_batch(&instance, batch).await;
+            tokio::select! {
+                () = self.until_up(&instance) => {}
+                // The channel is closed only with the queue.
+                _ = closed.wait_for(|closed| *closed) => return,
+            }
+            let Some(batch) = self.next_batch(&mut beat).await else { return };
+            if !batch.is_empty() {
+                let _running = instance.enter();
+                run(&instance, &self.metrics, batch).await;
+            }
         }
     }
 
-    /// Waits for a call, and takes it with those that can be joined to it. `None` when the queue is closed.
-    async fn next_batch(&self) -> Option<Vec<WaitingCall>> {
+    /// Waits until the runner is up. Calls that no runner will take are answered meanwhile.
+    async fn until_up(&self, instance: &Instance) {
+        while let Err(failure) = instance.until_up().await {
+            if !instance.has_companion() {
+                let calls = std::mem::take(&mut self.waiting.lock().calls);
+                calls.into_iter().for_each(|call| call.fail(failure.clone()));
+            }
+            instance.until_change().await;
+        }
+    }
+
+    /// Waits for a call, and takes it with those that can be joined to it. There is none if the runner, whose state `beat` is, is down; `None`
+    /// when the queue is closed.
+    async fn next_batch(&self, beat: &mut watch::Receiver<Beat>) -> Option<Vec<WaitingCall>> {
         self.waiting.lock().n_idle += 1;
         let mut has_yielded = false;
         loop {
             let arrived = self.arrived.notified();
-            match self.step(has_yielded) {
+            let is_up = beat.borrow_and_update().is_up();
+            match self.step(is_up, has_yielded) {
                 Step::Run(batch) => return Some(batch),
+                Step::Leave => return Some(Vec::new()),
                 Step::End => return None,
                 Step::Yield => {
                     has_yielded = true;
                     tokio::task::yield_now().await;
                 }
-                Step::Wait => arrived.await,
+                Step::Wait => {
+                    tokio::select! {
+                        () = arrived => {}
+                        _ = beat.changed() => {}
+                    }
+                }
                 Step::WaitUntil(ready_at) => {
                     tokio::select! {
                         () = arrived => {}
+                        _ = beat.changed() => {}
                         () = tokio::time::sleep_until(ready_at.into()) => {}
                     }
                 }
@@ -153,23 +162,21 @@ impl Queue {
     }
 
     /// Decides what an idle worker does.
-    fn step(&self, has_yielded: bool) -> Step {
+    fn step(&self, is_up: bool, has_yielded: bool) -> Step {
         let mut waiting = self.waiting.lock();
-        let now = Instant::now();
+        let (now, is_closed) = (Instant::now(), *self.closed.borrow());
         waiting.remove_leading(now);
-        let Some(first) = waiting.calls.front() else {
-            if !waiting.closed {
-                return Step::Wait;
-            }
+        if !is_up || is_closed && waiting.calls.is_empty() {
             waiting.n_idle -= 1;
-            // For the other workers, which wait for the same notice.
+            // For another worker, which may wait for the notice that woke this one.
             self.arrived.notify_one();
-            return Step::End;
-        };
+            return if is_up { Step::End } else { Step::Leave };
+        }
+        let Some(first) = waiting.calls.front() else { return Step::Wait };
         // A delay that no clock can hold is one without an end.
         let ready_at = first.arrived.checked_add(self.batching.max_delay).unwrap_or_else(|| now + LONGEST_DELAY);
         let is_full = waiting.n_joinable(self.max_batch()) >= self.max_batch();
-        if !is_full && !waiting.closed {
+        if !is_full && !is_closed {
             if waiting.n_idle == 1 && !has_yielded {
                 return Step::Yield;
             }
@@ -188,79 +195,6 @@ impl Queue {
 
     fn max_batch(&self) -> usize {
         self.batching.max_batch.get()
-    }
-
-    async fn run_batch(&self, instance: &Arc<Instance>, mut batch: Vec<WaitingCall>) {
-        let now = Instant::now();
-        batch.iter().for_each(|call| self.metrics.waited(now - call.arrived));
-        if batch.len() > 1 {
-            match self.run_joined(instance, &mut batch).await {
-                Ok(outputs) => {
-                    batch.into_iter().zip(outputs).for_each(|(call, outputs)| call.answer(Ok(outputs)));
-                    return;
-                }
-                Err(Unjoined::Alike(failure)) => {
-                    batch.into_iter().for_each(|call| call.answer(Err(failure.clone())));
-                    return;
-                }
-                // One of the calls may be the cause: each gets the answer that it would get without the others.
-                Err(Unjoined::Apart) => {}
-            }
-        }
-        for mut call in batch {
-            if call.is_over(Instant::now()) {
-                call.answer(Err(Failure::deadline()));
-                continue;
-            }
-            // After a call that killed the runner.
-            instance.until_up().await;
-            let inputs = std::mem::take(&mut call.inputs);
-            let answer = tokio::select! {
-                answer = self.run_once(instance, inputs, call.n_rows) => answer,
-                // Its client has left: dropping the call cancels it.
-                () = call.answer.closed() => continue,
-            };
-            call.answer(answer.map_err(|error| Failure::from(&error)));
-        }
-    }
-
-    /// Runs calls together. Those whose clients leave while the batch waits for memory are taken out of it.
-    async fn run_joined(
-        &self,
-        instance: &Arc<Instance>,
-        batch: &mut Vec<WaitingCall>,
-    ) -> Result<Vec<Tensors>, Unjoined> {
-        let (inputs, n_rows) = loop {
-            let n_rows: Vec<usize> = batch.iter().map(|call| call.n_rows).collect();
-            let memory = memory(instance, batch, n_rows.iter().sum()).await.map_err(Unjoined::of)?;
-            let now = Instant::now();
-            let over = batch.extract_if(.., |call| call.is_over(now));
-            if over.map(|call| call.answer(Err(Failure::deadline()))).count() == 0 {
-                break (join(batch, memory).ok_or(Unjoined::Apart)?, n_rows);
-            }
-            if batch.len() < 2 {
-                return Err(Unjoined::Apart);
-            }
-        };
-        let outputs = self.run_once(instance, inputs, n_rows.iter().sum()).await.map_err(Unjoined::of)?;
-        let start = Instant::now();
-        let divided = batch::divide(&outputs, &n_rows);
-        self.metrics.divided(start.elapsed());
-        divided.ok_or(Unjoined::Apart)
-    }
-
-    async fn run_once(&self, instance: &Arc<Instance>, inputs: Tensors, n_rows: usize) -> Result<Tensors, Error> {
-        let ran: Result<(Tensors, CallTimings), Error> = instance.model.infer(Inputs::Named(inputs)).timed().await;
-        match ran {
-            Ok((outputs, timings)) => {
-                self.metrics.ran(n_rows, &timings);
-                Ok(outputs)
-            }
-            Err(error) => {
-                instance.note(&error);
-                Err(error)
-            }
-        }
     }
 }
 
@@ -285,69 +219,12 @@ const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The most workers of a runner. A runner that runs more calls at once gets batches instead.
 const MAX_WORKERS: usize = 16;
 
-/// Why calls were not run together.
-enum Unjoined {
-    /// They fail alike, whichever of them there are.
-    Alike(Failure),
-    /// Each has to be run by itself.
-    Apart,
-}
-
-impl Unjoined {
-    fn of(error: Error) -> Self {
-        match error.kind() {
-            ErrorKind::Busy | ErrorKind::Timeout | ErrorKind::Machine | ErrorKind::NoRunner => {
-                Self::Alike(Failure::from(&error))
-            }
-            _ => Self::Apart,
-        }
-    }
-}
-
-/// The memory of the inputs of a batch, by their names.
-type BatchMemory = Vec<(String, Option<NumericTensor>)>;
-
-/// Takes the memory for the inputs of calls that are joined: for large ones, that which the runner shares. Strings need none.
-async fn memory(instance: &Instance, batch: &[WaitingCall], n_rows: usize) -> Result<BatchMemory, Error> {
-    let mut memory = Vec::new();
-    for (name, tensor) in batch.first().into_iter().flat_map(|first| &first.inputs) {
-        let place = match batch::joined_shape(tensor, n_rows) {
-            Some((dtype, shape)) => zeroed(instance, dtype, &shape).await?,
-            None => None,
-        };
-        memory.push((name.clone(), place));
-    }
-    Ok(memory)
-}
-
-/// Joins the inputs of calls in this memory. `None` if they cannot be joined.
-fn join(batch: &[WaitingCall], memory: BatchMemory) -> Option<Tensors> {
-    let joined = memory.into_iter().map(|(name, memory)| {
-        let parts: Vec<&Tensor> = batch.iter().filter_map(|call| call.inputs.get(&name)).collect();
-        Some((name, batch::join(&parts, memory)?))
-    });
-    joined.collect()
-}
-
-/// Memory for an input: shared with the runner if it is large. `None` if no tensor can have this shape.
-pub(crate) async fn zeroed(
-    instance: &Instance,
-    dtype: DataType,
-    shape: &[usize],
-) -> Result<Option<NumericTensor>, Error> {
-    let Ok(n_bytes) = NumericTensor::n_bytes_of(dtype, shape) else { return Ok(None) };
-    match batch::is_shared(n_bytes) {
-        true => instance.model.alloc_dtype(dtype, shape).await.map(Some),
-        false => Ok(batch::on_heap(dtype, shape.to_vec(), n_bytes)),
-    }
-}
-
 impl Waiting {
     /// Removes the calls at the front that nobody waits for.
     fn remove_leading(&mut self, now: Instant) {
         while self.calls.front().is_some_and(|call| call.is_over(now)) {
             if let Some(call) = self.calls.pop_front() {
-                call.answer(Err(Failure::deadline()));
+                call.fail(Failure::deadline());
             }
         }
     }
@@ -371,7 +248,7 @@ impl Waiting {
         while let Some(call) = self.calls.get(position) {
             if call.is_over(now) {
                 if let Some(call) = self.calls.remove(position) {
-                    call.answer(Err(Failure::deadline()));
+                    call.fail(Failure::deadline());
                 }
             } else if n_rows >= most {
                 break;

@@ -158,6 +158,9 @@ impl Repository {
         }
         models.retain(|_, versions| !versions.is_empty());
         drop(models);
+        for (version, Entry { spec, .. }) in &dropped {
+            self.metrics.forget(&spec.name, &version.1);
+        }
         errors
     }
 

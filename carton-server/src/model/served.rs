@@ -1,7 +1,7 @@
 //! One loaded model: its runners, its queue, and its calls.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use carton_core::metadata::Signature;
 use carton_core::{Carton, DataType, Error, Inputs, NumericTensor, OutputStream, Package, SelfTestReport, Tensors};
@@ -10,8 +10,10 @@ use parking_lot::Mutex;
 
 use super::admission::{Budget, Share};
 use super::batch;
+use super::call::{Answered, Attempt, Held, Place};
 use super::instance::{Instance, Running, Vitality};
-use super::queue::{self, Queue};
+use super::queue::Queue;
+use super::run;
 use super::spec::ModelSpec;
 use crate::failure::{Failure, Reason};
 use crate::metrics::{ModelMetrics, Totals};
@@ -127,16 +129,16 @@ impl Served {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.vitality.pause().is_none()
+        self.vitality.check().is_ok()
     }
 
     pub(crate) fn totals(&self) -> Totals {
         self.metrics.totals()
     }
 
-    /// Counts a request of this model that failed after this time.
-    pub(crate) fn count_failure(&self, failure: &Failure, took: Duration) {
-        self.metrics.failed(failure.reason, took);
+    /// Begins to count a request.
+    pub(crate) fn attempt(&self) -> Attempt {
+        Attempt::new(Arc::clone(&self.metrics), Instant::now())
     }
 
     /// Whether the model would take a call in now.
@@ -144,28 +146,17 @@ impl Served {
     /// # Errors
     /// As [`admit`](Self::admit).
     pub(crate) fn check_room(&self) -> Result<(), Failure> {
-        self.check_ready()?;
+        self.vitality.check()?;
         Share::of_calls(&self.calls).map(drop)
-    }
-
-    fn check_ready(&self) -> Result<(), Failure> {
-        if let Some(pause) = self.vitality.pause() {
-            return Err(
-                Failure::new(Reason::Unavailable, "the model is not ready: its runners keep dying").retry_after(pause)
-            );
-        }
-        Ok(())
     }
 
     /// Takes a call in, if the model is ready and its queue is not full.
     ///
     /// # Errors
     /// It is not ready, or too many calls wait.
-    pub(crate) fn admit(&self) -> Result<Admitted, Failure> {
-        self.check_ready()?;
-        let share = Share::of_calls(&self.calls)?;
-        self.metrics.pending.inc();
-        Ok(Admitted { _share: share, metrics: Arc::clone(&self.metrics), since: Instant::now() })
+    pub(crate) fn admit(&self) -> Result<Place, Failure> {
+        self.vitality.check()?;
+        Ok(Place::new(Share::of_calls(&self.calls)?, &self.metrics))
     }
 
     /// Memory for an input of a call: shared with a runner, if it is large. The shape must have been compared with what the client sent.
@@ -173,7 +164,8 @@ impl Served {
     /// # Errors
     /// The shared memory stays full, or the runner cannot be restarted.
     pub(crate) async fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, Failure> {
-        let memory = queue::zeroed(self.instance()?, dtype, shape).await.map_err(|error| Failure::from(&error))?;
+        let instance = self.instance()?;
+        let memory = run::zeroed(instance, dtype, shape).await.map_err(|error| instance.failure(&error))?;
         memory.ok_or_else(|| Failure::new(Reason::TooLarge, "there is no memory for an input of this shape"))
     }
 
@@ -181,28 +173,29 @@ impl Served {
     ///
     /// # Errors
     /// The inputs contradict the signature, the model fails, its runner dies, or the deadline passes.
-    pub(crate) async fn infer(&self, inputs: Tensors, deadline: Option<Instant>) -> Result<Tensors, Failure> {
+    pub(crate) async fn infer(
+        &self,
+        inputs: Tensors,
+        deadline: Option<Instant>,
+        held: Held,
+    ) -> Result<Answered, Failure> {
         within(deadline, async {
             match self.queue.as_ref().zip(batch::key(&inputs)) {
-                Some((queue, key)) => queue.run(inputs, key, deadline).await,
-                None => self.run_alone(inputs).await,
+                Some((queue, key)) => queue.run(inputs, key, deadline, held).await,
+                None => self.run_alone(inputs, held).await,
             }
         })
         .await?
     }
 
-    async fn run_alone(&self, inputs: Tensors) -> Result<Tensors, Failure> {
+    async fn run_alone(&self, inputs: Tensors, held: Held) -> Result<Answered, Failure> {
         let (instance, _running) = self.enter()?;
-        match instance.model.infer(Inputs::Named(inputs)).timed().await {
-            Ok((outputs, timings)) => {
-                self.metrics.ran(1, &timings);
-                Ok(outputs)
-            }
-            Err(error) => {
-                instance.note(&error);
-                Err(Failure::from(&error))
-            }
-        }
+        instance.until_up().await?;
+        let ran = instance.model.infer(Inputs::Named(inputs)).timed().await;
+        let (outputs, timings) = ran.map_err(|error| instance.failure(&error))?;
+        self.metrics.ran(1, 1, &timings);
+        let outputs_memory = held.share_of(&outputs);
+        Ok(Answered { outputs, outputs_memory, memory: held.into_memory() })
     }
 
     /// Runs the model, and returns its outputs as they arrive.
@@ -215,17 +208,14 @@ impl Served {
         deadline: Option<Instant>,
     ) -> Result<Answers, Failure> {
         let (instance, running) = self.enter()?;
-        let stream = within(deadline, instance.model.infer(Inputs::Named(inputs)).stream()).await?;
-        match stream {
-            Ok(stream) => {
-                let (metrics, started) = (Arc::clone(&self.metrics), Instant::now());
-                Ok(Answers { stream, instance, deadline, metrics, started, _running: running })
-            }
-            Err(error) => {
-                instance.note(&error);
-                Err(Failure::from(&error))
-            }
-        }
+        let begin = async {
+            instance.until_up().await?;
+            let begun = instance.model.infer(Inputs::Named(inputs)).stream().await;
+            begun.map_err(|error| instance.failure(&error))
+        };
+        let stream = within(deadline, begin).await??;
+        let (metrics, started) = (Arc::clone(&self.metrics), Instant::now());
+        Ok(Answers { stream, instance, deadline, metrics, started, _running: running })
     }
 
     /// Chooses the runner of a call, and counts the call there.
@@ -262,32 +252,6 @@ async fn self_test(name: &str, model: &Carton) -> Result<SelfTestReport, LoadErr
     }
 }
 
-/// A call that was taken in. It counts as pending until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Admitted {
-    _share: Share,
-    metrics: Arc<ModelMetrics>,
-    since: Instant,
-}
-
-impl Admitted {
-    /// The call was answered.
-    pub(crate) fn answered(&self) {
-        self.metrics.answered(self.took());
-    }
-
-    /// How long ago it was taken in.
-    pub(crate) fn took(&self) -> Duration {
-        self.since.elapsed()
-    }
-}
-
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        self.metrics.pending.dec();
-    }
-}
-
 /// The outputs of a streamed call. Dropping it cancels the call.
 #[derive(Debug)]
 pub(crate) struct Answers {
@@ -304,10 +268,7 @@ impl Answers {
     pub(crate) async fn next(&mut self) -> Option<Result<Tensors, Failure>> {
         match within(self.deadline, self.stream.next()).await {
             Ok(Some(Ok(outputs))) => Some(Ok(outputs)),
-            Ok(Some(Err(error))) => {
-                self.instance.note(&error);
-                Some(Err(Failure::from(&error)))
-            }
+            Ok(Some(Err(error))) => Some(Err(self.instance.failure(&error))),
             Ok(None) => {
                 self.metrics.streamed(self.started.elapsed());
                 None

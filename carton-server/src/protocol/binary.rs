@@ -2,7 +2,7 @@
 //! strings a length of four bytes before each.
 
 use bytes::Bytes;
-use carton_core::{NumericTensor, StringTensor, Tensor, Tensors};
+use carton_core::{NumericTensor, StringTensor, Tensor};
 
 use crate::failure::Failure;
 
@@ -56,16 +56,6 @@ pub(crate) fn bytes(tensor: &Tensor) -> Option<Bytes> {
         }
         _ => None,
     }
-}
-
-/// The memory that tensors take.
-pub(crate) fn n_bytes(tensors: &Tensors) -> usize {
-    let size = |tensor: &Tensor| match tensor {
-        Tensor::Numeric(numbers) => numbers.bytes().len(),
-        Tensor::String(strings) => strings.elements().iter().map(|string| string.len() + size_of::<String>()).sum(),
-        _ => 0,
-    };
-    tensors.values().map(size).sum()
 }
 
 struct Numbers(NumericTensor);

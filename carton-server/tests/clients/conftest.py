@@ -142,7 +142,7 @@ def serve(environment, models, *arguments, wait=True):
             except queue.Empty:
                 line = ""
             assert line, f"carton serve does not listen:\n{''.join(server.lines)}"
-            if match := re.search(r"listening on (http|grpc)://(\S+)", line):
+            if match := re.search(r"listening on (http|grpc)s?://(\S+)", line):
                 setattr(server, match[1], match[2])
         while wait and not server.is_ready():
             assert time.monotonic() < end, f"carton serve does not get ready:\n{''.join(server.lines)}"

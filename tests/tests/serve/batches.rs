@@ -1,10 +1,11 @@
 //! Calls that are run together.
 
-use std::time::Duration;
+use std::io::Write;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::setting::{BATCHED, Serving, data};
+use super::setting::{BATCHED, Serving, connect, data, leave, post_request, request};
 
 const DELAY: Duration = Duration::from_millis(300);
 
@@ -93,6 +94,49 @@ async fn what_is_not_joined() {
         assert_eq!(serving.metric("nv_inference_exec_count").await, 4.0);
         assert_eq!(serving.get("/v2/models/m/config").await.json()["max_batch_size"], json!(0));
     }
+}
+
+/// Times are those of calls: four that share a run of a tenth of a second took four of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_call_takes_the_time_of_its_batch() {
+    let serving = Serving::noop(BATCHED, json!({ "delay_ms": 100 }), |spec| spec.max_delay(DELAY)).await;
+    futures((0..4).map(|_| serving.call(&[[1.0, 2.0]]))).await;
+    assert!(serving.metric("nv_inference_exec_count").await < 4.0);
+    let took = serving.metric("nv_inference_compute_infer_duration_us").await;
+    assert!((400_000.0..2_000_000.0).contains(&took), "{took}");
+}
+
+/// What clients sent counts until the run that it was joined to is over, also if they have left.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_memory_of_clients_that_left() {
+    let options = json!({ "delay_ms": 1000 });
+    let serving = Serving::noop(BATCHED, options, |spec| spec.max_delay(DELAY).max_batch(10_000.try_into().unwrap()));
+    let serving = serving.await;
+    let body = request(&vec![[1.0, 2.0]; 4000]).to_string();
+    let streams: Vec<_> = (0..2)
+        .map(|_| {
+            let mut stream = connect(&serving.http);
+            stream.write_all(&post_request("/v2/models/m/infer", &[], body.as_bytes())).unwrap();
+            stream
+        })
+        .collect();
+    let start = Instant::now();
+    // Until they run: their inputs, and these joined.
+    let joined = 2 * 2 * 4000 * 2 * 4;
+    while serving.metric("carton_call_bytes").await < f64::from(joined) + 2.0 * body.len() as f64 {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    streams.iter().for_each(leave);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(serving.metric("carton_call_bytes").await >= f64::from(joined));
+    assert_eq!(serving.metric("nv_inference_pending_request_count").await, 2.0);
+    while serving.metric("carton_call_bytes").await > 0.0 {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(serving.metric("nv_inference_pending_request_count").await, 0.0);
+    serving.assert_answers().await;
 }
 
 /// Waits for all futures, which make progress side by side.

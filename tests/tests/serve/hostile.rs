@@ -263,6 +263,32 @@ async fn pages_of_other_origins() {
     assert_eq!(serving.post(INFER, &[("origin", "http://x")], body).await.status, 200);
 }
 
+/// Pages of the origins that the operator allows may, and a browser that asks first needs no token for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_allowed_origins() {
+    let allowed = ("origin", "https://app.example.com");
+    let build = |builder: carton_server::ServerBuilder| builder.allowed_origin(allowed.1).token("calls-calls-calls");
+    let serving = Serving::noop_with(BATCHED, serde_json::json!({}), |spec| spec, build).await;
+    let preflight = async |origin: &str| {
+        let head = format!(
+            "OPTIONS {INFER} HTTP/1.1\r\nhost: x\r\nconnection: close\r\norigin: {origin}\r\naccess-control-request-method: POST\r\n\
+             access-control-request-headers: authorization,content-type\r\n\r\n"
+        );
+        serving.send(head.into_bytes()).await
+    };
+    let asked = preflight(allowed.1).await;
+    assert_eq!((asked.status, asked.headers["access-control-allow-origin"].as_str()), (200, allowed.1), "{asked:?}");
+    assert!(asked.headers["access-control-allow-headers"].contains("authorization"), "{asked:?}");
+    assert!(!preflight("https://example.com").await.headers.contains_key("access-control-allow-origin"));
+    let (body, token) = (request(&[[1.0, 2.0]]).to_string(), ("authorization", "Bearer calls-calls-calls"));
+    let called = serving.post(INFER, &[allowed, token], body.clone()).await;
+    assert_eq!((called.status, called.headers["access-control-allow-origin"].as_str()), (200, allowed.1), "{called:?}");
+    // A failure is readable, too.
+    let refused = serving.post(INFER, &[allowed], body.clone()).await;
+    assert_eq!((refused.status, refused.headers["access-control-allow-origin"].as_str()), (401, allowed.1));
+    assert_eq!(serving.post(INFER, &[("origin", "https://example.com"), token], body).await.status, 403);
+}
+
 /// As [`small`], for a client that answers no pings.
 fn small_without_pings() -> Limits {
     let mut limits = small();

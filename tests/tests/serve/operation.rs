@@ -1,9 +1,10 @@
 //! Ending, reloading, self-tests, tokens, the repository API and the access log.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use carton_core::Config;
-use carton_server::{AccessLog, LoadError, ModelConfig, ServeConfig, Server, ServerError};
+use carton_server::{AccessLog, LoadError, ModelConfig, ServeConfig, Server, ServerBuilder, ServerError};
 use carton_tests::place::TestPlace;
 use serde_json::{Value, json};
 
@@ -99,9 +100,53 @@ async fn models_are_swapped_without_a_failed_call() {
     let second = model(&serving.place, carton.clone(), json!({})).version("2");
     assert!(serving.handle.serve(vec![second]).await.is_empty());
     assert_eq!(serving.get("/v2/models/m").await.json()["versions"], json!(["2"]));
-    // A model that is not named any more is gone.
+    // A model that is not named any more is gone, and so is what was counted of it.
+    assert!(serving.get("/metrics").await.text().contains("model=\"m\""));
     assert!(serving.handle.serve(Vec::new()).await.is_empty());
     assert_eq!(serving.call(&[[1.0, 2.0]]).await.status, 404);
+    assert!(!serving.get("/metrics").await.text().contains("model=\"m\""));
+}
+
+/// A stream that is running while its model is swapped is answered to its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_outlive_a_swap() {
+    let options = json!({ "stream_items": 5, "delay_ms": 100 });
+    let serving = Serving::noop(BATCHED, options, |spec| spec.identity("first")).await;
+    let spec = model(&serving.place, serving.place.path().join("noop.carton"), json!({})).identity("second");
+    let body = request(&[[1.0, 2.0]]).to_string();
+    let stream = serving.post("/v2/models/m/infer", &[("accept", "text/event-stream")], body);
+    let swap = async {
+        while serving.metric("nv_inference_pending_request_count").await < 1.0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(serving.handle.serve(vec![spec]).await.is_empty());
+    };
+    let (stream, ()) = tokio::join!(stream, swap);
+    let text = stream.text();
+    assert_eq!(text.matches("data: {\"model_name\"").count(), 5, "{text}");
+    assert!(!text.contains("error"), "{text}");
+}
+
+/// A model from a URL is fetched once, and with a hash a reload does not load it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_from_a_url() {
+    let place = TestPlace::new(RUNNER);
+    let carton = place.pack_noop(BATCHED).await;
+    let hash = place.open(carton.clone()).await.unwrap().manifest_sha256().unwrap();
+    let files = carton_test_server::Server::start();
+    files.serve("/noop.carton", carton_test_server::File::new(carton_test_server::Content::open(&carton)));
+    let url = files.url("/noop.carton");
+    let mut config = ServeConfig::default();
+    config.models.push(ModelConfig::at(format!("{url}#sha256={hash}")));
+    config.models[0].name = Some("m".to_owned());
+    let builder = config.models(&place.config()).unwrap().into_iter().fold(Server::builder(), ServerBuilder::model);
+    let serving = Serving::start(place, builder).await;
+    serving.assert_answers().await;
+    let n_requests = files.requests().len();
+    assert!(n_requests > 0);
+    assert!(serving.handle.serve(config.models(&serving.place.config()).unwrap()).await.is_empty());
+    serving.assert_answers().await;
+    assert_eq!(files.requests().len(), n_requests);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,6 +270,72 @@ async fn requests_are_recorded() {
     assert_eq!(first["trace_id"], json!("4bf92f3577b34da6a3ce929d0e0e4736"));
     assert!(first["seconds"].as_f64().unwrap() > 0.0 && first["client"].as_str().unwrap().starts_with("127.0.0.1:"));
     assert_eq!((&lines[1]["status"], &lines[1]["failure"]), (&json!(404), &json!("not_found")));
+}
+
+/// The trace of a client is that of what the server logs about its request.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_in_the_traces_of_their_clients() {
+    static LOGGED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+    struct Logged;
+
+    impl std::io::Write for Logged {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            LOGGED.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let logger = tracing_subscriber::fmt().json().with_max_level(tracing::Level::DEBUG).with_writer(|| Logged);
+    logger.try_init().unwrap();
+    let serving = Serving::noop(BATCHED, json!({}), |spec| spec).await;
+    let (trace_id, parent_id) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let header = format!("00-{trace_id}-{parent_id}-01");
+    let body = request(&[[1.0, 2.0]]).to_string();
+    assert_eq!(serving.post("/v2/models/m/infer", &[("traceparent", &header)], body).await.status, 200);
+    let text = String::from_utf8(LOGGED.lock().unwrap().clone()).unwrap();
+    let mut records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let record = records.find(|record| record["span"]["trace_id"] == trace_id).unwrap_or_else(|| panic!("{text}"));
+    assert_eq!((&record["fields"]["message"], &record["fields"]["status"]), (&json!("answered"), &json!(200)));
+    let span = &record["span"];
+    assert_eq!((&span["parent_id"], &span["sampled"]), (&json!(parent_id), &json!(true)));
+    assert_eq!((&span["name"], &span["path"]), (&json!("request"), &json!("/v2/models/m/infer")));
+}
+
+/// What has no answer, or another end than its beginning, is recorded with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_badly_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log = AccessLog::open(&path).unwrap();
+    let options = json!({ "stream_items": 3, "fail_after_items": 1, "fail": "no more", "delay_ms": 300 });
+    let mut serving = Serving::noop_with(BATCHED, options, |spec| spec, |builder| builder.access_log(log)).await;
+    let (body, events) = (request(&[[1.0, 2.0]]).to_string(), ("accept", "text/event-stream"));
+    assert_eq!(serving.post("/v2/models/m/infer", &[events], body.clone()).await.status, 200);
+    let headers: Vec<_> = (0..200).map(|_| ("x-many", "1")).collect();
+    assert_eq!(serving.post("/v2/models/m/infer", &headers, body.clone()).await.status, 431);
+    let mut stream = super::setting::connect(&serving.http);
+    let call = super::setting::post_request("/v2/models/m/infer", &[], body.as_bytes());
+    std::io::Write::write_all(&mut stream, &call).unwrap();
+    while serving.metric("nv_inference_pending_request_count").await < 1.0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    super::setting::leave(&stream);
+    while serving.metric("nv_inference_pending_request_count").await > 0.0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    serving.stop();
+    serving.ended().await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = lines.iter().filter(|line| line["path"] == "/v2/models/m/infer");
+    let ends: Vec<_> = lines.map(|line| (line["status"].clone(), line["failure"].clone())).collect();
+    let expected = [(200, "model"), (431, "too_many_headers"), (499, "client_left")];
+    assert_eq!(ends, expected.map(|(status, failure)| (json!(status), json!(failure))), "{text}");
 }
 
 /// A log that was renamed is begun anew, and at the end of the server all lines are there.

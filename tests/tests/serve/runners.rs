@@ -3,9 +3,12 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use carton_server::{ModelSpec, Server};
+use carton_tests::place::TestPlace;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::setting::{BATCHED, Serving, connect, data, leave, post_request, request};
+use super::setting::{BATCHED, RUNNER, Serving, connect, data, leave, post_request, request};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -28,6 +31,74 @@ async fn a_runner_that_dies_is_replaced() {
     serving.assert_answers().await;
     until(async || serving.metric("carton_runner_restarts").await == 1.0).await;
     assert!(serving.handle.is_ready());
+}
+
+/// Serves a model whose runners can be killed, and cannot be started while there is a file [`broken`].
+async fn mortal(spec: impl FnOnce(ModelSpec) -> ModelSpec) -> Serving {
+    let place = TestPlace::new(RUNNER);
+    let carton = place.pack_noop(BATCHED).await;
+    let mut config = place.counting_config();
+    let broken = broken(&place);
+    config.sandbox.wrapper[2].insert_str(0, &format!("[ ! -e {broken:?} ] || exit 1; "));
+    let spec = spec(ModelSpec::of_load("m", place.load(carton).config(config)));
+    Serving::start(place, Server::builder().model(spec)).await
+}
+
+fn broken(place: &TestPlace) -> std::path::PathBuf {
+    place.path().join("broken")
+}
+
+/// Kills the first runner of a server that was started by [`mortal`].
+fn kill_first(serving: &Serving) {
+    let starts = std::fs::read_to_string(serving.place.starts()).unwrap();
+    let first = Pid::from_raw(starts.lines().next().unwrap().parse().unwrap()).unwrap();
+    kill_process(first, Signal::KILL).unwrap();
+}
+
+/// A runner that dies while no call is running is replaced before the next one comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_runner_that_dies_is_replaced() {
+    for max_batch in [1, 32] {
+        let serving = mortal(|spec| spec.max_batch(max_batch.try_into().unwrap())).await;
+        kill_first(&serving);
+        until(async || std::fs::read_to_string(serving.place.starts()).unwrap().lines().count() == 2).await;
+        serving.assert_answers().await;
+        assert_eq!(serving.metric("carton_runner_restarts").await, 1.0);
+    }
+}
+
+/// A model whose runner cannot be started again is not ready, also if nobody calls it. It comes back by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_that_cannot_be_started_again() {
+    for max_batch in [1, 32] {
+        let serving = mortal(|spec| spec.max_batch(max_batch.try_into().unwrap())).await;
+        std::fs::write(broken(&serving.place), "").unwrap();
+        kill_first(&serving);
+        // A call that comes before the model is known to be broken waits for the start, and gets the same.
+        let reply = serving.call(&[[1.0, 2.0]]).await;
+        assert_eq!((reply.status, reply.headers.contains_key("retry-after")), (503, true), "{reply:?}");
+        until(async || serving.get("/v2/models/m/ready").await.status == 503).await;
+        assert_eq!(serving.call(&[[1.0, 2.0]]).await.status, 503);
+        std::fs::remove_file(broken(&serving.place)).unwrap();
+        until(async || serving.get("/v2/models/m/ready").await.status == 200).await;
+        serving.assert_answers().await;
+    }
+}
+
+/// While a runner cannot be started again, the other one answers all calls, and none of them waits for the dead one.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_runner_goes_on() {
+    for max_batch in [1, 32] {
+        let serving =
+            mortal(|spec| spec.instances(2.try_into().unwrap()).max_batch(max_batch.try_into().unwrap())).await;
+        std::fs::write(broken(&serving.place), "").unwrap();
+        kill_first(&serving);
+        until(async || serving.metric("carton_runner_restarts").await >= 2.0).await;
+        for _ in 0..20 {
+            serving.assert_answers().await;
+        }
+        assert!(serving.handle.is_ready());
+    }
 }
 
 /// A model that keeps dying is not ready, and others go on. It comes back by itself.
@@ -94,6 +165,9 @@ async fn a_client_that_leaves_cancels_its_call() {
     leave(&stream);
     until(async || serving.metric("nv_inference_pending_request_count").await == 0.0).await;
     serving.assert_answers().await;
+    let metrics = serving.get("/metrics").await.text();
+    let counted = r#"nv_inference_request_failure{model="m",reason="client_left",version="1"} 1"#;
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
 }
 
 /// A deadline that passes in the queue is one, and not a fault of the server.

@@ -1,0 +1,189 @@
+//! Runs the calls that a worker took from the queue: together if they are several, and each by itself if that fails.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use carton_core::{DataType, Error, ErrorKind, Inputs, NumericTensor, Tensor, Tensors};
+use tokio::sync::oneshot;
+
+use super::admission::Share;
+use super::batch::{self, BatchKey};
+use super::call::{Answered, Held};
+use super::instance::Instance;
+use crate::failure::Failure;
+use crate::metrics::ModelMetrics;
+
+/// A call that waits for a worker, or that a worker has taken.
+#[derive(Debug)]
+pub(super) struct WaitingCall {
+    pub(super) number: u64,
+    pub(super) inputs: Tensors,
+    pub(super) key: BatchKey,
+    pub(super) n_rows: usize,
+    pub(super) arrived: Instant,
+    pub(super) deadline: Option<Instant>,
+    /// What the call takes, until the runner does not need its inputs any more, also if its client has left.
+    pub(super) held: Held,
+    pub(super) answer: oneshot::Sender<Result<Answered, Failure>>,
+}
+
+impl WaitingCall {
+    /// Whether its client has left, or waits no longer.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.answer.is_closed() || self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    fn answer(self, answer: Result<(Tensors, Arc<Share>), Failure>) {
+        // Before the answer is sent.
+        let memory = self.held.into_memory();
+        let answer = answer.map(|(outputs, outputs_memory)| Answered { outputs, outputs_memory, memory });
+        // A client that has left gets no answer.
+        let _ = self.answer.send(answer);
+    }
+
+    pub(super) fn fail(self, failure: Failure) {
+        self.answer(Err(failure));
+    }
+}
+
+/// Runs calls that can be joined, and answers each of them.
+pub(super) async fn run(instance: &Instance, metrics: &ModelMetrics, mut batch: Vec<WaitingCall>) {
+    let now = Instant::now();
+    batch.iter().for_each(|call| metrics.waited(now - call.arrived));
+    if batch.len() > 1 {
+        match run_joined(instance, metrics, &mut batch).await {
+            Ok((outputs, share)) => {
+                let answers = batch.into_iter().zip(outputs);
+                answers.for_each(|(call, outputs)| call.answer(Ok((outputs, Arc::clone(&share)))));
+                return;
+            }
+            Err(Unjoined::Alike(failure)) => {
+                batch.into_iter().for_each(|call| call.fail(failure.clone()));
+                return;
+            }
+            // One of the calls may be the cause: each gets the answer that it would get without the others.
+            Err(Unjoined::Apart) => {}
+        }
+    }
+    for mut call in batch {
+        if call.is_over(Instant::now()) {
+            call.fail(Failure::deadline());
+            continue;
+        }
+        let (inputs, n_rows) = (std::mem::take(&mut call.inputs), call.n_rows);
+        let run = async {
+            // After a call that killed the runner.
+            instance.until_up().await?;
+            let outputs = run_once(instance, metrics, inputs, (n_rows, 1)).await;
+            outputs.map_err(|error| instance.failure(&error))
+        };
+        let answer = tokio::select! {
+            answer = run => answer,
+            // Its client has left: dropping the call cancels it.
+            () = call.answer.closed() => continue,
+        };
+        let answer = answer.map(|outputs| {
+            let share = call.held.share_of(&outputs);
+            (outputs, share)
+        });
+        call.answer(answer);
+    }
+}
+
+/// Runs calls together. Those whose clients leave while the batch waits for memory are taken out of it. Returns the outputs of each, and
+/// what all of them take: a part keeps the memory of the whole.
+async fn run_joined(
+    instance: &Instance,
+    metrics: &ModelMetrics,
+    batch: &mut Vec<WaitingCall>,
+) -> Result<(Vec<Tensors>, Arc<Share>), Unjoined> {
+    let unjoined = |error| Unjoined::of(instance, &error);
+    let (inputs, n_rows) = loop {
+        let n_rows: Vec<usize> = batch.iter().map(|call| call.n_rows).collect();
+        let memory = memory(instance, batch, n_rows.iter().sum()).await.map_err(unjoined)?;
+        let now = Instant::now();
+        let over = batch.extract_if(.., |call| call.is_over(now));
+        if over.map(|call| call.fail(Failure::deadline())).count() == 0 {
+            break (join(batch, memory).ok_or(Unjoined::Apart)?, n_rows);
+        }
+        if batch.len() < 2 {
+            return Err(Unjoined::Apart);
+        }
+    };
+    let first = batch.first().ok_or(Unjoined::Apart)?;
+    // Beside the inputs of each call.
+    let _joined = first.held.share_of(&inputs);
+    let outputs = run_once(instance, metrics, inputs, (n_rows.iter().sum(), batch.len())).await.map_err(unjoined)?;
+    let start = Instant::now();
+    let divided = batch::divide(&outputs, &n_rows).ok_or(Unjoined::Apart)?;
+    metrics.divided(batch.len(), start.elapsed());
+    Ok((divided, first.held.share_of(&outputs)))
+}
+
+/// Runs the model on the rows of this many calls.
+async fn run_once(
+    instance: &Instance,
+    metrics: &ModelMetrics,
+    inputs: Tensors,
+    (n_rows, n_calls): (usize, usize),
+) -> Result<Tensors, Error> {
+    let (outputs, timings) = instance.model.infer(Inputs::Named(inputs)).timed().await?;
+    metrics.ran(n_rows, n_calls, &timings);
+    Ok(outputs)
+}
+
+/// Why calls were not run together.
+enum Unjoined {
+    /// They fail alike, whichever of them there are.
+    Alike(Failure),
+    /// Each has to be run by itself.
+    Apart,
+}
+
+impl Unjoined {
+    fn of(instance: &Instance, error: &Error) -> Self {
+        let failure = instance.failure(error);
+        match error.kind() {
+            ErrorKind::Busy | ErrorKind::Timeout | ErrorKind::Machine | ErrorKind::NoRunner => Self::Alike(failure),
+            _ => Self::Apart,
+        }
+    }
+}
+
+/// The memory of the inputs of a batch, by their names.
+type BatchMemory = Vec<(String, Option<NumericTensor>)>;
+
+/// Takes the memory for the inputs of calls that are joined: for large ones, that which the runner shares. Strings need none.
+async fn memory(instance: &Instance, batch: &[WaitingCall], n_rows: usize) -> Result<BatchMemory, Error> {
+    let mut memory = Vec::new();
+    for (name, tensor) in batch.first().into_iter().flat_map(|first| &first.inputs) {
+        let place = match batch::joined_shape(tensor, n_rows) {
+            Some((dtype, shape)) => zeroed(instance, dtype, &shape).await?,
+            None => None,
+        };
+        memory.push((name.clone(), place));
+    }
+    Ok(memory)
+}
+
+/// Joins the inputs of calls in this memory. `None` if they cannot be joined.
+fn join(batch: &[WaitingCall], memory: BatchMemory) -> Option<Tensors> {
+    let joined = memory.into_iter().map(|(name, memory)| {
+        let parts: Vec<&Tensor> = batch.iter().filter_map(|call| call.inputs.get(&name)).collect();
+        Some((name, batch::join(&parts, memory)?))
+    });
+    joined.collect()
+}
+
+/// Memory for an input: shared with the runner if it is large. `None` if no tensor can have this shape.
+pub(crate) async fn zeroed(
+    instance: &Instance,
+    dtype: DataType,
+    shape: &[usize],
+) -> Result<Option<NumericTensor>, Error> {
+    let Ok(n_bytes) = NumericTensor::n_bytes_of(dtype, shape) else { return Ok(None) };
+    match batch::is_shared(n_bytes) {
+        true => instance.model.alloc_dtype(dtype, shape).await.map(Some),
+        false => Ok(batch::on_heap(dtype, shape.to_vec(), n_bytes)),
+    }
+}
