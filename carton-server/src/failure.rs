@@ -123,6 +123,10 @@ impl Failure {
 /// Converts the error of a call. Errors that say more about this machine than about the call are logged, and the client gets their kind only.
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
+        if cannot_start(error) {
+            tracing::error!(target: "carton::serve", "a call failed: {}", in_one_line(error));
+            return Self::new(Reason::Unavailable, "the model's runner died, and cannot be started again");
+        }
         match error.kind() {
             ErrorKind::InvalidInput => Self::invalid(without_paths(&shortened(error.to_string()))),
             ErrorKind::Timeout => Self::deadline(),
@@ -135,6 +139,12 @@ impl From<&Error> for Failure {
             }
         }
     }
+}
+
+/// Whether a call failed because the runner died before, and no fresh one can be started.
+fn cannot_start(error: &Error) -> bool {
+    use Error::{Launch, LoadRefused, LoadTimeout, RunnerGone};
+    matches!(error, Launch(_) | LoadRefused { .. } | LoadTimeout { .. } | RunnerGone { .. })
 }
 
 /// What the model says of its failure, with its causes.
@@ -173,13 +183,13 @@ fn shortened(text: String) -> String {
 }
 
 /// Replaces absolute paths by `…`: they tell how this machine is laid out, and models name them in their messages. A path in quotes ends with
-/// them; another one at a blank or a delimiter, of which a colon within a word is none.
+/// them. Another one ends at a blank, or at a delimiter behind its last `/`.
 fn without_paths(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     let mut before = None;
     while let Some(character) = rest.chars().next() {
-        let begins = character == '/' && !before.is_some_and(|before: char| before.is_alphanumeric() || before == '.');
+        let begins = character == '/' && !continues_word(&text[..text.len() - rest.len()]);
         let length = if begins { path_length(rest, before) } else { 0 };
         if length > 1 {
             shown.push('…');
@@ -202,11 +212,28 @@ fn path_length(text: &str, before: Option<char>) -> usize {
     {
         return length;
     }
-    let is_end = |(at, c): (usize, char)| match c {
-        ':' => text[at + 1..].chars().next().is_none_or(|next| next.is_whitespace() || next.is_ascii_digit()),
-        _ => c.is_whitespace() || "'\"`,;()[]{}<>|".contains(c),
-    };
-    text.char_indices().find(|indexed| is_end(*indexed)).map_or(text.len(), |(at, _)| at)
+    let word = text.split(char::is_whitespace).next().unwrap_or_default();
+    let name = word.rfind('/').map_or(0, |slash| slash + 1);
+    word[name..].find(|c| "'\"`,;:()[]{}<>|".contains(c)).map_or(word.len(), |length| name + length)
+}
+
+/// Whether a `/` behind this text is within a word, as in `and/or`, `../x` and `1/2`.
+fn continues_word(text: &str) -> bool {
+    // The end of an escaped line, and of a colour.
+    if ["\\n", "\\r", "\\t"].iter().any(|escape| text.ends_with(escape)) {
+        return false;
+    }
+    if let Some((_, sequence)) = text.rsplit_once("\u{1b}[")
+        && sequence.strip_suffix('m').is_some_and(|code| code.bytes().all(|byte| byte.is_ascii_digit() || byte == b';'))
+    {
+        return false;
+    }
+    let behind_dots = text.trim_end_matches('.');
+    match behind_dots.len() == text.len() {
+        true => text.ends_with(char::is_alphanumeric),
+        // Dots that begin a word.
+        false => !behind_dots.ends_with(char::is_alphanumeric),
+    }
 }
 
 #[cfg(test)]
@@ -220,6 +247,8 @@ mod tests {
         check("File \"/tmp/a b.py\", line 3", "File \"…\", line 3");
         check("no file: '/home/a b/c:d' or \"/x", "no file: '…' or \"…");
         check("/a:b/c.py:12: /d", "…:12: …");
+        check("/a,b/c, /1:2/d", "…, …");
+        check("x:\\n/home/m.py \u{1b}[31m/srv/x loading.../srv/y ../z ./z", "x:\\n… \u{1b}[31m… loading...… ../z ./z");
         check("file:///home/x, or `/a\nb`", "file:…, or `…\nb`");
         check("/etc/passwd", "…");
         check("1/2 of FP32/INT8, a / b, and/or", "1/2 of FP32/INT8, a / b, and/or");

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use axum::http::HeaderMap;
+
+use crate::failure::{Failure, Reason};
+
 /// The limits of a server: what its clients can make it hold, and for how long. They do not bound the runners, whose limits are those of
 /// the sandbox.
 ///
@@ -55,6 +59,16 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// # Errors
+    /// A request has more headers, or larger ones. The two versions of HTTP have other limits of their own, which come first.
+    pub(crate) fn check_headers(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        let n_bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+        match headers.len() > self.headers || n_bytes > self.header_bytes {
+            true => Err(Failure::new(Reason::TooManyHeaders, "the request has more headers than this server takes")),
+            false => Ok(()),
+        }
+    }
+
     /// # Errors
     /// The name of a limit that is zero: with it the server would answer nothing.
     pub(crate) fn check(&self) -> Result<(), &'static str> {

@@ -1,4 +1,4 @@
-//! What holds for each request of both faces: limits of its headers, the access log, and its span.
+//! The access log and the span of each request, for both faces.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, Response};
+use axum::http::Response;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tracing::Instrument;
@@ -15,14 +15,13 @@ use tracing::Instrument;
 use crate::access::{AccessLog, GrpcStatus, Record, TraceContext, now};
 use crate::app::App;
 use crate::connection::Client;
-use crate::failure::{Failure, Reason};
-use crate::limits::Limits;
+use crate::failure::Reason;
 
-/// Why a request failed, beside the answer.
+/// Why a request failed: an extension of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailureReason(pub(crate) Reason);
 
-/// How the answers of a stream ended, beside the first of them.
+/// How a stream of answers ended: an extension of the response that has the stream as its body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamEnd(Arc<OnceLock<Option<Reason>>>);
 
@@ -41,19 +40,12 @@ impl StreamEnd {
 /// The status in the access log of a request whose client left before it was answered.
 const CLIENT_LEFT: u16 = 499;
 
-/// Answers a request, and records it in the access log, in a span of the trace that its client began. `refuse` makes the answer to one whose
-/// headers exceed the limits.
+/// Answers a request, and records it in the access log, in a span of the trace that its client began.
 pub(crate) async fn observe<A: Future<Output = Response<Body>>>(
     app: &App,
     request: Request,
-    refuse: impl FnOnce(&Failure) -> Response<Body>,
     answer: impl FnOnce(Request) -> A,
 ) -> Response<Body> {
-    let is_refused = exceeds(request.headers(), &app.limits);
-    let answer = async |request| match is_refused {
-        true => refuse(&Failure::new(Reason::TooManyHeaders, "the request has more headers than this server takes")),
-        false => answer(request).await,
-    };
     let is_traced = tracing::enabled!(target: "carton::serve", tracing::Level::INFO);
     if app.access_log.is_none() && !is_traced {
         return answer(request).await;
@@ -80,12 +72,6 @@ pub(crate) async fn observe<A: Future<Output = Response<Body>>>(
         Some(recording) => recording.of(response),
         None => response,
     }
-}
-
-/// Whether headers exceed the limits. The two versions of HTTP have other limits of their own, which come first.
-fn exceeds(headers: &HeaderMap, limits: &Limits) -> bool {
-    let n_bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
-    headers.len() > limits.headers || n_bytes > limits.header_bytes
 }
 
 /// A request that is recorded when it is answered, or when its client has left.

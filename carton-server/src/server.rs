@@ -50,7 +50,7 @@ pub enum ServerError {
     /// A name or version cannot be a part of a URL.
     #[error("{0}")]
     Name(String),
-    /// An allowed origin is none.
+    /// The text of an allowed origin is not an origin.
     #[error("{0}")]
     Origin(String),
     /// Two models have one name and version.
@@ -167,7 +167,8 @@ impl ServerBuilder {
     /// Begins to listen. Connections are answered when the server is [run](Server::run).
     ///
     /// # Errors
-    /// An address is in use, TLS cannot be set up, two models have one name and version, or an allowed origin is none.
+    /// An address is in use, TLS cannot be set up, two models have one name and version, or the text of an allowed origin is
+    /// not an origin.
     pub async fn bind(self) -> Result<Server, ServerError> {
         check_names(&self.models)?;
         if self.http.is_empty() && self.grpc.is_empty() {
@@ -327,17 +328,23 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self { app, models, listeners, tls, drain_delay, drain_timeout } = self;
         let (stopping, watched) = watch::channel(false);
+        let (cutting, cut) = watch::channel(false);
         let connections = Connections::new(app.limits, Arc::clone(&app.metrics));
         let mut serving = JoinSet::new();
         for (face, listener) in listeners {
             let (tls, connections, stopping) = (tls.clone(), connections.clone(), watched.clone());
             match face {
-                Face::Http => {
-                    serving.spawn(connection::serve(listener, tls, http::Face::new(&app), connections, stopping))
-                }
+                Face::Http => serving.spawn(connection::serve(
+                    listener,
+                    tls,
+                    http::Face::new(&app),
+                    connections,
+                    stopping,
+                    cut.clone(),
+                )),
                 Face::Grpc => {
                     let face = grpc::Face::new(&app, watched.clone());
-                    serving.spawn(connection::serve(listener, tls, face, connections, stopping))
+                    serving.spawn(connection::serve(listener, tls, face, connections, stopping, cut.clone()))
                 }
             };
         }
@@ -363,6 +370,8 @@ impl Server {
         let ended = tokio::time::timeout(drain_timeout, async { while serving.join_next().await.is_some() {} }).await;
         if ended.is_err() {
             tracing::warn!(target: "carton::serve", "calls were still running after {} s", drain_timeout.as_secs());
+            cutting.send_replace(true);
+            while serving.join_next().await.is_some() {}
         }
         if let Some(log) = &app.access_log {
             log.flush().await;

@@ -222,18 +222,27 @@ impl Carton {
     }
 
     /// Waits until the runner is dead, also if no call is running, and returns why: [`Error::RunnerCrashed`], or why a fresh one could not be
-    /// started. Does not start a fresh one itself; the next call does, and so does [`ping`](Self::ping).
+    /// started. Does not start a fresh one itself; the next call does, and so does [`ensure_running`](Self::ensure_running).
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
     /// loop {
     ///     eprintln!("{}", model.runner_died().await);
-    ///     model.ping().await?;
+    ///     model.ensure_running().await?;
     /// }
     /// # }
     /// ```
     pub async fn runner_died(&self) -> Error {
         self.live.died().await
+    }
+
+    /// Starts a fresh runner if the last one is dead, and waits until it has loaded the model: as long as [`Load::start_timeout`] and
+    /// [`Load::load_timeout`] allow.
+    ///
+    /// # Errors
+    /// The runner cannot be started, or refuses the model; or [restarting](Load::restart) is switched off.
+    pub async fn ensure_running(&self) -> Result<(), Error> {
+        self.live.session(None).await.map(drop)
     }
 
     /// Asks the runner for an answer and waits for it. The time limit is [`Load::timeout`]. A runner that does not answer within it

@@ -161,7 +161,8 @@ impl Session {
         let mut exit = self.exit.clone();
         tokio::select! {
             reason = self.connection.closed() => reason,
-            _ = exit.wait_for(Option::is_some) => self.connection.close_reason().unwrap_or_else(|| Arc::new(CloseReason::EndOfFile)),
+            // If nobody will ever report the exit, the connection tells.
+            Ok(_) = exit.wait_for(Option::is_some) => self.connection.close_reason().unwrap_or_else(|| Arc::new(CloseReason::EndOfFile)),
         }
     }
 

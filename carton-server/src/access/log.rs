@@ -66,7 +66,7 @@ pub(crate) struct Record<'a> {
     pub(crate) trace_id: Option<&'a str>,
 }
 
-/// The status code of gRPC, beside the answer, for the access log.
+/// The status code of gRPC, for the access log: an extension of the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrpcStatus(pub(crate) u8);
 

@@ -54,7 +54,7 @@ impl Origins {
             (false, true) => return None,
         };
         let json_length = HeaderName::from_static("inference-header-content-length");
-        let own = ["x-request-timeout-ms", "traceparent"].map(HeaderName::from_static);
+        let own = ["x-request-timeout-ms", "traceparent", "tracestate"].map(HeaderName::from_static);
         let asked = [ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, json_length.clone()];
         let layer = CorsLayer::new().allow_origin(origin).allow_methods([Method::GET, Method::POST]).max_age(MAX_AGE);
         let asked: Vec<HeaderName> = asked.into_iter().chain(own).collect();

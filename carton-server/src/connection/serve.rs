@@ -57,13 +57,14 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
 }
 
 /// Accepts connections and answers their requests by `face`, until `stopping` is true. Then no connection is accepted, and those that
-/// are open end with their running requests; returns when all have ended.
+/// are open end with their running requests, or when `cut` is true; returns when all have ended.
 pub(crate) async fn serve(
     listener: Listener,
     tls: Option<TlsAcceptor>,
     face: impl Service,
     connections: Connections,
     mut stopping: watch::Receiver<bool>,
+    mut cut: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
     // Dropping this ends the connections.
@@ -109,8 +110,17 @@ pub(crate) async fn serve(
         });
     }
     drop(listener);
-    graceful.shutdown().await;
-    while open.join_next().await.is_some() {}
+    let all_end = async {
+        graceful.shutdown().await;
+        while open.join_next().await.is_some() {}
+    };
+    let is_cut = tokio::select! {
+        () = all_end => false,
+        _ = cut.wait_for(|cut| *cut) => true,
+    };
+    if is_cut {
+        open.shutdown().await;
+    }
 }
 
 /// A connection in the metrics, until it ends.
@@ -150,7 +160,12 @@ async fn connection(
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_timeout).max_headers(limits.headers);
+    // Somewhat more headers than the limit get an answer in the form of the protocol, and a line in the access log.
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_headers(limits.headers.saturating_mul(2));
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -68,7 +68,7 @@ impl Face {
 
 impl Service for Face {
     async fn answer(&self, request: Request) -> Response<Body> {
-        observe(&self.app, request, status::refusal, |request| answer(self.clone(), request)).await
+        observe(&self.app, request, |request| answer(self.clone(), request)).await
     }
 }
 
@@ -87,6 +87,9 @@ async fn answer(face: Face, request: Request) -> Response<Body> {
     }
     if !is_grpc(request.headers()) {
         return no_grpc(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    if let Err(failure) = face.app.limits.check_headers(request.headers()) {
+        return status::refusal(&failure);
     }
     let answered = match status::timeout(request.headers()) {
         Ok(timeout) => {

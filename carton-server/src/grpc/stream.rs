@@ -122,7 +122,7 @@ impl Requests {
             let message = self.incoming.message().await?;
             let mut call = Call::new(&self.app);
             call.share.absorb(self.incoming.take_share());
-            match run(&self.app, &mut call, message).await {
+            match within(self.deadline, run(&self.app, &mut call, message)).await.and_then(|ran| ran) {
                 Ok((ready, attempt, answers)) => {
                     let Call { request, share, .. } = call;
                     let wants_final = parameter::flag(&request.parameters, WANTS_FINAL).ok().flatten() == Some(true);

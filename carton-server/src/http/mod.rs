@@ -26,7 +26,6 @@ use tower_http::cors::CorsLayer;
 
 use crate::app::App;
 use crate::connection::Service;
-use crate::failure::Failure;
 use crate::observe::observe;
 
 /// What answers requests over HTTP.
@@ -54,15 +53,16 @@ impl Service for Face {
                 Err(failure) => failure.into_response(),
             }
         };
-        let answer = |request| async move {
-            let Some(cors) = cors else { return answer(request).await };
-            // A browser asks first, without a token.
+        let answer_pages = |request| async move {
+            let Some(cors) = cors.as_ref().filter(|_| check::is_of_allowed_page(app, &request)) else {
+                return answer(request).await;
+            };
+            // Also answers the browser that asks whether the page may call, which sends no token.
             let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request).await) });
             let Ok(response) = cors.layer(service).oneshot(request).await;
             response
         };
-        let refuse = |failure: &Failure| failure.clone().into_response();
-        observe(app, request, refuse, answer).await
+        observe(app, request, answer_pages).await
     }
 }
 

@@ -23,12 +23,19 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Whether there is room for one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.used() < self.most
+    }
+
     fn take(&self, amount: usize) -> bool {
         let taken = |used: usize| used.checked_add(amount).filter(|used| *used <= self.most);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
     }
 }
 
+/// Why further calls are refused.
+pub(crate) const TOO_MANY_CALLS: &str = "too many calls wait for the model";
 /// Why further bytes are refused.
 pub(crate) const FULL: &str = "the calls that the server has take up all its memory for calls";
 
@@ -47,7 +54,7 @@ impl Share {
     pub(crate) fn of_calls(budget: &Arc<Budget>) -> Result<Self, Failure> {
         match budget.take(1) {
             true => Ok(Self { budget: Arc::clone(budget), amount: 1 }),
-            false => Err(Failure::new(Reason::Overloaded, "too many calls wait for the model")),
+            false => Err(Failure::new(Reason::Overloaded, TOO_MANY_CALLS)),
         }
     }
 

@@ -1,8 +1,10 @@
 //! Models that are served. `spec` says what to load, `repository` finds models by name and version, and loads, swaps and unloads them.
 //! `served` is one loaded model: `admission` decides whether it takes another call (`call`), `queue` lets it wait for a runner, `run` runs
-//! what came together (`batch`), `instance` is one runner, and `health` decides when a model that keeps dying is not ready. Knows neither HTTP nor gRPC.
+//! what came together (`batch`), `instance` is one runner, `availability` says whether a model takes
+//! calls, and `health` how long it pauses when its runners keep dying. Knows neither HTTP nor gRPC.
 
 pub(crate) mod admission;
+mod availability;
 mod batch;
 pub(crate) mod call;
 mod health;

@@ -12,9 +12,10 @@ use carton_core::Tensors;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
+use super::availability::Availability;
 use super::batch::BatchKey;
 use super::call::{Answered, Held};
-use super::instance::{Beat, Instance};
+use super::instance::{Instance, RunnerState};
 use super::run::{WaitingCall, run};
 use super::spec::Batching;
 use crate::failure::{Failure, Reason};
@@ -27,6 +28,7 @@ pub(crate) struct Queue {
     arrived: Notify,
     /// Whether the model was unloaded.
     closed: watch::Sender<bool>,
+    availability: Arc<Availability>,
     batching: Batching,
     metrics: Arc<ModelMetrics>,
 }
@@ -56,9 +58,14 @@ enum Step {
 
 impl Queue {
     /// Starts the workers. They end when the queue is [closed](Self::close).
-    pub(crate) fn start(batching: Batching, instances: &[Arc<Instance>], metrics: &Arc<ModelMetrics>) -> Arc<Self> {
+    pub(crate) fn start(
+        batching: Batching,
+        instances: &[Arc<Instance>],
+        availability: Arc<Availability>,
+        metrics: &Arc<ModelMetrics>,
+    ) -> Arc<Self> {
         let (waiting, arrived, closed) = (Mutex::default(), Notify::new(), watch::Sender::new(false));
-        let queue = Arc::new(Self { waiting, arrived, closed, batching, metrics: Arc::clone(metrics) });
+        let queue = Arc::new(Self { waiting, arrived, closed, availability, batching, metrics: Arc::clone(metrics) });
         for instance in instances {
             for _ in 0..instance.model.max_concurrency().clamp(1, MAX_WORKERS) {
                 tokio::spawn(Arc::clone(&queue).work(Arc::clone(instance)));
@@ -83,11 +90,14 @@ impl Queue {
             let mut waiting = self.waiting.lock();
             waiting.n_calls += 1;
             let (number, arrived) = (waiting.n_calls, Instant::now());
-            waiting.calls.push_back(WaitingCall { number, inputs, key, n_rows, arrived, deadline, held, answer });
+            let call = WaitingCall { number, inputs, key, n_rows, arrived, is_alone: false, deadline, held, answer };
+            waiting.calls.push_back(call);
             number
         };
         self.arrived.notify_one();
         let mut entry = Entry { queue: self, number, is_answered: false };
+        // If the model pauses by now, the calls that waited may have been answered already.
+        self.availability.check()?;
         let answer = answered.await;
         entry.is_answered = true;
         answer.unwrap_or_else(|_| Err(Failure::new(Reason::Unavailable, "the model was unloaded")))
@@ -101,41 +111,54 @@ impl Queue {
     }
 
     async fn work(self: Arc<Self>, instance: Arc<Instance>) {
-        let (mut beat, mut closed) = (instance.watch(), self.closed.subscribe());
+        let (mut state, mut closed) = (instance.watch(), self.closed.subscribe());
         loop {
             // Another runner may be up, whose workers take the calls meanwhile.
             tokio::select! {
-                () = self.until_up(&instance) => {}
+                () = self.wait_for_runner(&instance) => {}
                 // The channel is closed only with the queue.
                 _ = closed.wait_for(|closed| *closed) => return,
             }
-            let Some(batch) = self.next_batch(&mut beat).await else { return };
+            let Some(batch) = self.next_batch(&mut state).await else { return };
             if !batch.is_empty() {
                 let _running = instance.enter();
-                run(&instance, &self.metrics, batch).await;
+                let rest = run(&instance, &self.metrics, batch).await;
+                self.put_back(rest);
             }
         }
     }
 
-    /// Waits until the runner is up. Calls that no runner will take are answered meanwhile.
-    async fn until_up(&self, instance: &Instance) {
+    /// Waits until the runner is up. While the model pauses, the calls that wait fail.
+    async fn wait_for_runner(&self, instance: &Instance) {
         while let Err(failure) = instance.until_up().await {
-            if !instance.has_companion() {
-                let calls = std::mem::take(&mut self.waiting.lock().calls);
-                calls.into_iter().for_each(|call| call.fail(failure.clone()));
+            let calls = std::mem::take(&mut self.waiting.lock().calls);
+            calls.into_iter().for_each(|call| call.fail(failure.clone()));
+            tokio::select! {
+                () = instance.until_started() => {}
+                () = self.availability.until_changed() => {}
             }
-            instance.until_change().await;
         }
     }
 
-    /// Waits for a call, and takes it with those that can be joined to it. There is none if the runner, whose state `beat` is, is down; `None`
-    /// when the queue is closed.
-    async fn next_batch(&self, beat: &mut watch::Receiver<Beat>) -> Option<Vec<WaitingCall>> {
+    /// Lets calls wait again, before all others. Another runner takes them, or the next one.
+    fn put_back(&self, calls: Vec<WaitingCall>) {
+        if calls.is_empty() {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        calls.into_iter().rev().for_each(|call| waiting.calls.push_front(call));
+        drop(waiting);
+        self.arrived.notify_one();
+    }
+
+    /// Waits for a call, and takes it with those that can be joined to it. There is none if the runner is down; `None` when the
+    /// queue is closed.
+    async fn next_batch(&self, state: &mut watch::Receiver<RunnerState>) -> Option<Vec<WaitingCall>> {
         self.waiting.lock().n_idle += 1;
         let mut has_yielded = false;
         loop {
             let arrived = self.arrived.notified();
-            let is_up = beat.borrow_and_update().is_up();
+            let is_up = state.borrow_and_update().is_up;
             match self.step(is_up, has_yielded) {
                 Step::Run(batch) => return Some(batch),
                 Step::Leave => return Some(Vec::new()),
@@ -147,13 +170,13 @@ impl Queue {
                 Step::Wait => {
                     tokio::select! {
                         () = arrived => {}
-                        _ = beat.changed() => {}
+                        _ = state.changed() => {}
                     }
                 }
                 Step::WaitUntil(ready_at) => {
                     tokio::select! {
                         () = arrived => {}
-                        _ = beat.changed() => {}
+                        _ = state.changed() => {}
                         () = tokio::time::sleep_until(ready_at.into()) => {}
                     }
                 }
@@ -232,7 +255,10 @@ impl Waiting {
     /// The rows that would be run with the first call, up to `most`.
     fn n_joinable(&self, most: usize) -> usize {
         let Some(first) = self.calls.front() else { return 0 };
-        let alike = self.calls.iter().filter(|call| call.key == first.key);
+        if first.is_alone {
+            return most;
+        }
+        let alike = self.calls.iter().filter(|call| !call.is_alone && call.key == first.key);
         alike
             .map(|call| call.n_rows)
             .try_fold(0_usize, |sum, rows| Some(sum.saturating_add(rows)).filter(|sum| *sum < most))
@@ -242,6 +268,9 @@ impl Waiting {
     /// Takes the first call, and the calls that fit into a batch with it.
     fn take(&mut self, most: usize, now: Instant) -> Vec<WaitingCall> {
         let Some(first) = self.calls.pop_front() else { return Vec::new() };
+        if first.is_alone {
+            return vec![first];
+        }
         let mut n_rows = first.n_rows;
         let mut batch = vec![first];
         let mut position = 0;
@@ -252,7 +281,7 @@ impl Waiting {
                 }
             } else if n_rows >= most {
                 break;
-            } else if call.key == batch[0].key && n_rows.saturating_add(call.n_rows) <= most {
+            } else if !call.is_alone && call.key == batch[0].key && n_rows.saturating_add(call.n_rows) <= most {
                 n_rows += call.n_rows;
                 batch.extend(self.calls.remove(position));
             } else {

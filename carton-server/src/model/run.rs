@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use carton_core::{DataType, Error, ErrorKind, Inputs, NumericTensor, Tensor, Tensors};
+use carton_core::{DataType, Error, ErrorKind, NumericTensor, Tensor, Tensors};
 use tokio::sync::oneshot;
 
 use super::admission::Share;
@@ -21,6 +21,8 @@ pub(super) struct WaitingCall {
     pub(super) key: BatchKey,
     pub(super) n_rows: usize,
     pub(super) arrived: Instant,
+    /// Whether it is joined with no others, because a run with others failed.
+    pub(super) is_alone: bool,
     pub(super) deadline: Option<Instant>,
     /// What the call takes, until the runner does not need its inputs any more, also if its client has left.
     pub(super) held: Held,
@@ -34,7 +36,7 @@ impl WaitingCall {
     }
 
     fn answer(self, answer: Result<(Tensors, Arc<Share>), Failure>) {
-        // Before the answer is sent.
+        // The place is free before the client knows.
         let memory = self.held.into_memory();
         let answer = answer.map(|(outputs, outputs_memory)| Answered { outputs, outputs_memory, memory });
         // A client that has left gets no answer.
@@ -46,8 +48,8 @@ impl WaitingCall {
     }
 }
 
-/// Runs calls that can be joined, and answers each of them.
-pub(super) async fn run(instance: &Instance, metrics: &ModelMetrics, mut batch: Vec<WaitingCall>) {
+/// Runs calls that can be joined, and answers each of them. Returns those that no runner has answered, because this one died before.
+pub(super) async fn run(instance: &Instance, metrics: &ModelMetrics, mut batch: Vec<WaitingCall>) -> Vec<WaitingCall> {
     let now = Instant::now();
     batch.iter().for_each(|call| metrics.waited(now - call.arrived));
     if batch.len() > 1 {
@@ -55,39 +57,39 @@ pub(super) async fn run(instance: &Instance, metrics: &ModelMetrics, mut batch: 
             Ok((outputs, share)) => {
                 let answers = batch.into_iter().zip(outputs);
                 answers.for_each(|(call, outputs)| call.answer(Ok((outputs, Arc::clone(&share)))));
-                return;
+                return Vec::new();
             }
             Err(Unjoined::Alike(failure)) => {
                 batch.into_iter().for_each(|call| call.fail(failure.clone()));
-                return;
+                return Vec::new();
             }
             // One of the calls may be the cause: each gets the answer that it would get without the others.
-            Err(Unjoined::Apart) => {}
+            Err(Unjoined::Apart) => batch.iter_mut().for_each(|call| call.is_alone = true),
         }
     }
-    for mut call in batch {
+    let mut rest = batch.into_iter();
+    while instance.is_up()
+        && let Some(mut call) = rest.next()
+    {
         if call.is_over(Instant::now()) {
             call.fail(Failure::deadline());
             continue;
         }
         let (inputs, n_rows) = (std::mem::take(&mut call.inputs), call.n_rows);
-        let run = async {
-            // After a call that killed the runner.
-            instance.until_up().await?;
-            let outputs = run_once(instance, metrics, inputs, (n_rows, 1)).await;
-            outputs.map_err(|error| instance.failure(&error))
-        };
         let answer = tokio::select! {
-            answer = run => answer,
+            answer = run_once(instance, metrics, inputs, (n_rows, 1)) => answer,
             // Its client has left: dropping the call cancels it.
             () = call.answer.closed() => continue,
         };
-        let answer = answer.map(|outputs| {
-            let share = call.held.share_of(&outputs);
-            (outputs, share)
-        });
-        call.answer(answer);
+        match answer {
+            Ok(outputs) => {
+                let share = call.held.share_of(&outputs);
+                call.answer(Ok((outputs, share)));
+            }
+            Err(error) => call.fail(Failure::from(&error)),
+        }
     }
+    rest.collect()
 }
 
 /// Runs calls together. Those whose clients leave while the batch waits for memory are taken out of it. Returns the outputs of each, and
@@ -97,10 +99,10 @@ async fn run_joined(
     metrics: &ModelMetrics,
     batch: &mut Vec<WaitingCall>,
 ) -> Result<(Vec<Tensors>, Arc<Share>), Unjoined> {
-    let unjoined = |error| Unjoined::of(instance, &error);
     let (inputs, n_rows) = loop {
         let n_rows: Vec<usize> = batch.iter().map(|call| call.n_rows).collect();
-        let memory = memory(instance, batch, n_rows.iter().sum()).await.map_err(unjoined)?;
+        let memory = memory(instance, batch, n_rows.iter().sum()).await;
+        let memory = memory.map_err(|error| Unjoined::of(&error))?;
         let now = Instant::now();
         let over = batch.extract_if(.., |call| call.is_over(now));
         if over.map(|call| call.fail(Failure::deadline())).count() == 0 {
@@ -111,9 +113,10 @@ async fn run_joined(
         }
     };
     let first = batch.first().ok_or(Unjoined::Apart)?;
-    // Beside the inputs of each call.
+    // The joined inputs take memory beside those of each call.
     let _joined = first.held.share_of(&inputs);
-    let outputs = run_once(instance, metrics, inputs, (n_rows.iter().sum(), batch.len())).await.map_err(unjoined)?;
+    let outputs = run_once(instance, metrics, inputs, (n_rows.iter().sum(), batch.len())).await;
+    let outputs = outputs.map_err(|error| Unjoined::of(&error))?;
     let start = Instant::now();
     let divided = batch::divide(&outputs, &n_rows).ok_or(Unjoined::Apart)?;
     metrics.divided(batch.len(), start.elapsed());
@@ -127,7 +130,7 @@ async fn run_once(
     inputs: Tensors,
     (n_rows, n_calls): (usize, usize),
 ) -> Result<Tensors, Error> {
-    let (outputs, timings) = instance.model.infer(Inputs::Named(inputs)).timed().await?;
+    let (outputs, timings) = instance.infer(inputs).await?;
     metrics.ran(n_rows, n_calls, &timings);
     Ok(outputs)
 }
@@ -141,10 +144,10 @@ enum Unjoined {
 }
 
 impl Unjoined {
-    fn of(instance: &Instance, error: &Error) -> Self {
-        let failure = instance.failure(error);
+    fn of(error: &Error) -> Self {
         match error.kind() {
-            ErrorKind::Busy | ErrorKind::Timeout | ErrorKind::Machine | ErrorKind::NoRunner => Self::Alike(failure),
+            ErrorKind::Timeout | ErrorKind::Machine | ErrorKind::NoRunner => Self::Alike(Failure::from(error)),
+            // Also if the memory that is shared with the runner has no room for all of them.
             _ => Self::Apart,
         }
     }

@@ -8,10 +8,11 @@ use carton_core::{Carton, DataType, Error, Inputs, NumericTensor, OutputStream, 
 
 use parking_lot::Mutex;
 
-use super::admission::{Budget, Share};
+use super::admission::{Budget, Share, TOO_MANY_CALLS};
+use super::availability::Availability;
 use super::batch;
 use super::call::{Answered, Attempt, Held, Place};
-use super::instance::{Instance, Running, Vitality};
+use super::instance::{Instance, RunningCall};
 use super::queue::Queue;
 use super::run;
 use super::spec::ModelSpec;
@@ -32,7 +33,7 @@ pub(crate) struct Served {
     /// `None` if calls are not joined.
     queue: Option<Arc<Queue>>,
     max_batch: usize,
-    vitality: Arc<Vitality>,
+    availability: Arc<Availability>,
     calls: Arc<Budget>,
     metrics: Arc<ModelMetrics>,
     self_tests: Option<SelfTestReport>,
@@ -86,8 +87,9 @@ impl Served {
             models.push(models[0].start_another().await.map_err(failed)?);
         }
         let package = models[0].package().clone();
-        let vitality = Vitality::new(format!("{} {}", spec.name, spec.version), Arc::clone(&metrics));
-        let instances: Vec<_> = models.into_iter().map(|model| Instance::new(model, Arc::clone(&vitality))).collect();
+        let (label, availability) = (format!("{} {}", spec.name, spec.version), Availability::new());
+        let instance = |model| Instance::new(model, &label, &availability, &metrics);
+        let instances: Vec<_> = models.into_iter().map(instance).collect();
         let signature = package.metadata().signature();
         let is_batched = spec.batching.max_batch.get() > 1 && signature.and_then(Signature::batch_symbol).is_some();
         let declared_outputs = signature.and_then(|signature| signature.outputs.as_ref());
@@ -97,11 +99,11 @@ impl Served {
             name: spec.name.clone(),
             version: spec.version.clone(),
             declared_outputs,
-            queue: is_batched.then(|| Queue::start(spec.batching, &instances, &metrics)),
+            queue: is_batched.then(|| Queue::start(spec.batching, &instances, Arc::clone(&availability), &metrics)),
             max_batch: if is_batched { spec.batching.max_batch.get() } else { 0 },
             instances,
             choosing: Mutex::new(()),
-            vitality,
+            availability,
             calls: Budget::new(spec.max_queue),
             metrics,
             self_tests,
@@ -129,7 +131,7 @@ impl Served {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.vitality.check().is_ok()
+        self.availability.check().is_ok()
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -146,8 +148,11 @@ impl Served {
     /// # Errors
     /// As [`admit`](Self::admit).
     pub(crate) fn check_room(&self) -> Result<(), Failure> {
-        self.vitality.check()?;
-        Share::of_calls(&self.calls).map(drop)
+        self.availability.check()?;
+        match self.calls.has_room() {
+            true => Ok(()),
+            false => Err(Failure::new(Reason::Overloaded, TOO_MANY_CALLS)),
+        }
     }
 
     /// Takes a call in, if the model is ready and its queue is not full.
@@ -155,7 +160,7 @@ impl Served {
     /// # Errors
     /// It is not ready, or too many calls wait.
     pub(crate) fn admit(&self) -> Result<Place, Failure> {
-        self.vitality.check()?;
+        self.availability.check()?;
         Ok(Place::new(Share::of_calls(&self.calls)?, &self.metrics))
     }
 
@@ -164,8 +169,7 @@ impl Served {
     /// # Errors
     /// The shared memory stays full, or the runner cannot be restarted.
     pub(crate) async fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, Failure> {
-        let instance = self.instance()?;
-        let memory = run::zeroed(instance, dtype, shape).await.map_err(|error| instance.failure(&error))?;
+        let memory = run::zeroed(self.instance()?, dtype, shape).await.map_err(|error| Failure::from(&error))?;
         memory.ok_or_else(|| Failure::new(Reason::TooLarge, "there is no memory for an input of this shape"))
     }
 
@@ -191,8 +195,8 @@ impl Served {
     async fn run_alone(&self, inputs: Tensors, held: Held) -> Result<Answered, Failure> {
         let (instance, _running) = self.enter()?;
         instance.until_up().await?;
-        let ran = instance.model.infer(Inputs::Named(inputs)).timed().await;
-        let (outputs, timings) = ran.map_err(|error| instance.failure(&error))?;
+        let ran = instance.infer(inputs).await;
+        let (outputs, timings) = ran.map_err(|error| Failure::from(&error))?;
         self.metrics.ran(1, 1, &timings);
         let outputs_memory = held.share_of(&outputs);
         Ok(Answered { outputs, outputs_memory, memory: held.into_memory() })
@@ -211,15 +215,15 @@ impl Served {
         let begin = async {
             instance.until_up().await?;
             let begun = instance.model.infer(Inputs::Named(inputs)).stream().await;
-            begun.map_err(|error| instance.failure(&error))
+            begun.map_err(|error| Failure::from(&error))
         };
         let stream = within(deadline, begin).await??;
         let (metrics, started) = (Arc::clone(&self.metrics), Instant::now());
-        Ok(Answers { stream, instance, deadline, metrics, started, _running: running })
+        Ok(Answers { stream, deadline, metrics, started, _running: running })
     }
 
     /// Chooses the runner of a call, and counts the call there.
-    fn enter(&self) -> Result<(Arc<Instance>, Running), Failure> {
+    fn enter(&self) -> Result<(Arc<Instance>, RunningCall), Failure> {
         let _choosing = self.choosing.lock();
         let instance = Arc::clone(self.instance()?);
         let running = instance.enter();
@@ -228,7 +232,7 @@ impl Served {
 
     /// The runner with the fewest calls, of those that are up.
     fn instance(&self) -> Result<&Arc<Instance>, Failure> {
-        let least = self.instances.iter().min_by_key(|instance| instance.load());
+        let least = self.instances.iter().min_by_key(|instance| instance.busyness());
         least.ok_or_else(|| Failure::new(Reason::Internal, "the model has no runner"))
     }
 }
@@ -256,11 +260,10 @@ async fn self_test(name: &str, model: &Carton) -> Result<SelfTestReport, LoadErr
 #[derive(Debug)]
 pub(crate) struct Answers {
     stream: OutputStream,
-    instance: Arc<Instance>,
     deadline: Option<Instant>,
     metrics: Arc<ModelMetrics>,
     started: Instant,
-    _running: Running,
+    _running: RunningCall,
 }
 
 impl Answers {
@@ -268,7 +271,7 @@ impl Answers {
     pub(crate) async fn next(&mut self) -> Option<Result<Tensors, Failure>> {
         match within(self.deadline, self.stream.next()).await {
             Ok(Some(Ok(outputs))) => Some(Ok(outputs)),
-            Ok(Some(Err(error))) => Some(Err(self.instance.failure(&error))),
+            Ok(Some(Err(error))) => Some(Err(Failure::from(&error))),
             Ok(None) => {
                 self.metrics.streamed(self.started.elapsed());
                 None

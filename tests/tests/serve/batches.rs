@@ -11,8 +11,9 @@ const DELAY: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_come_together_become_one_run() {
+    let delay = Duration::from_secs(20);
     let serving =
-        Serving::noop(BATCHED, json!({}), |spec| spec.max_delay(DELAY).max_batch(16.try_into().unwrap())).await;
+        Serving::noop(BATCHED, json!({}), |spec| spec.max_delay(delay).max_batch(12.try_into().unwrap())).await;
     let calls = (0..8_u8).map(|number| {
         let (serving, value) = (&serving, f32::from(number));
         async move {
@@ -25,8 +26,7 @@ async fn calls_that_come_together_become_one_run() {
     futures(calls).await;
     assert_eq!(serving.metric("nv_inference_request_success").await, 8.0);
     assert_eq!(serving.metric("nv_inference_count").await, 12.0);
-    let runs = serving.metric("nv_inference_exec_count").await;
-    assert!(runs <= 2.0, "{runs} runs");
+    assert_eq!(serving.metric("nv_inference_exec_count").await, 1.0);
 }
 
 /// A full batch does not wait for the delay, and no batch is larger than the limit.
@@ -67,7 +67,9 @@ async fn a_call_that_fails_does_not_fail_the_others() {
     for (options, status) in
         [(json!({ "fail": "above", "only_above": 100.0 }), 500), (json!({ "crash": true, "only_above": 100.0 }), 503)]
     {
-        let serving = Serving::noop(BATCHED, options, |spec| spec.max_delay(DELAY)).await;
+        let delay = Duration::from_secs(20);
+        let serving =
+            Serving::noop(BATCHED, options, |spec| spec.max_delay(delay).max_batch(4.try_into().unwrap())).await;
         let calls = [1.0, 2.0, 1000.0, 3.0].map(|value| {
             let serving = &serving;
             async move { (value, serving.call(&[[value, 0.0]]).await) }
@@ -109,9 +111,9 @@ async fn each_call_takes_the_time_of_its_batch() {
 /// What clients sent counts until the run that it was joined to is over, also if they have left.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_of_clients_that_left() {
-    let options = json!({ "delay_ms": 1000 });
-    let serving = Serving::noop(BATCHED, options, |spec| spec.max_delay(DELAY).max_batch(10_000.try_into().unwrap()));
-    let serving = serving.await;
+    let (options, delay) = (json!({ "delay_ms": 5000 }), Duration::from_secs(20));
+    let serving =
+        Serving::noop(BATCHED, options, |spec| spec.max_delay(delay).max_batch(8000.try_into().unwrap())).await;
     let body = request(&vec![[1.0, 2.0]; 4000]).to_string();
     let streams: Vec<_> = (0..2)
         .map(|_| {
@@ -121,7 +123,7 @@ async fn the_memory_of_clients_that_left() {
         })
         .collect();
     let start = Instant::now();
-    // Until they run: their inputs, and these joined.
+    // The two run joined when their inputs exist twice.
     let joined = 2 * 2 * 4000 * 2 * 4;
     while serving.metric("carton_call_bytes").await < f64::from(joined) + 2.0 * body.len() as f64 {
         assert!(start.elapsed() < Duration::from_secs(20));
@@ -136,7 +138,6 @@ async fn the_memory_of_clients_that_left() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(serving.metric("nv_inference_pending_request_count").await, 0.0);
-    serving.assert_answers().await;
 }
 
 /// Waits for all futures, which make progress side by side.

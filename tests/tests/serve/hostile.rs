@@ -283,6 +283,9 @@ async fn pages_of_allowed_origins() {
     let (body, token) = (request(&[[1.0, 2.0]]).to_string(), ("authorization", "Bearer calls-calls-calls"));
     let called = serving.post(INFER, &[allowed, token], body.clone()).await;
     assert_eq!((called.status, called.headers["access-control-allow-origin"].as_str()), (200, allowed.1), "{called:?}");
+    // What no browser asks is answered as always.
+    let options = format!("OPTIONS {INFER} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(serving.send(options.into_bytes()).await.status, 401);
     // A failure is readable, too.
     let refused = serving.post(INFER, &[allowed], body.clone()).await;
     assert_eq!((refused.status, refused.headers["access-control-allow-origin"].as_str()), (401, allowed.1));

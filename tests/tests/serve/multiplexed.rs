@@ -12,6 +12,7 @@ pub(crate) const METHOD_POST: u8 = 0x83;
 pub(crate) const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
 pub(crate) const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACKNOWLEDGED: u8 = 1;
@@ -29,10 +30,18 @@ impl Multiplexed {
         client
     }
 
-    /// Waits for the settings of the server, and acknowledges them. From then on its windows are those that it says.
+    /// Waits for the settings of the server and the window of the connection, and acknowledges the settings. From then on its windows are
+    /// those that it says.
     pub(crate) fn acknowledge(&mut self) {
-        let length = self.0.read(&mut [0; 4096]).unwrap();
-        assert!(length > 0, "the server closed the connection");
+        let (mut has_settings, mut has_window) = (false, false);
+        while !(has_settings && has_window) {
+            let mut head = [0; 9];
+            self.0.read_exact(&mut head).unwrap();
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            self.0.read_exact(&mut vec![0; length as usize]).unwrap();
+            has_settings |= head[3] == SETTINGS && head[4] & ACKNOWLEDGED == 0;
+            has_window |= head[3] == WINDOW_UPDATE;
+        }
         self.send(SETTINGS, ACKNOWLEDGED, 0, &[]);
     }
 

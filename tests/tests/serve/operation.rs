@@ -15,8 +15,7 @@ use super::setting::{BATCHED, RUNNER, Serving, data, model, request};
 async fn running_calls_are_answered_at_the_end() {
     let options = json!({ "delay_ms": 600 });
     let mut serving =
-        Serving::noop_with(BATCHED, options, |spec| spec, |builder| builder.drain_delay(Duration::from_millis(300)))
-            .await;
+        Serving::noop_with(BATCHED, options, |spec| spec, |builder| builder.drain_delay(Duration::from_secs(3))).await;
     let (address, body) = (serving.http.clone(), request(&[[1.0, 2.0]]).to_string());
     let call = tokio::task::spawn_blocking(move || {
         use std::io::Write;
@@ -78,11 +77,9 @@ async fn models_are_swapped_without_a_failed_call() {
             let spec = model(&serving.place, carton.clone(), json!({ "delay_ms": 4 })).identity(identity);
             assert!(serving.handle.serve(vec![spec]).await.is_empty());
         }
-        // The same again loads nothing.
-        let start = Instant::now();
+        // The same again loads nothing, and does not see that it could not be loaded.
         let spec = model(&serving.place, carton.clone(), json!({ "fail_load": "not loaded" })).identity("third");
         assert!(serving.handle.serve(vec![spec]).await.is_empty());
-        assert!(start.elapsed() < Duration::from_millis(100));
         // A model that cannot be loaded does not take the place of one that is.
         let spec = model(&serving.place, carton.clone(), json!({ "fail_load": "broken" })).identity("fourth");
         let errors = serving.handle.serve(vec![spec]).await;
@@ -293,7 +290,7 @@ async fn requests_are_in_the_traces_of_their_clients() {
     let logger = tracing_subscriber::fmt().json().with_max_level(tracing::Level::DEBUG).with_writer(|| Logged);
     logger.try_init().unwrap();
     let serving = Serving::noop(BATCHED, json!({}), |spec| spec).await;
-    let (trace_id, parent_id) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let (trace_id, parent_id) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let header = format!("00-{trace_id}-{parent_id}-01");
     let body = request(&[[1.0, 2.0]]).to_string();
     assert_eq!(serving.post("/v2/models/m/infer", &[("traceparent", &header)], body).await.status, 200);
@@ -312,11 +309,11 @@ async fn what_ends_badly_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
     let log = AccessLog::open(&path).unwrap();
-    let options = json!({ "stream_items": 3, "fail_after_items": 1, "fail": "no more", "delay_ms": 300 });
+    let options = json!({ "stream_items": 3, "fail_after_items": 1, "fail": "no more", "delay_ms": 2000 });
     let mut serving = Serving::noop_with(BATCHED, options, |spec| spec, |builder| builder.access_log(log)).await;
     let (body, events) = (request(&[[1.0, 2.0]]).to_string(), ("accept", "text/event-stream"));
     assert_eq!(serving.post("/v2/models/m/infer", &[events], body.clone()).await.status, 200);
-    let headers: Vec<_> = (0..200).map(|_| ("x-many", "1")).collect();
+    let headers: Vec<_> = (0..150).map(|_| ("x-many", "1")).collect();
     assert_eq!(serving.post("/v2/models/m/infer", &headers, body.clone()).await.status, 431);
     let mut stream = super::setting::connect(&serving.http);
     let call = super::setting::post_request("/v2/models/m/infer", &[], body.as_bytes());

@@ -33,13 +33,13 @@ async fn a_runner_that_dies_is_replaced() {
     assert!(serving.handle.is_ready());
 }
 
-/// Serves a model whose runners can be killed, and cannot be started while there is a file [`broken`].
+/// Serves a model whose runners can be killed, and cannot be started while there is a file [`broken`], which grows with each attempt.
 async fn mortal(spec: impl FnOnce(ModelSpec) -> ModelSpec) -> Serving {
     let place = TestPlace::new(RUNNER);
     let carton = place.pack_noop(BATCHED).await;
     let mut config = place.counting_config();
     let broken = broken(&place);
-    config.sandbox.wrapper[2].insert_str(0, &format!("[ ! -e {broken:?} ] || exit 1; "));
+    config.sandbox.wrapper[2].insert_str(0, &format!("[ ! -e {broken:?} ] || {{ echo >> {broken:?}; exit 1; }}; "));
     let spec = spec(ModelSpec::of_load("m", place.load(carton).config(config)));
     Serving::start(place, Server::builder().model(spec)).await
 }
@@ -61,9 +61,9 @@ async fn an_idle_runner_that_dies_is_replaced() {
     for max_batch in [1, 32] {
         let serving = mortal(|spec| spec.max_batch(max_batch.try_into().unwrap())).await;
         kill_first(&serving);
-        until(async || std::fs::read_to_string(serving.place.starts()).unwrap().lines().count() == 2).await;
+        until(async || serving.metric("carton_runner_restarts").await == 1.0).await;
+        assert_eq!(std::fs::read_to_string(serving.place.starts()).unwrap().lines().count(), 2);
         serving.assert_answers().await;
-        assert_eq!(serving.metric("carton_runner_restarts").await, 1.0);
     }
 }
 
@@ -85,6 +85,37 @@ async fn a_runner_that_cannot_be_started_again() {
     }
 }
 
+/// A call that kills the runner of its batch costs the others nothing, also if that runner cannot be started again: another one runs them.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_runner_takes_the_rest_of_a_batch() {
+    let (place, crash) = (TestPlace::new(RUNNER), json!({ "crash": true, "only_above": 100.0 }));
+    let carton = place.pack_noop(BATCHED).await;
+    let mut config = place.counting_config();
+    // Two runners start, and no third.
+    let starts = place.starts();
+    config.sandbox.wrapper[2].insert_str(0, &format!("[ $(wc -l < {starts:?} || echo 0) -lt 2 ] || exit 1; "));
+    let load = place.load(carton).config(config).options(crash.as_object().unwrap().clone());
+    let spec = ModelSpec::of_load("m", load).instances(2.try_into().unwrap()).max_batch(4.try_into().unwrap());
+    let spec = spec.max_delay(DEADLINE);
+    let serving = Serving::start(place, Server::builder().model(spec)).await;
+    let waits = async |n_calls: f64| {
+        until(async || serving.metric("nv_inference_pending_request_count").await == n_calls).await;
+    };
+    let row = [[1.0, 2.0]];
+    let (first, second) = (serving.call(&row), serving.call(&row));
+    // Comes last: run again by itself, it kills the other runner, too.
+    let others = async {
+        waits(2.0).await;
+        let (third, fourth) = (serving.call(&row), async {
+            waits(3.0).await;
+            serving.call(&[[1000.0, 0.0]]).await
+        });
+        tokio::join!(third, fourth)
+    };
+    let (first, second, (third, fourth)) = tokio::join!(first, second, others);
+    assert_eq!([first.status, second.status, third.status, fourth.status], [200, 200, 200, 503]);
+}
+
 /// While a runner cannot be started again, the other one answers all calls, and none of them waits for the dead one.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_runner_goes_on() {
@@ -93,7 +124,7 @@ async fn another_runner_goes_on() {
             mortal(|spec| spec.instances(2.try_into().unwrap()).max_batch(max_batch.try_into().unwrap())).await;
         std::fs::write(broken(&serving.place), "").unwrap();
         kill_first(&serving);
-        until(async || serving.metric("carton_runner_restarts").await >= 2.0).await;
+        until(async || std::fs::read(broken(&serving.place)).unwrap().len() >= 2).await;
         for _ in 0..20 {
             serving.assert_answers().await;
         }
@@ -142,14 +173,14 @@ async fn a_deadline_leaves_the_runner_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operators_timeout_stops_a_runner() {
     let options = json!({ "delay_ms": 60_000, "ignore_cancel": true, "only_above": 100.0 });
-    let place = carton_tests::place::TestPlace::new(super::setting::RUNNER);
+    let place = TestPlace::new(RUNNER);
     let carton = place.pack_noop(BATCHED).await;
-    let load = place.load(carton).options(options.as_object().unwrap().clone()).timeout(Duration::from_millis(200));
-    let spec = carton_server::ModelSpec::of_load("m", load);
-    let serving = Serving::start(place, carton_server::Server::builder().model(spec)).await;
+    let load = place.load(carton).options(options.as_object().unwrap().clone()).timeout(Duration::from_millis(500));
+    let serving = Serving::start(place, Server::builder().model(ModelSpec::of_load("m", load))).await;
     assert_eq!(serving.call(&[[1000.0, 0.0]]).await.status, 504);
-    serving.assert_answers().await;
+    // The start has no such limit, and a runner that takes longer to start is no further death.
     until(async || serving.metric("carton_runner_restarts").await == 1.0).await;
+    serving.assert_answers().await;
 }
 
 /// A client that leaves cancels its call, joined or not: the runner is free for the next one long before it would be.
@@ -199,13 +230,15 @@ async fn a_client_that_leaves_a_queue() {
         until(async || serving.metric("nv_inference_pending_request_count").await == n_calls).await;
     }
     streams.iter().for_each(leave);
+    until(async || serving.metric("nv_inference_pending_request_count").await == 0.0).await;
+    until(async || serving.metric("carton_call_bytes").await == 0.0).await;
     serving.assert_answers().await;
 }
 
 /// Instances share the calls: two slow calls take the time of one.
 #[tokio::test(flavor = "multi_thread")]
 async fn instances_share_calls() {
-    let options = json!({ "delay_ms": 400, "max_concurrency": 1 });
+    let options = json!({ "delay_ms": 2000, "max_concurrency": 1 });
     for max_batch in [1, 32] {
         // With batches, calls of two shapes, which cannot be joined.
         let metadata = BATCHED.replace("[\"n\", 2]", "[\"n\", \"width\"]");
@@ -218,6 +251,6 @@ async fn instances_share_calls() {
         let (first, second) =
             tokio::join!(serving.call(&[[1.0, 2.0]]), serving.post("/v2/models/m/infer", &[], other.to_string()));
         assert_eq!((data(&first), data(&second)), (json!([1.0, 2.0]), json!([1.0])));
-        assert!(start.elapsed() < Duration::from_millis(750), "{max_batch}: {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_millis(3500), "{max_batch}: {:?}", start.elapsed());
     }
 }
