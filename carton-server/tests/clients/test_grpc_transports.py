@@ -22,9 +22,11 @@ def is_ready(channel, limit=30):
 
 
 def test_unix_socket(environment, cartons, tmp_path):
-    socket = f"unix:{tmp_path / 'carton.sock'}"
-    with serve(environment, {"echo": cartons["echo"]}, "--grpc", socket), grpc.insecure_channel(socket) as channel:
-        assert is_ready(channel)
+    # Otherwise the library sends the path as the name of the host, which is none.
+    socket, options = f"unix:{tmp_path / 'carton.sock'}", [("grpc.default_authority", "localhost")]
+    with serve(environment, {"echo": cartons["echo"]}, "--grpc", socket):
+        with grpc.insecure_channel(socket, options) as channel:
+            assert is_ready(channel)
 
 
 @pytest.fixture(scope="module")
