@@ -74,7 +74,7 @@ struct Running {
     answers: Answers,
     attempt: Attempt,
     _place: Place,
-    /// Of the request. Each answer has one of its own.
+    /// What the request takes. Each answer has a share of its own.
     share: Share,
     wants_final: bool,
 }

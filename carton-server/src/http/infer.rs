@@ -52,7 +52,7 @@ async fn call(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, Failure> {
-    // Looked at before the request is read, and taken after that: a client that sends nothing holds no place.
+    // The call takes its place when the request has arrived: a client that sends nothing holds none.
     served.check_room()?;
     let encoding = Encoding::of(headers, &CONTENT_ENCODING)?;
     let (length, json_length) = (number(headers, &CONTENT_LENGTH)?, number(headers, &JSON_LENGTH)?);

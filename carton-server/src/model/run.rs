@@ -147,7 +147,7 @@ impl Unjoined {
     fn of(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::Timeout | ErrorKind::Machine | ErrorKind::NoRunner => Self::Alike(Failure::from(error)),
-            // Also if the memory that is shared with the runner has no room for all of them.
+            // A batch that finds no room in the memory that is shared with the runner is run apart, too.
             _ => Self::Apart,
         }
     }

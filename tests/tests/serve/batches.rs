@@ -1,11 +1,11 @@
 //! Calls that are run together.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
-use super::setting::{BATCHED, Serving, connect, data, leave, post_request, request};
+use super::setting::{BATCHED, Serving, connect, data, leave, post_request, request, until};
 
 const DELAY: Duration = Duration::from_millis(300);
 
@@ -122,21 +122,14 @@ async fn the_memory_of_clients_that_left() {
             stream
         })
         .collect();
-    let start = Instant::now();
     // The two run joined when their inputs exist twice.
     let joined = 2 * 2 * 4000 * 2 * 4;
-    while serving.metric("carton_call_bytes").await < f64::from(joined) + 2.0 * body.len() as f64 {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(async || serving.metric("carton_call_bytes").await >= f64::from(joined) + 2.0 * body.len() as f64).await;
     streams.iter().for_each(leave);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(serving.metric("carton_call_bytes").await >= f64::from(joined));
     assert_eq!(serving.metric("nv_inference_pending_request_count").await, 2.0);
-    while serving.metric("carton_call_bytes").await > 0.0 {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(async || serving.metric("carton_call_bytes").await <= 0.0).await;
     assert_eq!(serving.metric("nv_inference_pending_request_count").await, 0.0);
 }
 

@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
 
-use super::setting::{BATCHED, Serving, connect, reply, request};
+use super::setting::{BATCHED, Serving, connect, reply, request, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_bounded() {
@@ -42,9 +42,7 @@ async fn queues_are_bounded() {
                 .await;
         let (first, second) = (serving.call(&[[1.0, 2.0]]), serving.call(&[[1.0, 2.0]]));
         let third = async {
-            while serving.metric("nv_inference_pending_request_count").await < 2.0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            until(async || serving.metric("nv_inference_pending_request_count").await >= 2.0).await;
             serving.call(&[[1.0, 2.0]]).await
         };
         let (first, second, third) = tokio::join!(first, second, third);
@@ -65,9 +63,7 @@ async fn memory_of_calls_is_bounded() {
     let rows = vec![[1000.0, 2.0]; 8_000];
     let first = serving.call(&rows);
     let second = async {
-        while serving.metric("carton_call_bytes").await < 100_000.0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(async || serving.metric("carton_call_bytes").await >= 100_000.0).await;
         serving.call(&rows).await
     };
     let (first, second) = tokio::join!(first, second);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::multiplexed::{DATA, END_STREAM, METHOD_POST, Multiplexed};
-use super::setting::{BATCHED, Serving};
+use super::setting::{BATCHED, Serving, until};
 
 const SERVICE: &str = "/inference.GRPCInferenceService";
 const GRPC: (&str, &str) = ("content-type", "application/grpc");
@@ -67,11 +67,7 @@ async fn a_request_that_arrives_holds_no_place() {
         (client, rest.to_vec())
     });
     let (mut client, rest) = slow.await.unwrap();
-    let start = Instant::now();
-    while serving.metric("carton_call_bytes").await < 100_000.0 {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(async || serving.metric("carton_call_bytes").await >= 100_000.0).await;
     assert_eq!(serving.metric("nv_inference_pending_request_count").await, 0.0);
     serving.assert_answers().await;
     let answered = tokio::task::spawn_blocking(move || {
@@ -103,10 +99,6 @@ async fn a_malformed_message_in_a_stream() {
     });
     // Keeps the connection, without which the server would give up the stream.
     let _client = answered.await.unwrap();
-    let start = Instant::now();
-    while serving.metric("nv_inference_request_success").await < 1.0 {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(async || serving.metric("nv_inference_request_success").await >= 1.0).await;
     assert_eq!(serving.metric("nv_inference_exec_count").await, 1.0);
 }

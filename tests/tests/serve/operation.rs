@@ -8,7 +8,7 @@ use carton_server::{AccessLog, LoadError, ModelConfig, ServeConfig, Server, Serv
 use carton_tests::place::TestPlace;
 use serde_json::{Value, json};
 
-use super::setting::{BATCHED, RUNNER, Serving, data, model, request};
+use super::setting::{BATCHED, RUNNER, Serving, data, model, request, until};
 
 /// At the end the server is not ready at once, and answers the calls that run.
 #[tokio::test(flavor = "multi_thread")]
@@ -23,13 +23,9 @@ async fn running_calls_are_answered_at_the_end() {
         stream.write_all(&super::setting::post_request("/v2/models/m/infer", &[], body.as_bytes())).unwrap();
         super::setting::reply(&super::setting::read_all(&mut stream)).unwrap()
     });
-    while serving.metric("nv_inference_pending_request_count").await < 1.0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(async || serving.metric("nv_inference_pending_request_count").await >= 1.0).await;
     serving.stop();
-    while serving.handle.is_ready() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(async || !serving.handle.is_ready()).await;
     // Still served, and said to be not ready.
     assert_eq!(serving.get("/v2/health/ready").await.status, 503);
     assert_eq!(serving.get("/v2/health/live").await.status, 200);
@@ -49,9 +45,7 @@ async fn the_end_does_not_wait_for_ever() {
     let mut stream = super::setting::connect(&serving.http);
     let call = super::setting::post_request("/v2/models/m/infer", &[], request(&[[1.0, 2.0]]).to_string().as_bytes());
     std::io::Write::write_all(&mut stream, &call).unwrap();
-    while serving.metric("nv_inference_pending_request_count").await < 1.0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(async || serving.metric("nv_inference_pending_request_count").await >= 1.0).await;
     let start = Instant::now();
     serving.stop();
     serving.ended().await.unwrap();
@@ -113,9 +107,7 @@ async fn streams_outlive_a_swap() {
     let body = request(&[[1.0, 2.0]]).to_string();
     let stream = serving.post("/v2/models/m/infer", &[("accept", "text/event-stream")], body);
     let swap = async {
-        while serving.metric("nv_inference_pending_request_count").await < 1.0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(async || serving.metric("nv_inference_pending_request_count").await >= 1.0).await;
         assert!(serving.handle.serve(vec![spec]).await.is_empty());
     };
     let (stream, ()) = tokio::join!(stream, swap);
@@ -165,9 +157,7 @@ async fn self_tests_decide_whether_a_model_is_served() {
         let server = Server::builder().model(spec).http("127.0.0.1:0".parse().unwrap()).bind().await.unwrap();
         let handle = server.handle();
         let running = server.run(async {
-            while !handle.is_ready() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            until(async || handle.is_ready()).await;
         });
         let ended = tokio::time::timeout(Duration::from_secs(30), running).await.unwrap();
         match passes {
@@ -318,13 +308,9 @@ async fn what_ends_badly_is_recorded() {
     let mut stream = super::setting::connect(&serving.http);
     let call = super::setting::post_request("/v2/models/m/infer", &[], body.as_bytes());
     std::io::Write::write_all(&mut stream, &call).unwrap();
-    while serving.metric("nv_inference_pending_request_count").await < 1.0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(async || serving.metric("nv_inference_pending_request_count").await >= 1.0).await;
     super::setting::leave(&stream);
-    while serving.metric("nv_inference_pending_request_count").await > 0.0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(async || serving.metric("nv_inference_pending_request_count").await <= 0.0).await;
     serving.stop();
     serving.ended().await.unwrap();
     let text = std::fs::read_to_string(&path).unwrap();

@@ -8,18 +8,9 @@ use carton_tests::place::TestPlace;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::setting::{BATCHED, RUNNER, Serving, connect, data, leave, post_request, request};
+use super::setting::{BATCHED, RUNNER, Serving, connect, data, leave, post_request, request, until};
 
 const DEADLINE: Duration = Duration::from_secs(20);
-
-/// Waits until `condition` holds.
-async fn until(mut condition: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !condition().await {
-        assert!(start.elapsed() < DEADLINE, "it does not become true");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_that_dies_is_replaced() {
@@ -138,9 +129,11 @@ async fn a_model_that_keeps_dying_pauses() {
     let options = json!({ "crash": true, "only_above": 100.0 });
     let serving = Serving::noop(BATCHED, options, |spec| spec.max_batch(1.try_into().unwrap())).await;
     let mut statuses = Vec::new();
+    // Long enough for all requests that follow.
     until(async || {
-        statuses.push(serving.call(&[[1000.0, 0.0]]).await.status);
-        serving.get("/v2/models/m/ready").await.status == 503
+        let reply = serving.call(&[[1000.0, 0.0]]).await;
+        statuses.push(reply.status);
+        reply.headers.get("retry-after").is_some_and(|pause| pause.parse::<u64>().unwrap() >= 4)
     })
     .await;
     assert!(statuses.iter().all(|status| *status == 503), "{statuses:?}");

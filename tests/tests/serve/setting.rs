@@ -164,6 +164,15 @@ impl Serving {
     }
 }
 
+/// Waits until `condition` holds.
+pub(crate) async fn until(mut condition: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < Duration::from_secs(30), "it does not become true");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 /// A model called `m`, with options of its runner.
 pub(crate) fn model(place: &TestPlace, carton: PathBuf, options: Value) -> ModelSpec {
     let options = options.as_object().unwrap().clone().into_iter();
