@@ -202,8 +202,7 @@ impl BodyReader {
     }
 
     fn receive_frame(&mut self, frame: Result<Frame<Bytes>, axum::Error>) -> Result<(), Failure> {
-        let frame =
-            frame.map_err(|error| Failure::invalid(format!("the request cannot be read: {}", plain(&error))))?;
+        let frame = frame.map_err(|error| unreadable(&error))?;
         // Trailers say nothing about inputs.
         let Ok(data) = frame.into_data() else { return Ok(()) };
         self.n_received += data.len();
@@ -218,10 +217,18 @@ impl BodyReader {
     }
 }
 
-/// Why a body cannot be read: the innermost cause says it, such as that compressed data is not valid.
-fn plain(error: &axum::Error) -> String {
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
-    causes.last().map(ToString::to_string).unwrap_or_default()
+/// The failure of a body that cannot be read: its client has left, or does not keep to the protocol.
+fn unreadable(error: &axum::Error) -> Failure {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+
+    let causes = || std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
+    let kind = causes().find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+    let reason = match kind {
+        Some(BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof) => Reason::ClientLeft,
+        _ => Reason::InvalidArgument,
+    };
+    let innermost = causes().last().map(ToString::to_string).unwrap_or_default();
+    Failure::new(reason, format!("the request cannot be read: {innermost}"))
 }
 
 fn too_large(max_bytes: usize) -> Failure {

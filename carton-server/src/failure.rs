@@ -189,9 +189,15 @@ fn without_paths(text: &str) -> String {
     let mut rest = text;
     let mut before = None;
     while let Some(character) = rest.chars().next() {
-        let begins = character == '/' && !continues_word(&text[..text.len() - rest.len()]);
+        let behind = &text[..text.len() - rest.len()];
+        let begins = character == '/' && !continues_word(behind);
         let length = if begins { path_length(rest, before) } else { 0 };
-        if length > 1 {
+        if rest.starts_with("//") && ["http:", "https:"].iter().any(|scheme| behind.ends_with(scheme)) {
+            // A link is no path of this machine.
+            shown.push_str(&rest[..length]);
+            before = rest[..length].chars().next_back();
+            rest = &rest[length..];
+        } else if length > 1 {
             shown.push('…');
             before = rest[..length].chars().next_back();
             rest = &rest[length..];
@@ -228,6 +234,11 @@ fn continues_word(text: &str) -> bool {
     {
         return false;
     }
+    // A flag of another program, as `-I/usr/include`.
+    let word = text.rsplit(|c: char| c.is_whitespace() || "'\"`".contains(c)).next().unwrap_or_default();
+    if word.strip_prefix('-').is_some_and(|flag| flag.starts_with(char::is_alphabetic)) {
+        return false;
+    }
     let behind_dots = text.trim_end_matches('.');
     match behind_dots.len() == text.len() {
         true => text.ends_with(char::is_alphanumeric),
@@ -248,6 +259,10 @@ mod tests {
         check("no file: '/home/a b/c:d' or \"/x", "no file: '…' or \"…");
         check("/a:b/c.py:12: /d", "…:12: …");
         check("/a,b/c, /1:2/d", "…, …");
+        check(
+            "gcc -I/srv/x -L/y see https://example.com/docs/help, /z",
+            "gcc -I… -L… see https://example.com/docs/help, …",
+        );
         check("x:\\n/home/m.py \u{1b}[31m/srv/x loading.../srv/y ../z ./z", "x:\\n… \u{1b}[31m… loading...… ../z ./z");
         check("file:///home/x, or `/a\nb`", "file:…, or `…\nb`");
         check("/etc/passwd", "…");

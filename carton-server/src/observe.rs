@@ -38,7 +38,7 @@ impl StreamEnd {
 }
 
 /// The status in the access log of a request whose client left before it was answered.
-const CLIENT_LEFT: u16 = 499;
+pub(crate) const CLIENT_LEFT: u16 = 499;
 
 /// Answers a request, and records it in the access log, in a span of the trace that its client began.
 pub(crate) async fn observe<A: Future<Output = Response<Body>>>(

@@ -1,7 +1,9 @@
 //! `carton serve`: models over HTTP and gRPC.
 
 use std::io;
+use std::path::Path;
 
+use carton_core::Location;
 use carton_server::{Address, ModelConfig, ModelSpec, ServeConfig, ServerError, ServerHandle, TlsFiles};
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -35,6 +37,12 @@ pub(super) async fn run(arguments: ServeArgs, context: &Context<'_>) -> Result<E
     let output = context.output;
     let config = configured(&arguments)?;
     let models = specs(&config, context)?;
+    if let (Some(folder), true) = (&config.repository, models.is_empty()) {
+        output.warning(&format!(
+            "there is no carton in `{}` yet; SIGHUP reads it again",
+            one_line(&folder.display().to_string())
+        ));
+    }
     if models.is_empty() && config.repository.is_none() {
         return Err(Failure::usage(ServeError::NoModels).hint("name a carton: `carton serve digits.carton`"));
     }
@@ -43,6 +51,7 @@ pub(super) async fn run(arguments: ServeArgs, context: &Context<'_>) -> Result<E
     let mut signals = StopSignals::new().map_err(|error| Failure::new(ServeError::Signals(error)))?;
     let hang_up = signal(SignalKind::hangup()).map_err(|error| Failure::new(ServeError::Signals(error)))?;
     let server = models.into_iter().fold(config.builder().map_err(Failure::new)?, carton_server::ServerBuilder::model);
+    let explained = |error| explained(error, &config);
     let server = server.bind().await.map_err(explained)?;
     let (http, grpc) = (server.http_addresses(), server.grpc_addresses());
     let scheme = if config.tls.is_some() { "https" } else { "http" };
@@ -210,7 +219,7 @@ fn specs(config: &ServeConfig, context: &Context<'_>) -> Result<Vec<ModelSpec>, 
 }
 
 /// The failure of a server. That of a model has the exit code and the hint of its cause.
-fn explained(error: ServerError) -> Failure {
+fn explained(error: ServerError, config: &ServeConfig) -> Failure {
     let hint = match &error {
         ServerError::Bind { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
             Some("listen elsewhere with --http and --grpc; port 0 is any free one")
@@ -219,7 +228,13 @@ fn explained(error: ServerError) -> Failure {
     };
     let failure = match error {
         ServerError::Load(carton_server::LoadError::Load { name, source }) => {
-            return Failure::from(*source).because_of_it(format!("cannot serve model `{}`", one_line(&name)));
+            let is_it = |model: &&ModelConfig| {
+                let of_location = || Location::from(model.location.as_deref()?).name();
+                model.name.clone().or_else(of_location).as_ref() == Some(&name)
+            };
+            let location = config.models.iter().find(is_it).and_then(|model| model.location.as_deref());
+            let failure = open::explained(*source, Path::new(location.unwrap_or_default()));
+            return failure.because_of_it(format!("cannot serve model `{}`", one_line(&name)));
         }
         ServerError::Load(error) => Failure::with_exit(Exit::SelfTest, error),
         error => Failure::new(error),

@@ -189,6 +189,13 @@ fn mistakes() {
 
     hint: name a carton: `carton serve digits.carton`
     ");
+    // What a newcomer tries first.
+    let bare = sandbox.carton("-q serve model --http 127.0.0.1:0");
+    let text = bare.to_string();
+    assert!(
+        text.contains("cannot serve model `model`") && text.contains("`carton pack` makes one of a model"),
+        "{text}"
+    );
     assert_snapshot!(sandbox.carton("-q serve missing.carton --http 127.0.0.1:0"), @"
     exit code: 1
     ----- stdout -----

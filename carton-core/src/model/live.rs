@@ -100,6 +100,10 @@ impl Live {
         }
     }
 
+    pub(super) fn is_running(&self) -> bool {
+        matches!(&*self.latest.lock().borrow(), Some(Ok(session)) if !session.is_dead())
+    }
+
     /// Waits until the runner is dead, and returns why. A start that is under way is waited for.
     pub(super) async fn died(&self) -> Error {
         let mut start = self.latest.lock().clone();

@@ -236,6 +236,12 @@ impl Carton {
         self.live.died().await
     }
 
+    /// Whether the runner is up. It is not while a fresh one starts.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.live.is_running()
+    }
+
     /// Starts a fresh runner if the last one is dead, and waits until it has loaded the model: as long as [`Load::start_timeout`] and
     /// [`Load::load_timeout`] allow.
     ///

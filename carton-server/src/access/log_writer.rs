@@ -1,9 +1,12 @@
 //! Writes the lines of the access log to its file. A disk that is full for a while costs lines, and leaves no half of one.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// The file, or standard output. A log that cannot be written is no reason to stop serving.
 pub(super) struct LogWriter {
@@ -24,7 +27,8 @@ impl LogWriter {
             None => File::from(io::stdout().as_fd().try_clone_to_owned()?),
             Some(path) => append(path)?,
         };
-        Ok(Self { path, output: Box::new(output), rest: Vec::new(), is_failing: false })
+        let rest = missing_end(&output);
+        Ok(Self { path, output: Box::new(output), rest, is_failing: false })
     }
 
     /// Opens the file again by its path. If that fails, the old one stays.
@@ -32,11 +36,8 @@ impl LogWriter {
         let Some(path) = &self.path else { return };
         match append(path) {
             Ok(file) => {
+                self.rest = missing_end(&file);
                 self.output = Box::new(file);
-                if !self.rest.is_empty() {
-                    // It may be the same file, which ends in the beginning of a line.
-                    self.rest = b"\n".to_vec();
-                }
             }
             Err(error) => tracing::warn!(target: "carton::serve", "cannot open the access log again: {error}"),
         }
@@ -67,7 +68,27 @@ impl LogWriter {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
+    // A pipe that nobody reads is an error at once, and does not keep the server from starting.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = OpenOptions::new().append(true).create(true).custom_flags(flags).open(path)?;
+    rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file)
+}
+
+/// The end of the last line, if the file does not have it: a server that ended while the disk was full may have left the beginning of one.
+fn missing_end(file: &File) -> Vec<u8> {
+    let last = || {
+        let length = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
+        // The file is open for writing alone.
+        let readable = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        let mut last = [0];
+        readable.read_exact_at(&mut last, length.checked_sub(1)?).ok()?;
+        Some(last)
+    };
+    match last() {
+        Some(last) if last != *b"\n" => b"\n".to_vec(),
+        _ => Vec::new(),
+    }
 }
 
 /// Writes until it fails. Returns the number of bytes that were written.
@@ -86,6 +107,8 @@ fn write_some(output: &mut dyn Write, bytes: &[u8]) -> (usize, Option<io::Error>
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::sync::Arc;
 
     use parking_lot::Mutex;
@@ -121,6 +144,26 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn the_beginning_of_a_line_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        for (found, expected) in [("", "new\n"), ("{}\n", "{}\nnew\n"), ("{}\n{\"ti", "{}\n{\"ti\nnew\n")] {
+            fs::write(&path, found).unwrap();
+            let mut writer = LogWriter::open(&path).unwrap();
+            writer.write(b"new\n");
+            assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(LogWriter::open(&path).is_err());
     }
 
     #[test]

@@ -30,11 +30,13 @@ impl Origins {
                 continue;
             }
             let written = Url::parse(text).ok().map(|url| url.origin().ascii_serialization());
-            let value = HeaderValue::from_str(text).ok().filter(|_| written.as_ref() == Some(text));
+            let is_origin = written.as_ref() == Some(text) && !text.contains(ALL);
+            let value = HeaderValue::from_str(text).ok().filter(|_| is_origin);
             let invalid = || {
-                let text = text.escape_debug();
                 format!(
-                    "expected an origin like `https://app.example.com`, or `*`, as an allowed origin; found `{text}`"
+                    "allowed origins: expected one as browsers write it (`https://app.example.com`: no path, no capitals, no port \
+                     that is the default), or `*` for all; found `{}`",
+                    text.escape_debug()
                 )
             };
             origins.listed.push(value.ok_or_else(invalid)?);
@@ -76,9 +78,11 @@ mod tests {
         assert!(!origins.is_allowed(&HeaderValue::from_static("https://app.example.com")));
         assert!(parse("*").unwrap().is_allowed(&HeaderValue::from_static("null")));
         for text in ["", "app.example.com", "https://app.example.com/", "https://App.example.com", "null", "file:///x"]
+            .into_iter()
+            .chain(["https://*.example.com", "http://x:80"])
         {
             let error = parse(text).unwrap_err();
-            assert!(error.contains("expected an origin"), "{text}: {error}");
+            assert!(error.contains("allowed origins: expected"), "{text}: {error}");
         }
     }
 }

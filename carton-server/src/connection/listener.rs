@@ -30,6 +30,7 @@ impl FromStr for Address {
         match text.strip_prefix("unix:") {
             Some("") => Err(invalid()),
             Some(path) => Ok(Self::Unix(path.into())),
+            None if text.contains("://") => Err(invalid()),
             None => {
                 let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
                 port.and_then(|port| port.parse::<u16>().ok()).map(|_| Self::Tcp(text.to_owned())).ok_or_else(invalid)

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::encoding::Encoding;
 use crate::failure::{Failure, Reason};
 use crate::held::held_by;
-use crate::observe::FailureReason;
+use crate::observe::{CLIENT_LEFT, FailureReason};
 use crate::work::on_thread;
 
 /// The header that says where binary tensors begin.
@@ -132,8 +132,9 @@ impl IntoResponse for Failure {
 
 fn status(reason: Reason) -> StatusCode {
     match reason {
-        // Nobody gets that of a client that left.
-        Reason::InvalidArgument | Reason::ClientLeft => StatusCode::BAD_REQUEST,
+        Reason::InvalidArgument => StatusCode::BAD_REQUEST,
+        // Nobody gets it, but the access log has it.
+        Reason::ClientLeft => StatusCode::from_u16(CLIENT_LEFT).unwrap_or(StatusCode::BAD_REQUEST),
         Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
         Reason::Forbidden => StatusCode::FORBIDDEN,
         Reason::NotFound => StatusCode::NOT_FOUND,

@@ -33,6 +33,9 @@ pub(crate) struct RunnerState {
 /// The longest time that a call which a runner did not survive waits until no further call is sent there.
 const DEATH_NOTICE: Duration = Duration::from_secs(1);
 
+/// How often a runner that is to be started again is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// A call on an instance, while it runs.
 #[derive(Debug)]
 pub(crate) struct RunningCall(Arc<Instance>);
@@ -156,13 +159,23 @@ impl Restarts {
         }
     }
 
+    async fn until_running(&self) {
+        while !self.model.is_running() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
     async fn start(&self, mut delay: Duration) {
         let model = &self.label;
         loop {
-            if !delay.is_zero() {
+            if !delay.is_zero() && !self.model.is_running() {
                 let seconds = delay.as_secs();
                 tracing::warn!(target: "carton::serve", model, "a runner is started again in {seconds} s");
-                tokio::time::sleep(delay).await;
+                // A call that came before the death was noticed may have started one.
+                tokio::select! {
+                    () = tokio::time::sleep(delay) => {}
+                    () = self.until_running() => {}
+                }
             }
             let Err(error) = self.model.ensure_running().await else { return };
             let reason = in_one_line(&error);

@@ -269,7 +269,9 @@ impl Waiting {
     fn take(&mut self, most: usize, now: Instant) -> Vec<WaitingCall> {
         let Some(first) = self.calls.pop_front() else { return Vec::new() };
         if first.is_alone {
-            return vec![first];
+            // One worker runs them one after the other: side by side, one that kills its runner would cost the others theirs.
+            let n_others = self.calls.iter().take_while(|call| call.is_alone).count();
+            return std::iter::once(first).chain(self.calls.drain(..n_others)).collect();
         }
         let mut n_rows = first.n_rows;
         let mut batch = vec![first];

@@ -52,7 +52,7 @@ impl WaitingCall {
 pub(super) async fn run(instance: &Instance, metrics: &ModelMetrics, mut batch: Vec<WaitingCall>) -> Vec<WaitingCall> {
     let now = Instant::now();
     batch.iter().for_each(|call| metrics.waited(now - call.arrived));
-    if batch.len() > 1 {
+    if batch.len() > 1 && batch.iter().all(|call| !call.is_alone) {
         match run_joined(instance, metrics, &mut batch).await {
             Ok((outputs, share)) => {
                 let answers = batch.into_iter().zip(outputs);

@@ -311,13 +311,19 @@ async fn what_ends_badly_is_recorded() {
     until(async || serving.metric("nv_inference_pending_request_count").await >= 1.0).await;
     super::setting::leave(&stream);
     until(async || serving.metric("nv_inference_pending_request_count").await <= 0.0).await;
+    // In the middle of its body.
+    let mut stream = super::setting::connect(&serving.http);
+    std::io::Write::write_all(&mut stream, &call[..call.len() - 10]).unwrap();
+    until(async || serving.metric("carton_call_bytes").await > 0.0).await;
+    super::setting::leave(&stream);
+    until(async || serving.metric("carton_call_bytes").await <= 0.0).await;
     serving.stop();
     serving.ended().await.unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let lines = lines.iter().filter(|line| line["path"] == "/v2/models/m/infer");
     let ends: Vec<_> = lines.map(|line| (line["status"].clone(), line["failure"].clone())).collect();
-    let expected = [(200, "model"), (431, "too_many_headers"), (499, "client_left")];
+    let expected = [(200, "model"), (431, "too_many_headers"), (499, "client_left"), (499, "client_left")];
     assert_eq!(ends, expected.map(|(status, failure)| (json!(status), json!(failure))), "{text}");
 }
 

@@ -41,9 +41,11 @@ fn broken(place: &TestPlace) -> std::path::PathBuf {
 
 /// Kills the first runner of a server that was started by [`mortal`].
 fn kill_first(serving: &Serving) {
-    let starts = std::fs::read_to_string(serving.place.starts()).unwrap();
-    let first = Pid::from_raw(starts.lines().next().unwrap().parse().unwrap()).unwrap();
-    kill_process(first, Signal::KILL).unwrap();
+    kill(std::fs::read_to_string(serving.place.starts()).unwrap().lines().next().unwrap());
+}
+
+fn kill(runner: &str) {
+    kill_process(Pid::from_raw(runner.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
 /// A runner that dies while no call is running is replaced before the next one comes.
@@ -58,6 +60,23 @@ async fn an_idle_runner_that_dies_is_replaced() {
     }
 }
 
+/// A call that comes before a death is noticed starts a runner itself. The model is ready with that one, however long it would have paused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_faster_than_the_notice_of_a_death() {
+    let serving = mortal(|spec| spec).await;
+    let starts = || -> Vec<String> {
+        std::fs::read_to_string(serving.place.starts()).unwrap().lines().map(str::to_owned).collect()
+    };
+    for n_starts in 1..6 {
+        kill(starts().last().unwrap());
+        serving.call(&[[1.0, 2.0]]).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(starts().len() == n_starts || serving.handle.is_ready(), "a runner is up, and the model is not ready");
+        until(async || serving.get("/v2/models/m/ready").await.status == 200).await;
+        serving.assert_answers().await;
+    }
+}
+
 /// A model whose runner cannot be started again is not ready, also if nobody calls it. It comes back by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_that_cannot_be_started_again() {
@@ -65,11 +84,11 @@ async fn a_runner_that_cannot_be_started_again() {
         let serving = mortal(|spec| spec.max_batch(max_batch.try_into().unwrap())).await;
         std::fs::write(broken(&serving.place), "").unwrap();
         kill_first(&serving);
-        // A call that comes before the model is known to be broken waits for the start, and gets the same.
+        // Also calls that come before the model is known to be broken, which wait for the start.
+        until(async || serving.call(&[[1.0, 2.0]]).await.status == 503).await;
+        until(async || serving.get("/v2/models/m/ready").await.status == 503).await;
         let reply = serving.call(&[[1.0, 2.0]]).await;
         assert_eq!((reply.status, reply.headers.contains_key("retry-after")), (503, true), "{reply:?}");
-        until(async || serving.get("/v2/models/m/ready").await.status == 503).await;
-        assert_eq!(serving.call(&[[1.0, 2.0]]).await.status, 503);
         std::fs::remove_file(broken(&serving.place)).unwrap();
         until(async || serving.get("/v2/models/m/ready").await.status == 200).await;
         serving.assert_answers().await;
