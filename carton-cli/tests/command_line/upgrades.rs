@@ -167,6 +167,7 @@ fn server_configurations_of_earlier_releases_mean_the_same() {
         assert_eq!((config.http.len(), config.grpc.len()), (2, 1));
         assert_eq!(config.repository, Some(release.join("cartons")));
         assert!(config.repository_api && config.public_pages);
+        assert_eq!(config.allowed_origins, ["https://app.example.com"]);
         assert_eq!(config.token_file, Some(release.join("tokens")));
         assert_eq!(config.admin_token_file, Some(release.join("admin-tokens")));
         assert_eq!(config.access_log, Some(release.join("access.jsonl")));

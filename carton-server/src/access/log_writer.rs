@@ -39,7 +39,10 @@ impl LogWriter {
                 self.rest = missing_end(&file);
                 self.output = Box::new(file);
             }
-            Err(error) => tracing::warn!(target: "carton::serve", "cannot open the access log again: {error}"),
+            Err(error) => {
+                let path = path.display();
+                tracing::warn!(target: "carton::serve", "cannot open the access log `{path}` again: {error}");
+            }
         }
     }
 

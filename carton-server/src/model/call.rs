@@ -76,7 +76,8 @@ impl Drop for Place {
     }
 }
 
-/// What a call takes until its inputs are not needed any more, also if its client has left: a place, and memory for its request.
+/// What a call takes while it waits and runs: a place, and memory for its request. A call that runs joined with others keeps this until that run
+/// is over, also if its client has left.
 #[derive(Debug)]
 pub(crate) struct Held {
     _place: Place,

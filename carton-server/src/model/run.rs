@@ -24,7 +24,7 @@ pub(super) struct WaitingCall {
     /// Whether it is joined with no others, because a run with others failed.
     pub(super) is_alone: bool,
     pub(super) deadline: Option<Instant>,
-    /// What the call takes, until the runner does not need its inputs any more, also if its client has left.
+    /// What the call takes, also if its client has left.
     pub(super) held: Held,
     pub(super) answer: oneshot::Sender<Result<Answered, Failure>>,
 }
