@@ -63,7 +63,7 @@ mod signed {
             })
         });
         let signed = Url::parse(found?.as_str()).map_err(|error| NetworkError::internal(error.to_string()))?;
-        // The signature lets whoever reads it read the object, too.
+        // A signed URL lets everybody who sees it read the object.
         let is_allowed = || ALLOW_HTTP.iter().any(|name| std::env::var(name).is_ok_and(|value| value == "true"));
         match signed.scheme() == "http" && !signed.is_this_machine() && !is_allowed() {
             true => Err(NetworkError::Url {

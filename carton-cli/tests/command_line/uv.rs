@@ -54,7 +54,7 @@ fn uv_comes_along_and_makes_environments() {
     let server = index(&name, fs::read(&wheel).unwrap());
     let simple = server.url("/simple");
 
-    // Without a terminal nobody can be asked. The runner is installed in any case.
+    // The command cannot ask without a terminal, and does not fetch uv. It installs the runner before that.
     let failed = outcome(install(&sandbox, &python, &[]).env("UV_INDEX_URL", &simple)).expect_code(5);
     assert!(failed.stdout.starts_with("installed python "), "{failed}");
     assert!(failed.stderr.contains("needs your consent, and there is no terminal to ask on"), "{failed}");

@@ -269,7 +269,7 @@ impl http_body::Body for Pieces {
                 Poll::Ready(Some(Ok(http_body::Frame::data(piece))))
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
-            // Whoever reads the file stopped, and keeps the reason.
+            // The reader of the file has stopped. It reports the reason itself.
             None => Poll::Ready(Some(Err(std::io::ErrorKind::UnexpectedEof.into()))),
         }
     }

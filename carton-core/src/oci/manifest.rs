@@ -308,7 +308,7 @@ impl RawManifest {
 }
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {
-    // Only maps with keys other than text cannot be written, and there are none.
+    // Writing JSON fails only for a map whose keys are not text. These values have no such map.
     serde_json::to_vec(value).unwrap_or_default()
 }
 

@@ -125,7 +125,7 @@ impl IntoFuture for Push {
 
 impl Carton {
     /// Pushes the carton at `location` to a registry, with its signature if there is one beside it. What the registry has already is not
-    /// sent. The manifest is sent last, so that nobody sees an artifact without its files.
+    /// sent. The manifest is sent last: until then the registry shows no artifact.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -166,7 +166,7 @@ const PROCESS: &str = "/proc/self";
 /// What replaces the standard input of a runner.
 const NULL: &str = "/dev/null";
 
-/// Returns what is not mounted of that which starting any runner takes. Containers and chroots lack it if nobody has mounted it.
+/// Returns what is missing of the file systems that every start of a runner needs. A container or chroot lacks them until they are mounted.
 fn not_mounted() -> Option<&'static str> {
     if !cfg!(target_os = "linux") {
         return None;
