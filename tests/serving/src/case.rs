@@ -157,11 +157,17 @@ impl Case {
 
     /// The answer over HTTP of a program that runs no model.
     pub(crate) fn http_answer(&self) -> Result<HttpMessage> {
-        let tensor = if self.encoding == Encoding::Json { self.output.json() } else { self.output.binary_json() };
+        self.answer_of(self.output.elements.clone())
+    }
+
+    /// The answer over HTTP of a program that has computed these elements.
+    pub(crate) fn answer_of(&self, elements: Vec<f32>) -> Result<HttpMessage> {
+        let output = Tensor { name: self.output.name, shape: self.output.shape.clone(), elements };
+        let tensor = if self.encoding == Encoding::Json { output.json() } else { output.binary_json() };
         let answer = serde_json::to_vec(&AnswerJson { model_name: self.model.to_owned(), outputs: vec![tensor] })?;
         Ok(match self.encoding {
             Encoding::Json => HttpMessage { header_length: None, body: answer.into() },
-            _ => HttpMessage::binary(&answer, &self.output),
+            _ => HttpMessage::binary(&answer, &output),
         })
     }
 

@@ -67,6 +67,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
             let start = || carton.start(&name.replace(' ', "-"), &["digits", "pixels"], &batching);
             comparison.subject(name, start, |_| true).await;
         }
+        comparison.subject("in process", || carton.start_in_process(), |encoding| encoding == Encoding::Binary).await;
         comparison.batching(&carton).await?;
     }
     for peer in &PEERS {

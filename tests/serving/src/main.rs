@@ -6,14 +6,15 @@
 //!
 //! `compare` gives, at 1, 16 and 64 connections, requests a second, times, processor time a request and memory, each as a ratio to a *bound*:
 //! a bare program on the same libraries that parses and writes the same and runs no model. The peers in `peers/` serve the same models
-//! on the same engine with as many threads. Clients and servers share the machine, so that only ratios mean something. Everything that is
-//! installed and made is in `target/serving`; `CARTON_TEST_ONNXRUNTIME` names a library of ONNX Runtime to use instead of the one
-//! installed there.
+//! on the same engine with as many threads; `in process` is a bare program that runs the model itself. Clients and servers share the
+//! machine, so that only ratios mean something. Everything that is installed and made is in `target/serving`;
+//! `CARTON_TEST_ONNXRUNTIME` names a library of ONNX Runtime to use instead of the one installed there.
 
 mod bound;
 mod case;
 mod client;
 mod compare;
+mod in_process;
 mod load;
 mod part;
 mod report;
@@ -51,6 +52,9 @@ enum Action {
     /// Be a bound
     #[command(hide = true)]
     Bound { protocol: Protocol },
+    /// Be a server that runs the model of the pictures in its own process
+    #[command(hide = true)]
+    InProcess(in_process::Options),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -79,6 +83,7 @@ fn run(action: Action) -> Result<()> {
                 Action::Soak(options) => soak::run(options).await,
                 Action::Bound { protocol: Protocol::Http } => bound::serve_http().await,
                 Action::Bound { protocol: Protocol::Grpc } => bound::serve_grpc().await,
+                Action::InProcess(options) => in_process::serve(options).await,
             }
         };
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -77,19 +77,30 @@ impl Report {
             if part.replace(row.part) != Some(row.part) {
                 println!("\n{}", row.part.title());
                 println!(
-                    "{:16} {:>5} {:>11} {:>9} {:>6} {:>9} {:>9} {:>8} {:>6} {:>8}",
-                    "server", "conn.", "requests/s", "bound", "ratio", "p50 us", "p99 us", "CPU us", "ratio", "MiB"
+                    "{:16} {:>5} {:>11} {:>9} {:>6} {:>9} {:>9} {:>9} {:>8} {:>6} {:>8}",
+                    "server",
+                    "conn.",
+                    "requests/s",
+                    "bound",
+                    "ratio",
+                    "p50 us",
+                    "bound",
+                    "p99 us",
+                    "CPU us",
+                    "ratio",
+                    "MiB"
                 );
             }
             let (subject, bound) = (&row.subject, &row.bound);
             println!(
-                "{:16} {:>5} {:>11.0} {:>9.0} {:>6.3} {:>9.0} {:>9.0} {:>8.0} {:>6.1} {:>8.0}",
+                "{:16} {:>5} {:>11.0} {:>9.0} {:>6.3} {:>9.0} {:>9.0} {:>9.0} {:>8.0} {:>6.1} {:>8.0}",
                 row.server,
                 row.connections,
                 subject.requests_per_second,
                 bound.requests_per_second,
                 subject.requests_per_second / bound.requests_per_second,
                 subject.p50_us,
+                bound.p50_us,
                 subject.p99_us,
                 subject.cpu_us_per_request,
                 subject.cpu_us_per_request / bound.cpu_us_per_request,

@@ -77,6 +77,14 @@ impl Carton {
         Server::start(name, command, true, true)
     }
 
+    /// Starts this program again, which runs the model of the pictures on the same library in its own process.
+    pub(crate) fn start_in_process(&self) -> Result<Server> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("in-process").arg("--library").arg(&self.library);
+        command.arg("--model").arg(case::model_file("pixels"));
+        Server::start("in-process", command, true, false)
+    }
+
     fn pack(&self, model: &str) -> Result<PathBuf> {
         let carton = case::workspace().join(format!("{model}.carton"));
         let mut command = self.command();
