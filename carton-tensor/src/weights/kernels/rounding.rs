@@ -38,15 +38,12 @@ pub(crate) trait RoundToInt8: Float {
     fn round(instructions: Instructions, numbers: &[Self], factor: Self, out: &mut [i8]);
 }
 
-/// The largest number below a half. It is added to the absolute value before the fraction is truncated. Adding a half itself would
-/// round the number just below 0.5 to 1.
-const BELOW_HALF: f32 = 0.5_f32.next_down();
-
 macro_rules! round_to_i8 {
     ($float:ident) => {
         #[inline(always)]
         fn round_to_i8(self) -> i8 {
-            /// See the constant for float32.
+            /// The largest number below a half. It is added to the absolute value before the fraction is truncated. Adding a half itself
+            /// would round the number just below 0.5 to 1.
             const BELOW_HALF: $float = $float::next_down(0.5);
             let rounded = self + BELOW_HALF.copysign(self);
             // Comparisons turn NaN into a number, and each compiles to one instruction.
@@ -122,7 +119,10 @@ mod x86 {
 
     use bytemuck::must_cast as cast;
 
-    use super::{BELOW_HALF, round_plain};
+    use super::round_plain;
+
+    /// As that of `round_to_i8`.
+    const BELOW_HALF: f32 = 0.5_f32.next_down();
 
     #[inline]
     #[target_feature(enable = "avx2")]
