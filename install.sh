@@ -78,6 +78,8 @@ fetch() {
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' HUP TERM
 fetch SHA256SUMS
 if [ -n "$public_key" ] && command -v minisign >/dev/null; then
     fetch SHA256SUMS.minisig
@@ -94,17 +96,23 @@ grep " $archive\$" "$place/SHA256SUMS" >"$place/expected"
 
 mkdir "$place/new"
 tar -xzf "$place/$archive" -C "$place/new" --strip-components=1
-version=$("$place/new/bin/carton" --version) || fail "the program does not run here; it needs glibc 2.28 or later"
+version=$("$place/new/bin/carton" --version) ||
+    fail "the program does not run from $place; it needs glibc 2.28 or later, and a folder for temporary files from which programs may run (TMPDIR)"
 mkdir -p "$prefix/bin" "$prefix/share/carton" 2>/dev/null && [ -w "$prefix/bin" ] && [ -w "$prefix/share/carton" ] ||
     fail "cannot write into $prefix; choose a folder of yours with --prefix"
-(cd "$place/new" && find . -type f | sed 's|^\./||' && echo share/carton/installed-files) >"$place/installed-files"
-# The program comes last, by a rename: it is the old one or the new one at any time.
+(cd "$place/new" && find . -type f | sed 's|^\./||' && printf '%s\n' bin/.carton.new share/carton/installed-files.new share/carton/installed-files) >"$place/installed-files"
 [ ! -e "$list" ] || { grep -vxFf "$place/installed-files" "$list" >"$place/old" || true; }
-cp "$place/installed-files" "$list"
+# Until the end the list has the old files and the new ones: whatever an interruption leaves behind is on it.
+if [ -e "$place/old" ]; then cat "$place/old" "$place/installed-files"; else cat "$place/installed-files"; fi >"$place/both"
+cp "$place/both" "$list.new"
+mv "$list.new" "$list"
 cp -R "$place/new/share/." "$prefix/share/"
 cp "$place/new/bin/carton" "$prefix/bin/.carton.new"
+# The program comes last, by a rename: it is the old one or the new one at any time.
 mv "$prefix/bin/.carton.new" "$prefix/bin/carton"
 [ ! -e "$place/old" ] || remove "$place/old"
+cp "$place/installed-files" "$list.new"
+mv "$list.new" "$list"
 
 say "installed $version as $prefix/bin/carton"
 case :$PATH: in
