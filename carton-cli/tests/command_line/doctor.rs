@@ -27,7 +27,7 @@ fn a_machine_without_anything_is_healthy() {
     assert_eq!(finding(&report, "cache", "not made yet")["status"], "ok");
     let python = finding(&report, "runner python", "Python models");
     assert_eq!((&python["status"], &python["command"]), (&"missing".into(), &"carton runner install python".into()));
-    assert_eq!(finding(&report, "runner torchscript", "libtorch")["command"], "runners/torchscript/install");
+    assert_eq!(finding(&report, "runner torchscript", "libtorch")["command"], "carton runner install torchscript");
     assert_eq!(finding(&report, "ONNX Runtime", "built-in engine")["command"], "carton runner install onnx");
     // It looks and makes nothing.
     assert!(!sandbox.runner_dir().exists());

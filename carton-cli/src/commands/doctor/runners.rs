@@ -12,9 +12,10 @@ use crate::commands::runner::why_not;
 use crate::failure::causes_in_one_line;
 use crate::python;
 
-/// The runner of TorchScript models, which only the source of Carton builds.
+/// The runner of TorchScript models, which an index of releases has, and how it is made without one.
 const TORCHSCRIPT: &str = "torchscript";
-const TORCHSCRIPT_INSTALLER: &str = "runners/torchscript/install";
+const TORCHSCRIPT_COMMAND: &str = "carton runner install torchscript";
+const TORCHSCRIPT_ADVICE: &str = "from the index of a release (`--index URL`, or `runner_index`); `runners/torchscript/install` in Carton's source builds it";
 
 pub(super) async fn findings(config: &Config) -> Vec<Finding> {
     let registry = match Registry::read(&config.runner_dir) {
@@ -46,7 +47,7 @@ pub(super) async fn findings(config: &Config) -> Vec<Finding> {
     }
     if !is_there(TORCHSCRIPT) {
         let finding = Finding::missing("runner torchscript", "TorchScript models need it, and libtorch");
-        findings.push(finding.command(TORCHSCRIPT_INSTALLER).advice("in Carton's source"));
+        findings.push(finding.command(TORCHSCRIPT_COMMAND).advice(TORCHSCRIPT_ADVICE));
     }
     findings
 }
@@ -75,7 +76,7 @@ fn mended(finding: Finding, descriptor: &Descriptor) -> Finding {
         python::RUNNER_NAME => {
             finding.command(format!("carton runner install python --python {}.{}", version.major, version.minor))
         }
-        TORCHSCRIPT => finding.command(TORCHSCRIPT_INSTALLER).advice("in Carton's source"),
+        TORCHSCRIPT => finding.command(TORCHSCRIPT_COMMAND).advice(TORCHSCRIPT_ADVICE),
         _ => finding.advice("install it again"),
     }
 }
@@ -110,7 +111,7 @@ mod tests {
             assert_eq!((finding.line().as_str(), finding.status), (expected, Status::Bad), "{name}");
         };
         check("python", "y; `carton runner install python --python 3.11`");
-        check("torchscript", "y; `runners/torchscript/install`; in Carton's source");
+        check("torchscript", &format!("y; `{TORCHSCRIPT_COMMAND}`; {TORCHSCRIPT_ADVICE}"));
         check("node", "y; install it again");
     }
 }
