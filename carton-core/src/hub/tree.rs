@@ -14,6 +14,9 @@ use crate::network::{Activity, Network, NetworkError, Url};
 const MAX_LENGTH: u64 = 64 << 20;
 const MAX_PAGES: usize = 1000;
 
+/// The most files of a repository: each costs a request.
+const MAX_FILES: usize = 100_000;
+
 /// A server with repositories.
 pub(super) struct Server<'a> {
     pub(super) network: &'a Network,
@@ -84,6 +87,9 @@ impl<'a> Server<'a> {
                 if raw.kind == "file" {
                     files.push(TreeFile::of(name, raw)?);
                 }
+            }
+            if files.len() > MAX_FILES {
+                return Err(unexpected(name, &format!("at most {MAX_FILES} files"), "more").into());
             }
             match next {
                 Some(next) => url = next,

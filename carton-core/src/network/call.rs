@@ -61,7 +61,8 @@ impl Answered {
     /// # Errors
     /// The next page is at another server.
     pub(crate) fn next_page(&self) -> Result<Option<Url>, NetworkError> {
-        let Some(next) = self.header("link").and_then(next_page) else { return Ok(None) };
+        let links = self.headers.get_all(header::LINK).iter().filter_map(|link| link.to_str().ok());
+        let Some(next) = links.filter_map(next_page).next() else { return Ok(None) };
         match self.url.join(next).ok().filter(|next| next.origin() == self.url.origin() && *next != self.url) {
             Some(next) => Ok(Some(next.without_user())),
             None => Err(NetworkError::Answer {
@@ -84,7 +85,8 @@ fn next_page(header: &str) -> Option<&str> {
     let mut rest = header;
     while let Some((url, after)) = rest.split_once('<')?.1.split_once('>') {
         let parameters = after.split('<').next().unwrap_or_default();
-        if parameters.replace(['"', ' '], "").contains("rel=next") {
+        let mut relations = parameters.split([';', ',']).filter_map(|parameter| parameter.trim().strip_prefix("rel="));
+        if relations.any(|names| names.trim_matches('"').split(' ').any(|name| name.eq_ignore_ascii_case("next"))) {
             return Some(url);
         }
         rest = after;
@@ -287,7 +289,9 @@ mod tests {
     fn the_next_page_is_found() {
         assert_eq!(next_page("</v2/a/tags/list?last=x&n=2>; rel=\"next\""), Some("/v2/a/tags/list?last=x&n=2"));
         assert_eq!(next_page("</v2/a>; rel=prev, </v2/b>; rel=next"), Some("/v2/b"));
+        assert_eq!(next_page("</v2/a>; title=x; rel=\"prev next\""), Some("/v2/a"));
         assert_eq!(next_page("</v2/a>; rel=prev"), None);
+        assert_eq!(next_page("</v2/a>; rel=nextish; title=\"rel=next\""), None);
         assert_eq!(next_page("/v2/a"), None);
     }
 }

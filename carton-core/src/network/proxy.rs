@@ -74,6 +74,10 @@ impl ProxyConfig {
     }
 }
 
+/// The servers of clouds that give credentials to their machines: no proxy can reach them for another machine.
+#[cfg(feature = "object-store")]
+const METADATA_SERVERS: &str = "169.254.0.0/16,fd00:ec2::254,metadata.google.internal";
+
 /// The hosts that are reached without a proxy, as the variables and the libraries have them.
 fn exceptions(except: &[String]) -> String {
     let mut exceptions = THIS_MACHINE.to_owned();
@@ -107,8 +111,12 @@ impl NetworkOptions {
     #[cfg(feature = "object-store")]
     pub(crate) fn proxy_for_credentials(&self) -> Option<(&str, String)> {
         match &self.proxy {
-            ProxyConfig::Through { proxy, except } => Some((proxy.expose_str(), exceptions(except))),
-            ProxyConfig::Environment | ProxyConfig::Direct => None,
+            ProxyConfig::Through { proxy, except } => {
+                Some((proxy.expose_str(), format!("{},{METADATA_SERVERS}", exceptions(except))))
+            }
+            // The library takes the environment's unless it is given one. All hosts are reached without this one.
+            ProxyConfig::Direct => Some(("http://127.0.0.1:9", "*".to_owned())),
+            ProxyConfig::Environment => None,
         }
     }
 }

@@ -32,7 +32,8 @@ impl Client {
         }
     }
 
-    /// Begins the upload of a blob, or takes it over from another repository of the registry.
+    /// Begins the upload of a blob, or takes it over from another repository of the registry. A registry that refuses to take it over is
+    /// asked for an upload.
     pub(crate) fn begin(&self, mount: Option<(&Sha256Digest, &str)>) -> Result<UploadStart, OciError> {
         let endpoint = self.registry();
         let mut url = endpoint.url("blobs/uploads/");
@@ -45,6 +46,8 @@ impl Client {
             // A registry may have its uploads elsewhere, but the bytes stay as safe as the registry's own connections.
             (202, Some(location)) if endpoint.is_as_safe(&location) => Ok(UploadStart::Upload(location)),
             (202, _) => Err(self.unexpected("the place of an upload", "none, or one without encryption")),
+            // The user may not be allowed to read the other repository, or the registry takes over nothing.
+            (400 | 401 | 403 | 404 | 405, _) if mount.is_some() => self.begin(None),
             _ => Err(self.refusal("write to", &answer)),
         }
     }
@@ -60,6 +63,10 @@ impl Client {
         let headers = [("content-type", "application/octet-stream")];
         let body = Bytes::copy_from_slice(bytes);
         let answer = self.ask(self.registry(), Method::PUT, &url, &headers, &body, MAX_ANSWER, "write to")?;
+        // A registry that stored the blob before a connection broke does not know the upload when it is tried again.
+        if answer.status.code() == 404 && self.has_blob(&digest)? {
+            return Ok(());
+        }
         self.expect_created(&answer)
     }
 
@@ -116,8 +123,15 @@ impl Client {
         match endpoint.network.read(wanted, &self.activity) {
             Ok(fetched) if Sha256Digest::of(&fetched.bytes) == *digest => Ok(Some(fetched.bytes)),
             Ok(_) => Err(self.unexpected(&format!("the blob {}", oci_digest(digest)), "other bytes")),
-            Err(NetworkError::Status { status, .. }) if matches!(status.code(), 404 | 410) && !endpoint.is_mirror => {
-                Ok(None)
+            Err(error @ NetworkError::Status { status, .. }) if matches!(status.code(), 404 | 410) => {
+                match endpoint.is_mirror {
+                    // The mirror may have other blobs, and the registry this one.
+                    true => {
+                        let reference = self.reference.to_string();
+                        Err(OciError::NotFound { reference, source: Box::new(error) })
+                    }
+                    false => Ok(None),
+                }
             }
             Err(error) => Err(refused("read", &self.reference)(error)),
         }

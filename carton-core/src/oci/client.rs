@@ -33,8 +33,8 @@ pub(crate) struct Client {
     pub(super) reference: Reference,
     /// The servers that have the repository. The last one is the registry itself, the others are its mirrors.
     endpoints: Vec<Endpoint>,
-    /// The first server that has answered: those before it are passed over.
-    first: AtomicUsize,
+    /// The first server that is not passed over: those before it have not answered.
+    first_usable: AtomicUsize,
     pub(super) activity: Arc<Activity>,
 }
 
@@ -51,25 +51,25 @@ impl Client {
     ) -> Result<Self, OciError> {
         let endpoints = endpoints(network, servers, reference, goal, sources, activity)?;
         let (reference, activity) = (reference.clone(), Arc::clone(activity));
-        Ok(Self { reference, endpoints, first: AtomicUsize::new(0), activity })
+        Ok(Self { reference, endpoints, first_usable: AtomicUsize::new(0), activity })
     }
 
     /// The servers that have the repository, in the order to read from them.
     pub(crate) fn endpoints(&self) -> &[Endpoint] {
-        &self.endpoints[self.first.load(Ordering::Relaxed)..]
+        &self.endpoints[self.first_usable.load(Ordering::Relaxed)..]
     }
 
     /// Asks the servers in their order until one gives an answer. A mirror that does not answer is not asked again; one that lacks something
     /// may have other things.
     pub(super) fn first_answer<T>(&self, ask: impl Fn(&Endpoint) -> Result<T, OciError>) -> Result<T, OciError> {
-        let begin = self.first.load(Ordering::Relaxed);
+        let begin = self.first_usable.load(Ordering::Relaxed);
         for (at, endpoint) in self.endpoints.iter().enumerate().skip(begin).filter(|(_, endpoint)| endpoint.is_mirror) {
             match ask(endpoint) {
                 Ok(found) => return Ok(found),
                 Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
                 Err(error) => {
                     if !matches!(error, OciError::NotFound { .. }) {
-                        self.first.fetch_max(at + 1, Ordering::Relaxed);
+                        self.first_usable.fetch_max(at + 1, Ordering::Relaxed);
                     }
                     tracing::warn!("a mirror is passed over: {}", crate::causes::in_one_line(&error));
                 }
@@ -203,13 +203,15 @@ impl Client {
             let is_name =
                 |tag: &String| tag.strip_prefix("sha256-").is_none_or(|rest| rest.parse::<Sha256Digest>().is_err());
             tags.extend(page.tags.unwrap_or_default().into_iter().filter(is_name));
+            if tags.len() > MAX_TAGS {
+                return Err(self.unexpected(&format!("at most {MAX_TAGS} tags"), "more"));
+            }
             match answer.next_page().map_err(refused("list the tags of", &self.reference))? {
-                Some(next) if tags.len() <= MAX_TAGS => url = next,
-                Some(_) => break,
+                Some(next) => url = next,
                 None => return Ok(tags),
             }
         }
-        Err(self.unexpected(&format!("at most {MAX_TAGS} tags"), "more"))
+        Err(self.unexpected(&format!("at most {MAX_PAGES} pages of tags"), "more"))
     }
 
     fn parse_referrers(&self, bytes: &[u8]) -> Result<Referrers, OciError> {

@@ -62,6 +62,14 @@ pub enum OciError {
         /// The name of the artifact.
         reference: String,
     },
+    /// The name of a repository to take blobs over from is not one.
+    #[error(
+        "`{repository}` is not a repository of a registry: expected a name such as team/model, without host and tag"
+    )]
+    NotARepository {
+        /// The name.
+        repository: String,
+    },
     /// The manifest would list too many files.
     #[error("the manifest of `{reference}` would have {found} bytes, and registries accept at most {limit}")]
     TooManyFiles {
@@ -110,7 +118,11 @@ impl OciError {
             Self::TooManyFiles { .. } => Some(
                 "leave more of the files in the small layer: raise the size from which files are layers".to_owned(),
             ),
-            Self::NotACarton { .. } | Self::Answer { .. } | Self::Digest { .. } | Self::DigestGiven { .. } => None,
+            Self::NotACarton { .. }
+            | Self::Answer { .. }
+            | Self::Digest { .. }
+            | Self::DigestGiven { .. }
+            | Self::NotARepository { .. } => None,
         }
     }
 
@@ -120,7 +132,9 @@ impl OciError {
             Self::Refused { source, .. } if matches!(**source, NetworkError::Interrupted) => ErrorKind::Interrupted,
             Self::NotFound { .. } | Self::Refused { .. } | Self::Answer { .. } => ErrorKind::Network,
             Self::NotACarton { .. } | Self::Digest { .. } => ErrorKind::Integrity,
-            Self::TooManyFiles { .. } | Self::DigestGiven { .. } => ErrorKind::InvalidInput,
+            Self::TooManyFiles { .. } | Self::DigestGiven { .. } | Self::NotARepository { .. } => {
+                ErrorKind::InvalidInput
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::reference::{oci_digest, parse_digest};
 use crate::digest::Sha256Digest;
@@ -44,7 +44,7 @@ pub(crate) struct Descriptor {
     pub(crate) size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     artifact_type: Option<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "or_null", skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
 }
 
@@ -59,14 +59,14 @@ struct RawManifest {
     artifact_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     config: Option<Descriptor>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_null", skip_serializing_if = "Vec::is_empty")]
     layers: Vec<Descriptor>,
     /// Of an index.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    manifests: Vec<Descriptor>,
+    #[serde(default, deserialize_with = "or_null", skip_serializing_if = "Vec::is_empty")]
+    manifests: Vec<serde_json::Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     subject: Option<Descriptor>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "or_null", skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
 }
 
@@ -229,35 +229,51 @@ pub(crate) fn signature_layer(bytes: &[u8]) -> Option<Descriptor> {
 
 /// The artifacts that refer to another: what a registry answers, or what the tag holds that stands for this answer.
 #[derive(Default)]
-pub(crate) struct Referrers(Vec<Descriptor>);
+pub(crate) struct Referrers {
+    /// Those of other kinds, as they were read: with fields that only their writers know, or digests of another kind.
+    others: Vec<serde_json::Value>,
+    /// The newest last.
+    signatures: Vec<Descriptor>,
+}
 
 impl Referrers {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NoCarton> {
-        RawManifest::parse(bytes).map(|raw| Self(raw.manifests))
+        let mut referrers = Self::default();
+        for entry in RawManifest::parse(bytes)?.manifests {
+            match serde_json::from_value::<Descriptor>(entry.clone()) {
+                Ok(descriptor) if descriptor.artifact_type.as_deref() == Some(SIGNATURE) => {
+                    referrers.signatures.push(descriptor);
+                }
+                _ => referrers.others.push(entry),
+            }
+        }
+        Ok(referrers)
     }
 
     /// The signatures among them, the newest last.
     pub(crate) fn signatures(&self) -> impl DoubleEndedIterator<Item = &Descriptor> {
-        self.0.iter().filter(|descriptor| descriptor.artifact_type.as_deref() == Some(SIGNATURE))
+        self.signatures.iter()
     }
 
     /// Adds the signatures of a further page.
     pub(crate) fn extend(&mut self, page: Self) {
-        self.0.extend(page.signatures().cloned());
+        self.signatures.extend(page.signatures);
     }
 
     /// Adds the manifest of a signature, unless it is there.
     pub(crate) fn add_signature(&mut self, manifest: &[u8]) {
         let descriptor =
             Descriptor { artifact_type: Some(SIGNATURE.to_owned()), ..Descriptor::of(IMAGE_MANIFEST, manifest) };
-        if self.0.iter().all(|known| known.digest != descriptor.digest) {
-            self.0.push(descriptor);
+        if self.signatures.iter().all(|known| known.digest != descriptor.digest) {
+            self.signatures.push(descriptor);
         }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         // An index without a manifest is written with an empty list, which the specification demands.
-        to_json(&serde_json::json!({ "schemaVersion": 2, "mediaType": IMAGE_INDEX, "manifests": self.0 }))
+        let mut manifests = self.others.clone();
+        manifests.extend(self.signatures.iter().filter_map(|signature| serde_json::to_value(signature).ok()));
+        to_json(&serde_json::json!({ "schemaVersion": 2, "mediaType": IMAGE_INDEX, "manifests": manifests }))
     }
 }
 
@@ -310,6 +326,11 @@ impl RawManifest {
 fn to_json(value: &impl Serialize) -> Vec<u8> {
     // Writing JSON fails only for a map whose keys are not text. These values have no such map.
     serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// Reads `null` as an empty list or map: programs in Go write it for one.
+fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// A digest as registries write it.
@@ -400,5 +421,20 @@ mod tests {
         let found = Referrers::parse(&referrers.to_bytes()).unwrap();
         let digests: Vec<_> = found.signatures().map(|descriptor| descriptor.digest).collect();
         assert_eq!(digests, [Sha256Digest::of(&signature)]);
+    }
+
+    #[test]
+    fn referrers_of_other_programs_stay_as_they_are() {
+        let other = format!(
+            r#"{{"mediaType":"x","digest":"sha512:{}","size":1,"platform":{{"os":"linux"}},"annotations":null}}"#,
+            "ab".repeat(64)
+        );
+        let index = |manifests: &str| format!(r#"{{"schemaVersion":2,"layers":null,"manifests":{manifests}}}"#);
+        let mut referrers = Referrers::parse(index(&format!("[{other}]")).as_bytes()).unwrap();
+        referrers.add_signature(b"signature");
+        let written: serde_json::Value = serde_json::from_slice(&referrers.to_bytes()).unwrap();
+        assert_eq!(written["manifests"][0], serde_json::from_str::<serde_json::Value>(&other).unwrap());
+        assert_eq!(written["manifests"].as_array().unwrap().len(), 2);
+        assert_eq!(Referrers::parse(index("null").as_bytes()).unwrap().signatures().count(), 0);
     }
 }

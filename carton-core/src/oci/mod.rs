@@ -23,7 +23,7 @@ pub(crate) use client::Client;
 pub(crate) use endpoint::{Endpoint, RegistryAccess};
 pub use error::OciError;
 pub(crate) use reference::SCHEME;
-#[cfg(feature = "remote")]
-pub(crate) use reference::oci_digest;
 pub use reference::{InvalidArtifactName, Reference};
+#[cfg(feature = "remote")]
+pub(crate) use reference::{is_repository, oci_digest};
 pub use server::RegistryConfig;

@@ -63,15 +63,19 @@ impl Pull {
             let linked = contents.files().into_iter().filter(|file| file.linked).map(|file| file.path);
             let left_out: BTreeSet<String> = linked.collect();
             contents.fetch(|path| !left_out.contains(path), &context)?;
+            let signature = open::signature_in_registry(&package, &url, &config, &context)?;
             package::rewrite(contents, &left_out, contents.links(), &output, compression, &context)?;
             let beside = signature_path(&output);
-            let signature = match open::signature_in_registry(&package, &url, &config, &context)? {
+            let signature = match signature {
                 Some(bytes) => {
                     write(&beside, &bytes)?;
                     Some(beside)
                 }
                 None if beside.exists() => {
-                    tracing::warn!("`{}` is there, and is not a signature of this carton", beside.display());
+                    tracing::warn!(
+                        "`{}` was there before, and is not from the registry: it may belong to another carton",
+                        beside.display()
+                    );
                     None
                 }
                 None => None,

@@ -18,8 +18,7 @@ use crate::digest::{Sha256Digest, hash_all};
 use crate::manifest::ManifestHash;
 use crate::network::Activity;
 use crate::oci::manifest::{self, About, CartonManifest, Descriptor, IMAGE_MANIFEST, LayerFile};
-use crate::oci::oci_digest;
-use crate::oci::{Client, OciError, RegistryAccess, RegistryConfig};
+use crate::oci::{Client, OciError, RegistryAccess, RegistryConfig, is_repository, oci_digest};
 use crate::open::{self, Open};
 use crate::package::{self, Package};
 use crate::progress::Stage;
@@ -86,6 +85,9 @@ impl Push {
         if reference.digest().is_some() {
             return Err(OciError::DigestGiven { reference: reference.to_string() }.into());
         }
+        if let Some(repository) = mount_from.iter().find(|repository| !is_repository(repository)) {
+            return Err(OciError::NotARepository { repository: repository.clone() }.into());
+        }
         let progress = open.operation.progress().cloned();
         let config = open.operation.config()?;
         let signature = open.trust.signature.clone();
@@ -98,11 +100,12 @@ impl Push {
             let servers: &[RegistryConfig] = &config.registries;
             let client =
                 Client::new(&network, servers, &reference, RegistryAccess::Write, &places.repositories, &activity)?;
-            let push = Pushing { package: &package, reference: &reference, client: &client, places, context: &context };
+            let (package, reference, client, cache) = (&package, &reference, &client, cache.as_deref());
+            let push = Pushing { package, reference, client, places, cache, context: &context };
             let named = signature.as_ref().map(|signature| signature.place()).transpose()?;
-            let signatures = open::signatures_to_push(&package, location.place()?, named, &config, &context)?;
+            let signatures = open::signatures_to_push(package, location.place()?, named, &config, &context)?;
             let pushed = push.run(min_size, &signatures)?;
-            if let Some(cache) = &cache {
+            if let Some(cache) = cache {
                 let digests = large_files(package.contents(), min_size).into_iter().map(|file| file.digest);
                 if let Err(error) = cache.remember_blobs(reference.host(), reference.repository(), digests) {
                     tracing::debug!(%error, "cannot remember which repository has which blobs");
@@ -125,7 +128,7 @@ impl IntoFuture for Push {
 
 impl Carton {
     /// Pushes the carton at `location` to a registry, with its signature if there is one beside it. What the registry has already is not
-    /// sent. The manifest is sent last: until then the registry shows no artifact.
+    /// sent. The tag is set last: until then it means what it meant before.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -148,8 +151,8 @@ impl Carton {
 struct Places {
     repositories: Vec<String>,
     known: BTreeMap<Sha256Digest, String>,
-    /// The repository that is tried for blobs of which nothing is known.
-    usual: Option<String>,
+    /// The repositories that were named. They are tried for each blob.
+    named: Vec<String>,
 }
 
 impl Places {
@@ -173,11 +176,14 @@ impl Places {
             }
             known.insert(digest, repository);
         }
-        Self { repositories, known, usual: named.into_iter().next() }
+        Self { repositories, known, named }
     }
 
-    fn of(&self, digest: &Sha256Digest) -> Option<&str> {
-        self.known.get(digest).or(self.usual.as_ref()).map(String::as_str)
+    /// The repositories to take a blob over from, the likeliest first.
+    fn of(&self, digest: &Sha256Digest) -> Vec<&str> {
+        let known = self.known.get(digest);
+        let others = self.named.iter().filter(|named| Some(*named) != known);
+        known.into_iter().chain(others).map(String::as_str).collect()
     }
 }
 
@@ -186,6 +192,7 @@ struct Pushing<'a> {
     reference: &'a Reference,
     client: &'a Client,
     places: Places,
+    cache: Option<&'a Cache>,
     context: &'a Context,
 }
 
@@ -225,10 +232,14 @@ impl Pushing<'_> {
         self.check_length(bytes.len())?;
         self.client.put_small_blob(&config)?;
         let digest = Sha256Digest::of(&bytes);
-        self.client.put_manifest(&self.reference.name(), IMAGE_MANIFEST, &bytes)?;
-        for signature in signatures {
-            self.push_signature(signature, &Descriptor::of_manifest(&bytes))?;
+        if !signatures.is_empty() {
+            // Who reads the tag finds the signatures, also if what follows fails.
+            self.client.put_manifest(&oci_digest(&digest), IMAGE_MANIFEST, &bytes)?;
+            for signature in signatures {
+                self.push_signature(signature, &Descriptor::of_manifest(&bytes))?;
+            }
         }
+        self.client.put_manifest(&self.reference.name(), IMAGE_MANIFEST, &bytes)?;
         let signed = !signatures.is_empty();
         let n_blobs = files.iter().map(|file| file.digest).collect::<BTreeSet<_>>().len() + 1;
         let Sum { sent, mounted, present } = sum;
@@ -258,7 +269,7 @@ impl Pushing<'_> {
                 let open = || Ok(contents.reader(&file.path, self.context)? as Box<dyn std::io::Read + Send>);
                 let read_error = |error| ContentsError::from_read(error, &file.path).into();
                 let blob = Blob { digest: file.digest, size: file.size, open: &open, read_error: &read_error };
-                upload(self.client, &blob, self.places.of(&file.digest), &meter)
+                upload(self.client, &blob, &self.places.of(&file.digest), &meter)
             },
         )?;
         for (file, outcome) in missing.iter().zip(outcomes) {
@@ -270,8 +281,16 @@ impl Pushing<'_> {
     /// Sends the carton without its large files. Returns the digest and the size of the blob.
     fn push_small(&self, files: &[LayerFile], sum: &mut Sum) -> Result<(Sha256Digest, u64), Error> {
         let contents = self.package.contents();
-        let folder = tempfile::tempdir().map_err(Error::io("make a folder in", &std::env::temp_dir()))?;
-        let path = folder.path().join("small.carton");
+        // In the cache, which sweeps what a process that died has left there.
+        let (cached, temporary);
+        let folder = if let Some(cache) = self.cache {
+            cached = cache.temporary_folder()?;
+            cached.path()
+        } else {
+            temporary = tempfile::tempdir().map_err(Error::io("make a folder in", &std::env::temp_dir()))?;
+            temporary.path()
+        };
+        let path = folder.join("small.carton");
         let linked = contents.files().into_iter().filter(|file| file.linked).map(|file| file.path);
         let left_out: BTreeSet<String> = files.iter().map(|file| file.path.clone()).chain(linked).collect();
         contents.fetch(|path| !left_out.contains(path), self.context)?;
@@ -288,7 +307,7 @@ impl Pushing<'_> {
         let open =
             || Ok(Box::new(File::open(&path).map_err(Error::io("open", &path))?) as Box<dyn std::io::Read + Send>);
         let blob = Blob { digest, size, open: &open, read_error: &read_error };
-        sum.add(upload(self.client, &blob, None, &meter)?, size);
+        sum.add(upload(self.client, &blob, &[], &meter)?, size);
         Ok((digest, size))
     }
 

@@ -37,19 +37,14 @@ pub(super) struct Blob<'a> {
     pub(super) read_error: &'a (dyn Fn(std::io::Error) -> Error + Sync),
 }
 
-/// Sends a blob that the repository does not have, unless the registry can take it over from the repository `source`.
-pub(super) fn upload(
-    client: &Client,
-    blob: &Blob<'_>,
-    source: Option<&str>,
-    meter: &Meter<'_>,
-) -> Result<Outcome, Error> {
+/// Sends a blob that the repository does not have, unless the registry can take it over from one of the repositories `sources`.
+pub(super) fn upload(client: &Client, blob: &Blob<'_>, sources: &[&str], meter: &Meter<'_>) -> Result<Outcome, Error> {
     let mut retries = client.retries();
-    let mut source = source;
+    let mut sources = sources;
     // Bytes that are sent once more are not counted once more.
     let counted = AtomicU64::new(0);
     loop {
-        let location = match client.begin(source.map(|source| (&blob.digest, source)))? {
+        let location = match begin(client, blob, sources)? {
             UploadStart::Mounted => {
                 meter.advance(blob.size)?;
                 return Ok(Outcome::Mounted);
@@ -83,9 +78,24 @@ pub(super) fn upload(
                     meter.advance(blob.size.saturating_sub(counted.load(Ordering::Relaxed)))?;
                     return Ok(Outcome::Sent);
                 }
-                source = None;
+                sources = &[];
             }
         }
+    }
+}
+
+/// Begins the upload of a blob that the registry takes over from none of the repositories `sources`.
+fn begin(client: &Client, blob: &Blob<'_>, sources: &[&str]) -> Result<UploadStart, Error> {
+    let mut last = None;
+    for source in sources {
+        match client.begin(Some((&blob.digest, source)))? {
+            UploadStart::Mounted => return Ok(UploadStart::Mounted),
+            upload => last = Some(upload),
+        }
+    }
+    match last {
+        Some(upload) => Ok(upload),
+        None => Ok(client.begin(None)?),
     }
 }
 

@@ -48,7 +48,11 @@ pub(super) fn remember(runner_dir: &Path, executable: &Path) -> io::Result<()> {
 /// Forgets a launcher that is in `folder`, or that is gone.
 pub(super) fn forget(runner_dir: &Path, folder: &Path) -> io::Result<()> {
     match marked(runner_dir).map(|path| runner_dir.join(path)) {
-        Some(path) if path.starts_with(folder) || !path.exists() => fs::remove_file(runner_dir.join(MARKER)),
+        Some(path) if path.starts_with(folder) || !path.exists() => match fs::remove_file(runner_dir.join(MARKER)) {
+            // Another process was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        },
         _ => Ok(()),
     }
 }

@@ -255,6 +255,17 @@ fn tokens_are_fetched_and_renewed() {
     // Taken over from a repository that another token is needed for.
     let other = sandbox.run(["push", "model.carton", &registry.artifact("other:1"), "--json"]).expect_code(0).json();
     assert_eq!(other["mounted"], LARGE);
+    // A repository that the user may not read is passed over, and costs nothing but the blob if it is the only one.
+    sandbox.run(["push", "model.carton", &registry.artifact("secret/model:1")]).expect_code(0);
+    let push = |name: &str, sources: &[&str]| {
+        forget(&sandbox);
+        let artifact = registry.artifact(name);
+        let sources = sources.iter().flat_map(|source| ["--mount-from", source]);
+        let arguments = ["push", "model.carton", &artifact, "--json"].into_iter().chain(sources);
+        sandbox.run(arguments.collect::<Vec<_>>()).expect_code(0).json()
+    };
+    assert!(push("third:1", &["secret/model"])["sent"].as_u64().unwrap() > LARGE as u64);
+    assert_eq!(push("fourth:1", &["secret/model", "team/model"])["mounted"], LARGE);
     // Files that are fetched after the token has expired.
     forget(&sandbox);
     let listed = sandbox.run(["registry", "ls", &registry.artifact("team/model")]).expect_code(0);

@@ -109,6 +109,9 @@ fn what_is_there_is_not_sent_again() {
     forget(&sandbox);
     let wrong = format!("push two.carton {} --mount-from nowhere --json", registry.artifact("fourth"));
     assert!(sandbox.carton(&wrong).expect_code(0).json()["sent"].as_u64().unwrap() > LARGE as u64);
+    let invalid = format!("push two.carton {} --mount-from Base:1", registry.artifact("fifth"));
+    let refused = sandbox.carton(&invalid).expect_code(2);
+    assert!(refused.stderr.contains("`Base:1` is not a repository of a registry"), "{refused}");
 }
 
 #[test]

@@ -119,10 +119,11 @@ impl AuthFile {
         let names = names(server, repository);
         let helper = names.iter().find_map(|name| {
             let mut helpers = self.cred_helpers.iter();
-            helpers.find(|(key, _)| normalized(key) == *name).map(|(_, helper)| (helper, name))
+            helpers.find(|(key, _)| normalized(key) == *name)
         });
-        if let Some((helper, name)) = helper {
-            return ask(helper, name);
+        if let Some((key, helper)) = helper {
+            // The helper has the login under the name that the file gives.
+            return ask(helper, key);
         }
         let entry = names.iter().find_map(|name| {
             self.auths.iter().find(|(key, _)| normalized(key) == *name || *key == name).map(|(_, entry)| entry)

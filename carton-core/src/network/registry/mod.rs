@@ -133,7 +133,7 @@ impl RegistryLogin {
         let is_near = self.registry.scheme() == "http" && self.registry.host_str() == realm.host_str();
         match realm.scheme() {
             "https" => {}
-            "http" if is_near || realm.is_this_machine() => {}
+            "http" if is_near || realm.is_this_machine() && self.registry.is_this_machine() => {}
             "http" => return Err(answer("a realm on another host without encryption".to_owned())),
             scheme => return Err(answer(format!("a realm with the scheme `{scheme}`"))),
         }
@@ -213,7 +213,7 @@ fn form_encoded<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
 fn basic(user: &str, password: &Secret) -> Result<HeaderValue, NetworkError> {
     use base64::Engine;
     let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{}", password.expose()));
-    sensitive(&format!("Basic {text}")).ok_or_else(|| NetworkError::internal("a login that is no header"))
+    sensitive(&format!("Basic {text}")).ok_or_else(|| NetworkError::internal("a login that is not a valid header"))
 }
 
 fn bearer(url: &Url, token: &Secret, from: &str) -> Result<HeaderValue, NetworkError> {
