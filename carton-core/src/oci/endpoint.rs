@@ -1,6 +1,7 @@
 //! The servers that have a repository: the registry itself, and its mirrors.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -10,6 +11,9 @@ use crate::network::{Activity, Call, CallBody, Method, Network, NetworkError, Re
 
 /// The longest answer that is read where none is needed, in bytes. It may say why the registry refuses.
 pub(super) const MAX_ANSWER: u64 = 64 << 10;
+
+/// How long a registry on this machine may take to show whether it wants encryption. A carton that is in the cache may not need it at all.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
 /// Docker's own registry, by its names, and the host that it has.
 const DOCKER_HUB: [&str; 2] = ["docker.io", "index.docker.io"];
@@ -109,7 +113,9 @@ fn wants_encryption(network: &Network, plain: &Url, activity: &Arc<Activity>) ->
     let asked = network.wait(activity, async move {
         let body = CallBody::Bytes(Bytes::new());
         // Any method would do. A HEAD follows no redirect.
-        shared.call(Call { method: Method::HEAD, url: &url, headers: &[], body, limit: MAX_ANSWER }).await
+        let call = Call { method: Method::HEAD, url: &url, headers: &[], body, limit: MAX_ANSWER };
+        let silent = || NetworkError::Stalled { url: url.shown(), after: LONGEST_LOOK, found: 0 };
+        tokio::time::timeout(LONGEST_LOOK, shared.call(call)).await.unwrap_or_else(|_| Err(silent()))
     });
     match asked {
         // What servers of TLS answer to a request without it.

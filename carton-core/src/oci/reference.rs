@@ -56,7 +56,7 @@ pub enum InvalidArtifactName {
     },
     /// The tag is not a valid one.
     #[error(
-        "`{tag}` is not a tag: expected at most {MAX_TAG} letters, digits and `_ . -`, of which the first is neither `.` nor `-`"
+        "`{tag}` is not a tag: expected at most {MAX_TAG} letters, digits and `_ . -`, of which the first is neither `.` nor `-`, and not the name of a list of referrers, `sha256-DIGEST`"
     )]
     Tag {
         /// The tag.
@@ -193,6 +193,8 @@ fn is_tag(text: &str) -> bool {
     text.len() <= MAX_TAG
         && text.bytes().next().is_some_and(is_word)
         && text.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
+        // Clients keep the referrers of an artifact under this tag, where the registry does not keep track of them.
+        && text.strip_prefix("sha256-").is_none_or(|rest| rest.parse::<Sha256Digest>().is_err())
 }
 
 impl std::str::FromStr for Reference {

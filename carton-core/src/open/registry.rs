@@ -91,12 +91,19 @@ impl RegistryCarton<'_> {
     fn known(&self) -> Option<Known> {
         let cache = self.opening.cache.as_ref()?;
         let by_name = cache.remote_by_url(&UrlKey::from(self.url));
+        // What was opened under a tag has a digest, too.
+        let by_digest = || cache.remote_by_url(&self.digest_key(self.reference.digest()?)?);
         // The expected carton is the same one under any name.
-        let carton = by_name.or_else(|| cache.remote_by_manifest(&self.expect?))?;
+        let carton = by_name.or_else(by_digest).or_else(|| cache.remote_by_manifest(&self.expect?))?;
         let artifact = cache.artifact(&carton.manifest)?;
         // The record of one tag must not be used with the manifest of another.
         (carton.version.etag.as_deref() == Some(Sha256Digest::of(&artifact).to_string().as_str()))
             .then_some(Known { carton, artifact })
+    }
+
+    /// The key of the artifact's name with its digest and without a tag.
+    fn digest_key(&self, digest: Sha256Digest) -> Option<UrlKey> {
+        Url::parse(&self.reference.with_digest(digest).to_string()).ok().map(|url| UrlKey::from(&url))
     }
 
     /// Asks the registry for the manifest, and opens what it names.
@@ -224,10 +231,13 @@ impl RegistryCarton<'_> {
             blocks: Vec::new(),
             whole: package.contents().whole(),
         };
+        let by_digest = self.digest_key(digest).filter(|key| *key != carton.url_key);
+        let by_digest = by_digest.map(|url_key| RemoteCarton { url_key, ..carton.clone() });
         let places = CartonManifest::parse(artifact).map(|found| found.files).unwrap_or_default();
         let places = places.iter().map(|file| file.digest);
-        let remembered = cache
-            .remember_remote(&carton)
+        let remembered = by_digest
+            .map_or(Ok(()), |by_digest| cache.remember_remote(&by_digest))
+            .and_then(|()| cache.remember_remote(&carton))
             .and_then(|()| cache.remember_artifact(&manifest, artifact))
             .and_then(|()| cache.remember_blobs(self.reference.host(), self.reference.repository(), places));
         if let Err(error) = remembered {

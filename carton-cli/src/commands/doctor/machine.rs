@@ -32,8 +32,9 @@ pub(super) fn shared_memory() -> Finding {
 pub(super) fn uv() -> Finding {
     match find_program("uv") {
         Some(path) => Finding::ok("uv", path.display().to_string()),
-        None => Finding::missing("uv", "Python models that need packages need it")
-            .command("curl -LsSf https://astral.sh/uv/install.sh | sh"),
+        None => {
+            Finding::missing("uv", "Python models that need packages need it").command("carton runner install python")
+        }
     }
 }
 

@@ -110,8 +110,25 @@ fn what_is_there_is_not_sent_again() {
     let wrong = format!("push two.carton {} --mount-from nowhere --json", registry.artifact("fourth"));
     assert!(sandbox.carton(&wrong).expect_code(0).json()["sent"].as_u64().unwrap() > LARGE as u64);
     let invalid = format!("push two.carton {} --mount-from Base:1", registry.artifact("fifth"));
-    let refused = sandbox.carton(&invalid).expect_code(2);
+    let refused = sandbox.carton(&invalid).expect_code(1);
     assert!(refused.stderr.contains("`Base:1` is not a repository of a registry"), "{refused}");
+}
+
+#[test]
+fn what_was_opened_by_tag_is_there_by_digest() {
+    let (sandbox, Some(registry)) = (Sandbox::new(), Registry::start("")) else { return };
+    pack(&sandbox, "model", &noise(1, LARGE));
+    let tagged = registry.artifact("team/model:1");
+    let pushed = sandbox.run(["push", "model.carton", &tagged, "--json"]).expect_code(0).json();
+    let by_digest = pushed["artifact"].as_str().unwrap();
+    forget(&sandbox);
+    sandbox.run(["--offline", "verify", by_digest]).expect_code(7);
+    sandbox.run(["verify", &tagged]).expect_code(0);
+    sandbox.run(["--offline", "verify", by_digest]).expect_code(0);
+    // The tag under which clients keep the signatures of an artifact is no name for a carton.
+    let kept = by_digest.rsplit_once("sha256:").unwrap().1;
+    let refused = sandbox.run(["tag", &tagged, &format!("sha256-{kept}")]).expect_code(2);
+    assert!(refused.stderr.contains("not the name of a list of referrers"), "{refused}");
 }
 
 #[test]
