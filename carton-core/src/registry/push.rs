@@ -281,10 +281,10 @@ impl Pushing<'_> {
     /// Sends the carton without its large files. Returns the digest and the size of the blob.
     fn push_small(&self, files: &[LayerFile], sum: &mut Sum) -> Result<(Sha256Digest, u64), Error> {
         let contents = self.package.contents();
-        // In the cache, which sweeps what a process that died has left there.
-        let (cached, temporary);
-        let folder = if let Some(cache) = self.cache {
-            cached = cache.temporary_folder()?;
+        // In the cache, which sweeps what a process that died has left there, unless the cache cannot be written.
+        let cached = self.cache.and_then(|cache| cache.temporary_folder().ok());
+        let temporary;
+        let folder = if let Some(cached) = &cached {
             cached.path()
         } else {
             temporary = tempfile::tempdir().map_err(Error::io("make a folder in", &std::env::temp_dir()))?;
