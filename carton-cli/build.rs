@@ -12,11 +12,14 @@ const PACKAGE: &str = "carton_runner";
 fn main() -> io::Result<()> {
     let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?).join(PACKAGE);
     let mut files = Vec::new();
-    list(&package, "carton_runner", &mut files)?;
+    list(&package, PACKAGE, &mut files)?;
     files.sort();
     let mut code = String::from("&[\n");
-    for (name, path) in &files {
-        writeln!(code, "    ({name:?}, include_bytes!({path:?})),").map_err(io::Error::other)?;
+    // The code names no absolute path. The compiler keeps a hash of it, and names symbols by hashes of what it keeps, so a program that is built in
+    // two folders would differ.
+    for name in &files {
+        let path = format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), {:?})", format!("/{name}"));
+        writeln!(code, "    ({name:?}, include_bytes!({path})),").map_err(io::Error::other)?;
     }
     code.push_str("]\n");
     let output = PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?);
@@ -61,7 +64,7 @@ fn git(arguments: &[&str]) -> Option<String> {
 }
 
 /// Lists the Python files in a folder and below, with their names in the package. Tells Cargo to watch each folder for new files.
-fn list(folder: &Path, name: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
+fn list(folder: &Path, name: &str, files: &mut Vec<String>) -> io::Result<()> {
     println!("cargo:rerun-if-changed={}", folder.display());
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -72,7 +75,7 @@ fn list(folder: &Path, name: &str, files: &mut Vec<(String, PathBuf)>) -> io::Re
                 list(&path, &inner, files)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "py") {
-            files.push((inner, path));
+            files.push(inner);
         }
     }
     Ok(())
