@@ -21,10 +21,9 @@
 //! │       ├── MANIFEST                 the files it uses
 //! │       ├── about                    the name of its model, and the file or folder from which it was loaded
 //! │       ├── checksums                CRC-32 and size of files that were verified, by their SHA-256
-//! │       ├── artifact                 its manifest in a registry, if it came from one
 //! │       ├── signature                the signature that was accepted for it, if it came from a server
 //! │       ├── uses/5cd101…             a further file it uses, such as the carton itself
-//! │       └── remote-77a3e2…           what is known of it at a URL: version and the parts that describe it
+//! │       └── remote-77a3e2…           what is known of it at a URL: version and the parts that describe it, or its manifest in a registry
 //! ├── urls-v1/
 //! │   └── 77a3e2….json                 by the SHA-256 of a URL: the carton it last led to
 //! ├── registries-v1/
@@ -53,8 +52,6 @@
 //! Of a carton the cache knows only the MANIFEST and what its callers recorded.
 
 mod about;
-#[cfg(feature = "remote")]
-mod artifact;
 #[cfg(feature = "remote")]
 mod blob_places;
 mod cached_carton;
@@ -99,7 +96,7 @@ pub(crate) use downloads::FileLock;
 pub(crate) use files::{Checked, SHARED_FROM, WORTH_WAITING, check_bytes, open_regular};
 pub(crate) use index::{FolderIndex, Line};
 pub(crate) use moment::Moment;
-pub(crate) use remote::{RemoteCarton, UrlKey};
+pub(crate) use remote::{RemoteCarton, RemoteForm, UrlKey};
 pub(crate) use store::{Lease, TemporaryFolder};
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ use crate::network::{ShownUrl, Url, Version};
 const MAX_BLOCKS_LENGTH: u64 = 64 << 20;
 const MAX_HEADER_LENGTH: u64 = 1 << 20;
 const MAX_URL_RECORD_LENGTH: u64 = 16 << 10;
-/// One carton may be at several URLs, and signed URLs are new each time.
-const MAX_REMOTES: usize = 4;
+/// One carton may be at several URLs, and signed URLs are new each time. What has a tag in a registry has two records.
+const MAX_REMOTES: usize = 8;
 const MAGIC: &str = "carton-remote 1 ";
 const PREFIX: &str = "remote-";
 
@@ -43,12 +43,24 @@ impl From<&Url> for UrlKey {
     }
 }
 
+/// What the remote file is whose blocks a record has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RemoteForm {
+    /// The carton.
+    #[default]
+    Carton,
+    /// The manifest of an artifact in a registry, as one block. The carton without its large files is `whole`.
+    Artifact,
+}
+
 /// A remote carton as it was last seen: enough to open it again without requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteCarton {
     pub(crate) url_key: UrlKey,
     /// The part of the URL that may be shown.
     pub(crate) address: ShownUrl,
+    pub(crate) form: RemoteForm,
     /// The version of the remote file that everything else here describes.
     pub(crate) version: Version,
     /// The carton's manifest hash.
@@ -65,6 +77,8 @@ pub(crate) struct RemoteCarton {
 pub(super) struct Header {
     pub(super) url_key: UrlKey,
     pub(super) address: ShownUrl,
+    #[serde(default)]
+    form: RemoteForm,
     version: Version,
     manifest: ManifestHash,
     pub(super) whole: Option<Sha256Digest>,
@@ -118,10 +132,10 @@ impl Cache {
         Some(carton)
     }
 
-    /// Returns the most recently recorded remote file that holds this carton.
-    pub(crate) fn remote_by_manifest(&self, manifest: &ManifestHash) -> Option<RemoteCarton> {
+    /// Returns the most recently recorded remote file of this form that leads to the carton.
+    pub(crate) fn remote_by_manifest(&self, manifest: &ManifestHash, form: RemoteForm) -> Option<RemoteCarton> {
         let root = self.carton_root(manifest);
-        let is_it = |found: &RemoteCarton| found.manifest == *manifest && self.has_whole(found);
+        let is_it = |found: &RemoteCarton| found.manifest == *manifest && found.form == form && self.has_whole(found);
         let carton = remotes(&root).iter().find_map(|path| read_remote(path).filter(is_it))?;
         touch(&root);
         Some(carton)
@@ -188,6 +202,7 @@ impl RemoteCarton {
         let header = Header {
             url_key: self.url_key,
             address: self.address.clone(),
+            form: self.form,
             version: self.version.clone(),
             manifest: self.manifest,
             whole: self.whole,
@@ -264,7 +279,7 @@ pub(super) fn read_remote(path: &Path) -> Option<RemoteCarton> {
         position += length;
         blocks.push((*offset, bytes));
     }
-    let Header { url_key, address, version, manifest, whole, blocks_sha256, .. } = header;
-    let carton = RemoteCarton { url_key, address, version, manifest, blocks, whole };
+    let Header { url_key, address, form, version, manifest, whole, blocks_sha256, .. } = header;
+    let carton = RemoteCarton { url_key, address, form, version, manifest, blocks, whole };
     (hasher.finish() == blocks_sha256).then_some(carton)
 }

@@ -1,5 +1,7 @@
 //! Opens a carton without starting a runner: for `info`, `verify` and `unpack`, and as the first step of `load`.
 
+#[cfg(feature = "remote")]
+mod hub;
 mod opening;
 #[cfg(feature = "remote")]
 pub(crate) mod registry;
@@ -22,10 +24,8 @@ use crate::blocking::{Awaited, run_blocking};
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::contents::Access;
-#[cfg(feature = "remote")]
-use crate::hub;
 use crate::manifest::{self, ManifestHash};
-#[cfg(feature = "remote")]
+#[cfg(feature = "object-store")]
 use crate::network::Activity;
 #[cfg(not(feature = "object-store"))]
 use crate::network::NetworkError;
@@ -121,6 +121,12 @@ pub(crate) fn open(
     let named = location.place()?;
     let found = find(named, config, opening)?;
     let package = open_unsigned(&found, location.expected(settings.expect)?, settings, config, opening)?;
+    #[cfg(feature = "remote")]
+    if let (Place::Url(name), Cow::Owned(Place::Url(url))) = (named, &found)
+        && name.scheme() == crate::hub::SCHEME
+    {
+        hub::remember(name, url, opening);
+    }
     let place = signature::CartonPlace { named, found: &found };
     let status = signature::check(&package, place, &settings.trust, config, opening)?;
     Ok(package.with_signature_status(status))
@@ -131,11 +137,9 @@ pub(crate) fn open(
 fn find<'a>(place: &'a Place, config: &Config, opening: &Opening) -> Result<Cow<'a, Place>, Error> {
     #[cfg(feature = "remote")]
     if let Place::Url(url) = place
-        && url.scheme() == hub::SCHEME
+        && url.scheme() == crate::hub::SCHEME
     {
-        let activity = Activity::new(opening.context.cancel_token());
-        let url = hub::carton_url(url, &config.hub_endpoint()?, &config.network(), &activity)?;
-        return Ok(Cow::Owned(Place::Url(url)));
+        return Ok(Cow::Owned(Place::Url(hub::find(url, config, opening)?)));
     }
     if let Place::Url(url) = place
         && object_stores::is_scheme(url.scheme())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Opening;
 use crate::Error;
-use crate::cache::{About, Cache, RemoteCarton, UrlKey};
+use crate::cache::{About, Cache, RemoteCarton, RemoteForm, UrlKey};
 use crate::contents::{Access, BlobStore, Blobs, ContentsError};
 use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, Target};
@@ -49,13 +49,11 @@ pub(super) fn open(
     let known = registry.known();
     let is_current = |known: &Known| match registry.reference.digest() {
         Some(digest) => digest == Sha256Digest::of(&known.artifact),
-        None => expect == Some(known.carton.manifest),
+        None => expect == Some(known.hash),
     };
     match known {
         // Offline, the remembered carton is opened unless its hash differs from the pinned one.
-        Some(known)
-            if registry.access.network.is_offline() && expect.is_none_or(|hash| hash == known.carton.manifest) =>
-        {
+        Some(known) if registry.access.network.is_offline() && expect.is_none_or(|hash| hash == known.hash) => {
             registry.open_known(&known)
         }
         Some(known) if is_current(&known) => registry.open_known(&known),
@@ -71,7 +69,7 @@ pub(crate) fn reference(url: &Url) -> Result<Reference, Error> {
 
 /// What the cache remembers of the carton.
 struct Known {
-    carton: RemoteCarton,
+    hash: ManifestHash,
     /// The manifest of the artifact.
     artifact: Vec<u8>,
 }
@@ -94,11 +92,10 @@ impl RegistryCarton<'_> {
         // What was opened under a tag has a digest, too.
         let by_digest = || cache.remote_by_url(&self.digest_key(self.reference.digest()?)?);
         // The expected carton is the same one under any name.
-        let carton = by_name.or_else(by_digest).or_else(|| cache.remote_by_manifest(&self.expect?))?;
-        let artifact = cache.artifact(&carton.manifest)?;
-        // The record of one tag must not be used with the manifest of another.
-        (carton.version.etag.as_deref() == Some(Sha256Digest::of(&artifact).to_string().as_str()))
-            .then_some(Known { carton, artifact })
+        let by_hash = || cache.remote_by_manifest(&self.expect?, RemoteForm::Artifact);
+        let mut carton = by_name.or_else(by_digest).or_else(by_hash)?;
+        let (0, artifact) = carton.blocks.pop()? else { return None };
+        (carton.form == RemoteForm::Artifact).then_some(Known { hash: carton.manifest, artifact })
     }
 
     /// The key of the artifact's name with its digest and without a tag.
@@ -226,9 +223,10 @@ impl RegistryCarton<'_> {
         let carton = RemoteCarton {
             url_key: UrlKey::from(self.url),
             address: self.url.shown(),
+            form: RemoteForm::Artifact,
             version: Version { etag: Some(digest.to_string()), last_modified: None, length: None },
             manifest,
-            blocks: Vec::new(),
+            blocks: vec![(0, artifact.to_vec())],
             whole: package.contents().whole(),
         };
         let by_digest = self.digest_key(digest).filter(|key| *key != carton.url_key);
@@ -238,7 +236,6 @@ impl RegistryCarton<'_> {
         let remembered = by_digest
             .map_or(Ok(()), |by_digest| cache.remember_remote(&by_digest))
             .and_then(|()| cache.remember_remote(&carton))
-            .and_then(|()| cache.remember_artifact(&manifest, artifact))
             .and_then(|()| cache.remember_blobs(self.reference.host(), self.reference.repository(), places));
         if let Err(error) = remembered {
             tracing::debug!(%error, "cannot remember a carton in a registry");

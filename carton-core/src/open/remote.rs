@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Opening;
 use crate::archive::SUFFIX_LENGTH;
-use crate::cache::{About, RemoteCarton, UrlKey};
+use crate::cache::{About, RemoteCarton, RemoteForm, UrlKey};
 use crate::contents::{Access, ContentsError};
 use crate::context::Context;
 use crate::digest::{Sha256Digest, hash_all};
@@ -32,7 +32,8 @@ pub(super) fn open(
     let key = UrlKey::from(url);
     let activity = Activity::new(opening.context.cancel_token());
     let remote = Remote { url, key, expect, network: &access.network, access: &access, opening, activity };
-    if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash)) {
+    if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash, RemoteForm::Carton))
+    {
         match remote.reopen(&pinned) {
             // If files are missing, ask the server first: it may have the same carton in another version of the file.
             Ok(package) if remote.network.is_offline() || is_local(&package, &pinned, &opening.context)? => {
@@ -265,7 +266,8 @@ impl Remote<'_> {
     fn remember(&self, package: &Package, version: Version, blocks: Vec<(u64, Vec<u8>)>, whole: Option<Sha256Digest>) {
         let (Some(cache), Some(manifest)) = (&self.opening.cache, package.contents().manifest_hash()) else { return };
         let (url_key, address) = (self.key, self.url.shown());
-        let carton = RemoteCarton { url_key, address, version, manifest, blocks, whole };
+        let form = RemoteForm::Carton;
+        let carton = RemoteCarton { url_key, address, form, version, manifest, blocks, whole };
         if let Err(error) = cache.remember_remote(&carton) {
             tracing::debug!(%error, "cannot remember a remote carton");
         }

@@ -83,6 +83,10 @@ fn a_carton_is_read_from_a_repository() {
         assert_eq!(carton(&sandbox, &server, &format!("hash {name}")).expect_code(0).stdout, hash);
         carton(&sandbox, &server, &format!("run {name} -i x=1")).expect_code(0);
     }
+    // Without the network, a name without a file leads where it led before.
+    for (name, code) in [("hf://team/model", 0), ("hf://team/model@v1", 0), ("hf://team/model@other", 7)] {
+        carton(&sandbox, &server, &format!("run {name} -i x=1 --offline")).expect_code(code);
+    }
     // A rule for the repository.
     sandbox.write("config.toml", "[[trust]]\nfor = [\"hf://team/**\"]\nkeys = [\"key.pub.pem\"]\n");
     sandbox.carton("keygen -o key.pem").expect_code(0);

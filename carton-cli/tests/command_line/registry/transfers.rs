@@ -132,6 +132,25 @@ fn what_was_opened_by_tag_is_there_by_digest() {
 }
 
 #[test]
+fn two_artifacts_of_one_carton_are_both_known() {
+    let (sandbox, Some(registry)) = (Sandbox::new(), Registry::start("")) else { return };
+    let hash = pack(&sandbox, "model", &noise(1, LARGE));
+    let places = [registry.artifact("model:large-apart"), registry.artifact("model:all-in-one")];
+    for (place, min_size) in places.iter().zip(["1", "1GiB"]) {
+        sandbox.run(["push", "model.carton", place, "--min-size", min_size]).expect_code(0);
+    }
+    forget(&sandbox);
+    for place in &places {
+        sandbox.run(["verify", place]).expect_code(0);
+    }
+    drop(registry);
+    for place in &places {
+        sandbox.run(["--offline", "verify", place, "--expect", &hash]).expect_code(0);
+        sandbox.run(["--offline", "verify", place]).expect_code(0);
+    }
+}
+
+#[test]
 fn twenty_fine_tunes_store_and_transfer_their_base_once() {
     let (sandbox, Some(registry)) = (Sandbox::new(), Registry::start("")) else { return };
     let base = noise(1, 2_000_000);
@@ -221,7 +240,7 @@ fn the_output_is_for_people() {
     settings.add_filter(r"\d+(\.\d+)? (KiB|kB|B)\b", "[SIZE]");
     let _filters = settings.bind_to_scope();
     pack(&sandbox, "model", &noise(1, LARGE));
-    let artifact = registry.artifact("model:1");
+    let (artifact, repository) = (registry.artifact("model:1"), registry.artifact("model"));
     assert_snapshot!(sandbox.carton(&format!("push model.carton {artifact}")), @"
     exit code: 0
     ----- stdout -----
@@ -237,7 +256,7 @@ fn the_output_is_for_people() {
     manifest sha256:[HASH]
     ----- stderr -----
     ");
-    assert_snapshot!(sandbox.carton(&format!("registry ls {artifact}")), @"
+    assert_snapshot!(sandbox.carton(&format!("registry ls {repository}")), @"
     exit code: 0
     ----- stdout -----
     1  [SIZE]  [HASH]

@@ -250,6 +250,7 @@ fn what_is_known_of_urls_goes_with_the_carton() {
     let remote = RemoteCarton {
         url_key,
         address: ShownUrl::of_text("https://host/one.carton"),
+        form: RemoteForm::Carton,
         version: crate::network::Version { etag: None, last_modified: None, length: None },
         manifest: carton.hash(),
         blocks: Vec::new(),
@@ -353,6 +354,7 @@ fn a_remote_carton_is_removed_by_its_url() {
         let carton = RemoteCarton {
             url_key: UrlKey::from(&url),
             address: url.shown(),
+            form: RemoteForm::Carton,
             version: crate::network::Version { etag: None, last_modified: None, length: Some(1) },
             manifest: ManifestHash::of(manifest.as_bytes()),
             blocks: vec![(0, vec![1])],

@@ -8,6 +8,7 @@ fn example_remote(url: &str, manifest: &str) -> RemoteCarton {
     RemoteCarton {
         url_key: UrlKey::of(url.as_bytes()),
         address: ShownUrl::of_text(&format!("https://host/{url}")),
+        form: RemoteForm::Carton,
         version: Version { etag: Some("\"1\"".to_owned()), last_modified: None, length: Some(1 << 40) },
         manifest: ManifestHash::of(manifest.as_bytes()),
         blocks: vec![(0, vec![1; 40]), (40, Vec::new()), (1000, vec![2; 300])],
@@ -20,14 +21,16 @@ fn a_remote_carton_is_found_by_its_url_and_by_its_manifest() {
     let (_folder, cache) = new_cache();
     let one = example_remote("one", "m");
     let two = example_remote("two", "m");
+    let by_manifest = |carton: &RemoteCarton| cache.remote_by_manifest(&carton.manifest, carton.form);
     cache.remember_remote(&one).unwrap();
     age();
     cache.remember_remote(&two).unwrap();
     assert_eq!(cache.remote_by_url(&one.url_key).as_ref(), Some(&one));
     assert_eq!(cache.remote_by_url(&two.url_key).as_ref(), Some(&two));
-    assert_eq!(cache.remote_by_manifest(&one.manifest).as_ref(), Some(&two), "the newest");
+    assert_eq!(by_manifest(&one).as_ref(), Some(&two), "the newest");
     assert_eq!(cache.remote_by_url(&UrlKey::of(b"three")), None);
-    assert_eq!(cache.remote_by_manifest(&ManifestHash::of(b"other")), None);
+    assert_eq!(by_manifest(&example_remote("three", "other")), None);
+    assert_eq!(by_manifest(&RemoteCarton { form: RemoteForm::Artifact, ..one.clone() }), None, "of another form");
     // The file at the URL was replaced by another carton.
     let replaced = example_remote("one", "n");
     cache.remember_remote(&replaced).unwrap();
@@ -42,7 +45,7 @@ fn a_carton_that_was_downloaded_as_a_whole_is_known_while_it_is_there() {
     let whole = cache.insert_file(&mut &bytes[..]).unwrap();
     let carton = RemoteCarton { whole: Some(whole), blocks: Vec::new(), ..example_remote("one", "m") };
     cache.remember_remote(&carton).unwrap();
-    let found = || (cache.remote_by_url(&carton.url_key), cache.remote_by_manifest(&carton.manifest));
+    let found = || (cache.remote_by_url(&carton.url_key), cache.remote_by_manifest(&carton.manifest, carton.form));
     assert_eq!(found(), (Some(carton.clone()), Some(carton.clone())));
     damage(&cache.file_path(&whole));
     assert_eq!(found(), (None, None));
@@ -59,14 +62,14 @@ fn a_carton_that_was_downloaded_as_a_whole_is_known_while_it_is_there() {
 #[test]
 fn only_the_newest_urls_of_a_carton_are_kept() {
     let (_folder, cache) = new_cache();
-    let all: Vec<RemoteCarton> = (0..7).map(|number| example_remote(&format!("{number}"), "m")).collect();
+    let all: Vec<RemoteCarton> = (0..11).map(|number| example_remote(&format!("{number}"), "m")).collect();
     for carton in &all {
         cache.remember_remote(carton).unwrap();
         age();
     }
     let found: Vec<bool> = all.iter().map(|carton| cache.remote_by_url(&carton.url_key).is_some()).collect();
-    assert_eq!(found, [false, false, false, true, true, true, true]);
-    assert_eq!(count_files(&cache.bucket(URLS)), 4);
+    assert_eq!(found, [[false; 3].as_slice(), &[true; 8]].concat());
+    assert_eq!(count_files(&cache.bucket(URLS)), 8);
 }
 
 #[test]
