@@ -7,7 +7,7 @@ use carton_core::registry::Reference;
 use clap::{Args, Subcommand};
 
 use super::model::digest;
-use super::values::size;
+use super::values::{STANDARD_STREAM, size};
 use super::{CompressionChoice, ModelArgs, TrustArgs};
 
 /// Which carton goes where.
@@ -52,7 +52,7 @@ pub(crate) struct PullArgs {
     pub(crate) artifact: Reference,
 
     /// The file to write, replaced if it is there; the signature goes beside it [default: the last part of REPOSITORY with .carton, here]
-    #[arg(short, long, value_name = "OUT.carton", value_hint = clap::ValueHint::FilePath)]
+    #[arg(short, long, value_name = "OUT.carton", value_parser = output, value_hint = clap::ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 
     /// How to compress the large files
@@ -65,6 +65,15 @@ pub(crate) struct PullArgs {
 
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+}
+
+/// Parses the path of a file that is to be written.
+fn output(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "" => Err("it is empty".to_owned()),
+        STANDARD_STREAM => Err("a carton cannot be written to standard output; a file called `-` is `./-`".to_owned()),
+        path => Ok(PathBuf::from(path)),
+    }
 }
 
 /// Which artifact gets which tag.
@@ -86,9 +95,18 @@ pub(crate) enum RegistryCommand {
     #[command(visible_alias = "list")]
     Ls {
         /// The repository, oci://HOST/REPOSITORY
-        #[arg(value_name = "REPOSITORY", value_parser = reference)]
+        #[arg(value_name = "REPOSITORY", value_parser = repository)]
         repository: Reference,
     },
+}
+
+/// Parses the name of a repository. A tag would look as if it chose something.
+fn repository(text: &str) -> Result<Reference, String> {
+    let found = reference(text)?;
+    match (found.tag(), found.digest()) {
+        (None, None) => Ok(found),
+        _ => Err("it has a tag or a digest, and all artifacts of a repository are listed".to_owned()),
+    }
 }
 
 fn reference(text: &str) -> Result<Reference, String> {

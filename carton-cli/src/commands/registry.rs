@@ -43,8 +43,9 @@ struct Tagged {
 struct Listed {
     artifact: String,
     tag: Option<String>,
+    /// Null if the registry does not give the artifact to the user.
     digest: Option<Sha256Digest>,
-    /// Null for an artifact that is not a carton.
+    /// Null for an artifact that is not a carton, too.
     manifest_sha256: Option<ManifestHash>,
     size: Option<u64>,
 }
@@ -150,7 +151,11 @@ pub(super) async fn run(command: RegistryCommand, context: &Context<'_>) -> Resu
     }
     let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
     for listed in &listed {
-        let hash = listed.manifest_sha256.map_or_else(|| "not a carton".to_owned(), |hash| hash.to_string());
+        let hash = match (listed.manifest_sha256, listed.digest) {
+            (Some(hash), _) => hash.to_string(),
+            (None, Some(_)) => "not a carton".to_owned(),
+            (None, None) => "not readable".to_owned(),
+        };
         table.row([listed.tag.clone().unwrap_or_default(), listed.size.map(byte_size).unwrap_or_default(), hash]);
     }
     context.output.text(&table.lines(&|_, _, cell| cell))?;

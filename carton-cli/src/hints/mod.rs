@@ -2,7 +2,9 @@
 
 mod no_runner;
 
-use carton_core::errors::{CacheError, ContentsError, InstallError, LaunchError, PackageError, ShrinkError};
+use carton_core::errors::{
+    CacheError, ContentsError, InstallError, LaunchError, NetworkError, OciError, PackageError, ShrinkError,
+};
 use carton_core::{CallError, Error, Limits, SuspectedLimit};
 
 use crate::output::shell::shell_word;
@@ -83,8 +85,24 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             // The python runner says so, which is part of this command.
             error.hint().map(|hint| hint.replace(BUILD_HINT, &format!("{BUILD_HINT}: `--allow build`")))
         }
-        error => error.hint(),
+        error => error.hint().or_else(|| is_unreachable(error).then(|| OFFLINE.to_owned())),
     }
+}
+
+/// What helps while a server cannot be reached.
+const OFFLINE: &str = "what was used on this machine before may be in the cache: `--offline` takes it from there";
+
+/// Whether a server that something is read from does not answer.
+fn is_unreachable(error: &Error) -> bool {
+    let source = match error {
+        Error::Network(source) => source,
+        Error::Oci(refused) => match &**refused {
+            OciError::Refused { action: "read", source, .. } => source,
+            _ => return false,
+        },
+        _ => return false,
+    };
+    matches!(source, NetworkError::Connection { .. } | NetworkError::Stalled { .. })
 }
 
 /// Returns what can be done about limits that are the likely cause of an error.

@@ -9,9 +9,10 @@ pub(crate) use reqwest::Method;
 use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use super::redirect::Redirects;
+use super::read::decoded;
+use super::redirect::{Redirects, location};
 use super::registry::time_to_store;
-use super::reply::LEAST_BYTES;
+use super::reply::{LEAST_BYTES, encodings};
 use super::{CredentialsSent, HttpStatus, Network, NetworkError, Url, failure, send};
 
 /// One request of a registry's protocol.
@@ -152,8 +153,8 @@ impl Network {
                 answered_challenge = true;
                 continue;
             }
-            if let (true, Some(location)) = (call.method == Method::GET, response.headers().get(header::LOCATION))
-                && response.status().is_redirection()
+            if call.method == Method::GET
+                && let Some(location) = location(response.status(), response.headers())
             {
                 url = redirects.follow(location.as_bytes())?;
                 continue;
@@ -213,6 +214,11 @@ impl Network {
     ) -> Result<Answered, NetworkError> {
         let (status, headers) = (HttpStatus::of_answer(response.status()), response.headers().clone());
         self.note_answer(&[(url.clone(), response.remote_addr())]);
+        let too_large = || NetworkError::TooLarge { url: url.shown(), limit };
+        let is_refusal = !response.status().is_success();
+        if !is_refusal && response.content_length().is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
         let mut body = Vec::new();
         let after = self.options().idle_timeout;
         // A server that sends a byte now and then has stalled, too.
@@ -226,10 +232,16 @@ impl Network {
             let chunk = chunk.map_err(|_| NetworkError::Stalled { url: url.shown(), after, found: found - before })?;
             let Some(chunk) = chunk.map_err(|error| failure::of_body(url.shown(), error, None, found))? else { break };
             if found + chunk.len() as u64 > limit {
-                return Err(NetworkError::TooLarge { url: url.shown(), limit });
+                // What a server says beyond the limit about its reasons is left out.
+                if is_refusal {
+                    break;
+                }
+                return Err(too_large());
             }
             body.extend_from_slice(&chunk);
         }
+        // The reasons of a refusal may have been cut off.
+        let body = if is_refusal { body } else { decoded(url, body, &encodings(&headers), limit)? };
         Ok(Answered { status, body, url: url.clone(), headers, credentials })
     }
 }

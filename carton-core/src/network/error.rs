@@ -196,6 +196,11 @@ impl NetworkError {
                  its file as SSL_CERT_FILE"
                     .to_owned(),
             ),
+            Self::Tls { source, .. } if source.to_string().contains("CaUsedAsEndEntity") => Some(
+                "the server shows the certificate of an authority as its own: let that authority make one for the server, without \
+                 `basicConstraints=CA:TRUE`"
+                    .to_owned(),
+            ),
             Self::Status { url, status, credentials, .. } if matches!(status.code(), 401 | 403) => {
                 Some(access_hint(url, credentials))
             }
@@ -214,6 +219,9 @@ impl NetworkError {
     }
 }
 
+/// The host of the Hugging Face Hub, whose users have its own variable for their token.
+const HUB_HOST: &str = "huggingface.co";
+
 /// The hint for a server that demands credentials, or better ones.
 fn access_hint(url: &ShownUrl, credentials: &CredentialsSent) -> String {
     match credentials {
@@ -229,6 +237,11 @@ fn access_hint(url: &ShownUrl, credentials: &CredentialsSent) -> String {
     }
     let url = Url::parse(url.as_str()).ok();
     let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+    if host == HUB_HOST {
+        return "set HF_TOKEN to a token of the Hub, or store one with `hf auth login`; a repository may also ask for its conditions to be \
+                accepted on its page"
+            .to_owned();
+    }
     let variable = Credentials::variable(host).map(|name| format!("set {name} to a token, or "));
     format!(
         "{}put a token for `{host}` into the configuration's [[credentials]], or a login into ~/.netrc",

@@ -1,21 +1,21 @@
 //! Reads small parts of files into memory.
 
 use std::fmt;
+use std::io::Read;
 use std::sync::Arc;
 
 use super::{Activity, Extent, Network, NetworkError, Part, Request, Url, Version};
+use crate::encoding::{self, Limit};
 
 /// A part of a file in memory.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The bytes; empty if the server still has the known version.
+    /// The bytes, decoded if the server encodes the whole file; empty if the server still has the known version.
     pub bytes: Vec<u8>,
     /// The part of the file that they are.
     pub extent: Extent,
     /// The version of the file that they belong to.
     pub version: Version,
-    /// The content encodings of the bytes, in the order they were applied; always empty for parts.
-    pub encodings: Vec<String>,
 }
 
 /// The arguments of [`Network::read`].
@@ -134,8 +134,26 @@ impl Network {
             bytes.extend_from_slice(&chunk);
         }
         let (extent, version) = (reply.extent().clone(), reply.version().clone());
-        Ok(Fetched { bytes, extent, version, encodings: reply.encodings().to_vec() })
+        let bytes = decoded(&wanted.url, bytes, reply.encodings(), wanted.limit)?;
+        Ok(Fetched { bytes, extent, version })
     }
+}
+
+/// The bytes of a whole answer without its content encodings. Some servers encode what they send, whatever the request says.
+pub(super) fn decoded(url: &Url, bytes: Vec<u8>, encodings: &[String], limit: u64) -> Result<Vec<u8>, NetworkError> {
+    if encodings.is_empty() {
+        return Ok(bytes);
+    }
+    let answer = |found: String| NetworkError::Answer {
+        url: url.shown(),
+        expected: format!("at most {limit} bytes, encoded as {}", encodings.join(", ")),
+        found,
+    };
+    let most = Limit { declared: None, allowance: limit, ratio: 0, absolute: limit };
+    let mut reader = encoding::decode(&bytes[..], encodings, most).map_err(|error| answer(error.to_string()))?;
+    let mut decoded = Vec::new();
+    reader.read_to_end(&mut decoded).map_err(|error| answer(error.to_string()))?;
+    Ok(decoded)
 }
 
 /// Whether an error may come from a server that does not support suffixes.

@@ -1,6 +1,22 @@
 //! Decides where a redirect leads, and whether it may be followed. Pure.
 
+use reqwest::StatusCode;
+use reqwest::header::{self, HeaderMap, HeaderValue};
+
 use super::{NetworkError, Url};
+
+/// The place that an answer leads to; `None` if it is no redirect, or does not say where.
+pub(super) fn location(status: StatusCode, headers: &HeaderMap) -> Option<&HeaderValue> {
+    let is_redirect = matches!(
+        status,
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    headers.get(header::LOCATION).filter(|_| is_redirect)
+}
 
 /// The hops of one request so far.
 #[derive(Debug)]

@@ -275,7 +275,8 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn encodings(headers: &HeaderMap) -> Vec<String> {
+/// The content encodings that an answer states, in the order they were applied, in lower case.
+pub(super) fn encodings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let names = values.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase());
     names.filter(|name| !name.is_empty() && name != "identity").collect()

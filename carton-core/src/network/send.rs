@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap};
 
 use super::content_range::inclusive;
-use super::redirect::Redirects;
+use super::redirect::{Redirects, location};
 use super::{
     CredentialsSent, HttpStatus, Network, NetworkError, Part, Reply, Request, ShownUrl, Version, failure, retry_after,
 };
@@ -40,32 +40,26 @@ impl Network {
                 Ok(Ok(response)) => response,
             };
             hops.push((url.clone(), response.remote_addr()));
-            match (response.status(), response.headers().get(header::LOCATION)) {
-                (
-                    StatusCode::MOVED_PERMANENTLY
-                    | StatusCode::FOUND
-                    | StatusCode::SEE_OTHER
-                    | StatusCode::TEMPORARY_REDIRECT
-                    | StatusCode::PERMANENT_REDIRECT,
-                    Some(location),
-                ) => {
-                    url = redirects.follow(location.as_bytes())?;
-                    tracing::debug!("`{shown}` leads to `{}`", url.shown());
-                }
-                (StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED, _) => {
+            if let Some(location) = location(response.status(), response.headers()) {
+                url = redirects.follow(location.as_bytes())?;
+                tracing::debug!("`{shown}` leads to `{}`", url.shown());
+                continue;
+            }
+            match response.status() {
+                StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED => {
                     let reply = Reply::new(shown, response, request, options)?;
                     self.note_answer(&hops);
                     return Ok(reply);
                 }
-                (StatusCode::UNAUTHORIZED, _)
+                StatusCode::UNAUTHORIZED
                     if !answered_challenge
                         && let Some(login) = login
                         && login.answer(self, &url, response.headers(), sent).await? =>
                 {
                     answered_challenge = true;
                 }
-                (StatusCode::RANGE_NOT_SATISFIABLE, _) => return Reply::of_nothing(shown, response, request, options),
-                (status, _) => return Err(refusal(shown, status, response.headers(), credentials)),
+                StatusCode::RANGE_NOT_SATISFIABLE => return Reply::of_nothing(shown, response, request, options),
+                status => return Err(refusal(shown, status, response.headers(), credentials)),
             }
         }
     }

@@ -126,6 +126,18 @@ impl OciError {
         }
     }
 
+    /// Whether the registry answered that it does not give away what was asked for, and not that it wants another login.
+    #[cfg(feature = "remote")]
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::NotFound { .. } => true,
+            Self::Refused { source, .. } => {
+                matches!(&**source, NetworkError::Status { status, .. } if matches!(status.code(), 403 | 404 | 410 | 451))
+            }
+            _ => false,
+        }
+    }
+
     /// The kind of the failure.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {

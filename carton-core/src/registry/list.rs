@@ -11,7 +11,7 @@ use crate::digest::Sha256Digest;
 use crate::manifest::ManifestHash;
 use crate::network::Activity;
 use crate::oci::manifest::CartonManifest;
-use crate::oci::{Client, OciError, RegistryAccess};
+use crate::oci::{Client, RegistryAccess};
 use crate::settings::{OperationSettings, operation_setters};
 
 /// How many manifests are read at once.
@@ -31,7 +31,7 @@ pub struct List {
 pub struct Listed {
     /// The name with the tag.
     pub reference: Reference,
-    /// The digest of the artifact; none if it could not be read.
+    /// The digest of the artifact; none if the registry does not give it to the user.
     pub digest: Option<Sha256Digest>,
     /// The hash of the carton; none if the artifact is not one.
     pub manifest_sha256: Option<ManifestHash>,
@@ -77,8 +77,9 @@ impl List {
                     let Ok(reference) = repository.with_tag(&tags[at]) else { return Ok(None) };
                     match client.manifest_named(&tags[at]) {
                         Ok((bytes, digest)) => Ok(Some(Listed::of(reference, &bytes, digest))),
-                        // The tag was deleted meanwhile, or its artifact was.
-                        Err(OciError::NotFound { .. }) => {
+                        // The tag was deleted meanwhile, or its artifact was; or this one artifact is not for the user.
+                        Err(error) if error.is_refusal() => {
+                            tracing::warn!("{}", crate::causes::in_one_line(&error));
                             Ok(Some(Listed { reference, digest: None, manifest_sha256: None, size: None }))
                         }
                         Err(error) => Err(error.into()),

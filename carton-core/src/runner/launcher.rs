@@ -20,6 +20,9 @@ pub(crate) fn launcher(config: &Config) -> Option<PathBuf> {
 /// runner, because whoever offers a runner does not decide what confines others.
 const MARKER: &str = ".launcher";
 
+/// What is locked while a folder that may hold the launcher is replaced. No runner's folder has this name.
+pub(super) const NAME: &str = "launcher";
+
 /// The longest marker that is read, in bytes: a path.
 const MAX_BYTES: u64 = 4096;
 

@@ -10,6 +10,7 @@ use carton_runner_onnx::onnx_runtime_library;
 use super::finding::Finding;
 use crate::commands::runner::why_not;
 use crate::failure::causes_in_one_line;
+use crate::hints::hint;
 use crate::python;
 
 /// The runner of TorchScript models, which an index of releases has, and how it is made without one.
@@ -24,7 +25,7 @@ pub(super) async fn findings(config: &Config) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for descriptor in registry.embedded() {
-        findings.push(of_runner(descriptor, "in this program", config).await);
+        findings.push(of_runner(descriptor, None, config).await);
     }
     findings.push(onnx_runtime(config));
     let mut last: Option<(&Path, &Path)> = None;
@@ -32,7 +33,7 @@ pub(super) async fn findings(config: &Config) -> Vec<Finding> {
         // A runner that understands several versions of the contents of `model/` has a descriptor for each.
         let program = (descriptor.runner_path.as_path(), folder);
         if last.replace(program) != Some(program) {
-            findings.push(of_runner(descriptor, &folder.display().to_string(), config).await);
+            findings.push(of_runner(descriptor, Some(folder), config).await);
         }
     }
     for broken in registry.broken() {
@@ -52,8 +53,9 @@ pub(super) async fn findings(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Starts the runner.
-async fn of_runner(descriptor: &Descriptor, place: &str, config: &Config) -> Finding {
+/// Starts the runner, which is in `folder`, or in this program.
+async fn of_runner(descriptor: &Descriptor, folder: Option<&Path>, config: &Config) -> Finding {
+    let place = folder.map_or_else(|| "in this program".to_owned(), |folder| folder.display().to_string());
     let check = format!("runner {}", descriptor.runner_name);
     let version = &descriptor.framework_version;
     if let Some(reason) = why_not(descriptor, carton_core::runner::PLATFORM) {
@@ -64,7 +66,13 @@ async fn of_runner(descriptor: &Descriptor, place: &str, config: &Config) -> Fin
         Ok(()) => Finding::ok(check, format!("{version}, {place}")),
         Err(error) => {
             let text = format!("{version}, {place}: {}", causes_in_one_line(&error));
-            mended(Finding::bad(check, text), descriptor)
+            let finding = Finding::bad(check, text);
+            match (folder, hint(&error)) {
+                (Some(_), _) => mended(finding, descriptor),
+                // What is part of this program cannot be installed again.
+                (None, Some(hint)) => finding.advice(hint),
+                (None, None) => finding,
+            }
         }
     }
 }

@@ -18,7 +18,9 @@ fn wrong_names_are_named() {
         ("info oci://host/Model", 2, "`Model` is not the name of a repository"),
         ("info oci://me:secret@host/model", 2, "a user or a password"),
         ("info oci://localhost:1/model", 7, "connect to"),
-        ("pull oci://localhost:1/model", 7, "connect to"),
+        ("pull oci://localhost:1/model", 7, "`--offline` takes it from there"),
+        ("pull oci://localhost:1/model -o -", 2, "cannot be written to standard output"),
+        ("registry ls oci://localhost:1/model:1", 2, "all artifacts of a repository are listed"),
         ("registry ls oci://localhost:1/model", 7, "cannot list the tags of `oci://localhost:1/model`"),
     ] {
         let outcome = sandbox.carton(arguments);
@@ -161,7 +163,8 @@ fn a_registry_gets_nobody_elses_login() {
     let artifact = server.url("/model:1").replace("http://", "oci://");
     let run = |arguments: &[&str]| sandbox.run(arguments.iter().copied().chain(["--config", config.to_str().unwrap()]));
     run(&["push", "model.carton", &artifact]).expect_code(7);
-    let listed = run(&["registry", "ls", &artifact]).expect_code(7);
+    let repository = artifact.strip_suffix(":1").unwrap();
+    let listed = run(&["registry", "ls", repository]).expect_code(7);
     assert!(listed.stderr.contains("the next page at the same server"), "{listed}");
     assert!(!victim.requests().is_empty(), "uploads may be elsewhere");
     for request in victim.requests() {
@@ -195,4 +198,45 @@ fn a_manifest_that_comes_byte_by_byte_is_given_up() {
     let artifact = server.url("/model:1").replace("http://", "oci://");
     let outcome = sandbox.run(["info", &artifact, "--config", "config.toml"]).expect_code(7);
     assert!(outcome.stderr.contains("sent only") && outcome.stderr.contains("bytes in 0.3 s"), "{outcome}");
+}
+
+#[test]
+fn a_tag_that_is_refused_does_not_hide_the_others() {
+    let sandbox = Sandbox::new();
+    let Some((manifest, _)) = stored(&sandbox) else { return };
+    let server = serving(manifest, &[]);
+    server.route("/v2/model/tags/list", |_| Answer::bytes(200, "{\"tags\":[\"1\",\"2\",\"3\"]}"));
+    server.route("/v2/model/manifests/2", |_| {
+        Answer::bytes(403, "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"quarantined\"}]}")
+    });
+    let repository = server.url("/model").replace("http://", "oci://");
+    let listed = sandbox.run(["registry", "ls", &repository, "--json"]).expect_code(0);
+    assert!(listed.stderr.contains("quarantined"), "{listed}");
+    let is_known: Vec<bool> =
+        listed.json().as_array().unwrap().iter().map(|listed| !listed["digest"].is_null()).collect();
+    assert_eq!(is_known, [true, false, false]);
+    let text = sandbox.run(["registry", "ls", &repository]).expect_code(0);
+    assert_eq!(text.stdout.matches("not readable").count(), 2, "{text}");
+    // A registry that wants another login refuses the whole list.
+    server.route("/v2/model/manifests/2", |_| Answer::bytes(401, ""));
+    sandbox.run(["registry", "ls", &repository]).expect_code(7);
+}
+
+#[test]
+fn a_manifest_that_is_said_to_be_too_large_is_not_waited_for() {
+    let sandbox = Sandbox::new();
+    let server = Server::start();
+    server.route("/v2/", |_| Answer::bytes(200, "{}"));
+    server.route("/v2/model/manifests/1", |_| Answer::bytes(200, vec![b' '; 100]).claiming(1 << 40).stall_after(100));
+    let artifact = server.url("/model:1").replace("http://", "oci://");
+    let begin = std::time::Instant::now();
+    let outcome = sandbox.run(["info", &artifact]).expect_code(7);
+    assert!(outcome.stderr.contains("at most 4194304 bytes are accepted"), "{outcome}");
+    // The idle timeout alone is 30 s.
+    assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert_eq!(server.exchanges_for("/v2/model/manifests/1").len(), 1);
+    // The reasons of a refusal may be long: the status counts.
+    server.route("/v2/model/manifests/1", |_| Answer::bytes(403, vec![b' '; 5 << 20]));
+    let refused = sandbox.run(["info", &artifact]).expect_code(7);
+    assert!(refused.stderr.contains("403"), "{refused}");
 }

@@ -11,6 +11,7 @@ use super::{Credentials, CredentialsSent, HostToken, Secret};
 use crate::network::{NetworkError, Url};
 
 /// The credential in the `Authorization` header.
+#[derive(Clone)]
 enum Credential {
     Basic { user: String, password: Secret },
     Bearer(Secret),
@@ -70,7 +71,7 @@ impl Credentials {
         repository: &str,
         machines: impl FnOnce() -> &'a [Machine],
     ) -> Option<(RegistryCredential, String)> {
-        let found = |authorization: Authorization| match authorization.found {
+        let found = |authorization: &Authorization| match authorization.found.clone() {
             Some((Credential::Bearer(token), from)) => Some((RegistryCredential::Bearer(token), from)),
             Some((Credential::Basic { user, password }, from)) => {
                 Some((RegistryCredential::Basic { user, password }, from))
@@ -79,9 +80,16 @@ impl Credentials {
         };
         let host = registry.host_str()?;
         let server = registry.expose().port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        found(self.find(registry, || &[]))
-            .or_else(|| docker::find(&self.registry_files, &server, repository))
-            .or_else(|| found(self.find(registry, machines)))
+        let first = found(&self.find(registry, || &[]));
+        first.or_else(|| docker::find(&self.registry_files, &server, repository)).or_else(|| {
+            let last = self.find(registry, machines);
+            if let Some(from) = &last.withheld {
+                tracing::warn!(
+                    "the login for `{server}` from {from} is sent over https only, and the registry is asked over http"
+                );
+            }
+            found(&last)
+        })
     }
 
     pub(in crate::network) fn machines(&self) -> Vec<Machine> {

@@ -1,5 +1,6 @@
 //! Each kind of answer, and what it is taken for.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -202,11 +203,28 @@ fn what_was_not_modified_is_not_sent_again() {
 }
 
 #[test]
-fn encodings_nobody_asked_for_are_passed_on_or_refused() {
+fn encodings_nobody_asked_for_are_undone_or_refused() {
     let encoded =
         |head: &str| answer(&format!("{head}\r\nContent-Encoding: Gzip, identity\r\nContent-Encoding: br"), FILE);
-    let fetched = read(&serve(&[encoded("200 OK")]), Part::Whole).unwrap();
-    assert_eq!(fetched.encodings, ["gzip", "br"]);
+    let file = |bytes: &[u8]| {
+        let server = Server::start();
+        let answer = Answer::bytes(200, bytes).header("Content-Encoding", "Gzip, identity, zstd");
+        server.route("/a/file", move |_| answer.clone());
+        server
+    };
+    let twice = |bytes: &[u8]| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(bytes).unwrap();
+        zstd::encode_all(&gzip.finish().unwrap()[..], 1).unwrap()
+    };
+    let fetched = read(&file(&twice(FILE.as_bytes())), Part::Whole).unwrap();
+    assert_eq!(fetched.bytes, FILE.as_bytes());
+    let refuse = |bytes: &[u8], expected: &str| {
+        let error = read(&file(bytes), Part::Whole).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    refuse(FILE.as_bytes(), "not valid zstd");
+    refuse(&twice(&vec![0; 10 << 20]), "found");
     for head in ["200 OK", "206 OK\r\nContent-Range: bytes 2-5/16"] {
         let server = serve(&[encoded(head)]);
         let error = read(&server, Part::Range(2..6)).unwrap_err();

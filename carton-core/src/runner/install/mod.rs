@@ -244,8 +244,9 @@ impl Installer<'_> {
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&executable, mode).map_err(InstallError::io("write", &executable))?;
         check::write(&[Descriptor { runner_path: EXECUTABLE.into(), ..runner.clone() }], &new)?;
-        let installed = self.publish(&workspace, self.runner_dir.join(folder_name(runner)), runner)?;
-        // The copy is a launcher, as this program is. Written last, because publishing forgets what the folder was before.
+        let _lock = self.lock_launcher()?;
+        let installed = self.replace(&workspace, self.runner_dir.join(folder_name(runner)), runner)?;
+        // The copy is a launcher, as this program is. Written last, because replacing the folder forgets what it was before.
         launcher::remember(self.runner_dir, &installed.folder.join(EXECUTABLE))
             .map_err(InstallError::io("write into", self.runner_dir))?;
         Ok(installed)
@@ -310,7 +311,23 @@ impl Installer<'_> {
         locked.ok_or(InstallError::Interrupted)
     }
 
+    /// Locks the name of the launcher, so that no other process replaces the folder to which it leads.
+    fn lock_launcher(&self) -> Result<Lock, InstallError> {
+        self.lock(Path::new(launcher::NAME)).map(|(lock, _)| lock)
+    }
+
     fn publish(
+        &self,
+        workspace: &Workspace,
+        folder: PathBuf,
+        descriptor: &Descriptor,
+    ) -> Result<Installed, InstallError> {
+        let _lock = self.lock_launcher()?;
+        self.replace(workspace, folder, descriptor)
+    }
+
+    /// As [`publish`](Self::publish). The caller holds the lock of the launcher.
+    fn replace(
         &self,
         workspace: &Workspace,
         folder: PathBuf,
