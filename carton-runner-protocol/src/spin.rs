@@ -1,8 +1,8 @@
 //! Spins for events that come soon, instead of sleeping.
 //!
 //! Waking a thread on another core costs more than an empty call, and a process that wakes up on another core loses its caches. A
-//! thread whose last waits were short therefore yields its core repeatedly for a moment before it sleeps. Callers that wait for an
-//! answer do this, and runners that have just sent an answer and wait for the next call. At most one thread of a connection spins
+//! thread whose last waits were short therefore yields its core repeatedly for a moment before it sleeps, and reads what comes itself. Callers
+//! that wait for an answer do this, and runners that have just sent an answer and wait for the next call. At most one thread of a connection spins
 //! at a time, only on machines with more than one core, and only if earlier waits were short.
 
 use std::ops::ControlFlow;
@@ -40,13 +40,6 @@ impl Spin {
         }
     }
 
-    /// Calls `look` until it breaks, for a few microseconds at most. Returns the value that it breaks with, or `None` after the time or
-    /// without an attempt.
-    pub(crate) fn wait<T>(&self, look: impl FnMut() -> ControlFlow<Option<T>>) -> Option<T> {
-        let attempt = self.attempt()?;
-        attempt.wait(look)
-    }
-
     /// Returns an attempt if spinning is worth a try now. No other thread gets one until it is dropped.
     pub(crate) fn attempt(&self) -> Option<Attempt<'_>> {
         let may = self.has_cores && self.is_worth_it() && !self.is_spinning.swap(true, Ordering::Acquire);
@@ -77,7 +70,7 @@ impl Spin {
 pub(crate) struct Attempt<'a>(&'a Spin);
 
 impl Attempt<'_> {
-    /// As [`Spin::wait`].
+    /// Calls `look` until it breaks, for a moment at most. Returns the value that it breaks with, or `None` after the time.
     pub(crate) fn wait<T>(self, mut look: impl FnMut() -> ControlFlow<Option<T>>) -> Option<T> {
         let until = Instant::now() + self.0.longest;
         let found = loop {
@@ -111,6 +104,10 @@ mod tests {
         Spin { has_cores: true, ..Spin::new(SOON) }
     }
 
+    fn wait<T>(spin: &Spin, look: impl FnMut() -> ControlFlow<Option<T>>) -> Option<T> {
+        spin.attempt()?.wait(look)
+    }
+
     fn nothing() -> ControlFlow<Option<()>> {
         ControlFlow::Continue(())
     }
@@ -118,7 +115,8 @@ mod tests {
     #[test]
     fn what_comes_soon_is_found() {
         let mut looks = 0;
-        let found = Spin { has_cores: true, ..Spin::new(Duration::from_secs(60)) }.wait(|| {
+        let spin = Spin { has_cores: true, ..Spin::new(Duration::from_secs(60)) };
+        let found = wait(&spin, || {
             looks += 1;
             if looks < 5 { ControlFlow::Continue(()) } else { ControlFlow::Break(Some(looks)) }
         });
@@ -139,7 +137,7 @@ mod tests {
     fn what_comes_late_is_found_but_was_not_worth_it() {
         let spin = spin();
         for _ in 0..PATIENCE {
-            let found = spin.wait(|| {
+            let found = wait(&spin, || {
                 std::thread::sleep(SOON * 2);
                 ControlFlow::Break(Some(()))
             });
@@ -152,10 +150,10 @@ mod tests {
     fn it_is_tried_as_before_once_it_was_worth_it_again() {
         let spin = spin();
         for _ in 0..100 {
-            let _: Option<()> = spin.wait(nothing);
+            let _: Option<()> = wait(&spin, nothing);
         }
-        assert!((0..1000).any(|_| spin.wait(|| ControlFlow::Break(Some(()))).is_some()));
-        assert!((0..100).all(|_| spin.wait(|| ControlFlow::Break(Some(()))).is_some()));
+        assert!((0..1000).any(|_| wait(&spin, || ControlFlow::Break(Some(()))).is_some()));
+        assert!((0..100).all(|_| wait(&spin, || ControlFlow::Break(Some(()))).is_some()));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use carton_runner_protocol::runner::ServeOptions;
 use carton_runner_protocol::{Options, PrivateBytes, Tensors};
 use carton_tensor::{DataType, NestedTensor, NumericTensor, Tensor};
 use serde_json::json;
+use support::raw::{RawPeer, frame, hello};
 use support::{
     KINDS, Kind, connect, eventually, floats, load, loaded, loaded_with, same_all, strings, tensors, within,
 };
@@ -550,4 +551,36 @@ async fn a_runner_that_never_reads_blocks_no_task() {
     assert!(matches!(*error, CloseReason::HelloTimeout(_)), "{error:?}");
     assert!(started.elapsed() < Duration::from_secs(5));
     drop(runner);
+}
+
+/// A caller that waits for its answer reads what the runner sends. Neither half a message nor endless ones keep it beyond its deadline.
+#[tokio::test]
+async fn no_message_keeps_a_caller_beyond_its_deadline() {
+    let half = |raw: &RawPeer, id: &serde_json::Value| {
+        let answer = frame(&json!({"id": id, "message": {"inferred": {"outputs": []}}}).to_string(), &[]);
+        raw.send_bytes(&answer[..answer.len() / 2], &[]);
+        raw.is_closed_by_peer();
+    };
+    let endless = |raw: &RawPeer, id: &serde_json::Value| {
+        let log = json!({"id": id, "message": {"log": {"level": "debug", "message": "x"}}});
+        while raw.send(&log) {}
+    };
+    for act in [half as fn(&RawPeer, &serde_json::Value), endless] {
+        let (raw, socket) = RawPeer::pair();
+        let runner = std::thread::spawn(move || {
+            raw.send(&hello());
+            let (message, ..) = raw.receive_named("load");
+            raw.send(&json!({"id": message["id"], "message": {"loaded": {"max_concurrency": 1}}}));
+            let (message, ..) = raw.receive_named("infer");
+            act(&raw, &message["id"]);
+        });
+        let connection = Connection::open(socket.into(), ConnectionOptions::default()).await.unwrap();
+        load(&connection, json!({})).await.unwrap();
+        let begin = Instant::now();
+        let error = connection.infer(Tensors::new(), within(Duration::from_millis(200))).await.unwrap_err();
+        assert!(matches!(error, CallError::DeadlineExceeded { phase: Phase::Running }), "{error:?}");
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        drop(connection);
+        runner.join().unwrap();
+    }
 }

@@ -9,9 +9,10 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::calls::{Answer, Kind};
-use super::dispatch::{features, read};
+use super::dispatch::features;
 use super::files::describe_files;
 use super::handle::Handle;
+use super::reading::{Reading, read};
 use super::shared::Shared;
 use super::stream::InferStream;
 use super::turn::Turn;
@@ -22,7 +23,6 @@ use crate::message::{Message, Side, WireFiles};
 use crate::model::{self, PackRequest, PackResponse, Prepared, Tensors};
 use crate::shared_memory::THRESHOLD;
 use crate::transport::Transport;
-use crate::transport::reader::FrameReader;
 use crate::version;
 
 /// The most calls that a runner is sent at once, even if it announces more.
@@ -62,15 +62,15 @@ impl Connection {
         // If the runner is gone already, the reading thread reports it with the reason.
         let _ = link.send_plain(version::hello(&our_features, "carton", env!("CARGO_PKG_VERSION")));
         let hello_timeout = options.hello_timeout;
-        let reader = FrameReader::new(receiver, options.frame_cap);
-        let shared = Arc::new(Shared::new(link, housekeeper, options));
+        let reading = Reading::new(receiver, options.frame_cap).map_err(io_error)?;
+        let shared = Arc::new(Shared::new(link, reading, housekeeper, options));
         // From here on, dropping this future closes the connection.
         let connection = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
         let (said_hello, hello) = oneshot::channel();
         let thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("carton-reader".to_owned())
-            .spawn(move || read(&thread, reader, &our_features, said_hello))
+            .spawn(move || read(&thread, &our_features, said_hello))
             .map_err(io_error)?;
         match shared.housekeeper.within(Instant::now().checked_add(hello_timeout), hello).await {
             Ok(Ok(())) => Ok(connection),

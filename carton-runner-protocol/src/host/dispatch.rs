@@ -1,8 +1,6 @@
-//! The thread that reads from the runner, and what it does with each message.
+//! What is done with each message of the runner.
 
 use std::sync::Arc;
-
-use tokio::sync::oneshot;
 
 use super::calls::{Answer, Kind};
 use super::shared::Shared;
@@ -21,8 +19,14 @@ impl From<ReadError> for CloseReason {
         match error {
             ReadError::EndOfFile => Self::EndOfFile,
             ReadError::Protocol(error) => Self::Protocol(error),
-            ReadError::Io(error) => Self::Io(Arc::new(error)),
+            ReadError::Io(error) => Self::from(error),
         }
+    }
+}
+
+impl From<std::io::Error> for CloseReason {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(Arc::new(error))
     }
 }
 
@@ -41,48 +45,21 @@ impl From<MapError> for CloseReason {
     }
 }
 
-/// Reads messages until the connection is closed. Never waits for the runner to read, so the runner can always finish what it sends.
-pub(super) fn read(shared: &Shared, mut reader: FrameReader, our_features: &[&str], said_hello: oneshot::Sender<()>) {
-    let reason = read_until_closed(shared, &mut reader, our_features, said_hello);
-    last_words(shared, &reason);
-    shared.close(reason);
-}
-
-fn read_until_closed(
-    shared: &Shared,
-    reader: &mut FrameReader,
-    our_features: &[&str],
-    said_hello: oneshot::Sender<()>,
-) -> CloseReason {
-    let mut greet = || -> Result<(), CloseReason> {
-        let hello = read_hello(reader)?;
-        let agreement = version::agree(our_features, &hello)?;
-        if agreement.has(version::SHARED_MEMORY) {
-            shared.link.memory.enable();
-        }
-        let peer = Peer {
-            name: hello.name,
-            framework_version: hello.framework_version,
-            version: agreement.version,
-            features: agreement.features.clone(),
-        };
-        let _ = shared.peer.set((peer, agreement));
-        Ok(())
+/// Reads the runner's hello.
+pub(super) fn greet(shared: &Shared, reader: &mut FrameReader, our_features: &[&str]) -> Result<(), CloseReason> {
+    let hello = read_hello(reader)?;
+    let agreement = version::agree(our_features, &hello)?;
+    if agreement.has(version::SHARED_MEMORY) {
+        shared.link.memory.enable();
+    }
+    let peer = Peer {
+        name: hello.name,
+        framework_version: hello.framework_version,
+        version: agreement.version,
+        features: agreement.features.clone(),
     };
-    if let Err(reason) = greet() {
-        return reason;
-    }
-    // If the caller has given up, the connection is closed, and reading fails.
-    let _ = said_hello.send(());
-    loop {
-        let frame = match reader.next() {
-            Ok(frame) => frame,
-            Err(error) => return error.into(),
-        };
-        if let Err(reason) = dispatch(shared, reader, frame) {
-            return reason;
-        }
-    }
+    let _ = shared.peer.set((peer, agreement));
+    Ok(())
 }
 
 /// Reads the first frame.
@@ -103,7 +80,7 @@ fn refused(error: WireError) -> CloseReason {
 }
 
 /// Handles one frame.
-fn dispatch(shared: &Shared, reader: &mut FrameReader, frame: Frame) -> Result<(), CloseReason> {
+pub(super) fn dispatch(shared: &Shared, reader: &mut FrameReader, frame: Frame) -> Result<(), CloseReason> {
     let envelope = match parse(&frame.json)? {
         Parsed::Known(envelope) => envelope,
         Parsed::Unknown { id, release, name } => {
@@ -225,7 +202,7 @@ pub(super) fn features(shared_memory: bool) -> Vec<&'static str> {
 }
 
 /// Tells the runner why the connection is about to be closed.
-fn last_words(shared: &Shared, reason: &CloseReason) {
+pub(super) fn last_words(shared: &Shared, reason: &CloseReason) {
     if let CloseReason::Protocol(error) = reason {
         let _ = shared.link.send_plain(Message::Error(WireError::new(code::PROTOCOL, error.to_string())));
     }

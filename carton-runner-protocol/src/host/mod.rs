@@ -9,6 +9,7 @@ mod dispatch;
 mod error;
 mod files;
 mod handle;
+mod reading;
 mod shared;
 mod stream;
 mod turn;

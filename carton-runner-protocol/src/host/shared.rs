@@ -2,16 +2,15 @@
 //! and all of them end when the connection is closed.
 
 use std::future::poll_fn;
-use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::calls::{Answer, Calls, Kind, Waiter};
+use super::reading::{self, Reading};
 use super::{CallError, CallOptions, CallTimings, CloseReason, ConnectionOptions, Event, Loaded, Peer, Phase};
 use crate::housekeeper::{Elapsed, Housekeeper};
 use crate::link::{Link, Outbound, SendError};
@@ -24,12 +23,14 @@ use crate::spin::Spin;
 use crate::tensor_encoding::{Plan, encode};
 use crate::version;
 
-/// The longest time for which a caller spins for its answer.
-const LONGEST_SPIN: Duration = Duration::from_micros(40);
+/// The longest time for which a caller spins for its answer: that of a call of a small model. Tasks of other connections wait meanwhile, unless
+/// another worker takes them over.
+const LONGEST_SPIN: Duration = Duration::from_micros(150);
 
 /// One connection, as its threads and its callers share it.
 pub(super) struct Shared {
     pub(super) link: Arc<Link>,
+    pub(super) reading: Reading,
     pub(super) calls: Calls,
     pub(super) housekeeper: Arc<Housekeeper>,
     pub(super) options: ConnectionOptions,
@@ -37,7 +38,7 @@ pub(super) struct Shared {
     pub(super) loaded: OnceLock<Loaded>,
     pub(super) slots: Arc<Semaphore>,
     n_queued: AtomicUsize,
-    spin: Spin,
+    pub(super) spin: Spin,
     /// Held by the one call that takes several buffers.
     taking_buffers: tokio::sync::Mutex<()>,
     last_id: AtomicU64,
@@ -45,9 +46,15 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(link: Arc<Link>, housekeeper: Arc<Housekeeper>, options: ConnectionOptions) -> Self {
+    pub(super) fn new(
+        link: Arc<Link>,
+        reading: Reading,
+        housekeeper: Arc<Housekeeper>,
+        options: ConnectionOptions,
+    ) -> Self {
         Self {
             link,
+            reading,
             calls: Calls::default(),
             housekeeper,
             options,
@@ -249,12 +256,7 @@ impl Shared {
         self.calls.add(id, kind, Waiter::Answer(waiter), 0, slot)?;
         self.send_call(id, message, outbound).await?;
         let _cancel = CancelOnDrop { shared: self, id };
-        let answered = self.spin.wait(|| match answer.try_recv() {
-            Ok(answer) => ControlFlow::Break(Some(answer)),
-            Err(TryRecvError::Closed) => ControlFlow::Break(None),
-            Err(TryRecvError::Empty) => ControlFlow::Continue(()),
-        });
-        if let Some(answer) = answered {
+        if let Some(answer) = reading::spin(self, &mut answer) {
             return answer;
         }
         match self.housekeeper.within(deadline, answer).await {

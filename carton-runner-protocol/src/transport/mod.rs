@@ -111,6 +111,14 @@ impl Receiver {
         }
     }
 
+    /// As [`receive`](Self::receive), without blocking. `None` if there are no bytes now, or if the transport cannot tell.
+    pub(crate) fn try_receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<Option<usize>> {
+        match self {
+            Self::Unix(socket) => unix::try_receive(socket, buffer, descriptors),
+            Self::InMemory(_) => Ok(None),
+        }
+    }
+
     /// Whether there is something to read, or the connection is over; `None` if the transport cannot tell.
     pub(crate) fn is_readable(&self) -> Option<bool> {
         match self {

@@ -67,6 +67,31 @@ impl FrameReader {
         Ok(Frame { json, body })
     }
 
+    /// Returns the next frame if it has arrived whole, and is no longer than the buffer. Never blocks.
+    pub(crate) fn try_next(&mut self) -> Result<Option<Frame>, ReadError> {
+        if self.start == self.end {
+            self.descriptors.clear();
+        }
+        if !self.holds_frame()? {
+            self.make_room();
+            if self.end == self.buffer.len() {
+                return Ok(None);
+            }
+            match self.receiver.try_receive(&mut self.buffer[self.end..], &mut self.descriptors)? {
+                Some(n_bytes) => self.end += received(n_bytes, &self.descriptors)?,
+                None => return Ok(None),
+            }
+        }
+        if self.holds_frame()? { self.next().map(Some) } else { Ok(None) }
+    }
+
+    /// Whether the buffer has the whole next frame.
+    fn holds_frame(&self) -> Result<bool, ReadError> {
+        let Some((header, rest)) = self.buffer[self.start..self.end].split_first_chunk() else { return Ok(false) };
+        let header = Header::parse(*header, self.frame_cap)?;
+        Ok(rest.len().checked_sub(header.json).is_some_and(|n_bytes| n_bytes >= header.body))
+    }
+
     /// Whether bytes were read that belong to the next frames.
     pub(crate) fn has_read_ahead(&self) -> bool {
         self.start < self.end
@@ -99,19 +124,99 @@ impl FrameReader {
         Ok(())
     }
 
-    fn fill(&mut self) -> Result<(), ReadError> {
+    /// Moves the buffered bytes to the begin of the buffer.
+    fn make_room(&mut self) {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
+    }
+
+    fn fill(&mut self) -> Result<(), ReadError> {
+        self.make_room();
         self.end += receive(&self.receiver, &mut self.buffer[self.end..], &mut self.descriptors)?;
         Ok(())
     }
 }
 
 fn receive(receiver: &Receiver, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<usize, ReadError> {
-    let n_bytes = receiver.receive(buffer, descriptors)?;
+    received(receiver.receive(buffer, descriptors)?, descriptors)
+}
+
+/// Checks what was received, and returns the number of bytes.
+fn received(n_bytes: usize, descriptors: &[OwnedFd]) -> Result<usize, ReadError> {
     if descriptors.len() > DESCRIPTOR_CAP {
         return Err(ProtocolError::TooManyDescriptors { cap: DESCRIPTOR_CAP }.into());
     }
     if n_bytes == 0 { Err(ReadError::EndOfFile) } else { Ok(n_bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::transport::Transport;
+
+    fn pair() -> (UnixStream, FrameReader) {
+        let (peer, ours) = UnixStream::pair().unwrap();
+        (peer, FrameReader::new(Transport::from(ours).split().1, 1 << 20))
+    }
+
+    fn frame(json: &[u8], body: &[u8]) -> Vec<u8> {
+        let mut bytes = (4 + json.len() as u64 + body.len() as u64).to_le_bytes().to_vec();
+        bytes.extend((json.len() as u32).to_le_bytes());
+        bytes.extend([json, body].concat());
+        bytes
+    }
+
+    #[test]
+    fn frames_that_come_in_pieces_are_read_without_waiting() {
+        let sent = [frame(b"{}", b"one"), frame(b"[1]", b"")].concat();
+        let first = frame(b"{}", b"one").len();
+        for cut in 0..=sent.len() {
+            let (mut peer, mut reader) = pair();
+            let mut found = Vec::new();
+            for (part, n_whole) in
+                [(&sent[..cut], usize::from(cut >= first) + usize::from(cut == sent.len())), (&sent[cut..], 2)]
+            {
+                peer.write_all(part).unwrap();
+                while let Some(frame) = reader.try_next().unwrap() {
+                    found.push((frame.json, frame.body.as_slice().to_vec()));
+                }
+                assert_eq!(found.len(), n_whole, "cut at {cut}");
+            }
+            assert_eq!(found, [(b"{}".to_vec(), b"one".to_vec()), (b"[1]".to_vec(), Vec::new())]);
+            assert!(!reader.has_read_ahead());
+        }
+    }
+
+    #[test]
+    fn a_frame_longer_than_the_buffer_is_left_to_who_may_wait() {
+        let (mut peer, mut reader) = pair();
+        let body = vec![7; BUFFER_LENGTH];
+        let sent = frame(b"{}", &body);
+        let sending = std::thread::spawn(move || {
+            peer.write_all(&sent).unwrap();
+            peer
+        });
+        while !reader.has_read_ahead() {
+            assert!(reader.try_next().unwrap().is_none());
+        }
+        assert!(reader.try_next().unwrap().is_none());
+        assert_eq!(reader.next().unwrap().body.as_slice().to_vec(), body);
+        drop(sending.join().unwrap());
+        assert!(matches!(reader.try_next(), Err(ReadError::EndOfFile)));
+    }
+
+    #[test]
+    fn a_frame_beyond_the_cap_is_refused_at_its_header() {
+        let (mut peer, mut reader) = pair();
+        peer.write_all(&(1_u64 << 40).to_le_bytes()).unwrap();
+        assert!(reader.try_next().unwrap().is_none());
+        peer.write_all(&2_u32.to_le_bytes()).unwrap();
+        assert!(matches!(reader.try_next(), Err(ReadError::Protocol(_))));
+    }
 }

@@ -78,6 +78,21 @@ pub(super) fn shut_down(socket: &OwnedFd) {
 }
 
 pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    loop {
+        match try_receive(socket, buffer, descriptors)? {
+            Some(n_bytes) => return Ok(n_bytes),
+            // Waits in `poll`, because a thread that blocks in `recvmsg` is also woken each time the peer reads what was sent to it.
+            None => wait(socket, PollFlags::IN)?,
+        }
+    }
+}
+
+/// As `receive`; `None` if there are no bytes now.
+pub(super) fn try_receive(
+    socket: &OwnedFd,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<Option<usize>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE))];
     loop {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -89,11 +104,10 @@ pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8], descriptors: &mut Vec
         }
         match result {
             Err(Errno::INTR) => {}
-            // Waits in `poll`, because a thread that blocks in `recvmsg` is also woken each time the peer reads what was sent to it.
-            Err(Errno::AGAIN) => wait(socket, PollFlags::IN)?,
+            Err(Errno::AGAIN) => return Ok(None),
             // The peer closed the connection before it read all bytes of this side. That is an end like any other.
-            Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok(0),
-            result => return Ok(result?.bytes),
+            Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok(Some(0)),
+            result => return Ok(Some(result?.bytes)),
         }
     }
 }
