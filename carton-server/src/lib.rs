@@ -32,12 +32,12 @@ mod app;
 mod body;
 mod config;
 mod connection;
+mod counted_chunks;
 mod encoding;
 mod failure;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod grpc;
-mod held;
 mod http;
 mod limits;
 mod listing;

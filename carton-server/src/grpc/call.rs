@@ -12,7 +12,7 @@ use super::request::{InferRequest, Input};
 use crate::app::App;
 use crate::failure::{Failure, quoted};
 use crate::model::admission::Share;
-use crate::model::call::{Attempt, Place};
+use crate::model::call::{QueuePlace, RequestCount};
 use crate::model::served::Served;
 use crate::protocol::request::check_size;
 use crate::protocol::{binary, parameter, response};
@@ -30,7 +30,7 @@ pub(super) struct Call {
     raw: Vec<RawContents>,
     served: Option<Arc<Served>>,
     /// Counts the call, once its model is known.
-    pub(super) attempt: Option<Attempt>,
+    pub(super) request_count: Option<RequestCount>,
     started: Instant,
 }
 
@@ -47,7 +47,7 @@ enum RawContents {
 pub(super) struct Ready {
     pub(super) inputs: Tensors,
     pub(super) served: Arc<Served>,
-    pub(super) place: Place,
+    pub(super) place: QueuePlace,
     /// When the client stops waiting: the first of all that limits the call.
     pub(super) deadline: Option<Instant>,
 }
@@ -56,14 +56,15 @@ impl Call {
     pub(super) fn new(app: &App) -> Self {
         let share = Share::of_bytes(&app.bytes);
         let (request, started) = (InferRequest::default(), Instant::now());
-        Self { request, share, raw: Vec::new(), served: None, attempt: None, started }
+        Self { request, share, raw: Vec::new(), served: None, request_count: None, started }
     }
 
     /// Counts the failure of the call, if the request names a model that is served.
     pub(super) fn count_failure(&mut self, app: &App, failure: &Failure) {
-        let attempt = self.attempt.take().or_else(|| self.find(app).ok().map(|served| served.attempt()));
-        if let Some(mut attempt) = attempt {
-            attempt.failed(failure);
+        let request_count =
+            self.request_count.take().or_else(|| self.find(app).ok().map(|served| served.begin_count()));
+        if let Some(mut request_count) = request_count {
+            request_count.failed(failure);
         }
     }
 
@@ -120,7 +121,7 @@ impl Call {
             return Ok(Arc::clone(served));
         }
         let served = self.find(app)?;
-        self.attempt = Some(served.attempt());
+        self.request_count = Some(served.begin_count());
         served.check_room()?;
         Ok(Arc::clone(self.served.insert(served)))
     }
@@ -132,8 +133,8 @@ impl Call {
     pub(super) async fn ready(&mut self, app: &App, deadline: Option<Instant>) -> Result<Ready, Failure> {
         let served = self.served(app)?;
         let place = served.admit()?;
-        if let Some(attempt) = &mut self.attempt {
-            attempt.arrived();
+        if let Some(request_count) = &mut self.request_count {
+            request_count.arrived();
         }
         let timeout = self.request.timeout()?;
         response::check_choice(&mut self.request.outputs, served.declared_outputs())?;

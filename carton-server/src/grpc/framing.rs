@@ -18,9 +18,9 @@ use super::status;
 use super::wire::{self, Kind, Varint};
 use crate::app::App;
 use crate::body::BodyReader;
+use crate::counted_chunks::keep_with_chunks;
 use crate::encoding::Encoding;
 use crate::failure::{Failure, Reason};
-use crate::held::held_by;
 use crate::limits::MAX_PLAIN_BODY;
 use crate::model::admission::Share;
 use crate::work::on_thread;
@@ -326,7 +326,7 @@ pub(super) fn whole<T: Send + Sync + 'static>(
     encoding: Option<Encoding>,
     held: T,
 ) -> Response<Body> {
-    let body = Whole { chunks: held_by(chunks, held).into(), trailers: Some(status::trailers(None)) };
+    let body = Whole { chunks: keep_with_chunks(chunks, held).into(), trailers: Some(status::trailers(None)) };
     with_encoding(status::success(Body::new(body), true), encoding)
 }
 

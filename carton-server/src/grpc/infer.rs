@@ -10,7 +10,7 @@ use super::framing::{Incoming, encoded, whole};
 use super::response::{self, Form};
 use crate::app::App;
 use crate::failure::Failure;
-use crate::model::call::{Answered, Held};
+use crate::model::call::{Answered, CallResources};
 use crate::work::within;
 
 pub(super) async fn infer(app: &App, incoming: Incoming, deadline: Option<Instant>) -> Result<Response<Body>, Failure> {
@@ -33,13 +33,13 @@ async fn run(
     call.share.absorb(incoming.end().await?);
     let Ready { inputs, served, place, deadline } = call.ready(app, deadline).await?;
     let unused = call.share.empty();
-    let held = Held::new(place, std::mem::replace(&mut call.share, unused));
+    let held = CallResources::new(place, std::mem::replace(&mut call.share, unused));
     let Answered { outputs, outputs_memory, memory } = served.infer(inputs, deadline, held).await?;
     let model = (served.name.as_str(), served.version.as_str());
     let chunks = response::outputs(model, &call.request, outputs, Form::Single)?;
     let chunks = encoded(chunks, encoding).await?;
-    if let Some(attempt) = &mut call.attempt {
-        attempt.answered();
+    if let Some(request_count) = &mut call.request_count {
+        request_count.answered();
     }
     Ok(whole(chunks, encoding, (memory, outputs_memory)))
 }

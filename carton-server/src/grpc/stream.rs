@@ -17,11 +17,11 @@ use super::framing::{Incoming, Message, encoded, streamed};
 use super::request::InferRequest;
 use super::response::{self, Form};
 use crate::app::App;
+use crate::counted_chunks::keep_with_chunks;
 use crate::encoding::Encoding;
 use crate::failure::{Failure, Reason};
-use crate::held::held_by;
 use crate::model::admission::Share;
-use crate::model::call::{Attempt, Place, n_bytes};
+use crate::model::call::{QueuePlace, RequestCount, n_bytes};
 use crate::model::served::{Answers, Served};
 use crate::observe::StreamEnd;
 use crate::protocol::parameter;
@@ -72,8 +72,8 @@ struct Running {
     request: InferRequest,
     served: Arc<Served>,
     answers: Answers,
-    attempt: Attempt,
-    _place: Place,
+    request_count: RequestCount,
+    _place: QueuePlace,
     /// What the request takes. Each answer has a share of its own.
     share: Share,
     wants_final: bool,
@@ -84,7 +84,7 @@ impl Requests {
     async fn next(&mut self) -> Result<Option<Vec<Bytes>>, Failure> {
         let answer = within(self.deadline, self.answer()).await;
         if let (Err(failure), Some(running)) = (&answer, &mut self.running) {
-            running.attempt.failed(failure);
+            running.request_count.failed(failure);
         }
         answer?
     }
@@ -103,7 +103,7 @@ impl Requests {
                         }
                     }
                     Err(failure) => {
-                        running.attempt.failed(&failure);
+                        running.request_count.failed(&failure);
                         let failed = response::failed(&failure, &running.request.id);
                         self.running = None;
                         return failed.map(|message| Some(vec![message]));
@@ -123,12 +123,12 @@ impl Requests {
             let mut call = Call::new(&self.app);
             call.share.absorb(self.incoming.take_share());
             match within(self.deadline, run(&self.app, &mut call, message)).await.and_then(|ran| ran) {
-                Ok((ready, attempt, answers)) => {
+                Ok((ready, request_count, answers)) => {
                     let Call { request, share, .. } = call;
                     let wants_final = parameter::flag(&request.parameters, WANTS_FINAL).ok().flatten() == Some(true);
                     let Ready { served, place, .. } = ready;
                     self.running =
-                        Some(Running { request, served, answers, attempt, _place: place, share, wants_final });
+                        Some(Running { request, served, answers, request_count, _place: place, share, wants_final });
                 }
                 Err(failure) => {
                     call.count_failure(&self.app, &failure);
@@ -140,20 +140,20 @@ impl Requests {
 }
 
 /// Reads a request, and begins to run its model.
-async fn run(app: &App, call: &mut Call, message: Bytes) -> Result<(Ready, Attempt, Answers), Failure> {
+async fn run(app: &App, call: &mut Call, message: Bytes) -> Result<(Ready, RequestCount, Answers), Failure> {
     call.read(app, Message::Whole(message)).await?;
     let mut ready = call.ready(app, None).await?;
     let inputs = std::mem::take(&mut ready.inputs);
     let answers = ready.served.stream(inputs, ready.deadline).await?;
-    let attempt = call.attempt.take().unwrap_or_else(|| ready.served.attempt());
-    Ok((ready, attempt, answers))
+    let request_count = call.request_count.take().unwrap_or_else(|| ready.served.begin_count());
+    Ok((ready, request_count, answers))
 }
 
 impl Running {
     /// The next answer, with its prefix. `None` after the last.
     async fn next(&mut self, encoding: Option<Encoding>) -> Result<Option<Vec<Bytes>>, Failure> {
         let Some(outputs) = self.answers.next().await.transpose()? else {
-            self.attempt.answered();
+            self.request_count.answered();
             return Ok(None);
         };
         let mut share = self.share.empty();
@@ -161,6 +161,6 @@ impl Running {
         let model = (self.served.name.as_str(), self.served.version.as_str());
         let form = Form::Streamed { is_final: self.wants_final.then_some(false) };
         let chunks = response::outputs(model, &self.request, outputs, form)?;
-        Ok(Some(held_by(encoded(chunks, encoding).await?, share)))
+        Ok(Some(keep_with_chunks(encoded(chunks, encoding).await?, share)))
     }
 }

@@ -15,9 +15,9 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use serde::Serialize;
 
+use crate::counted_chunks::keep_with_chunks;
 use crate::encoding::Encoding;
 use crate::failure::{Failure, Reason};
-use crate::held::held_by;
 use crate::observe::{CLIENT_LEFT, FailureReason};
 use crate::work::on_thread;
 
@@ -54,7 +54,7 @@ pub(super) async fn tensors<T: Send + Sync + 'static>(
     if let Some(encoding) = encoding {
         chunks = vec![on_thread(move || encoding.compress(&chunks)).await?.into()];
     }
-    let body = Body::new(Chunks(held_by(chunks, held).into()));
+    let body = Body::new(Chunks(keep_with_chunks(chunks, held).into()));
     let mut response = with_type(if json_length.is_some() { BINARY } else { JSON }, body);
     let headers = response.headers_mut();
     if let Some(length) = json_length {

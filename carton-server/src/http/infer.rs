@@ -20,7 +20,7 @@ use crate::body::BodyReader;
 use crate::encoding::Encoding;
 use crate::failure::{Failure, quoted};
 use crate::model::admission::Share;
-use crate::model::call::{Answered, Attempt, Held, n_bytes};
+use crate::model::call::{Answered, CallResources, RequestCount, n_bytes};
 use crate::model::served::{Answers, Served};
 use crate::observe::StreamEnd;
 use crate::protocol::binary;
@@ -38,17 +38,17 @@ pub(super) async fn infer(
 ) -> Result<Response<Body>, Failure> {
     let started = Instant::now();
     let served = app.repository.find(&path.model, path.version.as_deref())?;
-    let mut attempt = served.attempt();
+    let mut request_count = served.begin_count();
     let (head, body) = request.into_parts();
-    let answered = call(&app, &served, started, &mut attempt, &head.headers, body).await;
-    answered.inspect_err(|failure| attempt.failed(failure))
+    let answered = call(&app, &served, started, &mut request_count, &head.headers, body).await;
+    answered.inspect_err(|failure| request_count.failed(failure))
 }
 
 async fn call(
     app: &App,
     served: &Arc<Served>,
     started: Instant,
-    attempt: &mut Attempt,
+    request_count: &mut RequestCount,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, Failure> {
@@ -68,21 +68,29 @@ async fn call(
     let read = within(until(timeout), read(served, json_length, encoding, body)).await??;
     let Call { mut request, inputs, share } = read;
     let place = served.admit()?;
-    attempt.arrived();
+    request_count.arrived();
     response::check_choice(&mut request.outputs, served.declared_outputs())?;
     let deadline = until([timeout, request.timeout].into_iter().flatten().min());
     if prefers_events(headers) {
         let answers = Box::pin(served.stream(inputs, deadline)).await?;
-        let (served, event, attempt) = (Arc::clone(served), share.empty(), attempt.pass_on());
-        let held = Held::new(place, share);
-        return Ok(events(Events { answers, served, request, attempt, _held: held, event, end: StreamEnd::default() }));
+        let (served, event, request_count) = (Arc::clone(served), share.empty(), request_count.pass_on());
+        let held = CallResources::new(place, share);
+        return Ok(events(Events {
+            answers,
+            served,
+            request,
+            request_count,
+            _held: held,
+            event,
+            end: StreamEnd::default(),
+        }));
     }
-    let answered = served.infer(inputs, deadline, Held::new(place, share)).await?;
+    let answered = served.infer(inputs, deadline, CallResources::new(place, share)).await?;
     let Answered { outputs, outputs_memory, mut memory } = answered;
     let (json, binary) = write(served, request.id, request.outputs, outputs).await?.0;
     memory.count(json.len());
     let response = answer::tensors(json, binary, headers, (memory, outputs_memory)).await?;
-    attempt.answered();
+    request_count.answered();
     Ok(response)
 }
 
@@ -193,8 +201,8 @@ struct Events {
     answers: Answers,
     served: Arc<Served>,
     request: Request,
-    attempt: Attempt,
-    _held: Held,
+    request_count: RequestCount,
+    _held: CallResources,
     /// What the last event takes of the memory for calls. The connection asks for the next one when it has taken the last.
     event: Share,
     end: StreamEnd,
@@ -208,7 +216,7 @@ impl Events {
         }
         let answer = match self.answers.next().await {
             None => {
-                self.attempt.answered();
+                self.request_count.answered();
                 self.end.reach(None);
                 return None;
             }
@@ -228,7 +236,7 @@ impl Events {
         match answer {
             Ok(json) => Some(Event::default().data(String::from_utf8_lossy(&json))),
             Err(failure) => {
-                self.attempt.failed(&failure);
+                self.request_count.failed(&failure);
                 self.end.reach(Some(failure.reason));
                 let error = serde_json::json!({ "error": failure.message });
                 Some(Event::default().event("error").data(error.to_string()))

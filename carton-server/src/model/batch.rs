@@ -23,7 +23,7 @@ pub(crate) fn key(inputs: &Tensors) -> Option<(BatchKey, usize)> {
     Some((BatchKey(parts), n_rows?))
 }
 
-/// The most that memory of a joined input may take, as long as it is not in the runner's shared memory.
+/// The largest joined input, in bytes, that is made on the heap. A larger one is made in the memory that is shared with the runner.
 const MAX_HEAP_BYTES: usize = 16 << 10;
 
 /// The dtype and shape of the numbers of calls that are joined to `n_rows`. `None` for strings.

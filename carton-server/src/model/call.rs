@@ -11,14 +11,14 @@ use crate::metrics::ModelMetrics;
 
 /// A request for a model, which is counted once: as answered, as failed, or as left by its client if this is dropped before.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct RequestCount {
     metrics: Arc<ModelMetrics>,
     /// When it began, or was taken in.
     since: Instant,
     is_counted: bool,
 }
 
-impl Attempt {
+impl RequestCount {
     pub(super) fn new(metrics: Arc<ModelMetrics>, since: Instant) -> Self {
         Self { metrics, since, is_counted: false }
     }
@@ -50,7 +50,7 @@ impl Attempt {
     }
 }
 
-impl Drop for Attempt {
+impl Drop for RequestCount {
     fn drop(&mut self) {
         self.count(|metrics, took| metrics.failed(Reason::ClientLeft, took));
     }
@@ -58,19 +58,19 @@ impl Drop for Attempt {
 
 /// A place among the calls that wait and run. The call counts as pending until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct QueuePlace {
     _share: Share,
     metrics: Arc<ModelMetrics>,
 }
 
-impl Place {
+impl QueuePlace {
     pub(super) fn new(share: Share, metrics: &Arc<ModelMetrics>) -> Self {
         metrics.pending.inc();
         Self { _share: share, metrics: Arc::clone(metrics) }
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         self.metrics.pending.dec();
     }
@@ -79,13 +79,13 @@ impl Drop for Place {
 /// What a call takes while it waits and runs: a place, and memory for its request. A call that runs joined with others keeps this until that run
 /// is over, also if its client has left.
 #[derive(Debug)]
-pub(crate) struct Held {
-    _place: Place,
+pub(crate) struct CallResources {
+    _place: QueuePlace,
     memory: Share,
 }
 
-impl Held {
-    pub(crate) fn new(place: Place, memory: Share) -> Self {
+impl CallResources {
+    pub(crate) fn new(place: QueuePlace, memory: Share) -> Self {
         Self { _place: place, memory }
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::availability::Availability;
 use super::batch::BatchKey;
-use super::call::{Answered, Held};
+use super::call::{Answered, CallResources};
 use super::instance::{Instance, RunnerState};
 use super::run::{WaitingCall, run};
 use super::spec::Batching;
@@ -57,7 +57,7 @@ enum Step {
 }
 
 impl Queue {
-    /// Starts the workers. They end when the queue is [closed](Self::close).
+    /// Starts the workers. The workers end when the queue is [closed](Self::close).
     pub(crate) fn start(
         batching: Batching,
         instances: &[Arc<Instance>],
@@ -83,14 +83,16 @@ impl Queue {
         inputs: Tensors,
         (key, n_rows): (BatchKey, usize),
         deadline: Option<Instant>,
-        held: Held,
+        held: CallResources,
     ) -> Result<Answered, Failure> {
         let (answer, answered) = oneshot::channel();
         let number = {
             let mut waiting = self.waiting.lock();
             waiting.n_calls += 1;
             let (number, arrived) = (waiting.n_calls, Instant::now());
-            let call = WaitingCall { number, inputs, key, n_rows, arrived, is_alone: false, deadline, held, answer };
+            let (counted_until, is_alone) = (arrived, false);
+            let call =
+                WaitingCall { number, inputs, key, n_rows, arrived, counted_until, is_alone, deadline, held, answer };
             waiting.calls.push_back(call);
             number
         };

@@ -229,9 +229,9 @@ impl Repository {
             }
             Err(error) => {
                 if let Some(entry) = versions.get_mut(&version)
-                    && !matches!(entry.state, State::Ready(_))
+                    && matches!(entry.state, State::Loading | State::Failed(_))
                 {
-                    entry.state = State::Failed("it cannot be loaded".to_owned());
+                    *entry = Entry { spec, state: State::Failed("it cannot be loaded".to_owned()) };
                 }
                 Err(error)
             }

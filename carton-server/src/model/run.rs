@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::admission::Share;
 use super::batch::{self, BatchKey};
-use super::call::{Answered, Held};
+use super::call::{Answered, CallResources};
 use super::instance::Instance;
 use crate::failure::Failure;
 use crate::metrics::ModelMetrics;
@@ -21,11 +21,13 @@ pub(super) struct WaitingCall {
     pub(super) key: BatchKey,
     pub(super) n_rows: usize,
     pub(super) arrived: Instant,
+    /// Until when its time in the queue is in the metrics. A call that a runner does not answer waits once more.
+    pub(super) counted_until: Instant,
     /// Whether it is joined with no others, because a run with others failed.
     pub(super) is_alone: bool,
     pub(super) deadline: Option<Instant>,
     /// What the call takes, also if its client has left.
-    pub(super) held: Held,
+    pub(super) held: CallResources,
     pub(super) answer: oneshot::Sender<Result<Answered, Failure>>,
 }
 
@@ -51,7 +53,10 @@ impl WaitingCall {
 /// Runs calls that can be joined, and answers each of them. Returns those that no runner has answered, because this one died before.
 pub(super) async fn run(instance: &Instance, metrics: &ModelMetrics, mut batch: Vec<WaitingCall>) -> Vec<WaitingCall> {
     let now = Instant::now();
-    batch.iter().for_each(|call| metrics.waited(now - call.arrived));
+    for call in &mut batch {
+        metrics.waited(now - call.counted_until);
+        call.counted_until = now;
+    }
     if batch.len() > 1 && batch.iter().all(|call| !call.is_alone) {
         match run_joined(instance, metrics, &mut batch).await {
             Ok((outputs, share)) => {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::admission::{Budget, Share, TOO_MANY_CALLS};
 use super::availability::Availability;
 use super::batch;
-use super::call::{Answered, Attempt, Held, Place};
+use super::call::{Answered, CallResources, QueuePlace, RequestCount};
 use super::instance::{Instance, RunningCall};
 use super::queue::Queue;
 use super::run;
@@ -139,8 +139,8 @@ impl Served {
     }
 
     /// Begins to count a request.
-    pub(crate) fn attempt(&self) -> Attempt {
-        Attempt::new(Arc::clone(&self.metrics), Instant::now())
+    pub(crate) fn begin_count(&self) -> RequestCount {
+        RequestCount::new(Arc::clone(&self.metrics), Instant::now())
     }
 
     /// Whether the model would take a call in now.
@@ -159,9 +159,9 @@ impl Served {
     ///
     /// # Errors
     /// It is not ready, or too many calls wait.
-    pub(crate) fn admit(&self) -> Result<Place, Failure> {
+    pub(crate) fn admit(&self) -> Result<QueuePlace, Failure> {
         self.availability.check()?;
-        Ok(Place::new(Share::of_calls(&self.calls)?, &self.metrics))
+        Ok(QueuePlace::new(Share::of_calls(&self.calls)?, &self.metrics))
     }
 
     /// Memory for an input of a call: shared with a runner, if it is large. The shape must have been compared with what the client sent.
@@ -181,7 +181,7 @@ impl Served {
         &self,
         inputs: Tensors,
         deadline: Option<Instant>,
-        held: Held,
+        held: CallResources,
     ) -> Result<Answered, Failure> {
         within(deadline, async {
             match self.queue.as_ref().zip(batch::key(&inputs)) {
@@ -192,7 +192,7 @@ impl Served {
         .await?
     }
 
-    async fn run_alone(&self, inputs: Tensors, held: Held) -> Result<Answered, Failure> {
+    async fn run_alone(&self, inputs: Tensors, held: CallResources) -> Result<Answered, Failure> {
         let (instance, _running) = self.enter()?;
         instance.until_up().await?;
         let ran = instance.infer(inputs).await;
