@@ -15,11 +15,11 @@ fn main() -> io::Result<()> {
     list(&package, PACKAGE, &mut files)?;
     files.sort();
     let mut code = String::from("&[\n");
-    // The code names no absolute path. The compiler keeps a hash of it, and names symbols by hashes of what it keeps, so a program that is built in
-    // two folders would differ.
+    // The names of symbols depend on a hash of the text of each file that is compiled. An absolute path in this one would make programs differ that are
+    // built in two folders.
     for name in &files {
-        let path = format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), {:?})", format!("/{name}"));
-        writeln!(code, "    ({name:?}, include_bytes!({path})),").map_err(io::Error::other)?;
+        let path_expression = format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), {:?})", format!("/{name}"));
+        writeln!(code, "    ({name:?}, include_bytes!({path_expression})),").map_err(io::Error::other)?;
     }
     code.push_str("]\n");
     let output = PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?);

@@ -120,7 +120,9 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
 pub fn is_writable(path: &Path) -> io::Result<bool> {
     use rustix::fs::{Access, access};
     let existing = closest_ancestor(path)?;
-    Ok(existing.is_dir() && access(&existing, Access::WRITE_OK | Access::EXEC_OK).is_ok())
+    let may_write = existing.is_dir() && access(&existing, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    // Some file systems, such as that of /proc, let nobody make anything, whatever the permissions say.
+    Ok(may_write && tempfile::Builder::new().prefix(".carton-").tempdir_in(&existing).is_ok())
 }
 
 /// The closest ancestor that exists, or the path itself.

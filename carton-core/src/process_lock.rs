@@ -18,7 +18,8 @@ pub(crate) enum Mode {
 #[derive(Debug)]
 pub(crate) struct ProcessLock {
     /// Holds the lock: the kernel releases it when the last descriptor closes.
-    file: File,
+    /// None on a file system that cannot be written to, where nobody else has the lock.
+    file: Option<File>,
     path: PathBuf,
     mode: Mode,
 }
@@ -27,7 +28,19 @@ impl ProcessLock {
     /// Takes the lock unless another holder excludes it.
     pub(crate) fn try_acquire(path: &Path, mode: Mode) -> io::Result<Option<ProcessLock>> {
         loop {
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+            let created = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+            let file = match created {
+                Err(error) if mode == Mode::Shared && error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                    match File::open(path) {
+                        // Nobody has the lock, and nobody can take it here to change what it protects.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                            return Ok(Some(ProcessLock { file: None, path: path.to_path_buf(), mode }));
+                        }
+                        opened => opened?,
+                    }
+                }
+                created => created?,
+            };
             let locked = match mode {
                 Mode::Shared => file.try_lock_shared(),
                 Mode::Exclusive => file.try_lock(),
@@ -39,7 +52,7 @@ impl ProcessLock {
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             if is_file_at(&file, path)? {
-                return Ok(Some(ProcessLock { file, path: path.to_path_buf(), mode }));
+                return Ok(Some(ProcessLock { file: Some(file), path: path.to_path_buf(), mode }));
             }
             // The last holder deleted the file between our open and our lock.
         }
@@ -53,7 +66,7 @@ impl Drop for ProcessLock {
             let _ = std::fs::remove_file(&self.path);
         }
         // Closing alone may not release the lock: a child process that is just being started briefly shares the descriptor.
-        let _ = self.file.unlock();
+        let _ = self.file.as_ref().map(File::unlock);
     }
 }
 

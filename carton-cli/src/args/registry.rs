@@ -110,5 +110,8 @@ fn repository(text: &str) -> Result<Reference, String> {
 }
 
 fn reference(text: &str) -> Result<Reference, String> {
+    if text.contains("#sha256=") {
+        return Err("an artifact is named here: give the hash of the carton as `--expect HASH`".to_owned());
+    }
     text.parse().map_err(|error: carton_core::errors::InvalidArtifactName| error.to_string())
 }

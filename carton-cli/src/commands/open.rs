@@ -8,10 +8,11 @@ use super::trust::{is_looked_for, with_trust};
 use super::{Context, set};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
+use crate::hints;
 
 /// Opens a carton without starting a runner.
 pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Package, Failure> {
-    as_asked(model, context)?.await.map_err(|error| explained(error, &model.path))
+    as_asked(model, context)?.await.map_err(|error| unopened(error, &model.path))
 }
 
 /// As [`open`], and looks for the carton's signature where somebody is trusted, where that costs no request, or where it
@@ -24,13 +25,24 @@ pub(super) async fn open_with_signature(
     let open = as_asked(model, context)?;
     let is_looked_for = is_worth_a_request || is_looked_for(model, &context.config);
     let open = if is_looked_for { open.look_for_signature() } else { open };
-    open.await.map_err(|error| explained(error, &model.path))
+    open.await.map_err(|error| unopened(error, &model.path))
 }
 
 fn as_asked(model: &ModelArgs, context: &Context<'_>) -> Result<Open, Failure> {
     let open = Carton::open(model.location()).allow_file_links(model.allow_file_links).config(context.config.clone());
     let open = set(with_trust!(open, model), model.expect, Open::expect_hash);
     Ok(set(open, progress(context), Open::progress))
+}
+
+/// As [`explained`], for a carton that is not opened: it may be in the cache.
+pub(super) fn unopened(error: carton_core::Error, path: &Path) -> Failure {
+    let is_unreachable = hints::is_unreachable(&error);
+    let failure = explained(error, path);
+    if is_unreachable && failure.advice().is_none() {
+        return failure
+            .hint("what was used on this machine before may be in the cache: `--offline` takes it from there");
+    }
+    failure
 }
 
 /// Adds a hint if the file does not look like a carton at all, rather than like a damaged one.

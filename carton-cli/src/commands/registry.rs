@@ -98,7 +98,8 @@ pub(super) async fn pull(arguments: PullArgs, context: &Context<'_>) -> Result<E
         .config(context.config.clone());
     let pull = set(with_trust!(pull, arguments), arguments.expect, Pull::expect_hash);
     let pull = set(pull, open::progress(context), Pull::progress);
-    let pulled = pull.await?;
+    let named = PathBuf::from(arguments.artifact.to_string());
+    let pulled = pull.await.map_err(|error| open::unopened(error, &named))?;
     context.output.progress().finish();
     let pulled = Pulled { path: pulled.path, manifest_sha256: pulled.manifest_sha256, signature: pulled.signature };
     if context.output.is_json() {

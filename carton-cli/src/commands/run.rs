@@ -91,7 +91,7 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
         example::require(&open::open(model, context).await?, name)?;
     }
     let load = set(Carton::load(model.location()), arguments.runner.as_deref(), Load::runner);
-    as_asked(load, arguments, context)?.await.map_err(|error| open::explained(error, &model.path))
+    as_asked(load, arguments, context)?.await.map_err(|error| open::unopened(error, &model.path))
 }
 
 /// Applies the arguments to the load.

@@ -46,7 +46,7 @@ pub(super) async fn run(arguments: SignArgs, context: &Context<'_>) -> Result<Ex
     let identity = identity(&arguments.key, &arguments.certificates)?;
     let open = set(Carton::open(model.location()), model.expect, Open::expect_hash).config(context.config.clone());
     // Where a rule requires a signature, this is what makes it.
-    let package = open.require_signature(false).await.map_err(|error| open::explained(error, &model.path))?;
+    let package = open.require_signature(false).await.map_err(|error| open::unopened(error, &model.path))?;
     let Some(signature) = package.sign(&identity) else {
         return Err(Failure::usage("only a carton can be signed, and this is a bare model"));
     };

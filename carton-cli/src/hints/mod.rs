@@ -85,19 +85,18 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             // The python runner says so, which is part of this command.
             error.hint().map(|hint| hint.replace(BUILD_HINT, &format!("{BUILD_HINT}: `--allow build`")))
         }
-        error => error.hint().or_else(|| is_unreachable(error).then(|| OFFLINE.to_owned())),
+        error => error.hint(),
     }
 }
 
-/// What helps while a server cannot be reached.
-const OFFLINE: &str = "what was used on this machine before may be in the cache: `--offline` takes it from there";
-
-/// Whether a server that something is read from does not answer.
-fn is_unreachable(error: &Error) -> bool {
+/// Whether a server that a carton is read from does not answer.
+pub(crate) fn is_unreachable(error: &Error) -> bool {
     let source = match error {
-        Error::Network(source) => source,
+        Error::Network(source)
+        | Error::Contents(ContentsError::Network(source))
+        | Error::Package(PackageError::Contents(ContentsError::Network(source))) => source,
         Error::Oci(refused) => match &**refused {
-            OciError::Refused { action: "read", source, .. } => source,
+            OciError::Refused { source, .. } => source,
             _ => return false,
         },
         _ => return false,

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::open_regular;
 use super::folder::{create_folder, touch};
+use super::partial::Partial;
 use super::record::read_own_file;
 use super::store::URLS;
 use super::{Cache, CacheError};
@@ -43,7 +44,7 @@ impl From<&Url> for UrlKey {
     }
 }
 
-/// What the remote file is whose blocks a record has.
+/// The kind of remote file that a record describes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RemoteForm {
@@ -68,7 +69,7 @@ pub(crate) struct RemoteCarton {
     /// Parts of the remote file by their offset, sorted and without overlaps.
     pub(crate) blocks: Vec<(u64, Vec<u8>)>,
     /// The digest of the remote file itself, if it was downloaded as a whole because the server sends no ranges. The cache need not have
-    /// that file if it has the blocks and every file of the carton.
+    /// that file if it has the blocks and every file of the carton. Of an artifact, the carton without its large files, which is needed.
     pub(crate) whole: Option<Sha256Digest>,
 }
 
@@ -86,11 +87,24 @@ pub(super) struct Header {
     blocks_sha256: Sha256Digest,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UrlRecord {
     url_key: UrlKey,
     manifest: ManifestHash,
+    /// For a name that stands for another URL, that URL. The carton has a record of it, and none of the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stands_for: Option<ShownUrl>,
+}
+
+impl UrlRecord {
+    /// The URL of which the carton has a record.
+    fn target(&self) -> Option<UrlKey> {
+        match &self.stands_for {
+            Some(url) => Url::parse(url.as_str()).ok().map(|url| UrlKey::from(&url)),
+            None => Some(self.url_key),
+        }
+    }
 }
 
 impl Cache {
@@ -103,16 +117,13 @@ impl Cache {
             tracing::debug!(address = %carton.address, "the description of a carton is too large to be remembered");
             return Ok(());
         };
-        let url_record = UrlRecord { url_key: carton.url_key, manifest: carton.manifest };
-        let url_path = self.url_path(&carton.url_key);
-        let url_bytes =
-            serde_json::to_vec(&url_record).map_err(|error| CacheError::io("write", &url_path)(error.into()))?;
+        let url_record = UrlRecord { url_key: carton.url_key, manifest: carton.manifest, stands_for: None };
         // The folder must not be deleted between its creation and its use.
         let _no_prune = self.hold_off_prune(&CancelToken::default())?;
         let partial = self.partial()?;
         create_folder(&root)?;
         partial.publish(&bytes, &path)?;
-        partial.publish(&url_bytes, &url_path)?;
+        self.write_url_record(&partial, &url_record)?;
         self.forget_oldest_remotes(&root);
         touch(&root);
         Ok(())
@@ -141,6 +152,30 @@ impl Cache {
         Some(carton)
     }
 
+    /// Records that a name stands for `url` now, of which a carton is [recorded](Self::remember_remote).
+    pub(crate) fn remember_name(&self, name: UrlKey, url: &Url) -> Result<(), CacheError> {
+        let Some(UrlRecord { manifest, .. }) = self.url_record(&self.url_path(&UrlKey::from(url))) else {
+            return Ok(());
+        };
+        let record = UrlRecord { url_key: name, manifest, stands_for: Some(url.shown()) };
+        if self.url_record(&self.url_path(&name)).as_ref() == Some(&record) {
+            return Ok(());
+        }
+        self.write_url_record(&self.partial()?, &record)
+    }
+
+    /// Returns the URL for which a name stood last, and the carton there.
+    pub(crate) fn named_url(&self, name: &UrlKey) -> Option<(Url, ManifestHash)> {
+        let record = self.url_record(&self.url_path(name)).filter(|record| record.url_key == *name)?;
+        Some((Url::parse(record.stands_for?.as_str()).ok()?, record.manifest))
+    }
+
+    fn write_url_record(&self, partial: &Partial, record: &UrlRecord) -> Result<(), CacheError> {
+        let path = self.url_path(&record.url_key);
+        let bytes = serde_json::to_vec(record).map_err(|error| CacheError::io("write", &path)(error.into()))?;
+        partial.publish(&bytes, &path)
+    }
+
     fn has_whole(&self, carton: &RemoteCarton) -> bool {
         !carton.blocks.is_empty() || carton.whole.is_none_or(|whole| matches!(self.file(&whole), Ok(Some(_))))
     }
@@ -155,8 +190,8 @@ impl Cache {
 
     /// Whether the carton that a file of `urls-v1` names still has a record of that URL.
     pub(super) fn leads_to_carton(&self, path: &Path) -> bool {
-        self.url_record(path)
-            .is_some_and(|found| remote_path(&self.carton_root(&found.manifest), &found.url_key).exists())
+        let Some(found) = self.url_record(path) else { return false };
+        found.target().is_some_and(|target| remote_path(&self.carton_root(&found.manifest), &target).exists())
     }
 
     /// Deletes all but the newest records. Errors are ignored, because the cleanup is optional.

@@ -121,6 +121,12 @@ pub enum ContentsError {
         /// Its digest.
         digest: Sha256Digest,
     },
+    /// A file would have to be fetched, and there is no cache to put it into.
+    #[error("`{path}` is not on this machine, and there is no cache that it could be fetched into")]
+    NoCache {
+        /// Its path in the carton.
+        path: String,
+    },
     /// Something could not be fetched.
     #[error(transparent)]
     Network(#[from] NetworkError),
@@ -289,6 +295,7 @@ impl ContentsError {
             },
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
             Self::Network(_) | Self::NotFetched { .. } => ErrorKind::Network,
+            Self::NoCache { .. } => ErrorKind::Machine,
             Self::FileLinkRefused { .. }
             | Self::PrivateLinkRefused { .. }
             | Self::FileLink { .. }
@@ -314,6 +321,9 @@ impl ContentsError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Network(error) => error.hint(),
+            Self::NoCache { .. } => {
+                Some("set CARTON_CACHE_DIR or `cache_dir` to a folder that you can write to".to_owned())
+            }
             Self::FileLinkRefused { .. } => Some(
                 "a carton on this machine may link to files on this machine where that is allowed, by the caller or by \
                  `allow_file_links = true` in the configuration; one on a server never may"

@@ -111,6 +111,12 @@ impl HubName {
         self.revision.as_deref().unwrap_or(MAIN)
     }
 
+    /// The name with its revision, also if that is the usual one.
+    #[cfg(feature = "remote")]
+    pub(crate) fn with_revision(self) -> Self {
+        Self { revision: Some(self.revision().to_owned()), ..self }
+    }
+
     /// The path of the file in the repository.
     #[must_use]
     pub fn file(&self) -> Option<&str> {

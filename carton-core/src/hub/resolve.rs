@@ -7,8 +7,8 @@ use super::{HubError, HubName};
 use crate::Error;
 use crate::network::{Activity, Network, NetworkError, Url};
 
-/// Returns the URL that the server has for the carton with the name `url`, which has the scheme `hf`. A repository with one carton need
-/// not be asked for that file.
+/// Returns the URL that the server has for the carton with the name `url`, which has the scheme `hf`. If the
+/// repository has exactly one carton, the name may leave out the file.
 pub(crate) fn carton_url(url: &Url, endpoint: &Url, network: &Network, activity: &Arc<Activity>) -> Result<Url, Error> {
     let name = HubName::from_url(url)
         .map_err(|error| NetworkError::Url { url: url.shown(), reason: format!("is no name: {error}") })?;

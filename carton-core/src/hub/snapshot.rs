@@ -113,8 +113,6 @@ fn fetch(name: &HubName, config: &Config, context: &Context) -> Result<Snapshot,
         return Err(HubError::Empty { repository: name.to_string() }.into());
     }
     let cache = Arc::new(Cache::open(&config.cache_dir)?);
-    // What is fetched must not be deleted before it is linked into the folder.
-    let _no_prune = cache.hold_off_prune(context.cancel_token())?;
     let folder = cache.temporary_folder()?;
     let total = files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size));
     // Named as the repository is, because names of models are taken from folders.
@@ -156,8 +154,14 @@ impl Fetching<'_> {
         };
         let cancel_token = self.context.cancel_token();
         let lock = self.cache.lock_file(&digest, cancel_token)?;
-        if lock.file(cancel_token)?.is_none() {
-            lock.adopt(&fetch_verified(&lock, &file.path, |folder| self.download(&url, folder, file))?)?;
+        let fetched = match lock.file(cancel_token)? {
+            Some(_) => None,
+            None => Some(fetch_verified(&lock, &file.path, |folder| self.download(&url, folder, file))?),
+        };
+        // The file must not be deleted before it is linked into the folder.
+        let _no_prune = self.cache.hold_off_prune(cancel_token)?;
+        if let Some(fetched) = fetched {
+            lock.adopt(&fetched)?;
         }
         let source = self.cache.file_path(&digest);
         match fs::hard_link(&source, &target) {

@@ -22,6 +22,8 @@ pub(crate) struct Call<'a> {
     /// Names in lower case.
     pub(crate) headers: &'a [(&'static str, &'a str)],
     pub(crate) body: CallBody,
+    /// Whether the call goes without credentials, because it is not known yet whether the connection is to be encrypted.
+    pub(crate) is_anonymous: bool,
     /// The largest answer that is read, in bytes.
     pub(crate) limit: u64,
 }
@@ -106,7 +108,8 @@ impl Network {
         headers: &[(&'static str, &str)],
         limit: u64,
     ) -> Result<Answered, NetworkError> {
-        self.call(Call { method: Method::GET, url, headers, body: CallBody::Bytes(Bytes::new()), limit }).await
+        let body = CallBody::Bytes(Bytes::new());
+        self.call(Call { method: Method::GET, url, headers, body, is_anonymous: false, limit }).await
     }
 
     /// Makes a call once; the caller retries. Redirects of a GET are followed. A registry's challenge is answered.
@@ -122,11 +125,12 @@ impl Network {
             CallBody::Bytes(bytes) => (bytes, None),
             CallBody::Stream { length, pieces } => (Bytes::new(), Some((length, pieces))),
         };
-        // The library would make a login of a user in the URL.
+        // reqwest turns a user in the URL into an `Authorization` header.
         let mut url = call.url.clone().without_user();
         let mut redirects = Redirects::new(&url, self.options().max_redirects);
         let usual = self.options().credentials.find(call.url, || self.machines());
         let mut answered_challenge = stream.is_some();
+        let mut hops = Vec::new();
         loop {
             let request = self.client(&url)?.request(call.method.clone(), url.expose().clone());
             let request = request.headers(headers(call.headers)?);
@@ -135,6 +139,7 @@ impl Network {
             let (request, credentials) = match (login, &self.registry) {
                 (Some(login), _) => login.add(request),
                 (None, Some(_)) => (request, CredentialsSent::Redirected),
+                (None, None) if call.is_anonymous => (request, CredentialsSent::None),
                 (None, None) => usual.add(&url, request)?,
             };
             let response = match stream.take() {
@@ -145,6 +150,7 @@ impl Network {
                     self.in_time(&url, request.send()).await?
                 }
             };
+            hops.push((url.clone(), response.remote_addr()));
             if response.status() == StatusCode::UNAUTHORIZED
                 && !answered_challenge
                 && let Some(login) = login
@@ -159,7 +165,12 @@ impl Network {
                 url = redirects.follow(location.as_bytes())?;
                 continue;
             }
-            return self.read_answer(&url, response, credentials, call.limit).await;
+            if response.status().is_success() {
+                self.note_answer(&hops);
+            }
+            // The headers of an answer to HEAD speak of a body that does not come.
+            let limit = (call.method != Method::HEAD).then_some(call.limit);
+            return self.read_answer(&url, response, credentials, limit).await;
         }
     }
 
@@ -205,15 +216,18 @@ impl Network {
         }
     }
 
+    /// Reads the body of an answer; none where there is no limit.
     async fn read_answer(
         &self,
         url: &Url,
         mut response: reqwest::Response,
         credentials: CredentialsSent,
-        limit: u64,
+        limit: Option<u64>,
     ) -> Result<Answered, NetworkError> {
         let (status, headers) = (HttpStatus::of_answer(response.status()), response.headers().clone());
-        self.note_answer(&[(url.clone(), response.remote_addr())]);
+        let Some(limit) = limit else {
+            return Ok(Answered { status, body: Vec::new(), url: url.clone(), headers, credentials });
+        };
         let too_large = || NetworkError::TooLarge { url: url.shown(), limit };
         let is_refusal = !response.status().is_success();
         if !is_refusal && response.content_length().is_some_and(|length| length > limit) {
@@ -232,7 +246,7 @@ impl Network {
             let chunk = chunk.map_err(|_| NetworkError::Stalled { url: url.shown(), after, found: found - before })?;
             let Some(chunk) = chunk.map_err(|error| failure::of_body(url.shown(), error, None, found))? else { break };
             if found + chunk.len() as u64 > limit {
-                // What a server says beyond the limit about its reasons is left out.
+                // Keeps only the part of a refusal's body that is within the limit.
                 if is_refusal {
                     break;
                 }
@@ -240,7 +254,7 @@ impl Network {
             }
             body.extend_from_slice(&chunk);
         }
-        // The reasons of a refusal may have been cut off.
+        // The body of a refusal may have been cut off.
         let body = if is_refusal { body } else { decoded(url, body, &encodings(&headers), limit)? };
         Ok(Answered { status, body, url: url.clone(), headers, credentials })
     }

@@ -141,7 +141,8 @@ impl Network {
 
 /// The bytes of a whole answer without its content encodings. Some servers encode what they send, whatever the request says.
 pub(super) fn decoded(url: &Url, bytes: Vec<u8>, encodings: &[String], limit: u64) -> Result<Vec<u8>, NetworkError> {
-    if encodings.is_empty() {
+    // A server may repeat the header where it has nothing to send.
+    if encodings.is_empty() || bytes.is_empty() {
         return Ok(bytes);
     }
     let answer = |found: String| NetworkError::Answer {

@@ -83,7 +83,8 @@ impl Client {
         let sent = network.clone().wait(&self.activity, async move {
             let headers = [("content-type", "application/octet-stream")];
             let body = CallBody::Stream { length, pieces };
-            network.call(Call { method: Method::PUT, url: &url, headers: &headers, body, limit: MAX_ANSWER }).await
+            let (method, is_anonymous) = (Method::PUT, false);
+            network.call(Call { method, url: &url, headers: &headers, body, is_anonymous, limit: MAX_ANSWER }).await
         });
         let answer = sent.map_err(refused("write to", &self.reference))?;
         self.expect_created(&answer)
@@ -121,8 +122,10 @@ impl Client {
         let url = endpoint.url(&format!("blobs/{}", oci_digest(digest)));
         let wanted = Wanted { url, part: Part::Whole, version: None, known: None, limit };
         match endpoint.network.read(wanted, &self.activity) {
-            Ok(fetched) if Sha256Digest::of(&fetched.bytes) == *digest => Ok(Some(fetched.bytes)),
-            Ok(_) => Err(self.unexpected(&format!("the blob {}", oci_digest(digest)), "other bytes")),
+            Ok(fetched) => match Sha256Digest::of(&fetched.bytes) {
+                found if found == *digest => Ok(Some(fetched.bytes)),
+                found => Err(OciError::Digest { reference: self.reference.with_digest(*digest).to_string(), found }),
+            },
             Err(error @ NetworkError::Status { status, .. }) if matches!(status.code(), 404 | 410) => {
                 match endpoint.is_mirror {
                     // The mirror may have other blobs, and the registry this one.

@@ -253,7 +253,8 @@ impl Client {
             let mut retries = (!is_mirror).then(|| network.retries());
             loop {
                 let body = CallBody::Bytes(body.clone());
-                let call = Call { method: method.clone(), url: &url, headers: &headers, body, limit };
+                let is_anonymous = false;
+                let call = Call { method: method.clone(), url: &url, headers: &headers, body, is_anonymous, limit };
                 let error = match network.call(call).await {
                     Ok(answer) if !answer.refusal().is_transient() => return Ok(answer),
                     Ok(answer) => answer.refusal(),

@@ -113,12 +113,12 @@ fn wants_encryption(network: &Network, plain: &Url, activity: &Arc<Activity>) ->
     let asked = network.wait(activity, async move {
         let body = CallBody::Bytes(Bytes::new());
         // Any method would do. A HEAD follows no redirect.
-        let call = Call { method: Method::HEAD, url: &url, headers: &[], body, limit: MAX_ANSWER };
+        let call = Call { method: Method::HEAD, url: &url, headers: &[], body, is_anonymous: true, limit: MAX_ANSWER };
         let silent = || NetworkError::Stalled { url: url.shown(), after: LONGEST_LOOK, found: 0 };
         tokio::time::timeout(LONGEST_LOOK, shared.call(call)).await.unwrap_or_else(|_| Err(silent()))
     });
     match asked {
-        // What servers of TLS answer to a request without it.
+        // A TLS server answers a request in plain text with 400.
         Ok(answer) => answer.status.code() == 400,
         Err(error) => matches!(error, NetworkError::Connection { action: "get an answer from" | "read", .. }),
     }

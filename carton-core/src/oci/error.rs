@@ -48,12 +48,12 @@ pub enum OciError {
         /// What the registry answered.
         found: String,
     },
-    /// The manifest has another digest than the name of the artifact says.
-    #[error("the manifest of `{reference}` has the SHA-256 {found}")]
+    /// A manifest or a blob has another digest than was asked for.
+    #[error("what the registry sent as `{reference}` has the SHA-256 {found}")]
     Digest {
-        /// The name of the artifact, with the expected digest.
+        /// The name of the repository, with the expected digest.
         reference: String,
-        /// The digest of the manifest that was sent.
+        /// The digest of what was sent.
         found: Sha256Digest,
     },
     /// A carton is pushed under a tag, and the name has a digest.
@@ -113,6 +113,11 @@ impl OciError {
                         "log in as Docker or Podman do (`docker login {host}`, `podman login {host}`), or put a login for `{host}` into ~/.netrc"
                     ))
                 }
+                NetworkError::Tls { source, .. } if source.to_string().contains("InvalidContentType") => Some(
+                    "the server does not seem to use encryption: where the network to it can be trusted, set `plain_http = true` in its entry of \
+                     `[[registries]]` in the configuration"
+                        .to_owned(),
+                ),
                 source => source.hint(),
             },
             Self::TooManyFiles { .. } => Some(

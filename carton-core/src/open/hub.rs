@@ -2,18 +2,24 @@
 
 use super::Opening;
 use crate::Error;
-use crate::cache::{RemoteCarton, UrlKey};
+use crate::cache::UrlKey;
 use crate::config::Config;
-use crate::hub;
+use crate::hub::{self, HubName};
+use crate::manifest::ManifestHash;
 use crate::network::{Activity, Url};
 
-/// Returns the web URL of the carton with the name `named`. Without the network, it is the one that the name last led to.
-pub(super) fn find(named: &Url, config: &Config, opening: &Opening) -> Result<Url, Error> {
+/// Returns the web URL of the carton with the name `named`: without a request, the one that the name last led to, if the network is not to be
+/// used, or if that is the expected carton.
+pub(super) fn find(
+    named: &Url,
+    expect: Option<ManifestHash>,
+    config: &Config,
+    opening: &Opening,
+) -> Result<Url, Error> {
     let network = config.network();
-    if network.is_offline()
-        && let Some(cache) = &opening.cache
-        && let Some(known) = cache.remote_by_url(&UrlKey::from(named))
-        && let Ok(url) = Url::parse(known.address.as_str())
+    let known = opening.cache.as_ref().zip(key(named)).and_then(|(cache, key)| cache.named_url(&key));
+    if let Some((url, carton)) = known
+        && (network.is_offline() || expect == Some(carton))
     {
         return Ok(url);
     }
@@ -21,16 +27,16 @@ pub(super) fn find(named: &Url, config: &Config, opening: &Opening) -> Result<Ur
     hub::carton_url(named, &config.hub_endpoint()?, &network, &activity)
 }
 
-/// Keeps what the cache knows of the carton at `url` under its name, too. If that fails, only the URL is known without the network.
+/// Records that `named` stands for `url` now.
 pub(super) fn remember(named: &Url, url: &Url, opening: &Opening) {
-    let Some(cache) = &opening.cache else { return };
-    let Some(known) = cache.remote_by_url(&UrlKey::from(url)) else { return };
-    let url_key = UrlKey::from(named);
-    let is_same = |found: &RemoteCarton| found.address == known.address && found.manifest == known.manifest;
-    if cache.remote_by_url(&url_key).as_ref().is_some_and(is_same) {
-        return;
-    }
-    if let Err(error) = cache.remember_remote(&RemoteCarton { url_key, ..known }) {
+    let Some((cache, key)) = opening.cache.as_ref().zip(key(named)) else { return };
+    if let Err(error) = cache.remember_name(key, url) {
         tracing::debug!(%error, "cannot remember where a name of the Hub leads");
     }
+}
+
+/// The key of a name without a file, which is the same with and without the usual revision. A name with a file leads to its URL by itself.
+fn key(named: &Url) -> Option<UrlKey> {
+    let name = HubName::from_url(named).ok().filter(|name| name.file().is_none())?;
+    Url::parse(&name.with_revision().to_string()).ok().map(|url| UrlKey::from(&url))
 }

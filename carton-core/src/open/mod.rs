@@ -119,8 +119,9 @@ pub(crate) fn open(
     opening: &Opening,
 ) -> Result<Package, Error> {
     let named = location.place()?;
-    let found = find(named, config, opening)?;
-    let package = open_unsigned(&found, location.expected(settings.expect)?, settings, config, opening)?;
+    let expect = location.expected(settings.expect)?;
+    let found = find(named, expect, config, opening)?;
+    let package = open_unsigned(&found, expect, settings, config, opening)?;
     #[cfg(feature = "remote")]
     if let (Place::Url(name), Cow::Owned(Place::Url(url))) = (named, &found)
         && name.scheme() == crate::hub::SCHEME
@@ -134,12 +135,17 @@ pub(crate) fn open(
 
 /// The web URL that a name of the Hub or of an object stands for; any other place itself.
 #[cfg_attr(not(feature = "remote"), allow(clippy::unnecessary_wraps, unused_variables))]
-fn find<'a>(place: &'a Place, config: &Config, opening: &Opening) -> Result<Cow<'a, Place>, Error> {
+fn find<'a>(
+    place: &'a Place,
+    expect: Option<ManifestHash>,
+    config: &Config,
+    opening: &Opening,
+) -> Result<Cow<'a, Place>, Error> {
     #[cfg(feature = "remote")]
     if let Place::Url(url) = place
         && url.scheme() == crate::hub::SCHEME
     {
-        return Ok(Cow::Owned(Place::Url(hub::find(url, config, opening)?)));
+        return Ok(Cow::Owned(Place::Url(hub::find(url, expect, config, opening)?)));
     }
     if let Place::Url(url) = place
         && object_stores::is_scheme(url.scheme())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Opening;
 use crate::Error;
-use crate::cache::{About, Cache, RemoteCarton, RemoteForm, UrlKey};
+use crate::cache::{About, RemoteCarton, RemoteForm, UrlKey};
 use crate::contents::{Access, BlobStore, Blobs, ContentsError};
 use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, Target};
@@ -88,14 +88,17 @@ struct RegistryCarton<'a> {
 impl RegistryCarton<'_> {
     fn known(&self) -> Option<Known> {
         let cache = self.opening.cache.as_ref()?;
-        let by_name = cache.remote_by_url(&UrlKey::from(self.url));
+        let is_it = |found: &RemoteCarton| {
+            found.form == RemoteForm::Artifact && self.expect.is_none_or(|hash| hash == found.manifest)
+        };
+        let by_name = cache.remote_by_url(&UrlKey::from(self.url)).filter(is_it);
         // What was opened under a tag has a digest, too.
-        let by_digest = || cache.remote_by_url(&self.digest_key(self.reference.digest()?)?);
+        let by_digest = || cache.remote_by_url(&self.digest_key(self.reference.digest()?)?).filter(is_it);
         // The expected carton is the same one under any name.
         let by_hash = || cache.remote_by_manifest(&self.expect?, RemoteForm::Artifact);
         let mut carton = by_name.or_else(by_digest).or_else(by_hash)?;
         let (0, artifact) = carton.blocks.pop()? else { return None };
-        (carton.form == RemoteForm::Artifact).then_some(Known { hash: carton.manifest, artifact })
+        Some(Known { hash: carton.manifest, artifact })
     }
 
     /// The key of the artifact's name with its digest and without a tag.
@@ -109,16 +112,15 @@ impl RegistryCarton<'_> {
         if let Some(known) = known.filter(|known| known.artifact == bytes) {
             return self.open_known(known);
         }
-        let package = self.open_manifest(&bytes)?;
-        self.remember(&package, &bytes, digest);
-        Ok(package)
+        self.open_manifest(&bytes, Some(digest))
     }
 
     fn open_known(&self, known: &Known) -> Result<Package, Error> {
-        self.open_manifest(&known.artifact)
+        self.open_manifest(&known.artifact, None)
     }
 
-    fn open_manifest(&self, bytes: &[u8]) -> Result<Package, Error> {
+    /// Opens the carton that a manifest names, and records it under the digest of the manifest if that is `new`.
+    fn open_manifest(&self, bytes: &[u8], new: Option<Sha256Digest>) -> Result<Package, Error> {
         let artifact = CartonManifest::parse(bytes).map_err(|error| OciError::NotACarton {
             reference: self.reference.to_string(),
             reason: error.to_string(),
@@ -143,37 +145,34 @@ impl RegistryCarton<'_> {
         };
         // Messages name the artifact, not a place in the cache.
         let shown = self.reference.to_string();
-        match &self.opening.cache {
-            Some(cache) => {
-                // Pruning is held off until the cache records that the carton uses the file.
-                let _no_prune = cache.hold_off_prune(self.opening.context.cancel_token())?;
-                let file = self.small_file(cache, &small)?;
-                let source =
-                    FileSource::from_file(file, Path::new(&shown)).map_err(Error::io("open", Path::new(&shown)))?;
-                Ok(Package::open_archive(Arc::new(source), options)?)
+        let Some(cache) = &self.opening.cache else {
+            let limit = small.size.min(MAX_IN_MEMORY);
+            let blob = self.client.small_blob(&small.digest, limit)?;
+            let blob = blob.ok_or_else(|| self.missing(&small.digest))?;
+            return Ok(Package::open_archive(Arc::new(MemorySource::new(blob, &shown)), options)?);
+        };
+        let open = |file| -> Result<Package, Error> {
+            let path = Path::new(&shown);
+            let source = FileSource::from_file(file, path).map_err(Error::io("open", path))?;
+            let package = Package::open_archive(Arc::new(source), options)?;
+            if let Some(digest) = new {
+                self.remember(&package, bytes, digest);
             }
-            None => {
-                let limit = small.size.min(MAX_IN_MEMORY);
-                let blob = self.client.small_blob(&small.digest, limit)?;
-                let blob = blob.ok_or_else(|| self.missing(&small.digest))?;
-                Ok(Package::open_archive(Arc::new(MemorySource::new(blob, &shown)), options)?)
-            }
-        }
-    }
-
-    /// The carton without its large files, as a file of the cache.
-    fn small_file(&self, cache: &Cache, small: &Small<'_>) -> Result<std::fs::File, Error> {
+            Ok(package)
+        };
         let cancel_token = self.opening.context.cancel_token();
         if let Some(file) = cache.checked_file(&small.digest, cancel_token)? {
-            return Ok(file);
+            return open(file);
         }
         let lock = cache.lock_file(&small.digest, cancel_token)?;
         if let Some(file) = lock.file(cancel_token)? {
-            return Ok(file);
+            return open(file);
         }
-        let name = self.reference.to_string();
-        lock.adopt(&fetch_verified(&lock, &name, |folder| self.download(small, folder))?)?;
-        lock.file(cancel_token)?.ok_or_else(|| self.missing(&small.digest))
+        let fetched = fetch_verified(&lock, &shown, |folder| self.download(&small, folder))?;
+        // Pruning is held off until the cache records that the carton uses the file.
+        let _no_prune = cache.hold_off_prune(cancel_token)?;
+        lock.adopt(&fetched)?;
+        open(lock.file(cancel_token)?.ok_or_else(|| self.missing(&small.digest))?)
     }
 
     /// Downloads the blob into `folder`, from the first server that has it.

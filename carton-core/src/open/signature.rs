@@ -11,7 +11,6 @@ use crate::Error;
 use crate::config::Config;
 #[cfg(feature = "remote")]
 use crate::context::Context;
-#[cfg(feature = "remote")]
 use crate::error_kind::ErrorKind;
 use crate::manifest::{Manifest, ManifestHash};
 use crate::network::{Activity, NetworkError, Part, Url, Wanted};
@@ -142,7 +141,14 @@ pub(super) fn check(
     let search = Search { place: place_of_carton, manifest, trusted, config, opening };
     let status = match &settings.signature {
         Some(location) => search.at(location.place()?)?,
-        None => search.beside()?,
+        None => match search.beside() {
+            // The signature was looked for only to tell of it.
+            Err(error) if !asked.is_required && error.kind() == ErrorKind::Network => {
+                tracing::warn!("whether there is a signature is unknown: {}", crate::causes::in_one_line(&error));
+                return Ok(None);
+            }
+            status => status?,
+        },
     };
     if asked.is_required {
         let carton = place.named.to_string();
@@ -217,7 +223,7 @@ impl Search<'_> {
 
     fn at(&self, place: &Place) -> Result<SignatureStatus, Error> {
         let limit = self.files().max_bundle_length();
-        let found = match &*super::find(place, self.config, self.opening)? {
+        let found = match &*super::find(place, None, self.config, self.opening)? {
             Place::Path(path) => read(path, limit)?.into_iter().collect(),
             Place::Url(url) if url.scheme() == oci::SCHEME => self.in_registry(url, limit as u64)?,
             Place::Url(url) => {

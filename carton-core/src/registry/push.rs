@@ -233,7 +233,7 @@ impl Pushing<'_> {
         self.client.put_small_blob(&config)?;
         let digest = Sha256Digest::of(&bytes);
         if !signatures.is_empty() {
-            // Who reads the tag finds the signatures, also if what follows fails.
+            // The signatures come before the tag, so that a reader of the tag always finds them.
             self.client.put_manifest(&oci_digest(&digest), IMAGE_MANIFEST, &bytes)?;
             for signature in signatures {
                 self.push_signature(signature, &Descriptor::of_manifest(&bytes))?;

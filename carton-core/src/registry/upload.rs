@@ -84,7 +84,7 @@ pub(super) fn upload(client: &Client, blob: &Blob<'_>, sources: &[&str], meter: 
     }
 }
 
-/// Begins the upload of a blob that the registry takes over from none of the repositories `sources`.
+/// Asks the registry to take the blob over from each of the repositories `sources`; begins an upload if it does so from none.
 fn begin(client: &Client, blob: &Blob<'_>, sources: &[&str]) -> Result<UploadStart, Error> {
     let mut last = None;
     for source in sources {

@@ -2,11 +2,13 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use super::embedded;
+use super::workspace::Lock;
 use crate::config::Config;
+use crate::context::CancelToken;
 
 /// The names in `PATH` of programs that are launchers.
 const NAMES: &[&str] = &["carton", "carton-launcher"];
@@ -20,8 +22,14 @@ pub(crate) fn launcher(config: &Config) -> Option<PathBuf> {
 /// runner, because whoever offers a runner does not decide what confines others.
 const MARKER: &str = ".launcher";
 
-/// What is locked while a folder that may hold the launcher is replaced. No runner's folder has this name.
-pub(super) const NAME: &str = "launcher";
+/// The lock that is held while a runner's folder is replaced or removed, because the launcher may be in it.
+const LOCK: &str = ".lock-launcher";
+
+/// Keeps other processes from replacing or removing the folder that has the launcher, until the lock is dropped. `None` if `cancel_token` is
+/// cancelled meanwhile.
+pub(super) fn lock(runner_dir: &Path, cancel_token: &CancelToken) -> io::Result<Option<Lock>> {
+    Ok(Lock::acquire(&runner_dir.join(LOCK), cancel_token)?.map(|(lock, _)| lock))
+}
 
 /// The longest marker that is read, in bytes: a path.
 const MAX_BYTES: u64 = 4096;
@@ -39,23 +47,18 @@ fn marked(runner_dir: &Path) -> Option<PathBuf> {
     path.components().all(|part| matches!(part, Component::Normal(_))).then_some(path)
 }
 
-/// Names `executable`, in `runner_dir`, as a launcher.
+/// Names `executable`, in `runner_dir`, as a launcher. The caller holds the lock.
 pub(super) fn remember(runner_dir: &Path, executable: &Path) -> io::Result<()> {
     let relative = executable.strip_prefix(runner_dir).map_err(io::Error::other)?;
-    let mut file = tempfile::NamedTempFile::new_in(runner_dir)?;
-    writeln!(file, "{}", relative.display())?;
-    file.persist(runner_dir.join(MARKER))?;
-    Ok(())
+    let new = runner_dir.join(MARKER).with_extension("new");
+    fs::write(&new, format!("{}\n", relative.display()))?;
+    fs::rename(new, runner_dir.join(MARKER))
 }
 
-/// Forgets a launcher that is in `folder`, or that is gone.
+/// Forgets a launcher that is in `folder`, or that is gone. The caller holds the lock.
 pub(super) fn forget(runner_dir: &Path, folder: &Path) -> io::Result<()> {
     match marked(runner_dir).map(|path| runner_dir.join(path)) {
-        Some(path) if path.starts_with(folder) || !path.exists() => match fs::remove_file(runner_dir.join(MARKER)) {
-            // Another process was faster.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        },
+        Some(path) if path.starts_with(folder) || !path.exists() => fs::remove_file(runner_dir.join(MARKER)),
         _ => Ok(()),
     }
 }

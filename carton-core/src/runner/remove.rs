@@ -8,6 +8,7 @@ use semver::{Version, VersionReq};
 use super::launcher;
 use super::workspace::Workspace;
 use super::{Descriptor, InstallError, Registry};
+use crate::context::CancelToken;
 
 /// Removes the installed runner that `asked` names: `NAME`, `NAME@VERSION` or `NAME@REQUIREMENT`. A version with all three
 /// numbers means exactly that version. Returns the runner and its former folder.
@@ -45,6 +46,8 @@ pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), I
     if !others.is_empty() {
         return Err(InstallError::Shared { folder: folder.to_path_buf(), others });
     }
+    let locked = launcher::lock(runner_dir, &CancelToken::default());
+    let _lock = locked.map_err(InstallError::io("change", runner_dir))?;
     launcher::forget(runner_dir, folder).map_err(InstallError::io("delete from", runner_dir))?;
     let workspace = Workspace::create(runner_dir).map_err(InstallError::io("change", runner_dir))?;
     workspace.take(folder).map_err(InstallError::io("remove", folder))?;

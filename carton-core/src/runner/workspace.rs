@@ -6,6 +6,8 @@
 //!     lock                 held as long as the installing process lives
 //!     new/                 becomes the runner's folder
 //!   .lock-…                held while that runner is installed
+//!   .lock-launcher         held while a runner's folder is replaced or removed
+//!   .launcher              which of the runners is the program that confines others
 //!   NAME-VERSION/          an installed runner
 //! ```
 

@@ -95,7 +95,14 @@ impl Job {
         let error = match installer.index(place) {
             Ok(index) => match self.of_index(installer, &index, place, requirement, cancel_token) {
                 Ok(done) => return Ok(done),
-                Err(OfIndex::Absent(error)) => error,
+                Err(OfIndex::Absent(error)) => {
+                    // One of them may be the runner that is asked for.
+                    let broken = index.broken().iter();
+                    self.warnings.lock().extend(broken.map(|entry| {
+                        format!("entry {} of the index {place} cannot be used: {}", entry.position, entry.reason)
+                    }));
+                    error
+                }
                 Err(OfIndex::Failed(failure)) => return Err(failure),
             },
             Err(error) => error,

@@ -84,9 +84,15 @@ fn a_carton_is_read_from_a_repository() {
         carton(&sandbox, &server, &format!("run {name} -i x=1")).expect_code(0);
     }
     // Without the network, a name without a file leads where it led before.
-    for (name, code) in [("hf://team/model", 0), ("hf://team/model@v1", 0), ("hf://team/model@other", 7)] {
+    for (name, code) in
+        [("hf://team/model", 0), ("hf://team/model@main", 0), ("hf://team/model@v1", 0), ("hf://team/model@other", 7)]
+    {
         carton(&sandbox, &server, &format!("run {name} -i x=1 --offline")).expect_code(code);
     }
+    // The expected carton needs no question.
+    server.forget();
+    carton(&sandbox, &server, &format!("run hf://team/model#sha256={} -i x=1", hash.trim())).expect_code(0);
+    assert!(server.requests().is_empty(), "{:?}", server.requests());
     // A rule for the repository.
     sandbox.write("config.toml", "[[trust]]\nfor = [\"hf://team/**\"]\nkeys = [\"key.pub.pem\"]\n");
     sandbox.carton("keygen -o key.pem").expect_code(0);

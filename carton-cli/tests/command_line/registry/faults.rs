@@ -21,6 +21,7 @@ fn wrong_names_are_named() {
         ("pull oci://localhost:1/model", 7, "`--offline` takes it from there"),
         ("pull oci://localhost:1/model -o -", 2, "cannot be written to standard output"),
         ("registry ls oci://localhost:1/model:1", 2, "all artifacts of a repository are listed"),
+        ("pull oci://localhost:1/model#sha256=ab", 2, "`--expect HASH`"),
         ("registry ls oci://localhost:1/model", 7, "cannot list the tags of `oci://localhost:1/model`"),
     ] {
         let outcome = sandbox.carton(arguments);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use carton_test_server::registry::Registry;
+use carton_test_server::{Answer, Server};
 
 use super::*;
 use crate::sandbox::outcome;
@@ -158,6 +159,8 @@ fn a_registry_may_be_encrypted() {
     trusted(&["push", "model.carton", &artifact]);
     assert_eq!(trusted(&["hash", &artifact]).stdout.trim(), hash);
     trusted(&["verify", &artifact]);
+    // This registry speaks HTTP/2 now, in which an answer to HEAD has the length of the blob, and no body.
+    assert_eq!(trusted(&["push", "model.carton", &artifact, "--json"]).json()["sent"], 0);
 }
 
 #[test]
@@ -274,4 +277,28 @@ fn tokens_are_fetched_and_renewed() {
     fs::remove_file(config).unwrap();
     let refused = sandbox.run(["info", &artifact, "--json"]).expect_code(7);
     assert!(!refused.stdout.contains("se:cret"), "{refused}");
+}
+
+#[test]
+fn a_registry_gets_no_login_before_it_is_known_whether_it_is_encrypted() {
+    let (sandbox, server) = (Sandbox::new(), Server::start());
+    // What a server of TLS answers to a request without it.
+    server.route("/v2/", |_| Answer::bytes(400, "Client sent an HTTP request to an HTTPS server.\n"));
+    let artifact = server.url("/model:1").replace("http://", "oci://");
+    let mut info = sandbox.command(["info", &artifact]);
+    outcome(info.env("CARTON_TOKEN_127_0_0_1", "secret-token")).expect_code(7);
+    let requests = server.requests();
+    assert!(!requests.is_empty());
+    assert!(requests.iter().all(|request| request.header("authorization").is_none()), "{requests:?}");
+    // A registry without encryption gets the token when it asks for one.
+    let server = Server::start();
+    server.route("/v2/", |_| Answer::bytes(200, "{}"));
+    server.route("/v2/model/manifests/1", |_| {
+        Answer::bytes(401, "").header("WWW-Authenticate", "Bearer realm=\"http://127.0.0.1/token\"")
+    });
+    let artifact = server.url("/model:1").replace("http://", "oci://");
+    let mut info = sandbox.command(["info", &artifact]);
+    outcome(info.env("CARTON_TOKEN_127_0_0_1", "secret-token")).expect_code(7);
+    let sent: Vec<bool> = server.requests().iter().map(|request| request.header("authorization").is_some()).collect();
+    assert_eq!(sent, [false, false, true]);
 }

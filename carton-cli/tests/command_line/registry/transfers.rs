@@ -6,6 +6,7 @@ use carton_test_server::registry::Registry;
 use insta::assert_snapshot;
 
 use super::*;
+use crate::sandbox::outcome;
 
 #[test]
 fn a_carton_comes_back_as_it_was() {
@@ -208,11 +209,19 @@ fn a_known_carton_needs_no_registry() {
     for place in [&artifact, &by_digest] {
         sandbox.carton(&format!("verify {place}")).expect_code(0);
     }
+    // Without a cache, the files have nowhere to go.
+    let mut pull = sandbox.command(["pull", &artifact, "-o", "pulled.carton"]);
+    let refused = outcome(pull.env("CARTON_CACHE_DIR", "/proc/cache")).expect_code(1);
+    assert!(refused.stderr.contains("there is no cache") && refused.stderr.contains("CARTON_CACHE_DIR"), "{refused}");
+    let pinned = by_digest.clone();
     drop(registry);
     for place in [format!("{artifact} --offline"), by_digest, format!("{artifact} --expect {hash}")] {
         sandbox.carton(&format!("run {place} -i x=1")).expect_code(0);
     }
     sandbox.carton(&format!("verify {artifact}")).expect_code(7);
+    // A signature that nobody requires is not worth an error.
+    let unasked = sandbox.carton(&format!("verify {pinned}")).expect_code(0);
+    assert!(unasked.stderr.contains("whether there is a signature is unknown"), "{unasked}");
     let other = "ab".repeat(32);
     sandbox.carton(&format!("hash {artifact} --offline --expect {other}")).expect_code(7);
 }

@@ -139,3 +139,31 @@ fn a_real_full_disk_is_an_error_that_names_the_path() {
     assert_eq!((models, n_partial), (Vec::new(), 0));
     small_result.unwrap();
 }
+
+#[test]
+fn a_cache_that_cannot_be_written_to_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mounted = |arguments: &[&str]| {
+        let mut mount = Command::new("mount");
+        let mount = mount.args(arguments).arg(folder.path()).stderr(std::process::Stdio::null());
+        mount.status().is_ok_and(|status| status.success())
+    };
+    if !mounted(&["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]) {
+        println!("skipped: mounting a small file system needs root");
+        return;
+    }
+    let model = Model::new("model", &[("one.bin", 900_000), ("two.bin", 10)]);
+    let cache = Cache::open(folder.path()).unwrap();
+    drop(model_folder(&cache, &model.manifest, &model).unwrap());
+    assert!(mounted(&["-o", "remount,ro"]));
+    let result = Cache::open(folder.path()).and_then(|cache| {
+        let found = model_folder(&cache, &model.manifest, &model)?;
+        model.check(found.path());
+        // What has to be made is an error that says so.
+        let other = Model::new("other", &[("one.bin", 100)]);
+        Ok(model_folder(&cache, &other.manifest, &other).map(drop))
+    });
+    Command::new("umount").arg(folder.path()).status().unwrap();
+    let error = result.unwrap().unwrap_err();
+    assert!(crate::causes::in_one_line(&error).contains("Read-only file system"), "{error:?}");
+}

@@ -131,7 +131,11 @@ impl Contents {
             return Ok(Vec::new());
         };
         let (Some(cache), Some(access)) = (self.cache.as_deref(), self.access.as_ref()) else {
-            return Err(ContentsError::NotFetched { path: item.path.clone(), digest: *digest });
+            let path = item.path.clone();
+            return Err(match &self.access {
+                Some(_) => ContentsError::NoCache { path },
+                None => ContentsError::NotFetched { path, digest: *digest },
+            });
         };
         let (jobs, total) = self.jobs(&items, &missing);
         let fetch = Fetch::new(self, cache, access, Context::default());

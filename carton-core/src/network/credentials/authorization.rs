@@ -55,7 +55,8 @@ impl Credentials {
         if let Some((entry, token)) =
             self.tokens.iter().filter(|entry| entry.is_for(url)).find_map(|entry| Some((entry, entry.token.clone()?)))
         {
-            return unless_unsafe((Credential::Bearer(token), "the configuration".to_owned()), entry.allow_http);
+            let from = entry.variable.clone().unwrap_or_else(|| "the configuration".to_owned());
+            return unless_unsafe((Credential::Bearer(token), from), entry.allow_http);
         }
         if let Some(machine) = machines().iter().find(|machine| machine.host == host) {
             let (user, password) = (machine.login.clone(), machine.password.clone());

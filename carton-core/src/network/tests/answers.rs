@@ -193,7 +193,9 @@ fn validators_are_sent() {
 
 #[test]
 fn what_was_not_modified_is_not_sent_again() {
-    let server = serve(&[answer("304 Not Modified\r\nContent-Length: 0\r\nETag: \"a\"", "")]);
+    // Some servers repeat the header of the file.
+    let head = "304 Not Modified\r\nContent-Length: 0\r\nContent-Encoding: gzip\r\nETag: \"a\"";
+    let server = serve(&[answer(head, "")]);
     let known = version("\"a\"", 16);
     let wanted =
         Wanted { known: Some(known.clone()), version: Some(known.clone()), ..wanted(&server, Part::Suffix(4)) };

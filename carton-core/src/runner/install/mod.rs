@@ -311,9 +311,9 @@ impl Installer<'_> {
         locked.ok_or(InstallError::Interrupted)
     }
 
-    /// Locks the name of the launcher, so that no other process replaces the folder to which it leads.
     fn lock_launcher(&self) -> Result<Lock, InstallError> {
-        self.lock(Path::new(launcher::NAME)).map(|(lock, _)| lock)
+        let locked = launcher::lock(self.runner_dir, self.context.cancel_token());
+        locked.map_err(InstallError::io("lock", self.runner_dir))?.ok_or(InstallError::Interrupted)
     }
 
     fn publish(
