@@ -153,6 +153,7 @@ impl Cache {
     }
 
     /// Records that a name stands for `url` now, of which a carton is [recorded](Self::remember_remote).
+    #[cfg(feature = "remote")]
     pub(crate) fn remember_name(&self, name: UrlKey, url: &Url) -> Result<(), CacheError> {
         let Some(UrlRecord { manifest, .. }) = self.url_record(&self.url_path(&UrlKey::from(url))) else {
             return Ok(());
@@ -165,6 +166,7 @@ impl Cache {
     }
 
     /// Returns the URL for which a name stood last, and the carton there.
+    #[cfg(feature = "remote")]
     pub(crate) fn named_url(&self, name: &UrlKey) -> Option<(Url, ManifestHash)> {
         let record = self.url_record(&self.url_path(name)).filter(|record| record.url_key == *name)?;
         Some((Url::parse(record.stands_for?.as_str()).ok()?, record.manifest))
