@@ -12,7 +12,8 @@ use super::calls::{Answer, Kind};
 use super::dispatch::features;
 use super::files::describe_files;
 use super::handle::Handle;
-use super::reading::{Reading, read};
+use super::incoming::Incoming;
+use super::reading::read;
 use super::shared::Shared;
 use super::stream::InferStream;
 use super::turn::Turn;
@@ -62,8 +63,8 @@ impl Connection {
         // If the runner is gone already, the reading thread reports it with the reason.
         let _ = link.send_plain(version::hello(&our_features, "carton", env!("CARGO_PKG_VERSION")));
         let hello_timeout = options.hello_timeout;
-        let reading = Reading::new(receiver, options.frame_cap).map_err(io_error)?;
-        let shared = Arc::new(Shared::new(link, reading, housekeeper, options));
+        let incoming = Incoming::new(receiver, options.frame_cap).map_err(io_error)?;
+        let shared = Arc::new(Shared::new(link, incoming, housekeeper, options));
         // From here on, dropping this future closes the connection.
         let connection = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
         let (said_hello, hello) = oneshot::channel();

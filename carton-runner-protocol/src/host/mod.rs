@@ -7,8 +7,10 @@ mod calls;
 mod connection;
 mod dispatch;
 mod error;
+mod exchange;
 mod files;
 mod handle;
+mod incoming;
 mod reading;
 mod shared;
 mod stream;
@@ -48,7 +50,7 @@ pub struct ConnectionOptions {
     pub copy_outputs: bool,
     /// The most bytes of shared memory the runner may lend to this side.
     pub runner_pool_cap: u64,
-    /// Called with log records and progress, on the thread that reads from the runner. It must not block.
+    /// Called with log records and progress, on the thread that reads from the runner, which may be that of a caller. It must not block.
     pub on_event: Option<Arc<dyn Fn(Event) + Send + Sync>>,
 }
 

@@ -4,34 +4,17 @@
 //! other thread has to wake up for it. It never waits for the rest of a message: a runner that sends half of one must not block a task. At all
 //! other times the thread of the connection has the turn.
 
-use std::io;
 use std::ops::ControlFlow;
 
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::calls::Answer;
 use super::dispatch::{dispatch, greet, last_words};
+use super::incoming::Incoming;
 use super::shared::Shared;
 use super::{CallError, CloseReason};
-use crate::transport::Receiver;
 use crate::transport::reader::FrameReader;
-use crate::transport::turn::Turn;
-
-/// The receiving end of a connection.
-pub(super) struct Reading {
-    reader: Mutex<FrameReader>,
-    turn: Turn,
-}
-
-impl Reading {
-    /// The thread of the connection has the turn first.
-    pub(super) fn new(receiver: Receiver, frame_cap: u64) -> io::Result<Self> {
-        let turn = Turn::new(&receiver)?;
-        Ok(Self { reader: Mutex::new(FrameReader::new(receiver, frame_cap)), turn })
-    }
-}
 
 /// The thread of the connection: reads messages until the connection is closed. Never waits for the runner to read, so the runner can
 /// always finish what it sends.
@@ -48,7 +31,7 @@ fn read_until_closed(
     our_features: &[&str],
     said_hello: oneshot::Sender<()>,
 ) -> Result<Never, CloseReason> {
-    let Reading { reader, turn } = &shared.reading;
+    let Incoming { reader, turn } = &shared.incoming;
     let more = {
         let mut reader = reader.lock();
         greet(shared, &mut reader, our_features)?;
@@ -88,7 +71,7 @@ pub(super) fn spin(
         Err(TryRecvError::Closed) => ControlFlow::Break(None),
         Err(TryRecvError::Empty) => ControlFlow::Continue(()),
     };
-    let Reading { reader, turn } = &shared.reading;
+    let Incoming { reader, turn } = &shared.incoming;
     let Some(mut reader) = reader.try_lock().filter(|_| turn.take().is_ok_and(|taken| taken)) else {
         // The thread of the connection is reading.
         return attempt.wait(look);

@@ -1,17 +1,16 @@
-//! The state that the threads and the callers of one connection share. Calls wait here for their turn, are sent and get their answers,
-//! and all of them end when the connection is closed.
+//! The state that the threads and the callers of one connection share. Calls wait here for their turn and for memory, and all of them end
+//! when the connection is closed. `exchange` sends them and waits for their answers.
 
 use std::future::poll_fn;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::calls::{Answer, Calls, Kind, Waiter};
-use super::reading::{self, Reading};
-use super::{CallError, CallOptions, CallTimings, CloseReason, ConnectionOptions, Event, Loaded, Peer, Phase};
+use super::calls::{Answer, Calls};
+use super::incoming::Incoming;
+use super::{CallError, CallTimings, CloseReason, ConnectionOptions, Event, Loaded, Peer, Phase};
 use crate::housekeeper::{Elapsed, Housekeeper};
 use crate::link::{Link, Outbound, SendError};
 use crate::message::{Message, WireTensor, code};
@@ -30,7 +29,7 @@ const LONGEST_SPIN: Duration = Duration::from_micros(150);
 /// One connection, as its threads and its callers share it.
 pub(super) struct Shared {
     pub(super) link: Arc<Link>,
-    pub(super) reading: Reading,
+    pub(super) incoming: Incoming,
     pub(super) calls: Calls,
     pub(super) housekeeper: Arc<Housekeeper>,
     pub(super) options: ConnectionOptions,
@@ -48,13 +47,13 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(
         link: Arc<Link>,
-        reading: Reading,
+        incoming: Incoming,
         housekeeper: Arc<Housekeeper>,
         options: ConnectionOptions,
     ) -> Self {
         Self {
             link,
-            reading,
+            incoming,
             calls: Calls::default(),
             housekeeper,
             options,
@@ -229,43 +228,6 @@ impl Shared {
         reason.unwrap_or_else(|| Arc::new(CloseReason::EndOfFile))
     }
 
-    /// Makes a call that takes no slot of the runner and has no tensors.
-    pub(super) async fn call(
-        self: &Arc<Self>,
-        kind: Kind,
-        message: Message,
-        descriptors: Vec<OwnedFd>,
-        options: &CallOptions,
-    ) -> Result<Answer, CallError> {
-        let id = self.next_id();
-        let outbound = Outbound { id: Some(id), descriptors, ..Outbound::default() };
-        self.exchange(id, kind, message, outbound, None, options.deadline).await
-    }
-
-    /// Sends the message of a call and waits for its answer. Dropping the future cancels the call.
-    pub(super) async fn exchange(
-        self: &Arc<Self>,
-        id: u64,
-        kind: Kind,
-        message: Message,
-        outbound: Outbound,
-        slot: Option<OwnedSemaphorePermit>,
-        deadline: Option<Instant>,
-    ) -> Result<Answer, CallError> {
-        let (waiter, mut answer) = oneshot::channel();
-        self.calls.add(id, kind, Waiter::Answer(waiter), 0, slot)?;
-        self.send_call(id, message, outbound).await?;
-        let _cancel = CancelOnDrop { shared: self, id };
-        if let Some(answer) = reading::spin(self, &mut answer) {
-            return answer;
-        }
-        match self.housekeeper.within(deadline, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(self.closed_error()),
-            Err(Elapsed) => Err(CallError::DeadlineExceeded { phase: Phase::Running }),
-        }
-    }
-
     /// Tells the runner that the answer of a call is not wanted any more.
     pub(super) fn cancel(&self, id: u64) {
         if self.calls.abandon(id) {
@@ -292,18 +254,6 @@ impl Shared {
             return Ok(outputs);
         }
         Ok(crate::tensor_encoding::copy_out(outputs)?)
-    }
-}
-
-struct CancelOnDrop<'a> {
-    shared: &'a Shared,
-    id: u64,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        // If the call was answered, it is not known any more, and nothing is sent.
-        self.shared.cancel(self.id);
     }
 }
 
