@@ -584,3 +584,48 @@ async fn no_message_keeps_a_caller_beyond_its_deadline() {
         runner.join().unwrap();
     }
 }
+
+/// Callers and the thread of the connection take turns at reading. No message may be left unread between two turns.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_answer_is_left_unread_between_turns() {
+    let pair = loaded(Kind::Socket, json!({"max_concurrency": 8})).await;
+    let tasks = (0..8_u64).map(|task| {
+        let connection = pair.connection.clone();
+        tokio::spawn(async move {
+            for call in 0..1500_u64 {
+                connection.infer(tensors([("x", floats(3))]), within(Duration::from_secs(20))).await.unwrap();
+                // So that calls are made alone, together, and while others spin.
+                if (call * 7 + task) % 5 == 0 {
+                    tokio::time::sleep(Duration::from_micros(50 * (call % 7))).await;
+                }
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_callback_that_panics_ends_the_connection() {
+    let (raw, socket) = RawPeer::pair();
+    let runner = std::thread::spawn(move || {
+        raw.send(&hello());
+        let (message, ..) = raw.receive_named("ping");
+        raw.send(&json!({"message": {"log": {"level": "info", "message": "x"}}}));
+        raw.send(&json!({"id": message["id"], "message": {"pong": {}}}));
+        raw.is_closed_by_peer()
+    });
+    let options = ConnectionOptions {
+        on_event: Some(Arc::new(|_| std::panic::resume_unwind(Box::new("the test's own")))),
+        ..ConnectionOptions::default()
+    };
+    let connection = Connection::open(socket.into(), options).await.unwrap();
+    let calling = connection.clone();
+    // The panic is the caller's own if it reads the message, and else that of the thread that does.
+    let called = tokio::spawn(async move { calling.ping(within(Duration::from_secs(20))).await }).await;
+    assert!(!matches!(called, Ok(Ok(()))), "{called:?}");
+    let reason = connection.closed().await;
+    assert!(matches!(&*reason, CloseReason::Io(error) if error.to_string().contains("panicked")), "{reason:?}");
+    assert!(runner.join().unwrap());
+}

@@ -50,7 +50,8 @@ pub struct ConnectionOptions {
     pub copy_outputs: bool,
     /// The most bytes of shared memory the runner may lend to this side.
     pub runner_pool_cap: u64,
-    /// Called with log records and progress, on the thread that reads from the runner, which may be that of a caller. It must not block.
+    /// Called with log records and progress, by the thread that reads from the runner. That may be the thread of a caller, within its task: the
+    /// function must not block, nor call the runner. The connection ends if it panics.
     pub on_event: Option<Arc<dyn Fn(Event) + Send + Sync>>,
 }
 

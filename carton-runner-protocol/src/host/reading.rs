@@ -1,11 +1,13 @@
 //! Who reads what the runner sends: a thread of the connection, or a caller whose answer comes soon.
 //!
 //! Threads take turns at reading, as those of a runner do. A caller that spins for its answer takes the turn and reads the answer itself, so that no
-//! other thread has to wake up for it. It never waits for the rest of a message: a runner that sends half of one must not block a task. At all
-//! other times the thread of the connection has the turn.
+//! other thread has to wake up for it. It never waits for the rest of a message, and handles no message that comes with descriptors, because
+//! closing one can take long: a runner must not block a task. At all other times the thread of the connection has the turn.
 
+use std::io;
 use std::ops::ControlFlow;
 
+use parking_lot::MutexGuard;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -14,49 +16,45 @@ use super::dispatch::{dispatch, greet, last_words};
 use super::incoming::Incoming;
 use super::shared::Shared;
 use super::{CallError, CloseReason};
-use crate::transport::reader::FrameReader;
+use crate::frame::Frame;
+use crate::transport::reader::{FrameReader, ReadError, TryNext};
 
 /// The thread of the connection: reads messages until the connection is closed. Never waits for the runner to read, so the runner can
 /// always finish what it sends.
 pub(super) fn read(shared: &Shared, our_features: &[&str], said_hello: oneshot::Sender<()>) {
-    let Err(reason) = read_until_closed(shared, our_features, said_hello);
-    close(shared, reason);
-}
-
-/// The value of what does not end but by an error.
-enum Never {}
-
-fn read_until_closed(
-    shared: &Shared,
-    our_features: &[&str],
-    said_hello: oneshot::Sender<()>,
-) -> Result<Never, CloseReason> {
     let Incoming { reader, turn } = &shared.incoming;
-    let more = {
-        let mut reader = reader.lock();
-        greet(shared, &mut reader, our_features)?;
-        reader.has_read_ahead()
-    };
-    turn.pass(more)?;
+    let mut held = HeldTurn::new(shared, reader.lock());
+    let greeted = greet(shared, &mut held.reader, our_features);
+    let is_greeted = held.is_well(greeted);
+    drop(held);
+    if !is_greeted {
+        return;
+    }
     // If the caller has given up, the connection is closed, and reading fails.
     let _ = said_hello.send(());
     loop {
-        turn.wait()?;
-        let mut reader = reader.lock();
-        // A caller may have taken the turn meanwhile and read what woke this thread. It passes the turn on.
-        if reader.is_readable() == Some(false) {
+        if let Err(error) = turn.wait() {
+            return close(shared, error.into());
+        }
+        let reader = reader.lock();
+        if shared.closed.borrow().is_some() {
+            return;
+        }
+        // A caller may have taken the turn meanwhile and read what woke this thread. It has passed the turn on.
+        if turn.is_taken_in_turns() && reader.is_readable() == Some(false) {
             continue;
         }
-        // What was read ahead is handled before the turn is passed, because passing it costs two calls of the system.
+        let mut held = HeldTurn::new(shared, reader);
+        // What was read ahead is handled before the turn is passed, because passing it costs calls of the system.
         loop {
-            let frame = reader.next()?;
-            dispatch(shared, &mut reader, frame)?;
-            if !reader.has_read_ahead() {
+            let frame = held.reader.next();
+            if !held.handle(frame) {
+                return;
+            }
+            if !held.reader.has_read_ahead() {
                 break;
             }
         }
-        drop(reader);
-        turn.pass(false)?;
     }
 }
 
@@ -68,44 +66,71 @@ pub(super) fn spin(
     let attempt = shared.spin.attempt()?;
     let mut look = || match answer.try_recv() {
         Ok(answer) => ControlFlow::Break(Some(answer)),
-        Err(TryRecvError::Closed) => ControlFlow::Break(None),
+        Err(TryRecvError::Closed) => ControlFlow::Break(Some(Err(shared.closed_error()))),
         Err(TryRecvError::Empty) => ControlFlow::Continue(()),
     };
     let Incoming { reader, turn } = &shared.incoming;
-    let Some(mut reader) = reader.try_lock().filter(|_| turn.take().is_ok_and(|taken| taken)) else {
+    let Some(reader) = reader.try_lock().filter(|_| turn.take().is_ok_and(|taken| taken)) else {
         // The thread of the connection is reading.
         return attempt.wait(look);
     };
-    let mut broken = None;
+    let mut held = HeldTurn::new(shared, reader);
     // One message each time, so that a runner that sends without end does not keep the caller longer than it may spin.
-    let answered = attempt.wait(|| match look() {
-        ControlFlow::Continue(()) => match read_one(shared, &mut reader) {
-            Ok(true) => look(),
-            Ok(false) => ControlFlow::Continue(()),
-            Err(reason) => {
-                broken = Some(reason);
-                ControlFlow::Break(None)
-            }
-        },
-        found => found,
-    });
-    let more = reader.has_read_ahead();
-    drop(reader);
-    // Closed first: the thread of the connection finds the connection closed, and its reason, when it has the turn.
-    if let Some(reason) = broken {
-        close(shared, reason);
-    }
-    if let Err(error) = turn.pass(more) {
-        close(shared, error.into());
-    }
-    answered
+    attempt.wait(|| {
+        let found = look();
+        if found.is_break() {
+            return found;
+        }
+        let frame = match held.reader.try_next() {
+            Ok(TryNext::Frame(frame)) => Ok(frame),
+            Ok(TryNext::NotYet) => return ControlFlow::Continue(()),
+            Ok(TryNext::ToBeWaitedFor) => return ControlFlow::Break(None),
+            Err(error) => Err(error),
+        };
+        if held.handle(frame) { look() } else { ControlFlow::Break(None) }
+    })
 }
 
-/// Handles the next message if it has arrived whole. Returns whether it has.
-fn read_one(shared: &Shared, reader: &mut FrameReader) -> Result<bool, CloseReason> {
-    let Some(frame) = reader.try_next()? else { return Ok(false) };
-    dispatch(shared, reader, frame)?;
-    Ok(true)
+/// The turn to read, with the lock on the reader. When this is dropped, the turn is passed before the lock is released, so that turns are passed in
+/// the order in which bytes were read: a turn that is passed too late would wake a thread for bytes that another one has read, and nobody for
+/// those that follow. A connection whose runner broke the protocol is closed even before that, so that nobody reads on.
+struct HeldTurn<'a> {
+    shared: &'a Shared,
+    reader: MutexGuard<'a, FrameReader>,
+    broken: Option<CloseReason>,
+    /// Whether a message is being handled. It still is when a callback has panicked.
+    is_handling: bool,
+}
+
+impl<'a> HeldTurn<'a> {
+    fn new(shared: &'a Shared, reader: MutexGuard<'a, FrameReader>) -> Self {
+        Self { shared, reader, broken: None, is_handling: false }
+    }
+
+    /// Handles a message. Returns whether reading goes on.
+    fn handle(&mut self, frame: Result<Frame, ReadError>) -> bool {
+        self.is_handling = true;
+        let handled = frame.map_err(CloseReason::from).and_then(|frame| dispatch(self.shared, &mut self.reader, frame));
+        self.is_handling = false;
+        self.is_well(handled)
+    }
+
+    fn is_well(&mut self, result: Result<(), CloseReason>) -> bool {
+        self.broken = result.err();
+        self.broken.is_none()
+    }
+}
+
+impl Drop for HeldTurn<'_> {
+    fn drop(&mut self) {
+        let panicked = || CloseReason::from(io::Error::other("a callback for messages of the runner panicked"));
+        if let Some(reason) = self.broken.take().or_else(|| self.is_handling.then(panicked)) {
+            close(self.shared, reason);
+        }
+        if let Err(error) = self.shared.incoming.turn.pass(self.reader.has_read_ahead()) {
+            close(self.shared, error.into());
+        }
+    }
 }
 
 fn close(shared: &Shared, reason: CloseReason) {

@@ -163,8 +163,8 @@ impl<R: Runner> Server<R> {
                 self.finish(End::Failed(error.into()));
             }
             let reader = lock(&self.reader);
-            // Another thread may have taken the turn and read what woke this one. It passes the turn on.
-            if reader.is_readable() != Some(false) || self.has_ended() {
+            // Another thread may have taken the turn and read what woke this one. It has passed the turn on.
+            if !self.turn.is_taken_in_turns() || reader.is_readable() != Some(false) || self.has_ended() {
                 return reader;
             }
         }
@@ -191,11 +191,11 @@ impl<R: Runner> Server<R> {
     }
 
     fn pass_turn(&self, reader: MutexGuard<'_, FrameReader>) {
-        let more = reader.has_read_ahead();
-        drop(reader);
-        if let Err(error) = self.turn.pass(more) {
+        // Before the lock is released: turns are passed in the order in which bytes were read.
+        if let Err(error) = self.turn.pass(reader.has_read_ahead()) {
             self.finish(End::Failed(error.into()));
         }
+        drop(reader);
     }
 
     fn run(&self, job: Job) {

@@ -29,6 +29,23 @@ pub(crate) enum ReadError {
     Io(#[from] io::Error),
 }
 
+/// The next frame, for a thread that must not wait.
+pub(crate) enum TryNext {
+    Frame(Frame),
+    /// It has not arrived whole.
+    NotYet,
+    /// It comes with descriptors, or is longer than the buffer: for a thread that may wait.
+    ToBeWaitedFor,
+}
+
+/// What the buffer has of the next frame.
+enum Buffered {
+    Part,
+    Whole,
+    /// The frame is longer than the buffer.
+    TooLong,
+}
+
 /// Reads frames, and keeps the descriptors that came with them until a message claims them.
 pub(crate) struct FrameReader {
     receiver: Receiver,
@@ -67,29 +84,40 @@ impl FrameReader {
         Ok(Frame { json, body })
     }
 
-    /// Returns the next frame if it has arrived whole, and is no longer than the buffer. Never blocks.
-    pub(crate) fn try_next(&mut self) -> Result<Option<Frame>, ReadError> {
-        if self.start == self.end {
-            self.descriptors.clear();
-        }
-        if !self.holds_frame()? {
-            self.make_room();
-            if self.end == self.buffer.len() {
-                return Ok(None);
+    /// Returns the next frame if it has arrived whole. Never blocks, and closes no descriptor, which can block, too.
+    pub(crate) fn try_next(&mut self) -> Result<TryNext, ReadError> {
+        let mut has_received = false;
+        loop {
+            if !self.descriptors.is_empty() {
+                return Ok(TryNext::ToBeWaitedFor);
             }
+            match self.buffered()? {
+                Buffered::Whole => return self.next().map(TryNext::Frame),
+                Buffered::TooLong => return Ok(TryNext::ToBeWaitedFor),
+                Buffered::Part if has_received => return Ok(TryNext::NotYet),
+                Buffered::Part => {}
+            }
+            self.make_room();
             match self.receiver.try_receive(&mut self.buffer[self.end..], &mut self.descriptors)? {
                 Some(n_bytes) => self.end += received(n_bytes, &self.descriptors)?,
-                None => return Ok(None),
+                None => return Ok(TryNext::NotYet),
             }
+            has_received = true;
         }
-        if self.holds_frame()? { self.next().map(Some) } else { Ok(None) }
     }
 
-    /// Whether the buffer has the whole next frame.
-    fn holds_frame(&self) -> Result<bool, ReadError> {
-        let Some((header, rest)) = self.buffer[self.start..self.end].split_first_chunk() else { return Ok(false) };
+    /// What the buffer has of the next frame.
+    fn buffered(&self) -> Result<Buffered, ReadError> {
+        let Some((header, rest)) = self.buffer[self.start..self.end].split_first_chunk() else {
+            return Ok(Buffered::Part);
+        };
         let header = Header::parse(*header, self.frame_cap)?;
-        Ok(rest.len().checked_sub(header.json).is_some_and(|n_bytes| n_bytes >= header.body))
+        let length = header.json.saturating_add(header.body);
+        Ok(match length {
+            _ if length > BUFFER_LENGTH - HEADER_LENGTH => Buffered::TooLong,
+            _ if length > rest.len() => Buffered::Part,
+            _ => Buffered::Whole,
+        })
     }
 
     /// Whether bytes were read that belong to the next frames.
@@ -183,7 +211,7 @@ mod tests {
                 [(&sent[..cut], usize::from(cut >= first) + usize::from(cut == sent.len())), (&sent[cut..], 2)]
             {
                 peer.write_all(part).unwrap();
-                while let Some(frame) = reader.try_next().unwrap() {
+                while let TryNext::Frame(frame) = reader.try_next().unwrap() {
                     found.push((frame.json, frame.body.as_slice().to_vec()));
                 }
                 assert_eq!(found.len(), n_whole, "cut at {cut}");
@@ -202,10 +230,8 @@ mod tests {
             peer.write_all(&sent).unwrap();
             peer
         });
-        while !reader.has_read_ahead() {
-            assert!(reader.try_next().unwrap().is_none());
-        }
-        assert!(reader.try_next().unwrap().is_none());
+        while matches!(reader.try_next().unwrap(), TryNext::NotYet) {}
+        assert!(matches!(reader.try_next().unwrap(), TryNext::ToBeWaitedFor));
         assert_eq!(reader.next().unwrap().body.as_slice().to_vec(), body);
         drop(sending.join().unwrap());
         assert!(matches!(reader.try_next(), Err(ReadError::EndOfFile)));
@@ -215,8 +241,24 @@ mod tests {
     fn a_frame_beyond_the_cap_is_refused_at_its_header() {
         let (mut peer, mut reader) = pair();
         peer.write_all(&(1_u64 << 40).to_le_bytes()).unwrap();
-        assert!(reader.try_next().unwrap().is_none());
+        assert!(matches!(reader.try_next().unwrap(), TryNext::NotYet));
         peer.write_all(&2_u32.to_le_bytes()).unwrap();
         assert!(matches!(reader.try_next(), Err(ReadError::Protocol(_))));
+    }
+
+    #[test]
+    fn a_frame_with_descriptors_is_left_to_who_may_wait() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (sender, _) = Transport::from(theirs).split();
+        let mut reader = FrameReader::new(Transport::from(ours).split().1, 1 << 20);
+        let mut descriptors = vec![OwnedFd::from(UnixStream::pair().unwrap().0)];
+        sender.try_send([&frame(b"{}", b""), &frame(b"[]", b"")], &mut descriptors).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(reader.try_next().unwrap(), TryNext::ToBeWaitedFor));
+        }
+        assert!(reader.has_read_ahead());
+        assert_eq!(reader.next().unwrap().json, b"{}");
+        assert_eq!(reader.claim("map", 1).unwrap().len(), 1);
+        assert!(matches!(reader.try_next().unwrap(), TryNext::Frame(_)));
     }
 }

@@ -21,12 +21,18 @@ impl Turn {
         }))
     }
 
+    /// Whether threads take turns. On systems where they do not, the lock on the reader is the turn.
+    pub(crate) fn is_taken_in_turns(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Blocks until this thread may have the turn. It has the turn when it also holds the lock on the reader.
     pub(crate) fn wait(&self) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), imp::Epoll::wait)
     }
 
-    /// Lets another thread read. `more` says that bytes were read ahead. Must be called after the lock on the reader is released.
+    /// Lets another thread read. `more` says that bytes were read ahead. The caller must hold the lock on the reader, so that turns
+    /// are passed in the order in which bytes were read.
     pub(crate) fn pass(&self, more: bool) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), |epoll| epoll.pass(more))
     }
