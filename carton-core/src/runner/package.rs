@@ -136,7 +136,8 @@ impl Packaged {
     }
 }
 
-/// Adds entries to the index at `path`, replacing those of the same releases. Other entries stay. A missing index is created.
+/// Adds entries to the index at `path`, replacing those of the same releases, and those whose archive was replaced by another. Other entries stay.
+/// A missing index is created.
 ///
 /// # Errors
 /// The file is not an index, or cannot be written; [`InstallError::Interrupted`] if `cancel_token` is cancelled while another
@@ -163,7 +164,7 @@ pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &Cance
     };
     for offered in offered {
         let offered = serde_json::to_value(offered).map_err(json_error)?;
-        entries.retain(|entry| !is_same_release(entry, &offered));
+        entries.retain(|entry| !is_same_release(entry, &offered) && !names_replaced_archive(entry, &offered));
         entries.push(offered);
     }
     let pending = PendingFile::new(path).map_err(write_error())?;
@@ -184,6 +185,13 @@ fn is_same_release(a: &serde_json::Value, b: &serde_json::Value) -> bool {
         "platform",
     ];
     fields.iter().all(|field| a.get(field) == b.get(field))
+}
+
+/// Whether an entry names an archive of another hash at a URL of `offered`. Nobody could install it any more.
+fn names_replaced_archive(entry: &serde_json::Value, offered: &serde_json::Value) -> bool {
+    let parts = |entry: &serde_json::Value| entry["download_info"].as_array().cloned().unwrap_or_default();
+    let new = parts(offered);
+    parts(entry).iter().any(|part| new.iter().any(|new| part["url"] == new["url"] && part["sha256"] != new["sha256"]))
 }
 
 fn describe(folder: &Path) -> Result<Vec<Descriptor>, InstallError> {

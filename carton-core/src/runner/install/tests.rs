@@ -194,6 +194,12 @@ fn releases_take_each_others_place_in_an_index() {
     assert_eq!(entries.len(), 3);
     assert_eq!(entries[0], serde_json::json!({"of the future": true}));
     assert_ne!(entries[1]["download_info"][0]["sha256"], first);
+    // A later release whose archive takes the place of the earlier one's.
+    fs::write(folder.join("runner.toml"), toml("t", "1.0.0").replace("2026-01-01", "2026-02-01")).unwrap();
+    place.offer(&folder);
+    let entries: Vec<serde_json::Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!(entries.len(), 3);
+    assert!(entries[2].to_string().contains("2026-02-01"), "{}", entries[2]);
     fs::write(&path, "{}").unwrap();
     failed(add_to_index(&path, &[], &CancelToken::default()), ErrorKind::Integrity, "JSON list");
     assert_eq!(fs::read(&path).unwrap(), b"{}");
