@@ -121,7 +121,7 @@ pub fn is_writable(path: &Path) -> io::Result<bool> {
     use rustix::fs::{Access, access};
     let existing = closest_ancestor(path)?;
     let may_write = existing.is_dir() && access(&existing, Access::WRITE_OK | Access::EXEC_OK).is_ok();
-    // Some file systems, such as that of /proc, let nobody make anything, whatever the permissions say.
+    // Permissions do not tell everything: in /proc, no user can make a folder. So this makes one.
     Ok(may_write && tempfile::Builder::new().prefix(".carton-").tempdir_in(&existing).is_ok())
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum Mode {
 #[derive(Debug)]
 pub(crate) struct ProcessLock {
     /// Holds the lock: the kernel releases it when the last descriptor closes.
-    /// None on a file system that cannot be written to, where nobody else has the lock.
+    /// `None` if the lock has no file and the file system cannot be written to.
     file: Option<File>,
     path: PathBuf,
     mode: Mode,
@@ -32,7 +32,7 @@ impl ProcessLock {
             let file = match created {
                 Err(error) if mode == Mode::Shared && error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
                     match File::open(path) {
-                        // Nobody has the lock, and nobody can take it here to change what it protects.
+                        // Without its file, no process holds the lock, and a process that would change something cannot take it here.
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {
                             return Ok(Some(ProcessLock { file: None, path: path.to_path_buf(), mode }));
                         }

@@ -187,7 +187,7 @@ fn is_same_release(a: &serde_json::Value, b: &serde_json::Value) -> bool {
     fields.iter().all(|field| a.get(field) == b.get(field))
 }
 
-/// Whether an entry names an archive of another hash at a URL of `offered`. Nobody could install it any more.
+/// Whether `offered` has a URL of this entry with another hash. The archive there was replaced, so the entry could not be installed.
 fn names_replaced_archive(entry: &serde_json::Value, offered: &serde_json::Value) -> bool {
     let parts = |entry: &serde_json::Value| entry["download_info"].as_array().cloned().unwrap_or_default();
     let new = parts(offered);

@@ -91,9 +91,12 @@ pub(super) fn spin(
     })
 }
 
-/// The turn to read, with the lock on the reader. When this is dropped, the turn is passed before the lock is released, so that turns are passed in
-/// the order in which bytes were read: a turn that is passed too late would wake a thread for bytes that another one has read, and nobody for
-/// those that follow. A connection whose runner broke the protocol is closed even before that, so that nobody reads on.
+/// The turn to read, with the lock on the reader.
+///
+/// Dropping this passes the turn and then releases the lock. In the other order, a second thread could read and pass its turn in between. The first
+/// thread's turn would then wake a thread for bytes that are read already, and no thread would wait for the next bytes.
+///
+/// If the runner broke the protocol, the connection is closed first, so that no other thread reads on.
 struct HeldTurn<'a> {
     shared: &'a Shared,
     reader: MutexGuard<'a, FrameReader>,

@@ -219,7 +219,7 @@ fn a_known_carton_needs_no_registry() {
         sandbox.carton(&format!("run {place} -i x=1")).expect_code(0);
     }
     sandbox.carton(&format!("verify {artifact}")).expect_code(7);
-    // A signature that nobody requires is not worth an error.
+    // No rule requires a signature, so a registry that cannot be asked for one is no error.
     let unasked = sandbox.carton(&format!("verify {pinned}")).expect_code(0);
     assert!(unasked.stderr.contains("whether there is a signature is unknown"), "{unasked}");
     let other = "ab".repeat(32);
