@@ -3,10 +3,11 @@
 //! Waking a thread on another core costs more than an empty call, and a process that wakes up on another core loses its caches. A
 //! thread whose last waits were short therefore yields its core repeatedly for a moment before it sleeps, and reads what comes itself. Callers
 //! that wait for an answer do this, and runners that have just sent an answer and wait for the next call. At most one thread of a connection spins
-//! at a time, only on machines with more than one core, and only if earlier waits were short.
+//! at a time, only if earlier waits were short, and at most as many threads of a process as the machine has pairs of cores: the others work.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The number of vain attempts in a row after which spinning is suspended.
@@ -19,7 +20,7 @@ const DOUBLINGS: u32 = 4;
 /// Decides whether the waits of one kind on one connection spin, from what earlier attempts brought.
 pub(crate) struct Spin {
     longest: Duration,
-    has_cores: bool,
+    spinners: &'static Spinners,
     is_spinning: AtomicBool,
     /// Vain attempts in a row.
     in_vain: AtomicU32,
@@ -30,10 +31,13 @@ pub(crate) struct Spin {
 impl Spin {
     /// Creates a spin of at most `longest`.
     pub(crate) fn new(longest: Duration) -> Self {
-        let has_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+        Self::among(&SPINNERS, longest)
+    }
+
+    fn among(spinners: &'static Spinners, longest: Duration) -> Self {
         Self {
             longest,
-            has_cores,
+            spinners,
             is_spinning: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
             rest: AtomicU32::new(0),
@@ -42,8 +46,13 @@ impl Spin {
 
     /// Returns an attempt if spinning is worth a try now. No other thread gets one until it is dropped.
     pub(crate) fn attempt(&self) -> Option<Attempt<'_>> {
-        let may = self.has_cores && self.is_worth_it() && !self.is_spinning.swap(true, Ordering::Acquire);
-        may.then_some(Attempt(self))
+        if !self.is_worth_it() {
+            return None;
+        }
+        let place = self.spinners.enter()?;
+        let is_first = !self.is_spinning.swap(true, Ordering::Acquire);
+        // Not `then_some`: dropping an attempt that was made in vain would let another thread spin beside the first.
+        is_first.then(|| Attempt { spin: self, _place: place })
     }
 
     fn is_worth_it(&self) -> bool {
@@ -66,13 +75,45 @@ impl Spin {
     }
 }
 
-/// The one thread that spins.
-pub(crate) struct Attempt<'a>(&'a Spin);
+/// The threads of a process that spin.
+struct Spinners {
+    n_spinning: AtomicUsize,
+    most: usize,
+}
+
+/// Those of this process.
+static SPINNERS: LazyLock<Spinners> = LazyLock::new(|| {
+    let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Spinners { n_spinning: AtomicUsize::new(0), most: n_cores / 2 }
+});
+
+impl Spinners {
+    /// `None` if as many spin as may.
+    fn enter(&self) -> Option<Spinner<'_>> {
+        let enter = |n_spinning: usize| (n_spinning < self.most).then_some(n_spinning + 1);
+        self.n_spinning.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok().map(|_| Spinner(self))
+    }
+}
+
+/// A thread that spins, until this is dropped.
+struct Spinner<'a>(&'a Spinners);
+
+impl Drop for Spinner<'_> {
+    fn drop(&mut self) {
+        self.0.n_spinning.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The one thread of a connection that spins.
+pub(crate) struct Attempt<'a> {
+    spin: &'a Spin,
+    _place: Spinner<'a>,
+}
 
 impl Attempt<'_> {
     /// Calls `look` until it breaks, for a moment at most. Returns the value that it breaks with, or `None` after the time.
     pub(crate) fn wait<T>(self, mut look: impl FnMut() -> ControlFlow<Option<T>>) -> Option<T> {
-        let until = Instant::now() + self.0.longest;
+        let until = Instant::now() + self.spin.longest;
         let found = loop {
             match look() {
                 ControlFlow::Break(found) => break found,
@@ -83,14 +124,14 @@ impl Attempt<'_> {
         };
         // If other processes keep the yielded core for long, sleeping is faster: the scheduler prefers a thread that wakes up to those that
         // run.
-        self.0.learn(found.is_some() && Instant::now() < until);
+        self.spin.learn(found.is_some() && Instant::now() < until);
         found
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        self.0.is_spinning.store(false, Ordering::Release);
+        self.spin.is_spinning.store(false, Ordering::Release);
     }
 }
 
@@ -100,8 +141,13 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(1);
 
+    /// Of each test alone.
+    fn spinners(most: usize) -> &'static Spinners {
+        Box::leak(Box::new(Spinners { n_spinning: AtomicUsize::new(0), most }))
+    }
+
     fn spin() -> Spin {
-        Spin { has_cores: true, ..Spin::new(SOON) }
+        Spin::among(spinners(1), SOON)
     }
 
     fn wait<T>(spin: &Spin, look: impl FnMut() -> ControlFlow<Option<T>>) -> Option<T> {
@@ -115,7 +161,7 @@ mod tests {
     #[test]
     fn what_comes_soon_is_found() {
         let mut looks = 0;
-        let spin = Spin { has_cores: true, ..Spin::new(Duration::from_secs(60)) };
+        let spin = Spin::among(spinners(1), Duration::from_secs(60));
         let found = wait(&spin, || {
             looks += 1;
             if looks < 5 { ControlFlow::Continue(()) } else { ControlFlow::Break(Some(looks)) }
@@ -160,13 +206,25 @@ mod tests {
     fn one_thread_spins_at_a_time() {
         let spin = spin();
         let first = spin.attempt();
-        assert!(first.is_some() && spin.attempt().is_none());
+        assert!(first.is_some());
+        for _ in 0..3 {
+            assert!(spin.attempt().is_none());
+        }
         drop(first);
         assert!(spin.attempt().is_some());
     }
 
     #[test]
-    fn nobody_spins_on_the_only_core() {
-        assert!(Spin { has_cores: false, ..spin() }.attempt().is_none());
+    fn as_many_threads_of_a_process_spin_as_may() {
+        let spinners = spinners(2);
+        let spins = [(); 4].map(|()| Spin::among(spinners, SOON));
+        let mut attempts: Vec<_> = spins.iter().map(Spin::attempt).collect();
+        let is_spinning =
+            |attempts: &[Option<Attempt<'_>>]| -> Vec<bool> { attempts.iter().map(Option::is_some).collect() };
+        assert_eq!(is_spinning(&attempts), [true, true, false, false]);
+        attempts.clear();
+        assert!(spins[3].attempt().is_some());
+        // On a machine with one core.
+        assert!(Spin::among(self::spinners(0), SOON).attempt().is_none());
     }
 }
