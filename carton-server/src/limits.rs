@@ -23,7 +23,7 @@ pub struct Limits {
     pub call_bytes: usize,
     /// The most open connections; 1024 by default. Further ones are closed.
     pub connections: usize,
-    /// The most headers of a request; 100 by default.
+    /// The most headers of a request; 64 by default. For limits above that, each request allocates memory for as many.
     pub headers: usize,
     /// The most bytes of the headers of a request; 64 KiB by default.
     pub header_bytes: usize,
@@ -48,7 +48,7 @@ impl Default for Limits {
             body_bytes: 256 << 20,
             call_bytes: 1 << 30,
             connections: 1024,
-            headers: 100,
+            headers: 64,
             header_bytes: 64 << 10,
             header_timeout: Duration::from_secs(30),
             body_pause: Duration::from_secs(10),

@@ -44,6 +44,7 @@ pub(crate) const CLIENT_LEFT: u16 = 499;
 pub(crate) async fn observe<A: Future<Output = Response<Body>>>(
     app: &App,
     request: Request,
+    client: &Client,
     answer: impl FnOnce(Request) -> A,
 ) -> Response<Body> {
     let is_traced = tracing::enabled!(target: "carton::serve", tracing::Level::INFO);
@@ -61,7 +62,7 @@ pub(crate) async fn observe<A: Future<Output = Response<Body>>>(
         parent_id = trace.as_ref().map(|trace| trace.parent_id.as_str()),
         sampled = trace.as_ref().map(|trace| trace.sampled),
     );
-    let recording = app.access_log.clone().map(|log| Recording::new(log, &request, trace));
+    let recording = app.access_log.clone().map(|log| Recording::new(log, &request, client, trace));
     let answered = async {
         let response = answer(request).await;
         tracing::debug!(target: "carton::serve", status = response.status().as_u16(), "answered");
@@ -80,17 +81,16 @@ struct Recording {
     start: Instant,
     method: String,
     path: String,
-    client: Option<String>,
+    client: String,
     trace_id: Option<String>,
     is_recorded: bool,
 }
 
 impl Recording {
-    fn new(log: AccessLog, request: &Request, trace: Option<TraceContext>) -> Self {
+    fn new(log: AccessLog, request: &Request, client: &Client, trace: Option<TraceContext>) -> Self {
         let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-        let client = request.extensions().get::<Client>().map(ToString::to_string);
         let trace_id = trace.map(|trace| trace.trace_id);
-        Self { log, start: Instant::now(), method, path, client, trace_id, is_recorded: false }
+        Self { log, start: Instant::now(), method, path, client: client.to_string(), trace_id, is_recorded: false }
     }
 
     /// Records an answer: a stream when it ends, and others now.
@@ -111,7 +111,7 @@ impl Recording {
         }
         self.log.record(&Record {
             time: now(),
-            client: self.client.as_deref(),
+            client: &self.client,
             method: &self.method,
             path: &self.path,
             status,

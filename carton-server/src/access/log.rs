@@ -51,7 +51,7 @@ pub struct AccessLogError {
 pub(crate) struct Record<'a> {
     /// Seconds since 1970.
     pub(crate) time: f64,
-    pub(crate) client: Option<&'a str>,
+    pub(crate) client: &'a str,
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     pub(crate) status: u16,

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -50,10 +50,12 @@ const MAX_FRAME: u32 = 1 << 20;
 const MAX_STREAMS: u32 = 256;
 /// The pause after a connection could not be accepted, as when the process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The shortest time between two warnings about that.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What answers the requests of connections.
 pub(crate) trait Service: Clone + Send + Sync + 'static {
-    fn answer(&self, request: Request) -> impl Future<Output = Response<Body>> + Send;
+    fn answer(&self, request: Request, client: &Client) -> impl Future<Output = Response<Body>> + Send;
 }
 
 /// Accepts connections and answers their requests by `face`, until `stopping` is true. Then no connection is accepted, and those that
@@ -69,6 +71,7 @@ pub(crate) async fn serve(
     let graceful = GracefulShutdown::new();
     // Dropping this ends the connections.
     let mut open = JoinSet::new();
+    let mut warned: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -79,7 +82,10 @@ pub(crate) async fn serve(
             Ok(accepted) => accepted,
             Err(error) => {
                 if is_of_the_machine(&error) {
-                    tracing::warn!(target: "carton::serve", "cannot accept a connection: {error}");
+                    if warned.is_none_or(|warned| warned.elapsed() >= WARNING_INTERVAL) {
+                        tracing::warn!(target: "carton::serve", "cannot accept connections: {error}");
+                        warned = Some(Instant::now());
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
                 continue;
@@ -161,11 +167,8 @@ async fn connection(
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // Somewhat more headers than the limit get an answer in the form of the protocol, and a line in the access log.
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_headers(limits.headers.saturating_mul(2));
+    let max_headers = limits.headers.saturating_add(limits.headers / 2);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_timeout).max_headers(max_headers);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -187,11 +190,10 @@ async fn connection(
                 None
             }
         };
-        let mut request: Request = request.map(axum::body::Body::new);
-        request.extensions_mut().insert(client.clone());
-        let face = face.clone();
+        let request: Request = request.map(axum::body::Body::new);
+        let (face, client) = (face.clone(), client.clone());
         async move {
-            let response = face.answer(request).await;
+            let response = face.answer(request, &client).await;
             Ok::<_, Infallible>(match stream {
                 Some(stream) => stream.respond(response),
                 None => response,

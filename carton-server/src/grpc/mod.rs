@@ -47,7 +47,7 @@ use tokio::sync::watch;
 use self::framing::Incoming;
 use self::method::Method;
 use crate::app::App;
-use crate::connection::Service;
+use crate::connection::{Client, Service};
 use crate::failure::{Failure, Reason, quoted};
 use crate::observe::observe;
 use crate::work::within;
@@ -67,8 +67,8 @@ impl Face {
 }
 
 impl Service for Face {
-    async fn answer(&self, request: Request) -> Response<Body> {
-        observe(&self.app, request, |request| answer(self.clone(), request)).await
+    async fn answer(&self, request: Request, client: &Client) -> Response<Body> {
+        observe(&self.app, request, client, |request| answer(self.clone(), request)).await
     }
 }
 

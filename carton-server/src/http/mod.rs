@@ -17,15 +17,16 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_http::cors::CorsLayer;
 
+use self::path::ModelPath;
 use crate::app::App;
-use crate::connection::Service;
+use crate::connection::{Client, Service};
 use crate::observe::observe;
 
 /// What answers requests over HTTP.
@@ -44,13 +45,16 @@ impl Face {
 }
 
 impl Service for Face {
-    // Without the router's layers, each of which allocates for every request.
-    async fn answer(&self, request: Request) -> Response<Body> {
+    // Without the router's layers, each of which allocates for every request. Calls go without the router for the same reason.
+    async fn answer(&self, request: Request, client: &Client) -> Response<Body> {
         let Self { app, router, cors } = self;
-        let answer = |request| async move {
-            match check::check(app, &request) {
-                Ok(()) => router.clone().oneshot(request).await.into_response(),
-                Err(failure) => failure.into_response(),
+        let answer = |request: Request| async move {
+            if let Err(failure) = check::check(app, &request) {
+                return failure.into_response();
+            }
+            match ModelPath::of_call(&request) {
+                Some(path) => Box::pin(infer::infer(State(Arc::clone(app)), path, request)).await.into_response(),
+                None => router.clone().oneshot(request).await.into_response(),
             }
         };
         let answer_pages = |request| async move {
@@ -62,7 +66,7 @@ impl Service for Face {
             let Ok(response) = cors.layer(service).oneshot(request).await;
             response
         };
-        observe(app, request, answer_pages).await
+        observe(app, request, client, answer_pages).await
     }
 }
 
