@@ -14,8 +14,9 @@ use crate::failure::{Failure, quoted};
 use crate::model::admission::Share;
 use crate::model::call::{QueuePlace, RequestCount};
 use crate::model::served::Served;
+use crate::protocol::parameter::Place;
 use crate::protocol::request::check_size;
-use crate::protocol::{binary, parameter, response};
+use crate::protocol::{binary, response};
 use crate::work::on_thread_if_large;
 
 /// The memory of an input, output, parameter or raw content, beyond the bytes that were received for it.
@@ -104,7 +105,7 @@ impl Call {
             self.raw.push(RawContents::Bytes(message.take(n_bytes).await?));
             return Ok(());
         };
-        check_size(&parameter::place("input", name), dtype, &shape, n_bytes)?;
+        check_size(Place::input(name), dtype, &shape, n_bytes)?;
         message.reserve(n_bytes)?;
         let mut tensor = self.served(app)?.alloc(dtype, &shape).await?;
         if let Some(memory) = tensor.bytes_mut() {
@@ -166,11 +167,12 @@ impl Call {
             let tensor = match contents {
                 RawContents::Read(tensor) => tensor,
                 RawContents::Bytes(bytes) => {
-                    let place = parameter::place("input", &name);
-                    check_size(&place, dtype, &shape, bytes.len())?;
+                    let place = Place::input(&name);
+                    check_size(place, dtype, &shape, bytes.len())?;
                     let n_bytes = bytes.len();
                     self.count_elements(dtype, count, n_bytes)?;
                     if dtype == DataType::String {
+                        let place = place.to_string();
                         let parse = move || binary::strings(&place, &bytes, &shape, count);
                         on_thread_if_large(n_bytes, parse).await?
                     } else {
@@ -200,8 +202,8 @@ impl Call {
         }
         let parse = move || {
             let parse = |Input { name, dtype, shape, count, contents }: Input| {
-                let place = parameter::place("input", &name);
-                Ok((name, contents::parse(&place, contents.unwrap_or_default(), dtype, shape, count)?))
+                let tensor = contents::parse(Place::input(&name), contents.unwrap_or_default(), dtype, shape, count)?;
+                Ok((name, tensor))
             };
             inputs.into_iter().map(parse).collect()
         };

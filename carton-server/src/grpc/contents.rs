@@ -8,6 +8,7 @@ use carton_core::{DataType, Element, NumericTensor, StringTensor, Tensor};
 use super::wire::{Fields, Kind, Value};
 use crate::failure::Failure;
 use crate::protocol::datatype;
+use crate::protocol::parameter::Place;
 
 /// The fields of the message, by their numbers.
 const FIELDS: [&str; 8] = [
@@ -26,7 +27,7 @@ const FIELDS: [&str; 8] = [
 /// # Errors
 /// The elements are in another field than the one for the dtype, do not have its range, or are not as many as the shape says.
 pub(super) fn parse(
-    place: &str,
+    place: Place<'_>,
     contents: Bytes,
     dtype: DataType,
     shape: Vec<usize>,
@@ -53,7 +54,7 @@ pub(super) fn parse(
 }
 
 fn numbers<T: Typed + Element>(
-    place: &str,
+    place: Place<'_>,
     contents: Bytes,
     shape: Vec<usize>,
     count: usize,
@@ -63,7 +64,7 @@ fn numbers<T: Typed + Element>(
     tensor.map(Tensor::Numeric).map_err(|error| Failure::invalid(format!("{place}: {error}")))
 }
 
-fn elements<T: Typed>(place: &str, contents: Bytes, dtype: DataType, count: usize) -> Result<Vec<T>, Failure> {
+fn elements<T: Typed>(place: Place<'_>, contents: Bytes, dtype: DataType, count: usize) -> Result<Vec<T>, Failure> {
     let invalid = |reason: String| Failure::invalid(format!("{place}: {reason}"));
     let most = contents.len() / min_bytes(T::KIND);
     let mut found = Vec::with_capacity(count.min(most));
@@ -204,7 +205,7 @@ mod tests {
 
     fn parsed(contents: &InferTensorContents, dtype: DataType, shape: &[usize]) -> Result<Tensor, String> {
         let count = shape.iter().product();
-        let parsed = parse("input `x`", contents.encode_to_vec().into(), dtype, shape.to_vec(), count);
+        let parsed = parse(Place::input("x"), contents.encode_to_vec().into(), dtype, shape.to_vec(), count);
         parsed.map_err(|failure| failure.message)
     }
 
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn lists_in_every_form() {
         let check = |bytes: &'static [u8], dtype, expected: Tensor| {
-            let found = parse("x", Bytes::from_static(bytes), dtype, vec![3], 3);
+            let found = parse(Place::input("x"), Bytes::from_static(bytes), dtype, vec![3], 3);
             assert_eq!(found, Ok(expected));
         };
         let bytes = Tensor::from_vec(vec![1_u8, 200, 3], vec![3]).unwrap();
@@ -273,7 +274,7 @@ mod tests {
         check(booleans, DataType::Uint8, &[1], "expected `uint_contents` for UINT8, found `bool_contents`");
         let bytes = InferTensorContents { bytes_contents: vec![Bytes::from_static(b"\xff")], ..contents() };
         check(bytes, DataType::String, &[1], "element 0 is not in UTF-8, as cartons need");
-        let cut_off = parse("x", Bytes::from_static(b"\x32\x03\0\0\0"), DataType::Float32, vec![1], 1);
+        let cut_off = parse(Place::input("x"), Bytes::from_static(b"\x32\x03\0\0\0"), DataType::Float32, vec![1], 1);
         assert_eq!(cut_off.unwrap_err().message, "the request is not valid protobuf: a field is cut off");
     }
 }

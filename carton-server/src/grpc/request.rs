@@ -10,7 +10,7 @@ use super::wire::{Fields, Value, text, varint};
 use crate::failure::{Failure, quoted};
 use crate::protocol::datatype;
 use crate::protocol::few::{MAX_PARTS, MAX_RANK};
-use crate::protocol::parameter::{self, Parameter, Parameters};
+use crate::protocol::parameter::{self, Parameter, Parameters, Place};
 use crate::protocol::request::{ChosenOutput, OutputChoice, n_elements, sizes};
 
 /// What a request says, without its tensors.
@@ -133,11 +133,11 @@ impl InferRequest {
                 _ => {}
             }
         }
-        let place = parameter::place("input", &name);
-        parameter::check(&place, &parameters)?;
+        let place = Place::input(&name);
+        parameter::check(place, &parameters)?;
         let dtype = datatype::parse(&name, &datatype)?;
-        let shape = sizes(&place, &shape)?;
-        let count = n_elements(&place, dtype, &shape)?;
+        let shape = sizes(place, &shape)?;
+        let count = n_elements(place, dtype, &shape)?;
         Ok(Input { name, dtype, shape, count, contents })
     }
 
@@ -154,7 +154,7 @@ impl InferRequest {
                 _ => {}
             }
         }
-        parameter::check(&parameter::place("output", &name), &parameters)?;
+        parameter::check(Place::output(&name), &parameters)?;
         Ok(ChosenOutput { name, binary: None })
     }
 }

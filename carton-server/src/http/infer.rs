@@ -18,12 +18,13 @@ use super::path::ModelPath;
 use crate::app::App;
 use crate::body::BodyReader;
 use crate::encoding::Encoding;
-use crate::failure::{Failure, quoted};
+use crate::failure::Failure;
 use crate::model::admission::Share;
 use crate::model::call::{Answered, CallResources, RequestCount, n_bytes};
 use crate::model::served::{Answers, Served};
 use crate::observe::StreamEnd;
 use crate::protocol::binary;
+use crate::protocol::parameter::Place;
 use crate::protocol::request::{InputData, OutputChoice, Request, n_elements};
 use crate::protocol::response::{self, Response as Answer};
 use crate::work::{on_thread_if_large, within};
@@ -150,7 +151,7 @@ async fn read_binary(served: &Served, json_length: usize, mut body: BodyReader) 
         let tensor = match input.data {
             InputData::Json(tensor) => tensor,
             InputData::Binary { n_bytes } if input.dtype == DataType::String => {
-                let place = format!("input {}", quoted(&input.name));
+                let place = Place::input(&input.name).to_string();
                 let count = n_elements(&place, input.dtype, &input.shape)?;
                 let (bytes, shape) = (body.take(n_bytes).await?, input.shape);
                 on_thread_if_large(n_bytes, move || binary::strings(&place, &bytes, &shape, count)).await?

@@ -4,23 +4,25 @@ use std::sync::Arc;
 
 use carton_core::{AlignedBytes, DataType, NumericTensor, Storage, StringTensor, Tensor, Tensors};
 
-/// The inputs of calls that may be joined are alike in all that this has: names, dtypes, and all dimensions but the first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BatchKey(Vec<(String, DataType, Vec<usize>)>);
+/// The size of the first dimension of these inputs. `None` if the call cannot be joined with any: an input is a scalar or nested, or the
+/// first dimensions differ, which the check of the signature reports.
+pub(crate) fn n_rows(inputs: &Tensors) -> Option<usize> {
+    let mut sizes = inputs.values().map(|tensor| tensor.dtype().and(tensor.shape()?.first()));
+    let first = *sizes.next()??;
+    sizes.all(|size| size == Some(&first)).then_some(first)
+}
 
-/// Returns the key of these inputs, and the size of their first dimension. `None` if the call cannot be joined: an input is a scalar or
-/// nested, or the first dimensions differ, which the check of the signature reports.
-pub(crate) fn key(inputs: &Tensors) -> Option<(BatchKey, usize)> {
-    let mut n_rows = None;
-    let mut parts = Vec::with_capacity(inputs.len());
-    for (name, tensor) in inputs {
-        let (first, rest) = tensor.shape()?.split_first()?;
-        if *n_rows.get_or_insert(*first) != *first {
-            return None;
-        }
-        parts.push((name.clone(), tensor.dtype()?, rest.to_vec()));
+/// Whether the inputs of two calls, each with a [number of rows](n_rows), can be joined: they have the same names, dtypes, and dimensions but
+/// for the first.
+pub(crate) fn can_join(a: &Tensors, b: &Tensors) -> bool {
+    fn row(tensor: &Tensor) -> Option<&[usize]> {
+        tensor.shape()?.get(1..)
     }
-    Some((BatchKey(parts), n_rows?))
+
+    let are_alike = |((a_name, a), (b_name, b)): ((&String, &Tensor), (&String, &Tensor))| {
+        a_name == b_name && a.dtype() == b.dtype() && row(a) == row(b)
+    };
+    a.len() == b.len() && a.iter().zip(b).all(are_alike)
 }
 
 /// The largest joined input, in bytes, that is made on the heap. A larger one is made in the memory that is shared with the runner.
@@ -124,12 +126,24 @@ mod tests {
     fn calls_that_are_alike() {
         let (one, two) = (call(&[1.0, 2.0], 2, &["a"]), call(&[3.0, 4.0, 5.0, 6.0], 2, &["b", "c"]));
         let (other, invalid) = (call(&[1.0, 2.0, 3.0], 3, &["a"]), call(&[1.0, 2.0], 2, &["a", "b"]));
-        assert_eq!(key(&one).unwrap().0, key(&two).unwrap().0);
-        assert_eq!((key(&one).unwrap().1, key(&two).unwrap().1), (1, 2));
-        assert_ne!(key(&one).unwrap().0, key(&other).unwrap().0);
-        assert_eq!(key(&invalid), None);
-        assert_eq!(key(&Tensors::from([("x".to_owned(), Tensor::scalar(1_i32))])), None);
-        assert_eq!(key(&Tensors::new()), None);
+        assert!(can_join(&one, &two) && can_join(&two, &one));
+        assert_eq!((n_rows(&one), n_rows(&two)), (Some(1), Some(2)));
+        assert!(!can_join(&one, &other));
+        let (mut fewer, mut renamed, mut retyped) = (one.clone(), one.clone(), one.clone());
+        let x = fewer.remove("x").unwrap();
+        let s = renamed.remove("s").unwrap();
+        renamed.insert("t".to_owned(), s);
+        retyped.insert("x".to_owned(), Tensor::from_vec(vec![1.0_f64, 2.0], vec![1, 2]).unwrap());
+        for different in [&fewer, &renamed, &retyped] {
+            assert!(!can_join(&one, different) && !can_join(different, &one));
+        }
+        assert_eq!(n_rows(&invalid), None);
+        let nested = Tensor::nested(vec![Tensor::scalar(1_i32)]).unwrap();
+        for tensor in [Tensor::scalar(1_i32), nested] {
+            assert_eq!(n_rows(&Tensors::from([("x".to_owned(), x.clone()), ("y".to_owned(), tensor.clone())])), None);
+            assert_eq!(n_rows(&Tensors::from([("x".to_owned(), tensor)])), None);
+        }
+        assert_eq!(n_rows(&Tensors::new()), None);
     }
 
     #[test]

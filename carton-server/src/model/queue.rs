@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::availability::Availability;
-use super::batch::BatchKey;
+use super::batch;
 use super::call::{Answered, CallResources};
 use super::instance::{Instance, RunnerState};
 use super::run::{WaitingCall, run};
@@ -81,7 +81,7 @@ impl Queue {
     pub(crate) async fn run(
         &self,
         inputs: Tensors,
-        (key, n_rows): (BatchKey, usize),
+        n_rows: usize,
         deadline: Option<Instant>,
         held: CallResources,
     ) -> Result<Answered, Failure> {
@@ -91,8 +91,7 @@ impl Queue {
             waiting.n_calls += 1;
             let (number, arrived) = (waiting.n_calls, Instant::now());
             let (counted_until, is_alone) = (arrived, false);
-            let call =
-                WaitingCall { number, inputs, key, n_rows, arrived, counted_until, is_alone, deadline, held, answer };
+            let call = WaitingCall { number, inputs, n_rows, arrived, counted_until, is_alone, deadline, held, answer };
             waiting.calls.push_back(call);
             number
         };
@@ -260,7 +259,7 @@ impl Waiting {
         if first.is_alone {
             return most;
         }
-        let alike = self.calls.iter().filter(|call| !call.is_alone && call.key == first.key);
+        let alike = self.calls.iter().filter(|call| !call.is_alone && batch::can_join(&call.inputs, &first.inputs));
         alike
             .map(|call| call.n_rows)
             .try_fold(0_usize, |sum, rows| Some(sum.saturating_add(rows)).filter(|sum| *sum < most))
@@ -276,7 +275,7 @@ impl Waiting {
             return std::iter::once(first).chain(self.calls.drain(..n_others)).collect();
         }
         let mut n_rows = first.n_rows;
-        let mut batch = vec![first];
+        let mut taken = vec![first];
         let mut position = 0;
         while let Some(call) = self.calls.get(position) {
             if call.is_over(now) {
@@ -285,13 +284,16 @@ impl Waiting {
                 }
             } else if n_rows >= most {
                 break;
-            } else if !call.is_alone && call.key == batch[0].key && n_rows.saturating_add(call.n_rows) <= most {
+            } else if !call.is_alone
+                && n_rows.saturating_add(call.n_rows) <= most
+                && batch::can_join(&call.inputs, &taken[0].inputs)
+            {
                 n_rows += call.n_rows;
-                batch.extend(self.calls.remove(position));
+                taken.extend(self.calls.remove(position));
             } else {
                 position += 1;
             }
         }
-        batch
+        taken
     }
 }

@@ -7,7 +7,7 @@ use carton_core::{DataType, Error, ErrorKind, NumericTensor, Tensor, Tensors};
 use tokio::sync::oneshot;
 
 use super::admission::Share;
-use super::batch::{self, BatchKey};
+use super::batch;
 use super::call::{Answered, CallResources};
 use super::instance::Instance;
 use crate::failure::Failure;
@@ -18,7 +18,6 @@ use crate::metrics::ModelMetrics;
 pub(super) struct WaitingCall {
     pub(super) number: u64,
     pub(super) inputs: Tensors,
-    pub(super) key: BatchKey,
     pub(super) n_rows: usize,
     pub(super) arrived: Instant,
     /// Until when its time in the queue is in the metrics. A call that a runner does not answer waits once more.

@@ -184,8 +184,8 @@ impl Served {
         held: CallResources,
     ) -> Result<Answered, Failure> {
         within(deadline, async {
-            match self.queue.as_ref().zip(batch::key(&inputs)) {
-                Some((queue, key)) => queue.run(inputs, key, deadline, held).await,
+            match self.queue.as_ref().zip(batch::n_rows(&inputs)) {
+                Some((queue, n_rows)) => queue.run(inputs, n_rows, deadline, held).await,
                 None => self.run_alone(inputs, held).await,
             }
         })

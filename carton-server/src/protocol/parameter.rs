@@ -32,7 +32,7 @@ const REFUSED: [&str; 7] = [
 ];
 
 /// Refuses parameters that the server does not implement and must not ignore. Those that say "none" are accepted.
-pub(crate) fn check(place: &str, parameters: &Parameters) -> Result<(), Failure> {
+pub(crate) fn check(place: impl fmt::Display, parameters: &Parameters) -> Result<(), Failure> {
     let says_none = |value: &Parameter| match value {
         Parameter::Boolean(value) => !value,
         Parameter::Integer(value) => *value == 0,
@@ -138,7 +138,25 @@ impl<'de> Deserialize<'de> for Parameter {
     }
 }
 
-/// Where a parameter stands, for messages.
-pub(crate) fn place(kind: &str, name: &str) -> String {
-    format!("{kind} {}", quoted(name))
+/// An input or an output, as messages name it. The text is written only if there is a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    kind: &'static str,
+    name: &'a str,
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn input(name: &'a str) -> Self {
+        Self { kind: "input", name }
+    }
+
+    pub(crate) fn output(name: &'a str) -> Self {
+        Self { kind: "output", name }
+    }
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, quoted(self.name))
+    }
 }

@@ -1,6 +1,8 @@
 //! An inference request: its JSON, whole or as the header of binary tensors.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +11,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::few::{Few, MAX_PARTS, MAX_RANK};
-use super::parameter::{self, Parameters};
+use super::parameter::{self, Parameters, Place};
 use super::{datatype, few, json_data};
-use crate::failure::{Failure, quoted};
+use crate::failure::Failure;
 
 /// An inference request.
 #[derive(Debug)]
@@ -78,7 +80,8 @@ struct RawRequest<'a> {
 struct RawInput<'a> {
     name: String,
     shape: Few<i64, MAX_RANK>,
-    datatype: String,
+    #[serde(borrow)]
+    datatype: Cow<'a, str>,
     #[serde(default, deserialize_with = "few::parameters")]
     parameters: Option<Parameters>,
     #[serde(borrow, default)]
@@ -110,21 +113,25 @@ impl Request {
             .map_err(|error| Failure::invalid(format!("the request is not valid JSON of an inference: {error}")))?;
         let parameters = raw.parameters.unwrap_or_default();
         parameter::check("the request", &parameters)?;
-        let mut names = BTreeSet::new();
+        check_names(&raw.inputs.0)?;
         let mut n_left = n_behind;
-        let mut inputs = Vec::new();
-        for input in raw.inputs.0 {
-            let input = input.parse(&mut n_left, claim)?;
-            if !names.insert(input.name.clone()) {
-                return Err(Failure::invalid(format!("the request has input {} twice", quoted(&input.name))));
-            }
-            inputs.push(input);
-        }
+        let inputs = raw.inputs.0.into_iter().map(|input| input.parse(&mut n_left, claim)).collect::<Result<_, _>>()?;
         let chosen = raw.outputs.map(|outputs| outputs.0).filter(|outputs| !outputs.is_empty());
         let chosen = chosen.map(|outputs| outputs.into_iter().map(RawOutput::parse).collect()).transpose()?;
         let binary = parameter::flag(&parameters, "binary_data_output")?.unwrap_or(false);
         let timeout = parameter::timeout(&parameters)?;
         Ok(Self { id: raw.id, inputs, outputs: OutputChoice { chosen, binary, declared: None }, timeout })
+    }
+}
+
+/// Checks that no input comes twice.
+fn check_names(inputs: &[RawInput<'_>]) -> Result<(), Failure> {
+    let mut names = BTreeSet::new();
+    // The usual request has one input, and needs no set.
+    let twice = inputs.iter().filter(|_| inputs.len() > 1).find(|input| !names.insert(&input.name));
+    match twice {
+        Some(input) => Err(Failure::invalid(format!("the request has {} twice", Place::input(&input.name)))),
+        None => Ok(()),
     }
 }
 
@@ -136,11 +143,11 @@ impl RawInput<'_> {
     ) -> Result<RequestInput, Failure> {
         let Self { name, shape, datatype, parameters, data } = self;
         let parameters = parameters.unwrap_or_default();
-        let place = parameter::place("input", &name);
-        parameter::check(&place, &parameters)?;
+        let place = Place::input(&name);
+        parameter::check(place, &parameters)?;
         let dtype = datatype::parse(&name, &datatype)?;
-        let shape = sizes(&place, &shape.0)?;
-        let count = n_elements(&place, dtype, &shape)?;
+        let shape = sizes(place, &shape.0)?;
+        let count = n_elements(place, dtype, &shape)?;
         let data = match (data, parameter::size(&parameters, "binary_data_size")?) {
             (Some(_), Some(_)) => {
                 return Err(Failure::invalid(format!("{place} has both `data` and `binary_data_size`")));
@@ -153,7 +160,7 @@ impl RawInput<'_> {
                 InputData::Json(tensor.map_err(|reason| Failure::invalid(format!("{place}: {reason}")))?)
             }
             (None, Some(n_bytes)) => {
-                check_size(&place, dtype, &shape, n_bytes)?;
+                check_size(place, dtype, &shape, n_bytes)?;
                 *n_left = n_left.checked_sub(n_bytes).ok_or_else(|| {
                     Failure::invalid(format!("{place} has {n_bytes} bytes, more than the request has behind its JSON"))
                 })?;
@@ -167,20 +174,20 @@ impl RawInput<'_> {
 impl RawOutput {
     fn parse(self) -> Result<ChosenOutput, Failure> {
         let parameters = self.parameters.unwrap_or_default();
-        parameter::check(&parameter::place("output", &self.name), &parameters)?;
+        parameter::check(Place::output(&self.name), &parameters)?;
         let binary = parameter::flag(&parameters, "binary_data")?;
         Ok(ChosenOutput { name: self.name, binary })
     }
 }
 
 /// The sizes of a shape in a request.
-pub(crate) fn sizes(place: &str, shape: &[i64]) -> Result<Vec<usize>, Failure> {
+pub(crate) fn sizes(place: impl fmt::Display, shape: &[i64]) -> Result<Vec<usize>, Failure> {
     let sizes = shape.iter().map(|size| usize::try_from(*size)).collect::<Result<Vec<_>, _>>();
     sizes.map_err(|_| Failure::invalid(format!("{place} has the shape {shape:?}, which has a negative size")))
 }
 
 /// The number of elements of a shape, each of which has at least one byte.
-pub(crate) fn n_elements(place: &str, dtype: DataType, shape: &[usize]) -> Result<usize, Failure> {
+pub(crate) fn n_elements(place: impl fmt::Display, dtype: DataType, shape: &[usize]) -> Result<usize, Failure> {
     let dtype = if dtype == DataType::String { DataType::Uint8 } else { dtype };
     let n_bytes = NumericTensor::n_bytes_of(dtype, shape);
     let n_bytes = n_bytes.map_err(|error| Failure::invalid(format!("{place}: {error}")))?;
@@ -188,7 +195,12 @@ pub(crate) fn n_elements(place: &str, dtype: DataType, shape: &[usize]) -> Resul
 }
 
 /// Checks that an input of `n_bytes` has the size that dtype and shape need. The size of strings is known only from their bytes.
-pub(crate) fn check_size(place: &str, dtype: DataType, shape: &[usize], n_bytes: usize) -> Result<(), Failure> {
+pub(crate) fn check_size(
+    place: impl fmt::Display,
+    dtype: DataType,
+    shape: &[usize],
+    n_bytes: usize,
+) -> Result<(), Failure> {
     if dtype == DataType::String {
         return Ok(());
     }

@@ -12,11 +12,18 @@ use super::request::OutputChoice;
 use super::{binary, datatype};
 use crate::failure::{Failure, Reason, quoted};
 
+/// About as many bytes as a number takes in JSON.
+const NUMBER_LENGTH: usize = 13;
+/// About as many bytes as the rest of an answer takes.
+const HEAD_LENGTH: usize = 160;
+/// The most bytes that are allocated for numbers before they are written.
+const MAX_EXPECTED: usize = 1 << 20;
+
 /// The answer to an inference.
 #[derive(Debug)]
-pub(crate) struct Response {
-    model_name: String,
-    model_version: String,
+pub(crate) struct Response<'a> {
+    model_name: &'a str,
+    model_version: &'a str,
     id: Option<String>,
     outputs: Vec<Output>,
 }
@@ -78,11 +85,11 @@ pub(crate) fn check_choice(choice: &mut OutputChoice, declared: Option<&Arc<[Str
     Ok(())
 }
 
-impl Response {
+impl<'a> Response<'a> {
     /// # Errors
     /// As [`chosen`].
     pub(crate) fn new(
-        (model_name, model_version): (&str, &str),
+        (model_name, model_version): (&'a str, &'a str),
         id: Option<String>,
         choice: &OutputChoice,
         outputs: Tensors,
@@ -93,7 +100,7 @@ impl Response {
             Output { name, tensor, bytes }
         });
         let outputs = outputs.collect();
-        Ok(Self { model_name: model_name.to_owned(), model_version: model_version.to_owned(), id, outputs })
+        Ok(Self { model_name, model_version, id, outputs })
     }
 
     /// The JSON, and the bytes behind it: none if no output is binary.
@@ -101,17 +108,28 @@ impl Response {
     /// # Errors
     /// An output has a type that JSON cannot have.
     pub(crate) fn write(self) -> Result<(Vec<u8>, Vec<Bytes>), Failure> {
-        let json = serde_json::to_vec(&self)
+        let mut json = Vec::with_capacity(self.expected_length());
+        serde_json::to_writer(&mut json, &self)
             .map_err(|error| Failure::new(Reason::Internal, format!("the answer cannot be written: {error}")))?;
         Ok((json, self.outputs.into_iter().filter_map(|output| output.bytes).collect()))
     }
+
+    /// About as many bytes as the JSON of a usual answer takes.
+    fn expected_length(&self) -> usize {
+        let n_bytes = |output: &Output| match (&output.bytes, output.tensor.shape()) {
+            (None, Some(shape)) => shape.iter().fold(NUMBER_LENGTH, |product, size| product.saturating_mul(*size)),
+            _ => 0,
+        };
+        let numbers = self.outputs.iter().map(n_bytes).fold(0, usize::saturating_add);
+        HEAD_LENGTH + numbers.min(MAX_EXPECTED)
+    }
 }
 
-impl Serialize for Response {
+impl Serialize for Response<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("model_name", &self.model_name)?;
-        map.serialize_entry("model_version", &self.model_version)?;
+        map.serialize_entry("model_name", self.model_name)?;
+        map.serialize_entry("model_version", self.model_version)?;
         if let Some(id) = &self.id {
             map.serialize_entry("id", id)?;
         }
