@@ -1,7 +1,8 @@
 //! The bounds: bare servers on the libraries that `carton serve` uses, which read a request, write the right answer and run no model.
 //!
-//! With JSON they parse and write every number; of binary tensors they read the bytes without keeping them, and write as many as a model
-//! would.
+//! With JSON they parse and write every number. Of binary tensors they read the bytes and write as many as a model would. The bound of the
+//! comparison keeps no byte, so that it copies none; another one keeps the body in one piece, as a program does that has something to do with
+//! it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,9 +24,11 @@ use crate::case::{self, AnswerJson, Encoding, HEADER_LENGTH, HttpMessage, Reques
 use crate::protocol::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use crate::protocol::*;
 
-/// Serves HTTP until the process ends, and prints the address as `carton serve` does.
-pub(crate) async fn serve_http() -> Result<()> {
+/// Serves HTTP until the process ends, and prints the address as `carton serve` does. Bodies with binary tensors are read piece by piece, or
+/// as a whole if they are `kept`.
+pub(crate) async fn serve_http(kept: bool) -> Result<()> {
     let answers = Answers {
+        kept,
         json: serde_json::from_slice(&case::digits(Encoding::Json)?.http_answer()?.body)?,
         binary: HashMap::from([
             ("digits", case::digits(Encoding::Binary)?.http_answer()?),
@@ -41,6 +44,7 @@ pub(crate) async fn serve_http() -> Result<()> {
 }
 
 struct Answers {
+    kept: bool,
     json: AnswerJson,
     binary: HashMap<&'static str, HttpMessage>,
 }
@@ -58,12 +62,12 @@ async fn infer(
         };
         return answer.unwrap_or_else(|error| (StatusCode::BAD_REQUEST, error.to_string()).into_response());
     }
-    // Every byte passes by, and none is copied.
-    let mut n_read = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return StatusCode::BAD_REQUEST.into_response() };
-        n_read += frame.data_ref().map_or(0, bytes::Bytes::len);
-    }
+    let n_read = if answers.kept {
+        axum::body::to_bytes(body, usize::MAX).await.map(|body| body.len())
+    } else {
+        pass_by(&mut body).await
+    };
+    let Ok(n_read) = n_read else { return StatusCode::BAD_REQUEST.into_response() };
     match answers.binary.get(model.as_str()) {
         Some(HttpMessage { header_length: Some(length), body }) if n_read > *length => {
             let headers =
@@ -72,6 +76,15 @@ async fn infer(
         }
         _ => StatusCode::NOT_FOUND.into_response(),
     }
+}
+
+/// Reads a body of which every byte passes by, and none is copied. Returns the number of bytes.
+async fn pass_by(body: &mut Body) -> Result<usize, axum::Error> {
+    let mut n_read = 0;
+    while let Some(frame) = body.frame().await {
+        n_read += frame?.data_ref().map_or(0, bytes::Bytes::len);
+    }
+    Ok(n_read)
 }
 
 fn answer_json(answer: &AnswerJson, body: &[u8]) -> Result<Response> {

@@ -67,7 +67,9 @@ pub(crate) async fn run(options: Options) -> Result<()> {
             let start = || carton.start(&name.replace(' ', "-"), &["digits", "pixels"], &batching);
             comparison.subject(name, start, |_| true).await;
         }
-        comparison.subject("in process", || carton.start_in_process(), |encoding| encoding == Encoding::Binary).await;
+        let is_binary = |encoding| encoding == Encoding::Binary;
+        comparison.subject("body kept", || subject::start_bound("http-kept"), is_binary).await;
+        comparison.subject("in process", || carton.start_in_process(), is_binary).await;
         comparison.batching(&carton).await?;
     }
     for peer in &PEERS {

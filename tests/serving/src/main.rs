@@ -6,9 +6,9 @@
 //!
 //! `compare` gives, at 1, 16 and 64 connections, requests a second, times, processor time a request and memory, each as a ratio to a *bound*:
 //! a bare program on the same libraries that parses and writes the same and runs no model. The peers in `peers/` serve the same models
-//! on the same engine with as many threads; `in process` is a bare program that runs the model itself. Clients and servers share the
-//! machine, so that only ratios mean something. Everything that is installed and made is in `target/serving`;
-//! `CARTON_TEST_ONNXRUNTIME` names a library of ONNX Runtime to use instead of the one installed there.
+//! on the same engine with as many threads. `body kept` is a bound that keeps the bytes it reads, and `in process` a bare program that runs
+//! the model itself. Clients and servers share the machine, so that only ratios mean something. Everything that is installed and made is in
+//! `target/serving`; `CARTON_TEST_ONNXRUNTIME` names a library of ONNX Runtime to use instead of the one installed there.
 
 mod bound;
 mod case;
@@ -60,6 +60,8 @@ enum Action {
 #[derive(Clone, Copy, ValueEnum)]
 enum Protocol {
     Http,
+    /// HTTP, and bodies are read as a whole
+    HttpKept,
     Grpc,
 }
 
@@ -81,7 +83,8 @@ fn run(action: Action) -> Result<()> {
             match action {
                 Action::Compare(options) => compare::run(options).await,
                 Action::Soak(options) => soak::run(options).await,
-                Action::Bound { protocol: Protocol::Http } => bound::serve_http().await,
+                Action::Bound { protocol: Protocol::Http } => bound::serve_http(false).await,
+                Action::Bound { protocol: Protocol::HttpKept } => bound::serve_http(true).await,
                 Action::Bound { protocol: Protocol::Grpc } => bound::serve_grpc().await,
                 Action::InProcess(options) => in_process::serve(options).await,
             }

@@ -46,7 +46,7 @@ impl Peer {
 pub(crate) fn start_bound(protocol: &str) -> Result<Server> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bound", protocol]);
-    Server::start(&format!("bound-{protocol}"), command, protocol == "http", protocol == "grpc")
+    Server::start(&format!("bound-{protocol}"), command, protocol.starts_with("http"), protocol == "grpc")
 }
 
 /// The `carton` that is measured.
