@@ -20,7 +20,7 @@ const DOUBLINGS: u32 = 4;
 /// Decides whether the waits of one kind on one connection spin, from what earlier attempts brought.
 pub(crate) struct Spin {
     longest: Duration,
-    spinners: &'static Spinners,
+    places: &'static SpinPlaces,
     is_spinning: AtomicBool,
     /// Vain attempts in a row.
     in_vain: AtomicU32,
@@ -31,25 +31,25 @@ pub(crate) struct Spin {
 impl Spin {
     /// Creates a spin of at most `longest`.
     pub(crate) fn new(longest: Duration) -> Self {
-        Self::among(&SPINNERS, longest)
+        Self::in_places(&PLACES, longest)
     }
 
-    fn among(spinners: &'static Spinners, longest: Duration) -> Self {
+    fn in_places(places: &'static SpinPlaces, longest: Duration) -> Self {
         Self {
             longest,
-            spinners,
+            places,
             is_spinning: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
             rest: AtomicU32::new(0),
         }
     }
 
-    /// Returns an attempt if spinning is worth a try now. No other thread gets one until it is dropped.
+    /// Returns an attempt if spinning is worth a try now, and the process has a place for it. No other thread gets one until it is dropped.
     pub(crate) fn attempt(&self) -> Option<Attempt<'_>> {
-        if !self.is_worth_it() {
+        if !self.is_worth_it() || self.is_spinning.load(Ordering::Relaxed) {
             return None;
         }
-        let place = self.spinners.enter()?;
+        let place = self.places.take()?;
         let is_first = !self.is_spinning.swap(true, Ordering::Acquire);
         // Not `then_some`: dropping an attempt that was made in vain would let another thread spin beside the first.
         is_first.then(|| Attempt { spin: self, _place: place })
@@ -75,57 +75,63 @@ impl Spin {
     }
 }
 
-/// The threads of a process that spin.
-struct Spinners {
-    n_spinning: AtomicUsize,
-    most: usize,
+/// The places of a process for threads that spin.
+struct SpinPlaces {
+    n_taken: AtomicUsize,
+    n_places: usize,
 }
 
-/// Those of this process.
-static SPINNERS: LazyLock<Spinners> = LazyLock::new(|| {
+/// The places of this process.
+static PLACES: LazyLock<SpinPlaces> = LazyLock::new(|| {
     let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Spinners { n_spinning: AtomicUsize::new(0), most: n_cores / 2 }
+    SpinPlaces { n_taken: AtomicUsize::new(0), n_places: n_cores / 2 }
 });
 
-impl Spinners {
-    /// `None` if as many spin as may.
-    fn enter(&self) -> Option<Spinner<'_>> {
-        let enter = |n_spinning: usize| (n_spinning < self.most).then_some(n_spinning + 1);
-        self.n_spinning.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok().map(|_| Spinner(self))
+impl SpinPlaces {
+    /// Takes a place; `None` if all are taken.
+    fn take(&self) -> Option<SpinPlace<'_>> {
+        let take = |n_taken: usize| (n_taken < self.n_places).then_some(n_taken + 1);
+        self.n_taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| SpinPlace(self))
     }
 }
 
-/// A thread that spins, until this is dropped.
-struct Spinner<'a>(&'a Spinners);
+/// A place, which is free again when this is dropped.
+struct SpinPlace<'a>(&'a SpinPlaces);
 
-impl Drop for Spinner<'_> {
+impl Drop for SpinPlace<'_> {
     fn drop(&mut self) {
-        self.0.n_spinning.fetch_sub(1, Ordering::Relaxed);
+        self.0.n_taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// The one thread of a connection that spins.
 pub(crate) struct Attempt<'a> {
     spin: &'a Spin,
-    _place: Spinner<'a>,
+    _place: SpinPlace<'a>,
 }
 
 impl Attempt<'_> {
-    /// Calls `look` until it breaks, for a moment at most. Returns the value that it breaks with, or `None` after the time.
+    /// Calls `look` until it breaks, for a moment at most. Returns the value that it breaks with, or `None` after the time. `look` breaks with
+    /// `None` if waiting here makes no sense any more; that says nothing about how long waits take.
     pub(crate) fn wait<T>(self, mut look: impl FnMut() -> ControlFlow<Option<T>>) -> Option<T> {
         let until = Instant::now() + self.spin.longest;
-        let found = loop {
+        loop {
             match look() {
-                ControlFlow::Break(found) => break found,
-                ControlFlow::Continue(()) if Instant::now() >= until => break None,
+                ControlFlow::Break(Some(found)) => {
+                    // If other processes keep the yielded core for long, sleeping is faster: the scheduler prefers a thread that wakes up to
+                    // those that run.
+                    self.spin.learn(Instant::now() < until);
+                    return Some(found);
+                }
+                ControlFlow::Break(None) => return None,
+                ControlFlow::Continue(()) if Instant::now() >= until => {
+                    self.spin.learn(false);
+                    return None;
+                }
                 // Lets the peer, or a thread that works for it, run on this core.
                 ControlFlow::Continue(()) => std::thread::yield_now(),
             }
-        };
-        // If other processes keep the yielded core for long, sleeping is faster: the scheduler prefers a thread that wakes up to those that
-        // run.
-        self.spin.learn(found.is_some() && Instant::now() < until);
-        found
+        }
     }
 }
 
@@ -141,13 +147,13 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(1);
 
-    /// Of each test alone.
-    fn spinners(most: usize) -> &'static Spinners {
-        Box::leak(Box::new(Spinners { n_spinning: AtomicUsize::new(0), most }))
+    /// Places that no other test takes.
+    fn places(n_places: usize) -> &'static SpinPlaces {
+        Box::leak(Box::new(SpinPlaces { n_taken: AtomicUsize::new(0), n_places }))
     }
 
     fn spin() -> Spin {
-        Spin::among(spinners(1), SOON)
+        Spin::in_places(places(1), SOON)
     }
 
     fn wait<T>(spin: &Spin, look: impl FnMut() -> ControlFlow<Option<T>>) -> Option<T> {
@@ -161,7 +167,7 @@ mod tests {
     #[test]
     fn what_comes_soon_is_found() {
         let mut looks = 0;
-        let spin = Spin::among(spinners(1), Duration::from_secs(60));
+        let spin = Spin::in_places(places(1), Duration::from_secs(60));
         let found = wait(&spin, || {
             looks += 1;
             if looks < 5 { ControlFlow::Continue(()) } else { ControlFlow::Break(Some(looks)) }
@@ -204,7 +210,7 @@ mod tests {
 
     #[test]
     fn one_thread_spins_at_a_time() {
-        let spin = spin();
+        let spin = Spin::in_places(places(8), SOON);
         let first = spin.attempt();
         assert!(first.is_some());
         for _ in 0..3 {
@@ -216,8 +222,8 @@ mod tests {
 
     #[test]
     fn as_many_threads_of_a_process_spin_as_may() {
-        let spinners = spinners(2);
-        let spins = [(); 4].map(|()| Spin::among(spinners, SOON));
+        let places = places(2);
+        let spins = [(); 4].map(|()| Spin::in_places(places, SOON));
         let mut attempts: Vec<_> = spins.iter().map(Spin::attempt).collect();
         let is_spinning =
             |attempts: &[Option<Attempt<'_>>]| -> Vec<bool> { attempts.iter().map(Option::is_some).collect() };
@@ -225,6 +231,6 @@ mod tests {
         attempts.clear();
         assert!(spins[3].attempt().is_some());
         // On a machine with one core.
-        assert!(Spin::among(self::spinners(0), SOON).attempt().is_none());
+        assert!(Spin::in_places(self::places(0), SOON).attempt().is_none());
     }
 }

@@ -75,7 +75,6 @@ pub(super) fn spin(
         return attempt.wait(look);
     };
     let mut held = HeldTurn::new(shared, reader);
-    // One message each time, so that a runner that sends without end does not keep the caller longer than it may spin.
     attempt.wait(|| {
         let found = look();
         if found.is_break() {
@@ -87,7 +86,14 @@ pub(super) fn spin(
             Ok(TryNext::ToBeWaitedFor) => return ControlFlow::Break(None),
             Err(error) => Err(error),
         };
-        if held.handle(frame) { look() } else { ControlFlow::Break(None) }
+        if !held.handle(frame) {
+            return ControlFlow::Break(None);
+        }
+        match look() {
+            // It was for another call, whose task this one must not keep from running.
+            ControlFlow::Continue(()) => ControlFlow::Break(None),
+            found => found,
+        }
     })
 }
 

@@ -23,7 +23,7 @@ use crate::tensor_encoding::{Plan, encode};
 use crate::version;
 
 /// The longest time for which a caller spins for its answer: that of a call of a small model, or of a batch of such calls on a busy machine.
-/// Tasks of other connections wait meanwhile, unless another worker takes them over.
+/// Other tasks wait meanwhile, unless another worker takes them over.
 const LONGEST_SPIN: Duration = Duration::from_micros(400);
 
 /// One connection, as its threads and its callers share it.
