@@ -23,7 +23,7 @@ pub struct Limits {
     pub call_bytes: usize,
     /// The most open connections; 1024 by default. Further ones are closed.
     pub connections: usize,
-    /// The most headers of a request; 64 by default. For limits above that, each request allocates memory for as many.
+    /// The most headers of a request; 64 by default. Above 67, the server allocates memory for that many before it reads a request over HTTP/1.
     pub headers: usize,
     /// The most bytes of the headers of a request; 64 KiB by default.
     pub header_bytes: usize,

@@ -50,7 +50,7 @@ const MAX_FRAME: u32 = 1 << 20;
 const MAX_STREAMS: u32 = 256;
 /// The pause after a connection could not be accepted, as when the process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The shortest time between two warnings about that.
+/// The shortest time between two warnings that connections cannot be accepted.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What answers the requests of connections.
@@ -167,7 +167,8 @@ async fn connection(
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // Somewhat more headers than the limit get an answer in the form of the protocol, and a line in the access log.
-    let max_headers = limits.headers.saturating_add(limits.headers / 2);
+    // The library has room for 100; above that it allocates for each request.
+    let max_headers = limits.headers.saturating_add((limits.headers / 2).max(1));
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_timeout).max_headers(max_headers);
     builder
         .http2()

@@ -89,7 +89,7 @@ async fn call(
     let answered = served.infer(inputs, deadline, CallResources::new(place, share)).await?;
     let Answered { outputs, outputs_memory, mut memory } = answered;
     let (json, binary) = write(served, request.id, request.outputs, outputs).await?.0;
-    memory.count(json.len());
+    memory.count(json.capacity());
     let response = answer::tensors(json, binary, headers, (memory, outputs_memory)).await?;
     request_count.answered();
     Ok(response)
@@ -227,7 +227,7 @@ impl Events {
                 let choice = OutputChoice { binary: false, ..std::mem::take(&mut self.request.outputs) };
                 let answer = write(&self.served, self.request.id.clone(), choice, outputs).await;
                 answer.map(|((json, _), choice)| {
-                    self.event.count(json.len());
+                    self.event.count(json.capacity());
                     self.request.outputs = choice;
                     json
                 })

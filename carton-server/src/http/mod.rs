@@ -53,6 +53,7 @@ impl Service for Face {
                 return failure.into_response();
             }
             match ModelPath::of_call(&request) {
+                // In memory of its own, which the futures of other requests need not have.
                 Some(path) => Box::pin(infer::infer(State(Arc::clone(app)), path, request)).await.into_response(),
                 None => router.clone().oneshot(request).await.into_response(),
             }
@@ -70,7 +71,7 @@ impl Service for Face {
     }
 }
 
-/// The resources of the server.
+/// The resources of the server. Calls come here only if their path is encoded: what holds for them does not belong into a layer.
 fn router(app: &Arc<App>) -> Router {
     let model = |path: &str| {
         [format!("/v2/models/{{model}}{path}"), format!("/v2/models/{{model}}/versions/{{version}}{path}")]

@@ -20,8 +20,10 @@ impl ModelPath {
     /// The model that a request calls. `None` for other requests, and where the path is encoded: the router finds out what those are.
     pub(super) fn of_call(request: &Request) -> Option<Self> {
         let path = request.uri().path();
-        let is_plain = request.method() == Method::POST && !path.contains('%');
-        let named = path.strip_prefix("/v2/models/")?.strip_suffix("/infer").filter(|_| is_plain)?;
+        if request.method() != Method::POST || path.contains('%') {
+            return None;
+        }
+        let named = path.strip_prefix("/v2/models/")?.strip_suffix("/infer")?;
         let (model, version) = match named.split_once("/versions/") {
             Some((model, version)) => (model, Some(version)),
             None => (named, None),

@@ -15,14 +15,15 @@ pub(crate) fn n_rows(inputs: &Tensors) -> Option<usize> {
 /// Whether the inputs of two calls, each with a [number of rows](n_rows), can be joined: they have the same names, dtypes, and dimensions but
 /// for the first.
 pub(crate) fn can_join(a: &Tensors, b: &Tensors) -> bool {
-    fn row(tensor: &Tensor) -> Option<&[usize]> {
+    fn row_shape(tensor: &Tensor) -> Option<&[usize]> {
         tensor.shape()?.get(1..)
     }
 
-    let are_alike = |((a_name, a), (b_name, b)): ((&String, &Tensor), (&String, &Tensor))| {
-        a_name == b_name && a.dtype() == b.dtype() && row(a) == row(b)
-    };
-    a.len() == b.len() && a.iter().zip(b).all(are_alike)
+    let mut pairs = a.iter().zip(b);
+    a.len() == b.len()
+        && pairs.all(|((a_name, a_tensor), (b_name, b_tensor))| {
+            a_name == b_name && a_tensor.dtype() == b_tensor.dtype() && row_shape(a_tensor) == row_shape(b_tensor)
+        })
 }
 
 /// The largest joined input, in bytes, that is made on the heap. A larger one is made in the memory that is shared with the runner.
@@ -35,7 +36,7 @@ pub(crate) fn joined_shape(part: &Tensor, n_rows: usize) -> Option<(DataType, Ve
     Some((part.dtype()?, shape))
 }
 
-/// Joins the tensors of one input of several calls, which have one key. Numbers are written to `memory`, which the caller takes because it is
+/// Joins the tensors of one input of several calls that [can be joined](can_join). Numbers are written to `memory`, which the caller takes because it is
 /// the runner's. `None` if they do not fit.
 pub(crate) fn join(parts: &[&Tensor], memory: Option<NumericTensor>) -> Option<Tensor> {
     if let Some(mut numbers) = memory {

@@ -33,6 +33,8 @@ pub(crate) struct Served {
     /// `None` if calls are not joined.
     queue: Option<Arc<Queue>>,
     max_batch: usize,
+    /// The inputs that the signature declares.
+    n_inputs: usize,
     availability: Arc<Availability>,
     calls: Arc<Budget>,
     metrics: Arc<ModelMetrics>,
@@ -92,6 +94,7 @@ impl Served {
         let instances: Vec<_> = models.into_iter().map(instance).collect();
         let signature = package.metadata().signature();
         let is_batched = spec.batching.max_batch.get() > 1 && signature.and_then(Signature::batch_symbol).is_some();
+        let n_inputs = signature.and_then(|signature| signature.inputs.as_ref()).map_or(0, Vec::len);
         let declared_outputs = signature.and_then(|signature| signature.outputs.as_ref());
         let declared_outputs =
             declared_outputs.map(|outputs| outputs.iter().map(|output| output.name.clone()).collect());
@@ -101,6 +104,7 @@ impl Served {
             declared_outputs,
             queue: is_batched.then(|| Queue::start(spec.batching, &instances, Arc::clone(&availability), &metrics)),
             max_batch: if is_batched { spec.batching.max_batch.get() } else { 0 },
+            n_inputs,
             instances,
             choosing: Mutex::new(()),
             availability,
@@ -184,7 +188,9 @@ impl Served {
         held: CallResources,
     ) -> Result<Answered, Failure> {
         within(deadline, async {
-            match self.queue.as_ref().zip(batch::n_rows(&inputs)) {
+            // Calls with more inputs than the signature has are not compared with others, which takes the longer the more they are.
+            let queue = self.queue.as_ref().filter(|_| inputs.len() <= self.n_inputs);
+            match queue.zip(batch::n_rows(&inputs)) {
                 Some((queue, n_rows)) => queue.run(inputs, n_rows, deadline, held).await,
                 None => self.run_alone(inputs, held).await,
             }

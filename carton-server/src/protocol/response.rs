@@ -12,8 +12,6 @@ use super::request::OutputChoice;
 use super::{binary, datatype};
 use crate::failure::{Failure, Reason, quoted};
 
-/// About as many bytes as a number takes in JSON.
-const NUMBER_LENGTH: usize = 13;
 /// About as many bytes as the rest of an answer takes.
 const HEAD_LENGTH: usize = 160;
 /// The most bytes that are allocated for numbers before they are written.
@@ -116,8 +114,9 @@ impl<'a> Response<'a> {
 
     /// About as many bytes as the JSON of a usual answer takes.
     fn expected_length(&self) -> usize {
-        let n_bytes = |output: &Output| match (&output.bytes, output.tensor.shape()) {
-            (None, Some(shape)) => shape.iter().fold(NUMBER_LENGTH, |product, size| product.saturating_mul(*size)),
+        // With its comma, a number of one byte takes up to 5 bytes, a float32 about 12, and a float64 about 20.
+        let n_bytes = |output: &Output| match (&output.bytes, output.tensor.as_numeric()) {
+            (None, Some(numbers)) => numbers.bytes().len().saturating_mul(3),
             _ => 0,
         };
         let numbers = self.outputs.iter().map(n_bytes).fold(0, usize::saturating_add);

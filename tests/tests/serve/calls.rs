@@ -118,6 +118,37 @@ async fn large_tensors() {
     assert!(found == values);
 }
 
+/// The server answers plain paths of calls without the router that finds encoded ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn encoded_paths_are_answered_as_plain_ones() {
+    let origin = "https://app.example.com";
+    let serving = Serving::noop_with(BATCHED, json!({}), |spec| spec, |builder| builder.allowed_origin(origin)).await;
+    let right = request(&[[1.0, 2.0]]).to_string();
+    let origins = [("origin", origin)];
+    let events = [("accept", "text/event-stream")];
+    let cases: [(&str, &[(&str, &str)], &str, u16); 8] = [
+        ("m/infer", &[], &right, 200),
+        ("m/versions/1/infer", &[], &right, 200),
+        ("m/infer", &events, &right, 200),
+        ("m/infer", &origins, &right, 200),
+        ("m/infer", &[("origin", "https://example.com")], &right, 403),
+        ("m/infer", &[], "{", 400),
+        ("mm/infer", &[], &right, 404),
+        ("m/versions/9/infer", &[], &right, 404),
+    ];
+    for (path, headers, body, status) in cases {
+        let plain = serving.post(&format!("/v2/models/{path}"), headers, body).await;
+        let encoded = serving.post(&format!("/v2/models/{}", path.replacen('m', "%6d", 1)), headers, body).await;
+        let of = |reply: Reply| {
+            let mut headers = reply.headers;
+            headers.remove("date");
+            (reply.status, headers, reply.body)
+        };
+        assert_eq!(plain.status, status, "{path} {plain:?}");
+        assert_eq!(of(plain), of(encoded), "{path}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_chosen_outputs_and_metadata() {
     let serving = Serving::noop(BATCHED, json!({}), |spec| spec.version("7")).await;

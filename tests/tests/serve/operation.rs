@@ -303,8 +303,11 @@ async fn what_ends_badly_is_recorded() {
     let mut serving = Serving::noop_with(BATCHED, options, |spec| spec, |builder| builder.access_log(log)).await;
     let (body, events) = (request(&[[1.0, 2.0]]).to_string(), ("accept", "text/event-stream"));
     assert_eq!(serving.post("/v2/models/m/infer", &[events], body.clone()).await.status, 200);
-    let headers: Vec<_> = (0..150).map(|_| ("x-many", "1")).collect();
-    assert_eq!(serving.post("/v2/models/m/infer", &headers, body.clone()).await.status, 431);
+    // The second is refused by the HTTP library, and has no line.
+    for n_headers in [80, 150] {
+        let headers: Vec<_> = (0..n_headers).map(|_| ("x-many", "1")).collect();
+        assert_eq!(serving.post("/v2/models/m/infer", &headers, body.clone()).await.status, 431);
+    }
     let mut stream = super::setting::connect(&serving.http);
     let call = super::setting::post_request("/v2/models/m/infer", &[], body.as_bytes());
     std::io::Write::write_all(&mut stream, &call).unwrap();
