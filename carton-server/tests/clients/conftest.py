@@ -110,6 +110,7 @@ def cartons(environment, tmp_path_factory):
         # Two inputs and outputs, of which a request may choose one.
         "pair": echo("pair", numbers, ("y", "int64", '["n"]')),
         "echo": echo("echo", numbers),
+        "rows": echo("rows", ("x", "float32", '["n", 3]')),
         # Returns its input three times.
         "stream": echo("stream", numbers, stream_items=3),
         "broken-stream": echo("broken-stream", numbers, stream_items=3, fail="no more", fail_after_items=1),
