@@ -90,7 +90,7 @@ pub(super) fn spin(
             return ControlFlow::Break(None);
         }
         match look() {
-            // It was for another call, whose task this one must not keep from running.
+            // It was something else, such as the answer to another call, whose task this one must not keep from running.
             ControlFlow::Continue(()) => ControlFlow::Break(None),
             found => found,
         }

@@ -118,6 +118,9 @@ async fn large_tensors() {
     assert!(found == values);
 }
 
+/// The path, headers and body of a call, and the status of its answer.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, u16);
+
 /// The server answers plain paths of calls without the router that finds encoded ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn encoded_paths_are_answered_as_plain_ones() {
@@ -126,7 +129,7 @@ async fn encoded_paths_are_answered_as_plain_ones() {
     let right = request(&[[1.0, 2.0]]).to_string();
     let origins = [("origin", origin)];
     let events = [("accept", "text/event-stream")];
-    let cases: [(&str, &[(&str, &str)], &str, u16); 8] = [
+    let cases: [Case<'_>; 8] = [
         ("m/infer", &[], &right, 200),
         ("m/versions/1/infer", &[], &right, 200),
         ("m/infer", &events, &right, 200),
