@@ -23,7 +23,8 @@ pub struct Limits {
     pub call_bytes: usize,
     /// The most open connections; 1024 by default. Further ones are closed.
     pub connections: usize,
-    /// The most headers of a request; 64 by default. Above 67, the server allocates memory for that many before it reads a request over HTTP/1.
+    /// The most headers of a request; 64 by default. Above 67, the server allocates memory for that many before it reads a request over HTTP/1, which may have 10,000 at
+    /// most.
     pub headers: usize,
     /// The most bytes of the headers of a request; 64 KiB by default.
     pub header_bytes: usize,
@@ -64,7 +65,10 @@ impl Limits {
     pub(crate) fn check_headers(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let n_bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
         match headers.len() > self.headers || n_bytes > self.header_bytes {
-            true => Err(Failure::new(Reason::TooManyHeaders, "the request has more headers than this server takes")),
+            true => Err(Failure::new(
+                Reason::TooManyHeaders,
+                "the request has more headers, or larger ones, than this server takes",
+            )),
             false => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 mod listener;
 mod serve;
 mod tls;
+mod unread;
 mod watchdog;
 
 pub use listener::{Address, AddressError};

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::header::EXPECT;
 use axum::http::{Response, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Listener;
 use super::listener::{Accepted, Client};
+use super::unread::Unread;
 use super::watchdog::Watchdog;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -46,6 +49,8 @@ const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 /// The largest frame that a client may send.
 const MAX_FRAME: u32 = 1 << 20;
+/// The most headers of a request over HTTP/1, whatever the limit is: the library allocates for that many before it reads one.
+const MOST_HEADERS: usize = 10_000;
 /// The most requests that one connection has at once.
 const MAX_STREAMS: u32 = 256;
 /// The pause after a connection could not be accepted, as when the process has too many open files.
@@ -168,7 +173,7 @@ async fn connection(
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // Somewhat more headers than the limit get an answer in the form of the protocol, and a line in the access log.
     // The library has room for 100; above that it allocates for each request.
-    let max_headers = limits.headers.saturating_add((limits.headers / 2).max(1));
+    let max_headers = limits.headers.saturating_add((limits.headers / 2).max(1)).min(MOST_HEADERS);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_timeout).max_headers(max_headers);
     builder
         .http2()
@@ -191,10 +196,19 @@ async fn connection(
                 None
             }
         };
-        let request: Request = request.map(axum::body::Body::new);
+        // Over HTTP/2 a request is not in the way of the next one.
+        let unread = Some(Unread::default()).filter(|_| stream.is_none() && !request.body().is_end_stream());
+        let is_awaited = request.headers().contains_key(EXPECT);
+        let request: Request = request.map(|body| match &unread {
+            Some(unread) => unread.lend(body),
+            None => Body::new(body),
+        });
         let (face, client) = (face.clone(), client.clone());
         async move {
-            let response = face.answer(request, &client).await;
+            let mut response = face.answer(request, &client).await;
+            if let Some(unread) = unread {
+                unread.settle(is_awaited, &mut response).await;
+            }
             Ok::<_, Infallible>(match stream {
                 Some(stream) => stream.respond(response),
                 None => response,

@@ -1,11 +1,13 @@
 //! Calls: JSON and bytes in every dtype, chosen outputs, streams, encodings, and what is refused.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
 
 use carton_core::DataType;
 use serde_json::{Value, json};
 
-use super::setting::{BATCHED, Reply, Serving, data, request};
+use super::setting::{BATCHED, Reply, Serving, connect, data, reply, request};
 
 /// The dtypes of cartons, by their names in the protocol, with two elements each in JSON and as bytes.
 fn elements() -> Vec<(DataType, &'static str, Value, Vec<u8>)> {
@@ -294,4 +296,56 @@ async fn a_model_that_fails() {
     assert_eq!((reply.status, reply.error().as_str()), (500, "the model failed: cannot read …: too wide"));
     assert_eq!(serving.metric("nv_inference_request_failure").await, 1.0);
     assert_eq!(serving.metric("nv_inference_request_success").await, 0.0);
+}
+
+/// Reads one answer of a stated length, and nothing behind it.
+fn next_reply(stream: &mut TcpStream) -> Reply {
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        answer.extend(byte);
+    }
+    let head = reply(&answer).unwrap();
+    let mut body = vec![0; head.headers["content-length"].parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    Reply { body, ..head }
+}
+
+/// A request that is refused before its body was read leaves the connection usable, or says that it does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_nobody_reads() {
+    let serving = Serving::noop(BATCHED, json!({}), |spec| spec).await;
+    let address = serving.http.clone();
+    tokio::task::spawn_blocking(move || {
+        let call = |stream: &mut TcpStream, path: &str, body: &[u8], more: &str| {
+            let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n{more}\r\n", body.len());
+            stream.write_all(head.as_bytes()).unwrap();
+            // The server has answered already when the body comes, if it does not wait for it.
+            std::thread::sleep(Duration::from_millis(50));
+            // A server that ends the connection may have done so.
+            let _ = stream.write_all(body);
+            next_reply(stream)
+        };
+        let right = request(&[[1.0, 2.0]]).to_string();
+        let mut stream = connect(&address);
+        for (path, more, status) in [
+            ("/v2/models/nobody/infer", "", 404),
+            ("/v2/models/m/ready", "", 405),
+            ("/v2/models/m/infer", "content-encoding: lzma\r\n", 415),
+            ("/v2/models/m/infer", "origin: https://example.com\r\n", 403),
+            ("/v2/models/m/infer", "x-request-timeout-ms: soon\r\n", 400),
+            ("/v2/models/m/infer", "", 200),
+        ] {
+            let reply = call(&mut stream, path, right.as_bytes(), more);
+            assert_eq!(reply.status, status, "{path} {more} {reply:?}");
+            assert!(!reply.headers.contains_key("connection"), "{reply:?}");
+        }
+        for (body, more) in [(vec![b' '; 1 << 20], ""), (right.into_bytes(), "expect: 100-continue\r\n")] {
+            let reply = call(&mut connect(&address), "/v2/models/nobody/infer", &body, more);
+            assert_eq!((reply.status, reply.headers["connection"].as_str()), (404, "close"), "{reply:?}");
+        }
+    })
+    .await
+    .unwrap();
 }
