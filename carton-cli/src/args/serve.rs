@@ -48,7 +48,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     pub(crate) max_batch: Option<NonZeroUsize>,
 
-    /// Let a call wait this long for others to join it, such as `2ms` [default: 0s; calls that come while runners are busy join anyway]
+    /// Let a call wait this long for others to join it, such as `2ms`; a number alone is seconds [default: 0s; calls that come while runners are busy join anyway]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) max_delay: Option<Duration>,
 

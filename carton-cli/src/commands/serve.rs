@@ -43,9 +43,6 @@ pub(super) async fn run(arguments: ServeArgs, context: &Context<'_>) -> Result<E
             one_line(&folder.display().to_string())
         ));
     }
-    if models.is_empty() && config.repository.is_none() {
-        return Err(Failure::usage(ServeError::NoModels).hint("name a carton: `carton serve digits.carton`"));
-    }
     orphans::reap_as_init();
     // The server watches for signals before it says where it listens, because a program that reads that line may send one at once.
     let mut signals = StopSignals::new().map_err(|error| Failure::new(ServeError::Signals(error)))?;
@@ -108,13 +105,16 @@ async fn reload_on_hang_up(mut hang_up: Signal, arguments: &ServeArgs, handle: &
                 let errors = handle.serve(models).await;
                 context.output.progress().finish();
                 errors.iter().for_each(|error| context.output.warning(&one_line(&causes_in_one_line(error))));
-                context.output.note(if errors.is_empty() {
-                    "reloaded"
-                } else {
-                    "reloaded, but for models with errors"
+                context.output.note(match &errors[..] {
+                    [] => "reloaded",
+                    [ServerError::Load(_), ..] => "reloaded, but for models with errors",
+                    _ => "not reloaded",
                 });
             }
-            Err(failure) => context.output.warning(&one_line(&format!("not reloaded: {}", failure.message()))),
+            Err(failure) => {
+                let why: Vec<String> = std::iter::once(failure.message()).chain(failure.causes()).collect();
+                context.output.warning(&one_line(&format!("not reloaded: {}", why.join(": "))));
+            }
         }
     }
     std::future::pending().await
@@ -210,12 +210,17 @@ fn apply(arguments: &ServeArgs, model: &mut ModelConfig) {
     model.limits = arguments.sandbox.limits().or(model.limits);
 }
 
+/// The models to serve. A folder of cartons may be empty; without one there must be a model, also when a file that is being written is read again.
 fn specs(config: &ServeConfig, context: &Context<'_>) -> Result<Vec<ModelSpec>, Failure> {
     let specs = match open::progress(context) {
         Some(on_progress) => config.models_reporting(&context.config, on_progress),
         None => config.models(&context.config),
     };
-    specs.map_err(Failure::usage)
+    let specs = specs.map_err(Failure::usage)?;
+    if specs.is_empty() && config.repository.is_none() {
+        return Err(Failure::usage(ServeError::NoModels).hint("name a carton: `carton serve digits.carton`"));
+    }
+    Ok(specs)
 }
 
 /// The failure of a server. That of a model has the exit code and the hint of its cause.

@@ -159,6 +159,18 @@ fn a_file_and_a_folder_are_read_again() {
     sandbox.write("conf/serve.toml", "repositry = 1");
     server.signal(Signal::HUP);
     server.expect("not reloaded");
+    // A file that is just being written is empty for a moment.
+    sandbox.write("conf/serve.toml", "");
+    server.signal(Signal::HUP);
+    server.expect("not reloaded: there is nothing to serve");
+    let twice = "[[model]]\nname = \"a\"\nlocation = \"../models/a.carton\"\n".repeat(2);
+    sandbox.write("conf/serve.toml", &twice);
+    server.signal(Signal::HUP);
+    server.expect("warning: two models are called `a`");
+    server.expect("not reloaded");
+    sandbox.write("conf/serve.toml", "repository = \"nowhere\"");
+    server.signal(Signal::HUP);
+    server.expect("not reloaded: cannot read the folder of cartons");
     assert_eq!((server.status("/v2/models/a"), server.status("/v2/health/live")), (200, 200));
     server.signal(Signal::TERM);
     assert_eq!(server.end().0, Some(0));
@@ -207,6 +219,14 @@ fn mistakes() {
       cannot open `missing.carton`
       No such file or directory (os error 2)
     ");
+    for (option, what) in [
+        ("--token-file", "tokens for calls"),
+        ("--admin-token-file", "tokens for administration"),
+        ("--repository", "folder of cartons"),
+    ] {
+        let text = sandbox.carton(&format!("-q serve a.carton --http 127.0.0.1:0 {option} nowhere")).to_string();
+        assert!(text.contains(&format!("error: cannot read the {what} `nowhere`")), "{text}");
+    }
     assert_snapshot!(sandbox.carton("serve a.carton a=a.carton --http 127.0.0.1:0"), @"
     exit code: 1
     ----- stdout -----

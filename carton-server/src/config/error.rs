@@ -10,8 +10,10 @@ use crate::access::AccessLogError;
 #[non_exhaustive]
 pub enum ConfigError {
     /// A file cannot be read.
-    #[error("cannot read `{}`", path.display())]
+    #[error("cannot read the {what} `{}`", path.display())]
     Read {
+        /// What it is for.
+        what: &'static str,
         /// The file, or a folder of cartons.
         path: PathBuf,
         /// Why.

@@ -123,8 +123,7 @@ impl ServeConfig {
     /// # Errors
     /// The file cannot be read, is not TOML, or has an unknown key or an invalid value.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_path_buf(), source })?;
+        let text = read(path, "configuration")?;
         let mut config: Self = toml::from_str(&text).map_err(|error| ConfigError::Invalid {
             path: path.to_path_buf(),
             reason: error.to_string().trim_end().to_owned(),
@@ -159,10 +158,13 @@ impl ServeConfig {
         builder = self.http.iter().cloned().fold(builder, ServerBuilder::http);
         builder = self.grpc.iter().cloned().fold(builder, ServerBuilder::grpc);
         if let Some(path) = &self.token_file {
-            builder = tokens(path, "calls")?.iter().fold(builder, |builder, token| builder.token(token));
+            builder =
+                tokens(path, "calls", "tokens for calls")?.iter().fold(builder, |builder, token| builder.token(token));
         }
         if let Some(path) = &self.admin_token_file {
-            builder = tokens(path, "administration")?.iter().fold(builder, |builder, token| builder.admin_token(token));
+            builder = tokens(path, "administration", "tokens for administration")?
+                .iter()
+                .fold(builder, |builder, token| builder.admin_token(token));
         }
         if let Some(files) = &self.tls {
             builder = builder.tls(files.clone());
@@ -183,9 +185,12 @@ impl ServeConfig {
 /// The shortest token that is accepted: a shorter one can be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
 
-fn tokens(path: &Path, purpose: &'static str) -> Result<Vec<String>, ConfigError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_path_buf(), source })?;
+fn read(path: &Path, what: &'static str) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Read { what, path: path.to_path_buf(), source })
+}
+
+fn tokens(path: &Path, purpose: &'static str, what: &'static str) -> Result<Vec<String>, ConfigError> {
+    let text = read(path, what)?;
     let tokens: Vec<String> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
     let invalid = |reason: String| ConfigError::Token { purpose, reason: format!("`{}` {reason}", path.display()) };
     if tokens.is_empty() {

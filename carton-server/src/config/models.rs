@@ -41,7 +41,11 @@ impl ServeConfig {
         }
         let mut models = self.models.clone();
         if let Some(folder) = &self.repository {
-            let found = cartons(folder).map_err(|source| ConfigError::Read { path: folder.clone(), source })?;
+            let found = cartons(folder).map_err(|source| ConfigError::Read {
+                what: "folder of cartons",
+                path: folder.clone(),
+                source,
+            })?;
             models.extend(found.into_iter().map(|carton| ModelConfig {
                 location: Some(carton.path.to_string_lossy().into_owned()),
                 name: Some(carton.name),
@@ -101,7 +105,9 @@ impl ModelConfig {
         let location = Location::from(text);
         let name = match &self.name {
             Some(name) => name.clone(),
-            None => location.name().ok_or_else(|| (None, format!("`{text}` says no name; set `name`")))?,
+            None => location.name().ok_or_else(|| {
+                (None, format!("`{text}` says no name; set `name`, or write `NAME={text}` as the argument"))
+            })?,
         };
         let version = self.version.clone().unwrap_or_else(|| "1".to_owned());
         for part in [&name, &version] {

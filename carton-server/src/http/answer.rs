@@ -76,7 +76,7 @@ fn encoding(request: &HeaderMap, is_binary: bool, n_bytes: usize) -> Option<Enco
     }
     let accepted: Vec<&str> = request.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).collect();
     let accepted = accepted.join(",");
-    if is_binary && accepted.contains(',') {
+    if is_binary && accepted.contains([',', '*']) {
         return None;
     }
     Encoding::preferred(&accepted)
