@@ -65,6 +65,7 @@ pub(crate) struct ChosenOutput {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with inputs")]
 struct RawRequest<'a> {
     #[serde(default)]
     id: Option<String>,
@@ -77,6 +78,7 @@ struct RawRequest<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an input: an object with name, shape and datatype")]
 struct RawInput<'a> {
     name: String,
     shape: Few<i64, MAX_RANK>,
@@ -89,6 +91,7 @@ struct RawInput<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an output: an object with a name")]
 struct RawOutput {
     name: String,
     #[serde(default, deserialize_with = "few::parameters")]
@@ -298,6 +301,8 @@ mod tests {
         for json in ["", "[]", "{", "{\"inputs\": 1}", "{\"inputs\": [{}]}", &"[".repeat(100_000)] {
             assert!(parse(json, 0).unwrap_err().starts_with("the request is not valid JSON"), "{json}");
         }
+        let error = parse(r#"{"inputs": [1]}"#, 0).unwrap_err();
+        assert!(error.contains("expected an input: an object with name, shape and datatype"), "{error}");
         assert!(parse(r#"{"inputs": [], "outputs": null, "parameters": {"sequence_id": 0}}"#, 0).is_ok());
     }
 }
