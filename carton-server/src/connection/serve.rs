@@ -197,7 +197,7 @@ async fn connection(
             }
         };
         // Over HTTP/2 a request is not in the way of the next one.
-        let unread = Some(Unread::default()).filter(|_| stream.is_none() && !request.body().is_end_stream());
+        let unread = (stream.is_none() && !request.body().is_end_stream()).then(Unread::default);
         let is_awaited = request.headers().contains_key(EXPECT);
         let request: Request = request.map(|body| match &unread {
             Some(unread) => unread.lend(body),

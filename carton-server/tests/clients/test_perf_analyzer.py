@@ -73,7 +73,7 @@ def test_it_compares_answers(perf_analyzer, server, echoed, tmp_path):
 
 
 def test_it_says_what_the_server_says(perf_analyzer, server):
-    command = [perf_analyzer, "-m", "nobody", "-u", server.http, "-i", "http"]
+    command = [perf_analyzer, "-m", "unknown", "-u", server.http, "-i", "http"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode != 0
-    assert "no model `nobody` is served" in ran.stdout + ran.stderr
+    assert "no model `unknown` is served" in ran.stdout + ran.stderr

@@ -330,7 +330,7 @@ async fn bodies_that_nobody_reads() {
         let right = request(&[[1.0, 2.0]]).to_string();
         let mut stream = connect(&address);
         for (path, more, status) in [
-            ("/v2/models/nobody/infer", "", 404),
+            ("/v2/models/unknown/infer", "", 404),
             ("/v2/models/m/ready", "", 405),
             ("/v2/models/m/infer", "content-encoding: lzma\r\n", 415),
             ("/v2/models/m/infer", "origin: https://example.com\r\n", 403),
@@ -342,7 +342,7 @@ async fn bodies_that_nobody_reads() {
             assert!(!reply.headers.contains_key("connection"), "{reply:?}");
         }
         for (body, more) in [(vec![b' '; 1 << 20], ""), (right.into_bytes(), "expect: 100-continue\r\n")] {
-            let reply = call(&mut connect(&address), "/v2/models/nobody/infer", &body, more);
+            let reply = call(&mut connect(&address), "/v2/models/unknown/infer", &body, more);
             assert_eq!((reply.status, reply.headers["connection"].as_str()), (404, "close"), "{reply:?}");
         }
     })
