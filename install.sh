@@ -115,6 +115,7 @@ cp "$place/installed-files" "$list.new"
 mv "$list.new" "$list"
 
 say "installed $version as $prefix/bin/carton"
+say "models need a runner: carton runner install onnx (or torchscript, or python)"
 case :$PATH: in
     *:"$prefix/bin":*) ;;
     *) say "add it to PATH, in ~/.profile: export PATH=\"$prefix/bin:\$PATH\"" ;;

@@ -83,8 +83,7 @@ enum RunnerScope {
 /// Returns the names of runners.
 fn runners(scope: RunnerScope) -> Vec<CompletionCandidate> {
     let typed = Typed::from_process();
-    let Some(registry) =
-        Config::load(typed.config.as_deref()).ok().and_then(|config| Registry::read(&config.runner_dir).ok())
+    let Some(registry) = Config::load(typed.config.as_deref()).ok().and_then(|config| Registry::read(&config).ok())
     else {
         return Vec::new();
     };

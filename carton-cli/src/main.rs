@@ -34,17 +34,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Output, without_logins};
 
 /// The runners in this binary. `carton runner install` makes them available to other programs.
-static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
-    EmbeddedRunner::new(
-        carton_runner_onnx::RUNNER_NAME,
-        carton_runner_onnx::FRAMEWORK_VERSION,
-        carton_runner_onnx::run,
-    )
-    .compat_version(carton_runner_onnx::COMPAT_VERSION)
-    .data(carton_runner_onnx::DATA_FOLDERS)
-    .read_variables(carton_runner_onnx::LIBRARY_VARIABLES),
-    EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), carton_noop_runner::run),
-];
+static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[carton_runner_onnx::RUNNER, carton_noop_runner::RUNNER];
 
 fn main() -> ExitCode {
     carton_core::runner_main(EMBEDDED_RUNNERS);

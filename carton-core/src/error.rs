@@ -526,8 +526,8 @@ mod tests {
 
     #[test]
     fn debug_is_for_people() {
-        let gone = Error::RunnerGone { runner: "onnx 1.21.0".to_owned() };
-        assert_eq!(format!("{gone:?}"), "runner onnx 1.21.0 died earlier and is not restarted");
+        let gone = Error::RunnerGone { runner: "onnx 1.32.0".to_owned() };
+        assert_eq!(format!("{gone:?}"), "runner onnx 1.32.0 died earlier and is not restarted");
         let source = runner_error(
             RunnerError {
                 message: "outer\nsecond line".to_owned(),
@@ -537,8 +537,8 @@ mod tests {
             },
             Vec::new(),
         );
-        let refused = Error::LoadRefused { runner: "onnx 1.21.0".to_owned(), source };
-        let expected = "runner onnx 1.21.0 refused the model\n\nCaused by:\n    outer\n    second line\n    inner\n\n\
+        let refused = Error::LoadRefused { runner: "onnx 1.32.0".to_owned(), source };
+        let expected = "runner onnx 1.32.0 refused the model\n\nCaused by:\n    outer\n    second line\n    inner\n\n\
                         hint: do this";
         assert_eq!(format!("{refused:?}"), expected);
         assert_eq!(format!("{refused:#?}"), expected);

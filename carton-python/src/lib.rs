@@ -50,13 +50,8 @@ use pyo3::prelude::*;
 use crate::paths::GivenPath;
 
 /// The runners in the program that comes with this module. They run there, so nothing calls these functions.
-static RUNNERS: &[EmbeddedRunner] = &[
-    EmbeddedRunner::new(carton_runner_onnx::RUNNER_NAME, carton_runner_onnx::FRAMEWORK_VERSION, || ExitCode::FAILURE)
-        .compat_version(carton_runner_onnx::COMPAT_VERSION)
-        .data(carton_runner_onnx::DATA_FOLDERS)
-        .read_variables(carton_runner_onnx::LIBRARY_VARIABLES),
-    EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), || ExitCode::FAILURE),
-];
+static RUNNERS: &[EmbeddedRunner] =
+    &[carton_runner_onnx::RUNNER.run_by(|| ExitCode::FAILURE), carton_noop_runner::RUNNER.run_by(|| ExitCode::FAILURE)];
 
 /// Tells where the program `carton` is, whose runners models can then use.
 #[pyfunction]

@@ -16,7 +16,7 @@ use crate::{calls, errors, package};
 #[pyfunction]
 pub(crate) fn runners<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let config = config(py, None)?;
-    let registry = blocking(py, None, move |_| Ok(Registry::read(&config.runner_dir)?))?;
+    let registry = blocking(py, None, move |_| Ok(Registry::read(&config)?))?;
     let entry = |runner: &carton_core::runner::Descriptor, folder: Option<&std::path::Path>| {
         let fields = fields!(py, {
             "name": &runner.runner_name,

@@ -10,8 +10,7 @@ use std::process::ExitCode;
 use carton_core::runner::{EmbeddedRunner, ModelFilesMode};
 use carton_server::{ModelSpec, Server};
 
-const RUNNERS: &[EmbeddedRunner] =
-    &[EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), carton_noop_runner::run).files(ModelFilesMode::Directory)];
+const RUNNERS: &[EmbeddedRunner] = &[carton_noop_runner::RUNNER.files(ModelFilesMode::Directory)];
 
 fn main() -> ExitCode {
     // Comes first: a runner is this program, started again.

@@ -1,9 +1,8 @@
-//! The costs of a call of an ONNX model through Carton and a runner process, beside the same engine called directly in this
+//! The costs of a call of an ONNX model through Carton and a runner process, beside ONNX Runtime called directly in this
 //! process: alternately in one run, on one thread each. A convolutional net at batch 1 and 32; a model that reads one element
 //! of an input of 100 MB, so that a copy of it would be visible; and a model whose output has 100 MB.
 //!
-//! ONNX Runtime is the library that `CARTON_TEST_ONNXRUNTIME` names; without it only the built-in engine is measured. The goal is
-//! at most 50 us or 2 % over the direct call, whichever is larger.
+//! ONNX Runtime is the library that `CARTON_TEST_ONNXRUNTIME` names. The goal is at most 50 us or 2 % over the direct call, whichever is larger.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -13,7 +12,6 @@ use std::time::{Duration, Instant};
 use carton_core::runner::LaunchPolicy;
 use carton_tensor::{NumericTensor, Tensor};
 use carton_tests::place::TestPlace;
-use rten_tensor::prelude::*;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runners/onnx/tests/real");
@@ -37,49 +35,26 @@ const CASES: [(&str, &[usize], usize); 4] = [
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let library = std::env::var_os("CARTON_TEST_ONNXRUNTIME").map(PathBuf::from);
-        if library.is_none() {
-            eprintln!("skipped for ONNX Runtime: CARTON_TEST_ONNXRUNTIME does not name its library");
-        }
+        let Some(library) = std::env::var_os("CARTON_TEST_ONNXRUNTIME").map(PathBuf::from) else {
+            eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
+            return;
+        };
         // A process has only one environment.
-        let environment =
-            library.as_ref().map(|library| ort::init_from(library).unwrap().with_telemetry(false).build());
-        let environment = environment.transpose().unwrap();
+        let environment = ort::init_from(&library).unwrap().with_telemetry(false).build().unwrap();
         for (model, shape, n_calls) in CASES {
             let path = Path::new(MODELS).join(model);
-            if let (Some(library), Some(environment)) = (&library, &environment) {
-                let direct = OnnxRuntime::load(&path, environment);
-                measure("onnxruntime", Some(library), direct, &path, shape, n_calls).await;
-            }
-            measure("rten", None, Rten::load(&path), &path, shape, n_calls).await;
+            measure(&library, Direct::load(&path, &environment), &path, shape, n_calls).await;
         }
     });
 }
 
-/// An engine in this process.
-trait Direct {
-    /// Runs the model. Returns the sum of a few elements of the output.
-    fn run(&mut self, shape: &[usize], x: &[f32]) -> f32;
-}
-
-async fn measure(
-    engine: &str,
-    library: Option<&Path>,
-    mut direct: impl Direct,
-    path: &Path,
-    shape: &[usize],
-    n_calls: usize,
-) {
+async fn measure(library: &Path, mut direct: Direct, path: &Path, shape: &[usize], n_calls: usize) {
     let place = TestPlace::new(RUNNER);
     let carton = place.path().join("model.carton");
     place.pack(path, "onnx", &carton).await.unwrap();
-    let variables: Vec<(String, String)> = library
-        .map(|library| ("ORT_DYLIB_PATH".to_owned(), library.to_string_lossy().into_owned()))
-        .into_iter()
-        .collect();
+    let variables = vec![("ORT_DYLIB_PATH".to_owned(), library.to_string_lossy().into_owned())];
     let policy = LaunchPolicy::default().with_variables(variables);
-    let load = place.load(&carton).option("engine", engine).option("num_threads", 1).policy(policy);
-    let model = load.await.unwrap();
+    let model = place.load(&carton).option("num_threads", 1).policy(policy).await.unwrap();
 
     let elements: Vec<f32> = (0..shape.iter().product()).map(|index: usize| (index % 251) as f32 / 251.0).collect();
     let mut x = model.alloc::<f32>(shape).await.unwrap();
@@ -103,7 +78,7 @@ async fn measure(
         assert!((found - expected).abs() <= 1e-3 * expected.abs().max(1.0), "{found} {expected}");
     }
     let name = path.file_name().unwrap().to_string_lossy();
-    report(&format!("{name} {shape:?} on {engine}"), &mut ours, &mut bound);
+    report(&format!("{name} {shape:?}"), &mut ours, &mut bound);
 }
 
 fn digest(tensor: &NumericTensor) -> f32 {
@@ -114,46 +89,23 @@ fn few(elements: &[f32]) -> f32 {
     elements.iter().take(5).chain(elements.iter().rev().take(5)).sum()
 }
 
-struct OnnxRuntime {
+/// ONNX Runtime in this process.
+struct Direct {
     session: ort::session::Session,
 }
 
-impl OnnxRuntime {
+impl Direct {
     fn load(path: &Path, environment: &ort::environment::Environment) -> Self {
         let session = ort::session::Session::builder(environment)
             .and_then(|builder| builder.with_intra_threads(1)?.commit_from_file(path));
         Self { session: session.unwrap() }
     }
-}
 
-impl Direct for OnnxRuntime {
+    /// Runs the model. Returns the sum of a few elements of the output.
     fn run(&mut self, shape: &[usize], x: &[f32]) -> f32 {
         let x = ort::value::TensorRef::from_array_view((shape, x)).unwrap();
         let outputs = self.session.run(ort::inputs!["x" => x]).unwrap();
         few(outputs["y"].try_extract_tensor::<f32>().unwrap().1)
-    }
-}
-
-struct Rten {
-    model: rten::Model,
-    pool: std::sync::Arc<rten::ThreadPool>,
-}
-
-impl Rten {
-    fn load(path: &Path) -> Self {
-        let model = rten::Model::load_file(path).unwrap();
-        Self { model, pool: std::sync::Arc::new(rten::ThreadPool::with_num_threads(1)) }
-    }
-}
-
-impl Direct for Rten {
-    fn run(&mut self, shape: &[usize], x: &[f32]) -> f32 {
-        let x = rten_tensor::TensorView::from_data(shape, x);
-        let (input, output) = (self.model.node_id("x").unwrap(), self.model.node_id("y").unwrap());
-        let options = rten::RunOptions::default().with_thread_pool(Some(std::sync::Arc::clone(&self.pool)));
-        let outputs = self.model.run(vec![(input, x.into())], &[output], Some(options)).unwrap();
-        let Some(rten::Value::FloatTensor(y)) = outputs.into_iter().next() else { panic!("no floats") };
-        few(&y.to_vec())
     }
 }
 

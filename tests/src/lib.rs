@@ -7,3 +7,13 @@ pub mod census;
 pub mod place;
 pub mod python_runner;
 pub mod weights;
+
+/// Returns the library of ONNX Runtime that `CARTON_TEST_ONNXRUNTIME` names. Without it, prints that the test is skipped.
+#[must_use]
+pub fn onnx_runtime() -> Option<String> {
+    let library = std::env::var("CARTON_TEST_ONNXRUNTIME").ok().filter(|library| !library.is_empty());
+    if library.is_none() {
+        eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
+    }
+    library
+}

@@ -64,7 +64,7 @@ impl TestPlace {
     /// When it cannot be written.
     pub fn describe(&self, name: &str, args: &[&str], files: &str) {
         let folder = self.config().runner_dir.join(name);
-        let version = if name == "onnx" { carton_runner_onnx::FRAMEWORK_VERSION } else { "1.0.0" };
+        let version = if name == "onnx" { carton_runner_onnx::RUNNER.framework_version } else { "1.0.0" };
         std::fs::create_dir_all(&folder).unwrap();
         let mut text = format!(
             "version = 1\n[[runner]]\nrunner_name = \"{name}\"\nframework_version = \"{version}\"\n\
@@ -72,7 +72,7 @@ impl TestPlace {
              runner_path = \"run\"\nargs = {args:?}\nplatform = \"{PLATFORM}\"\nfiles = \"{files}\"\n"
         );
         if name == "onnx" {
-            let (variables, data) = (carton_runner_onnx::LIBRARY_VARIABLES, carton_runner_onnx::DATA_FOLDERS);
+            let (variables, data) = (carton_runner_onnx::RUNNER.read_variables, carton_runner_onnx::RUNNER.data);
             text.push_str(&format!("[runner.sandbox]\nread_variables = {variables:?}\ndata = {data:?}\n"));
         }
         if ["plain", "python"].contains(&name) {

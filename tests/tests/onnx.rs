@@ -1,4 +1,4 @@
-//! The digits example through the real runner process, on each engine. Its expected outputs were computed by ONNX Runtime.
+//! The digits example and models of others through the real runner process. Expected outputs were computed by ONNX Runtime.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -8,6 +8,7 @@ use std::path::Path;
 use carton_core::runner::LaunchPolicy;
 use carton_core::{Error, ErrorKind, Load, SelfTestOutcome};
 use carton_tensor::{Tensor, Tolerance, allclose};
+use carton_tests::onnx_runtime;
 use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -21,40 +22,29 @@ async fn pack_digits(place: &TestPlace) -> std::path::PathBuf {
     let metadata = carton_core::metadata::Draft::parse(&text).unwrap();
     let output = place.path().join("digits.carton");
     let pack = place.pack(digits.join("model.onnx"), "onnx", &output).metadata(metadata).metadata_folder(digits);
-    pack.await.unwrap();
+    // Without a library a carton is packed unchecked.
+    pack.check(onnx_runtime().is_some()).await.unwrap();
     output
 }
 
-/// Loads on an engine.
-fn load(place: &TestPlace, carton: &Path, engine: &str, library: &str) -> Load {
+/// Loads with the library at this path.
+fn load(place: &TestPlace, carton: &Path, library: &str) -> Load {
     let variables = vec![("ORT_DYLIB_PATH".to_owned(), library.to_owned())];
-    place.load(carton).option("engine", engine).policy(LaunchPolicy::default().with_variables(variables))
+    place.load(carton).policy(LaunchPolicy::default().with_variables(variables))
 }
 
 #[tokio::test]
-async fn digits_pass_their_self_tests_on_the_built_in_engine() {
+async fn digits_pass_their_self_tests() {
+    let Some(library) = onnx_runtime() else { return };
     let place = TestPlace::new(RUNNER);
     let carton = pack_digits(&place).await;
     for files in ["directory", "ranges"] {
         place.describe("onnx", &["__carton-runner", "onnx"], files);
-        let model = load(&place, &carton, "rten", "").await.unwrap();
-        let report = model.self_test().await.unwrap();
+        let model = load(&place, &carton, &library).await.unwrap();
+        // The same implementation made the expected outputs; only the number of its threads makes a difference.
+        let report = model.self_test().tolerance(Tolerance::new(1e-6, 1e-8)).await.unwrap();
         assert!(report.passed && report.self_tests.len() == 2, "{report:?}");
     }
-}
-
-#[tokio::test]
-async fn digits_pass_their_self_tests_on_onnx_runtime() {
-    let Ok(library) = std::env::var("CARTON_TEST_ONNXRUNTIME") else {
-        eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
-        return;
-    };
-    let place = TestPlace::new(RUNNER);
-    let carton = pack_digits(&place).await;
-    let model = load(&place, &carton, "onnxruntime", &library).await.unwrap();
-    // The same implementation made the expected outputs; only the number of its threads makes a difference.
-    let report = model.self_test().tolerance(Tolerance::new(1e-6, 1e-8)).await.unwrap();
-    assert!(report.passed && report.self_tests.len() == 2, "{report:?}");
 }
 
 /// Reads a tensor in the format of the models' `cases.json`.
@@ -81,15 +71,12 @@ fn tensor(json: &serde_json::Value) -> Tensor {
 /// Pipelines of scikit-learn, quantized nets, float16 and bfloat16, with the signature that packing reads from the file.
 #[tokio::test]
 async fn models_of_others_on_an_installed_onnx_runtime() {
-    let Ok(library) = std::env::var("CARTON_TEST_ONNXRUNTIME") else {
-        eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
-        return;
-    };
+    let Some(library) = onnx_runtime() else { return };
     let place = TestPlace::new(RUNNER);
-    let installed = place.config().runner_data_dir.join("onnxruntime/1.31.1");
+    let installed = place.config().runner_data_dir.join("onnxruntime/1.32.0");
     std::fs::create_dir_all(&installed).unwrap();
     // A link would lead to a folder that the runner may not read.
-    std::fs::copy(library, installed.join("libonnxruntime.so.1.31.1")).unwrap();
+    std::fs::copy(library, installed.join("libonnxruntime.so.1.32.0")).unwrap();
     let cases: Vec<serde_json::Value> =
         serde_json::from_str(&std::fs::read_to_string(Path::new(REAL).join("cases.json")).unwrap()).unwrap();
     assert!(cases.len() >= 8);
@@ -119,10 +106,10 @@ async fn models_of_others_on_an_installed_onnx_runtime() {
 }
 
 #[tokio::test]
-async fn a_missing_engine_is_refused_with_the_way_out() {
+async fn a_missing_library_is_refused_with_the_way_out() {
     let place = TestPlace::new(RUNNER);
     let carton = pack_digits(&place).await;
-    let error = load(&place, &carton, "onnxruntime", "/no/such.so").await.unwrap_err();
+    let error = load(&place, &carton, "/no/such.so").await.unwrap_err();
     // The exit code 5 of the command.
     assert_eq!(error.kind(), ErrorKind::NoRunner);
     // Installing one would not help while the variable is set.
@@ -136,6 +123,7 @@ async fn a_missing_engine_is_refused_with_the_way_out() {
 
 #[tokio::test]
 async fn a_self_test_with_a_wrong_expectation_fails() {
+    let Some(library) = onnx_runtime() else { return };
     let place = TestPlace::new(RUNNER);
     let digits = Path::new(DIGITS);
     let text = std::fs::read_to_string(digits.join("carton.toml")).unwrap();
@@ -145,7 +133,7 @@ async fn a_self_test_with_a_wrong_expectation_fails() {
     let output = place.path().join("wrong.carton");
     let pack = place.pack(digits.join("model.onnx"), "onnx", &output).metadata(metadata).metadata_folder(digits);
     pack.check(false).await.unwrap();
-    let model = load(&place, &output, "rten", "").await.unwrap();
+    let model = load(&place, &output, &library).await.unwrap();
     let report = model.self_test().await.unwrap();
     let outcomes = [SelfTestOutcome::Failed, SelfTestOutcome::Passed];
     assert!(!report.passed && report.self_tests.iter().map(|test| test.outcome).eq(outcomes), "{report:?}");

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use carton_core::VersionReq;
 use carton_core::errors::NoRunner;
 use carton_core::runner::{Rejection, Requirement, Searched};
+use carton_runner_onnx::onnx_runtime_library;
 
 use semver::Version;
 
@@ -37,6 +38,13 @@ pub(super) fn hint(none: &NoRunner) -> String {
     if INSTALLABLE.contains(&name) && none.rejected.iter().all(is_foreign) && is_installed {
         return format!("{there}install {it}: `carton runner install {name}`");
     }
+    if name == carton_runner_onnx::RUNNER_NAME
+        && is_installed
+        && none.rejected.iter().any(version_only)
+        && let Some(required) = &none.requirement.framework_version
+    {
+        return onnx_runtime(required);
+    }
     let command = install_command(none);
     let understands = |versions: &RangeInclusive<u64>| {
         none.requirement.compat_version.is_none_or(|version| versions.contains(&version))
@@ -64,6 +72,18 @@ pub(super) fn hint(none: &NoRunner) -> String {
         }
     }
     hint
+}
+
+/// The hint where the runner onnx is there, and the library of ONNX Runtime has another version than `required`.
+fn onnx_runtime(required: &VersionReq) -> String {
+    let installs = onnx_runtime_library::VERSION;
+    if Version::parse(installs).is_ok_and(|version| required.matches(&version)) {
+        return format!("`carton runner install onnx` installs ONNX Runtime {installs}, which satisfies that");
+    }
+    format!(
+        "this program installs ONNX Runtime {installs}; `ORT_DYLIB_PATH=LIBRARY carton runner install onnx` installs the \
+         libonnxruntime.so of another release"
+    )
 }
 
 /// Returns the newest version among the runners that only have another version of the same major than the one required. It may well run the
@@ -160,6 +180,13 @@ mod tests {
         check("them/t", "*", true, "`carton runner install them/t --compat-version 1`");
         check("it's;rm", "*", true, r"`carton runner install 'it'\''s;rm' --compat-version 1`");
         let candidate = runner("t", "1.2.0", "2026-01-01T00:00:00Z");
+        let onnx = [runner("onnx", "1.24.1", "2026-01-01T00:00:00Z")];
+        let other = |required: &str| hint(&select(&onnx, &requirement("onnx", required), HERE).unwrap_err());
+        assert_eq!(
+            other(">=1.32.0, <2"),
+            "`carton runner install onnx` installs ONNX Runtime 1.32.0, which satisfies that"
+        );
+        assert!(other(">=1.33.0, <2").contains("`ORT_DYLIB_PATH=LIBRARY carton runner install onnx`"));
         check("python", "=3.10", false, "install it: `carton runner install python@=3.10`");
         check("python", "*", true, "install it: `carton runner install python`");
         let other = runner("python", "3.11.7", "2026-01-01T00:00:00Z");

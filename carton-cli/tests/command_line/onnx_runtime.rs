@@ -38,9 +38,9 @@ fn installs(library: &Path) -> String {
         r#"echo "$*" >> "$HOME/arguments"
 case "$*" in *--version) exit 0;; esac
 while [ "$1" != --target ]; do shift; done
-grep -q -- "onnxruntime==1.31.1" "$4" && grep -q -- "--hash=sha256:" "$4" || exit 9
+grep -q -- "onnxruntime==1.32.0" "$4" && grep -q -- "--hash=sha256:" "$4" || exit 9
 mkdir -p "$2/onnxruntime/capi" "$2/bin"
-/bin/cp {} "$2/onnxruntime/capi/libonnxruntime.so.1.31.1"
+/bin/cp {} "$2/onnxruntime/capi/libonnxruntime.so.1.32.0"
 echo MIT > "$2/onnxruntime/LICENSE"
 echo others > "$2/onnxruntime/ThirdPartyNotices.txt"
 echo pass > "$2/onnxruntime/__init__.py""#,
@@ -59,7 +59,11 @@ fn command(sandbox: &Sandbox, folder: Option<&Path>, arguments: &str) -> Command
     let home = sandbox.work().join("home");
     fs::create_dir_all(&home).unwrap();
     let mut command = sandbox.command(arguments.split(' '));
-    command.env("PATH", path).env("HOME", home).env("CARTON_RUNNER_DATA_DIR", sandbox.work().join("data"));
+    command
+        .env_remove("ORT_DYLIB_PATH")
+        .env("PATH", path)
+        .env("HOME", home)
+        .env("CARTON_RUNNER_DATA_DIR", sandbox.work().join("data"));
     command
 }
 
@@ -68,27 +72,27 @@ fn folder(sandbox: &Sandbox) -> PathBuf {
 }
 
 #[test]
-fn without_uv_and_pip_the_runner_is_installed_alone() {
+fn without_uv_and_pip_nothing_is_installed() {
     let sandbox = Sandbox::new();
     assert_snapshot!(outcome(&mut command(&sandbox, None, "runner install onnx")), @r#"
     exit code: 5
     ----- stdout -----
-    installed onnx 1.21.0 from this program in [SANDBOX]/runners/onnx-1.21.0
+
     ----- stderr -----
-    error: the runner onnx is installed, the library of ONNX Runtime is not
+    error: cannot install ONNX Runtime
 
     Caused by:
       neither uv nor pip is there to install it with
 
-    hint: install uv or pip and run this again, or set ORT_DYLIB_PATH to a libonnxruntime.so of version 1.24 or later first; the runner alone, with its built-in engine, is what --without-onnxruntime installs
+    hint: install uv or pip and run this again, or set ORT_DYLIB_PATH to a libonnxruntime.so of version 1.24 or later first
     "#);
-    assert_eq!(names(&sandbox.runner_dir()), [".launcher", "onnx-1.21.0"]);
+    assert!(!sandbox.runner_dir().exists());
     let json = outcome(&mut command(&sandbox, None, "runner install onnx --json")).expect_code(5).json();
     assert_eq!(json["error"]["kind"], "no_runner");
     assert_snapshot!(outcome(&mut command(&sandbox, None, "runner install onnx --without-onnxruntime")), @r#"
     exit code: 0
     ----- stdout -----
-    installed onnx 1.21.0 from this program in [SANDBOX]/runners/onnx-1.21.0
+    installed onnx 1.32.0 from this program in [SANDBOX]/runners/onnx-1.32.0
     ----- stderr -----
 
     "#);
@@ -111,15 +115,15 @@ fn uv_brings_the_library() {
     assert_snapshot!(outcome(&mut install), @r#"
     exit code: 0
     ----- stdout -----
-    installed onnx 1.21.0 from this program in [SANDBOX]/runners/onnx-1.21.0
-    installed ONNX Runtime 1.31.1 from uv as [SANDBOX]/work/data/onnxruntime/1.31.1/libonnxruntime.so.1.31.1
+    installed onnx 1.32.0 from this program in [SANDBOX]/runners/onnx-1.32.0
+    installed ONNX Runtime 1.32.0 from uv as [SANDBOX]/work/data/onnxruntime/1.32.0/libonnxruntime.so.1.32.0
     ----- stderr -----
 
     "#);
-    assert_eq!(names(&folder(&sandbox)), ["1.31.1"]);
+    assert_eq!(names(&folder(&sandbox)), ["1.32.0"]);
     assert_eq!(
-        names(&folder(&sandbox).join("1.31.1")),
-        ["LICENSE", "ThirdPartyNotices.txt", "libonnxruntime.so.1.31.1"]
+        names(&folder(&sandbox).join("1.32.0")),
+        ["LICENSE", "ThirdPartyNotices.txt", "libonnxruntime.so.1.32.0"]
     );
     let arguments = fs::read_to_string(sandbox.work().join("home/arguments")).unwrap();
     let asked = arguments.lines().nth(1).unwrap();
@@ -128,17 +132,17 @@ fn uv_brings_the_library() {
 
     // The second time there is nothing to do.
     let json = outcome(install.arg("--json")).expect_code(0).json();
-    assert_eq!(json["onnxruntime"]["version"], "1.31.1");
+    assert_eq!(json["onnxruntime"]["version"], "1.32.0");
     assert!(json["onnxruntime"]["source"].is_null());
     assert_eq!(fs::read_to_string(sandbox.work().join("home/arguments")).unwrap(), arguments);
 
     // A library that cannot be used is replaced.
-    let installed = folder(&sandbox).join("1.31.1/libonnxruntime.so.1.31.1");
+    let installed = folder(&sandbox).join("1.32.0/libonnxruntime.so.1.32.0");
     fs::write(&installed, "cut off").unwrap();
     let json = outcome(&mut install).expect_code(0).json();
     assert_eq!(json["onnxruntime"]["source"], "uv");
     assert!(fs::metadata(&installed).unwrap().len() > 1 << 20);
-    assert_eq!(names(&folder(&sandbox)), ["1.31.1"]);
+    assert_eq!(names(&folder(&sandbox)), ["1.32.0"]);
 }
 
 #[test]
@@ -160,14 +164,14 @@ fn pip_brings_the_library_where_uv_does_not() {
     assert_snapshot!(outcome(&mut command(&sandbox, Some(&bin), "runner install onnx")), @r#"
     exit code: 1
     ----- stdout -----
-    installed onnx 1.21.0 from this program in [SANDBOX]/runners/onnx-1.21.0
+
     ----- stderr -----
-    error: the runner onnx is installed, the library of ONNX Runtime is not
+    error: cannot install ONNX Runtime
 
     Caused by:
       uv did not install it: no such wheel
 
-    hint: set ORT_DYLIB_PATH to a libonnxruntime.so of version 1.24 or later first; the runner alone, with its built-in engine, is what --without-onnxruntime installs
+    hint: set ORT_DYLIB_PATH to a libonnxruntime.so of version 1.24 or later first
     "#);
     let json =
         outcome(&mut command(&sandbox, Some(&bin), "runner install onnx --offline --json")).expect_code(7).json();
@@ -181,7 +185,7 @@ fn a_library_that_does_not_load_is_not_installed() {
     fs::write(sandbox.work().join("broken.so"), "not a library").unwrap();
     let bin = program(&sandbox, "uv", &installs(&sandbox.work().join("broken.so")));
     let failed = outcome(&mut command(&sandbox, Some(&bin), "runner install onnx")).expect_code(1);
-    assert!(failed.stderr.contains("libonnxruntime.so.1.31.1: failed to load from"), "{failed}");
+    assert!(failed.stderr.contains("libonnxruntime.so.1.32.0: failed to load from"), "{failed}");
     assert_eq!(names(&folder(&sandbox)), [""; 0]);
     for (chosen, code, expected) in
         [("broken.so", 1, "broken.so: failed to load from"), ("missing.so", 1, "cannot read missing.so")]
@@ -206,22 +210,22 @@ fn a_chosen_library_is_copied() {
     assert_snapshot!(outcome(install.env("ORT_DYLIB_PATH", "mine/libonnxruntime.so")), @r#"
     exit code: 0
     ----- stdout -----
-    installed onnx 1.21.0 from this program in [SANDBOX]/runners/onnx-1.21.0
-    installed ONNX Runtime 1.31.1 from [SANDBOX]/work/mine/libonnxruntime.so as [SANDBOX]/work/data/onnxruntime/1.31.1/libonnxruntime.so.1.31.1
+    installed onnx 1.32.0 from this program in [SANDBOX]/runners/onnx-1.32.0
+    installed ONNX Runtime 1.32.0 from [SANDBOX]/work/mine/libonnxruntime.so as [SANDBOX]/work/data/onnxruntime/1.32.0/libonnxruntime.so.1.32.0
     ----- stderr -----
 
     "#);
     assert_eq!(
-        names(&folder(&sandbox).join("1.31.1")),
-        ["libonnxruntime.so.1.31.1", "libonnxruntime_providers_cuda.so"]
+        names(&folder(&sandbox).join("1.32.0")),
+        ["libonnxruntime.so.1.32.0", "libonnxruntime_providers_cuda.so"]
     );
     // `ORT_DYLIB_PATH` may name the installed copy itself.
-    install.env("ORT_DYLIB_PATH", folder(&sandbox).join("1.31.1/libonnxruntime.so.1.31.1"));
+    install.env("ORT_DYLIB_PATH", folder(&sandbox).join("1.32.0/libonnxruntime.so.1.32.0"));
     assert_snapshot!(outcome(&mut install), @r#"
     exit code: 0
     ----- stdout -----
-    installed onnx 1.21.0 from this program in [SANDBOX]/runners/onnx-1.21.0
-    ONNX Runtime 1.31.1 is there already: [SANDBOX]/work/data/onnxruntime/1.31.1/libonnxruntime.so.1.31.1
+    installed onnx 1.32.0 from this program in [SANDBOX]/runners/onnx-1.32.0
+    ONNX Runtime 1.32.0 is there already: [SANDBOX]/work/data/onnxruntime/1.32.0/libonnxruntime.so.1.32.0
     ----- stderr -----
 
     "#);
@@ -241,7 +245,7 @@ fn several_at_once_and_a_kill() {
     }
     killed.kill().unwrap();
     killed.wait().unwrap();
-    assert!(!folder(&sandbox).join("1.31.1").exists());
+    assert!(!folder(&sandbox).join("1.32.0").exists());
 
     let bin = program(&sandbox, "uv", &installs(&library));
     std::thread::scope(|scope| {
@@ -250,5 +254,5 @@ fn several_at_once_and_a_kill() {
         }
     });
     // The files of the killed process are gone, too.
-    assert_eq!(names(&folder(&sandbox)), ["1.31.1"]);
+    assert_eq!(names(&folder(&sandbox)), ["1.32.0"]);
 }

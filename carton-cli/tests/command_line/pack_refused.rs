@@ -90,7 +90,7 @@ fn a_model_that_no_runner_takes() {
     ----- stdout -----
 
     ----- stderr -----
-    error: runner onnx 1.21.0 refused the model
+    error: runner onnx 1.32.0 refused the model
 
     Caused by:
       [SANDBOX]/work/model.bin is neither a .onnx file nor a folder with one

@@ -262,7 +262,7 @@ fn a_file_becomes_a_carton_without_its_extension() {
       "manifest_sha256": "[HASH]",
       "size": 14841,
       "check": {
-        "runner": "onnx 1.21.0",
+        "runner": "onnx 1.32.0",
         "passed": true,
         "counts": {
           "passed": 0,

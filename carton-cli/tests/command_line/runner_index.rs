@@ -100,7 +100,7 @@ fn a_missing_runner_is_installed_when_allowed() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no installed runner `them/echo` fits (installed: noop 0.1.0, onnx 1.21.0)
+    error: no installed runner `them/echo` fits (installed: noop 0.1.0, onnx 1.32.0)
 
     hint: install it: `carton runner install them/echo`, or let `--install-runners` do so
     ");
@@ -121,7 +121,7 @@ fn a_missing_runner_is_installed_when_allowed() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no installed runner `them/echo` with framework version `=0.1.0` fits (installed: noop 0.1.0, onnx 1.21.0)
+    error: no installed runner `them/echo` with framework version `=0.1.0` fits (installed: noop 0.1.0, onnx 1.32.0)
 
     hint: no runner index is configured; install it from one that has it: `carton runner install them/echo@=0.1.0 --compat-version 1 --index URL`
     ");
@@ -130,7 +130,7 @@ fn a_missing_runner_is_installed_when_allowed() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no installed runner `them/echo` with framework version `=0.1.0` fits (installed: noop 0.1.0, onnx 1.21.0)
+    error: no installed runner `them/echo` with framework version `=0.1.0` fits (installed: noop 0.1.0, onnx 1.32.0)
 
     hint: install it: `carton runner install them/echo@=0.1.0 --compat-version 1`, or let `--install-runners` do so
     ");
@@ -300,7 +300,7 @@ fn what_rm_refuses() {
     ----- stdout -----
 
     ----- stderr -----
-    error: runner onnx 1.21.0 is part of this program and cannot be removed
+    error: runner onnx 1.32.0 is part of this program and cannot be removed
     ");
     assert_snapshot!(sandbox.carton("runner rm other"), @"
     exit code: 5

@@ -44,7 +44,7 @@ fn runners_of_this_program_and_others() {
     exit code: 0
     ----- stdout -----
     NAME  VERSION  COMPAT  INTERFACE  PLATFORM  PATH             SUPPORTED
-    onnx  1.21.0   1       2          [PLATFORM]  in this program  yes
+    onnx  1.32.0   1       2          [PLATFORM]  in this program  yes
     noop  0.1.0    1       2          [PLATFORM]  in this program  yes
     ----- stderr -----
     ");
@@ -102,7 +102,7 @@ fn what_neither_an_index_nor_this_program_has() {
     ----- stdout -----
 
     ----- stderr -----
-    error: this program carries no runner `torchscript` that fits (there are: noop 0.1.0, onnx 1.21.0)
+    error: this program carries no runner `torchscript` that fits (there are: noop 0.1.0, onnx 1.32.0)
 
     hint: install it from an index: `carton runner install torchscript --index URL`; or build and install it: `runners/torchscript/install` in Carton's source
     ");
@@ -112,7 +112,7 @@ fn what_neither_an_index_nor_this_program_has() {
     {
       "error": {
         "kind": "no_runner",
-        "message": "this program carries no runner `onnx` with framework version `^99` that fits (onnx 1.21.0: its framework version 1.21.0 does not satisfy `^99`)",
+        "message": "this program carries no runner `onnx` with framework version `^99` that fits (onnx 1.32.0: its framework version 1.32.0 does not satisfy `^99`)",
         "causes": [],
         "hint": "no runner index is configured; install it from one that has it: `carton runner install 'onnx@^99' --index URL`"
       }
@@ -131,7 +131,7 @@ fn no_runner_fits() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no installed runner `torchscript` fits (installed: noop 0.1.0, old 1.0.0, onnx 1.21.0)
+    error: no installed runner `torchscript` fits (installed: noop 0.1.0, old 1.0.0, onnx 1.32.0)
 
     hint: install it from an index: `carton runner install torchscript --index URL`; or build and install it: `runners/torchscript/install` in Carton's source
     ");

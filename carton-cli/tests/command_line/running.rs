@@ -338,7 +338,7 @@ fn a_real_model() {
     let probabilities = outcome["outputs"]["probabilities"]["data"][0].as_array().unwrap().clone();
     assert_eq!(probabilities.len(), 10);
     assert!(probabilities[2].as_f64().unwrap() > 0.8, "{probabilities:?}");
-    assert_eq!(outcome["runner"], "onnx 1.21.0");
+    assert_eq!(outcome["runner"], "onnx 1.32.0");
     assert!(outcome["seconds"]["run"].as_f64().unwrap() > 0.0);
     // The same model without a carton, and in an unpacked one.
     sandbox.carton("unpack digits.carton -o unpacked").expect_code(0);

@@ -106,6 +106,10 @@ impl Sandbox {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        // The engine of ONNX models, which a user has installed.
+        if let Some(library) = std::env::var_os("CARTON_TEST_ONNXRUNTIME") {
+            command.env("ORT_DYLIB_PATH", library);
+        }
         command
     }
 

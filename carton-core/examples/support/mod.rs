@@ -6,14 +6,10 @@ use carton_core::metadata::TensorSpec;
 use carton_core::runner::EmbeddedRunner;
 use carton_core::{Dimension, NumericTensor, SymbolicShape, Tensor, TensorError};
 
-/// The runners that are linked into the examples, so that cartons for ONNX need no installed runner. Other cartons use a runner
+/// The runners that are linked into the examples, so that cartons for ONNX need no installed runner, only the
+/// library of ONNX Runtime. Other cartons use a runner
 /// that `carton runner install` has installed.
-pub(crate) static RUNNERS: &[EmbeddedRunner] = &[EmbeddedRunner::new(
-    carton_runner_onnx::RUNNER_NAME,
-    carton_runner_onnx::FRAMEWORK_VERSION,
-    carton_runner_onnx::run,
-)
-.compat_version(carton_runner_onnx::COMPAT_VERSION)];
+pub(crate) static RUNNERS: &[EmbeddedRunner] = &[carton_runner_onnx::RUNNER];
 
 /// Makes tensors of zeros for declared inputs.
 ///

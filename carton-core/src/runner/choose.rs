@@ -18,7 +18,7 @@ pub(crate) struct RunnerSources<'a> {
 /// [`InstallError::NoRunner`] if there is none and none may be installed; [`InstallError::LostLibrary`] if it has lost its library;
 /// otherwise the error of the installation.
 pub(crate) fn choose(requirement: &Requirement, sources: &RunnerSources<'_>) -> Result<Descriptor, InstallError> {
-    let registry = Registry::read(&sources.config.runner_dir)?;
+    let registry = Registry::read(sources.config)?;
     match select(registry.runners(), requirement, PLATFORM) {
         Ok(runner) => match runner.lost_library() {
             None => Ok(runner.clone()),

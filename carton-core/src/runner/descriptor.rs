@@ -8,22 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::library::{LIBRARY_LINK, LibraryNeed};
 use super::needs::{PrepareNeeds, SandboxNeeds};
-use super::{PLATFORM, RELEASE_DATE, ReleaseDate, ReleaseDateError};
+use super::{ModelFilesMode, PLATFORM, RELEASE_DATE, ReleaseDate, ReleaseDateError};
 
 /// The version of the runner protocol that this library speaks. Version 1 is that of the original Carton, which it does not
 /// speak.
 pub const INTERFACE_VERSION: u64 = 2;
-
-/// How a runner takes the files of a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ModelFilesMode {
-    /// As a read-only folder.
-    #[default]
-    Directory,
-    /// As ranges of open files, which the runner maps in place. Files that are stored uncompressed in a carton are not copied.
-    Ranges,
-}
 
 /// A runner, as its `runner.toml` describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -9,70 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use super::descriptor::{Descriptor, INTERFACE_VERSION, ModelFilesMode};
+use carton_runner_protocol::runner::EmbeddedRunner;
+
+use super::descriptor::{Descriptor, INTERFACE_VERSION};
 use super::needs::SandboxNeeds;
 use super::release_date::RELEASE_DATE;
 
 /// The first argument of an executable that is started as one of its own runners. The second is the runner's name.
 pub const RUNNER_ARGUMENT: &str = "__carton-runner";
-
-/// A runner linked into the program.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct EmbeddedRunner {
-    /// The name that cartons ask for.
-    pub name: &'static str,
-    /// The exact version of its framework.
-    pub framework_version: &'static str,
-    /// The version of the contents of `model/` that it understands.
-    pub compat_version: u64,
-    /// How it takes the files of a model.
-    pub files: ModelFilesMode,
-    /// Folders in the runners' data folder that it reads.
-    pub data: &'static [&'static str],
-    /// Environment variables whose values are paths of files, whose folders it reads.
-    pub read_variables: &'static [&'static str],
-    /// Runs the runner on the socket at standard input, until the host is gone.
-    pub run: fn() -> ExitCode,
-}
-
-impl EmbeddedRunner {
-    /// Makes a runner with this name and this exact framework version, which `run` runs. It understands compat version 1 and
-    /// takes the model's files as ranges.
-    #[must_use]
-    pub const fn new(name: &'static str, framework_version: &'static str, run: fn() -> ExitCode) -> Self {
-        let files = ModelFilesMode::Ranges;
-        Self { name, framework_version, compat_version: 1, files, data: &[], read_variables: &[], run }
-    }
-
-    /// Sets the version of the contents of `model/` that it understands.
-    #[must_use]
-    pub const fn compat_version(mut self, version: u64) -> Self {
-        self.compat_version = version;
-        self
-    }
-
-    /// Sets the folders in the runners' data folder that it reads.
-    #[must_use]
-    pub const fn data(mut self, folders: &'static [&'static str]) -> Self {
-        self.data = folders;
-        self
-    }
-
-    /// Sets the environment variables whose values are paths of files, whose folders it reads: libraries of the user's choice.
-    #[must_use]
-    pub const fn read_variables(mut self, names: &'static [&'static str]) -> Self {
-        self.read_variables = names;
-        self
-    }
-
-    /// Sets how it takes the files of a model.
-    #[must_use]
-    pub const fn files(mut self, mode: ModelFilesMode) -> Self {
-        self.files = mode;
-        self
-    }
-}
 
 struct Registered {
     executable: PathBuf,
@@ -142,15 +86,20 @@ pub(crate) fn executable() -> Option<&'static Path> {
     REGISTERED.get().map(|registered| registered.executable.as_path())
 }
 
-/// Returns the descriptors of the runners that [`runner_main`] registered.
-pub(crate) fn descriptors() -> Vec<Descriptor> {
+/// Returns the descriptors of the runners that [`runner_main`] registered. Their libraries are looked for in `runner_data_dir`.
+pub(crate) fn descriptors(runner_data_dir: &Path) -> Vec<Descriptor> {
     let Some(Registered { executable, runners }) = REGISTERED.get() else { return Vec::new() };
     runners
         .iter()
         .filter_map(|runner| {
+            let found = runner.find_framework_version.and_then(|find| find(runner_data_dir));
+            let framework_version = found.and_then(|version| semver::Version::parse(&version).ok());
             Some(Descriptor {
                 runner_name: runner.name.to_owned(),
-                framework_version: semver::Version::parse(runner.framework_version).ok()?,
+                framework_version: match framework_version {
+                    Some(version) => version,
+                    None => semver::Version::parse(runner.framework_version).ok()?,
+                },
                 runner_compat_version: runner.compat_version,
                 runner_interface_version: INTERFACE_VERSION,
                 runner_release_date: RELEASE_DATE.parse().ok()?,

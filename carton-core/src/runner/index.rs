@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::ModelFilesMode;
 use super::PLATFORM;
-use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, ModelFilesMode, RawDate, RawDescriptor};
+use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, RawDate, RawDescriptor};
 
 use super::library::LibraryNeed;
 use super::needs::{PrepareNeeds, SandboxNeeds};

@@ -27,9 +27,10 @@ mod wheel;
 mod workspace;
 
 pub use crate::place::{Place, PlaceError};
+pub use carton_runner_protocol::runner::{EmbeddedRunner, ModelFilesMode};
 pub(crate) use choose::{RunnerSources, choose};
-pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VERSION, ModelFilesMode};
-pub use embedded::{EmbeddedRunner, RUNNER_ARGUMENT, runner_main, runners_of};
+pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VERSION};
+pub use embedded::{RUNNER_ARGUMENT, runner_main, runners_of};
 pub use index::{BrokenEntry, IndexEntry, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part, RunnerIndex, RunnerIndexError};
 pub use install::{Assembled, InstallError, Installed, Installer, RunnerFile};
 pub(crate) use launch::places_of_program;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths};
 use super::embedded;
+use crate::config::Config;
 
 /// The file that describes the runners of a folder.
 pub(super) const DESCRIPTOR: &str = "runner.toml";
@@ -62,13 +63,18 @@ pub enum RegistryError {
 }
 
 impl Registry {
-    /// Reads `runner_dir/*/runner.toml` and `runner_dir/VENDOR/*/runner.toml`, and adds the embedded runners.
+    /// Reads `runner_dir/*/runner.toml` and `runner_dir/VENDOR/*/runner.toml` of a configuration, and adds the embedded runners.
     /// A folder that does not exist holds no runners.
     ///
     /// # Errors
     /// `runner_dir` exists and cannot be listed.
-    pub fn read(runner_dir: &Path) -> Result<Self, RegistryError> {
-        let mut registry = Self { runners: embedded::descriptors(), ..Self::default() };
+    pub fn read(config: &Config) -> Result<Self, RegistryError> {
+        Self::of(embedded::descriptors(&config.runner_data_dir), &config.runner_dir)
+    }
+
+    /// Adds the runners that are installed in `runner_dir` to the embedded ones.
+    pub(super) fn of(embedded: Vec<Descriptor>, runner_dir: &Path) -> Result<Self, RegistryError> {
+        let mut registry = Self { runners: embedded, ..Self::default() };
         for folder in subfolders(runner_dir)? {
             if !registry.add(&folder) {
                 // The folder of a vendor holds one folder for each runner. If it cannot be listed, it holds none.
@@ -190,7 +196,7 @@ mod tests {
         install(&root.path().join("a-broken"), "version = 1\n[[runner]]\n");
         install(&root.path().join(".unfinished"), &text("unfinished"));
         install(&root.path().join("them/inner"), &text("them/inner"));
-        let registry = Registry::read(root.path()).unwrap();
+        let registry = Registry::of(Vec::new(), root.path()).unwrap();
         let names: Vec<&str> = registry.runners().iter().map(|runner| runner.runner_name.as_str()).collect();
         assert_eq!(names, ["good", "them/inner"]);
         assert_eq!(registry.runners()[0].runner_path, root.path().join("b-good/bin/run"));
@@ -202,7 +208,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         install(&root.path().join("a"), &text("here"));
         install(&root.path().join("b"), &text("elsewhere").replace("bin/run", "/opt/elsewhere/run"));
-        let registry = Registry::read(root.path()).unwrap();
+        let registry = Registry::of(Vec::new(), root.path()).unwrap();
         let found: Vec<_> = registry.installed().map(|(runner, folder)| (&*runner.runner_path, folder)).collect();
         let (a, b) = (root.path().join("a"), root.path().join("b"));
         assert_eq!(found, [(&*a.join("bin/run"), &*a), (Path::new("/opt/elsewhere/run"), &*b)]);
@@ -211,6 +217,6 @@ mod tests {
 
     #[test]
     fn no_folder_means_no_runners() {
-        assert!(Registry::read(Path::new("/does/not/exist")).unwrap().runners().is_empty());
+        assert!(Registry::of(Vec::new(), Path::new("/does/not/exist")).unwrap().runners().is_empty());
     }
 }

@@ -8,6 +8,7 @@ use semver::{Version, VersionReq};
 use super::launcher;
 use super::workspace::Workspace;
 use super::{Descriptor, InstallError, Registry};
+use crate::config::Config;
 use crate::context::CancelToken;
 
 /// Removes the installed runner that `asked` names: `NAME`, `NAME@VERSION` or `NAME@REQUIREMENT`. A version with all three
@@ -15,14 +16,15 @@ use crate::context::CancelToken;
 ///
 /// # Errors
 /// No runner or several fit; the runner is part of this program; its folder holds other runners too.
-pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), InstallError> {
+pub fn remove(asked: &str, config: &Config) -> Result<(Descriptor, PathBuf), InstallError> {
     let asked_for = Asked::parse(asked)?;
-    let registry = Registry::read(runner_dir)?;
+    let registry = Registry::read(config)?;
     let fits = |runner: &Descriptor| asked_for.fits(runner);
     let installed: Vec<(&Descriptor, &Path)> = registry.installed().collect();
     // A runner that understands several compat versions has a descriptor for each.
     let mut found: Vec<_> = installed.iter().filter(|(runner, _)| fits(runner)).collect();
     found.dedup_by(|one, other| one.1 == other.1 && one.0.is_same_but_for_compat(other.0));
+    let runner_dir = config.runner_dir.as_path();
     let (runner, folder) = match found.as_slice() {
         [] => {
             if let Some(runner) = registry.embedded().iter().find(|runner| fits(runner)) {

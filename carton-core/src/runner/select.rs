@@ -269,7 +269,7 @@ mod tests {
 
     use std::path::PathBuf;
 
-    use super::super::descriptor::ModelFilesMode;
+    use super::super::ModelFilesMode;
     use super::*;
     use crate::runner::SandboxNeeds;
 

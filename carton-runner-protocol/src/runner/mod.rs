@@ -26,6 +26,7 @@
 mod call;
 mod device;
 mod dispatch;
+mod embedded;
 mod error;
 mod files;
 mod process;
@@ -36,6 +37,7 @@ use std::any::Any;
 
 pub use call::{Call, OutputStream};
 pub use device::Device;
+pub use embedded::{EmbeddedRunner, ModelFilesMode};
 pub use error::{RunnerError, RunnerErrorKind};
 pub use files::ModelFiles;
 pub use process::run;

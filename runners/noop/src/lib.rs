@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use carton_runner_protocol::Tensors;
 use carton_runner_protocol::runner::{
-    self, Call, Description, Device, LoadRequest, Options, OutputStream, Runner, RunnerError,
+    self, Call, Description, Device, EmbeddedRunner, LoadRequest, Options, OutputStream, Runner, RunnerError,
 };
 use carton_tensor::{NestedTensor, NumericTensor, Tensor};
 use serde::Deserialize;
@@ -222,6 +222,9 @@ fn copy_numeric(tensor: &NumericTensor, call: &Call) -> Result<NumericTensor, Ru
     target.copy_from_slice(tensor.bytes());
     Ok(output)
 }
+
+/// This runner, for programs that it is linked into.
+pub const RUNNER: EmbeddedRunner = EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), run);
 
 /// Serves the protocol over standard input until the host is gone.
 #[must_use]

@@ -15,7 +15,6 @@ impl ElementType {
     pub(crate) const STRING: Self = Self(8);
     pub(crate) const INT64: Self = Self(7);
     pub(crate) const BOOL: Self = Self(9);
-    pub(crate) const DOUBLE: Self = Self(11);
 
     /// Returns the dtype of the Carton tensor that carries these elements, or `None` where format version 1 has no such dtype.
     ///

@@ -1,21 +1,22 @@
-//! Runs ONNX models with the built-in pure-Rust engine `rten`, or with ONNX Runtime where its library is installed.
+//! Runs ONNX models with ONNX Runtime, whose library it loads from where it was installed.
 //!
 //! A model is a `.onnx` file with the external data that it names. This crate reads the file first (`model_file`), so that
-//! the signature is known exactly as declared and no engine sees an unchecked hostile file. Then one of the engines
-//! (`engine`) loads it. [`Onnx`] joins the two behind the runner trait.
+//! the signature is known exactly as declared and ONNX Runtime sees no unchecked hostile file. Then `onnx_runtime` loads it.
+//! [`Onnx`] joins the two behind the runner trait.
 
 mod element_type;
-mod engine;
 mod identity;
+mod library;
 mod model_file;
 mod model_location;
 mod model_source;
-mod onnx_release;
+mod onnx_runtime;
 pub mod onnx_runtime_library;
 mod options;
 mod pack;
 mod protobuf;
 mod runner;
+mod runtime_release;
 mod signature;
 #[cfg(test)]
 mod tests;
@@ -23,9 +24,17 @@ mod tests;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub use identity::{COMPAT_VERSION, DATA_FOLDERS, FRAMEWORK_VERSION, LIBRARY_VARIABLES, RUNNER_NAME};
-pub use onnx_release::recommended_requirement;
+use carton_runner_protocol::runner::EmbeddedRunner;
+
+pub use identity::{COMPAT_VERSION, LIBRARY_VARIABLES, RUNNER_NAME};
 pub use runner::Onnx;
+
+/// This runner, for programs that it is linked into.
+pub const RUNNER: EmbeddedRunner = EmbeddedRunner::new(RUNNER_NAME, onnx_runtime_library::VERSION, run)
+    .find_framework_version(|runner_data_dir| Some(onnx_runtime_library::version(runner_data_dir)))
+    .compat_version(COMPAT_VERSION)
+    .data(identity::DATA_FOLDERS)
+    .read_variables(LIBRARY_VARIABLES);
 
 /// Since 1.31 ONNX Runtime writes an identifier of the machine below the user's home and sends usage data to its vendor,
 /// unless this variable is set before it is loaded. A runner must not report the use of a model to anybody.

@@ -1,7 +1,6 @@
-//! The files of a model as an engine needs them: the `.onnx` file is read and checked, and external data is found and mapped.
+//! The files of a model as ONNX Runtime needs them: the `.onnx` file is read and checked, and external data is found and mapped.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ impl Files for ModelFiles {
     }
 }
 
-/// A checked model that can be given to an engine.
+/// A checked model that can be given to ONNX Runtime.
 pub(crate) struct ModelSource {
     /// The path of the `.onnx` file among the model's files.
     pub(crate) path: String,
@@ -58,10 +57,9 @@ impl ModelSource {
     pub(crate) fn open(files: &dyn Files, wanted: Option<&str>) -> Result<Self, RunnerError> {
         let path = model_location::choose(&files.paths(), wanted)?;
         let bytes = files.map(&path).map_err(|error| RunnerError::new(format!("reading `{path}`: {error}")))?;
-        let mut file =
-            ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("`{path}` is {error}")))?;
+        let file = ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("`{path}` is {error}")))?;
         let mut external = BTreeMap::new();
-        for tensor in file.external.clone() {
+        for tensor in &file.external {
             if !external.contains_key(&tensor.location) {
                 let data_path = model_location::external_path(&path, &tensor.location)
                     .map_err(|error| RunnerError::new(format!("`{path}`: {}", error.message)))?;
@@ -72,8 +70,7 @@ impl ModelSource {
             }
             if let Some(data) = external.get(&tensor.location) {
                 let data: &Arc<dyn Storage> = data;
-                let range = check_range(&tensor, data.bytes().len() as u64)?;
-                file.note_external_data(&tensor, data.bytes().get(range).unwrap_or_default());
+                check_range(tensor, data.bytes().len() as u64)?;
             }
         }
         let on_disk = files.directory().map(|directory| directory.join(&path));
@@ -81,12 +78,11 @@ impl ModelSource {
     }
 }
 
-/// Returns the range of an external tensor's data in its file. The range is inside the file and has the size that type and
-/// dimensions require.
+/// Checks that an external tensor's data is inside its file and has the size that type and dimensions require.
 ///
 /// # Errors
-/// The file is too short or too large to be mapped, or the stated length differs from the required one.
-pub(crate) fn check_range(tensor: &ExternalTensor, file_length: u64) -> Result<Range<usize>, RunnerError> {
+/// The file is too short, or the stated length differs from the required one.
+pub(crate) fn check_range(tensor: &ExternalTensor, file_length: u64) -> Result<(), RunnerError> {
     let ExternalTensor { name, location, .. } = tensor;
     let offset = tensor.offset.unwrap_or(0);
     let available = file_length.checked_sub(offset);
@@ -100,11 +96,7 @@ pub(crate) fn check_range(tensor: &ExternalTensor, file_length: u64) -> Result<R
                     "tensor `{name}` needs {n_bytes} bytes, but {length} are set aside for it in `{location}`"
                 )));
             }
-            let position = |position: u64| {
-                usize::try_from(position)
-                    .map_err(|_| RunnerError::new(format!("`{location}` is too large to be mapped")))
-            };
-            Ok(position(offset)?..position(offset + length)?)
+            Ok(())
         }
         _ => Err(RunnerError::new(format!(
             "`{location}` is too short for tensor `{name}`: expected {} bytes at {offset}, found a file of {file_length}",

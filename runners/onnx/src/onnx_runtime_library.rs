@@ -4,24 +4,24 @@
 //! <runner_data_dir>/
 //!   onnxruntime/
 //!     .install-XXXXXX/                an installation in progress; folders that begin with a dot are not searched
-//!     1.31.1/
-//!       libonnxruntime.so.1.31.1      the library
+//!     1.32.0/
+//!       libonnxruntime.so.1.32.0      the library
 //!       LICENSE, ThirdPartyNotices.txt
 //! ```
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::engine::library::newest_library;
-use crate::engine::onnx_runtime;
+use crate::library::{LibrarySearch, SearchPath, newest_library, stated_version};
+use crate::onnx_runtime;
 
 /// The release to install.
-pub const VERSION: &str = "1.31.1";
+pub const VERSION: &str = "1.32.0";
 
 /// The requirement of that release with the hashes of its wheels, in the format of `uv` and `pip`.
 pub const REQUIREMENTS: &str = include_str!("../onnxruntime-requirements.txt");
 
-/// The oldest usable release.
+/// The oldest usable release, [`OLDEST`](crate::runtime_release::OLDEST) as text.
 pub const OLDEST_VERSION: &str = "1.24";
 
 /// An argument of the runner's executable. With it, the executable does not serve models: it loads the library that the next
@@ -38,6 +38,22 @@ pub fn folder(runner_data_dir: &Path) -> PathBuf {
 #[must_use]
 pub fn installed(runner_data_dir: &Path) -> Option<PathBuf> {
     newest_library(&folder(runner_data_dir))
+}
+
+/// Returns the version of the library that runners with this data folder use, as far as its path states it: the framework
+/// version of this runner. Without a library, the release to install.
+#[must_use]
+pub fn version(runner_data_dir: &Path) -> String {
+    framework_version(&SearchPath::of_data_folder(runner_data_dir))
+}
+
+/// The version of the library at one of `libraries`.
+pub(crate) fn framework_version(libraries: &SearchPath) -> String {
+    let stated = match libraries.find() {
+        LibrarySearch::Library(path) => stated_version(&path),
+        LibrarySearch::ChosenIsMissing(_) | LibrarySearch::Nothing => None,
+    };
+    stated.unwrap_or_else(|| VERSION.to_owned())
 }
 
 /// Returns the file name of the library of a version.

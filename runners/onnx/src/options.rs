@@ -4,8 +4,7 @@ use carton_runner_protocol::runner::{Options, RunnerError};
 use serde_json::Value;
 
 /// Every option, in the order in which messages list them.
-const KNOWN: [&str; 6] =
-    ["engine", "num_threads", "intra_op_threads", "inter_op_threads", "execution_provider", "model"];
+const KNOWN: [&str; 5] = ["num_threads", "intra_op_threads", "inter_op_threads", "execution_provider", "model"];
 
 /// More threads than this are taken for a typing error.
 const MAX_THREADS: u64 = 1024;
@@ -13,28 +12,14 @@ const MAX_THREADS: u64 = 1024;
 /// The parsed options of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ModelOptions {
-    /// The engine to run the model with.
-    pub(crate) engine: EngineChoice,
-    /// Threads for one operator; `None`: the engine chooses.
+    /// Threads for one operator; `None`: the runtime chooses.
     pub(crate) intra_op_threads: Option<usize>,
-    /// Threads for operators that do not depend on one another; `None`: the engine chooses.
+    /// Threads for operators that do not depend on one another; `None`: the runtime chooses.
     pub(crate) inter_op_threads: Option<usize>,
     /// The execution providers of ONNX Runtime for the model, in order of preference; empty: chosen by the device.
     pub(crate) execution_providers: Vec<String>,
     /// The `.onnx` file to load, where there are several.
     pub(crate) model: Option<String>,
-}
-
-/// The `engine` option.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum EngineChoice {
-    /// ONNX Runtime where its library is found, else `rten`.
-    #[default]
-    Auto,
-    /// The built-in engine.
-    Rten,
-    /// ONNX Runtime, or an error.
-    OnnxRuntime,
 }
 
 impl ModelOptions {
@@ -58,7 +43,6 @@ impl ModelOptions {
             )));
         }
         Ok(Self {
-            engine: engine(options)?,
             intra_op_threads: intra_op_threads.or(num_threads),
             inter_op_threads: threads(options, "inter_op_threads")?,
             execution_providers: execution_providers(options)?,
@@ -68,18 +52,6 @@ impl ModelOptions {
                 Some(other) => return Err(wrong("model", "the path of a .onnx file inside the model", other)),
             },
         })
-    }
-}
-
-fn engine(options: &Options) -> Result<EngineChoice, RunnerError> {
-    let Some(value) = options.get("engine") else {
-        return Ok(EngineChoice::Auto);
-    };
-    match value.as_str() {
-        Some("auto") => Ok(EngineChoice::Auto),
-        Some("rten") => Ok(EngineChoice::Rten),
-        Some("onnxruntime") => Ok(EngineChoice::OnnxRuntime),
-        _ => Err(wrong("engine", "\"auto\", \"rten\" or \"onnxruntime\"", value)),
     }
 }
 
@@ -131,9 +103,8 @@ mod tests {
         let defaults = ModelOptions::default;
         check(serde_json::json!({}), Ok(defaults()), &[]);
         check(
-            serde_json::json!({"engine": "rten", "num_threads": 3, "inter_op_threads": "2", "model": "a/b.onnx"}),
+            serde_json::json!({"num_threads": 3, "inter_op_threads": "2", "model": "a/b.onnx"}),
             Ok(ModelOptions {
-                engine: EngineChoice::Rten,
                 intra_op_threads: Some(3),
                 inter_op_threads: Some(2),
                 model: Some("a/b.onnx".to_owned()),
@@ -147,16 +118,11 @@ mod tests {
             &[],
         );
         check(
-            serde_json::json!({"treads": 1, "Engine": "rten"}),
+            serde_json::json!({"treads": 1, "engine": "onnxruntime"}),
             Ok(defaults()),
             &[
-                "the onnx runner has no option `Engine`, `treads`; it knows engine, num_threads, intra_op_threads, inter_op_threads, execution_provider, model",
+                "the onnx runner has no option `engine`, `treads`; it knows num_threads, intra_op_threads, inter_op_threads, execution_provider, model",
             ],
-        );
-        check(
-            serde_json::json!({"engine": "tensorrt"}),
-            Err("option `engine` should be \"auto\", \"rten\" or \"onnxruntime\", found \"tensorrt\""),
-            &[],
         );
         for wrong in [serde_json::json!(0), serde_json::json!(-1), serde_json::json!(1.5), serde_json::json!("many")] {
             let message = format!("option `num_threads` should be a number from 1 to 1024, found {wrong}");

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use carton_runner_protocol::runner::{PackRequest, PackResponse, RunnerError};
 use carton_tensor::Storage;
 
-use crate::engine::library::{LibrarySearch, SearchPath};
-use crate::engine::{WAY_OUT, onnx_runtime, rten};
 use crate::model_file::{ExternalTensor, ModelFile};
-use crate::onnx_release::requirement_of;
-use crate::options::{EngineChoice, ModelOptions};
+use crate::options::ModelOptions;
+use crate::runtime_release::requirement_of;
 use crate::{model_location, model_source, signature};
 
 /// The depth to which nested folders are searched.
@@ -26,7 +24,6 @@ const MAX_FILES: usize = 1_000_000;
 pub(crate) fn pack(
     request: &PackRequest,
     options: &ModelOptions,
-    libraries: &SearchPath,
     warn: &mut dyn FnMut(String),
 ) -> Result<PackResponse, RunnerError> {
     let is_folder = request.path.is_dir();
@@ -57,34 +54,13 @@ pub(crate) fn pack(
         gather(&folder, external.iter().chain([&model]), &request.scratch)?;
         request.scratch.clone()
     };
-    warn_of_built_in_engine(&file, options.engine, libraries, warn);
     let (inputs, outputs) = signature::of_file(&file).unwrap_or_else(|problem| {
         warn(format!("no inputs and outputs are declared: {problem}, which a carton cannot declare"));
         Default::default()
     });
-    let required_framework_version = Some(requirement_of(&file.operator_sets));
+    let required_framework_version = Some(requirement_of(&file));
     let mismatches = signature::mismatches(&file, request.inputs.as_deref(), request.outputs.as_deref());
     Ok(PackResponse { path, required_framework_version, inputs, outputs, mismatches, ..PackResponse::default() })
-}
-
-/// Warns of what the built-in engine lacks, if it is the engine that would run the model on this machine.
-fn warn_of_built_in_engine(
-    file: &ModelFile,
-    engine: EngineChoice,
-    libraries: &SearchPath,
-    warn: &mut dyn FnMut(String),
-) {
-    if engine == EngineChoice::OnnxRuntime {
-        return;
-    }
-    let problems = rten::unsupported(file);
-    let has_other_engine = || {
-        engine == EngineChoice::Auto
-            && matches!(libraries.find(), LibrarySearch::Library(path) if onnx_runtime::load_library(&path).is_ok())
-    };
-    if !problems.is_empty() && !has_other_engine() {
-        warn(format!("the built-in engine will not run this model: {}. {WAY_OUT}", problems.join("; ")));
-    }
 }
 
 /// Paths of the files in a folder, relative to it, sorted.

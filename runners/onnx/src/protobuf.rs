@@ -1,6 +1,6 @@
 //! Reads the wire format of protocol buffers, in place and from untrusted bytes.
 //!
-//! The engines have their own readers, which allocate what a file asks for and recurse as deep as it says. This reader
+//! ONNX Runtime has its own reader, which allocates what a file asks for and recurses as deep as it says. This reader
 //! runs before them. It copies nothing, and counts messages and nesting, so that a hostile file is refused before an engine
 //! gets a single byte of it.
 

@@ -70,7 +70,7 @@ impl Carton {
     pub(crate) fn start(&self, name: &str, models: &[&str], options: &[&str]) -> Result<Server> {
         let mut command = self.command();
         command.args(["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]);
-        command.args(["--opt", "engine=onnxruntime", "--opt", "num_threads=1"]).args(options);
+        command.args(["--opt", "num_threads=1"]).args(options);
         for model in models {
             command.arg(format!("{model}={}", self.pack(model)?.display()));
         }

@@ -6,9 +6,7 @@ use carton_core::runner::{EmbeddedRunner, ModelFilesMode};
 
 const RUNNERS: &[EmbeddedRunner] = &[
     EmbeddedRunner::new("noop", "1.0.0", carton_noop_runner::run).files(ModelFilesMode::Directory),
-    EmbeddedRunner::new("onnx", carton_runner_onnx::FRAMEWORK_VERSION, carton_runner_onnx::run)
-        .data(carton_runner_onnx::DATA_FOLDERS)
-        .read_variables(carton_runner_onnx::LIBRARY_VARIABLES),
+    carton_runner_onnx::RUNNER,
 ];
 
 fn main() -> ExitCode {

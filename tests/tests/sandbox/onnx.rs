@@ -67,8 +67,7 @@ fn place() -> (TestPlace, PathBuf) {
 }
 
 async fn load(place: &TestPlace, folder: &Path, mode: SandboxMode) -> Result<Vec<u8>, Error> {
-    let loaded =
-        Carton::load_bare(folder, "onnx").config(place.config()).option("engine", "rten").sandbox(mode).await?;
+    let loaded = Carton::load_bare(folder, "onnx").config(place.config()).sandbox(mode).await?;
     let outputs = loaded.infer(Inputs::none()).await?;
     Ok(outputs["y"].as_numeric().unwrap().bytes().to_vec())
 }
@@ -108,7 +107,7 @@ async fn links_of_a_bare_model_lead_to_no_file_of_the_user() {
         assert_eq!(error.to_string(), expected, "{files}");
         assert!(error.hint().unwrap().contains("allow the model to read that"));
         // By the caller, and by the configuration.
-        let load = || Carton::load_bare(&folder, "onnx").option("engine", "rten").sandbox(SandboxMode::On);
+        let load = || Carton::load_bare(&folder, "onnx").sandbox(SandboxMode::On);
         let mut allowing = place.config();
         allowing.sandbox.allow.read.push(place.path().to_path_buf());
         for load in [load().config(place.config()).allow_read(&secret), load().config(allowing)] {
@@ -163,7 +162,7 @@ async fn memory_is_limited() {
         let mut limits = Limits::default();
         limits.memory = limit;
         policy.limits = limits;
-        let load = Carton::load_bare(&path, "onnx").config(place.config()).option("engine", "rten");
+        let load = Carton::load_bare(&path, "onnx").config(place.config());
         let outputs = load.policy(policy).sandbox(mode).await?.infer(Inputs::none()).await?;
         Ok(outputs["y"].as_numeric().unwrap().bytes().to_vec())
     };
@@ -182,7 +181,7 @@ async fn a_limit_that_is_too_low_to_start_is_named() {
     let check = async |name: &str, value: u64| {
         let mut limits = Limits::default();
         limits.set(name, value).unwrap();
-        let load = Carton::load_bare(&path, "onnx").config(place.config()).option("engine", "rten").limits(limits);
+        let load = Carton::load_bare(&path, "onnx").config(place.config()).limits(limits);
         let error = load.sandbox(SandboxMode::On).await.err().unwrap();
         let found: Vec<_> = error.suspected_limits().iter().map(|limit| (limit.name, limit.value)).collect();
         assert_eq!(found, [(name, value)], "{}", chain(&error));

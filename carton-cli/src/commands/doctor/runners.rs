@@ -19,7 +19,7 @@ const TORCHSCRIPT_COMMAND: &str = "carton runner install torchscript";
 const TORCHSCRIPT_ADVICE: &str = "from the index of a release (`--index URL`, or `runner_index`); `runners/torchscript/install` in Carton's source builds it";
 
 pub(super) async fn findings(config: &Config) -> Vec<Finding> {
-    let registry = match Registry::read(&config.runner_dir) {
+    let registry = match Registry::read(config) {
         Ok(registry) => registry,
         Err(error) => return vec![Finding::bad("runners", causes_in_one_line(&error))],
     };
@@ -89,7 +89,7 @@ fn mended(finding: Finding, descriptor: &Descriptor) -> Finding {
     }
 }
 
-/// The library of ONNX Runtime, without which the built-in engine runs ONNX models.
+/// The library of ONNX Runtime, without which no ONNX model runs.
 fn onnx_runtime(config: &Config) -> Finding {
     const CHECK: &str = "ONNX Runtime";
     let named = carton_runner_onnx::LIBRARY_VARIABLES.iter().find_map(std::env::var_os);
@@ -99,8 +99,7 @@ fn onnx_runtime(config: &Config) -> Finding {
             Finding::warning(CHECK, format!("`{}` is named by ORT_DYLIB_PATH, and is not there", path.display()))
                 .command("unset ORT_DYLIB_PATH")
         }
-        None => Finding::missing(CHECK, "for ONNX models that the built-in engine cannot run, and for speed")
-            .command("carton runner install onnx"),
+        None => Finding::missing(CHECK, "ONNX models need it").command("carton runner install onnx"),
     }
 }
 

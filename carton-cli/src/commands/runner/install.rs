@@ -36,16 +36,18 @@ pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> 
     check(&arguments, &source)?;
     let is_named = |name: &str| matches!(&source, Source::Named(requirement) if requirement.name == name);
     let (is_onnx, is_python) = (is_named(carton_runner_onnx::RUNNER_NAME), is_named(python::RUNNER_NAME));
-    let done = install(&arguments, source.clone(), context).await?;
-    let parts = match (is_onnx && !arguments.without_onnxruntime, is_python && !arguments.without_uv) {
-        (true, _) => with_library(context).await.map(|library| Parts { onnx_runtime: library, uv: None }),
-        (_, true) => {
-            with_uv(&done, consent(&arguments, context), context).await.map(|uv| Parts { onnx_runtime: None, uv })
-        }
-        _ => Ok(Parts::default()),
+    // First, because the runner's framework version is that of the library.
+    let onnx_runtime = match is_onnx && !arguments.without_onnxruntime {
+        true => Some(onnx_runtime(context).await?),
+        false => None,
     };
-    let parts = match parts {
-        Ok(parts) => parts,
+    let done = install(&arguments, source.clone(), context).await?;
+    let uv = match is_python && !arguments.without_uv {
+        true => with_uv(&done, consent(&arguments, context), context).await,
+        false => Ok(None),
+    };
+    let parts = match uv {
+        Ok(uv) => Parts { onnx_runtime, uv },
         Err(error) => {
             // The runner is installed in any case.
             if !context.output.is_json() {
@@ -127,8 +129,8 @@ async fn install(arguments: &RunnerInstallArgs, source: Source, context: &Contex
     done
 }
 
-/// Installs the library of ONNX Runtime, so that the runner onnx can use more than its built-in engine.
-async fn with_library(context: &Context<'_>) -> Result<Option<onnx_runtime::Library>, Failure> {
+/// Installs the library of ONNX Runtime, without which the runner onnx runs nothing.
+async fn onnx_runtime(context: &Context<'_>) -> Result<onnx_runtime::Library, Failure> {
     let Context { config, output, .. } = context;
     let config = (*config).clone();
     let display = Arc::clone(output.progress());
@@ -139,7 +141,7 @@ async fn with_library(context: &Context<'_>) -> Result<Option<onnx_runtime::Libr
             report: &|stage| shown.update(stage, 0, None, Unit::Other),
             cancel_token,
         };
-        request.bring_in().map(Some).map_err(onnx_runtime::LibraryError::into_failure)
+        request.bring_in().map_err(onnx_runtime::LibraryError::into_failure)
     })
     .await;
     display.finish();

@@ -20,7 +20,7 @@ struct Removed<'a> {
 
 pub(super) fn run(arguments: &RunnerRmArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let Context { config, output, .. } = context;
-    let (descriptor, folder) = runner::remove(&arguments.runner, &config.runner_dir).map_err(failure)?;
+    let (descriptor, folder) = runner::remove(&arguments.runner, config).map_err(failure)?;
     if output.is_json() {
         output.json(&Removed {
             runner_name: &descriptor.runner_name,

@@ -39,6 +39,7 @@ const MAX_FOLDER_NAME: usize = 128;
 /// Installs runners into the folder of a [`Config`].
 pub struct Installer<'a> {
     runner_dir: &'a Path,
+    runner_data_dir: &'a Path,
     cache_dir: &'a Path,
     network: Network,
     pub(super) context: Context,
@@ -54,7 +55,13 @@ impl<'a> Installer<'a> {
 
     /// Makes an installer whose work is part of another operation.
     pub(super) fn with_context(config: &'a Config, context: Context) -> Self {
-        Self { runner_dir: &config.runner_dir, cache_dir: &config.cache_dir, network: config.network(), context }
+        Self {
+            runner_dir: &config.runner_dir,
+            runner_data_dir: &config.runner_data_dir,
+            cache_dir: &config.cache_dir,
+            network: config.network(),
+            context,
+        }
     }
 
     blocking_setters!();
@@ -232,7 +239,7 @@ impl Installer<'_> {
     /// # Errors
     /// [`InstallError::NoRunner`] if the program has none that fits; files cannot be written.
     pub fn from_program(&self, requirement: &Requirement) -> Result<Installed, InstallError> {
-        let carried = embedded::descriptors();
+        let carried = embedded::descriptors(self.runner_data_dir);
         let runner =
             select(&carried, requirement, PLATFORM).map_err(|none| InstallError::NoRunner(none.in_program()))?;
         let workspace = self.workspace()?;

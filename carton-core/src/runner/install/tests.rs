@@ -119,15 +119,15 @@ fn from_an_index_and_back() {
     let error = place.install(|i| i.from_index(&index(&path), &requirement("u", "*")));
     failed(error, ErrorKind::NoRunner, "(there are: t 1.0.0, t 1.2.0, them/t 1.2.0)");
 
-    failed(remove("t", &place.runner_dir()), ErrorKind::InvalidInput, "`t` is more than one runner: t 1.0.0 in");
-    failed(remove("x", &place.runner_dir()), ErrorKind::NoRunner, "no runner `x` is installed");
-    failed(remove("t@^3", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@^3`");
-    failed(remove("t@new", &place.runner_dir()), ErrorKind::InvalidInput, "`new` is not a version requirement");
+    failed(remove("t", &place.config()), ErrorKind::InvalidInput, "`t` is more than one runner: t 1.0.0 in");
+    failed(remove("x", &place.config()), ErrorKind::NoRunner, "no runner `x` is installed");
+    failed(remove("t@^3", &place.config()), ErrorKind::NoRunner, "no runner `t@^3`");
+    failed(remove("t@new", &place.config()), ErrorKind::InvalidInput, "`new` is not a version requirement");
     // A complete version means exactly that version, not the compatible ones.
-    failed(remove("t@1.1.0", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@1.1.0`");
-    assert_eq!(remove("t@1.0.0", &place.runner_dir()).unwrap().0.to_string(), "t 1.0.0");
-    assert_eq!(remove("t", &place.runner_dir()).unwrap().0.to_string(), "t 1.2.0");
-    remove("them/t@^1", &place.runner_dir()).unwrap();
+    failed(remove("t@1.1.0", &place.config()), ErrorKind::NoRunner, "no runner `t@1.1.0`");
+    assert_eq!(remove("t@1.0.0", &place.config()).unwrap().0.to_string(), "t 1.0.0");
+    assert_eq!(remove("t", &place.config()).unwrap().0.to_string(), "t 1.2.0");
+    remove("them/t@^1", &place.config()).unwrap();
     assert!(place.installed().is_empty());
 }
 
@@ -138,7 +138,7 @@ fn a_runner_toml_of_several_is_removed_by_hand() {
     let folder = place.runner("several", &several);
     let installed = place.install(|i| i.from_folder(&folder)).unwrap();
     assert_eq!(installed.descriptor.to_string(), "t 1.0.0");
-    failed(remove("t@1.0.0", &place.runner_dir()), ErrorKind::InvalidInput, "also holds t 2.0.0");
+    failed(remove("t@1.0.0", &place.config()), ErrorKind::InvalidInput, "also holds t 2.0.0");
     assert_eq!(place.installed(), ["t-1.0.0"]);
 }
 
@@ -309,7 +309,7 @@ fn archives_and_folders_say_themselves_what_they_hold() {
     let remote = Place::parse("https://me:secret@host/t.tar").unwrap();
     let error = place.install(|i| i.from_archive(&remote, None));
     failed(error, ErrorKind::InvalidInput, "`https://host/t.tar` comes from a server");
-    remove("t", &place.runner_dir()).unwrap();
+    remove("t", &place.config()).unwrap();
 
     place.install(|i| i.from_folder(&folder)).unwrap();
     fs::write(folder.join("runner.toml"), toml("t", "1.0.0").replace("interface_version = 2", "interface_version = 1"))
@@ -338,10 +338,10 @@ fn what_is_installed_stays_in_its_folder() {
     let own = place.runner_dir().join("own");
     fs::create_dir_all(&own).unwrap();
     fs::write(own.join("runner.toml"), absolute).unwrap();
-    let registry = Registry::read(&place.runner_dir()).unwrap();
+    let registry = Registry::of(Vec::new(), &place.runner_dir()).unwrap();
     assert_eq!(registry.runners()[0].runner_path, program);
     // The folder with the descriptor is removed, and the program stays.
-    let (_, removed) = remove("t", &place.runner_dir()).unwrap();
+    let (_, removed) = remove("t", &place.config()).unwrap();
     assert_eq!(removed, own);
     assert!(program.is_file() && place.installed().is_empty());
 }
@@ -448,7 +448,7 @@ fn a_runner_gets_the_library_that_was_found() {
         place.install(|i| {
             let mut assembled = i.assemble_archive(&archive, None)?;
             assembled.link(&library(version))?;
-            assert_eq!(Registry::read(assembled.runner_dir()).unwrap().runners()[0].to_string(), "t 1.2.3");
+            assert_eq!(Registry::of(Vec::new(), assembled.runner_dir()).unwrap().runners()[0].to_string(), "t 1.2.3");
             assert_eq!(assembled.self_tests().len(), 1);
             i.install(assembled)
         })
@@ -465,7 +465,7 @@ fn a_runner_gets_the_library_that_was_found() {
     assert_eq!(descriptor.sandbox.read, [place.path("library"), place.path("more")]);
     assert!(descriptor.library.is_some_and(|need| need.wheels.is_empty() && need.wheel_files.is_empty()));
     fs::remove_file(place.path("library/libt.so")).unwrap();
-    let registry = Registry::read(&place.runner_dir()).unwrap();
+    let registry = Registry::of(Vec::new(), &place.runner_dir()).unwrap();
     assert_eq!(registry.runners()[0].lost_library(), Some(place.path("library")));
     // A folder with a link to a library of one machine is no runner for others.
     assert!(package(&installed.folder, &place.path("again.tar.gz"), &Context::default()).is_err());

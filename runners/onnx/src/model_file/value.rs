@@ -13,16 +13,6 @@ pub(crate) struct GraphValue {
     pub(crate) kind: ValueKind,
 }
 
-impl GraphValue {
-    /// The number of dimensions, if the file states it.
-    pub(super) fn rank(&self) -> Option<usize> {
-        match &self.kind {
-            ValueKind::Tensor { shape: SymbolicShape::Dimensions(dimensions), .. } => Some(dimensions.len()),
-            _ => None,
-        }
-    }
-}
-
 /// The declared kind of an input or output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ValueKind {

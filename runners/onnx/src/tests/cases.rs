@@ -5,19 +5,19 @@ use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor, Tolerance, a
 use serde_json::Value;
 
 use super::{TestFiles, models, onnx_runtime, open, open_with, run, tensors};
-use crate::options::{EngineChoice, ModelOptions};
+use crate::options::ModelOptions;
 
 fn cases() -> Vec<Value> {
     serde_json::from_str(&std::fs::read_to_string(models().join("cases.json")).unwrap()).unwrap()
 }
 
 /// Runs a case. Outputs that the case does not list are not declared, so that the model need not return them.
-fn check(case: &Value, engine: EngineChoice, files: &TestFiles) {
+fn check(case: &Value, files: &TestFiles) {
     let name = case["model"].as_str().unwrap();
     let expected = tensors(&case["outputs"]);
     let declared: Vec<DeclaredTensor> = expected.iter().map(|(name, tensor)| spec(name, tensor, None)).collect();
-    let options = ModelOptions { engine, ..ModelOptions::default() };
-    let (model, _) = open_with(files, &options, &[], &declared).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let (model, _) =
+        open_with(files, &ModelOptions::default(), &[], &declared).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     let found = run(&model, &tensors(&case["inputs"])).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     compare(name, &found, &expected);
 }
@@ -41,33 +41,14 @@ fn spec(name: &str, tensor: &Tensor, internal_name: Option<&str>) -> DeclaredTen
 }
 
 #[test]
-fn built_in_engine() {
-    let mut n_refused = 0;
-    for case in cases() {
-        let files = TestFiles::of_model(case["model"].as_str().unwrap());
-        if case["engines"].as_array().unwrap().contains(&"rten".into()) {
-            check(&case, EngineChoice::Rten, &files);
-            check(&case, EngineChoice::Auto, &files.into_ranges());
-        } else {
-            let error = open(&files, EngineChoice::Rten).err().unwrap();
-            assert!(error.hint.as_ref().unwrap().contains("`carton runner install onnx`"), "{error:?}");
-            assert!(!error.is_unavailable(), "{error:?}");
-            assert!(open(&files, EngineChoice::Auto).err().unwrap().is_unavailable());
-            n_refused += 1;
-        }
-    }
-    assert!(n_refused > 2, "{n_refused}");
-}
-
-#[test]
-fn onnx_runtime_engine() {
+fn recorded_outputs() {
     if onnx_runtime().is_none() {
         return;
     }
     for case in cases() {
         let files = TestFiles::of_model(case["model"].as_str().unwrap());
-        check(&case, EngineChoice::OnnxRuntime, &files);
-        check(&case, EngineChoice::OnnxRuntime, &files.into_ranges());
+        check(&case, &files);
+        check(&case, &files.into_ranges());
     }
 }
 
@@ -75,33 +56,32 @@ fn onnx_runtime_engine() {
 fn threads_and_concurrent_calls() {
     let case = cases().into_iter().find(|case| case["model"] == "conv.onnx").unwrap();
     let (inputs, expected) = (tensors(&case["inputs"]), tensors(&case["outputs"]));
-    let mut engines = vec![EngineChoice::Rten];
-    if onnx_runtime().is_some() {
-        engines.push(EngineChoice::OnnxRuntime);
+    if onnx_runtime().is_none() {
+        return;
     }
-    for engine in engines {
-        let options =
-            ModelOptions { engine, intra_op_threads: Some(2), inter_op_threads: Some(2), ..ModelOptions::default() };
-        let (model, _) = open_with(&TestFiles::of_model("conv.onnx"), &options, &[], &[]).unwrap();
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for _ in 0..20 {
-                        compare("conv.onnx", &run(&model, &inputs).unwrap(), &expected);
-                    }
-                });
-            }
-        });
-    }
+    let options = ModelOptions { intra_op_threads: Some(2), inter_op_threads: Some(2), ..ModelOptions::default() };
+    let (model, _) = open_with(&TestFiles::of_model("conv.onnx"), &options, &[], &[]).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    compare("conv.onnx", &run(&model, &inputs).unwrap(), &expected);
+                }
+            });
+        }
+    });
 }
 
 #[test]
 fn names_of_the_carton() {
+    if onnx_runtime().is_none() {
+        return;
+    }
     let case = cases().into_iter().find(|case| case["model"] == "tokens.onnx").unwrap();
     let ids = tensors(&case["inputs"])["ids"].clone();
     let inputs = [spec("words", &ids, Some("ids"))];
     let outputs = [spec("class", &ids, Some("best")), spec("mean", &ids, None)];
-    let options = ModelOptions { engine: EngineChoice::Rten, ..ModelOptions::default() };
+    let options = ModelOptions::default();
     let (model, warnings) = open_with(&TestFiles::of_model("tokens.onnx"), &options, &inputs, &outputs).unwrap();
     assert_eq!(warnings, [""; 0]);
     let found = run(&model, &Tensors::from([("words".to_owned(), ids)])).unwrap();
@@ -113,6 +93,9 @@ fn names_of_the_carton() {
 
 #[test]
 fn inputs_that_are_not_aligned() {
+    if onnx_runtime().is_none() {
+        return;
+    }
     let case = cases().into_iter().find(|case| case["model"] == "tokens.onnx").unwrap();
     let mlp = cases().into_iter().find(|case| case["model"] == "mlp.onnx").unwrap();
     for (name, case) in [("tokens.onnx", case), ("mlp.onnx", mlp)] {
@@ -123,7 +106,7 @@ fn inputs_that_are_not_aligned() {
             let (dtype, shape) = (numbers.dtype(), numbers.shape().to_vec());
             *tensor = NumericTensor::with_offset(dtype, shape, std::sync::Arc::new(moved), 1).unwrap().into();
         }
-        let (model, _) = open(&TestFiles::of_model(name), EngineChoice::Rten).unwrap();
+        let (model, _) = open(&TestFiles::of_model(name)).unwrap();
         compare(name, &run(&model, &inputs).unwrap(), &tensors(&case["outputs"]));
     }
 }

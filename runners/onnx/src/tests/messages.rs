@@ -4,47 +4,9 @@ use carton_runner_protocol::runner::{DeclaredTensor, Tensors};
 use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor};
 
 use super::{TestFiles, onnx_runtime, open, open_with, run};
-use crate::engine::library::SearchPath;
-use crate::options::{EngineChoice, ModelOptions};
+use crate::library::SearchPath;
+use crate::options::ModelOptions;
 use crate::{Onnx, signature};
-
-/// Loading `model` with the built-in engine fails with a message that begins so.
-fn refused(model: &str, expected: &str) {
-    let error = open(&TestFiles::of_model(model), EngineChoice::Rten).err().unwrap();
-    assert!(error.message.starts_with(expected), "{model}: {}", error.message);
-    assert!(error.hint.is_none_or(|hint| hint.starts_with("ONNX Runtime can run it: `carton runner install onnx`")));
-}
-
-#[test]
-fn what_the_built_in_engine_lacks() {
-    refused(
-        "labels.onnx",
-        "the built-in engine cannot run `labels.onnx`: it lacks the operator `StringConcat`, \
-         `ai.onnx.ml.LabelEncoder`; input `words` is string, which it does not compute in; output `marked` is string, \
-         which it does not compute in",
-    );
-    refused(
-        "unknown_operator.onnx",
-        "the built-in engine cannot run `unknown_operator.onnx`: it lacks the operator `com.example.Frobnicate`",
-    );
-    refused(
-        "wide_constant.onnx",
-        "the built-in engine cannot run `wide_constant.onnx`: constant `wide` holds 5000000000 at 1, beyond the int32",
-    );
-    refused(
-        "external_wide/model.onnx",
-        "the built-in engine cannot run `model.onnx`: constant `wide` holds -3000000000 at 2, beyond the int32",
-    );
-    refused(
-        "deviations.onnx",
-        "the built-in engine cannot run `deviations.onnx`: it computes `MaxPool` with auto_pad SAME_LOWER, `Resize` \
-         with mode cubic otherwise than ONNX specifies",
-    );
-    refused(
-        "half.onnx",
-        "the built-in engine cannot run `half.onnx`: input `x` is float16, which it does not compute in",
-    );
-}
 
 #[test]
 fn warnings() {
@@ -52,63 +14,54 @@ fn warnings() {
         let (_, warnings) = open_with(&TestFiles::of_model(model), options, &[], &[]).unwrap();
         assert_eq!(warnings, expected, "{model}");
     };
-    let defaults = ModelOptions { engine: EngineChoice::Rten, ..ModelOptions::default() };
-    check("mlp.onnx", &defaults, &[]);
+    check("mlp.onnx", &ModelOptions::default(), &[]);
     check(
         "sequence.onnx",
-        &defaults,
+        &ModelOptions::default(),
         &["output `parts` is left out: it is a sequence, which Carton's tensors do not have"],
     );
-    check("opset_27.onnx", &defaults, &["the model uses operator set 27, this runner knows sets up to 26"]);
-    check(
-        "mlp.onnx",
-        &ModelOptions { inter_op_threads: Some(2), ..defaults },
-        &["the built-in engine has no use for inter_op_threads: it runs operators one after another"],
-    );
+}
+
+#[test]
+fn what_onnx_runtime_refuses() {
+    if onnx_runtime().is_none() {
+        return;
+    }
+    let error = open(&TestFiles::of_model("unknown_operator.onnx")).err().unwrap();
+    assert!(error.message.starts_with("ONNX Runtime cannot load `unknown_operator.onnx`: "), "{}", error.message);
+    assert!(!error.is_unavailable(), "{error:?}");
 }
 
 #[test]
 fn devices() {
-    let open = |engine: EngineChoice, libraries: &SearchPath, device: &str, providers: &[&str]| {
+    let Some(libraries) = onnx_runtime() else { return };
+    let open = |device: &str, providers: &[&str]| {
         let execution_providers = providers.iter().map(|name| (*name).to_owned()).collect();
-        let options = ModelOptions { engine, execution_providers, ..ModelOptions::default() };
+        let options = ModelOptions { execution_providers, ..ModelOptions::default() };
         let files = TestFiles::of_model("mlp.onnx");
-        Onnx::open(&files, &options, Some(device), (&[], &[]), libraries, &mut |_| {}).map(drop)
+        Onnx::open(&files, &options, Some(device), (&[], &[]), &libraries, &mut |_| {}).map(drop)
     };
-    let check = |engine: EngineChoice, libraries: &SearchPath, device: &str, providers: &[&str], expected: &str| {
-        let error = open(engine, libraries, device, providers).unwrap_err();
+    let check = |device: &str, providers: &[&str], expected: &str| {
+        let error = open(device, providers).unwrap_err();
         assert!(error.is_unavailable() && error.hint.is_some(), "{error:?}");
         assert!(error.message.starts_with(expected), "{}", error.message);
     };
-    let nowhere = SearchPath::default();
-    let on_cpu = "the built-in engine runs on the CPU alone";
-    for engine in [EngineChoice::Auto, EngineChoice::Rten] {
-        assert!(open(engine, &nowhere, "cpu", &[]).is_ok());
-        check(engine, &nowhere, "0", &[], &format!("device `0` cannot be used: {on_cpu}"));
-        check(engine, &nowhere, "GPU-12ab", &[], &format!("device `GPU-12ab` cannot be used: {on_cpu}"));
-        check(engine, &nowhere, "foo", &[], "there is no device `foo`");
-    }
-    if let Some(libraries) = onnx_runtime() {
-        let engine = EngineChoice::OnnxRuntime;
-        assert!(open(engine, &libraries, "cpu", &[]).is_ok());
-        assert!(open(engine, &libraries, "cpu", &["CPU"]).is_ok());
-        check(
-            engine,
-            &libraries,
-            "0",
-            &[],
-            "device `0` cannot be used: this library of ONNX Runtime was built without CUDA",
-        );
-        check(engine, &libraries, "0", &["CPU"], "device `0` cannot be used: none of the execution providers");
-        check(engine, &libraries, "foo", &[], "there is no device `foo`");
-        check(engine, &libraries, "cpu", &["CUDA"], "this library of ONNX Runtime has no execution provider `CUDA`");
-    }
+    assert!(open("cpu", &[]).is_ok());
+    assert!(open("cpu", &["CPU"]).is_ok());
+    check("0", &[], "device `0` cannot be used: this library of ONNX Runtime was built without CUDA");
+    check("0", &["CPU"], "device `0` cannot be used: none of the execution providers");
+    check("GPU-12ab", &[], "device `GPU-12ab` cannot be used: the onnx runner takes a GPU by its index");
+    check("foo", &[], "there is no device `foo`");
+    check("cpu", &["CUDA"], "this library of ONNX Runtime has no execution provider `CUDA`");
 }
 
 #[test]
 fn inputs() {
-    let check = |model: &str, engine: EngineChoice, inputs: &[(&str, Tensor)], expected: &str| {
-        let (model, _) = open(&TestFiles::of_model(model), engine).unwrap();
+    if onnx_runtime().is_none() {
+        return;
+    }
+    let check = |model: &str, inputs: &[(&str, Tensor)], expected: &str| {
+        let (model, _) = open(&TestFiles::of_model(model)).unwrap();
         let inputs: Tensors = inputs.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
         let message = run(&model, &inputs).unwrap_err().message;
         assert!(message.contains(expected), "{message}");
@@ -117,42 +70,21 @@ fn inputs() {
     let floats = |shape: Vec<usize>| {
         Tensor::from(NumericTensor::from_vec(vec![0.5_f32; shape.iter().product()], shape).unwrap())
     };
-    let rten = EngineChoice::Rten;
-    check("tokens.onnx", rten, &[], "input `ids` is missing; it takes `ids`");
+    check("tokens.onnx", &[], "input `ids` is missing; it takes `ids`");
     check(
         "tokens.onnx",
-        rten,
         &[("ids", ids(vec![0, 1, 2])), ("mask", ids(vec![1, 1, 1]))],
         "the model has no input `mask`; it takes `ids`",
     );
-    check("tokens.onnx", rten, &[("ids", floats(vec![1, 3]))], "input `ids`: expected int64, found float32");
-    check(
-        "tokens.onnx",
-        rten,
-        &[("ids", ids(vec![0, 1, 3_000_000_000]))],
-        "input `ids` holds 3000000000 at [0, 2]; the built-in engine computes int64 in int32, which ends at 2147483647",
-    );
-    check(
-        "tokens.onnx",
-        rten,
-        &[("ids", ids(vec![0, i64::MIN, 0]))],
-        "input `ids` holds -9223372036854775808 at [0, 1]; the built-in engine computes int64 in int32, which ends at \
-         -2147483648",
-    );
-    // Not covered by the table: the engine's own message.
-    check("tokens.onnx", rten, &[("ids", ids(vec![0, 1, 20]))], "Index 20 is out of range");
-    check("mlp.onnx", rten, &[("x", floats(vec![2, 5]))], "input \"x\" is invalid: expected dim 1 to have size 4");
-    check("mlp.onnx", rten, &[("x", floats(vec![4]))], "expected tensor with 2 dims but got 1");
+    check("tokens.onnx", &[("ids", floats(vec![1, 3]))], "input `ids`: expected int64, found float32");
+    check("tokens.onnx", &[("ids", ids(vec![0, 1, 20]))], "idx=20 must be within the inclusive range");
+    check("mlp.onnx", &[("x", floats(vec![2, 5]))], "Got invalid dimensions for input: x");
+    check("mlp.onnx", &[("x", floats(vec![4]))], "Invalid rank for input: x");
     check(
         "branches.onnx",
-        rten,
         &[("flag", floats(vec![])), ("x", floats(vec![1]))],
         "input `flag`: expected uint8 (for bool), found float32",
     );
-    if onnx_runtime().is_some() {
-        let runtime = EngineChoice::OnnxRuntime;
-        check("mlp.onnx", runtime, &[("x", floats(vec![2, 5]))], "Got invalid dimensions for input: x");
-    }
 }
 
 #[test]
@@ -164,8 +96,8 @@ fn declared_names() {
         internal_name: internal_name.map(str::to_owned),
     };
     let check = |inputs: &[DeclaredTensor], outputs: &[DeclaredTensor], expected: &str| {
-        let options = ModelOptions { engine: EngineChoice::Rten, ..ModelOptions::default() };
-        let error = open_with(&TestFiles::of_model("mlp.onnx"), &options, inputs, outputs).err().unwrap();
+        let error =
+            open_with(&TestFiles::of_model("mlp.onnx"), &ModelOptions::default(), inputs, outputs).err().unwrap();
         assert_eq!(error.message, expected);
     };
     check(
@@ -187,61 +119,30 @@ fn libraries() {
     let not_a_library = folder.path().join("libonnxruntime.so");
     std::fs::write(&not_a_library, "not a library").unwrap();
     let not_a_library = not_a_library.canonicalize().unwrap();
-    let open_model = |model: &str, engine: EngineChoice, libraries: &SearchPath| {
-        let mut warnings = Vec::new();
-        let options = ModelOptions { engine, ..ModelOptions::default() };
-        let opened = Onnx::open(&TestFiles::of_model(model), &options, None, (&[], &[]), libraries, &mut |warning| {
-            warnings.push(warning);
-        });
-        (
-            opened
-                .map(drop)
-                .map_err(|error| (error.is_unavailable(), error))
-                .map_err(|(is_unavailable, error)| (error.message, error.hint, is_unavailable)),
-            warnings,
-        )
+    let refused = |libraries: &SearchPath| {
+        let files = TestFiles::of_model("mlp.onnx");
+        let error =
+            Onnx::open(&files, &ModelOptions::default(), None, (&[], &[]), libraries, &mut |_| {}).err().unwrap();
+        (error.is_unavailable(), error.message, error.hint.unwrap())
     };
-
-    let open = |engine: EngineChoice, libraries: &SearchPath| open_model("mlp.onnx", engine, libraries);
-
     let nowhere = SearchPath { chosen: None, installed: Some("/data/onnxruntime".into()) };
-    let (opened, _) = open(EngineChoice::OnnxRuntime, &nowhere);
-    let (message, hint, is_unavailable) = opened.unwrap_err();
-    assert_eq!(
-        message,
-        "the library of ONNX Runtime was not found; looked at ORT_DYLIB_PATH (not set) and /data/onnxruntime"
-    );
-    assert!(hint.unwrap().starts_with("`carton runner install onnx` installs it") && is_unavailable);
-    assert_eq!(open(EngineChoice::Auto, &nowhere), (Ok(()), Vec::new()));
+    let (is_unavailable, message, hint) = refused(&nowhere);
+    assert_eq!(message, "ONNX Runtime is not installed; looked at ORT_DYLIB_PATH (not set) and /data/onnxruntime");
+    assert!(hint.starts_with("`carton runner install onnx` installs it") && is_unavailable, "{hint}");
 
     let missing = SearchPath { chosen: Some("/no/such.so".into()), installed: None };
-    let (opened, _) = open(EngineChoice::OnnxRuntime, &missing);
-    let (message, hint, is_unavailable) = opened.unwrap_err();
+    let (is_unavailable, message, hint) = refused(&missing);
     assert_eq!(message, "ORT_DYLIB_PATH names /no/such.so, which is not there");
     let another = "set ORT_DYLIB_PATH to a libonnxruntime.so of version 1.24 or later; or unset it, and";
-    assert!(hint.unwrap().starts_with(another) && is_unavailable);
-    let (opened, warnings) = open(EngineChoice::Auto, &missing);
-    assert_eq!(opened, Ok(()));
-    assert_eq!(warnings, ["ORT_DYLIB_PATH names /no/such.so, which is not there; using the built-in engine"]);
-
-    // A model that the built-in engine cannot run.
-    for (libraries, way_out) in
-        [(&nowhere, "ONNX Runtime can run it: `carton runner install onnx`"), (&missing, another)]
-    {
-        let (opened, _) = open_model("half.onnx", EngineChoice::Auto, libraries);
-        let (message, hint, is_unavailable) = opened.unwrap_err();
-        assert!(hint.unwrap_or_default().starts_with(way_out) && is_unavailable, "{message}");
-    }
+    assert!(hint.starts_with(another) && is_unavailable, "{hint}");
 
     let broken = SearchPath { chosen: Some(not_a_library.clone()), installed: None };
+    let (is_unavailable, message, hint) = refused(&broken);
     let expected = format!("cannot use the ONNX Runtime library {}: ", not_a_library.display());
-    let (opened, _) = open(EngineChoice::OnnxRuntime, &broken);
-    let (message, hint, is_unavailable) = opened.unwrap_err();
     assert!(message.starts_with(&expected) && !is_unavailable, "{message}");
-    assert!(hint.unwrap().starts_with(another));
-    let (opened, warnings) = open(EngineChoice::Auto, &broken);
-    assert_eq!(opened, Ok(()));
-    assert!(warnings[0].starts_with(&expected) && warnings[0].ends_with("; using the built-in engine"), "{warnings:?}");
+    assert!(hint.starts_with(another), "{hint}");
+    let broken = SearchPath { chosen: None, installed: Some(folder.path().to_owned()) };
+    assert_eq!(refused(&broken).2, "`carton runner install onnx` installs the library again");
 }
 
 #[test]

@@ -1,10 +1,9 @@
-//! Real models, made and run by other programs (`tests/models/make.py`), through both engines.
+//! Real models, made and run by other programs (`tests/models/make.py`), through ONNX Runtime.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cases;
 mod hostile;
 mod messages;
-mod operators;
 mod packing;
 mod real;
 
@@ -17,16 +16,16 @@ use carton_tensor::{AlignedBytes, DataType, NumericTensor, Storage, StringTensor
 use serde_json::Value;
 
 use crate::Onnx;
-use crate::engine::library::SearchPath;
+use crate::library::SearchPath;
 use crate::model_source::Files;
-use crate::options::{EngineChoice, ModelOptions};
+use crate::options::ModelOptions;
 
 /// The folder with the models.
 pub(super) fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models")
 }
 
-/// The files of a model: by name, in memory, and in a folder if the engine is to use one.
+/// The files of a model: by name, in memory, and in a folder if ONNX Runtime is to use one.
 #[derive(Default)]
 pub(super) struct TestFiles {
     pub(super) files: BTreeMap<String, Vec<u8>>,
@@ -85,7 +84,7 @@ impl Files for TestFiles {
 }
 
 /// The location of ONNX Runtime, which `CARTON_TEST_ONNXRUNTIME` names (`scripts/test` sets it). Without it, returns `None`
-/// and prints that to standard error. `ORT_DYLIB_PATH` is not used, because it would change the engine of every other test.
+/// and prints that to standard error.
 pub(super) fn onnx_runtime() -> Option<SearchPath> {
     let Some(library) = std::env::var_os("CARTON_TEST_ONNXRUNTIME") else {
         eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
@@ -95,21 +94,18 @@ pub(super) fn onnx_runtime() -> Option<SearchPath> {
 }
 
 /// Loads a model and returns it with the warnings it gave.
-pub(super) fn open(files: &TestFiles, engine: EngineChoice) -> Result<(Onnx, Vec<String>), RunnerError> {
-    open_with(files, &ModelOptions { engine, ..ModelOptions::default() }, &[], &[])
+pub(super) fn open(files: &TestFiles) -> Result<(Onnx, Vec<String>), RunnerError> {
+    open_with(files, &ModelOptions::default(), &[], &[])
 }
 
-/// Loads a model with options and a declared signature.
+/// Loads a model with options and a declared signature. Without a library, what is checked before one is loaded still is.
 pub(super) fn open_with(
     files: &TestFiles,
     options: &ModelOptions,
     inputs: &[DeclaredTensor],
     outputs: &[DeclaredTensor],
 ) -> Result<(Onnx, Vec<String>), RunnerError> {
-    let libraries = match options.engine {
-        EngineChoice::OnnxRuntime => onnx_runtime().unwrap_or_default(),
-        _ => SearchPath::default(),
-    };
+    let libraries = onnx_runtime().unwrap_or_default();
     let mut warnings = Vec::new();
     let model = Onnx::open(files, options, None, (inputs, outputs), &libraries, &mut |warning| warnings.push(warning))?;
     Ok((model, warnings))

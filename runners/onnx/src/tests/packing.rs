@@ -5,9 +5,8 @@ use std::path::Path;
 use carton_runner_protocol::runner::{DeclaredTensor, PackRequest, PackResponse};
 use serde_json::json;
 
-use super::{models, onnx_runtime};
-use crate::engine::library::SearchPath;
-use crate::options::{EngineChoice, ModelOptions};
+use super::models;
+use crate::options::ModelOptions;
 use crate::pack::pack;
 
 struct Packed {
@@ -17,14 +16,14 @@ struct Packed {
 }
 
 fn pack_with(path: &Path, options: &ModelOptions) -> Packed {
-    pack_request(PackRequest { path: path.to_owned(), ..PackRequest::default() }, options, &SearchPath::default())
+    pack_request(PackRequest { path: path.to_owned(), ..PackRequest::default() }, options)
 }
 
-fn pack_request(mut request: PackRequest, options: &ModelOptions, libraries: &SearchPath) -> Packed {
+fn pack_request(mut request: PackRequest, options: &ModelOptions) -> Packed {
     let scratch = tempfile::tempdir().unwrap();
     scratch.path().clone_into(&mut request.scratch);
     let mut warnings = Vec::new();
-    let response = pack(&request, options, libraries, &mut |warning| warnings.push(warning));
+    let response = pack(&request, options, &mut |warning| warnings.push(warning));
     Packed { response: response.map_err(|error| error.message), warnings, scratch }
 }
 
@@ -50,7 +49,7 @@ fn a_file() {
     let packed = pack_path(&path);
     let response = packed.response.unwrap();
     assert_eq!(response.path, path);
-    assert_eq!(response.required_framework_version.as_deref(), Some(">=1.12.0, <2"));
+    assert_eq!(response.required_framework_version.as_deref(), Some(">=1.24.0, <2"));
     assert_eq!((response.inputs.len(), response.outputs.len()), (1, 1));
     assert_eq!(packed.warnings, [""; 0]);
 }
@@ -99,14 +98,8 @@ fn warnings() {
         }
     };
     check("tokens.onnx", (1, 4), &[]);
-    check(
-        "labels.onnx",
-        (1, 2),
-        &[
-            "the built-in engine will not run this model: it lacks the operator `StringConcat`, `ai.onnx.ml.LabelEncoder`;",
-        ],
-    );
-    check("half.onnx", (1, 1), &["the built-in engine will not run this model: input `x` is float16"]);
+    check("labels.onnx", (1, 2), &[]);
+    check("half.onnx", (1, 1), &[]);
     check(
         "sequence.onnx",
         (0, 0),
@@ -115,30 +108,12 @@ fn warnings() {
 }
 
 #[test]
-fn the_built_in_engine_is_warned_about_only_where_it_would_run_the_model() {
-    let n_warnings = |engine: EngineChoice, libraries: &SearchPath| {
-        let request = PackRequest { path: models().join("labels.onnx"), ..PackRequest::default() };
-        pack_request(request, &ModelOptions { engine, ..ModelOptions::default() }, libraries).warnings.len()
-    };
-    let nowhere = SearchPath::default();
-    assert_eq!(n_warnings(EngineChoice::Auto, &nowhere), 1);
-    assert_eq!(n_warnings(EngineChoice::Rten, &nowhere), 1);
-    assert_eq!(n_warnings(EngineChoice::OnnxRuntime, &nowhere), 0);
-    let no_library = SearchPath { chosen: Some(models().join("make.py")), installed: None };
-    assert_eq!(n_warnings(EngineChoice::Auto, &no_library), 1);
-    if let Some(libraries) = onnx_runtime() {
-        assert_eq!(n_warnings(EngineChoice::Auto, &libraries), 0);
-        assert_eq!(n_warnings(EngineChoice::Rten, &libraries), 1);
-    }
-}
-
-#[test]
 fn what_contradicts_the_model() {
     let pack = |model: &str, inputs: serde_json::Value, outputs: serde_json::Value| {
         let specs = |specs| serde_json::from_value::<Option<Vec<DeclaredTensor>>>(specs).unwrap();
         let path = models().join(model);
         let request = PackRequest { path, inputs: specs(inputs), outputs: specs(outputs), ..PackRequest::default() };
-        pack_request(request, &ModelOptions::default(), &SearchPath::default()).response.unwrap()
+        pack_request(request, &ModelOptions::default()).response.unwrap()
     };
     let check = |model: &str, inputs: serde_json::Value, outputs: serde_json::Value, expected: &[&str]| {
         assert_eq!(pack(model, inputs, outputs).mismatches, expected, "{model}");
@@ -191,7 +166,7 @@ fn what_contradicts_the_model() {
 
 #[test]
 fn requirements() {
-    for (opset, expected) in [(7, ">=1.2.0, <2"), (13, ">=1.8.0, <2"), (26, ">=1.21.0, <2"), (27, ">=1.22.0, <2")] {
+    for (opset, expected) in [(7, ">=1.24.0, <2"), (13, ">=1.24.0, <2"), (26, ">=1.25.0, <2"), (27, ">=1.32.0, <2")] {
         let response = pack_path(&models().join(format!("opset_{opset}.onnx"))).response.unwrap();
         assert_eq!(response.required_framework_version.as_deref(), Some(expected));
     }

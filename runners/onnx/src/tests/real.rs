@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{TestFiles, onnx_runtime, open, open_with, run, tensors};
 use crate::Onnx;
-use crate::options::{EngineChoice, ModelOptions};
+use crate::options::ModelOptions;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real")
@@ -37,7 +37,7 @@ fn recorded_outputs() {
         let name = case["model"].as_str().unwrap();
         let expected = tensors(&case["outputs"]);
         for files in [files(name), files(name).into_ranges()] {
-            let (model, warnings) = open(&files, EngineChoice::OnnxRuntime).unwrap();
+            let (model, warnings) = open(&files).unwrap();
             assert_eq!(warnings, [""; 0], "{name}");
             let found = run(&model, &tensors(&case["inputs"])).unwrap();
             assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{name}");
@@ -65,12 +65,12 @@ fn no_rows_and_no_number() {
     if onnx_runtime().is_none() {
         return;
     }
-    let (model, _) = open(&files("forest.onnx"), EngineChoice::OnnxRuntime).unwrap();
+    let (model, _) = open(&files("forest.onnx")).unwrap();
     let none = NumericTensor::from_vec(Vec::<f32>::new(), vec![0, 3]).unwrap();
     let found = run(&model, &Tensors::from([("x".to_owned(), none.into())])).unwrap();
     assert_eq!(found["output_probability"].shape(), Some(&[0, 0][..]));
 
-    let (model, _) = open(&files("float16.onnx"), EngineChoice::OnnxRuntime).unwrap();
+    let (model, _) = open(&files("float16.onnx")).unwrap();
     let x = NumericTensor::from_vec(vec![f32::NAN, -f32::NAN], vec![2]).unwrap();
     let inputs = Tensors::from([("x".to_owned(), x.clone().into()), ("f".to_owned(), x.into())]);
     for tensor in run(&model, &inputs).unwrap().values() {
@@ -83,7 +83,7 @@ fn strings_with_nul_and_emoji_pass() {
     if onnx_runtime().is_none() {
         return;
     }
-    let (model, _) = open(&TestFiles::of_model("every_dtype.onnx"), EngineChoice::OnnxRuntime).unwrap();
+    let (model, _) = open(&TestFiles::of_model("every_dtype.onnx")).unwrap();
     let cases: Vec<Value> =
         serde_json::from_str(&std::fs::read_to_string(super::models().join("cases.json")).unwrap()).unwrap();
     let case = cases.iter().find(|case| case["model"] == "every_dtype.onnx").unwrap();
@@ -145,7 +145,7 @@ fn outputs_are_written_straight_into_memory_of_ours() {
         shape: carton_tensor::SymbolicShape::Any,
         internal_name: None,
     };
-    let options = ModelOptions { engine: EngineChoice::OnnxRuntime, ..ModelOptions::default() };
+    let options = ModelOptions::default();
     let load = |outputs: &[&str]| {
         let outputs: Vec<_> = outputs.iter().map(|name| spec(name)).collect();
         open_with(&files("deceptive.onnx"), &options, &[], &outputs).unwrap().0
@@ -207,16 +207,12 @@ fn execution_providers() {
     if onnx_runtime().is_none() {
         return;
     }
-    let options = |providers: &[&str], engine| ModelOptions {
-        engine,
+    let options = |providers: &[&str]| ModelOptions {
         execution_providers: providers.iter().map(|name| (*name).to_owned()).collect(),
         ..ModelOptions::default()
     };
-    let runtime = EngineChoice::OnnxRuntime;
-    assert!(open_with(&files("forest.onnx"), &options(&["CPU"], runtime), &[], &[]).is_ok());
-    let error = open_with(&files("forest.onnx"), &options(&["NoSuch", "CPU"], runtime), &[], &[]).err().unwrap();
+    assert!(open_with(&files("forest.onnx"), &options(&["CPU"]), &[], &[]).is_ok());
+    let error = open_with(&files("forest.onnx"), &options(&["NoSuch", "CPU"]), &[], &[]).err().unwrap();
     let expected = "this library of ONNX Runtime has no execution provider `NoSuch`; it has ";
     assert!(error.message.starts_with(expected) && error.message.contains("`CPU`"), "{}", error.message);
-    let error = open_with(&files("forest.onnx"), &options(&["CUDA"], EngineChoice::Rten), &[], &[]).err().unwrap();
-    assert!(error.is_unavailable(), "{error:?}");
 }

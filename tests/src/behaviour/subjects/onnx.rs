@@ -1,4 +1,4 @@
-//! The ONNX runner on each of its engines.
+//! The ONNX runner.
 
 use std::time::Duration;
 
@@ -8,52 +8,12 @@ use super::super::stage::floats;
 use super::super::{Misfit, Model, Subject, Trouble, Troubled, Unusual};
 use super::onnx_file::{Graph, element};
 
-/// The ONNX runner on the built-in engine.
-pub struct Rten;
+/// The ONNX runner, with the library of ONNX Runtime that `CARTON_TEST_ONNXRUNTIME` names.
+pub struct Onnx;
 
-/// The ONNX runner on ONNX Runtime, whose library `CARTON_TEST_ONNXRUNTIME` names.
-pub struct OnnxRuntime;
-
-impl Subject for Rten {
+impl Subject for Onnx {
     fn name(&self) -> &'static str {
-        "onnx on rten"
-    }
-
-    fn runner(&self) -> &'static str {
         "onnx"
-    }
-
-    fn echo(&self, dtype: DataType) -> Model {
-        echo("rten", dtype)
-    }
-
-    fn troubled(&self, trouble: Trouble) -> Option<Troubled> {
-        troubled("rten", trouble)
-    }
-
-    fn refuses(&self, unusual: Unusual) -> Option<String> {
-        use DataType::{Float32, Int8, Int32, Int64, Uint8};
-        match unusual {
-            Unusual::Dtype(Float32 | Int8 | Int32 | Int64 | Uint8) => None,
-            Unusual::Dtype(dtype) => Some(format!("input `x` is {dtype}, which it does not compute in")),
-            Unusual::WideInt64 => Some("the built-in engine computes int64 in int32".to_owned()),
-            Unusual::Nested => Some("input `x`: expected float32, found nested".to_owned()),
-            Unusual::Rank(_) | Unusual::StringRank(_) | Unusual::Nul => None,
-        }
-    }
-
-    fn complains_about(&self, misfit: Misfit) -> Option<&'static str> {
-        Some(complaint(misfit))
-    }
-
-    fn n_copies(&self) -> u64 {
-        1
-    }
-}
-
-impl Subject for OnnxRuntime {
-    fn name(&self) -> &'static str {
-        "onnx on ONNX Runtime"
     }
 
     fn runner(&self) -> &'static str {
@@ -73,11 +33,11 @@ impl Subject for OnnxRuntime {
     }
 
     fn echo(&self, dtype: DataType) -> Model {
-        echo("onnxruntime", dtype)
+        echo(dtype)
     }
 
     fn troubled(&self, trouble: Trouble) -> Option<Troubled> {
-        troubled("onnxruntime", trouble)
+        troubled(trouble)
     }
 
     fn refuses(&self, unusual: Unusual) -> Option<String> {
@@ -104,11 +64,11 @@ fn complaint(misfit: Misfit) -> &'static str {
     }
 }
 
-fn model(engine: &str, graph: &Graph) -> Model {
-    Model::of(vec![("model.onnx", graph.file())], "y").with("engine", engine)
+fn model(graph: &Graph) -> Model {
+    Model::of(vec![("model.onnx", graph.file())], "y")
 }
 
-fn echo(engine: &str, dtype: DataType) -> Model {
+fn echo(dtype: DataType) -> Model {
     let element = match dtype {
         DataType::Float32 => element::FLOAT,
         DataType::Uint8 => 2,
@@ -125,11 +85,11 @@ fn echo(engine: &str, dtype: DataType) -> Model {
     };
     let graph =
         Graph::default().node("Identity", &["x"], &["y"]).input("x", element, false).output("y", element, false);
-    model(engine, &graph)
+    model(&graph)
 }
 
-/// Models that an input makes slow, or makes fail. An engine cannot be made to do more by inputs alone.
-fn troubled(engine: &str, trouble: Trouble) -> Option<Troubled> {
+/// Models that an input makes slow, or makes fail. ONNX Runtime cannot be made to do more by inputs alone.
+fn troubled(trouble: Trouble) -> Option<Troubled> {
     match trouble {
         Trouble::Slow(time) => {
             // A loop that multiplies two matrices in each round, for as many rounds as the input `n` says.
@@ -155,7 +115,7 @@ fn troubled(engine: &str, trouble: Trouble) -> Option<Troubled> {
             let x = || ("x", floats(3, 1));
             let n_rounds = u64::try_from(time.max(Duration::from_millis(1)).as_micros()).unwrap_or(u64::MAX) / 20;
             Some(Troubled {
-                model: model(engine, &graph),
+                model: model(&graph),
                 good: vec![x(), ("n", rounds(0))],
                 bad: vec![x(), ("n", rounds(n_rounds))],
                 words: "",
@@ -169,7 +129,7 @@ fn troubled(engine: &str, trouble: Trouble) -> Option<Troubled> {
                 .node("Add", &["x", "zeros"], &["y"])
                 .input("x", element::FLOAT, false)
                 .output("y", element::FLOAT, false);
-            let model = model(engine, &graph);
+            let model = model(&graph);
             Some(Troubled {
                 model,
                 good: vec![("x", floats(2, 1))],

@@ -36,10 +36,10 @@ pub(crate) enum LibraryError {
     Interrupted,
 }
 
-/// The runner was installed, but the library was not.
+/// The library was not installed, and neither was the runner.
 #[derive(Debug, thiserror::Error)]
-#[error("the runner onnx is installed, the library of ONNX Runtime is not")]
-struct WithoutLibrary(#[source] LibraryError);
+#[error("cannot install ONNX Runtime")]
+struct NotInstalled(#[source] LibraryError);
 
 impl LibraryError {
     pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
@@ -65,15 +65,14 @@ impl LibraryError {
                     "set it to a libonnxruntime.so of version {OLDEST_VERSION} or later; or unset it, and the library comes from \
                      PyPI"
                 );
-                return Failure::with_exit(exit, WithoutLibrary(self)).hint(hint);
+                return Failure::with_exit(exit, NotInstalled(self)).hint(hint);
             }
             Self::Unusable { .. } | Self::Io { .. } | Self::Interrupted | Self::PackageManager(_) => {
-                return Failure::with_exit(exit, WithoutLibrary(self));
+                return Failure::with_exit(exit, NotInstalled(self));
             }
         };
-        Failure::with_exit(exit, WithoutLibrary(self)).hint(format!(
-            "{first}set ORT_DYLIB_PATH to a libonnxruntime.so of version {OLDEST_VERSION} or later first; the runner alone, with \
-             its built-in engine, is what --without-onnxruntime installs"
+        Failure::with_exit(exit, NotInstalled(self)).hint(format!(
+            "{first}set ORT_DYLIB_PATH to a libonnxruntime.so of version {OLDEST_VERSION} or later first"
         ))
     }
 }

@@ -80,7 +80,7 @@ mod tests {
         let (wheel, new) = (root.path().join("wheel"), root.path().join("new"));
         fs::create_dir(&new).unwrap();
         for file in [
-            "onnxruntime/capi/libonnxruntime.so.1.31.1",
+            "onnxruntime/capi/libonnxruntime.so.1.32.0",
             "onnxruntime/capi/libonnxruntime_providers_shared.so",
             "onnxruntime/capi/onnxruntime_pybind11_state.so",
             "onnxruntime/LICENSE",
@@ -91,11 +91,11 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, file).unwrap();
         }
-        take_from_wheel(&wheel, &new, "1.31.1").unwrap();
-        let library = file_name("1.31.1");
+        take_from_wheel(&wheel, &new, "1.32.0").unwrap();
+        let library = file_name("1.32.0");
         assert_eq!(names(&new), ["LICENSE", "ThirdPartyNotices.txt", &library]);
         assert_eq!(library_in(&new).unwrap(), new.join(&library));
-        let error = take_from_wheel(&wheel, &new, "1.31.1").unwrap_err();
+        let error = take_from_wheel(&wheel, &new, "1.32.0").unwrap_err();
         assert!(matches!(error, LibraryError::NoLibrary { .. }), "{error}");
     }
 

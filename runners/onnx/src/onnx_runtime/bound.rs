@@ -18,10 +18,10 @@ use carton_tensor::{Dimension, NumericTensor, SymbolicShape, Tensor};
 use ort::session::Session;
 use ort::value::{TensorElementType, ValueType};
 
+use super::Allocate;
 use super::element::number;
 use super::value::Value;
 use crate::element_type::ElementType;
-use crate::engine::Allocate;
 use crate::model_file::{GraphValue, ValueKind};
 
 /// The size in bytes from which outputs are bound. Smaller ones travel inside the answer, and are copied in any case.

@@ -1,4 +1,5 @@
-//! Finds the shared library of ONNX Runtime: at `ORT_DYLIB_PATH` if that is set, otherwise in our own install folder.
+//! Finds the shared library of ONNX Runtime, and its version: at `ORT_DYLIB_PATH` if that is set, otherwise in our own install
+//! folder.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,6 +9,9 @@ use std::path::{Path, PathBuf};
 const MAX_DEPTH: usize = 6;
 /// The number of entries after which the search stops.
 const MAX_ENTRIES: usize = 20_000;
+
+/// The largest file that is searched for the version of its symbols; the library of 1.31 has 29 MB.
+const MAX_LIBRARY_BYTES: u64 = 1 << 30;
 
 /// The places where the library may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,11 @@ impl SearchPath {
     /// Reads the places from the environment of this process.
     pub(crate) fn of_environment() -> Self {
         Self::new(env::var_os("ORT_DYLIB_PATH"), env::var_os("CARTON_RUNNER_DATA_DIR"), env::var_os("HOME"))
+    }
+
+    /// The places for runners with this data folder, as this process would start them.
+    pub(crate) fn of_data_folder(runner_data_dir: &Path) -> Self {
+        Self::new(env::var_os("ORT_DYLIB_PATH"), Some(runner_data_dir.into()), None)
     }
 
     fn new(chosen: Option<OsString>, runner_data_dir: Option<OsString>, home: Option<OsString>) -> Self {
@@ -100,6 +109,49 @@ fn is_library(name: &str) -> bool {
         || (name.starts_with("libonnxruntime.") && name.ends_with(".dylib"))
 }
 
+/// Returns the version of a library with all three numbers, as its name, that of its folder, or the version of its symbols states
+/// it. The library is not loaded, because this process may be a user's program.
+pub(crate) fn stated_version(path: &Path) -> Option<String> {
+    // Releases of ONNX Runtime have the library under its full name, and a link to it under the short one.
+    let path = path.canonicalize().ok()?;
+    let names = path.ancestors().take(2).filter_map(|part| part.file_name()?.to_str());
+    names
+        .filter_map(|name| {
+            let version = name.strip_prefix("libonnxruntime.so.").unwrap_or(name);
+            let version = version.strip_prefix("libonnxruntime.").unwrap_or(version);
+            version.strip_suffix(".dylib").or(Some(version))
+        })
+        .find(|version| has_three_numbers(version))
+        .map(str::to_owned)
+        .or_else(|| version_of_symbols(&path))
+}
+
+/// Returns the version of the symbols that a library defines: on Linux all those of ONNX Runtime 1.2.3 have the version `VERS_1.2.3`.
+fn version_of_symbols(path: &Path) -> Option<String> {
+    const PREFIX: &[u8] = b"\0VERS_";
+    // The name of a version is short, and the string ends with a NUL.
+    const LONGEST: usize = 32;
+
+    if path.metadata().ok()?.len() > MAX_LIBRARY_BYTES {
+        return None;
+    }
+    let bytes = std::fs::read(path).ok()?;
+    memchr::memmem::find_iter(&bytes, PREFIX)
+        .filter_map(|position| {
+            let rest = bytes.get(position + PREFIX.len()..)?;
+            let name = rest.iter().take(LONGEST).position(|&byte| byte == 0).and_then(|length| rest.get(..length))?;
+            std::str::from_utf8(name).ok()
+        })
+        .find(|version| has_three_numbers(version))
+        .map(str::to_owned)
+}
+
+fn has_three_numbers(version: &str) -> bool {
+    let parts: Vec<&str> = version.split('.').collect();
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    parts.len() == 3 && parts.iter().all(is_number)
+}
+
 /// Returns the version in a library's name, or in the name of the nearest folder above it that has one.
 fn version(path: &Path) -> Vec<u64> {
     let numbers = |name: &str| -> Vec<u64> {
@@ -145,16 +197,35 @@ mod tests {
             std::fs::write(&path, "").unwrap();
             path
         };
-        put("1.31.1/onnxruntime/capi/libonnxruntime_providers_shared.so");
+        put("1.32.0/onnxruntime/capi/libonnxruntime_providers_shared.so");
         put("readme.txt");
-        put(".install-x/new/libonnxruntime.so.1.31.1");
+        put(".install-x/new/libonnxruntime.so.1.32.0");
         assert_eq!(installed.find(), LibrarySearch::Nothing);
         let old = put("1.9.0/libonnxruntime.so");
         assert_eq!(installed.find(), LibrarySearch::Library(old.clone()));
-        let new = put("1.31.1/onnxruntime/capi/libonnxruntime.so.1.31.1");
+        let new = put("1.32.0/onnxruntime/capi/libonnxruntime.so.1.32.0");
         assert_eq!(installed.find(), LibrarySearch::Library(new));
         let chosen = SearchPath { chosen: Some(old.clone()), ..installed.clone() };
         assert_eq!(chosen.find(), LibrarySearch::Library(old));
+        assert_eq!(stated_version(&root.join("1.9.0/libonnxruntime.so")).as_deref(), Some("1.9.0"));
+        let named = root.join("1.32.0/onnxruntime/capi/libonnxruntime.so.1.32.0");
+        assert_eq!(stated_version(&named).as_deref(), Some("1.32.0"));
+        let link = root.join("libonnxruntime.so");
+        std::os::unix::fs::symlink(&named, &link).unwrap();
+        assert_eq!(stated_version(&link).as_deref(), Some("1.32.0"));
+        for unnamed in ["plain/libonnxruntime.so", "plain/libonnxruntime.so.1", "1.2/libonnxruntime.1.2.dylib"] {
+            assert_eq!(stated_version(&put(unnamed)), None, "{unnamed}");
+        }
+        let unnamed = put("plain/libonnxruntime.so");
+        for (contents, expected) in [
+            (&b"\0VERS_x\0VERS_1.27.0\0"[..], Some("1.27.0")),
+            (b"\0VERS_1.27.0", None),
+            (b"VERS_1.27.0\0", None),
+            (b"\0VERS_1.27\0", None),
+        ] {
+            std::fs::write(&unnamed, contents).unwrap();
+            assert_eq!(stated_version(&unnamed).as_deref(), expected);
+        }
         let missing = SearchPath { chosen: Some(root.join("no.so")), ..installed };
         assert_eq!(missing.find(), LibrarySearch::ChosenIsMissing(root.join("no.so")));
     }

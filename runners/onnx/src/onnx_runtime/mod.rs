@@ -1,4 +1,4 @@
-//! The engine ONNX Runtime, loaded from its shared library when a model first needs it.
+//! ONNX Runtime, loaded from its shared library when a model first needs it.
 
 mod bound;
 mod element;
@@ -7,13 +7,15 @@ mod output;
 mod providers;
 mod value;
 
+use std::any::Any;
 use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
 
 use carton_runner_protocol::runner::RunnerError;
-use carton_tensor::Tensor;
+use carton_tensor::{DataType, NumericTensor, Tensor};
 use ort::AsPointer;
 use ort::environment::Environment;
 use ort::session::Session;
@@ -25,10 +27,12 @@ use self::bound::{Bindable, Bound};
 use self::input::Input;
 pub(crate) use self::providers::Choice as ProviderChoice;
 use self::value::{Value, check};
-use super::{Allocate, Engine, catch_panic};
 use crate::model_file::GraphValue;
 use crate::model_source::ModelSource;
 use crate::options::ModelOptions;
+
+/// Allocates an output: a new tensor with arbitrary contents.
+pub(crate) type Allocate<'a> = &'a dyn Fn(DataType, &[usize]) -> Result<NumericTensor, RunnerError>;
 
 /// The library, which is loaded once in a process and never unloaded.
 static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -160,16 +164,18 @@ fn read_model(mut builder: SessionBuilder, source: &ModelSource) -> Result<Sessi
     builder.commit_from_memory(source.bytes.bytes()).map_err(|error| text(&error))
 }
 
-impl Engine for OnnxRuntime {
-    fn description(&self) -> String {
+impl OnnxRuntime {
+    /// The runtime's version and the execution providers of the model, for people.
+    pub(crate) fn description(&self) -> String {
         format!("ONNX Runtime {}{}", self.version, self.providers)
     }
 
-    fn max_concurrency(&self) -> usize {
-        1
-    }
-
-    fn run(
+    /// Runs the model. Inputs have the dtype that [`ElementType::carton`](crate::element_type::ElementType::carton)
+    /// gives for their declaration. Outputs are returned in the requested order, with the dtype for their declaration.
+    ///
+    /// # Errors
+    /// An input cannot be converted, ONNX Runtime reports an error, or an output cannot be carried.
+    pub(crate) fn run(
         &self,
         inputs: &[(&GraphValue, &Tensor)],
         outputs: &[&GraphValue],
@@ -208,9 +214,7 @@ impl Engine for OnnxRuntime {
             Ok(tensors)
         })
     }
-}
 
-impl OnnxRuntime {
     /// Runs the model with outputs written straight into the memory in `bound`. Returns `None` if that fails: it is not tried
     /// again for the outputs concerned, and the caller has to run the model without bound outputs.
     fn run_bound(
@@ -324,4 +328,23 @@ impl Names {
     fn outputs(&self) -> Vec<*const c_char> {
         self.outputs.iter().map(|name| name.as_ptr()).collect()
     }
+}
+
+/// Runs `work`, and turns a panic of the bindings into an error of the call.
+fn catch_panic<T>(what: &str, work: impl FnOnce() -> Result<T, RunnerError>) -> Result<T, RunnerError> {
+    // The state that a later call could see is behind the runtime's C interface, and no panic changes it halfway.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        Err(RunnerError {
+            causes: vec![panic_message(payload.as_ref())],
+            ..RunnerError::new(format!("{what} panicked"))
+        })
+    })
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "for no stated reason".to_owned())
 }

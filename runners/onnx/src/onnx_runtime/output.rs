@@ -6,10 +6,10 @@ use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 use ort::sys::ONNXType;
 
+use super::Allocate;
 use super::element::element;
 use super::value::Value;
 use crate::element_type::ElementType;
-use crate::engine::Allocate;
 use crate::model_file::GraphValue;
 
 /// Converts an output of a run into a tensor of Carton.
