@@ -77,7 +77,7 @@ def test_the_example(digits_path: Path, digits_folder: Path, digits: carton.Mode
     parsed = Parsed(_card.card(package))
     for text in [
         "digits", "Tells which digit", "one hidden layer", "image", "float32", "[batch, 1, 8, 8]", "Brightness of the ink",
-        "probabilities", "[batch, 10]", "onnx >=1.12.0, <2", "one digit, sixteen digits", "Apache-2.0", "a two", package.manifest_sha256,
+        "probabilities", "[batch, 10]", "onnx >=1.24.0, <2", "one digit, sixteen digits", "Apache-2.0", "a two", package.manifest_sha256,
     ]:  # fmt: skip
         assert text in parsed.text, text
     assert parsed.pictures == [("data:image/png", (digits_folder / "digit.png").read_bytes())]

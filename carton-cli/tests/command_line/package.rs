@@ -282,7 +282,7 @@ fn a_file_becomes_a_carton_without_its_extension() {
     ----- stdout -----
     (no name)
 
-    runner    onnx >=1.12.0, <2
+    runner    onnx >=1.24.0, <2
     manifest  sha256:[HASH]
 
     Inputs
