@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use carton_runner_protocol::host::CallError;
 use carton_runner_protocol::runner::{RunnerError, RunnerErrorKind};
+use carton_tensor::content::Content;
+use carton_tensor::npy::NpyError;
 
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;
@@ -61,7 +63,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: carton_tensor::npy::NpyError,
+        source: NpyError,
     },
     /// The model to be packed is an empty or truncated file.
     #[error("cannot pack `{}`", path.display())]
@@ -70,6 +72,14 @@ pub enum Error {
         path: PathBuf,
         /// Which of the two.
         source: ArchiveError,
+    },
+    /// The model to be packed is another kind of file, which stands in its place.
+    #[error("cannot pack `{}`: it is {content}", path.display())]
+    ModelContent {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        content: Content,
     },
     /// The metadata of a model to be packed refers to something that cannot be used.
     #[error("{place} refers to `{reference}`")]
@@ -345,6 +355,7 @@ impl Error {
             | Self::Metadata(_)
             | Self::TensorFile { .. }
             | Self::ModelFile { .. }
+            | Self::ModelContent { .. }
             | Self::NpzMember { .. }
             | Self::NoSignature
             | Self::OutputsUnknown
@@ -404,6 +415,8 @@ impl Error {
             | Self::RunnerNetwork { source, .. }
             | Self::RunnerSetup { source, .. }
             | Self::Model { source, .. } => source.hint.clone(),
+            Self::ModelContent { content, .. } => content.hint().map(str::to_owned),
+            Self::TensorFile { source: NpyError::NotNpz { content, .. }, .. } => content.hint().map(str::to_owned),
             Self::NoSignature => Some("declare them in the metadata: a carton.toml with [[input]]".to_owned()),
             Self::OutputsUnknown => {
                 Some("declare [[output]], record a self-test, or give a self-test its expected_out".to_owned())

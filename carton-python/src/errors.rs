@@ -41,6 +41,16 @@ pub(crate) fn of_kind(py: Python<'_>, kind: ErrorKind, error: &dyn std::error::E
     exception(py, class_of_kind(kind), &text(error), None)
 }
 
+/// As [`of_kind`], with what to do about it.
+pub(crate) fn of_kind_with_hint(
+    py: Python<'_>,
+    kind: ErrorKind,
+    error: &dyn std::error::Error,
+    hint: Option<&str>,
+) -> PyErr {
+    exception(py, class_of_kind(kind), &text(error), hint.map(str::to_owned))
+}
+
 /// The caller passed something wrong that only this module knows.
 pub(crate) fn invalid(py: Python<'_>, text: &str) -> PyErr {
     exception(py, "InvalidInputError", text, None)

@@ -14,7 +14,7 @@ fn failed(py: Python<'_>, error: &TensorFileError) -> PyErr {
         error if error.is_about_content() => ErrorKind::InvalidInput,
         _ => ErrorKind::Machine,
     };
-    errors::of_kind(py, kind, error)
+    errors::of_kind_with_hint(py, kind, error, error.hint())
 }
 
 /// An open tensor file, whose tensors are views of the mapped file. `carton.tensors` documents it.

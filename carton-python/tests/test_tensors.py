@@ -6,6 +6,7 @@ import ctypes
 import gc
 import json
 import os
+import pickle
 import struct
 import subprocess
 import sys
@@ -353,13 +354,41 @@ def test_damaged_npz(tmp_path: Path) -> None:
         tensors.open(tmp_path / "b.npz")["a"]
 
 
+@pytest.mark.parametrize("kind", ["pointer", "page", "torch.save", "pickle", "index"])
+def test_other_files_are_called_what_they_are(tmp_path: Path, kind: str) -> None:
+    """The same answer as the command's: what the file is, and what to do."""
+    path = tmp_path / "a.bin"
+    if kind == "pointer":
+        path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n")
+        expected, hint = "a Git LFS pointer", "git lfs pull"
+    elif kind == "page":
+        path.write_bytes(b"<!doctype html><html>login</html>")
+        expected, hint = "a web page", "download the file again"
+    elif kind == "pickle":
+        path.write_bytes(pickle.dumps({"weight": np.zeros(3)}))
+        expected, hint = "a pickle of Python", "numpy.savez"
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("archive/data.pkl", pickle.dumps({}, 2))
+            archive.writestr("archive/version", "3\n")
+        expected, hint = "a PyTorch checkpoint", "weights_only=True"
+    opened = path
+    if kind == "index":
+        opened = tmp_path / "pytorch_model.bin.index.json"
+        opened.write_text(json.dumps({"weight_map": {"a": "a.bin"}}))
+    with pytest.raises(carton.Error, match=expected) as caught:
+        tensors.open(opened)
+    assert isinstance(caught.value, carton.IntegrityError if kind == "index" else carton.InvalidInputError)
+    assert caught.value.hint is not None and hint in caught.value.hint
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path, Path("/dev/null")):
         with pytest.raises(carton.MachineError) as caught:
             tensors.open(path)
         assert isinstance(caught.value, OSError)
     (tmp_path / "text").write_text("x" * 100)
-    with pytest.raises(carton.Error, match="not a tensor file"):
+    with pytest.raises(carton.InvalidInputError, match="is text .* expected a tensor file"):
         tensors.open(tmp_path / "text")
     with pytest.raises(TypeError):
         tensors.open(5)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@
 //! | module | feature | what it has |
 //! |---|---|---|
 //! | (the root) | | tensors, element types, symbolic shapes, [`allclose`] and [`cast`] |
+//! | [`content`] | | what a file is that is no tensor file |
 //! | [`context`] | | cancelling work that takes long, and reporting its progress |
 //! | `npy` | `npy` | NumPy's `.npy` and `.npz` files |
 //! | `safetensors` | `safetensors` | safetensors files and sharded checkpoints (spec/safetensors.md) |
@@ -29,11 +30,14 @@ compile_error!("tensors hold little-endian elements that are viewed in place, so
 
 mod allclose;
 mod cast;
+pub mod content;
 pub mod context;
 mod dtype;
 mod element;
 #[cfg(feature = "files")]
 pub mod files;
+#[cfg(any(feature = "npy", feature = "ztensor"))]
+mod fill;
 mod ndarray_conversion;
 #[cfg(feature = "npy")]
 pub mod npy;

@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use carton_tensor::content::Content;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{
     self, Metadata, SafetensorsError, ShardIndex, ShardIndexError, Sharded, ShardedError, write_sharded,
@@ -255,10 +256,14 @@ fn files_and_index_must_agree() {
     assert!(matches!(place.error(), ShardedError::ExtraTensor { tensor, said: Some(_), .. } if tensor == "a"));
 
     let place = Checkpoint::new();
-    fs::write(place.path("m-00002-of-00002.safetensors"), "no such file").unwrap();
+    fs::write(place.path("m-00002-of-00002.safetensors"), [9; 8]).unwrap();
     let error = place.error();
     assert!(matches!(&error, ShardedError::Shard(SafetensorsError::Header { .. })));
     assert!(error.to_string().contains("m-00002-of-00002.safetensors"), "{error}");
+    fs::write(place.path("m-00002-of-00002.safetensors"), "no such file").unwrap();
+    let error = place.error();
+    assert!(matches!(&error, ShardedError::Shard(SafetensorsError::OtherContent { content: Content::Text, .. })));
+    assert!(error.to_string().ends_with("m-00002-of-00002.safetensors` is text, expected a safetensors file"), "{error}");
 
     let place = Checkpoint::new();
     fs::remove_file(place.path("m-00002-of-00002.safetensors")).unwrap();

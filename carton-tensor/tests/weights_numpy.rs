@@ -118,6 +118,11 @@ fn scales_of_channels_and_errors_agree_with_numpy() {
             assert_near(Some(error.max_absolute), &largest.to_string(), 1e-9 * largest + 1e-12 / least, &what);
 
             // The same to the last bit, however the file was divided and read.
+            if tensor.dtype().bits() <= 8 {
+                // A file has such numbers because they are quantized already.
+                assert_eq!(of_file.unchanged[label], *tensor, "{what}");
+                continue;
+            }
             let same = &of_file.quantized[label];
             assert_eq!(
                 (&same.tensor, &same.scales, same.error),

@@ -39,7 +39,7 @@ ZTENSOR_CHECKS_NOTHING_OF = {"5.1", "5.2", "5.4"}
 ZTENSOR_ACCEPTS = {
     "into-the-manifest", "over-the-magic", "overlap-from-the-start", "overlap", "cbor-and-more", "nested-65", "self-described-twice",
     "tag-of-a-date", "attribute-twice", "component-twice", "object-twice", "version-10", "version-2", "dense-without-data",
-    "complex-over-bytes", "fp8-over-i8", "bool-of-2", "raw-of-another-size", "crc32c-differs", "crc32c-with-sign", "digest-unknown",
+    "complex-over-bytes", "fp8-over-i8", "bool-of-2", "raw-of-another-size", "crc32c-differs", "crc32c-with-sign", "digest-without-algorithm",
     "sha256-differs", "sha256-too-short",
 }  # fmt: skip
 ZTENSOR_REFUSES = {"fp8-of-1-1", "fp8-of-1-1-in-1-2", "fp8-that-is-the-dtype", "no-minor-version", "null-fields", "logical-types"}

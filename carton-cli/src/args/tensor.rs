@@ -47,8 +47,10 @@ Examples:
   carton tensor cat weights.zt lm_head --npy > lm_head.npy";
 
 const VERIFY_EXAMPLES: &str = "\
-Every violation is a problem, and leads to exit code 4. A note names a feature that the version stated in a .zt file forbids, although
-the file can be read: this is not damage, and the exit code stays 0. With --json they are `problems` and `findings`.
+Every violation is a problem, and leads to exit code 4. What cannot be checked (NumPy arrays of objects and of types that tensors do not
+have; entries of .npz that bzip2 or LZMA compressed) may be whole or damaged: without a problem, it leads to exit code 1. A note names a feature
+that the version stated in a .zt file forbids, although the file can be read, or a digest whose algorithm is not known: this is not damage,
+and the exit code stays 0. With --json they are `problems`, `unchecked` and `findings`.
 
 Examples:
   carton tensor verify weights.zt
@@ -75,7 +77,8 @@ Examples:
 const QUANTIZE_EXAMPLES: &str = "\
 A float tensor NAME becomes two tensors: NAME, its int8 numbers, and NAME.scale, the float64 number that they were multiplied by. With
 --per-channel, NAME.scale has a number for each index of axis 0. NaN and infinities become 0 and are counted. Tensors of other dtypes are
-written unchanged.
+written unchanged, and so is what is quantized already with its scales: by GPTQ, AWQ, bitsandbytes and others, numbers of 8 bits or fewer, and
+what this command wrote.
 
 Examples:
   carton tensor quantize weights.safetensors weights.int8.safetensors
@@ -105,6 +108,14 @@ pub(crate) struct DenseArgs {
     /// The largest size of a sparse tensor when it is made dense, such as `64GB` [default: 4GiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_dense: Option<u64>,
+}
+
+/// Whether digests are compared.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct DigestsArgs {
+    /// Do not compare the digests that a .zt file has with the bytes that are read
+    #[arg(long)]
+    pub(crate) no_digests: bool,
 }
 
 /// Where tensors go, and how they are stored there.
@@ -190,6 +201,8 @@ pub(crate) struct TensorStatsArgs {
     pub(crate) only: OnlyArgs,
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
+    #[command(flatten)]
+    pub(crate) digests: DigestsArgs,
 
     /// Draw a histogram of each tensor
     #[arg(long)]
@@ -203,6 +216,8 @@ pub(crate) struct TensorCatArgs {
     pub(crate) source: SourceArgs,
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
+    #[command(flatten)]
+    pub(crate) digests: DigestsArgs,
 
     /// The tensor; may be left out if there is only one
     #[arg(value_name = "NAME")]
@@ -250,6 +265,8 @@ pub(crate) struct TensorValidateArgs {
     pub(crate) source: SourceArgs,
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
+    #[command(flatten)]
+    pub(crate) digests: DigestsArgs,
 
     /// The expected model: `bitnet-7b`, or a description in a TOML file
     #[arg(long, value_name = "NAME|FILE.toml")]

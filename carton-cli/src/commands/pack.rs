@@ -111,6 +111,9 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
         packing.record(inputs).map_err(explained)?;
     }
     let packed = packing.write().await.map_err(explained)?;
+    // The library has printed a warning about each.
+    let pointer = |path: &PathBuf| format!("`{}` is a Git LFS pointer, not the file itself", path.display());
+    warnings.kept.extend(packed.git_lfs_pointers.iter().map(|path| one_line(&pointer(path))));
     if packed.has_tensor_file {
         warnings.add(
             "the carton's tensors are in one file, which only readers that know of it can read: others cannot open the carton".to_owned(),

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
+use carton_tensor::content::Content;
 use carton_tensor::context::Cancelled;
 use carton_tensor::files;
 use carton_tensor::npy::NpyError;
@@ -143,6 +144,10 @@ impl TensorFileError {
             Self::NotInGroups { .. } => Some("leave it as it is with --only, or leave --group-size out".to_owned()),
             Self::OneFits { .. } => Some("choose one with --only NAME, or write an .npz file".to_owned()),
             Self::NoneMatches { .. } | Self::NotOne { .. } => Some("`carton tensor ls` shows their names".to_owned()),
+            Self::File(error) if error.content() == Some(Content::Carton) => {
+                Some("name it FILE.carton, or read its tensors as FILE#tensor_data".to_owned())
+            }
+            Self::File(error) if error.hint().is_some() => error.hint().map(str::to_owned),
             Self::UnknownFormat { .. } => {
                 Some("read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and .carton".to_owned())
             }

@@ -4,15 +4,16 @@
 use std::path::{Path, PathBuf};
 
 use carton_core::Package;
-use carton_tensor::files::{Entry, RawTensor, TensorFile, TensorFileFormat};
+use carton_tensor::files::{ElementOrder, Entry, RawTensor, TensorFile, TensorFileFormat};
 use carton_tensor::npy::Array;
-use carton_tensor::weights::Filter;
+use carton_tensor::weights::{self, Filter, LoadOptions, Statistics};
 use carton_tensor::ztensor::{self, Checks};
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
 
-use super::error::TensorFileError;
+use super::error::{TensorFileError, shown_name};
 use super::listing::{Listed, list};
 use super::opened::Opened;
+use crate::progress::WorkContext;
 
 /// A tensor that was read.
 #[derive(Clone, Debug)]
@@ -178,6 +179,37 @@ impl Source {
         }
     }
 
+    /// Reads all that a file has of a tensor, and checks it, piece by piece. A tensor of a carton is read whole.
+    pub(crate) fn check(&self, name: &str) -> Result<(), TensorFileError> {
+        match &self.opened {
+            Opened::File(file, _) => Ok(entry(file, name)?.check()?),
+            Opened::Carton(_) => self.read(name).map(drop),
+        }
+    }
+
+    /// Measures the numbers of a tensor of a file, which is read piece by piece. `None` for a carton.
+    pub(crate) fn measure(&self, name: &str, context: &WorkContext) -> Result<Option<Statistics>, TensorFileError> {
+        let Opened::File(file, _) = &self.opened else { return Ok(None) };
+        let options = LoadOptions::default().context(context.clone());
+        Ok(Some(weights::stats_of_entry(&entry(file, name)?, &options)?))
+    }
+
+    /// Passes the numbers of a tensor of a file to `visit`, piece by piece, in the order in which they are measured.
+    pub(crate) fn visit(
+        &self,
+        name: &str,
+        context: &WorkContext,
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<(), TensorFileError> {
+        /// The numbers that are passed at a time.
+        const AT_ONCE: usize = 1 << 16;
+        let Opened::File(file, _) = &self.opened else { return Ok(()) };
+        entry(file, name)?.visit(ElementOrder::File, AT_ONCE, |piece| {
+            visit(piece);
+            Ok(context.check()?)
+        })
+    }
+
     /// The file, if the source is one.
     pub(crate) fn file(&self) -> Option<&TensorFile> {
         match &self.opened {
@@ -198,15 +230,31 @@ impl Source {
         std::iter::once(path.clone()).chain(shards.map(|(name, _)| path.with_file_name(name))).collect()
     }
 
-    /// Compares each digest with the bytes that are read, so that no damaged bytes are written again.
-    pub(crate) fn verifying(self) -> Self {
+    /// Whether to compare each digest with the bytes that are read, so that no damaged bytes are shown, or written again.
+    pub(crate) fn verifying(self, digests: bool) -> Self {
         let opened = match self.opened {
-            Opened::File(file, path) => {
-                Opened::File(Box::new(file.checking(Checks { digests: true, bools: false })), path)
-            }
+            Opened::File(file, path) => Opened::File(Box::new(file.checking(Checks { digests, bools: false })), path),
             other => other,
         };
         Self { opened, ..self }
+    }
+
+    /// Names the digests of the listed tensors that are not `compared`, because their algorithms are not known, if there are any.
+    pub(crate) fn unknown_digests(&self, not_compared: &str) -> Option<String> {
+        const SHOWN: usize = 5;
+        let reader = self.as_ztensor()?;
+        let mut unknown = Vec::new();
+        for object in self.listed.iter().filter_map(|listed| reader.object(&listed.name).ok()) {
+            let algorithms = object.components().filter_map(|component| component.unknown_digest());
+            unknown.extend(
+                algorithms.map(|algorithm| format!("{} of `{}`", shown_name(algorithm), shown_name(object.name()))),
+            );
+        }
+        let shown = unknown.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if unknown.len() > SHOWN { " and others" } else { "" };
+        (!unknown.is_empty()).then(|| {
+            format!("{not_compared}, because their algorithms are not known: the digests {shown}{more} [spec/ztensor.md §4.3]")
+        })
     }
 
     /// The number of elements in all tensors, as far as it is known. Saturates, because a file may claim more than fits.

@@ -76,7 +76,8 @@ impl ZtensorOutput {
     ) -> Result<(), TensorFileError> {
         // An existing digest is kept, with another algorithm if one is requested.
         let store_as = |component: &Component<'_>| {
-            let kept = component.digest()?.map(|digest| digest.algorithm());
+            // One of an algorithm that is not known cannot be made again; the caller has said so.
+            let kept = component.known_digest()?.map(|digest| digest.algorithm());
             Ok(StoreAs { digest: self.store_as.digest.or(kept), ..self.store_as })
         };
         if let Some(data) = self.only_data(object) {

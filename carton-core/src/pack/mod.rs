@@ -1,13 +1,14 @@
 //! Makes a carton: asks the runner what the model is, combines the answer with the user's metadata, writes the carton, and loads
 //! and tests it before it gets its name.
 //!
-//! `recognize` decides which runner a model is for, `runner_answer` asks that runner, `other_side` finds the outputs where the metadata
+//! `pointers` finds files that are not the model's, `recognize` decides which runner a model is for, `runner_answer` asks that runner, `other_side` finds the outputs where the metadata
 //! declares inputs alone, `input` reads the files that the metadata names, `packing` runs the steps, and `check` loads and tests the result. The format of the carton is up to `package`.
 
 mod check;
 mod input;
 mod other_side;
 mod packing;
+mod pointers;
 mod recognize;
 mod runner_answer;
 
@@ -280,6 +281,8 @@ pub struct Packed {
     pub nested_options: Vec<String>,
     /// The digests in [`Pack::known_links`] that match no file that can be left out, sorted.
     pub unmatched: Vec<Sha256Digest>,
+    /// The files of the model that are pointers of Git LFS, not the files themselves, by their paths in the model.
+    pub git_lfs_pointers: Vec<PathBuf>,
     /// The result of the check; `None` if there was none.
     pub check: Option<PackCheck>,
 }
@@ -330,7 +333,8 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// The path cannot be inspected; [`Error::ModelFile`] for a file that is empty or truncated.
+    /// The path cannot be inspected; [`Error::ModelFile`] for a file that is empty or truncated, [`Error::ModelContent`] for one that stands
+    /// in place of the model.
     pub async fn runner_for(path: impl AsRef<Path>) -> Result<Option<&'static str>, Error> {
         let path = path.as_ref().to_path_buf();
         run_blocking(None, move |_| recognize::runner_for(&path)).await

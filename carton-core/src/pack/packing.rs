@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::check::{TrialCache, Written, check_same_model};
 use super::input::Input;
 use super::runner_answer::{ask_runner, complete};
-use super::{Pack, Packed, RecordSelfTest, recognize};
+use super::{Pack, Packed, RecordSelfTest, pointers, recognize};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::metadata::{SelfTest, TensorSpec};
@@ -22,6 +22,7 @@ pub struct Packing {
     input: Input,
     pack: Pack,
     config: Config,
+    git_lfs_pointers: Vec<PathBuf>,
     /// The runner may have written the model into this folder, so it is kept until the carton is written.
     scratch: Arc<TempDir>,
 }
@@ -58,9 +59,14 @@ impl Packing {
             tensor_format: pack.tensor_format,
             compression: pack.compression,
         };
-        let mut input = run_blocking(None, move |_| input.read_files(&folder).map(|()| input)).await?;
+        let (mut input, git_lfs_pointers) = run_blocking(None, move |_| {
+            input.read_files(&folder)?;
+            let pointers = pointers::find(&input.model_path);
+            Ok((input, pointers))
+        })
+        .await?;
         input.declare_shown_outputs();
-        let packing = Self { input, pack, config, scratch: Arc::new(scratch) };
+        let packing = Self { input, pack, config, git_lfs_pointers, scratch: Arc::new(scratch) };
         if !packing.pack.record_self_tests.is_empty() {
             packing.declared_inputs()?;
         }
@@ -137,6 +143,7 @@ impl Packing {
         let nested_options = self.input.draft.clone().validate()?.nested_options();
         let (path, config) = (output.to_path_buf(), self.config.clone());
         let progress = self.pack.operation.progress().cloned();
+        let git_lfs_pointers = self.git_lfs_pointers;
         run_blocking(progress.as_ref(), move |context| {
             let manifest = match links.is_empty() {
                 true => carton.publish(&config)?,
@@ -145,7 +152,8 @@ impl Packing {
             };
             drop(trial);
             let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
-            Ok(Packed { path, manifest_sha256: manifest.hash(), has_tensor_file, nested_options, unmatched, check })
+            let manifest_sha256 = manifest.hash();
+            Ok(Packed { path, manifest_sha256, has_tensor_file, nested_options, unmatched, git_lfs_pointers, check })
         })
         .await
     }
@@ -208,7 +216,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
     // Opens the file, so that an unreadable one is reported before a runner is started.
     let file = std::fs::metadata(path).map_err(io_error)?.is_file();
     if file {
-        std::fs::File::open(path).map_err(io_error)?;
+        pointers::check_file(path)?;
     }
     std::path::absolute(path).map_err(io_error)
 }

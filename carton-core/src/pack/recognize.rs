@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use carton_tensor::content::Content;
+
+use super::pointers;
 use crate::Error;
 use crate::archive::{Archive, ArchiveError};
 use crate::source::{FileSource, Source};
@@ -55,6 +58,7 @@ fn archive(path: &Path) -> Result<Option<Archive>, Error> {
     if source.len() == 0 {
         return Err(unusable(ArchiveError::Empty));
     }
+    pointers::check_file(path)?;
     let mut magic = [0; ZIP_MAGIC.len()];
     if source.read_at(0, &mut magic).is_err() || magic != ZIP_MAGIC {
         return Ok(None);
@@ -75,7 +79,7 @@ fn decide(seen: &Seen) -> Option<&'static str> {
         Seen::File { name, .. } if is_module(name) => Some("python"),
         Seen::File { entries: Some(archive), .. } => {
             let names = archive.entries().iter().map(|entry| entry.name());
-            is_torchscript(names).then_some("torchscript")
+            (Content::of_zip(names) == Content::TorchScript).then_some("torchscript")
         }
         // A module beside ONNX files may be the model, or only help with it.
         Seen::Folder { modules: 1, onnx_files: 0 } => Some("python"),
@@ -93,35 +97,11 @@ fn is_module(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|found| found == "py")
 }
 
-/// Whether an archive with these entries is TorchScript: all entries are in one folder, which holds code and pickles. Archives of
-/// `torch.save` hold no code.
-fn is_torchscript<'a>(names: impl Iterator<Item = &'a str> + Clone) -> bool {
-    let mut split = names.filter_map(|name| name.split_once('/'));
-    let Some((folder, _)) = split.clone().next() else { return false };
-    let has = |wanted: &dyn Fn(&str) -> bool| split.clone().any(|(top, rest)| top == folder && wanted(rest));
-    let has_pickle = has(&|rest| rest == "constants.pkl" || rest == "data.pkl");
-    has_pickle && has(&|rest| rest.starts_with("code/")) && split.all(|(top, _)| top == folder)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn archives_of_torchscript_have_code_and_pickles_in_one_folder() {
-        let check = |names: &[&str], expected: bool| {
-            assert_eq!(is_torchscript(names.iter().copied()), expected, "{names:?}");
-        };
-        check(&["m/constants.pkl", "m/data.pkl", "m/code/__torch__.py"], true);
-        check(&["m/code/__torch__.py", "m/data.pkl"], true);
-        check(&["m/data.pkl", "m/data/0", "m/version"], false);
-        check(&["m/code/__torch__.py", "other/data.pkl"], false);
-        check(&["m/constants.pkl", "m/code/a.py", "other/code/a.py"], false);
-        check(&["carton.toml", "MANIFEST", "model/code/a.py"], false);
-        check(&[], false);
-    }
 
     #[test]
     fn names_decide_where_they_leave_no_doubt() {

@@ -24,6 +24,7 @@ use semver::VersionReq;
 pub use error::PackageError;
 pub use info::Info;
 pub(crate) use rewrite::{check_output, rewrite};
+pub(crate) use walk::model_files;
 #[cfg(test)]
 pub(crate) use write::write;
 pub(crate) use write::{PackageInput, Unpublished, write_unpublished};

@@ -49,6 +49,14 @@ pub(super) fn walk(path: &Path) -> Result<Vec<Found>, PackageError> {
     Ok(found)
 }
 
+/// Returns the files of the model at `path` by their paths in it, each with the place where it is. Links to files of the model are left
+/// out.
+pub(crate) fn model_files(path: &Path) -> Result<Vec<(String, PathBuf)>, PackageError> {
+    let files = walk(path)?.into_iter().filter(|found| found.leads_to.is_none());
+    let in_model = |name: &str| name.strip_prefix(MODEL).map_or(name, |name| name.trim_start_matches('/')).to_owned();
+    Ok(files.map(|found| (in_model(&found.name), found.path)).collect())
+}
+
 /// Returns the target to write for a link called `link` that leads to `target`, both paths in the carton.
 pub(super) fn relative_target(link: &str, target: &str) -> String {
     let folder: Vec<&str> = link.split('/').collect();

@@ -121,6 +121,7 @@ impl Resolve {
                 has_tensor_file,
                 nested_options: package.metadata().nested_options(),
                 unmatched: Vec::new(),
+                git_lfs_pointers: Vec::new(),
                 check: None,
             })
         })

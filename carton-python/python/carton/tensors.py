@@ -150,7 +150,8 @@ def open(path: AnyPath) -> TensorFile:
 
     Raises:
         IntegrityError: The file is malformed.
-        InvalidInputError: It is no tensor file.
+        InvalidInputError: It is no tensor file; the message names what it is, where that is recognized (a Git LFS pointer, a web page, a
+            PyTorch checkpoint, …), and `hint` says what to do. If its name claims a tensor file, this is an IntegrityError.
         MachineError: It cannot be read.
 
         >>> sorted(tensors.open("weights.safetensors"))

@@ -154,6 +154,14 @@ impl FileBytes {
         }
     }
 
+    /// Returns the first bytes, as many as are wanted or there are.
+    #[cfg(feature = "safetensors")]
+    pub(crate) fn start(&self, n_bytes: usize) -> io::Result<Vec<u8>> {
+        let mut start = vec![0; self.len().min(n_bytes as u64) as usize];
+        self.read_into(0, &mut start)?;
+        Ok(start)
+    }
+
     fn check(&self, range: &Range<u64>) -> io::Result<(usize, usize)> {
         if range.start > range.end || range.end > self.len() {
             return Err(past_the_end(range, self.len()));

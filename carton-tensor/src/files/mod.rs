@@ -10,12 +10,16 @@ mod file_bytes;
 mod pending;
 mod raw_tensor;
 mod shared_bytes;
+#[cfg(feature = "ztensor")]
+mod visit;
 mod widening;
 
 #[cfg(feature = "weights")]
-pub use any::{Entry, TensorFile, TensorFileError, TensorFileFormat};
+pub use any::{ElementOrder, Entry, TensorFile, TensorFileError, TensorFileFormat};
 pub use element_type::ElementType;
 pub use file_bytes::FileBytes;
 pub use pending::PendingFile;
 pub use raw_tensor::{FileElement, RawTensor, RawTensorError};
 pub use shared_bytes::SharedBytes;
+#[cfg(feature = "ztensor")]
+pub(crate) use visit::Visit;

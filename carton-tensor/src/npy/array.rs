@@ -3,10 +3,14 @@
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
+#[cfg(feature = "weights")]
+use super::check_end;
 use super::elements;
 use super::error::{NpyError, Problem};
 use super::header::{self, DtypeKind, OtherNumber};
 use super::{Size, UNNAMED, check_size, read_elements, read_file};
+#[cfg(feature = "weights")]
+use crate::files::Visit;
 use crate::files::{ElementType, RawTensor, SharedBytes};
 use crate::{DataType, StringTensor};
 
@@ -28,6 +32,8 @@ pub struct ArrayInfo {
     pub shape: Vec<usize>,
     /// The bytes that the elements take in the file.
     pub n_bytes: u64,
+    /// Whether the elements are in C order. Those of other arrays are in Fortran order.
+    pub is_c_order: bool,
     /// Where the elements start in the `.npy` data, if they are numbers as a tensor has them: little-endian and in C order.
     pub plain_from: Option<u64>,
 }
@@ -40,7 +46,8 @@ impl ArrayInfo {
         check_size(&header, header_size.saturating_add(n_bytes), size, header_size)?;
         let dtype = element_type(header.dtype.kind);
         let is_plain = dtype.is_some() && elements::is_little_endian_c_order(&header);
-        Ok(Self { dtype, shape: header.shape, n_bytes, plain_from: is_plain.then_some(header_size) })
+        let is_c_order = elements::is_c_order(&header);
+        Ok(Self { dtype, shape: header.shape, n_bytes, is_c_order, plain_from: is_plain.then_some(header_size) })
     }
 }
 
@@ -72,6 +79,18 @@ pub(crate) fn read_array_of(reader: impl Read, size: u64, place: &str) -> Result
     read_bounded(reader, Size::Known(size), u64::MAX).map_err(|problem| problem.at(place))
 }
 
+/// Passes the elements of a file of `size` bytes to `visit`, in pieces of `n_elements`; see [`visit_bounded`].
+#[cfg(feature = "weights")]
+pub(crate) fn visit_array_of(
+    reader: impl Read,
+    size: u64,
+    place: &str,
+    n_elements: usize,
+    visit: Visit<'_>,
+) -> Result<(), NpyError> {
+    visit_bounded(reader, Size::Known(size), n_elements, visit).map_err(|problem| problem.at(place))
+}
+
 /// Writes an array as NumPy's `save` does: version 1, little-endian, C order, strings as `<U`.
 ///
 /// ```
@@ -100,6 +119,35 @@ pub(super) fn read_bounded(mut reader: impl Read, size: Size, limit: u64) -> Res
     let bytes = elements::into_little_endian_c_order(&header, bytes)?;
     let tensor = RawTensor::new(dtype, header.shape, SharedBytes::from(bytes));
     Ok(Array::Numbers(tensor.map_err(|error| Problem::Format(error.to_string()))?))
+}
+
+/// Passes the elements to `visit` in pieces of `n_elements`, little-endian and in the order of the file, so that no more than a piece is
+/// in memory. Whatever reading the array would refuse is an error here too. Strings are checked, and `visit` gets none of them.
+#[cfg(feature = "weights")]
+pub(super) fn visit_bounded(
+    mut reader: impl Read,
+    size: Size,
+    n_elements: usize,
+    visit: Visit<'_>,
+) -> Result<(), Problem> {
+    let (header, header_size) = header::read(&mut reader)?;
+    let n_bytes = header.n_bytes()?;
+    check_size(&header, header_size.saturating_add(n_bytes), size, header_size)?;
+    if element_type(header.dtype.kind).is_none() {
+        elements::check_strings(&mut reader, &header, n_bytes)?;
+    } else {
+        // Numbers have at most 16 bytes.
+        let element = header.dtype.kind.size().unwrap_or(1);
+        let piece = n_elements.saturating_mul(element);
+        let mut reading = elements::Pieces::new(n_bytes, piece);
+        while let Some(piece) = reading.next(&mut reader)? {
+            elements::into_little_endian(&header, piece)?;
+            if visit(piece).is_break() {
+                return Ok(());
+            }
+        }
+    }
+    check_end(&mut reader, n_bytes)
 }
 
 pub(super) fn write(writer: &mut impl Write, array: &Array) -> Result<(), Problem> {

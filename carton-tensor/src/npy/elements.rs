@@ -6,8 +6,8 @@ use bytemuck::Pod;
 use ndarray::{ArrayView, ArrayViewMut, IxDyn, ShapeBuilder};
 
 use super::error::Problem;
-use super::fill::fill;
 use super::header::{self, DtypeKind, Header, OtherNumber};
+use crate::fill::fill;
 use crate::{AlignedBytes, DataType, NumericTensor, StringTensor, Tensor, TensorError, element_count};
 
 /// The bytes to allocate before any data has arrived, for a reader of unknown size.
@@ -25,9 +25,7 @@ pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> R
         let found = fill(reader, room)?;
         filled += found;
         if found < wanted {
-            return Err(Problem::Format(format!(
-                "it is truncated: its array should have {total} bytes, found {filled}"
-            )));
+            return Err(truncated(n_bytes, filled as u64));
         }
         if filled == total {
             return Ok(bytes);
@@ -35,6 +33,46 @@ pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> R
         let mut larger = zeroed(filled.saturating_mul(2).min(total))?;
         larger.as_mut_slice()[..filled].copy_from_slice(bytes.as_slice());
         bytes = larger;
+    }
+}
+
+fn truncated(expected: u64, found: u64) -> Problem {
+    Problem::Format(format!("it is truncated: its array should have {expected} bytes, found {found}"))
+}
+
+/// Reads bytes in pieces of one size, but for the last.
+#[cfg(feature = "weights")]
+pub(super) struct Pieces {
+    n_bytes: u64,
+    filled: u64,
+    piece: usize,
+    buffer: AlignedBytes,
+}
+
+#[cfg(feature = "weights")]
+impl Pieces {
+    /// Pieces of `piece` bytes, of `n_bytes` in all.
+    pub(super) fn new(n_bytes: u64, piece: usize) -> Self {
+        Self { n_bytes, filled: 0, piece: piece.max(1), buffer: AlignedBytes::zeroed(0) }
+    }
+
+    /// Reads the next piece; `None` after the last.
+    pub(super) fn next(&mut self, reader: &mut impl Read) -> Result<Option<&mut [u8]>, Problem> {
+        let rest = usize::try_from(self.n_bytes - self.filled).unwrap_or(usize::MAX);
+        let wanted = rest.min(self.piece);
+        if wanted == 0 {
+            return Ok(None);
+        }
+        if self.buffer.as_slice().len() < wanted {
+            self.buffer = zeroed(wanted)?;
+        }
+        let piece = self.buffer.as_mut_slice().get_mut(..wanted).unwrap_or_default();
+        let found = fill(reader, piece)?;
+        self.filled += found as u64;
+        if found < wanted {
+            return Err(truncated(self.n_bytes, self.filled));
+        }
+        Ok(Some(piece))
     }
 }
 
@@ -64,19 +102,36 @@ fn zeroed(len: usize) -> Result<AlignedBytes, Problem> {
 }
 
 pub(super) fn into_little_endian_c_order(header: &Header, mut bytes: AlignedBytes) -> Result<AlignedBytes, Problem> {
+    into_little_endian(header, bytes.as_mut_slice())?;
+    if is_c_order(header) {
+        return Ok(bytes);
+    }
+    match header.dtype.kind.size() {
+        Some(16) => transposed::<u128>(header, &bytes),
+        Some(2) => transposed::<u16>(header, &bytes),
+        Some(4) => transposed::<u32>(header, &bytes),
+        Some(8) => transposed::<u64>(header, &bytes),
+        _ => transposed::<u8>(header, &bytes),
+    }
+}
+
+/// Swaps the bytes of each number, if the file has them big-endian. The bytes are aligned for their type.
+pub(super) fn into_little_endian(header: &Header, bytes: &mut [u8]) -> Result<(), Problem> {
     let kind = header.dtype.kind;
+    if !header.dtype.big_endian {
+        return Ok(());
+    }
     match kind.size() {
         // An element is two numbers. Swapping all its bytes also exchanges the numbers, and the rotation restores their order.
         Some(8) if kind == DtypeKind::Other(OtherNumber::Complex64) => {
-            prepare::<u64>(header, &mut bytes, |both| both.swap_bytes().rotate_left(32))
+            swap::<u64>(bytes, |both| both.swap_bytes().rotate_left(32))
         }
-        Some(16) => prepare::<u128>(header, &mut bytes, |both| both.swap_bytes().rotate_left(64)),
-        Some(2) => prepare::<u16>(header, &mut bytes, u16::swap_bytes),
-        Some(4) => prepare::<u32>(header, &mut bytes, u32::swap_bytes),
-        Some(8) => prepare::<u64>(header, &mut bytes, u64::swap_bytes),
-        _ => prepare::<u8>(header, &mut bytes, |byte| byte),
-    }?;
-    Ok(bytes)
+        Some(16) => swap::<u128>(bytes, |both| both.swap_bytes().rotate_left(64)),
+        Some(2) => swap::<u16>(bytes, u16::swap_bytes),
+        Some(4) => swap::<u32>(bytes, u32::swap_bytes),
+        Some(8) => swap::<u64>(bytes, u64::swap_bytes),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the file has the elements as a tensor has them.
@@ -87,31 +142,67 @@ pub(super) fn is_little_endian_c_order(header: &Header) -> bool {
 
 /// Whether the elements are in C order. With at most one dimension larger than one, both orders are the same. They are also the same for an
 /// array without elements, whose shape ndarray may refuse.
-fn is_c_order(header: &Header) -> bool {
+pub(super) fn is_c_order(header: &Header) -> bool {
     let is_empty = header.shape.contains(&0);
     !header.fortran_order || is_empty || header.shape.iter().filter(|&&dimension| dimension != 1).count() <= 1
 }
 
-/// Swaps and transposes as the header requires. Treats elements as plain words of their size.
-fn prepare<T: Pod>(header: &Header, bytes: &mut AlignedBytes, swap: fn(T) -> T) -> Result<(), Problem> {
-    let words: &mut [T] = bytemuck::try_cast_slice_mut(bytes.as_mut_slice())
-        .map_err(|_| Problem::Format("its array is not a whole number of elements".to_owned()))?;
-    if header.dtype.big_endian {
-        for word in &mut *words {
-            *word = swap(*word);
-        }
+fn not_whole(_: bytemuck::PodCastError) -> Problem {
+    Problem::Format("its array is not a whole number of elements".to_owned())
+}
+
+/// Replaces each word, which has the size of an element.
+fn swap<T: Pod>(bytes: &mut [u8], swap: fn(T) -> T) -> Result<(), Problem> {
+    let words: &mut [T] = bytemuck::try_cast_slice_mut(bytes).map_err(not_whole)?;
+    for word in words {
+        *word = swap(*word);
     }
-    if is_c_order(header) {
-        return Ok(());
-    }
+    Ok(())
+}
+
+/// Returns the elements of an array in Fortran order in C order. Treats elements as plain words of their size.
+fn transposed<T: Pod>(header: &Header, bytes: &AlignedBytes) -> Result<AlignedBytes, Problem> {
+    let words: &[T] = bytemuck::try_cast_slice(bytes.as_slice()).map_err(not_whole)?;
     let refused = |error: ndarray::ShapeError| Problem::Format(format!("shape {:?}: {error}", header.shape));
     let mut transposed = zeroed(size_of_val(words))?;
-    let target = bytemuck::try_cast_slice_mut(transposed.as_mut_slice())
-        .map_err(|_| Problem::Format("its array is not a whole number of elements".to_owned()))?;
-    let source = ArrayView::from_shape(IxDyn(&header.shape).f(), &*words).map_err(refused)?;
+    let target = bytemuck::try_cast_slice_mut(transposed.as_mut_slice()).map_err(not_whole)?;
+    let source = ArrayView::from_shape(IxDyn(&header.shape).f(), words).map_err(refused)?;
     ArrayViewMut::from_shape(IxDyn(&header.shape), target).map_err(refused)?.assign(&source);
-    *bytes = transposed;
+    Ok(transposed)
+}
+
+/// The bytes of strings that are checked at a time.
+#[cfg(feature = "weights")]
+const STRINGS_PIECE: usize = 1 << 20;
+
+/// Checks strings as [`decode_strings`] does, without holding them. The elements follow in `reader`.
+#[cfg(feature = "weights")]
+pub(super) fn check_strings(reader: &mut impl Read, header: &Header, n_bytes: u64) -> Result<(), Problem> {
+    let size = header.dtype.kind.size().unwrap_or_default().max(1);
+    if size > STRINGS_PIECE {
+        // A string is checked as a whole. Its size is only claimed, so the memory grows as it arrives.
+        return (0..n_bytes / size as u64).try_for_each(|position| {
+            let element = read_bytes(reader, size as u64, false)?;
+            string(header, position as usize, element.as_slice()).map(drop)
+        });
+    }
+    let mut pieces = Pieces::new(n_bytes, STRINGS_PIECE / size * size);
+    let mut first = 0;
+    while let Some(piece) = pieces.next(reader)? {
+        for (position, element) in piece.chunks_exact(size).enumerate() {
+            string(header, first + position, element)?;
+        }
+        first += piece.len() / size;
+    }
     Ok(())
+}
+
+fn string(header: &Header, position: usize, element: &[u8]) -> Result<String, Problem> {
+    let string = match header.dtype.kind {
+        DtypeKind::Unicode(_) => unicode(element, header.dtype.big_endian),
+        _ => utf8(element),
+    };
+    string.map_err(|problem| Problem::Format(format!("string {position} of dtype `{}` {problem}", header.dtype.descr)))
 }
 
 pub(super) fn decode_strings(header: Header, bytes: &[u8]) -> Result<StringTensor, Problem> {
@@ -119,14 +210,7 @@ pub(super) fn decode_strings(header: Header, bytes: &[u8]) -> Result<StringTenso
     let size = header.dtype.kind.size().unwrap_or_default();
     let mut elements = Vec::with_capacity(count);
     for (position, element) in bytes.chunks_exact(size.max(1)).enumerate() {
-        let string = match header.dtype.kind {
-            DtypeKind::Unicode(_) => unicode(element, header.dtype.big_endian),
-            _ => utf8(element),
-        };
-        let string = string.map_err(|problem| {
-            Problem::Format(format!("string {position} of dtype `{}` {problem}", header.dtype.descr))
-        })?;
-        elements.push(string);
+        elements.push(string(&header, position, element)?);
     }
     if header.fortran_order && !elements.is_empty() {
         let view = ArrayView::from_shape(IxDyn(&header.shape).f(), &elements)

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::content::Content;
+
 /// The reason that an array cannot be read or written. Every variant names the place: a path, `PATH#NAME` inside an `.npz`, or `npy
 /// data` for data from a reader.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +16,14 @@ pub enum NpyError {
         place: String,
         /// What was expected and found.
         problem: String,
+    },
+    /// The file is a zip archive without arrays.
+    #[error("`{place}` is {content}, expected an .npz file, which is a zip archive of .npy files")]
+    NotNpz {
+        /// The file.
+        place: String,
+        /// What it is.
+        content: Content,
     },
     /// The file is valid, but a carton's tensor (or an `.npy` file, when writing) cannot hold its content.
     #[error("`{place}` cannot be used: {problem}")]
@@ -68,6 +78,7 @@ fn list(names: &[String]) -> String {
 #[derive(Debug)]
 pub(super) enum Problem {
     Format(String),
+    NotNpz(Content),
     Unsupported(String),
     TooLarge { needed: u64, limit: u64 },
     Io(io::Error),
@@ -78,6 +89,7 @@ impl Problem {
         let place = place.to_owned();
         match self {
             Self::Format(problem) => NpyError::Format { place, problem },
+            Self::NotNpz(content) => NpyError::NotNpz { place, content },
             Self::Unsupported(problem) => NpyError::Unsupported { place, problem },
             Self::TooLarge { needed, limit } => NpyError::TooLarge { place, needed, limit },
             Self::Io(source) => NpyError::Io { place, source },

@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use super::error::Problem;
-use super::fill::fill;
+use crate::fill::fill;
 use crate::{DataType, MAX_RANK, element_count};
 
 /// The longest header that is read. Version 1 cannot hold more, and no array that a carton can hold needs more.

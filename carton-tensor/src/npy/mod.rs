@@ -24,20 +24,20 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use crate::fill::fill;
 use crate::{AlignedBytes, Tensor};
 
 #[cfg(feature = "files")]
 mod array;
 mod elements;
 mod error;
-mod fill;
 mod header;
 mod npz;
 
 #[cfg(feature = "files")]
 pub use array::{Array, ArrayInfo, array_info, read_array, write_array};
 #[cfg(feature = "weights")]
-pub(crate) use array::{array_info_of, read_array_of};
+pub(crate) use array::{array_info_of, read_array_of, visit_array_of};
 pub use error::NpyError;
 use error::Problem;
 use header::Header;
@@ -118,10 +118,16 @@ fn read_elements(
         return Err(Problem::TooLarge { needed, limit });
     }
     let bytes = elements::read_bytes(&mut reader, n_bytes, matches!(size, Size::Known(_)))?;
-    if fill::fill(&mut reader, &mut [0])? != 0 {
-        return Err(Problem::Format(format!("there are bytes after the {n_bytes} bytes of the array")));
-    }
+    check_end(&mut reader, n_bytes)?;
     Ok(bytes)
+}
+
+/// Refuses bytes after the array. Reaching the end of an entry of an archive also compares its checksum.
+fn check_end(reader: &mut impl Read, n_bytes: u64) -> Result<(), Problem> {
+    if fill(reader, &mut [0])? == 0 {
+        return Ok(());
+    }
+    Err(Problem::Format(format!("there are bytes after the {n_bytes} bytes of the array")))
 }
 
 /// Refuses a header that needs more or fewer bytes than there are.

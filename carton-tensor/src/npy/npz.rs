@@ -15,11 +15,14 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use super::error::{NpyError, Problem};
-use super::fill::fill;
 #[cfg(feature = "files")]
 use super::{Array, ArrayInfo};
 use super::{Size, elements, read_bounded};
 use crate::Tensor;
+use crate::content::Content;
+#[cfg(feature = "weights")]
+use crate::files::Visit;
+use crate::fill::fill;
 
 const SUFFIX: &str = ".npy";
 /// The first bytes of a zip file that is not empty.
@@ -76,22 +79,30 @@ impl<R: Read + Seek> Npz<R> {
     /// Opens an archive from `reader`. Errors refer to it as `place`.
     ///
     /// # Errors
-    /// [`NpyError::Format`] if it is not a zip file or has two arrays of one name; [`NpyError::Io`].
+    /// [`NpyError::Format`] if it is not a zip file or has two arrays of one name; [`NpyError::NotNpz`] if it has entries, but no array;
+    /// [`NpyError::Io`].
     pub fn from_reader(mut reader: R, place: &str) -> Result<Self, NpyError> {
         let open = || {
             let size = reader.seek(SeekFrom::End(0))?;
             check_ends(&mut reader, size)?;
             let archive = ZipArchive::new(reader).map_err(of_zip)?;
-            let (mut names, mut positions) = (Vec::new(), BTreeMap::new());
+            let (mut names, mut positions, mut others) = (Vec::new(), BTreeMap::new(), Vec::new());
             for position in 0..archive.len() {
                 let Some(entry) = archive.name_for_index(position) else { continue };
                 // Other entries are not arrays. NumPy returns them as bytes; here they are ignored.
                 let entry = entry.map_err(of_zip)?;
-                let Some(name) = entry.strip_suffix(SUFFIX) else { continue };
+                let Some(name) = entry.strip_suffix(SUFFIX) else {
+                    others.push(entry.into_owned());
+                    continue;
+                };
                 if positions.insert(name.to_owned(), position).is_some() {
                     return Err(Problem::Format(format!("it has two arrays `{name}`")));
                 }
                 names.push(name.to_owned());
+            }
+            // An archive of nothing is what NumPy writes for no arrays.
+            if names.is_empty() && !others.is_empty() {
+                return Err(Problem::NotNpz(Content::of_zip(others.iter().map(String::as_str))));
             }
             if archive.has_duplicate_names() {
                 return Err(Problem::Format("two of its entries have the same name".to_owned()));
@@ -152,6 +163,12 @@ impl<R: Read + Seek> Npz<R> {
         self.with_entry(name, |entry, size, limit| super::array::read_bounded(entry, size, limit))
     }
 
+    /// Passes the elements of an array to `visit`, piece by piece; see [`super::array::visit_bounded`].
+    #[cfg(feature = "weights")]
+    pub(crate) fn visit(&mut self, name: &str, n_elements: usize, visit: Visit<'_>) -> Result<(), NpyError> {
+        self.with_entry(name, |entry, size, _| super::array::visit_bounded(entry, size, n_elements, visit))
+    }
+
     /// Calls `read` with the data of an array, its size, and the limit.
     fn with_entry<T>(
         &mut self,
@@ -171,7 +188,8 @@ impl<R: Read + Seek> Npz<R> {
                 CompressionMethod::Deflated => compressed.saturating_mul(MAX_DEFLATE_RATIO),
                 other => {
                     return Err(Problem::Unsupported(format!(
-                        "it is compressed by {other:?}, expected stored or deflate as NumPy writes them"
+                        "it is compressed by {}, expected stored or deflate as NumPy writes them",
+                        method_name(other)
                     )));
                 }
             };
@@ -209,6 +227,19 @@ fn check_ends(reader: &mut (impl Read + Seek), size: u64) -> Result<(), Problem>
         true => "it is truncated: it begins as a zip file and does not end as one".to_owned(),
         false => format!("expected a zip file, found one that begins with `{}`", begin.escape_ascii()),
     }))
+}
+
+/// Returns the name of a compression method other than stored and deflate.
+const fn method_name(method: CompressionMethod) -> &'static str {
+    match method {
+        CompressionMethod::DEFLATE64 => "deflate64",
+        CompressionMethod::BZIP2 => "bzip2",
+        CompressionMethod::LZMA => "LZMA",
+        CompressionMethod::ZSTD => "zstd",
+        CompressionMethod::XZ => "xz",
+        CompressionMethod::PPMD => "PPMd",
+        _ => "an unknown method",
+    }
 }
 
 #[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use crate::MAX_RANK;
+use crate::content::Content;
 use crate::files::{ElementType, RawTensorError};
 
 /// The rule that a header breaks, or would break if it were written.
@@ -268,6 +269,14 @@ pub enum SafetensorsError {
         #[source]
         source: HeaderError,
     },
+    /// The file is another kind of file.
+    #[error("`{place}` is {content}, expected a safetensors file")]
+    OtherContent {
+        /// The file.
+        place: String,
+        /// What it is.
+        content: Content,
+    },
     /// The file has no tensor of this name.
     #[error("`{place}` has no tensor {}", quoted(.name))]
     NoSuchTensor {
@@ -311,7 +320,7 @@ impl SafetensorsError {
     /// Whether the content of the file is at fault, rather than reading it.
     #[cfg(feature = "weights")]
     pub(crate) fn is_about_content(&self) -> bool {
-        matches!(self, Self::Header { .. })
+        matches!(self, Self::Header { .. } | Self::OtherContent { .. })
     }
 }
 

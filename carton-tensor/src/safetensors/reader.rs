@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Header, Metadata, SafetensorsError, TensorInfo};
+use crate::content::Content;
 use crate::files::{FileBytes, RawTensor};
 
 /// An open safetensors file. Its header was read and validated; data is read on request. Any number of threads may read at once.
@@ -29,7 +30,7 @@ impl Reader {
     /// Opens the file at `path`. Reading a tensor copies its bytes out of the file.
     ///
     /// # Errors
-    /// [`SafetensorsError::Header`], [`SafetensorsError::Io`].
+    /// [`SafetensorsError::Header`], [`SafetensorsError::OtherContent`], [`SafetensorsError::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SafetensorsError> {
         Self::of_path(path.as_ref(), |path| FileBytes::open(path))
     }
@@ -59,7 +60,12 @@ impl Reader {
         let (bytes, place) = (bytes.into(), place.into());
         match read_header(&bytes) {
             Ok(Ok(header)) => Ok(Self { place, bytes, header }),
-            Ok(Err(source)) => Err(SafetensorsError::Header { place, source }),
+            // The rule that another kind of file breaks first would not tell what the file is.
+            Ok(Err(source)) => match bytes.start(Content::START).map(|start| Content::of_start(&start)) {
+                Ok(Some(content)) => Err(SafetensorsError::OtherContent { place, content }),
+                Ok(None) => Err(SafetensorsError::Header { place, source }),
+                Err(source) => Err(SafetensorsError::Io { place, source }),
+            },
             Err(source) => Err(SafetensorsError::Io { place, source }),
         }
     }

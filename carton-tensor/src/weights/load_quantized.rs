@@ -9,8 +9,8 @@ use super::load::{select, stored_bytes, verifying_reader};
 use super::options::{LoadOptions, LoaderStatistics};
 use super::pieces::{Data, Job};
 use super::quantize::{QuantizeOptions, QuantizedTensor, Work, run};
-use super::scales::is_scale_tensor;
-use crate::files::{ElementType, Entry, RawTensor, TensorFile, TensorFileError};
+use super::schemes::{Described, quantized_already};
+use crate::files::{ElementType, Entry, RawTensor, TensorFileError};
 use crate::parallel::par_map;
 use crate::ztensor::Format;
 
@@ -19,8 +19,8 @@ use crate::ztensor::Format;
 pub struct QuantizedWeights {
     /// The quantized float tensors.
     pub quantized: BTreeMap<String, QuantizedTensor>,
-    /// The other tensors, unchanged: integers, bools, complex numbers, elements of an unknown logical type, and the scales of tensors
-    /// that are already quantized (spec/weights.md §2.3).
+    /// The other tensors, unchanged: integers, bools, complex numbers, elements of an unknown logical type, and what is quantized already,
+    /// with its scales (spec/weights.md §2.3).
     pub unchanged: BTreeMap<String, RawTensor>,
     /// The entries that were skipped, with the reason: strings, objects of unknown formats, and objects that are quantized in groups.
     pub skipped: BTreeMap<String, String>,
@@ -62,8 +62,10 @@ pub fn load_quantized(
     // The verifying reader reads a tensor with a digest whole, so that only hashed bytes are used.
     let is_verified = |entry: &Entry<'_>| options.verify && entry.has_digest();
     let n_verified = entries.iter().filter(|entry| is_verified(entry)).count();
+    // A scale belongs to its tensor even if one of them is filtered out.
+    let already = quantized_already(file.entries().map(|entry| Described { name: entry.name(), dtype: entry.dtype() }));
     let (floats, others): (Vec<Entry<'_>>, Vec<Entry<'_>>) =
-        entries.into_iter().partition(|entry| is_quantizable(&file, entry));
+        entries.into_iter().partition(|entry| is_quantizable(entry) && !already.contains_key(entry.name()));
 
     let failed = |source| WeightsError::from(TensorFileError::Io { place: file.place().to_owned(), source });
     let decoders: Vec<_> = floats.iter().map(|entry| || Ok(entry.dequantize()?)).collect();
@@ -112,17 +114,10 @@ fn reason_to_skip(entry: &Entry<'_>) -> Option<String> {
     entry.not_numbers().or_else(|| is_group.then(|| "quantized already, in groups".to_owned()))
 }
 
-/// Whether a tensor has floats that are not quantized yet.
-fn is_quantizable(file: &TensorFile, entry: &Entry<'_>) -> bool {
+/// Whether a tensor has floats.
+fn is_quantizable(entry: &Entry<'_>) -> bool {
     let data = entry.as_ztensor().and_then(|object| object.component("data"));
     // An unknown logical type may mean anything, whatever its storage type.
     let is_unknown = data.is_some_and(|data| data.unknown_type().is_some());
-    entry.dtype().is_some_and(ElementType::is_float) && !is_unknown && !is_scale(file, entry)
-}
-
-/// Whether a tensor holds the scales of another tensor of the file, which is quantized (spec/weights.md §2.3).
-fn is_scale(file: &TensorFile, entry: &Entry<'_>) -> bool {
-    is_scale_tensor(entry.name(), entry.dtype(), entry.shape(), |name| {
-        file.entry(name).ok().map(|of| (of.dtype(), of.shape()))
-    })
+    entry.dtype().is_some_and(ElementType::is_float) && !is_unknown
 }

@@ -15,6 +15,7 @@ mod quantization_error;
 mod quantize;
 mod quantize_groups;
 mod scales;
+mod schemes;
 mod statistics;
 mod validate;
 
@@ -28,8 +29,9 @@ pub use options::{LoadOptions, LoaderStatistics, Placement};
 pub use quantization_error::QuantizationError;
 pub use quantize::{QuantizeOptions, QuantizedTensor, quantize, quantize_all};
 pub use quantize_groups::{QuantizedMatrix, quantize_groups};
-pub use scales::{Granularity, SCALE_SUFFIX, Scales, is_scale_tensor};
-pub use statistics::{Statistics, stats, stats_of_all};
+pub use scales::{Granularity, SCALE_SUFFIX, Scales};
+pub use schemes::{Described, quantized_already};
+pub use statistics::{Statistics, stats, stats_of_all, stats_of_entry};
 pub use validate::{
     Category, Finding, LayerStructure, Validation, check_numerical_stability, validate, validate_dtype_consistency,
     validate_quantization, validate_tensor, validate_weights, verify_layer_structure,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::error::WeightsError;
 use super::kernels::LARGE_BLOCK;
-use crate::files::{ElementType, FileBytes, RawTensor};
+use crate::files::{ElementOrder, ElementType, Entry, FileBytes, RawTensor};
 use crate::parallel::par_map;
 
 /// Elements in a piece.
@@ -28,8 +28,20 @@ pub(super) enum Data<'a> {
     Memory(&'a [u8]),
     /// Stored unchanged in this range of a file. The function wraps read errors with the name of the file.
     File(&'a FileBytes, Range<u64>, &'a (dyn Fn(std::io::Error) -> WeightsError + Sync)),
-    /// Returned by this function, because they are compressed or not stored as a dense tensor.
+    /// Passed by this function to another one, piece by piece and in order, because they are compressed, hashed or computed.
+    Streamed(&'a Stream<'a>),
+    /// Returned by this function as a whole, because they are needed twice and cannot be read in pieces.
     Decoded(&'a (dyn Fn() -> Result<RawTensor, WeightsError> + Sync)),
+}
+
+/// Passes the bytes of a tensor to the given function in pieces of [`PIECE_ELEMENTS`].
+pub(super) type Stream<'a> = dyn Fn(&mut Sink<'_>) -> Result<(), WeightsError> + Sync + 'a;
+/// Gets one piece after the other.
+pub(super) type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), WeightsError> + 'a;
+
+/// Makes a [`Stream`] of an entry, with the checks that its file was asked for.
+pub(super) fn stream(entry: &Entry<'_>, order: ElementOrder, sink: &mut Sink<'_>) -> Result<(), WeightsError> {
+    entry.visit(order, PIECE_ELEMENTS, sink)
 }
 
 impl Data<'_> {
@@ -38,7 +50,7 @@ impl Data<'_> {
         match self {
             Self::Memory(bytes) => Some(bytes.len() as u64),
             Self::File(_, range, _) => Some(range.end - range.start),
-            Self::Decoded(_) => None,
+            Self::Streamed(_) | Self::Decoded(_) => None,
         }
     }
 
@@ -61,7 +73,7 @@ impl Data<'_> {
                 file.read_into(range.start.saturating_add(offset), buffer).map_err(failed)?;
                 Ok(buffer)
             }
-            Self::Decoded(_) => Ok(&[]),
+            Self::Streamed(_) | Self::Decoded(_) => Ok(&[]),
         }
     }
 }
@@ -79,6 +91,15 @@ pub(super) fn for_each_piece<R: Send>(
         let Piece { job, offset, length } = pieces[index];
         let size = piece_size(jobs[job].dtype);
         match &jobs[job].data {
+            Data::Streamed(stream) => {
+                let mut results = Vec::new();
+                stream(&mut |bytes| {
+                    let start = results.len() * PIECE_ELEMENTS;
+                    results.push(visit(job, start, bytes)?);
+                    Ok(())
+                })?;
+                Ok(results)
+            }
             Data::Decoded(decode) => {
                 let tensor = decode()?;
                 let pieces = tensor.bytes().chunks(size).enumerate();
@@ -103,7 +124,7 @@ struct Piece {
     length: usize,
 }
 
-/// Divides all jobs into pieces, in order. A tensor without elements has no piece; one that must be decoded is a single piece.
+/// Divides all jobs into pieces, in order. A tensor without elements has no piece; one that is streamed or decoded is a single piece.
 fn cut(jobs: &[Job<'_>]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (job, Job { dtype, data }) in jobs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The scales of int8 tensors, and which tensor of a file holds them (spec/weights.md §2.2, §2.3).
+//! The scales of int8 tensors, and which shapes they have (spec/weights.md §2.2, §2.3).
 
 use std::ops::Range;
 
@@ -95,21 +95,6 @@ pub(super) fn scales_of(of: &[usize], dtype: ElementType, shape: &[usize]) -> Re
     match (Channels::of(of, Granularity::Channel), shape) {
         (Some(channels), &[length]) if length == channels.count => Ok(Granularity::Channel),
         _ => Err(NoScales::Shape),
-    }
-}
-
-/// Whether a tensor of this name, dtype and shape holds the scales of the int8 tensor whose name precedes `.scale` (spec/weights.md
-/// §2.3). `find` returns dtype and shape of a tensor.
-pub fn is_scale_tensor<'a>(
-    name: &str,
-    dtype: Option<ElementType>,
-    shape: &[usize],
-    find: impl FnOnce(&str) -> Option<(Option<ElementType>, &'a [usize])>,
-) -> bool {
-    let of = name.strip_suffix(SCALE_SUFFIX).and_then(find);
-    match (of, dtype) {
-        (Some((Some(ElementType::Int8), of)), Some(dtype)) => scales_of(of, dtype, shape).is_ok(),
-        _ => false,
     }
 }
 

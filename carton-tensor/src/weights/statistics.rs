@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::error::WeightsError;
 use super::kernels::{Level, Moments, moments, with_encoding};
-use super::pieces::{Data, Job, for_each_piece};
-use crate::files::{ElementType, RawTensor};
+use super::options::LoadOptions;
+use super::pieces::{Data, Job, for_each_piece, stream};
+use crate::files::{ElementOrder, ElementType, Entry, RawTensor, TensorFileError};
 use crate::parallel::available_threads;
 
 /// The statistics of a tensor, from one pass over its numbers.
@@ -87,6 +88,43 @@ pub fn stats_of_all<'a>(tensors: impl IntoIterator<Item = &'a RawTensor>) -> Res
     let level = Level::best();
     let parts = for_each_piece(&jobs, available_threads(), |job, _, bytes| moments_of(level, jobs[job].dtype, bytes))?;
     Ok(parts.into_iter().map(Statistics::of).collect())
+}
+
+/// Returns the statistics of a tensor of a file like [`stats`], and reads it in pieces, so that its size does not matter. An array in
+/// Fortran order is measured in that order.
+///
+/// Of `options`, this uses the number of threads and the context. Digests are verified if the file was asked to
+/// ([`TensorFile::checking`](crate::files::TensorFile::checking)).
+///
+/// ```
+/// use carton_tensor::files::{ElementType, RawTensor, TensorFile};
+/// use carton_tensor::weights::{LoadOptions, stats, stats_of_entry};
+/// use carton_tensor::ztensor::{StoreAs, Writer};
+/// let tensor = RawTensor::new(ElementType::Uint8, vec![4], vec![1_u8, 2, 3, 4].into())?;
+/// let mut writer = Writer::new(Vec::new())?;
+/// writer.add("a", &tensor, StoreAs::RAW.zstd(3))?;
+/// let file = TensorFile::new(writer.finish()?, "example")?;
+/// assert_eq!(stats_of_entry(&file.entry("a")?, &LoadOptions::default())?, stats(&tensor)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`WeightsError::Complex`]; [`WeightsError::File`] if the tensor cannot be read, or is none of numbers; [`WeightsError::Interrupted`].
+pub fn stats_of_entry(entry: &Entry<'_>, options: &LoadOptions) -> Result<Statistics, WeightsError> {
+    let failed = |source| WeightsError::from(TensorFileError::Io { place: entry.place().to_owned(), source });
+    let streamed = |sink: &mut super::pieces::Sink<'_>| stream(entry, ElementOrder::File, sink);
+    let data = match entry.location().filter(|_| !entry.is_verified()) {
+        Some((bytes, range)) => Data::File(bytes, range, &failed),
+        None => Data::Streamed(&streamed),
+    };
+    // The numbers of a quantized group are `float32`.
+    let job = Job { dtype: entry.dtype().unwrap_or(ElementType::Float32), data };
+    let level = Level::best();
+    let parts = for_each_piece(&[job], options.threads(), |_, _, bytes| {
+        options.context.check()?;
+        moments_of(level, entry.dtype().unwrap_or(ElementType::Float32), bytes)
+    })?;
+    Ok(Statistics::of(parts.into_iter().flatten()))
 }
 
 /// Returns the moments of the elements in `bytes`.

@@ -12,6 +12,9 @@ pub enum DigestAlgorithm {
 }
 
 impl DigestAlgorithm {
+    /// All algorithms.
+    pub const ALL: [Self; 2] = [Self::Sha256, Self::Crc32c];
+
     /// The prefix of digests of this algorithm.
     #[must_use]
     pub const fn name(self) -> &'static str {

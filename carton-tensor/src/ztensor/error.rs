@@ -359,7 +359,7 @@ pub enum ZTensorError {
         /// The digest of the bytes.
         found: String,
     },
-    /// §4.3: a digest that is to be verified has an unknown algorithm.
+    /// §4.3: a digest that is to be verified has an unknown algorithm, or names none.
     #[error("{at} has the digest {found}, which cannot be verified: expected sha256 or crc32c [spec/ztensor.md §4.3]")]
     UnknownDigest {
         /// The component.

@@ -10,7 +10,7 @@ use super::attributes::{self, Attributes};
 use super::name::Name;
 use super::place::FilePart;
 use super::span::Span;
-use super::{Digest, ZTensorError, types};
+use super::{Digest, DigestAlgorithm, ZTensorError, types};
 use crate::files::ElementType;
 
 /// The objects of a file, from a validated manifest.
@@ -380,6 +380,22 @@ impl<'m> Component<'m> {
     /// [`UnknownDigest`](ZTensorError::UnknownDigest), [`MalformedDigest`](ZTensorError::MalformedDigest).
     pub fn digest(&self) -> Result<Option<Digest>, ZTensorError> {
         self.digest_text().map(|digest| Digest::parse(digest, || self.place())).transpose()
+    }
+
+    /// Parses the digest like [`digest`](Self::digest); `None` also for one of another algorithm, which cannot be compared.
+    ///
+    /// # Errors
+    /// As [`digest`](Self::digest), for a text that names no algorithm.
+    pub fn known_digest(&self) -> Result<Option<Digest>, ZTensorError> {
+        if self.unknown_digest().is_some() { Ok(None) } else { self.digest() }
+    }
+
+    /// Returns the algorithm of the digest, as the manifest spells it, if it is another one than those of [`DigestAlgorithm`].
+    #[must_use]
+    pub fn unknown_digest(&self) -> Option<&'m str> {
+        let (algorithm, _) = self.digest_text()?.split_once(':')?;
+        (!algorithm.is_empty() && !DigestAlgorithm::ALL.iter().any(|known| known.name() == algorithm))
+            .then_some(algorithm)
     }
 
     pub(super) fn place(&self) -> Box<FilePart> {

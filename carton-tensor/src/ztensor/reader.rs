@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::ops::Range;
+use std::io::{self, Read};
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use crate::parallel::{available_threads, par_map};
 /// The checks when a component is read, in addition to those of opening the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// Whether to check that stored bytes match their digest, if they have one.
+    /// Whether to check that stored bytes match their digest, if they have one of an algorithm that is known.
     pub digests: bool,
     /// Whether to check that bools are 0 or 1.
     pub bools: bool,
@@ -64,6 +65,8 @@ pub struct Verified {
     pub n_verified: usize,
     /// The number of components without a digest.
     pub n_without: usize,
+    /// The number of components whose digest has an algorithm that is not known, so that it was not compared.
+    pub n_unknown: usize,
     /// The stored bytes of the verified components. Bytes that several components share count once.
     pub n_bytes: u64,
     /// The errors of the other components.
@@ -134,6 +137,12 @@ impl Reader {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// The checks for everything that is read.
+    #[must_use]
+    pub fn checks(&self) -> Checks {
+        self.checks
     }
 
     /// A number that identifies the file of this reader.
@@ -207,20 +216,91 @@ impl Reader {
     ///
     /// # Errors
     /// [`Io`](ZTensorError::Io), [`Memory`](ZTensorError::Memory). With checks, [`DigestMismatch`](ZTensorError::DigestMismatch),
-    /// [`UnknownDigest`](ZTensorError::UnknownDigest), [`MalformedDigest`](ZTensorError::MalformedDigest) and
-    /// [`Bool`](ZTensorError::Bool). For zstd, the rules of section 4.2.
+    /// [`UnknownDigest`](ZTensorError::UnknownDigest) for a text that names no algorithm,
+    /// [`MalformedDigest`](ZTensorError::MalformedDigest) and [`Bool`](ZTensorError::Bool). For zstd, the rules of section 4.2.
     pub fn read_component(&self, component: &Component<'_>, checks: Checks) -> Result<SharedBytes, ZTensorError> {
         let stored = self.bytes.read(component.stored())?;
         if checks.digests
-            && let Some(digest) = component.digest()?
+            && let Some(digest) = component.known_digest()?
         {
             digest.verify(&stored, || component.place())?;
         }
         let bytes = component::decode(stored, component)?;
         if checks.bools {
-            component::check_bools(&bytes, component)?;
+            component::check_bools(&bytes, 0, component)?;
         }
         Ok(bytes)
+    }
+
+    /// Reads the decompressed bytes of a component of this file, with exactly these checks, in pieces of `n_bytes`, of which only one is in
+    /// memory. `visit` says by its result whether it wants the next piece. What it got is only what the file has if no error follows.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use carton_tensor::files::{ElementType, RawTensor};
+    /// use carton_tensor::ztensor::{Checks, Reader, StoreAs, Writer};
+    /// let tensor = RawTensor::new(ElementType::Uint8, vec![5], vec![1_u8, 2, 3, 4, 5].into())?;
+    /// let mut writer = Writer::new(Vec::new())?;
+    /// writer.add("numbers", &tensor, StoreAs::RAW.zstd(3))?;
+    /// let reader = Reader::new(writer.finish()?.into())?;
+    /// let data = reader.object("numbers")?.component("data").unwrap();
+    /// let mut lengths = Vec::new();
+    /// reader.visit_component(&data, Checks::ALL, 2, &mut |piece| {
+    ///     lengths.push(piece.len());
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert_eq!(lengths, [2, 2, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read_component`](Self::read_component).
+    pub fn visit_component(
+        &self,
+        component: &Component<'_>,
+        checks: Checks,
+        n_bytes: usize,
+        visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), ZTensorError> {
+        let digest = if checks.digests { component.known_digest()? } else { None };
+        let mut stored = Stored {
+            bytes: &self.bytes,
+            rest: component.stored(),
+            hasher: digest.map(|digest| Hasher::new(digest.algorithm())),
+            failure: None,
+        };
+        let (mut position, mut bad, mut is_over) = (0, None, false);
+        let visited = component::stream(&mut stored, component, n_bytes.max(1), &mut |piece| {
+            if checks.bools
+                && let Err(error) = component::check_bools(piece, position, component)
+            {
+                bad = Some(error);
+                return ControlFlow::Break(());
+            }
+            position += piece.len();
+            let next = visit(piece);
+            is_over = next.is_break();
+            next
+        });
+        if let Some(failure) = stored.failure.take() {
+            return Err(failure.into());
+        }
+        if is_over {
+            return Ok(());
+        }
+        if let Err(error) = &visited
+            && component::needs_whole(error, component)
+        {
+            let whole = self.read_component(component, checks)?;
+            let mut rest = whole.get(position..).unwrap_or_default().chunks(n_bytes.max(1));
+            let _ = rest.try_for_each(visit);
+            return Ok(());
+        }
+        // Damaged bytes may also break another rule. That they are damaged is the better answer.
+        if let Some(digest) = digest {
+            compare(component, digest, stored.finish()?)?;
+        }
+        visited.and_then(|()| bad.map_or(Ok(()), Err))
     }
 
     /// Reads a component as a tensor of one dimension.
@@ -266,7 +346,8 @@ impl Reader {
         let mut failures = Vec::new();
         let mut by_blob: BTreeMap<(u64, u64, &str), Blob<'_>> = BTreeMap::new();
         for (index, component) in self.objects().flat_map(|object| object.components()).enumerate() {
-            match component.digest() {
+            match component.known_digest() {
+                Ok(None) if component.unknown_digest().is_some() => verified.n_unknown += 1,
                 Ok(None) => verified.n_without += 1,
                 Err(error) => failures.push((index, error)),
                 Ok(Some(digest)) => {
@@ -288,6 +369,47 @@ impl Reader {
         failures.sort_by_key(|(index, _)| *index);
         verified.failures = failures.into_iter().map(|(_, error)| error).collect();
         verified
+    }
+}
+
+/// The stored bytes of a component, which are hashed as they are read.
+struct Stored<'a> {
+    bytes: &'a FileBytes,
+    rest: Range<u64>,
+    hasher: Option<Hasher>,
+    /// Why the file cannot be read, if it cannot. The decoder would report it as if the bytes were at fault.
+    failure: Option<io::Error>,
+}
+
+impl Stored<'_> {
+    /// Returns the digest of all bytes, also those that have not been read.
+    fn finish(mut self) -> Result<Digest, ZTensorError> {
+        let mut buffer = vec![0; PIECE];
+        loop {
+            match self.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => return Err(self.failure.take().unwrap_or(error).into()),
+            }
+        }
+        self.hasher.map(Hasher::finish).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput).into())
+    }
+}
+
+impl Read for Stored<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = (self.rest.end - self.rest.start).min(buffer.len() as u64) as usize;
+        let buffer = buffer.get_mut(..n_bytes).unwrap_or_default();
+        if let Err(failure) = self.bytes.read_into(self.rest.start, buffer) {
+            let kind = failure.kind();
+            self.failure = Some(failure);
+            return Err(kind.into());
+        }
+        self.rest.start += n_bytes as u64;
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(buffer);
+        }
+        Ok(n_bytes)
     }
 }
 

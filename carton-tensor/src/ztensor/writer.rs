@@ -201,7 +201,8 @@ impl<W: Write> Writer<W> {
     }
 
     /// Copies an object of another file with its attributes and all its components, including those of unknown formats and logical
-    /// types. `store_as` returns the storage of each component. One component at a time is in memory. Bytes that components of the
+    /// types. `store_as` returns the storage of each component: a digest of an algorithm that is not known cannot be made of the bytes that
+    /// are written. One component at a time is in memory. Bytes that components of the
     /// other file share are written once if they have the same type and storage.
     ///
     /// # Errors
@@ -238,7 +239,7 @@ impl<W: Write> Writer<W> {
         checks: Checks,
         store_as: StoreAs,
     ) -> Result<Copied, ZTensorError> {
-        let (stored, digest) = (component.stored(), component.digest()?);
+        let (stored, digest) = (component.stored(), component.known_digest()?);
         let from = CopiedFrom {
             reader: reader.number(),
             stored: (stored.start, stored.end),

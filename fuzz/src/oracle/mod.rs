@@ -27,6 +27,7 @@ pub mod safetensors_index;
 pub mod sample_names;
 pub mod signature;
 pub mod tensor_data;
+pub mod tensor_file;
 pub mod tensor_index;
 pub mod ztensor;
 
@@ -62,6 +63,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "sample_names" => sample_names::check,
         "signature" => signature::check,
         "tensor_data" => tensor_data::check,
+        "tensor_file" => tensor_file::check,
         "tensor_index" => tensor_index::check,
         "ztensor" => ztensor::check,
         _ => return None,

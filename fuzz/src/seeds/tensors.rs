@@ -24,7 +24,24 @@ pub(super) fn seeds() -> Vec<Seed> {
         write_npy(&mut npy, tensor).expect("it can be written");
         seeds.push(Seed::new("npy", format!("{position}.npy"), npy));
     }
+    // Each is a tensor file too, under the name of its format.
+    let files = seeds.iter().filter(|seed| seed.target != "safetensors_index");
+    let files: Vec<Seed> = files.map(|seed| Seed { target: "tensor_file", ..seed.clone() }).collect();
+    seeds.extend(files);
+    seeds.extend(others().map(|(name, bytes)| Seed::new("tensor_file", name, bytes)));
     seeds
+}
+
+/// The first bytes of other kinds of files.
+fn others() -> [(&'static str, &'static [u8]); 6] {
+    [
+        ("pointer", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n"),
+        ("page", b"<!DOCTYPE html><html>login</html>"),
+        ("pickle", b"\x80\x04\x95\x06\0\0\0\0\0\0\0]\x94K\x01a."),
+        ("onnx", b"\x08\x08\x12\x07pytorch\x1a\x05"),
+        ("zip", b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\0m/data.pkl"),
+        ("text", b"Entry not found"),
+    ]
 }
 
 fn tensors() -> [Tensor; 4] {

@@ -164,7 +164,6 @@ def quantized():
     # The first product is a half in float32, and less in float64.
     near = near_a_half()
     below = float32(0.5 - 2.0**-25)
-    fp8 = {0x3C: 1.0, 0xC2: -3.0, 0x7B: 57344.0, 0x00: 0.0, 0x01: 2.0**-16, 0x7C: INFINITY, 0x7E: NAN, 0x38: 0.5}
     return [
         *both("example", "the example of the page, whose shape is that of a matrix", channel, [2, 2], example),
         *both("vector", "the example of the page", fewer, [4], example),
@@ -176,7 +175,6 @@ def quantized():
         *both("in-float64", "the same numbers in float64", wide, [1, 2], near, "f64"),
         *both("float16", "16-bit floats", wide, [2, 2], [-2.0, -1.0, 0.5, 1.5], "f16"),
         *both("bfloat16", "bfloat16", wide, [2, 2], [-2.0, -1.0, 0.5, 1.5], "bf16"),
-        *both("fp8", "FP8, with numbers that are not finite", other, [2, 4], list(fp8), "f8_e5m2", list(fp8.values())),
         *both("not-finite", "NaN and infinities, also a channel of nothing else", other, [3, 2], [1.0, NAN, -INFINITY, 0.25, NAN, INFINITY]),
         *both("zeros", "zeros, also negative ones", one, [2, 2], [0.0, -0.0, 0.0, 3.0]),
         *both("only-zeros", "nothing but zeros", one, [2, 2], [0.0, -0.0, 0.0, 0.0]),
@@ -200,7 +198,9 @@ def near_a_half():
 def files():
     """What a quantized file has of a file (§2.3)."""
     left = "Left as they are:"
-    scales_of = "- what is quantized already: a tensor `NAME.scale` of floats where `NAME` is of `int8`"
+    already = "- what is quantized already, and what belongs to it (below), with a warning that names the scheme"
+    small = "| FP8, MX, NVFP4, `int8` of this page and of others | NAME, small |"
+    scales_of = small
     numbers = floats([2], 1.0, 0.5)
     one = integers_and_scale("w", [2], [127, 64], 127.0)
 
@@ -218,7 +218,13 @@ def files():
         left_alone("int8-of-quantized", "a tensor that is quantized already", scales_of, q=tensor("i8", [2, 2], [1, 2, 3, 4]), q__scale=tensor("f64", [], [2.0])),
         left_alone("int8-of-quantized-by-channel", "a tensor that is quantized already, with a scale for each channel", scales_of, q=tensor("i8", [2, 2], [1, 2, 3, 4]), q__scale=floats([2], 2.0, 4.0)),
         left_alone("int8-of-quantized-in-one-element", "a scale of two dimensions", scales_of, q=tensor("i8", [2, 2], [1, 2, 3, 4]), q__scale=floats([1, 1], 2.0)),
-        case("int8-of-no-scales", "a tensor of floats that has too many numbers to be the scales of another one", "2.3", scales_of, "int8", {MODEL: file_of(q=tensor("i8", [2, 2], [1, 2, 3, 4]), q__scale=floats([4], 1.0, -1.0, 0.5, 0.25))}, {"tensors": [described("q", *tensor("i8", [2, 2], [1, 2, 3, 4])), *integers_and_scale("q.scale", [4], [127, -127, 64, 32], 127.0)], "not_finite": 0}, scales="tensor"),
+        left_alone("int8-of-other-scales", "a scale for each group of numbers, as others have them", small, q=tensor("i8", [2, 2], [1, 2, 3, 4]), q__scale=floats([4], 1.0, -1.0, 0.5, 0.25)),
+        left_alone("int8-of-fp8", "FP8 without scales", "- floats of 8 bits or fewer", q=tensor("f8_e5m2", [2], [0x3C, 0xC2])),
+        left_alone("int8-of-fp8-and-scales", "FP8 with the scales of its blocks and of its input", small, q__weight=tensor("f8_e5m2", [2], [0x3C, 0x40]), q__weight_scale_inv=floats([1, 1], 0.25), q__input_scale=floats([], 0.5)),
+        left_alone("int8-of-gptq", "a layer of GPTQ", "| GPTQ, AWQ | LAYER.`qweight`, integers |", q__qweight=tensor("i32", [1, 2], [1, 2]), q__qzeros=tensor("i32", [1, 1], [3]), q__scales=tensor("f16", [1, 2], [0.5, 0.25]), q__g_idx=tensor("i32", [2], [0, 0])),
+        left_alone("int8-of-bitsandbytes", "a tensor of bitsandbytes, whose bytes are stored as floats", "| bitsandbytes | NAME of any type |", q=tensor("bf16", [2], [1.0, 0.5]), q__absmax=floats([1], 0.5), q__quant_map=floats([2], -1.0, 1.0), q__quant_state__bitsandbytes__nf4=tensor("u8", [2], [123, 125])),
+        left_alone("int8-of-mlx", "packed words with scales and offsets", "| MLX | LAYER.`weight`, `uint32` |", q__weight=tensor("u32", [1], [7]), q__scales=tensor("f16", [1], [0.5]), q__biases=tensor("f16", [1], [0.25])),
+        case("int8-of-names-alone", "a scale beside a tensor that is not quantized", "2.3", already, "int8", {MODEL: file_of(norm__weight=numbers, norm__scale=floats([1], 0.5))}, {"tensors": [*integers_and_scale("norm.scale", [1], [127], 254.0), *integers_and_scale("norm.weight", [2], [127, 64], 127.0)], "not_finite": 0}, scales="tensor"),
         case("int8-of-sparse", "a sparse object", "2.3", "Sparse objects of zTensor become dense first", "int8", {"model.zt": ztensor_of(a=matrix)[0]}, {"tensors": integers_and_scale("a", [2, 2], [0, 32, -127, 0], 63.5), "not_finite": 0}, scales="tensor"),
         case("int8-of-unknown-type", "elements of a logical type that is not known", "2.3", left, "int8", {"model.zt": unknown}, {"tensors": [described("a", *floats([2], 1.0, 0.5))], "not_finite": 0}, scales="tensor"),
     ]  # fmt: skip

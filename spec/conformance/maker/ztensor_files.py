@@ -193,7 +193,8 @@ def stored():
         return ztensor(manifest({"a": dense(list(shape), "u8", 64, len(content), **fields, encoding="zstd")}), content)
 
     decompress = "it must decompress to `uncompressed_length` bytes"
-    digests = "another algorithm, or a digest that is malformed, is an error"
+    digests = "a digest of these algorithms that is malformed, or a text without an algorithm and a colon, is an error"
+    unknown = "A digest of another algorithm cannot be compared: a verifier names it, which is no error"
     verified = "Verified when a caller asks for it"
     good = "sha256:" + hashlib.sha256(PAIR).hexdigest()
     return [
@@ -207,7 +208,8 @@ def stored():
         case("zstd-bomb", "a size that no zstd of so few bytes can have", "4.2", "(more than 32,768 times as many) is refused before anything is decompressed", zstd(size=32768 * len(frame) + 1, shape=(32768 * len(frame) + 1,)), refused="limit"),
         case("sha256-differs", "another SHA-256", "4.3", verified, pair(digest=good[:-1] + ("0" if good[-1] != "0" else "1")), refused="digest"),
         case("crc32c-differs", "another CRC-32C", "4.3", verified, pair(digest="crc32c:0x00000000"), refused="digest"),
-        case("digest-unknown", "an algorithm that there is not", "4.3", digests, pair(digest="md5:" + "0" * 32)),
+        case("digest-unknown", "an algorithm that is not known", "4.3", unknown, pair(digest="md5:" + "0" * 32), pair_reads()),
+        case("digest-without-algorithm", "a digest that names no algorithm", "4.3", digests, pair(digest="0" * 32)),
         case("sha256-too-short", "a SHA-256 of 63 digits", "4.3", digests, pair(digest=good[:-1])),
         case("crc32c-with-sign", "a CRC-32C with a sign", "4.3", digests, pair(digest="crc32c:+1234567")),
     ]  # fmt: skip

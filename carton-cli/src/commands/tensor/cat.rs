@@ -9,7 +9,7 @@ use crate::tensor_files::TensorFileError;
 
 pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let TensorCatArgs { source, dense, name, elements } = arguments;
+    let TensorCatArgs { source, dense, digests, name, elements } = arguments;
     let mut source = super::open_source(source, context).await?.with_max_dense(dense.max_dense);
     if let Some(name) = &name {
         source.keep(name)?;
@@ -18,6 +18,7 @@ pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Resu
         [only] => only.clone(),
         listed => return Err(TensorFileError::NotOne { place: source.place.clone(), found: listed.len() }.into()),
     };
+    let source = super::with_digests(source, digests, context);
     let (listed, value, elements) = interrupt::blocking(move |_| {
         let value = cut(source.read(&listed.name)?, &elements)?;
         Ok((listed, value, elements))

@@ -33,7 +33,7 @@ pub(super) struct Written {
 
 pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?.verifying();
+    let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?.verifying(true);
     let groups = match (arguments.dequantize, arguments.quantized_groups) {
         (true, _) => GroupHandling::Numbers,
         (_, true) => GroupHandling::Made,
@@ -84,7 +84,7 @@ fn convert(
         format.expect_ztensor("--quantized-groups", &arguments.output)?;
     }
     let dequantize = group_handling == GroupHandling::Numbers;
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = source.unknown_digests("neither compared nor written").into_iter().collect();
     let mut listed = expanded(source, &mut warnings);
     let groups = match group_handling {
         GroupHandling::Made => Groups::find(source, &listed, &mut warnings)?,

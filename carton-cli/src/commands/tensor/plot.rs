@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use carton_tensor::files::RawTensor;
+use carton_tensor::files::ElementType;
 use carton_tensor::weights::Statistics;
 use serde::Serialize;
 
@@ -21,33 +21,36 @@ pub(super) struct Histogram {
     /// The lower edge of each bin, and the upper edge of the last one.
     edges: Vec<f64>,
     counts: Vec<u64>,
+    #[serde(skip)]
+    dtype: ElementType,
 }
 
 impl Histogram {
-    /// Counts the finite numbers of a tensor. Returns `None` for a tensor without finite numbers.
-    pub(super) fn of(tensor: &RawTensor, statistics: &Statistics) -> Option<Self> {
-        let (min, max) = (statistics.min?, statistics.max?);
-        let dtype = tensor.dtype();
-        let edges = edges(min, max, !dtype.is_float());
-        let (first, last) = (*edges.first()?, *edges.last()?);
-        let n_bins = edges.len() - 1;
+    /// Makes the bins for numbers with these statistics. Returns `None` if none of them is finite.
+    pub(super) fn new(dtype: ElementType, statistics: &Statistics) -> Option<Self> {
+        let edges = edges(statistics.min?, statistics.max?, !dtype.is_float());
+        let n_bins = edges.len().checked_sub(1)?;
+        Some(Self { edges, counts: vec![0; n_bins], dtype })
+    }
+
+    /// Counts the finite numbers among these elements, which end at a whole byte.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        let Self { edges, counts, dtype } = self;
+        let n_bins = counts.len();
+        let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { return };
         let width = last / n_bins as f64 - first / n_bins as f64;
-        // Ends at a whole byte, also for types of less than a byte.
-        let n_bytes = dtype.n_bytes(AT_ONCE).filter(|n_bytes| *n_bytes > 0)?;
-        let mut counts = vec![0_u64; n_bins];
-        for piece in tensor.bytes().chunks(n_bytes) {
-            for number in dtype.to_f64(piece)?.into_iter().filter(|number| number.is_finite()) {
-                let mut bin = ((number / width - first / width) as usize).min(n_bins - 1);
-                // Rounding may have put a number that equals an edge into the neighbouring bin.
-                if bin > 0 && number < edges[bin] {
-                    bin -= 1;
-                } else if bin + 1 < n_bins && number >= edges[bin + 1] {
-                    bin += 1;
-                }
-                counts[bin] += 1;
+        let n_bytes = dtype.n_bytes(AT_ONCE).unwrap_or_default().max(1);
+        let numbers = bytes.chunks(n_bytes).filter_map(|piece| dtype.to_f64(piece)).flatten();
+        for number in numbers.filter(|number| number.is_finite()) {
+            let mut bin = ((number / width - first / width) as usize).min(n_bins - 1);
+            // Rounding may have put a number that equals an edge into the neighbouring bin.
+            if bin > 0 && number < edges[bin] {
+                bin -= 1;
+            } else if bin + 1 < n_bins && number >= edges[bin + 1] {
+                bin += 1;
             }
+            counts[bin] += 1;
         }
-        Some(Self { edges, counts })
     }
 
     /// Draws a line for each bin: its lower edge, a bar, and its count.
@@ -118,15 +121,21 @@ fn bar(count: u64, largest: u64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use carton_tensor::files::ElementType;
+    use carton_tensor::files::RawTensor;
     use carton_tensor::weights;
 
     use super::*;
 
+    fn of(tensor: &RawTensor) -> Option<Histogram> {
+        let mut histogram = Histogram::new(tensor.dtype(), &weights::stats(tensor).unwrap())?;
+        histogram.add(tensor.bytes());
+        Some(histogram)
+    }
+
     fn histogram(numbers: &[f32]) -> Option<Histogram> {
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         let tensor = RawTensor::new(ElementType::Float32, vec![numbers.len()], bytes.into()).unwrap();
-        Histogram::of(&tensor, &weights::stats(&tensor).unwrap())
+        of(&tensor)
     }
 
     #[test]
@@ -139,7 +148,7 @@ mod tests {
         // numpy.histogram(numpy.arange(0, 1, 0.01), bins=numpy.arange(21) / 20), whose edges are not all exact
         let hundredths = (0..100_u8).flat_map(|n| (f64::from(n) / 100.0).to_le_bytes()).collect::<Vec<u8>>();
         let tensor = RawTensor::new(ElementType::Float64, vec![100], hundredths.into()).unwrap();
-        assert_eq!(Histogram::of(&tensor, &weights::stats(&tensor).unwrap()).unwrap().counts, [5; 20]);
+        assert_eq!(of(&tensor).unwrap().counts, [5; 20]);
         let found = histogram(&[f32::NAN, 1.0, f32::INFINITY, 1.0]).unwrap();
         assert_eq!((found.counts, found.edges), (vec![2], vec![1.0, 1.0]));
         assert!(histogram(&[f32::NAN]).is_none() && histogram(&[]).is_none());

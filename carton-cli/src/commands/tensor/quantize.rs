@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use carton_tensor::context::ProgressEvent;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::weights::{
-    self, Filter, Granularity, QuantizeOptions, QuantizedTensor, SCALE_SUFFIX, Scales, is_scale_tensor,
+    self, Described, Filter, Granularity, QuantizeOptions, QuantizedTensor, SCALE_SUFFIX, Scales,
 };
 use carton_tensor::ztensor::QuantizedGroup;
 
@@ -40,7 +40,7 @@ struct QuantizeSettings {
 pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let source = super::open_source(arguments.source, context).await?;
-    let source = source.with_max_dense(arguments.dense.max_dense).verifying();
+    let source = source.with_max_dense(arguments.dense.max_dense).verifying(true);
     let filter = match arguments.only.is_empty() {
         true => Filter::ALL,
         false => Filter::any_glob(&arguments.only).map_err(TensorFileError::from)?,
@@ -68,21 +68,39 @@ fn is_float(listed: &Listed) -> bool {
         && listed.element_type.is_some_and(|dtype| dtype.is_float() && listed.dtype.as_deref() == Some(dtype.name()))
 }
 
-/// Returns the names of tensors that are already quantized: int8 tensors with scales beside them, these scales, and groups
-/// (spec/weights.md §2.3).
-fn quantized_already(listed: &[Listed]) -> BTreeSet<&str> {
-    let by_name: BTreeMap<&str, &Listed> = listed.iter().map(|listed| (listed.name.as_str(), listed)).collect();
-    let mut names = BTreeSet::new();
-    for listed in listed {
-        let find = |name: &str| by_name.get(name).map(|of| (of.element_type, of.shape.as_deref().unwrap_or_default()));
-        let shape = listed.shape.as_deref().unwrap_or_default();
-        if is_float(listed) && is_scale_tensor(&listed.name, listed.element_type, shape, find) {
-            names.extend([listed.name.strip_suffix(SCALE_SUFFIX).unwrap_or_default(), listed.name.as_str()]);
-        } else if listed.format == TensorLayout::QuantizedGroup {
-            names.insert(listed.name.as_str());
+/// Returns the tensors that are quantized already, with what belongs to them, each with the name of its scheme (spec/weights.md §2.3).
+fn quantized_already(source: &Source) -> BTreeMap<&str, &'static str> {
+    // A scale belongs to its tensor even if only one of them is asked for.
+    let mut already = match source.file() {
+        Some(file) => weights::quantized_already(
+            file.entries().map(|entry| Described { name: entry.name(), dtype: entry.dtype() }),
+        ),
+        None => {
+            let described = source.listed().iter();
+            let described = described.map(|listed| Described { name: &listed.name, dtype: listed.element_type });
+            weights::quantized_already(described)
         }
+    };
+    let listed: BTreeSet<&str> = source.listed().iter().map(|listed| listed.name.as_str()).collect();
+    already.retain(|name, _| listed.contains(name));
+    let groups = source.listed().iter().filter(|listed| listed.format == TensorLayout::QuantizedGroup);
+    already.extend(groups.map(|listed| (listed.name.as_str(), "in groups")));
+    already
+}
+
+/// Says of each scheme which tensors are written as they are because of it.
+fn left_as_they_are(already: &BTreeMap<&str, &'static str>) -> Vec<String> {
+    const SHOWN: usize = 5;
+    let mut by_scheme: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, scheme) in already {
+        by_scheme.entry(scheme).or_default().push(name);
     }
-    names
+    let warning = |(scheme, names): (&str, Vec<&str>)| {
+        let more = if names.len() > SHOWN { " and others" } else { "" };
+        let names: Vec<&str> = names.into_iter().take(SHOWN).collect();
+        format!("written as they are, because they are quantized already ({scheme}): `{}`{more}", names.join("`, `"))
+    };
+    by_scheme.into_iter().map(warning).collect()
 }
 
 fn quantize(
@@ -98,13 +116,13 @@ fn quantize(
         format.expect_ztensor("--group-size", &arguments.output)?;
     }
     let options = &settings.options;
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = source.unknown_digests("neither compared nor written").into_iter().collect();
     let mut planned = Vec::new();
     let mut roles: Vec<(&Listed, Role)> = Vec::new();
-    let already = quantized_already(source.listed());
+    let already = quantized_already(source);
     for listed in convert::expanded(source, &mut warnings) {
         let name = listed.name.clone();
-        if is_float(listed) && !already.contains(name.as_str()) && filter.accepts(&name) {
+        if is_float(listed) && !already.contains_key(name.as_str()) && filter.accepts(&name) {
             let shape = listed.shape.clone().unwrap_or_default();
             let fits = QuantizedGroup::fits(&shape) && !shape.contains(&0);
             if let Some(group_size) = settings.group_size.filter(|_| fits) {
@@ -130,12 +148,7 @@ fn quantize(
         let what = "no tensor becomes a quantized group: none is a matrix of floats whose rows are a multiple of 4";
         warnings.push(what.to_owned());
     }
-    if !already.is_empty() {
-        let names: Vec<&str> = already.iter().copied().take(5).collect();
-        let more = if already.len() > names.len() { " and others" } else { "" };
-        warnings
-            .push(format!("written as they are, because they are quantized already: `{}`{more}", names.join("`, `")));
-    }
+    warnings.extend(left_as_they_are(&already));
     let metadata = convert::metadata(source, format, &mut warnings)?;
     let mut sink = Sink::create(arguments, &planned, &metadata, context.cancel_token())?;
     let total = source.total();

@@ -3,9 +3,10 @@
 use carton_tensor::files::RawTensor;
 
 use super::super::{Context, open};
-use crate::args::{DenseArgs, ModelArgs, OnlyArgs, SourceArgs};
+use crate::args::{DenseArgs, DigestsArgs, ModelArgs, OnlyArgs, SourceArgs};
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::output::one_line;
 use crate::tensor_files::{Source, SourceLocation, Value};
 
 /// Opens the source of the tensors.
@@ -32,6 +33,16 @@ pub(super) async fn open_some(
     let mut source = open_source(source, context).await?.with_max_dense(dense.max_dense);
     source.keep_matching(&only.only)?;
     Ok(source)
+}
+
+/// Lets the source compare digests, unless the user does not want that, and says which it cannot compare.
+pub(super) fn with_digests(source: Source, digests: DigestsArgs, context: &Context<'_>) -> Source {
+    if !digests.no_digests
+        && let Some(note) = source.unknown_digests("not compared")
+    {
+        context.output.note(&one_line(&note));
+    }
+    source.verifying(!digests.no_digests)
 }
 
 /// Returns a numeric tensor; `None` for strings and lists.

@@ -1,6 +1,7 @@
 //! `carton tensor stats`: prints statistics of the numbers of tensors.
 
 use carton_tensor::context::ProgressEvent;
+use carton_tensor::files::ElementType;
 use carton_tensor::weights::{self, Statistics};
 use serde::Serialize;
 
@@ -53,6 +54,7 @@ impl TensorStats {
 pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?;
+    let source = super::with_digests(source, arguments.digests, context);
     let (plot, progress) = (arguments.plot, output.progress().clone());
     let (tensors, passed_over) =
         interrupt::blocking(move |token| measure(&source, plot, &progress.context(token))).await?;
@@ -116,14 +118,45 @@ fn measure(source: &Source, plot: bool, context: &WorkContext) -> Result<Measure
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));
         let is_numeric = listed.element_type.is_some() || listed.format == TensorLayout::QuantizedGroup;
-        let tensor = if is_numeric && !is_complex { numbers(source.read(&listed.name)?) } else { None };
-        let Some(tensor) = tensor else {
+        if !is_numeric || is_complex {
+            passed_over.push(listed.name.clone());
+            continue;
+        }
+        let Some((statistics, histogram)) = measure_one(source, listed, plot, context)? else {
             passed_over.push(listed.name.clone());
             continue;
         };
-        let statistics = weights::stats(&tensor).map_err(Failure::new)?;
-        let histogram = if plot { plot::Histogram::of(&tensor, &statistics) } else { None };
         tensors.push(TensorStats::new(listed, &statistics, histogram));
     }
     Ok((tensors, passed_over))
+}
+
+type MeasuredOne = (Statistics, Option<plot::Histogram>);
+
+/// Measures one tensor. `None` if it has no numbers after all.
+fn measure_one(
+    source: &Source,
+    listed: &Listed,
+    plot: bool,
+    context: &WorkContext,
+) -> Result<Option<MeasuredOne>, Failure> {
+    let histogram = |dtype, statistics: &Statistics| {
+        if plot { plot::Histogram::new(dtype, statistics) } else { None }
+    };
+    if let Some(statistics) = source.measure(&listed.name, context)? {
+        // A quantized group is measured by the numbers that it represents.
+        let dtype = listed.element_type.unwrap_or(ElementType::Float32);
+        let mut histogram = histogram(dtype, &statistics);
+        if let Some(histogram) = &mut histogram {
+            source.visit(&listed.name, context, |piece| histogram.add(piece))?;
+        }
+        return Ok(Some((statistics, histogram)));
+    }
+    let Some(tensor) = numbers(source.read(&listed.name)?) else { return Ok(None) };
+    let statistics = weights::stats(&tensor).map_err(Failure::new)?;
+    let mut histogram = histogram(tensor.dtype(), &statistics);
+    if let Some(histogram) = &mut histogram {
+        histogram.add(tensor.bytes());
+    }
+    Ok(Some((statistics, histogram)))
 }

@@ -1,6 +1,7 @@
 //! `carton tensor verify`: checks the rules of a file's format, and the digests in it.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use carton_tensor::context::ProgressEvent;
@@ -26,8 +27,10 @@ struct Report {
     digests: usize,
     /// The problems, one line each.
     problems: Vec<String>,
-    /// Features that the version stated in a zTensor file forbids, but that can be read: each rule once, in one line. They are not
-    /// damage.
+    /// What could not be checked, and may be whole or damaged: one line each, with the reason.
+    unchecked: Vec<String>,
+    /// Features that the version stated in a zTensor file forbids, but that can be read: each rule once, in one line. Digests whose
+    /// algorithms are not known. They are not damage.
     findings: Vec<String>,
 }
 
@@ -39,13 +42,20 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
     let progress = output.progress().clone();
     let report = interrupt::blocking(move |token| verify(&source, &progress.context(token))).await?;
     output.progress().finish();
-    let exit = if report.passed { Exit::Ok } else { Exit::Integrity };
+    let exit = match (report.problems.is_empty(), report.unchecked.is_empty()) {
+        (false, _) => Exit::Integrity,
+        (true, false) => Exit::Failure,
+        (true, true) => Exit::Ok,
+    };
     if output.is_json() {
         output.json(&report)?;
         return Ok(exit);
     }
     let bad = |problem: &String| format!("{} {}\n", output.paint(Role::Bad, "BAD"), one_line(problem));
     let mut text: String = report.problems.iter().map(bad).collect();
+    for unchecked in &report.unchecked {
+        text.push_str(&format!("{} {}\n", output.paint(Role::Notice, "UNCHECKED"), one_line(unchecked)));
+    }
     for finding in &report.findings {
         text.push_str(&format!("{} {}\n", output.paint(Role::Notice, "NOTE"), one_line(finding)));
     }
@@ -62,7 +72,11 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
         let (tensors, bytes) = (count(report.tensors, "tensor"), byte_size(report.bytes));
         text.push_str(&format!("{} {path}: {tensors}, {bytes}, {digests}{notes}\n", output.paint(Role::Good, "OK")));
     } else {
-        text.push_str(&format!("{path}: {}\n", count(report.problems.len(), "problem")));
+        let unchecked = match report.unchecked.len() {
+            0 => String::new(),
+            unchecked => format!(", {} not checked", count(unchecked, "tensor")),
+        };
+        text.push_str(&format!("{path}: {}{unchecked}\n", count(report.problems.len(), "problem")));
     }
     output.text(&text)?;
     Ok(exit)
@@ -88,6 +102,7 @@ fn verify(source: &Source, context: &WorkContext) -> Result<Report, Failure> {
     if let Some(reader) = source.as_ztensor() {
         let findings = reader.findings().map_err(TensorFileError::from)?;
         report.findings = findings.iter().map(ToString::to_string).collect();
+        report.findings.extend(source.unknown_digests("not compared"));
     }
     let mut done = 0_u64;
     let mut seen = BTreeSet::new();
@@ -97,8 +112,11 @@ fn verify(source: &Source, context: &WorkContext) -> Result<Report, Failure> {
         let result = match source.file().map(TensorFile::format) {
             // Opening the file has checked everything.
             Some(TensorFileFormat::Safetensors | TensorFileFormat::Sharded) => Ok(()),
-            // Its description was checked when it was opened; the format of its contents is not known.
-            _ if listed.unusable.is_some() => Ok(()),
+            _ if listed.unusable.is_some() => {
+                let reason = listed.unusable.as_deref().unwrap_or_default();
+                report.unchecked.push(format!("`{}`: {reason}", listed.name));
+                Ok(())
+            }
             _ => match source.as_ztensor() {
                 Some(reader) => match check_object(reader, &listed.name, &mut seen) {
                     // For other commands this error means that the group cannot be dequantized.
@@ -108,7 +126,7 @@ fn verify(source: &Source, context: &WorkContext) -> Result<Report, Failure> {
                     }
                     result => result.map_err(|error| TensorFileError::from(error).into()),
                 },
-                None => source.read(&listed.name).map(drop).map_err(Failure::from),
+                None => source.check(&listed.name).map_err(Failure::from),
             },
         };
         match result {
@@ -121,9 +139,12 @@ fn verify(source: &Source, context: &WorkContext) -> Result<Report, Failure> {
             }
         }
     }
-    report.passed = report.problems.is_empty();
+    report.passed = report.problems.is_empty() && report.unchecked.is_empty();
     Ok(report)
 }
+
+/// The bytes of a component that are checked at a time.
+const PIECE: usize = 1 << 20;
 
 /// A blob: its start and end, whether it is compressed, whether it has bools, and its expected size.
 type CheckedBlob = (u64, u64, bool, bool, Option<u64>);
@@ -149,7 +170,8 @@ fn check_object(reader: &ztensor::Reader, name: &str, seen: &mut BTreeSet<Checke
                 let (stored, length) = (component.stored(), component.length());
                 let blob = (stored.start, stored.end, is_compressed, is_bool, length);
                 if (is_compressed || is_bool) && seen.insert(blob) {
-                    reader.read_component(&component, Checks { digests: false, bools: true })?;
+                    let checks = Checks { digests: false, bools: true };
+                    reader.visit_component(&component, checks, PIECE, &mut |_| ControlFlow::Continue(()))?;
                 }
             }
         }

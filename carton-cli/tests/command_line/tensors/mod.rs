@@ -5,6 +5,8 @@ mod cat;
 mod convert;
 mod full_size;
 mod ls;
+mod memory;
+mod other_files;
 mod peers;
 mod quantize;
 mod quantize_validate;

@@ -177,7 +177,7 @@ fn only_unquantized_floats_are_quantized() {
     ----- stdout -----
     wrote out.zt (674 B): 1 tensor quantized, 1 as they were
     ----- stderr -----
-    warning: written as they are, because they are quantized already: `group`
+    warning: written as they are, because they are quantized already (in groups): `group`
     ");
     assert_snapshot!(sandbox.carton("tensor quantize group.zt out.safetensors"), @"
     exit code: 1
@@ -257,4 +257,61 @@ fn matrices_become_quantized_groups_on_request() {
     hint: leave it as it is with --only, or leave --group-size out
     ");
     assert!(!sandbox.work().join("huge.zt").exists());
+}
+
+/// What others have quantized stays as it is, byte for byte, and the rest is quantized.
+#[test]
+fn what_others_have_quantized_is_left_alone() {
+    let sandbox = Sandbox::new();
+    let words = |n: usize| tensor(ElementType::Int32, &[n], vec![7; n * 4]);
+    let bytes = |n: usize| tensor(ElementType::Uint8, &[n], vec![7; n]);
+    let halves = |n: usize| tensor(ElementType::Float16, &[n], vec![0x3c; n * 2]);
+    let fp8 = |n: usize| tensor(ElementType::Float8E4m3Fn, &[n], vec![0x38; n]);
+    let gptq = vec![
+        ("q.qweight", words(4)),
+        ("q.qzeros", words(1)),
+        ("q.scales", halves(4)),
+        ("q.g_idx", words(4)),
+        ("norm.weight", floats(&[1.0, 0.5], &[2])),
+    ];
+    let bitsandbytes = vec![
+        ("fc.weight", bytes(4)),
+        ("fc.weight.absmax", floats(&[1.0, 0.5], &[2])),
+        ("fc.weight.quant_map", floats(&[1.0, 0.5], &[2])),
+        ("fc.weight.quant_state.bitsandbytes__nf4", bytes(3)),
+        ("norm.weight", floats(&[1.0, 0.5], &[2])),
+    ];
+    let small = vec![
+        ("q.weight", fp8(4)),
+        ("q.weight_scale_inv", floats(&[0.25], &[1, 1])),
+        ("q.input_scale", floats(&[0.25], &[])),
+        ("k.weight", bytes(2)),
+        ("k.weight_scale", fp8(1)),
+        ("k.weight_scale_2", floats(&[0.25], &[])),
+        ("mx", tensor(ElementType::Float4E2m1, &[2], [0x12])),
+        ("mx_scale", tensor(ElementType::Float8E8m0Fnu, &[1], [127])),
+        ("norm.weight", floats(&[1.0, 0.5], &[2])),
+    ];
+    for (tensors, scheme) in [(gptq, "GPTQ or AWQ"), (bitsandbytes, "bitsandbytes"), (small, "8 bits or fewer")] {
+        write_safetensors(&sandbox, "w.safetensors", &tensors);
+        let outcome = sandbox.carton("tensor quantize w.safetensors q.safetensors").expect_code(0);
+        let warning = format!("written as they are, because they are quantized already ({scheme}): `");
+        assert!(outcome.stderr.contains(&warning), "{outcome}");
+        assert!(outcome.stdout.contains("1 tensor quantized"), "{outcome}");
+        let file = carton_tensor::safetensors::Reader::open(sandbox.work().join("q.safetensors")).unwrap();
+        for (name, tensor) in tensors.iter().filter(|(name, _)| *name != "norm.weight") {
+            assert_eq!(file.read(name).unwrap(), *tensor, "{name}");
+        }
+        assert_eq!(file.names().len(), tensors.len() + 1);
+        // A second time nothing is left to be quantized, and nothing is written.
+        let outcome = sandbox.carton("tensor quantize q.safetensors again.safetensors").expect_code(1);
+        assert!(outcome.stderr.contains("what it has is quantized already"), "{outcome}");
+        // A scale belongs to its tensor even where it is named alone.
+        let (scale, _) = tensors
+            .iter()
+            .find(|(name, tensor)| name.contains("scale") && tensor.dtype().bits() > 8)
+            .unwrap_or(&tensors[1]);
+        sandbox.run(["tensor", "quantize", &format!("w.safetensors#{scale}"), "again.safetensors"]).expect_code(1);
+        assert!(!sandbox.work().join("again.safetensors").exists());
+    }
 }

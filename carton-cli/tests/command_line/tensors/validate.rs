@@ -1,5 +1,6 @@
 //! `carton tensor validate`.
 
+use carton_tensor::ztensor::Writer;
 use insta::assert_snapshot;
 
 use super::{example, floats, write_safetensors, write_ztensor};
@@ -43,4 +44,24 @@ fn weights_are_compared_with_a_description() {
     let outcome = sandbox.carton("tensor validate bad.safetensors --model bitnet-7b").expect_code(4);
     assert!(outcome.stdout.starts_with("error "), "{outcome}");
     sandbox.carton("tensor validate w.safetensors --model nothing").expect_code(2);
+}
+
+/// Files without tensors, and without bytes, have no tensors, whatever the description says.
+#[test]
+fn files_of_nothing_have_no_tensors() {
+    let sandbox = Sandbox::new();
+    sandbox.write("tiny.toml", "version = 1\nname = 'tiny'\ntensors = [{ name = 'a', shape = [2] }]");
+    write_safetensors(&sandbox, "none.safetensors", &[]);
+    sandbox.write("none.zt", Writer::new(Vec::new()).unwrap().finish().unwrap());
+    sandbox.write("none.npz", [b"PK\x05\x06".as_slice(), &[0; 18]].concat());
+    for path in ["empty.safetensors", "empty.zt", "empty.npz", "empty"] {
+        sandbox.write(path, "");
+    }
+    for path in ["none.safetensors", "none.zt", "none.npz", "empty.safetensors", "empty.zt", "empty.npz", "empty"] {
+        let json = sandbox.carton(&format!("tensor validate {path} --model tiny.toml --json")).expect_code(4).json();
+        let errors = json["errors"].as_array().unwrap();
+        assert_eq!((errors.len(), &errors[0]["category"]), (1, &"no_tensors".into()), "{path}: {json}");
+        let text = sandbox.carton(&format!("tensor validate {path} --model tiny.toml")).expect_code(4).stdout;
+        assert!(text.starts_with(&format!("error No tensors found in {path}\n")), "{text}");
+    }
 }

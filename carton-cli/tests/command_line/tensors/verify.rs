@@ -1,10 +1,12 @@
 //! `carton tensor verify`.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{Attribute, Attributes, DigestAlgorithm, StoreAs, Version, Writer};
+use carton_tensor::{Tensor, npy};
 use insta::assert_snapshot;
 
 use super::{example, floats, read, tensor, write_safetensors, write_ztensor};
@@ -193,4 +195,144 @@ fn what_objects_share_is_verified() {
     sandbox.carton("tensor convert tied.zt copy.zt").expect_code(0);
     sandbox.carton("tensor convert tied.zt copy.safetensors").expect_code(0);
     assert_eq!(sandbox.carton("tensor ls copy.zt --json").json()["tensors"].as_array().unwrap().len(), 2);
+}
+
+/// What is not checked is told, and the result is not OK: it may be whole or damaged.
+#[test]
+fn what_cannot_be_checked_is_told() {
+    let sandbox = Sandbox::new();
+    let header = "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    let objects = [b"\x93NUMPY\x01\x00", length.as_slice(), header.as_bytes(), b"pickled"].concat();
+    let mut numbers = Vec::new();
+    npy::write(&mut numbers, &Tensor::from_vec(vec![1.0_f32, 2.0], vec![2]).unwrap()).unwrap();
+    let archive = |arrays: &[(&str, &[u8])]| {
+        let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (name, array) in arrays {
+            let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+            archive.start_file(format!("{name}.npy"), options).unwrap();
+            archive.write_all(array).unwrap();
+        }
+        archive.finish().unwrap().into_inner()
+    };
+    sandbox.write("objects.npz", archive(&[("numbers", &numbers), ("objects", &objects)]));
+    assert_snapshot!(sandbox.carton("tensor verify objects.npz"), @"");
+    let json = sandbox.carton("tensor verify objects.npz --json").expect_code(1).json();
+    assert_eq!((&json["passed"], json["unchecked"].as_array().unwrap().len()), (&false.into(), 1));
+    // The methods that Python's zipfile offers beside deflate. Their numbers are in both headers of an entry.
+    for (method, name) in [(12_u8, "bzip2"), (14, "LZMA"), (93, "zstd"), (77, "an unknown method")] {
+        let mut file = archive(&[("numbers", &numbers)]);
+        let central = file.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+        (file[8], file[central + 10]) = (method, method);
+        sandbox.write("packed.npz", file);
+        for command in ["verify", "ls"] {
+            let outcome = sandbox.carton(&format!("tensor {command} packed.npz"));
+            assert_eq!(outcome.code, i32::from(command == "verify"), "{outcome}");
+            let text = format!("{}{}", outcome.stdout, outcome.stderr);
+            assert!(text.contains(&format!("it is compressed by {name}, expected stored or deflate")), "{outcome}");
+        }
+    }
+    // Damage is worse than what is not known.
+    let mut both = archive(&[("numbers", &numbers), ("objects", &objects)]);
+    let at = both.windows(4).position(|window| window == 2.0_f32.to_le_bytes()).unwrap();
+    both[at] ^= 1;
+    sandbox.write("both.npz", both);
+    let json = sandbox.carton("tensor verify both.npz --json").expect_code(4).json();
+    assert_eq!((json["problems"].as_array().unwrap().len(), json["unchecked"].as_array().unwrap().len()), (1, 1));
+}
+
+/// Strings are checked as reading them would, and a string may be longer than what is checked at a time.
+#[test]
+fn strings_are_checked() {
+    let sandbox = Sandbox::new();
+    let file = |descr: &str, shape: usize, elements: &[u8]| {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape},), }}\n");
+        let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+        [b"\x93NUMPY\x01\x00", length.as_slice(), header.as_bytes(), elements].concat()
+    };
+    let long = vec![b'a'; 3 << 20];
+    let check = |file: Vec<u8>, code: i32| {
+        sandbox.write("s.npy", file);
+        sandbox.carton("tensor verify s.npy").expect_code(code);
+        assert_eq!(sandbox.carton("tensor convert s.npy out.npy").code, code);
+    };
+    check(file("<U1", 2, &[97, 0, 0, 0, 98, 0, 0, 0]), 0);
+    check(file("<U1", 2, &[97, 0, 0, 0, 0, 0xd8, 0, 0]), 4);
+    check(file("|S2", 2, "aé".repeat(1).as_bytes().iter().chain(b"b").copied().collect::<Vec<_>>().as_slice()), 4);
+    check(file("|S3", 1, "aé".as_bytes()), 0);
+    check(file(&format!("|S{}", long.len()), 2, &long.repeat(2)), 0);
+    check(file(&format!("|S{}", long.len()), 2, &[long.as_slice(), &[0xff; 3 << 20]].concat()), 4);
+    check(file("|S1", 2, b"abc"), 4);
+}
+
+/// A digest of an algorithm that is not known is told by each command that compares digests, and refused by none.
+#[test]
+fn digests_that_are_not_known_are_notes() {
+    let sandbox = Sandbox::new();
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.add("a", &floats(&[1.0, 2.0], &[2]), StoreAs::RAW.digest(DigestAlgorithm::Crc32c)).unwrap();
+    writer.add("b", &floats(&[3.0], &[1]), StoreAs::RAW.digest(DigestAlgorithm::Crc32c)).unwrap();
+    let file = writer.finish().unwrap();
+    // Another algorithm of the same length.
+    let position = file.windows(7).position(|bytes| bytes == b"crc32c:").unwrap();
+    sandbox.write("w.zt", [&file[..position], b"xxhash:", &file[position + 7..]].concat());
+    sandbox.write(
+        "tiny.toml",
+        "version = 1\nname = 'tiny'\ntensors = [{ name = 'a', shape = [2] }, { name = 'b', shape = [1] }]",
+    );
+    assert_snapshot!(sandbox.carton("tensor verify w.zt"), @"");
+    let json = sandbox.carton("tensor verify w.zt --json").expect_code(0).json();
+    assert_eq!((&json["passed"], json["findings"].as_array().unwrap().len()), (&true.into(), 1));
+    for command in
+        ["stats w.zt", "cat w.zt a", "validate w.zt --model tiny.toml", "convert w.zt out.zt", "quantize w.zt q.zt"]
+    {
+        let outcome = sandbox.carton(&format!("tensor {command}")).expect_code(0);
+        assert!(
+            outcome.stderr.contains("because their algorithms are not known: the digests xxhash of `a`"),
+            "{outcome}"
+        );
+        // Digests of other tensors are not its concern.
+        let outcome = sandbox.carton(&format!("tensor {}", command.replace("w.zt", "w.zt#b"))).stderr;
+        assert!(!outcome.contains("xxhash") || command.starts_with("cat"), "{outcome}");
+    }
+    // The copy has the digest that was compared, and not the other one.
+    assert!(sandbox.carton("tensor verify out.zt").expect_code(0).stdout.contains("1 digest right"));
+}
+
+/// Commands that show or judge numbers compare the digests of exactly these, unless the user does not want that.
+#[test]
+fn commands_that_read_numbers_compare_their_digests() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "tiny.toml",
+        "version = 1\nname = 'tiny'\ntensors = [{ name = 'a', shape = [2] }, { name = 'b', shape = [2] }]",
+    );
+    for store_as in [StoreAs::RAW, StoreAs::RAW.zstd(3)] {
+        let mut writer = Writer::new(Vec::new()).unwrap();
+        for name in ["a", "b"] {
+            writer
+                .add(
+                    name,
+                    &floats(&[1.0, f32::from(name.as_bytes()[0])], &[2]),
+                    store_as.digest(DigestAlgorithm::Sha256),
+                )
+                .unwrap();
+        }
+        let mut file = writer.finish().unwrap();
+        sandbox.write("whole.zt", &file);
+        // Within the first blob: a number, or the content of a frame without a checksum.
+        let at = if store_as == StoreAs::RAW { 64 } else { 64 + 9 + 3 };
+        file[at] ^= 1;
+        sandbox.write("w.zt", file);
+        for command in ["stats w.zt", "cat w.zt a", "validate w.zt --model tiny.toml"] {
+            let whole = sandbox.carton(&format!("tensor {}", command.replace("w.zt", "whole.zt")));
+            assert_eq!(whole.code, 0, "{whole}");
+            let outcome = sandbox.carton(&format!("tensor {command}")).expect_code(4);
+            let text = format!("{}{}", outcome.stdout, outcome.stderr);
+            assert!(text.contains("digest mismatch for component `data` of object `a`"), "{command}: {outcome}");
+            sandbox.carton(&format!("tensor {command} --no-digests")).expect_code(0);
+        }
+        sandbox.carton("tensor stats w.zt#b").expect_code(0);
+        sandbox.carton("tensor cat w.zt b").expect_code(0);
+    }
 }

@@ -1,9 +1,9 @@
 //! Describes and reads the tensors of a file of any format.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use super::{Array, Inner, TensorFile, TensorFileError};
-use crate::files::{ElementType, FileBytes, RawTensor};
+use crate::files::{ElementType, FileBytes, RawTensor, Visit};
 use crate::safetensors::{self, SafetensorsError, TensorInfo};
 use crate::ztensor::{Component, Digest, Encoding, Format, Object, QuantizedGroup};
 use crate::{Tensor, npy, ztensor};
@@ -13,6 +13,16 @@ use crate::{Tensor, npy, ztensor};
 pub struct Entry<'a> {
     file: &'a TensorFile,
     source: Source<'a>,
+}
+
+/// The order in which [`Entry::visit`] passes elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ElementOrder {
+    /// C order, which is that of [`Entry::read`]. A NumPy array in Fortran order is read whole for it.
+    #[default]
+    C,
+    /// The order of the file.
+    File,
 }
 
 /// How messages describe an array of strings.
@@ -241,11 +251,11 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// [`TensorFileError::ZTensor`] for a digest that cannot be verified.
     pub(crate) fn expected_digest(&self) -> Result<Option<Digest>, TensorFileError> {
-        let digest = self.data().map(|data| data.digest()).transpose();
+        let digest = self.data().map(|data| data.known_digest()).transpose();
         Ok(digest.map_err(|source| self.ztensor_error(source))?.flatten())
     }
 
-    /// Reads the tensor. Sparse formats become dense. Digests are not verified.
+    /// Reads the tensor. Sparse formats become dense. Digests are verified if the file was asked to ([`TensorFile::checking`]).
     ///
     /// # Errors
     /// The errors of the format. [`TensorFileError::NoTensor`] for strings, for objects of unknown formats, and for a
@@ -261,6 +271,7 @@ impl<'a> Entry<'a> {
                 Ok(made.map_err(failed)?)
             }
             Source::ZTensor(reader, object) => {
+                self.verify_further()?;
                 let tensor = match object.format() {
                     Format::Dense => reader.read_object(object),
                     Format::SparseCsr => {
@@ -302,6 +313,101 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Passes the numbers that [`dequantize`](Self::dequantize) returns to `visit`, in pieces of `n_elements`, a multiple of 8. One piece is in
+    /// memory at a time; of sparse and quantized objects, and of arrays that are wanted in another order than that of the file, all. What
+    /// `visit` got is only what the file has if no error follows.
+    ///
+    /// ```
+    /// use carton_tensor::files::{ElementOrder, ElementType, RawTensor, TensorFile, TensorFileError};
+    /// use carton_tensor::ztensor::{StoreAs, Writer};
+    /// let tensor = RawTensor::new(ElementType::Uint8, vec![10], vec![7_u8; 10].into())?;
+    /// let mut writer = Writer::new(Vec::new())?;
+    /// writer.add("sevens", &tensor, StoreAs::RAW.zstd(3))?;
+    /// let file = TensorFile::new(writer.finish()?, "example")?;
+    /// let mut sum = 0;
+    /// file.entry("sevens")?.visit(ElementOrder::File, 8, |piece| {
+    ///     sum += piece.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    ///     Ok::<_, TensorFileError>(())
+    /// })?;
+    /// assert_eq!(sum, 70);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`dequantize`](Self::dequantize), and those of `visit`.
+    pub fn visit<E: From<TensorFileError>>(
+        &self,
+        order: ElementOrder,
+        n_elements: usize,
+        mut visit: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut failure = None;
+        let visited = self.visit_pieces(order, n_elements, &mut |piece| match visit(piece) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        });
+        failure.map_or(Ok(()), Err)?;
+        Ok(visited?)
+    }
+
+    fn visit_pieces(&self, order: ElementOrder, n_elements: usize, visit: Visit<'_>) -> Result<(), TensorFileError> {
+        let piece = |dtype: ElementType| dtype.n_bytes(n_elements).unwrap_or_default().max(1);
+        match &self.source {
+            Source::Safetensors(reader, tensor) => {
+                let failed = |source| SafetensorsError::Io { place: reader.place().to_owned(), source };
+                let mut rest = tensor.range.clone();
+                let mut buffer = Vec::new();
+                while rest.start < rest.end {
+                    let n_bytes = (rest.end - rest.start).min(piece(tensor.dtype) as u64);
+                    buffer.resize(n_bytes as usize, 0);
+                    reader.bytes().read_into(rest.start, &mut buffer).map_err(failed)?;
+                    if visit(&buffer).is_break() {
+                        break;
+                    }
+                    rest.start += n_bytes;
+                }
+                Ok(())
+            }
+            // The bytes of a type that is not known need not fit the shape, which the reader decides about when it has all of them.
+            Source::ZTensor(reader, object) if self.data().is_some_and(|data| data.unknown_type().is_none()) => {
+                self.verify_further()?;
+                let Some(data) = object.component("data") else { return self.read().map(drop) };
+                let visited = reader.visit_component(&data, reader.checks(), piece(data.element_type()), visit);
+                visited.map_err(|source| self.ztensor_error(source))
+            }
+            Source::Array(array)
+                if array.info.dtype.is_some() && (array.info.is_c_order || order == ElementOrder::File) =>
+            {
+                Ok(self.file.visit_array(&array.name, n_elements, visit)?)
+            }
+            Source::ZTensor(..) | Source::Array(_) => {
+                let tensor = self.dequantize()?;
+                let mut pieces = tensor.bytes().chunks(piece(tensor.dtype()));
+                let _ = pieces.try_for_each(visit);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads all that the file has of a NumPy array, and checks it, without holding it in memory: sizes, strings, and the checksum that an
+    /// archive has. Of other formats, as [`visit`](Self::visit).
+    ///
+    /// # Errors
+    /// As [`read_array`](Self::read_array).
+    pub fn check(&self) -> Result<(), TensorFileError> {
+        /// About a megabyte of most types.
+        const N_ELEMENTS: usize = 1 << 18;
+        match &self.source {
+            Source::Array(array) => {
+                Ok(self.file.visit_array(&array.name, N_ELEMENTS, &mut |_| ControlFlow::Continue(()))?)
+            }
+            _ => self.visit(ElementOrder::File, N_ELEMENTS, |_| Ok(())),
+        }
+    }
+
     /// Reads the `quantized_group` in its packed form, if the entry is one.
     pub(crate) fn quantized_group(&self) -> Option<Result<QuantizedGroup, TensorFileError>> {
         match &self.source {
@@ -326,20 +432,41 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether any component has a digest.
+    /// Whether any component has a digest that can be compared.
     pub(crate) fn has_digest(&self) -> bool {
         let mut components = self.as_ztensor().into_iter().flat_map(|object| object.components());
-        components.any(|component| component.digest_text().is_some())
+        components.any(|component| has_known_digest(&component))
     }
 
-    /// Verifies the digests of all components that have one, and returns how many it verified. Formats without digests return 0.
+    /// Whether reading the tensor compares digests that it has.
+    pub(crate) fn is_verified(&self) -> bool {
+        matches!(&self.source, Source::ZTensor(reader, _) if reader.checks().digests) && self.has_digest()
+    }
+
+    /// Verifies the digests of all components that have one of a known algorithm, and returns how many it verified. Formats without digests
+    /// return 0.
     ///
     /// # Errors
-    /// [`TensorFileError::ZTensor`] for bytes that do not match their digest, and for a digest that cannot be verified.
+    /// [`TensorFileError::ZTensor`] for bytes that do not match their digest, and for a digest that is malformed.
     pub fn verify(&self) -> Result<usize, TensorFileError> {
+        self.verify_components(|_| true)
+    }
+
+    /// Verifies the digests of the components that reading the tensor leaves out, if the file was asked to verify digests.
+    fn verify_further(&self) -> Result<(), TensorFileError> {
+        let Source::ZTensor(reader, object) = &self.source else { return Ok(()) };
+        if !reader.checks().digests {
+            return Ok(());
+        }
+        let read = object.format().required_components();
+        self.verify_components(|role| !read.contains(&role)).map(drop)
+    }
+
+    /// Verifies the digests of the components with these roles.
+    fn verify_components(&self, has_role: impl Fn(&str) -> bool) -> Result<usize, TensorFileError> {
         let Source::ZTensor(reader, object) = &self.source else { return Ok(0) };
         let mut n_verified = 0;
-        for component in object.components().filter(|component| component.digest_text().is_some()) {
+        for component in object.components().filter(|part| has_role(part.role()) && has_known_digest(part)) {
             reader.verify(&component).map_err(|source| self.ztensor_error(source))?;
             n_verified += 1;
         }
@@ -383,6 +510,10 @@ impl<'a> Entry<'a> {
 
 fn of_shard(reader: &safetensors::Reader) -> impl Iterator<Item = Source<'_>> {
     reader.header().iter().map(move |tensor| Source::Safetensors(reader, tensor))
+}
+
+fn has_known_digest(component: &Component<'_>) -> bool {
+    component.digest_text().is_some() && component.unknown_digest().is_none()
 }
 
 fn length(range: Range<u64>) -> u64 {

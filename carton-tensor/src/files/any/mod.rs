@@ -7,7 +7,8 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 
-use super::FileBytes;
+use super::{FileBytes, Visit};
+use crate::content::Content;
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
 use crate::safetensors::{self, SafetensorsError, Sharded, ShardedError};
 use crate::ztensor::{self, Attribute, Checks, MAX_DENSE, ZTensorError};
@@ -15,7 +16,7 @@ use crate::ztensor::{self, Attribute, Checks, MAX_DENSE, ZTensorError};
 mod entry;
 mod file_reader;
 
-pub use entry::Entry;
+pub use entry::{ElementOrder, Entry};
 use file_reader::FileReader;
 
 /// The formats of tensor files.
@@ -150,7 +151,7 @@ impl Array {
                 Ok(Self { name, info, plain, unsupported: None })
             }
             Err(NpyError::Unsupported { problem, .. }) => {
-                let info = ArrayInfo { dtype: None, shape: Vec::new(), n_bytes: 0, plain_from: None };
+                let info = ArrayInfo { dtype: None, shape: Vec::new(), n_bytes: 0, is_c_order: true, plain_from: None };
                 Ok(Self { name, info, plain: None, unsupported: Some(problem) })
             }
             Err(error) => Err(error),
@@ -173,6 +174,26 @@ pub enum TensorFileError {
         /// The error of the operating system.
         #[source]
         source: std::io::Error,
+    },
+    /// The file has no bytes.
+    #[error("`{place}` is empty, expected {}", expected(*.named))]
+    Empty {
+        /// The file.
+        place: String,
+        /// The format that the name of the file suggests.
+        named: Option<TensorFileFormat>,
+    },
+    /// The file is another kind of file.
+    #[error("`{place}` is {content}{}, expected {}", beginning(.found.as_ref()), expected(*.named))]
+    OtherContent {
+        /// The file.
+        place: String,
+        /// What it is.
+        content: Content,
+        /// The first line, escaped, if the file is text.
+        found: Option<String>,
+        /// The format that the name of the file suggests.
+        named: Option<TensorFileFormat>,
     },
     /// The format is not recognized.
     #[error(
@@ -222,6 +243,15 @@ pub enum TensorFileError {
     },
 }
 
+fn expected(named: Option<TensorFileFormat>) -> String {
+    let any = || "a tensor file: safetensors, zTensor, .npy or .npz".to_owned();
+    named.map_or_else(any, |format| format.name().to_owned())
+}
+
+fn beginning(found: Option<&String>) -> String {
+    found.map(|found| format!(" that begins with `{found}`")).unwrap_or_default()
+}
+
 /// The first line of a zTensor error; the rule that the file breaks follows as its source.
 fn headline(error: &ZTensorError, place: &str) -> String {
     if matches!(error, ZTensorError::OtherVersion { .. }) {
@@ -244,6 +274,9 @@ impl TensorFileError {
             Self::Sharded(error) => !matches!(error, ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. }),
             Self::ZTensor { source, .. } => source.is_malformed(),
             Self::Npy(error) => matches!(error, NpyError::Format { .. }),
+            Self::Empty { .. } => true,
+            // A file that claims to be a tensor file by its name is no whole and correct one.
+            Self::OtherContent { named, .. } => named.is_some(),
             Self::Io { .. } | Self::Unknown { .. } | Self::NoSuchTensor { .. } | Self::NoTensor { .. } => false,
         }
     }
@@ -257,9 +290,39 @@ impl TensorFileError {
             Self::Sharded(ShardedError::Shard(error)) => error.is_about_content(),
             Self::Sharded(ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. }) => false,
             Self::Sharded(_) | Self::Unknown { .. } | Self::NoTensor { .. } => true,
+            Self::Empty { .. } | Self::OtherContent { .. } => true,
             Self::ZTensor { source, .. } => source.is_about_content(),
             Self::Npy(error) => !matches!(error, NpyError::Io { .. } | NpyError::NoSuchArray { .. }),
             Self::Io { .. } | Self::NoSuchTensor { .. } => false,
+        }
+    }
+
+    /// What the file is, if it is recognized as another kind of file.
+    #[must_use]
+    pub fn content(&self) -> Option<Content> {
+        match self {
+            Self::OtherContent { content, .. }
+            | Self::Safetensors(SafetensorsError::OtherContent { content, .. })
+            | Self::Sharded(ShardedError::Shard(SafetensorsError::OtherContent { content, .. }))
+            | Self::Npy(NpyError::NotNpz { content, .. }) => Some(*content),
+            Self::Sharded(ShardedError::Index { .. }) => Some(Content::Json),
+            _ => None,
+        }
+    }
+
+    /// What to do about the error, if there is something to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Sharded(ShardedError::MissingShards { files, .. })
+                if files.iter().any(|file| !has_ending(file, ".safetensors")) =>
+            {
+                Some(
+                    "by their names its files are not safetensors; the index of those is `model.safetensors.index.json`",
+                )
+            }
+            Self::Unknown { .. } => Some("read are .safetensors, .safetensors.index.json, .zt, .npy and .npz"),
+            other => other.content().and_then(Content::hint),
         }
     }
 
@@ -308,11 +371,13 @@ impl TensorFile {
         let place = path.display().to_string();
         let failed = |source| TensorFileError::Io { place: place.clone(), source };
         let bytes = open(path).map_err(failed)?;
-        let mut start = [0; 16];
-        let start = read_start(&bytes, &mut start).map_err(failed)?;
+        let start = bytes.start(Content::START).map_err(failed)?;
         // Only an index starts like JSON: a safetensors file starts with a length below 100 MB.
-        let is_json = || start.trim_ascii_start().starts_with(b"{") || has_ending(&place, ".index.json");
-        if TensorFileFormat::of_bytes(start).is_none() && is_json() {
+        let is_json = || match Content::of_start(&start) {
+            Some(content) => content == Content::Json,
+            None => !start.is_empty() && (start.starts_with(b"{") || has_ending(&place, ".index.json")),
+        };
+        if TensorFileFormat::of_bytes(&start).is_none() && is_json() {
             let inner = Inner::Sharded(open_index(path)?);
             return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false });
         }
@@ -325,13 +390,21 @@ impl TensorFile {
     /// [`TensorFileError`].
     pub fn new(bytes: impl Into<FileBytes>, place: impl Into<String>) -> Result<Self, TensorFileError> {
         let (bytes, place) = (bytes.into(), place.into());
-        let mut start = [0; 16];
-        let start = match read_start(&bytes, &mut start) {
+        let start = match bytes.start(Content::START) {
             Ok(start) => start,
             Err(source) => return Err(TensorFileError::Io { place, source }),
         };
-        // A file named like safetensors gets the error of that parser rather than "unknown format".
-        let format = TensorFileFormat::of_bytes(start).or_else(|| TensorFileFormat::of_name(&place));
+        let named = TensorFileFormat::of_name(&place);
+        let format = match (TensorFileFormat::of_bytes(&start), Content::of_start(&start)) {
+            (Some(format), _) => Some(format),
+            (None, _) if start.is_empty() => return Err(TensorFileError::Empty { place, named }),
+            (None, Some(content)) => {
+                let found = (content == Content::Text).then(|| first_line(&start));
+                return Err(TensorFileError::OtherContent { place, content, found, named });
+            }
+            // A file named like safetensors gets the error of that parser rather than "unknown format".
+            (None, None) => named,
+        };
         let inner = match format {
             Some(TensorFileFormat::Safetensors) => {
                 Inner::Safetensors(safetensors::Reader::new(bytes.clone(), place.as_str())?)
@@ -346,7 +419,8 @@ impl TensorFile {
                 Inner::Npy(Array::in_file(npy::array_info_of(reader, bytes.len(), &place)?))
             }
             Some(TensorFileFormat::Npz) => {
-                let mut npz = Npz::from_reader(BufReader::new(FileReader::new(bytes.clone())), &place)?;
+                let npz = Npz::from_reader(BufReader::new(FileReader::new(bytes.clone())), &place);
+                let mut npz = npz.map_err(|error| not_npz(error, &start, &place))?;
                 let names = npz.names().to_vec();
                 let mut arrays = Vec::with_capacity(names.len());
                 for name in names {
@@ -356,7 +430,8 @@ impl TensorFile {
             }
             // `of_bytes` and `of_name` never return `Sharded`: an index can only be opened by its path.
             Some(TensorFileFormat::Sharded) | None => {
-                return Err(TensorFileError::Unknown { place, found: start.escape_ascii().to_string() });
+                let found = start.get(..SHOWN).unwrap_or(&start).escape_ascii().to_string();
+                return Err(TensorFileError::Unknown { place, found });
             }
         };
         Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false })
@@ -466,6 +541,17 @@ impl TensorFile {
             _ => npy::read_array_of(FileReader::new(self.bytes.clone()), self.bytes.len(), &self.place),
         }
     }
+
+    /// Passes the elements of one array of a NumPy file to `visit`, in the order of the file. Strings are only checked.
+    fn visit_array(&self, name: &str, n_elements: usize, visit: Visit<'_>) -> Result<(), NpyError> {
+        match &self.inner {
+            Inner::Npz(npz, _) => npz.lock().visit(name, n_elements, visit),
+            _ => {
+                let reader = FileReader::new(self.bytes.clone());
+                npy::visit_array_of(reader, self.bytes.len(), &self.place, n_elements, visit)
+            }
+        }
+    }
 }
 
 /// Whether a name has this ending, ignoring ASCII case.
@@ -474,12 +560,36 @@ fn has_ending(name: &str, ending: &str) -> bool {
     start.and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(ending))
 }
 
-/// Reads as many of the first bytes of a file as fit in `start`.
-fn read_start<'a>(bytes: &FileBytes, start: &'a mut [u8]) -> std::io::Result<&'a [u8]> {
-    let length = bytes.len().min(start.len() as u64) as usize;
-    let start = start.get_mut(..length).unwrap_or_default();
-    bytes.read_into(0, start)?;
-    Ok(start)
+/// As many of the first bytes of a file are shown if it is not recognized.
+const SHOWN: usize = 16;
+
+/// Returns the first line of a text for a message: escaped, and shortened.
+fn first_line(start: &[u8]) -> String {
+    const LONGEST: usize = 60;
+    let text = String::from_utf8_lossy(start);
+    let line = text.trim_start_matches('\u{feff}').trim_start().lines().next().unwrap_or_default();
+    let mut shown: String = line.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if line.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Names the file that is a zip archive and no valid .npz file, if it is known as something else.
+fn not_npz(error: NpyError, start: &[u8], place: &str) -> TensorFileError {
+    let content = match &error {
+        NpyError::NotNpz { content, .. } => Some(*content),
+        // A truncated archive has no list of its entries.
+        NpyError::Format { .. } => Content::of_start(start).filter(|content| *content != Content::Zip),
+        _ => None,
+    };
+    match content {
+        Some(content) => {
+            let named = TensorFileFormat::of_name(place);
+            TensorFileError::OtherContent { place: place.to_owned(), content, found: None, named }
+        }
+        None => error.into(),
+    }
 }
 
 impl std::fmt::Debug for TensorFile {

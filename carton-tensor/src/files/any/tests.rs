@@ -163,9 +163,11 @@ fn unknown_and_invalid_files_are_reported() {
         }
         assert!(message.contains(expected), "{message}");
     };
-    check(b"", "a", "expected safetensors, zTensor, .npy or .npz, found ``");
-    check(b"GGUF\x03\0\0\0", "a", "found `GGUF\\x03\\x00\\x00\\x00`");
-    check(b"", "a.safetensors", "expected at least the 8");
+    check(b"", "a", "`a` is empty, expected a tensor file: safetensors, zTensor, .npy or .npz");
+    check(b"GGUF\x03\0\0\0", "a", "`a` is a GGUF file (llama.cpp), expected a tensor file");
+    check(b"\xfe\xff\0", "a", "found `\\xfe\\xff\\x00`");
+    check(b"", "a.safetensors", "is empty, expected safetensors");
+    check(b"\0", "a.safetensors", "expected at least the 8");
     check(b"ZTEN0001", "a", "0.1");
     check(b"\x89ZT2\r\n\x1a\n", "a", "2.x");
     check(b"\x93NUMPY", "a", "a");
@@ -194,4 +196,97 @@ fn shards_are_opened_by_their_index() {
     assert_eq!(weights.tensors.len(), 2);
     std::fs::remove_file(folder.path().join("two.safetensors")).unwrap();
     assert!(matches!(TensorFile::open(&path), Err(TensorFileError::Sharded(_))));
+}
+
+/// Reading piece by piece gives what reading the whole gives, and its statistics, for each format, encoding and order.
+#[test]
+fn pieces_are_the_whole() {
+    use crate::weights::{LoadOptions, stats, stats_of_entry};
+    let numbers: Vec<f32> = (0..30_000_u16).map(|n| f32::from(n).sin() * 100.0).collect();
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let big_endian: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+    let tensor = RawTensor::new(ElementType::Float32, vec![100, 300], bytes.clone().into()).unwrap();
+    let npy = |descr: &str, fortran_order: &str, elements: &[u8]| {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': {fortran_order}, 'shape': (100, 300)}}\n");
+        let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+        [b"\x93NUMPY\x01\x00".as_slice(), &length, header.as_bytes(), elements].concat()
+    };
+    let arrays = [npy("<f4", "False", &bytes), npy(">f4", "False", &big_endian), npy(">f4", "True", &big_endian)];
+    let mut files: Vec<Vec<u8>> = arrays.to_vec();
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for method in [zip::CompressionMethod::Stored, zip::CompressionMethod::Deflated] {
+        for (position, array) in arrays.iter().enumerate() {
+            let options = zip::write::SimpleFileOptions::default().compression_method(method);
+            archive.start_file(format!("{method}{position}.npy"), options).unwrap();
+            std::io::Write::write_all(&mut archive, array).unwrap();
+        }
+    }
+    files.push(archive.finish().unwrap().into_inner());
+    let mut safetensors = Vec::new();
+    crate::safetensors::write([("a", &tensor)], &Metadata::default(), &mut safetensors).unwrap();
+    files.push(safetensors);
+    let mut writer = ztensor::Writer::new(Vec::new()).unwrap();
+    let digest = StoreAs::RAW.digest(DigestAlgorithm::Sha256);
+    writer.add("raw", &tensor, digest).unwrap();
+    writer.add("zstd", &tensor, digest.zstd(3)).unwrap();
+    writer.csr("sparse", &ztensor::Csr::from_dense(&tensor).unwrap(), digest).unwrap();
+    files.push(writer.finish().unwrap());
+    let mut n_tensors = 0;
+    for bytes in files {
+        let file = TensorFile::new(bytes, "memory").unwrap().checking(Checks::ALL);
+        for entry in file.entries() {
+            let whole = entry.read().unwrap();
+            for (order, n_elements) in [(ElementOrder::C, 8), (ElementOrder::C, 1 << 20), (ElementOrder::File, 4096)] {
+                let (mut found, mut lengths) = (Vec::new(), Vec::new());
+                let visited = entry.visit(order, n_elements, |piece| {
+                    found.extend_from_slice(piece);
+                    lengths.push(piece.len());
+                    Ok::<_, TensorFileError>(())
+                });
+                visited.unwrap();
+                let is_fortran = matches!(&file.inner, Inner::Npy(_) | Inner::Npz(..)) && found != **whole.bytes();
+                assert!(!is_fortran || order == ElementOrder::File, "{}", entry.name());
+                let (last, others) = lengths.split_last().unwrap();
+                assert!(others.iter().all(|&length| length == n_elements * 4) && *last <= n_elements * 4);
+                assert_eq!(found.len(), whole.bytes().len());
+            }
+            entry.check().unwrap();
+            let (found, expected) = (stats_of_entry(&entry, &LoadOptions::default()).unwrap(), stats(&whole).unwrap());
+            assert_eq!((found.min, found.max, found.n_elements), (expected.min, expected.max, expected.n_elements));
+            // In another order, sums are rounded differently.
+            assert!((found.mean.unwrap() - expected.mean.unwrap()).abs() < 1e-12, "{}", entry.name());
+            // A visitor that fails ends the reading with its own error.
+            let mut n_pieces = 0;
+            let failed = entry.visit(ElementOrder::File, 8, |_| {
+                n_pieces += 1;
+                Err(TensorFileError::NoSuchTensor { place: "mine".to_owned(), name: String::new() })
+            });
+            assert!(failed.unwrap_err().to_string().contains("mine") && n_pieces == 1);
+            n_tensors += 1;
+        }
+    }
+    assert_eq!(n_tensors, 13);
+}
+
+/// What is damaged is found piece by piece as well, and is no panic wherever it is.
+#[test]
+fn damage_is_found_in_pieces_as_in_the_whole() {
+    for (_, bytes) in files() {
+        for position in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[position] ^= 0xff;
+            let Ok(file) = TensorFile::new(bytes, "memory") else { continue };
+            let file = file.checking(Checks::ALL);
+            for entry in file.entries() {
+                let whole = entry.dequantize();
+                let mut found = Vec::new();
+                let visited = entry.visit(ElementOrder::C, 8, |piece| {
+                    found.extend_from_slice(piece);
+                    Ok::<_, TensorFileError>(())
+                });
+                assert_eq!(whole.is_ok(), visited.is_ok(), "byte {position}: {whole:?} {visited:?}");
+                assert!(whole.is_err() || found == **whole.unwrap().bytes());
+            }
+        }
+    }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::super::description::Description;
+
 /// The result of a validation. Errors make the weights unusable or wrong; warnings deserve attention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -23,6 +25,18 @@ pub struct Validation {
 }
 
 impl Validation {
+    /// The validation of a file without tensors, also of one without bytes: the error [`Category::NoTensors`].
+    #[must_use]
+    pub fn of_no_tensors(place: &str, description: &Description) -> Self {
+        Self::of_none(format!("No tensors found in {place}"), description)
+    }
+
+    pub(super) fn of_none(message: String, description: &Description) -> Self {
+        let mut validation = Self { model: description.name().to_owned(), ..Self::default() };
+        validation.add(Category::NoTensors.of_all(message));
+        validation
+    }
+
     /// Whether there are no errors.
     #[must_use]
     pub fn is_valid(&self) -> bool {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::description::{Description, ExpectedTensor, Quantization, ValueRange};
 use super::load::{select, verifying_reader};
 use super::options::LoadOptions;
-use super::pieces::Data;
+use super::pieces::{Data, Sink, piece_size, stream};
 use super::statistics::Statistics;
 use super::{SCALE_SUFFIX, Weights, WeightsError};
 use crate::element_count;
-use crate::files::{ElementType, Entry, RawTensor, TensorFile, TensorFileError};
+use crate::files::{ElementOrder, ElementType, Entry, RawTensor, TensorFile, TensorFileError};
 
 mod finding;
 mod numbers;
@@ -36,32 +36,28 @@ pub fn validate(
 ) -> Result<Validation, WeightsError> {
     let entries = match select(file, &options.filter) {
         Ok(entries) => entries,
-        Err(WeightsError::NoTensors { place }) => {
-            let mut validation = Validation { model: description.name().to_owned(), ..Validation::default() };
-            validation.add(Category::NoTensors.of_all(format!("No tensors found in {place}")));
-            return Ok(validation);
-        }
+        Err(WeightsError::NoTensors { place }) => return Ok(Validation::of_no_tensors(&place, description)),
         Err(error) => return Err(error),
     };
     let verifying = verifying_reader(file, options.verify);
     let entries: Vec<_> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();
     let failed = |source| WeightsError::from(TensorFileError::Io { place: file.place().to_owned(), source });
     let decodings: Vec<Decoding> = entries.iter().map(|_| Decoding::default()).collect();
-    let decode = |(entry, decoding)| move || decode_or_tell(entry, decoding);
-    let decoders: Vec<_> = entries.iter().zip(&decodings).map(decode).collect();
+    let stream = |(entry, decoding)| move |sink: &mut Sink<'_>| stream_or_tell(entry, decoding, sink);
+    let streams: Vec<_> = entries.iter().zip(&decodings).map(stream).collect();
     let mut subjects = Vec::with_capacity(entries.len());
-    for ((entry, decode), decoding) in entries.iter().zip(&decoders).zip(&decodings) {
+    for ((entry, stream), decoding) in entries.iter().zip(&streams).zip(&decodings) {
         let not_numbers = entry.not_numbers();
         subjects.push(Subject {
             name: entry.name().to_owned(),
             shape: entry.shape().to_vec(),
             dtype: entry.dtype(),
             n_bytes: None,
-            // A tensor whose digest must be verified is read whole, by the verifying reader.
-            data: match entry.location().filter(|_| !(options.verify && entry.has_digest())) {
-                _ if not_numbers.is_some() => Data::Memory(&[]),
+            // The verifying reader compares the digests of exactly the bytes that it passes on.
+            data: match entry.location().filter(|_| !entry.is_verified()) {
+                _ if not_numbers.is_some() && !entry.is_verified() => Data::Memory(&[]),
                 Some((bytes, range)) => Data::File(bytes, range, &failed),
-                None => Data::Decoded(decode),
+                None => Data::Streamed(stream),
             },
             not_numbers,
             decoding: Some(decoding),
@@ -73,25 +69,32 @@ pub fn validate(
     judge(&subjects, description, options)
 }
 
-/// Reads the numbers of a tensor. If the content of the file prevents this, records the problem in `decoding` and returns a tensor
-/// without elements.
-fn decode_or_tell(entry: &Entry<'_>, decoding: &Decoding) -> Result<RawTensor, WeightsError> {
-    let tensor = match entry.quantized_group() {
-        Some(group) => group.and_then(|group| {
-            let scales = group.scales().to_f64().unwrap_or_default();
-            decoding.largest_step.get_or_init(|| scales.iter().fold(0.0, |largest, scale| scale.abs().max(largest)));
-            entry.dequantized(&group)
-        }),
-        None => entry.read(),
+/// Passes the numbers of a tensor to `sink`. If the content of the file prevents this, records the problem in `decoding`, and what was
+/// passed before counts for nothing.
+fn stream_or_tell(entry: &Entry<'_>, decoding: &Decoding, sink: &mut Sink<'_>) -> Result<(), WeightsError> {
+    let streamed = match entry.quantized_group() {
+        Some(group) => group
+            .and_then(|group| {
+                let scales = group.scales().to_f64().unwrap_or_default();
+                decoding
+                    .largest_step
+                    .get_or_init(|| scales.iter().fold(0.0, |largest, scale| scale.abs().max(largest)));
+                entry.dequantized(&group)
+            })
+            .map_err(WeightsError::from)
+            .and_then(|tensor| tensor.bytes().chunks(piece_size(tensor.dtype())).try_for_each(sink)),
+        // What is no tensor of numbers may have digests nevertheless.
+        None if entry.not_numbers().is_some() => entry.verify().map(drop).map_err(WeightsError::from),
+        // Channels with scales are rows in C order.
+        None if entry.dtype() == Some(ElementType::Int8) => stream(entry, ElementOrder::C, sink),
+        None => stream(entry, ElementOrder::File, sink),
     };
-    match tensor {
-        Err(error) if error.is_about_content() => {
+    match streamed {
+        Err(WeightsError::File(error)) if error.is_about_content() => {
             decoding.problem.get_or_init(|| error.reason());
-            let dtype = entry.dtype().unwrap_or(ElementType::Float32);
-            let nothing = RawTensor::new(dtype, vec![0], Vec::<u8>::new().into());
-            nothing.map_err(|_| error.into())
+            Ok(())
         }
-        tensor => Ok(tensor?),
+        streamed => streamed,
     }
 }
 
@@ -101,9 +104,7 @@ fn decode_or_tell(entry: &Entry<'_>, decoding: &Decoding) -> Result<RawTensor, W
 /// [`WeightsError`]. Loaded tensors do not cause any error.
 pub fn validate_weights(weights: &Weights, description: &Description) -> Result<Validation, WeightsError> {
     if weights.tensors.is_empty() {
-        let mut validation = Validation { model: description.name().to_owned(), ..Validation::default() };
-        validation.add(Category::NoTensors.of_all("No tensors found".to_owned()));
-        return Ok(validation);
+        return Ok(Validation::of_none("No tensors found".to_owned(), description));
     }
     let mut subjects: Vec<Subject<'_>> =
         weights.tensors.iter().map(|(name, tensor)| Subject::of(name, tensor)).collect();
@@ -237,6 +238,9 @@ fn judge(
     for (subject, found) in subjects.iter().zip(&found) {
         let expected = description.tensor(&subject.name);
         if let Some(what) = &subject.not_numbers {
+            if let Some(problem) = subject.problem() {
+                validation.add(Category::Unreadable.of(&subject.name, format!("cannot be read: {problem}")));
+            }
             let category = if expected.is_some() { Category::Unreadable } else { Category::NotNumbers };
             validation.add(category.of(&subject.name, format!("is no tensor of numbers, it is {what}")));
             continue;

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 /// Reads until `buffer` is full or the reader ends, and returns the number of bytes read.
-pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match reader.read(rest) {

@@ -1,0 +1,102 @@
+//! Files that are no tensor files: every command says what they are.
+
+use std::io::{Cursor, Write};
+use std::path::Path;
+
+use insta::assert_snapshot;
+
+use super::{example, read, write_safetensors};
+use crate::sandbox::Sandbox;
+
+const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n";
+
+/// A zip archive with these entries, each of some bytes.
+fn zip(names: &[&str]) -> Vec<u8> {
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for name in names {
+        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+        archive.start_file(*name, options).unwrap();
+        archive.write_all(&[0x80, 2, b'}', b'.']).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+/// Nothing is listed, verified, written or compared of a file that is not read, whatever its name, and the exit code is never 0.
+#[test]
+fn every_command_names_what_a_file_is() {
+    let sandbox = Sandbox::new();
+    sandbox.write("tiny.toml", "version = 1\nname = 'tiny'\ntensors = []");
+    let torchscript = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/models/behaviour/torchscript.pt");
+    let torch = zip(&["m/data.pkl", "m/data/0", "m/version"]);
+    let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0];
+    let files: [(&str, &[u8], &str, &str); 13] = [
+        ("lfs", POINTER, "a Git LFS pointer", "git lfs pull"),
+        ("page", b"<!DOCTYPE html><html>login</html>", "a web page (HTML)", "download the file again"),
+        ("error", b"Entry not found", "text that begins with `Entry not found`", "download the file again"),
+        ("torch", &torch, "a PyTorch checkpoint (`torch.save`)", "weights_only=True"),
+        ("cut", &torch[..60], "a PyTorch checkpoint (`torch.save`)", "weights_only=True"),
+        ("script", &std::fs::read(torchscript).unwrap(), "a TorchScript model", "packed as one"),
+        ("legacy", b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", "before version 1.6", "torch.load"),
+        ("keras", &zip(&["metadata.json", "config.json", "model.weights.h5"]), "a Keras model", "keras.saving"),
+        ("hdf5", b"\x89HDF\r\n\x1a\n\0\0\0\0", "an HDF5 file", "h5py"),
+        ("gguf", b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0", "a GGUF file", "gguf"),
+        ("gzip", &gzip, "compressed by gzip", "gunzip"),
+        ("carton", &zip(&["MANIFEST", "carton.toml"]), "a carton", "FILE.carton"),
+        ("zip", &zip(&["notes.txt"]), "a zip archive", "unpack it"),
+    ];
+    for (stem, bytes, what, hint) in files {
+        for (extension, code) in [("bin", 1), ("safetensors", 4), ("npz", 4)] {
+            let path = format!("{stem}.{extension}");
+            sandbox.write(&path, bytes);
+            for command in [
+                format!("ls {path}"),
+                format!("verify {path}"),
+                format!("stats {path}"),
+                format!("cat {path} x"),
+                format!("validate {path} --model tiny.toml"),
+                format!("convert {path} out.zt"),
+                format!("quantize {path} out.safetensors"),
+            ] {
+                let outcome = sandbox.carton(&format!("tensor {command}")).expect_code(code);
+                assert!(outcome.stdout.is_empty(), "{command}: {outcome}");
+                assert!(outcome.stderr.contains(&format!("`{path}` is {what}")), "{command}: {outcome}");
+                assert!(outcome.stderr.contains("hint: ") && outcome.stderr.contains(hint), "{command}: {outcome}");
+            }
+        }
+    }
+    assert!(!sandbox.files().iter().any(|file| file.starts_with("out.")), "{:?}", sandbox.files());
+    assert_snapshot!(sandbox.carton("tensor ls lfs.safetensors"), @"");
+    assert_snapshot!(sandbox.carton("tensor ls torch.bin"), @"");
+}
+
+/// The files of an index are what their bytes are, too, and may not be there at all.
+#[test]
+fn indexes_of_other_files() {
+    let sandbox = Sandbox::new();
+    let index = r#"{"weight_map": {"a": "pytorch_model-00001-of-00001.bin"}}"#;
+    sandbox.write("pytorch_model.bin.index.json", index);
+    assert_snapshot!(sandbox.carton("tensor ls pytorch_model.bin.index.json"), @"");
+    sandbox.write("pytorch_model-00001-of-00001.bin", zip(&["m/data.pkl", "m/version"]));
+    assert_snapshot!(sandbox.carton("tensor verify pytorch_model.bin.index.json"), @"");
+    let index = r#"{"weight_map": {"a": "a.safetensors"}}"#;
+    sandbox.write("model.safetensors.index.json", index);
+    sandbox.write("a.safetensors", POINTER);
+    assert_snapshot!(sandbox.carton("tensor convert model.safetensors.index.json out.zt"), @"");
+    sandbox.write("config.json", "{\"hidden_size\": 4096}");
+    assert_snapshot!(sandbox.carton("tensor ls config.json"), @"");
+    sandbox.write("model.safetensors.index.json", POINTER);
+    let outcome = sandbox.carton("tensor ls model.safetensors.index.json").expect_code(1);
+    assert!(outcome.stderr.contains("is a Git LFS pointer"), "{outcome}");
+}
+
+/// Content decides, not the name; an archive of nothing is what `numpy.savez` writes for no arrays.
+#[test]
+fn archives_of_arrays_are_read_under_any_name() {
+    let sandbox = Sandbox::new();
+    write_safetensors(&sandbox, "w.safetensors", &example()[..1]);
+    sandbox.carton("tensor convert w.safetensors w.npz").expect_code(0);
+    sandbox.write("w.bin", read(&sandbox, "w.npz"));
+    assert!(sandbox.carton("tensor ls w.bin").expect_code(0).stdout.contains("layer.0.weight"));
+    sandbox.write("nothing.npz", [b"PK\x05\x06".as_slice(), &[0; 18]].concat());
+    assert!(sandbox.carton("tensor ls nothing.npz").expect_code(0).stderr.contains("0 tensors"));
+}

@@ -1,0 +1,97 @@
+//! Finds files that are not the model's: pointers of Git LFS, which stand for files that were not fetched, and web pages that a server sent
+//! in place of a model.
+
+use std::path::{Path, PathBuf};
+
+use carton_tensor::content::Content;
+
+use crate::Error;
+use crate::package;
+use crate::source::{FileSource, Source};
+
+/// No pointer is larger, by the specification of Git LFS.
+const LARGEST_POINTER: u64 = 1024;
+
+/// Refuses a model that is a pointer or a web page instead of a file.
+///
+/// # Errors
+/// [`Error::ModelContent`]; [`Error::Io`].
+pub(super) fn check_file(path: &Path) -> Result<(), Error> {
+    match content(path)? {
+        Some(content @ (Content::GitLfsPointer | Content::Html)) => {
+            Err(Error::ModelContent { path: path.to_path_buf(), content })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the pointers among the files of a model, by their paths in it, and warns about each of them. A folder that cannot be packed has
+/// none: packing it says why.
+pub(super) fn find(model: &Path) -> Vec<PathBuf> {
+    let files = package::model_files(model).unwrap_or_default();
+    let is_pointer = |path: &Path| {
+        let is_small = std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_POINTER);
+        is_small && matches!(content(path), Ok(Some(Content::GitLfsPointer)))
+    };
+    let pointers: Vec<PathBuf> =
+        files.into_iter().filter(|(_, path)| is_pointer(path)).map(|(name, _)| PathBuf::from(name)).collect();
+    for pointer in &pointers {
+        tracing::warn!(
+            "`{}` is {}: run `git lfs pull` in the model's repository, and pack it again",
+            pointer.display(),
+            Content::GitLfsPointer
+        );
+    }
+    pointers
+}
+
+/// Recognizes a file by its first bytes.
+fn content(path: &Path) -> Result<Option<Content>, Error> {
+    let source = FileSource::open(path).map_err(Error::io("open", path))?;
+    let mut start = vec![0; source.len().min(Content::START as u64) as usize];
+    source.read_at(0, &mut start).map_err(Error::io("read", path))?;
+    Ok(Content::of_start(&start))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n";
+
+    #[test]
+    fn pointers_are_found_wherever_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        };
+        write("main.py", b"");
+        write("weights/a.bin", POINTER.as_bytes());
+        write("notes.txt", b"version https://git-lfs.github.com");
+        write("long.txt", &[POINTER.as_bytes(), &[b' '; 1024]].concat());
+        assert_eq!(find(folder.path()), [Path::new("weights/a.bin")]);
+        assert_eq!(find(&folder.path().join("main.py")), [] as [PathBuf; 0]);
+        assert_eq!(find(&folder.path().join("missing")), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn a_model_that_is_not_there_is_called_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.onnx");
+        let check = |content: &[u8], expected: Option<&str>| {
+            std::fs::write(&path, content).unwrap();
+            let found = check_file(&path).err().map(|error| error.to_string());
+            let expected = expected.map(|expected| format!("cannot pack `{}`: it is {expected}", path.display()));
+            assert_eq!(found, expected);
+        };
+        check(POINTER.as_bytes(), Some("a Git LFS pointer, not the file itself"));
+        check(b"<!doctype html>", Some("a web page (HTML)"));
+        check(b"", None);
+        check(b"\x08\x08\x12\x07pytorch", None);
+        check(b"{}", None);
+    }
+}

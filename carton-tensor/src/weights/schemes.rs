@@ -1,0 +1,289 @@
+//! Recognizes tensors that are quantized already, by this library or by others, and the scales and tables that belong to them
+//! (spec/weights.md §2.3). Pure: names, element types and shapes in.
+//!
+//! Such tensors are left as they are. Quantizing them again loses precision, and the programs that know the scheme would no longer find
+//! what they need: an `int8` tensor where they expect scales is a wrong answer without an error.
+
+use std::collections::BTreeMap;
+
+use crate::files::ElementType;
+
+/// How the base of a scheme is stored, which holds the quantized numbers.
+#[derive(Clone, Copy)]
+enum Base {
+    /// Integers of any width, which may hold several numbers each.
+    Integers,
+    /// Integers of 32 bits without a sign, which hold several numbers each.
+    Words,
+    /// Numbers of 8 bits or fewer, or bytes that hold several.
+    Small,
+}
+
+impl Base {
+    fn is(self, dtype: ElementType) -> bool {
+        match self {
+            Self::Integers => is_integer(dtype),
+            Self::Words => dtype == ElementType::Uint32,
+            Self::Small => is_small(dtype),
+        }
+    }
+}
+
+/// A scheme that stores a layer as several tensors, whose names differ in their last part.
+struct Scheme {
+    name: &'static str,
+    /// The last part of the name of the tensor that holds the quantized numbers.
+    base: &'static str,
+    is_stored_as: Base,
+    /// The last parts of the names of the tensors that belong to it.
+    companions: &'static [&'static str],
+}
+
+const GPTQ: &str = "GPTQ or AWQ";
+const BITSANDBYTES: &str = "bitsandbytes";
+const SMALL: &str = "8 bits or fewer";
+
+const SCHEMES: [Scheme; 10] = [
+    Scheme {
+        name: GPTQ,
+        base: "qweight",
+        is_stored_as: Base::Integers,
+        companions: &["scales", "qzeros", "zeros", "g_idx"],
+    },
+    Scheme { name: GPTQ, base: "B", is_stored_as: Base::Integers, companions: &["s"] },
+    Scheme { name: BITSANDBYTES, base: "weight", is_stored_as: Base::Small, companions: &["SCB"] },
+    Scheme {
+        name: "compressed-tensors",
+        base: "weight_packed",
+        is_stored_as: Base::Integers,
+        companions: &[
+            "weight_scale",
+            "weight_zero_point",
+            "weight_global_scale",
+            "weight_g_idx",
+            "input_scale",
+            "input_zero_point",
+            "input_global_scale",
+        ],
+    },
+    Scheme { name: "HQQ", base: "W_q", is_stored_as: Base::Integers, companions: &["scale", "zero"] },
+    Scheme { name: "AQLM", base: "codes", is_stored_as: Base::Integers, companions: &["codebooks", "scales"] },
+    Scheme { name: "EXL2", base: "q_weight", is_stored_as: Base::Integers, companions: &["q_scale", "q_scale_max"] },
+    Scheme { name: "MLX", base: "weight", is_stored_as: Base::Words, companions: &["scales", "biases"] },
+    Scheme { name: "quanto", base: "_data", is_stored_as: Base::Small, companions: &["_scale", "_shift"] },
+    // FP8, MX, NVFP4, and int8 of other libraries.
+    Scheme {
+        name: SMALL,
+        base: "weight",
+        is_stored_as: Base::Small,
+        companions: &[
+            "scale",
+            "scales",
+            "scale_inv",
+            "scale_weight",
+            "zero_point",
+            "input_scale",
+            "input_scale_inv",
+            "input_scale_ub",
+            "input_zero_point",
+            "input_global_scale",
+            "scale_input",
+            "output_scale",
+            "activation_scale",
+            "smooth_scale",
+            "q_scale",
+            "k_scale",
+            "v_scale",
+        ],
+    },
+];
+
+/// What the whole name of a tensor of 8 bits or fewer is followed by in the names of its scales and offsets.
+const OF_SMALL: [&str; 10] = [
+    "_scale",
+    "_scales",
+    "_scale_inv",
+    "_scale_2",
+    "_global_scale",
+    "_zero_point",
+    super::SCALE_SUFFIX,
+    ".scales",
+    ".scale_inv",
+    ".zero_point",
+];
+
+/// What the whole name of a tensor is followed by in the names of its tables, if bitsandbytes quantized it. The bytes of the tensor may be
+/// stored as if they were floats.
+const OF_BITSANDBYTES: [&str; 5] = [".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", ".SCB"];
+/// In a name: what follows says how the tensor before it is quantized.
+const QUANT_STATE: &str = ".quant_state.";
+
+/// A tensor as its file describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Described<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// The element type; `None` if the entry is not a tensor of numbers.
+    pub dtype: Option<ElementType>,
+}
+
+/// Returns the tensors that are quantized already and those that belong to them, each with the name of the scheme.
+///
+/// ```
+/// use carton_tensor::files::ElementType;
+/// use carton_tensor::weights::{Described, quantized_already};
+/// let tensors = [
+///     Described { name: "q_proj.qweight", dtype: Some(ElementType::Int32) },
+///     Described { name: "q_proj.scales", dtype: Some(ElementType::Float16) },
+///     Described { name: "norm.weight", dtype: Some(ElementType::Float16) },
+/// ];
+/// let already = quantized_already(tensors);
+/// assert_eq!(already.into_iter().collect::<Vec<_>>(), [("q_proj.qweight", "GPTQ or AWQ"), ("q_proj.scales", "GPTQ or AWQ")]);
+/// ```
+pub fn quantized_already<'a>(tensors: impl IntoIterator<Item = Described<'a>>) -> BTreeMap<&'a str, &'static str> {
+    let tensors: BTreeMap<&str, Option<ElementType>> =
+        tensors.into_iter().map(|tensor| (tensor.name, tensor.dtype)).collect();
+    let mut already = BTreeMap::new();
+    for (&name, &dtype) in &tensors {
+        if let Some((base, scheme)) = base_of(name, &tensors) {
+            already.insert(name, scheme);
+            already.entry(base).or_insert(scheme);
+        } else if dtype.is_some_and(|dtype| dtype.is_float() && is_small(dtype)) {
+            already.entry(name).or_insert(SMALL);
+        }
+    }
+    already
+}
+
+/// Returns the quantized tensor that this one belongs to by its name, and the scheme.
+fn base_of<'a>(name: &'a str, tensors: &BTreeMap<&'a str, Option<ElementType>>) -> Option<(&'a str, &'static str)> {
+    let find = |base: &str| tensors.get_key_value(base).and_then(|(&base, &dtype)| Some((base, dtype?)));
+    let tables = OF_BITSANDBYTES.into_iter().find_map(|suffix| name.strip_suffix(suffix));
+    if let Some((base, _)) = tables.or_else(|| Some(name.split_once(QUANT_STATE)?.0)).and_then(find) {
+        return Some((base, BITSANDBYTES));
+    }
+    // A tensor outside of a layer has a name of one part.
+    let (layer, part) = name.rfind('.').map_or(("", name), |dot| name.split_at(dot + 1));
+    let of_layer = |scheme: &Scheme| {
+        let is_companion = scheme.companions.contains(&part);
+        let (base, dtype) = find(&format!("{layer}{}", scheme.base)).filter(|_| is_companion)?;
+        scheme.is_stored_as.is(dtype).then_some((base, scheme.name))
+    };
+    let of_tensor = || {
+        let bases = OF_SMALL.into_iter().filter_map(|suffix| name.strip_suffix(suffix)).filter_map(find);
+        let mut small = bases.filter(|(_, dtype)| is_small(*dtype));
+        small.next().map(|(base, _)| (base, SMALL))
+    };
+    SCHEMES.iter().find_map(of_layer).or_else(of_tensor)
+}
+
+const fn is_integer(dtype: ElementType) -> bool {
+    use ElementType::{Bool, Complex64, Complex128};
+    !dtype.is_float() && !matches!(dtype, Bool | Complex64 | Complex128)
+}
+
+/// Whether an element has 8 bits or fewer. A bool is no number.
+const fn is_small(dtype: ElementType) -> bool {
+    dtype.bits() <= 8 && !matches!(dtype, ElementType::Bool)
+}
+
+#[cfg(test)]
+mod tests {
+    use ElementType::{
+        BFloat16, Bool, Float4E2m1, Float8E4m3Fn, Float8E8m0Fnu, Float16, Float32, Float64, Int8, Int32, Int64, Uint8,
+        Uint32,
+    };
+
+    use super::*;
+
+    /// Checks that of these tensors exactly those with a scheme are quantized already.
+    fn check(tensors: &[(&str, ElementType, Option<&str>)]) {
+        let described = tensors.iter().map(|(name, dtype, _)| Described { name, dtype: Some(*dtype) });
+        let expected: BTreeMap<&str, &str> =
+            tensors.iter().filter_map(|(name, _, scheme)| Some((*name, (*scheme)?))).collect();
+        assert_eq!(quantized_already(described), expected);
+    }
+
+    #[test]
+    fn schemes_of_other_libraries() {
+        check(&[
+            ("l.q.qweight", Int32, Some(GPTQ)),
+            ("l.q.qzeros", Int32, Some(GPTQ)),
+            ("l.q.scales", Float16, Some(GPTQ)),
+            ("l.q.g_idx", Int32, Some(GPTQ)),
+            ("l.q.bias", Float16, None),
+            ("l.norm.weight", Float16, None),
+        ]);
+        check(&[("qweight", Int32, Some(GPTQ)), ("scales", Float16, Some(GPTQ))]);
+        check(&[
+            ("fc.weight", Uint8, Some(BITSANDBYTES)),
+            ("fc.weight.absmax", Uint8, Some(BITSANDBYTES)),
+            ("fc.weight.quant_map", Float32, Some(BITSANDBYTES)),
+            ("fc.weight.nested_absmax", Float32, Some(BITSANDBYTES)),
+            ("fc.weight.nested_quant_map", Float32, Some(BITSANDBYTES)),
+            ("fc.weight.quant_state.bitsandbytes__nf4", Uint8, Some(BITSANDBYTES)),
+            ("fc.bias", BFloat16, None),
+        ]);
+        // The bytes may be stored as floats.
+        check(&[
+            ("fc.weight", BFloat16, Some(BITSANDBYTES)),
+            ("fc.weight.quant_state.bitsandbytes__fp4", Uint8, Some(BITSANDBYTES)),
+        ]);
+        check(&[("fc.weight", Int8, Some(BITSANDBYTES)), ("fc.SCB", Float32, Some(BITSANDBYTES))]);
+        check(&[
+            ("q.weight_packed", Int32, Some("compressed-tensors")),
+            ("q.weight_scale", BFloat16, Some("compressed-tensors")),
+            ("q.weight_shape", Int64, None),
+            ("q.input_global_scale", Float32, Some("compressed-tensors")),
+        ]);
+        check(&[
+            ("q.weight", Uint32, Some("MLX")),
+            ("q.scales", Float16, Some("MLX")),
+            ("q.biases", Float16, Some("MLX")),
+        ]);
+        check(&[("q.codes", Int8, Some("AQLM")), ("q.codebooks", Float16, Some("AQLM"))]);
+        check(&[("q.W_q", Uint8, Some("HQQ")), ("q.scale", Float16, Some("HQQ")), ("q.zero", Float16, Some("HQQ"))]);
+        check(&[("q.q_weight", Int32, Some("EXL2")), ("q.q_scale_max", Float16, Some("EXL2"))]);
+        check(&[("w._data", Int8, Some("quanto")), ("w._scale", Float16, Some("quanto"))]);
+    }
+
+    #[test]
+    fn small_floats_and_their_scales() {
+        check(&[
+            ("q.weight", Float8E4m3Fn, Some(SMALL)),
+            ("q.weight_scale", Float32, Some(SMALL)),
+            ("q.input_scale", Float32, Some(SMALL)),
+            ("k.weight", Float8E4m3Fn, Some(SMALL)),
+            ("k.weight_scale_inv", Float32, Some(SMALL)),
+            ("k.k_scale", Float32, Some(SMALL)),
+            ("v.weight", Float8E4m3Fn, Some(SMALL)),
+            ("v.scale", Float32, Some(SMALL)),
+            ("norm.weight", BFloat16, None),
+        ]);
+        // NVFP4, two numbers in a byte.
+        check(&[
+            ("q.weight", Uint8, Some(SMALL)),
+            ("q.weight_scale", Float8E4m3Fn, Some(SMALL)),
+            ("q.weight_scale_2", Float32, Some(SMALL)),
+        ]);
+        check(&[("experts.up_proj", Float8E4m3Fn, Some(SMALL)), ("experts.up_proj_scale", Float32, Some(SMALL))]);
+        check(&[("w", Float4E2m1, Some(SMALL)), ("w_scale", Float8E8m0Fnu, Some(SMALL))]);
+        check(&[("alone", Float8E4m3Fn, Some(SMALL))]);
+    }
+
+    #[test]
+    fn what_this_library_writes() {
+        check(&[("w", Int8, Some(SMALL)), ("w.scale", Float64, Some(SMALL))]);
+    }
+
+    #[test]
+    fn names_alone_do_not_make_a_tensor_quantized() {
+        check(&[("norm.weight", Float32, None), ("norm.scale", Float32, None)]);
+        check(&[("q.qweight", Float32, None), ("q.scales", Float32, None)]);
+        check(&[("scales", Float32, None), ("absmax", Float32, None), (".absmax", Float32, None)]);
+        check(&[("w", Int32, None), ("w.scale", Float32, None)]);
+        check(&[("mask", Bool, None), ("mask.scale", Float32, None)]);
+        check(&[("weight", Int8, None), ("other.weight_scale", Float32, None)]);
+        check(&[]);
+    }
+}
