@@ -139,7 +139,7 @@ pub mod errors {
     pub use carton_runner_protocol::host::{CloseReason, Phase};
     pub use carton_runner_protocol::runner::{RunnerError, RunnerErrorKind};
     pub use carton_tensor::npy::NpyError;
-    pub use carton_tensor::{CastError, CastProblem, UnknownDataType};
+    pub use carton_tensor::{CastError, CastProblem, LostNumber, UnknownDataType};
     pub use semver::Error as VersionError;
 
     pub use crate::archive::ArchiveError;

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use arrow_schema::DataType;
+use carton_tensor::LostNumber;
 use carton_tensor::context::Cancelled;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::SafetensorsError;
@@ -296,13 +297,24 @@ pub enum ColumnProblem {
         /// The element type in the options.
         to: ElementType,
     },
-    /// The element type cannot represent a number.
-    #[error("{value} is no {to}")]
-    OutOfRange {
-        /// The number.
-        value: String,
-        /// The element type in the options.
-        to: ElementType,
+    /// The element type cannot hold a number.
+    #[error("{0}")]
+    Number(LostNumber),
+    /// The column has an extension type whose values are not known to be tensors.
+    #[error("values of extension type `{name}` {}cannot become tensors", if *.is_inner { "inside of other values " } else { "" })]
+    Extension {
+        /// The name of the extension type, escaped.
+        name: String,
+        /// Whether the values of the column contain it.
+        is_inner: bool,
+    },
+    /// An extension type's metadata or storage is not as the type requires.
+    #[error("extension type `{name}`: {problem}")]
+    InvalidExtension {
+        /// The name of the extension type, escaped.
+        name: String,
+        /// What is wrong.
+        problem: String,
     },
     /// A value is missing.
     #[error("is null")]
@@ -369,6 +381,9 @@ pub enum ColumnProblem {
         /// The numbers, truncated if there are many.
         found: Vec<i64>,
     },
+    /// The column's extension type in a record batch differs from the schema.
+    #[error("has another extension type than in the rows before")]
+    OtherExtension,
     /// The column's type in a record batch differs from the schema.
     #[error("has values of type {found}, expected {expected}")]
     OtherType {

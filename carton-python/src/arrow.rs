@@ -14,6 +14,7 @@ use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields};
 use carton_core::{DataType, NumericTensor};
+use carton_dataset::column::{ExtensionType, Fault};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -145,18 +146,30 @@ pub(crate) fn from_arrow<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     let py = value.py();
     let mut chunks = Vec::new();
     let refused = |error: &ArrowError| PyValueError::new_err(error.to_string());
-    if value.hasattr("__arrow_c_array__")? {
-        chunks.push(imported(value)?);
+    let field = if value.hasattr("__arrow_c_array__")? {
+        let (field, array) = imported(value)?;
+        chunks.push(array);
+        field
     } else {
         let exported = value.call_method0("__arrow_c_stream__")?;
         let stream = exported.cast::<PyCapsule>()?.pointer_checked(Some(STREAM))?;
         // SAFETY: the name of the capsule says that it holds a stream of the Arrow C interface, out of which the reader takes it.
         let reader = unsafe { ArrayStreamReader::from_raw(stream.as_ptr().cast()) };
-        for chunk in reader.map_err(|error| refused(&error))? {
+        let reader = reader.map_err(|error| refused(&error))?;
+        let field = Arc::unwrap_or_clone(reader.field());
+        for chunk in reader {
             chunks.push(chunk.map_err(|error| refused(&error))?);
         }
-    }
-    let arrays = chunks.iter().map(|chunk| tensor_array(py, chunk)).collect::<PyResult<Vec<_>>>()?;
+        field
+    };
+    let extension = ExtensionType::of(&field).map_err(|problem| PyTypeError::new_err(problem.to_string()))?;
+    let tensor_array = |chunk: &ArrayRef| {
+        let logical = extension
+            .logical(chunk)
+            .map_err(|Fault { row, problem }| PyValueError::new_err(format!("element {row} {problem}")))?;
+        tensor_array(py, &logical)
+    };
+    let arrays = chunks.iter().map(tensor_array).collect::<PyResult<Vec<_>>>()?;
     match <[Bound<'_, PyAny>; 1]>::try_from(arrays) {
         Ok([only]) => Ok(only),
         Err(arrays) if arrays.is_empty() => Err(PyValueError::new_err("it is a stream without any chunk")),
@@ -164,8 +177,8 @@ pub(crate) fn from_arrow<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     }
 }
 
-/// The array that an object exports. Offsets and strings of it are checked.
-fn imported(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+/// The array that an object exports, and its field. Offsets and strings of it are checked.
+fn imported(value: &Bound<'_, PyAny>) -> PyResult<(Field, ArrayRef)> {
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) =
         value.call_method0("__arrow_c_array__")?.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
@@ -178,7 +191,10 @@ fn imported(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
         data.align_buffers();
         data.validate_full().map(|()| data)
     });
-    Ok(make_array(data.map_err(|error| PyValueError::new_err(error.to_string()))?))
+    let refused = |error: ArrowError| PyValueError::new_err(error.to_string());
+    // SAFETY: as above.
+    let field = Field::try_from(unsafe { schema.as_ref() }).map_err(refused)?;
+    Ok((field, make_array(data.map_err(refused)?)))
 }
 
 /// A NumPy array of the elements, without its lists.
@@ -228,6 +244,11 @@ fn numbers<'py>(py: Python<'py>, leaf: &ArrayRef, shape: Vec<usize>) -> PyResult
         };
     }
     let (dtype, buffer) = match leaf.data_type() {
+        // One byte each, as NumPy has them.
+        ArrowType::Boolean => {
+            let bytes: Vec<u8> = leaf.as_boolean().values().iter().map(u8::from).collect();
+            (DataType::Uint8, Buffer::from_vec(bytes))
+        }
         ArrowType::Float32 => (DataType::Float32, buffer_of!(Float32Type)),
         ArrowType::Float64 => (DataType::Float64, buffer_of!(Float64Type)),
         ArrowType::Int8 => (DataType::Int8, buffer_of!(Int8Type)),
@@ -243,7 +264,11 @@ fn numbers<'py>(py: Python<'py>, leaf: &ArrayRef, shape: Vec<usize>) -> PyResult
         }
     };
     let tensor = NumericTensor::new(dtype, shape, Arc::new(Imported(buffer)));
-    memory::shared_array(py, tensor.map_err(|error| PyValueError::new_err(error.to_string()))?)
+    let array = memory::shared_array(py, tensor.map_err(|error| PyValueError::new_err(error.to_string()))?)?;
+    match leaf.data_type() {
+        ArrowType::Boolean => array.call_method1("view", ("bool",)),
+        _ => Ok(array),
+    }
 }
 
 /// Memory that another library owns.

@@ -119,15 +119,48 @@ def test_inputs_that_have_capsules_alone(echo: carton.Model, value: Any, expecte
         (pa.array([[1], [None]], pa.list_(pa.int8(), 1)), "1 missing value"),
         (pa.array([None, "a", None]), "2 missing values"),
         (pa.array([[1], [2, 3]]), "several lengths: 1 and 2"),
-        (pa.array([True]), "Boolean"),
+        (pa.array([True]), "dtype bool"),
         (pa.array([{"a": 1}]), "Struct"),
         (pa.table({"a": [1]}), "Struct"),
         (pa.chunked_array([], pa.int32()), "without any chunk"),
+        (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 5], pa.int8())), "dtype bool"),
+        (pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16))), "extension type `arrow.uuid`"),
+        (pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "a", "b"), pa.array([1, 2])), "extension type `arrow.opaque`"),
+        (
+            pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int8(), [2]), pa.array([[1, 2], None], pa.list_(pa.int8(), 2))),
+            "element 1 is null",
+        ),
     ],
 )
 def test_inputs_that_are_no_tensors(echo: carton.Model, value: Any, message: str) -> None:
     with pytest.raises(carton.InvalidInputError, match=message):
         echo(x=Capsules(value))
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_tensors_have_the_elements_that_pyarrow_reads(echo: carton.Model, chunked: bool) -> None:
+    tensors = np.arange(5 * 24, dtype=np.float32).reshape(5, 2, 3, 4)
+    for order in [(0, 1, 2), (0, 2, 1), (1, 0, 2), (2, 1, 0)]:
+        axes = [0, *(1 + axis for axis in order)]
+        same = np.ascontiguousarray(tensors.transpose(axes)).transpose(np.argsort(axes))
+        array = pa.FixedShapeTensorArray.from_numpy_ndarray(same)
+        assert np.array_equal(array.to_numpy_ndarray(), tensors)
+        value = pa.chunked_array([array[:2], array[2:]]) if chunked else array
+        for sent in (value, Capsules(value)):
+            np.testing.assert_array_equal(echo(x=sent)["x"], tensors)
+        np.testing.assert_array_equal(echo(x=value[1:])["x"], tensors[1:])
+    # pyarrow itself does not read these as what it wrote.
+    channels_last = np.ascontiguousarray(tensors.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    with pytest.raises(carton.InvalidInputError, match=r"its permutation \[1, 2, 0\] is not its own inverse"):
+        echo(x=pa.FixedShapeTensorArray.from_numpy_ndarray(channels_last))
+
+
+def test_what_extension_types_mean(echo: carton.Model) -> None:
+    """NumPy would be given the values as they are stored."""
+    for storage, kind in ((pa.array([1, 2]), pa.opaque(pa.int64(), "a", "b")), (pa.array([b"0" * 16], pa.binary(16)), pa.uuid())):
+        with pytest.raises(carton.InvalidInputError, match=f"values of extension type `{kind.extension_name}` cannot become tensors"):
+            echo(x=pa.ExtensionArray.from_storage(kind, storage))
+    assert echo(x=pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", "[1]"])))["x"].tolist() == ["{}", "[1]"]
 
 
 def test_objects_that_only_claim_to_have_capsules(echo: carton.Model) -> None:

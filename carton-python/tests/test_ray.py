@@ -59,7 +59,10 @@ def test_tables_of_several_chunks_and_slices(digits_path: Path, pictures: tuple[
     fixed = pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), 64)
     large = pa.array(flat.tolist(), pa.large_list(pa.float32()))
     tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(images))
-    for column in (chunks, fixed, large, tensors):
+    turned = np.ascontiguousarray(images.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
+    permuted = pa.FixedShapeTensorArray.from_numpy_ndarray(turned)
+    assert "permutation" in str(permuted.type) and np.array_equal(permuted.to_numpy_ndarray(), images)
+    for column in (chunks, fixed, large, tensors, permuted):
         table = predict(pa.table({"image": column}).slice(3, 9))
         np.testing.assert_allclose(np.array(table["probabilities"].to_pylist()), probabilities[3:12], rtol=1e-5, atol=1e-7)
 
@@ -151,9 +154,9 @@ def test_integers_never_wrap(noop_folder: Path, tmp_path: Path) -> None:
     predict = Predictor(tmp_path / "bytes.carton", outputs={"x": "y"})
     check_both(predict, {"x": np.array([0, 255])}, "y", np.array([0, 255]))
     for wrong in (-1, 256):
-        with pytest.raises(carton.InvalidInputError, match=f"row 1 of column `x`: {wrong} is no uint8"):
+        with pytest.raises(carton.InvalidInputError, match=f"row 1 of column `x`: {wrong} is out of range for uint8"):
             predict({"x": np.array([0, wrong])})
-    with pytest.raises(carton.InvalidInputError, match="row 0 of column `x`: 1.5 is no uint8"):
+    with pytest.raises(carton.InvalidInputError, match="row 0 of column `x`: 1.5 is not an integer, which uint8 needs"):
         predict({"x": np.array([1.5])})
 
 
@@ -177,6 +180,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     yield ray
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_tensors_of_ray(digits_path: Path, pictures: tuple[np.ndarray, np.ndarray]) -> None:
+    extensions = pytest.importorskip("ray.data.extensions", reason="Ray Data is not installed")
+    images, probabilities = pictures
+    predict = Predictor(digits_path)
+    # The model takes [1, 8, 8].
+    for shape in ((1, 8, 8), (8, 8), (64,)):
+        column = extensions.ArrowTensorArray.from_numpy(np.ascontiguousarray(images.reshape(-1, *shape)))
+        table = predict(pa.table({"image": column}))
+        np.testing.assert_allclose(np.array(table["probabilities"].to_pylist()), probabilities, rtol=1e-5, atol=1e-7)
+    turned = extensions.ArrowTensorArray.from_numpy(np.ascontiguousarray(images.reshape(-1, 8, 8, 1)))
+    with pytest.raises(carton.InvalidInputError, match=r"shape \[8, 8, 1\], expected \[1, 8, 8\]"):
+        predict(pa.table({"image": turned}))
+    ragged = extensions.ArrowTensorArray.from_numpy(np.array([np.zeros((8, 8)), np.zeros((4, 16))][:1] + [np.zeros((4, 16))] * 15, dtype=object))
+    with pytest.raises(carton.InvalidInputError, match="values of extension type `ray.data.arrow_variable_shaped_tensor` cannot become tensors"):
+        predict(pa.table({"image": ragged}))
 
 
 @pytest.mark.parametrize("batch_format", ["numpy", "pyarrow"])

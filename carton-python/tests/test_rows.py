@@ -144,6 +144,39 @@ def test_values_go_through_unchanged(echo: carton.Model, array: pa.Array) -> Non
     assert found["x"].to_pylist() == array.to_pylist()
 
 
+def test_tensors_have_the_elements_that_pyarrow_reads(digits: carton.Model, pixels: np.ndarray, tmp_path: Path) -> None:
+    images = pixels[:200].reshape(-1, 1, 8, 8)
+    turned = np.ascontiguousarray(images.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
+    column = pa.FixedShapeTensorArray.from_numpy_ndarray(turned)
+    assert "permutation" in str(column.type) and np.array_equal(column.to_numpy_ndarray(), images)
+    rows = pa.table({"id": pa.array(range(200)), "image": column})
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=64)
+    for source in (rows, rows.to_reader(), tmp_path / "rows.parquet"):
+        check(digits.map(source).read_all(), digits, pixels[:200])
+    # Kept columns stay what they are.
+    kept = digits.map(rows, keep=True).read_all()
+    assert kept.schema.field("image").type == column.type
+    assert np.array_equal(kept["image"].combine_chunks().to_numpy_ndarray(), images)
+
+
+def test_other_extension_types(echo: carton.Model) -> None:
+    def column(kind: Any, storage: pa.Array) -> pa.Table:
+        return pa.table({"x": pa.ExtensionArray.from_storage(kind, storage)})
+
+    def found(rows: pa.Table) -> list[Any]:
+        values: list[Any] = echo.map(rows, inputs={"x": "x"}).read_all()["x"].to_pylist()
+        return values
+
+    assert found(column(pa.bool8(), pa.array([0, 1, -3], pa.int8()))) == [0, 1, 1]
+    assert found(column(pa.json_(), pa.array(["{}", "1"]))) == ["{}", "1"]
+    for kind, storage in (
+        (pa.uuid(), pa.array([b"0" * 16], pa.binary(16))),
+        (pa.opaque(pa.int64(), "a", "b"), pa.array([1])),
+    ):
+        with pytest.raises(carton.InvalidInputError, match=f"column `x`: values of extension type `{kind.extension_name}`"):
+            found(column(kind, storage))
+
+
 def test_rows_of_several_shapes(echo: carton.Model) -> None:
     rows = [[1.0], [2.0, 3.0], [4.0, 5.0], [], [6.0]]
     assert echo.map(pa.table({"x": rows}), inputs={"x": "x"}).read_all()["x"].to_pylist() == rows

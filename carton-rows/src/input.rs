@@ -6,7 +6,7 @@ use arrow_buffer::Buffer;
 use arrow_schema::{DataType as ArrowType, Field};
 use carton_core::DataType;
 use carton_dataset::DatasetError;
-use carton_dataset::column::{Column, Conversion, Run};
+use carton_dataset::column::{Column, Conversion, ExtensionType, Fault, Run};
 use carton_tensor::files::ElementType;
 
 use crate::error::{RowsError, escaped};
@@ -21,6 +21,7 @@ pub(crate) struct InputColumn {
     position: usize,
     row_shape: RowShape,
     data_type: ArrowType,
+    extension: ExtensionType,
     values: Values,
 }
 
@@ -62,7 +63,9 @@ impl InputColumn {
         dtype: Option<DataType>,
         row_shape: RowShape,
     ) -> Result<Self, RowsError> {
-        let data_type = decoded_type(field.data_type()).clone();
+        let extension = ExtensionType::of(field)
+            .map_err(|problem| DatasetError::Column { column: escaped(field.name()), problem })?;
+        let data_type = decoded_type(extension.data_type()).clone();
         let values = match (strings::is_strings(&data_type), dtype) {
             (true, None | Some(DataType::String)) => Values::Strings,
             (true, Some(dtype)) => return Err(wrong_type(name, field, dtype.to_string())),
@@ -77,11 +80,12 @@ impl InputColumn {
                     shape: row_shape.fixed().filter(|_| is_binary(&data_type)),
                     ..Conversion::default()
                 };
-                Values::Numbers(Column::new(&field.clone().with_data_type(data_type), &conversion)?)
+                // The column is given logical values, which are of no extension type.
+                Values::Numbers(Column::new(&Field::new(field.name(), data_type, true), &conversion)?)
             }
         };
         let (name, column) = (name.to_owned(), field.name().clone());
-        Ok(Self { name, column, position, row_shape, data_type: field.data_type().clone(), values })
+        Ok(Self { name, column, position, row_shape, data_type: field.data_type().clone(), extension, values })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -101,7 +105,8 @@ impl InputColumn {
         if array.data_type() != &self.data_type {
             return Err(RowsError::OtherColumns);
         }
-        let array = decoded(array).map_err(|error| RowsError::Read(Box::new(error)))?;
+        let array = self.extension.logical(array).map_err(|fault| self.fault(first_row, fault))?;
+        let array = decoded(&array).map_err(|error| RowsError::Read(Box::new(error)))?;
         let mut pieces = match &self.values {
             Values::Numbers(column) => self.numbers(column, &array, first_row)?,
             Values::Strings => self.strings(&array, first_row)?,
@@ -140,18 +145,17 @@ impl InputColumn {
         if array.is_empty() {
             return Ok(Vec::new());
         }
-        let runs = strings::runs(array).map_err(|fault| DatasetError::Row {
-            input: None,
-            row: first_row + fault.row as u64,
-            column: escaped(&self.column),
-            problem: fault.problem,
-        })?;
+        let runs = strings::runs(array).map_err(|fault| self.fault(first_row, fault))?;
         let piece = |Strings { leaf, row_shape, n_rows }: Strings| {
             let n_bytes = strings::text_bytes(&leaf) + leaf.len() * size_of::<String>();
             let row_bytes = n_bytes / n_rows.max(1);
             Piece { dtype: DataType::String, row_shape, n_rows, row_bytes, elements: Elements::Strings(leaf) }
         };
         Ok(runs.into_iter().map(piece).collect())
+    }
+
+    fn fault(&self, first_row: u64, Fault { row, problem }: Fault) -> RowsError {
+        DatasetError::Row { input: None, row: first_row + row as u64, column: escaped(&self.column), problem }.into()
     }
 
     fn wrong_shape(&self, row: u64, found: &[usize]) -> RowsError {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use carton_core::{Carton, Tensor, Tensors};
+use carton_dataset::column::ExtensionType;
 use tokio::sync::RwLock;
 use tokio::task::JoinHandle;
 
@@ -150,7 +151,10 @@ impl<'a> IntoFuture for MapRows<'a> {
 /// Whether record batches of both schemas have the same columns.
 fn has_columns(found: &SchemaRef, expected: &SchemaRef) -> bool {
     let is_same = |(found, expected): (&FieldRef, &FieldRef)| {
-        Arc::ptr_eq(found, expected) || found.name() == expected.name() && found.data_type() == expected.data_type()
+        Arc::ptr_eq(found, expected)
+            || found.name() == expected.name()
+                && found.data_type() == expected.data_type()
+                && ExtensionType::is_same(found, expected)
     };
     Arc::ptr_eq(found, expected)
         || found.fields().len() == expected.fields().len() && found.fields().iter().zip(expected.fields()).all(is_same)

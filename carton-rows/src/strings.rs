@@ -5,6 +5,7 @@ use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::DataType;
 use carton_dataset::ColumnProblem;
+use carton_dataset::column::Fault;
 
 /// Neighbouring rows whose lists have the same lengths.
 #[derive(Debug)]
@@ -13,13 +14,6 @@ pub(crate) struct Strings {
     pub(crate) leaf: ArrayRef,
     pub(crate) row_shape: Vec<usize>,
     pub(crate) n_rows: usize,
-}
-
-/// A problem with a value of an array, and its row.
-#[derive(Debug)]
-pub(crate) struct StringsFault {
-    pub(crate) row: usize,
-    pub(crate) problem: ColumnProblem,
 }
 
 /// Neighbouring rows with the same shape.
@@ -48,7 +42,7 @@ pub(crate) fn is_strings(data_type: &DataType) -> bool {
 ///
 /// # Errors
 /// A value is missing, or the lists in a row have different lengths.
-pub(crate) fn runs(array: &ArrayRef) -> Result<Vec<Strings>, StringsFault> {
+pub(crate) fn runs(array: &ArrayRef) -> Result<Vec<Strings>, Fault> {
     let (groups, leaf) = groups(array)?;
     let mut start = 0;
     let run = |Group { shape, n_rows }: Group| {
@@ -63,9 +57,9 @@ pub(crate) fn runs(array: &ArrayRef) -> Result<Vec<Strings>, StringsFault> {
 }
 
 /// Returns the shapes of all rows, and all strings.
-fn groups(array: &ArrayRef) -> Result<(Vec<Group>, ArrayRef), StringsFault> {
+fn groups(array: &ArrayRef) -> Result<(Vec<Group>, ArrayRef), Fault> {
     if let Some(row) = array.nulls().and_then(|nulls| nulls.iter().position(|is_valid| !is_valid)) {
-        return Err(StringsFault { row, problem: ColumnProblem::Null });
+        return Err(Fault { row, problem: ColumnProblem::Null });
     }
     let (lists, items) = match array.data_type() {
         DataType::FixedSizeList(_, length) => {
@@ -94,7 +88,16 @@ fn used<O: OffsetSizeTrait>(items: &ArrayRef, offsets: &OffsetBuffer<O>) -> Arra
 }
 
 /// Groups lists by their shapes, given the groups of their items.
-fn grouped(lists: &Lists, n_rows: usize, inner: &[Group], n_levels: usize) -> Result<Vec<Group>, StringsFault> {
+fn grouped(lists: &Lists, n_rows: usize, inner: &[Group], n_levels: usize) -> Result<Vec<Group>, Fault> {
+    if let (Lists::Fixed(length), [] | [_]) = (lists, inner) {
+        // All lists have one shape. They are not counted one by one: without strings in them, they can be any number.
+        let mut shape = vec![*length];
+        match inner {
+            [items] => shape.extend(&items.shape),
+            _ => shape.resize(1 + n_levels, 0),
+        }
+        return Ok(vec![Group { shape, n_rows }]);
+    }
     let mut groups: Vec<Group> = Vec::new();
     let mut inner = inner.iter().peekable();
     // The position after the last item of the inner group that comes next.
@@ -112,7 +115,7 @@ fn grouped(lists: &Lists, n_rows: usize, inner: &[Group], n_levels: usize) -> Re
         }
         if end > start && end > end_of_inner {
             let others = inner.nth(1).map_or(&[][..], |group| &group.shape);
-            return Err(StringsFault { row, problem: ragged(shape.get(1..).unwrap_or_default(), others) });
+            return Err(Fault { row, problem: ragged(shape.get(1..).unwrap_or_default(), others) });
         }
         match groups.last_mut().filter(|group| group.shape == shape) {
             Some(group) => group.n_rows += 1,
@@ -159,14 +162,14 @@ impl Lists {
     }
 
     /// Converts the fault of an item to a fault of the list that has it.
-    fn outwards(&self, fault: StringsFault) -> StringsFault {
+    fn outwards(&self, fault: Fault) -> Fault {
         let problem = match fault.problem {
             ColumnProblem::Ragged { axis, expected, found } => {
                 ColumnProblem::Ragged { axis: axis + 1, expected, found }
             }
             other => other,
         };
-        StringsFault { row: self.list_of(fault.row), problem }
+        Fault { row: self.list_of(fault.row), problem }
     }
 }
 
@@ -236,7 +239,7 @@ mod tests {
                 let run = |run: &Strings| format!("{} {:?} {}", run.n_rows, run.row_shape, texts(&run.leaf).join(" "));
                 runs.iter().map(run).collect::<Vec<_>>().join("; ")
             }
-            Err(StringsFault { row, problem }) => format!("row {row}: {problem}"),
+            Err(Fault { row, problem }) => format!("row {row}: {problem}"),
         };
         assert_eq!(found, expected);
     }
@@ -279,6 +282,21 @@ mod tests {
         };
         check(&deep(nested(&[&[A], &[A], &[C, A]])), "row 1: its lists along axis 2 have 1 and 2 elements");
         check(&deep(nested(&[&[A], &[A], &[A], &[A, A]])), "row 1: its lists along axis 1 have 1 and 2 elements");
+    }
+
+    #[test]
+    fn lists_without_strings_are_not_counted_one_by_one() {
+        let lists = |items: ArrayRef, length: i32, n_lists: usize| -> ArrayRef {
+            let field = Arc::new(arrow_schema::Field::new_list_field(items.data_type().clone(), true));
+            let lists = arrow_array::FixedSizeListArray::try_new_with_length(field, length, items, None, n_lists);
+            Arc::new(lists.unwrap())
+        };
+        let none: ArrayRef = Arc::new(arrow_array::StringArray::from(Vec::<&str>::new()));
+        let many = lists(lists(none.clone(), 0, 3 << 30), 1 << 30, 3);
+        check(&many, "3 [1073741824, 0] ");
+        check(&lists(lists(none, 4, 0), 0, 3), "3 [0, 4] ");
+        let strings: ArrayRef = Arc::new(arrow_array::StringArray::from(vec!["a", "b", "c", "d"]));
+        check(&lists(lists(strings, 2, 2), 1, 2), "2 [1, 2] a b c d");
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //!
 //! | module | feature | what it has |
 //! |---|---|---|
-//! | (the root) | | tensors, element types, symbolic shapes, [`allclose`] and [`cast`] |
+//! | (the root) | | tensors, element types, symbolic shapes, [`allclose`], [`cast`] and its rule for numbers; with `half` also for floats of 16 bits |
 //! | [`content`] | | what a file is that is no tensor file |
 //! | [`context`] | | cancelling work that takes long, and reporting its progress |
 //! | `npy` | `npy` | NumPy's `.npy` and `.npz` files |
@@ -54,7 +54,7 @@ pub mod weights;
 pub mod ztensor;
 
 pub use allclose::{Comparison, Tolerance, allclose};
-pub use cast::{CastError, CastProblem, cast};
+pub use cast::{BoolByte, CastError, CastProblem, LostNumber, Number, NumberValue, cast, convert_numbers};
 pub use dtype::{DataType, UnknownDataType};
 pub use element::Element;
 pub use shape::{Dimension, SymbolicShape};

@@ -146,7 +146,10 @@ def edges(dtype):
 
 
 def keeps(element, dtype):
-    """Whether `astype` gives the element's value, or the nearest finite one. In exact arithmetic, not by NumPy's own casts back."""
+    """Whether `astype` gives the element's value; of a float, the nearest finite one. In exact arithmetic, not by NumPy's own casts back."""
+    if np.dtype(dtype).kind == "f" and element.dtype.kind in "iub":
+        # Every value of these types is finite as a float64.
+        return int(element) == int(element.astype(dtype))
     if np.dtype(dtype).kind == "f":
         with np.errstate(over="ignore"):
             return bool(np.isfinite(element.astype(dtype)) or not np.isfinite(element))

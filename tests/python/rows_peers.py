@@ -80,6 +80,12 @@ def main():
     n_tables = 0
     # Rows in one record batch, and slices of it that share its memory.
     variants = {"whole": rows, "slices": pa.concat_tables([rows.slice(0, 999), rows.slice(999, 1), rows.slice(1000)])}
+    # The same images for pyarrow, as tensors whose elements lie column by column.
+    images = rows.column("image").combine_chunks().flatten().to_numpy().reshape(-1, 1, 8, 8)
+    turned = np.ascontiguousarray(images.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(turned)
+    assert "permutation" in str(tensors.type) and np.array_equal(tensors.to_numpy_ndarray(), images)
+    variants["turned"] = rows.set_column(rows.column_names.index("image"), "image", tensors)
     for name, variant in variants.items():
         for extension in ["parquet", "arrow", "arrows"]:
             source = FOLDER / f"{name}.{extension}"

@@ -73,7 +73,7 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) record_self_test: Vec<InputArgument>,
 
-    /// Cast arrays of --record-self-test to the declared dtypes, where no value changes but by rounding; see `carton run --help`
+    /// Cast arrays of --record-self-test to the declared dtypes, as `carton run --cast` does
     #[arg(long, requires = "record_self_test")]
     pub(crate) cast: bool,
 

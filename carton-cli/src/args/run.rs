@@ -40,9 +40,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "inputs", group = "compared")]
     pub(crate) example: Option<String>,
 
-    /// Cast arrays to the declared dtypes, where no value changes but by rounding
+    /// Cast arrays to the declared dtypes, where no value changes but floats that are rounded to shorter ones
     ///
-    /// What the dtype cannot hold is refused: 300 in uint8, 0.5 or NaN in integers, 1e39 in float32.
+    /// What the dtype cannot hold is refused: 300 in uint8, 0.5 or NaN in integers, 1e39 or the integer 16777217 in float32.
+    /// Booleans become 0 and 1. Arrays of float16, which cartons lack, are cast too.
     #[arg(long, conflicts_with = "self_test")]
     pub(crate) cast: bool,
 

@@ -76,7 +76,8 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
         None => default_output(&arguments.path)?,
     };
     let recorded = arguments.record_self_test;
-    let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(recorded)?)).await?;
+    let is_cast = arguments.cast;
+    let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(recorded, is_cast)?)).await?;
     let pack = Carton::pack(&arguments.path, path)
         .runner(runner)
         .metadata(draft)

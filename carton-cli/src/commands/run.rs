@@ -58,8 +58,8 @@ pub(super) async fn run(arguments: RunArgs, context: &Context<'_>) -> Result<Exi
     {
         return Err(run_rows::unexpected(output));
     }
-    let inputs = arguments.inputs.clone();
-    let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(inputs)?)).await?;
+    let (inputs, is_cast) = (arguments.inputs.clone(), arguments.cast);
+    let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(inputs, is_cast)?)).await?;
     let model = load(&arguments, context).await?;
     if arguments.self_test {
         return self_test::run(&model, tolerance(&arguments), context).await;

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use carton_tensor::{DataType, Element, Tensor, TensorError};
+use carton_tensor::{DataType, Element, NumberValue, Tensor, TensorError};
 use serde_json::{Number, Value};
 
 /// Above this magnitude, a float no longer represents every integer exactly.
@@ -120,13 +120,10 @@ impl<'a> Regular<'a> {
                     self.leaves.iter().map(|(place, value)| string(place, value)).collect();
                 Ok(Tensor::from_strings(strings?, self.shape)?)
             }
-            DataType::Float32 => self.collect(|place, value| {
-                let wide = float(place, value)?;
-                let narrow = wide as f32;
-                if narrow.is_infinite() && wide.is_finite() {
-                    return Err(JsonTensorError::OutOfRange { place: place.clone(), found: value.to_string(), dtype });
-                }
-                Ok(narrow)
+            DataType::Float32 => self.collect::<f32>(|place, value| {
+                let wide = NumberValue::Float(float(place, value)?);
+                let lost = |_| JsonTensorError::OutOfRange { place: place.clone(), found: value.to_string(), dtype };
+                carton_tensor::Number::of(wide).map_err(lost)
             }),
             DataType::Float64 => self.collect(float),
             DataType::Int8 => self.collect(integer::<i8>),

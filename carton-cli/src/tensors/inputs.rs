@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use carton_tensor::npy::{self, NpyError, Npz};
+use carton_core::errors::CastInputError;
+use carton_tensor::files::RawTensor;
+use carton_tensor::npy::{self, Array, NpyError, Npz};
 use carton_tensor::{DataType, Tensor};
 use serde_json::Value;
 
@@ -25,6 +27,10 @@ pub(crate) enum InputError {
     Unknown { input: String, text: String },
     #[error("cannot use input {input}")]
     Value { input: String, source: JsonTensorError },
+    #[error(transparent)]
+    Cast(#[from] CastInputError),
+    #[error("cannot cast input `{input}`, an array of {dtype}: the model declares no such input")]
+    NothingToCastTo { input: String, dtype: String },
     #[error("input `{input}`: `{}` holds the arrays {}, and none is chosen", path.display(), names.join(", "))]
     NoArray { input: String, path: PathBuf, names: Vec<String> },
     #[error("input `{name}` is given twice")]
@@ -48,6 +54,8 @@ impl From<InputError> for Failure {
             InputError::NoDeclaration { .. } => Self::usage(error).hint("name it: -i NAME=VALUE"),
             InputError::Json { .. }
             | InputError::Value { .. }
+            | InputError::Cast(_)
+            | InputError::NothingToCastTo { .. }
             | InputError::Twice { .. }
             | InputError::TooMany { .. } => Self::usage(error),
         }
@@ -68,32 +76,50 @@ pub(crate) struct ReadInputs(Vec<(Option<String>, ReadValue)>);
 
 enum ReadValue {
     Tensor(Tensor),
+    /// Numbers of a type that cartons lack. They have to be cast.
+    Other(RawTensor),
     Json(Value),
 }
 
+impl From<Array> for ReadValue {
+    fn from(array: Array) -> Self {
+        match array.into_tensor() {
+            Ok(tensor) => Self::Tensor(tensor),
+            Err(other) => Self::Other(other),
+        }
+    }
+}
+
 impl ReadInputs {
-    /// Reads the files and parses the JSON.
+    /// Reads the files and parses the JSON. If the inputs will be cast, arrays may have types that cartons lack.
     ///
     /// # Errors
     /// A file cannot be read, text is not JSON, or an `.npz` file has several arrays and none is named.
-    pub(crate) fn read(arguments: Vec<InputArgument>) -> Result<Self, InputError> {
+    pub(crate) fn read(arguments: Vec<InputArgument>, is_cast: bool) -> Result<Self, InputError> {
+        let read_npy = |path: &Path| match is_cast {
+            true => npy::read_array(path).map(ReadValue::from),
+            false => npy::read_path(path).map(ReadValue::Tensor),
+        };
+        let read_npz = |file: &mut Npz, array: &str| match is_cast {
+            true => file.read_array(array).map(ReadValue::from),
+            false => file.read(array).map(ReadValue::Tensor),
+        };
         let mut read = Vec::new();
         for (position, argument) in arguments.into_iter().enumerate() {
             let input = argument.name.as_ref().map_or_else(|| (position + 1).to_string(), |name| format!("`{name}`"));
             let file_error = |source| InputError::File { input: input.clone(), source };
             match argument.value {
                 InputValue::Npy(path) => {
-                    let tensor = npy::read_path(&path).map_err(file_error)?;
-                    read.push((argument.name, ReadValue::Tensor(tensor)));
+                    read.push((argument.name, read_npy(&path).map_err(file_error)?));
                 }
                 InputValue::Npz(path, Some(array)) => {
-                    let tensor = Npz::open(&path).and_then(|mut file| file.read(&array)).map_err(file_error)?;
-                    read.push((argument.name, ReadValue::Tensor(tensor)));
+                    let value = Npz::open(&path).and_then(|mut file| read_npz(&mut file, &array));
+                    read.push((argument.name, value.map_err(file_error)?));
                 }
                 InputValue::Npz(path, None) => {
                     let mut file = Npz::open(&path).map_err(file_error)?;
                     for (name, array) in chosen_arrays(argument.name, &path, file.names())? {
-                        read.push((Some(name), ReadValue::Tensor(file.read(&array).map_err(file_error)?)));
+                        read.push((Some(name), read_npz(&mut file, &array).map_err(file_error)?));
                     }
                 }
                 InputValue::Json(text) => match serde_json::from_str(&text) {
@@ -113,7 +139,8 @@ impl ReadInputs {
         self.0.is_empty()
     }
 
-    /// Assigns names to inputs without one, in the declared order, and casts JSON to the declared dtypes.
+    /// Assigns names to inputs without one, in the declared order, and casts JSON, and arrays of types that cartons lack, to the declared
+    /// dtypes.
     ///
     /// # Errors
     /// A value does not fit its declared dtype, an input is given twice, or there are more inputs than are declared.
@@ -134,6 +161,14 @@ impl ReadInputs {
                 .ok_or(InputError::NoDeclaration { position: position + 1 })?;
             let tensor = match value {
                 ReadValue::Tensor(tensor) => tensor,
+                ReadValue::Other(array) => {
+                    let Some(declared) = declared.iter().find(|input| input.name == name) else {
+                        return Err(InputError::NothingToCastTo { input: name, dtype: array.dtype().to_string() });
+                    };
+                    let (input, dtype) = (name.clone(), declared.dtype);
+                    let cast = array.cast(dtype).map_err(|source| CastInputError { input, dtype, source })?;
+                    Tensor::Numeric(cast)
+                }
                 ReadValue::Json(value) => {
                     let dtype = declared.iter().find(|input| input.name == name).map(|input| input.dtype);
                     from_json::tensor(&value, dtype)
@@ -170,6 +205,8 @@ fn shortened(text: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use carton_tensor::files::ElementType;
+
     use super::*;
 
     const DECLARED: [DeclaredInput<'static>; 2] =
@@ -177,7 +214,7 @@ mod tests {
 
     fn tensors(arguments: &[&str], declared: &[DeclaredInput<'_>]) -> Result<BTreeMap<String, Tensor>, InputError> {
         let arguments = arguments.iter().map(|text| text.parse().unwrap()).collect();
-        ReadInputs::read(arguments)?.into_tensors(declared)
+        ReadInputs::read(arguments, false)?.into_tensors(declared)
     }
 
     #[test]
@@ -207,6 +244,38 @@ mod tests {
         check(&["b=one"], &DECLARED, "`one` is neither JSON nor");
         check(&["a=300"], &DECLARED, "cannot use input `a`");
         check(&["a=/does/not/exist.npy"], &DECLARED, "cannot read input `a`");
+    }
+
+    #[test]
+    fn arrays_that_cartons_lack_are_cast() {
+        let folder = tempfile::tempdir().unwrap();
+        let raw = |dtype, bytes: &[u8]| Array::Numbers(RawTensor::new(dtype, vec![2], bytes.to_vec().into()).unwrap());
+        let (flags, halves) = (raw(ElementType::Bool, &[1, 0]), raw(ElementType::Float16, &[0, 0x3e, 0, 0xc0]));
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        npy::write_array(std::fs::File::create(path("flags.npy")).unwrap(), &flags).unwrap();
+        let mut archive = npy::NpzWriter::new(std::fs::File::create(path("both.npz")).unwrap());
+        archive.add_array("a", &flags).unwrap();
+        archive.add_array("b", &halves).unwrap();
+        archive.finish().unwrap();
+        let check = |argument: &str, expected: Result<&[(&str, Tensor)], &str>| {
+            let found = ReadInputs::read(vec![argument.parse().unwrap()], true).unwrap().into_tensors(&DECLARED);
+            let expected =
+                expected.map(|all| all.iter().map(|(name, one)| ((*name).to_owned(), one.clone())).collect());
+            assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned), "{argument}");
+        };
+        let (a, b) = (
+            Tensor::from_vec(vec![1_u8, 0], vec![2]).unwrap(),
+            Tensor::from_vec(vec![1.5_f32, -2.0], vec![2]).unwrap(),
+        );
+        check(&format!("a={}", path("flags.npy")), Ok(&[("a", a.clone())]));
+        check(&path("both.npz"), Ok(&[("a", a.clone()), ("b", b)]));
+        check(&format!("a={}#a", path("both.npz")), Ok(&[("a", a)]));
+        check(&format!("a={}#b", path("both.npz")), Err("cannot cast input `a` to uint8"));
+        let undeclared = "cannot cast input `c`, an array of bool: the model declares no such input";
+        check(&format!("c={}", path("flags.npy")), Err(undeclared));
+        // Only on request.
+        let error = tensors(&[&format!("a={}", path("flags.npy"))], &DECLARED).unwrap_err();
+        assert!(error.to_string().contains("cannot read input `a`"), "{error}");
     }
 
     #[test]

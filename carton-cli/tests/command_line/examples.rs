@@ -122,6 +122,56 @@ fn arrays_are_cast_on_request() {
     ");
 }
 
+/// NumPy makes the arrays, and its `astype` says what they become.
+#[test]
+fn casts_are_those_of_numpy() {
+    let Some(python) = std::env::var_os("CARTON_TEST_PYTHON") else {
+        eprintln!("skipped: CARTON_TEST_PYTHON names no Python with NumPy");
+        return;
+    };
+    let sandbox = Sandbox::new();
+    const DTYPES: [&str; 10] =
+        ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"];
+    let tensor =
+        |side: &str, dtype: &str| format!("[[{side}]]\nname = '{dtype}'\ndtype = '{dtype}'\nshape = ['n', 2]\n");
+    let metadata: String =
+        ["input", "output"].iter().flat_map(|side| DTYPES.map(|dtype| tensor(side, dtype))).collect();
+    pack(&sandbox, &metadata);
+    let script = "import sys, numpy as np
+names = sys.argv[3].split()
+files = ['c.npy', 'fortran.npy', 'all.npz', 'small.npz']
+for source in ['bool', 'float16', *names]:
+    array = np.array([[0, 1], [1, 1]], source)
+    expected = {name: array.astype(name) for name in names}
+    if sys.argv[1] == 'make':
+        np.save(f'{source}-c.npy', array)
+        np.save(f'{source}-fortran.npy', np.asfortranarray(array))
+        np.savez(f'{source}-all.npz', **{name: array for name in names})
+        np.savez_compressed(f'{source}-small.npz', **{name: array for name in names})
+    elif source == sys.argv[2]:
+        with np.load('out.npz') as found:
+            assert sorted(found.files) == sorted(names), found.files
+            for name in names:
+                assert found[name].dtype == name and np.array_equal(found[name], expected[name]), (source, name)
+";
+    let run = |verb: &str, source: &str| {
+        let arguments = ["-c", script, verb, source, &DTYPES.join(" ")];
+        let output = std::process::Command::new(&python).args(arguments).current_dir(sandbox.work()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run("make", "");
+    for source in ["bool", "float16"].into_iter().chain(DTYPES) {
+        for file in ["c.npy", "fortran.npy", "all.npz", "small.npz"] {
+            let inputs: String = match file.ends_with(".npz") {
+                true => format!("-i {source}-{file}"),
+                false => DTYPES.iter().map(|dtype| format!("-i {dtype}={source}-{file} ")).collect(),
+            };
+            sandbox.carton(&format!("run echo.carton {inputs} --cast -o out.npz")).expect_code(0);
+            run("check", source);
+        }
+    }
+}
+
 #[test]
 fn a_model_runs_on_an_example() {
     let sandbox = Sandbox::new();

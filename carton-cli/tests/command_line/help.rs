@@ -139,8 +139,7 @@ fn pack_explains_what_goes_into_the_carton() {
               Give the option once for each input; the values are written as for `carton run --input`.
 
           --cast
-              Cast arrays of --record-self-test to the declared dtypes, where no value changes but by
-              rounding; see `carton run --help`
+              Cast arrays of --record-self-test to the declared dtypes, as `carton run --cast` does
 
           --no-check
               Write the carton without loading the model: neither declared inputs and outputs nor
@@ -329,10 +328,12 @@ fn run_explains_itself() {
               failure.
 
           --cast
-              Cast arrays to the declared dtypes, where no value changes but by rounding
+              Cast arrays to the declared dtypes, where no value changes but floats that are rounded to
+              shorter ones
               
-              What the dtype cannot hold is refused: 300 in uint8, 0.5 or NaN in integers, 1e39 in
-              float32.
+              What the dtype cannot hold is refused: 300 in uint8, 0.5 or NaN in integers, 1e39 or the
+              integer 16777217 in float32. Booleans become 0 and 1. Arrays of float16, which cartons
+              lack, are cast too.
 
           --rtol <R>
               Relative tolerance of self-tests and examples

@@ -215,7 +215,8 @@ pub(crate) fn check_outputs<'tensors>(
     check(Side::Output, signature.outputs.as_deref(), bindings, tensors)
 }
 
-/// Casts tensors to the dtypes of the declared inputs, where no value changes except by rounding ([`carton_tensor::cast`]).
+/// Casts tensors to the dtypes of the declared inputs, where no value changes but floats that are rounded to shorter ones
+/// ([`carton_tensor::cast`]).
 /// Tensors that are not declared stay unchanged. Of several declarations with one name, the first applies.
 ///
 /// # Errors

@@ -6,8 +6,8 @@ use arrow_array::{Array, ArrayRef, GenericBinaryArray, GenericByteViewArray, Off
 use arrow_buffer::Buffer;
 use arrow_data::{ByteView, MAX_INLINE_VIEW_LEN};
 use arrow_schema::DataType;
-use carton_tensor::element_count;
 use carton_tensor::files::ElementType;
+use carton_tensor::{CastProblem, LostNumber, element_count};
 
 use super::fault::Fault;
 use super::run::{Gathered, Run, slice};
@@ -35,7 +35,8 @@ fn check_bools(runs: &[Run]) -> Result<(), Fault> {
         {
             let value = run.bytes.get(position).map_or_else(String::new, |byte| format!("byte {byte}"));
             let row = first_row + position.checked_div(run.row_bytes()).unwrap_or(0);
-            return Err(Fault { row, problem: ColumnProblem::OutOfRange { value, to: run.dtype } });
+            let lost = LostNumber { position, value, to: run.dtype.name(), problem: CastProblem::OutOfRange };
+            return Err(Fault { row, problem: ColumnProblem::Number(lost) });
         }
         first_row += run.n_rows;
     }

@@ -1,14 +1,23 @@
 //! What is wrong with a value of an array, and where.
 
 use arrow_array::Array;
+use carton_tensor::LostNumber;
 
 use crate::error::ColumnProblem;
 
-/// A problem with a value, and its row in the array.
+/// A problem with a value of an array, and its row.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) row: usize,
-    pub(super) problem: ColumnProblem,
+pub struct Fault {
+    /// The row, counted from 0 in the array.
+    pub row: usize,
+    /// What is wrong with its value.
+    pub problem: ColumnProblem,
+}
+
+impl From<LostNumber> for Fault {
+    fn from(lost: LostNumber) -> Self {
+        Self { row: lost.position, problem: ColumnProblem::Number(lost) }
+    }
 }
 
 /// Refuses missing values, which tensors cannot represent.

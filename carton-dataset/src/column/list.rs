@@ -3,7 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, FieldRef};
 use carton_tensor::element_count;
 
 use super::fault::{Fault, first_null};
@@ -20,10 +20,13 @@ pub(super) fn leaf(data_type: &DataType) -> &DataType {
 
 /// Returns the type of the elements of a list; `None` for other types.
 pub(super) fn item(data_type: &DataType) -> Option<&DataType> {
+    item_field(data_type).map(|field| field.data_type())
+}
+
+/// Returns the field of the elements of a list; `None` for other types.
+pub(super) fn item_field(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
-        DataType::FixedSizeList(field, _) | DataType::List(field) | DataType::LargeList(field) => {
-            Some(field.data_type())
-        }
+        DataType::FixedSizeList(field, _) | DataType::List(field) | DataType::LargeList(field) => Some(field),
         _ => None,
     }
 }

@@ -16,10 +16,12 @@
 //! ```
 //!
 //! Values that already have the right representation are passed on as slices of Arrow's buffers; the others are converted, one record
-//! batch at a time. `list` finds the shapes of nested lists, `binary` handles binary values, `tensor_struct` handles structs that carry
-//! their own dtype and shape, `number` converts and `rounding` rounds.
+//! batch at a time. `extension` decides what the values of an extension type mean. `list` finds the shapes of nested lists, `binary`
+//! handles binary values, `tensor_struct` handles structs that carry their own dtype and shape, `number` converts and `rounding`
+//! truncates.
 
 mod binary;
+mod extension;
 mod fault;
 mod list;
 mod number;
@@ -33,7 +35,9 @@ use arrow_schema::{DataType, Field};
 use carton_tensor::files::ElementType;
 use carton_tensor::{MAX_RANK, element_count};
 
-use fault::{Fault, check_nulls};
+pub use extension::ExtensionType;
+pub use fault::Fault;
+use fault::check_nulls;
 pub use run::Run;
 pub(crate) use run::without_the_rest;
 use target::Target;
@@ -46,6 +50,7 @@ use crate::options::Rounding;
 pub struct Column {
     name: String,
     data_type: DataType,
+    extension: ExtensionType,
     values: Values,
     rounding: Rounding,
 }
@@ -76,8 +81,8 @@ impl Column {
     /// Decides which tensors the values of a column become.
     ///
     /// # Errors
-    /// [`DatasetError::Column`] for types and dtypes that cannot become tensors; [`DatasetError::Options`] for a shape that no tensor
-    /// has, and for a dtype or shape of structs.
+    /// [`DatasetError::Column`] for types, extension types and dtypes that cannot become tensors; [`DatasetError::Options`] for a shape
+    /// that no tensor has, and for a dtype or shape of structs.
     pub fn new(field: &Field, conversion: &Conversion) -> Result<Self, DatasetError> {
         let name = field.name();
         let fail = |problem| DatasetError::Column { column: name.escape_debug().to_string(), problem };
@@ -89,9 +94,10 @@ impl Column {
             let name = name.escape_debug();
             return Err(DatasetError::Options(format!("column `{name}` cannot have samples of shape {shape:?}")));
         }
-        let values = match field.data_type() {
-            DataType::Struct(fields) => {
-                tensor_struct::check(field.data_type(), fields).map_err(fail)?;
+        let extension = ExtensionType::of(field).map_err(fail)?;
+        let values = match extension.data_type() {
+            data_type @ DataType::Struct(fields) => {
+                tensor_struct::check(data_type, fields).map_err(fail)?;
                 if dtype.is_some() || shape.is_some() {
                     let name = name.escape_debug();
                     return Err(DatasetError::Options(format!(
@@ -113,7 +119,7 @@ impl Column {
                 Values::Numbers(Target { dtype, shape: shape.cloned() })
             }
         };
-        Ok(Self { name: name.clone(), data_type: field.data_type().clone(), values, rounding: *rounding })
+        Ok(Self { name: name.clone(), data_type: field.data_type().clone(), extension, values, rounding: *rounding })
     }
 
     /// The name of the column.
@@ -133,11 +139,16 @@ impl Column {
                 ColumnProblem::OtherType { expected: self.data_type.clone(), found: array.data_type().clone() };
             return Err(DatasetError::Column { column: self.escaped_name(), problem });
         }
-        let runs = check_nulls(array).and_then(|()| match &self.values {
-            Values::Numbers(target) => list::runs(array, target, self.rounding),
-            Values::Binary(target) => binary::runs(array, target),
-            Values::Structs => tensor_struct::runs(array, self.rounding),
-        });
+        let converted = || {
+            let array = self.extension.logical(array)?;
+            check_nulls(&array)?;
+            match &self.values {
+                Values::Numbers(target) => list::runs(&array, target, self.rounding),
+                Values::Binary(target) => binary::runs(&array, target),
+                Values::Structs => tensor_struct::runs(&array, self.rounding),
+            }
+        };
+        let runs = converted();
         runs.map_err(|Fault { row, problem }| self.row_error(first_row + row as u64, problem))
     }
 

@@ -1,4 +1,4 @@
-//! Converts numbers to the requested element type: exactly, except that floats are rounded to shorter floats (spec/dataset.md §4.2).
+//! Converts numbers to the requested element type, by the rule of [`convert_numbers`] (spec/dataset.md §4.2).
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -8,8 +8,9 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_schema::DataType;
+use bytemuck::Pod;
 use carton_tensor::files::ElementType;
-use half::slice::HalfFloatSliceExt;
+use carton_tensor::{BoolByte, CastProblem, LostNumber, Number, convert_numbers};
 use half::{bf16, f16};
 
 use super::fault::Fault;
@@ -63,208 +64,83 @@ pub(super) fn check(from: &DataType, to: ElementType) -> Result<(), ColumnProble
 
 /// Converts the elements of an array without missing values. Elements that already have the right type are not copied.
 pub(super) fn to_bytes(array: &ArrayRef, to: ElementType, rounding: Rounding) -> Result<Buffer, Fault> {
-    macro_rules! numbers {
+    macro_rules! integers {
         ($arrow:ty) => {{
             let values = array.as_primitive::<$arrow>().values();
-            if natural(array.data_type()) == Some(to) {
-                Ok(values.inner().clone())
-            } else {
-                convert(values, to, rounding)
+            if natural(array.data_type()) == Some(to) { Ok(values.inner().clone()) } else { convert(values, to) }
+        }};
+    }
+    macro_rules! floats {
+        ($arrow:ty) => {{
+            let values = array.as_primitive::<$arrow>().values();
+            match (rounding, to) {
+                _ if natural(array.data_type()) == Some(to) => Ok(values.inner().clone()),
+                (Rounding::Truncate, ElementType::Float16) => truncated(values, rounding::truncated_f16),
+                (Rounding::Truncate, ElementType::BFloat16) => truncated(values, rounding::truncated_bf16),
+                _ => convert(values, to),
             }
         }};
     }
     match array.data_type() {
-        DataType::UInt8 => numbers!(UInt8Type),
-        DataType::Int8 => numbers!(Int8Type),
-        DataType::UInt16 => numbers!(UInt16Type),
-        DataType::Int16 => numbers!(Int16Type),
-        DataType::UInt32 => numbers!(UInt32Type),
-        DataType::Int32 => numbers!(Int32Type),
-        DataType::UInt64 => numbers!(UInt64Type),
-        DataType::Int64 => numbers!(Int64Type),
-        DataType::Float16 => numbers!(Float16Type),
-        DataType::Float32 => numbers!(Float32Type),
-        DataType::Float64 => numbers!(Float64Type),
+        DataType::UInt8 => integers!(UInt8Type),
+        DataType::Int8 => integers!(Int8Type),
+        DataType::UInt16 => integers!(UInt16Type),
+        DataType::Int16 => integers!(Int16Type),
+        DataType::UInt32 => integers!(UInt32Type),
+        DataType::Int32 => integers!(Int32Type),
+        DataType::UInt64 => integers!(UInt64Type),
+        DataType::Int64 => integers!(Int64Type),
+        DataType::Float16 => floats!(Float16Type),
+        DataType::Float32 => floats!(Float32Type),
+        DataType::Float64 => floats!(Float64Type),
         DataType::Boolean => {
             let values: Vec<u8> = array.as_boolean().values().iter().map(u8::from).collect();
             if matches!(to, ElementType::Bool | ElementType::Uint8) {
                 Ok(Buffer::from_vec(values))
             } else {
-                convert(&values, to, rounding)
+                convert(&values, to)
             }
         }
         other => Err(Fault { row: 0, problem: ColumnProblem::Unsupported(other.clone()) }),
     }
 }
 
-/// A number of an Arrow array.
-trait Number: ArrowNativeType {
-    /// The same number as an integer, if it is one.
-    fn integer(self) -> Option<i128>;
-    /// The nearest float; `None` if that would change an integer.
-    fn to_f64(self) -> Option<f64>;
-    /// As [`to_f64`](Self::to_f64).
-    fn to_f32(self) -> Option<f32>;
-    /// As [`to_f64`](Self::to_f64).
-    fn to_f16(self, rounding: Rounding) -> Option<f16>;
-    /// As [`to_f64`](Self::to_f64).
-    fn to_bf16(self, rounding: Rounding) -> Option<bf16>;
-    /// Converts all values to shorter floats in one tight loop, where no value can be lost. `None` if they have to be converted one by
-    /// one.
-    fn all_rounded(_: &[Self], _: ElementType, _: Rounding) -> Option<Buffer> {
-        None
-    }
-}
-
-fn convert<N: Number>(values: &[N], to: ElementType, rounding: Rounding) -> Result<Buffer, Fault> {
-    macro_rules! integers {
-        ($to:ty) => {
-            each(values, to, |value| <$to>::try_from(value.integer()?).ok())
-        };
-    }
-    if let Some(rounded) = N::all_rounded(values, to, rounding) {
-        return Ok(rounded);
-    }
+fn convert<N: Number>(values: &[N], to: ElementType) -> Result<Buffer, Fault> {
     match to {
-        ElementType::Bool => {
-            each(values, to, |value| value.integer().filter(|bit| (0..=1).contains(bit)).map(|bit| bit as u8))
+        ElementType::Bool => converted::<N, BoolByte, u8>(values),
+        ElementType::Uint8 => converted::<N, u8, u8>(values),
+        ElementType::Int8 => converted::<N, i8, i8>(values),
+        ElementType::Uint16 => converted::<N, u16, u16>(values),
+        ElementType::Int16 => converted::<N, i16, i16>(values),
+        ElementType::Uint32 => converted::<N, u32, u32>(values),
+        ElementType::Int32 => converted::<N, i32, i32>(values),
+        ElementType::Uint64 => converted::<N, u64, u64>(values),
+        ElementType::Int64 => converted::<N, i64, i64>(values),
+        ElementType::Float16 => converted::<N, f16, u16>(values),
+        ElementType::BFloat16 => converted::<N, bf16, u16>(values),
+        ElementType::Float32 => converted::<N, f32, f32>(values),
+        ElementType::Float64 => converted::<N, f64, f64>(values),
+        _ => Err(Fault { row: 0, problem: ColumnProblem::Conversion { from: N::NAME.to_owned(), to } }),
+    }
+}
+
+/// Converts to numbers of the type `To`, whose bits a buffer holds as `Bits`.
+fn converted<N: Number, To: Number, Bits: ArrowNativeType + Pod>(values: &[N]) -> Result<Buffer, Fault> {
+    let mut converted = vec![To::zeroed(); values.len()];
+    convert_numbers(values, &mut converted)?;
+    Ok(Buffer::from_vec(bytemuck::cast_vec::<To, Bits>(converted)))
+}
+
+/// Converts to floats of 16 bits by `truncate`. As everywhere, a finite number does not become infinite.
+fn truncated<N: Number + Into<f64>, To: Number>(values: &[N], truncate: fn(f32) -> To) -> Result<Buffer, Fault> {
+    let mut truncated = Vec::with_capacity(values.len());
+    for (position, value) in values.iter().enumerate() {
+        let short = truncate((*value).into() as f32);
+        if short.is_infinite() && !value.is_infinite() {
+            let (value, problem) = (format!("{value:?}"), CastProblem::OutOfRange);
+            return Err(LostNumber { position, value, to: To::NAME, problem }.into());
         }
-        ElementType::Uint8 => integers!(u8),
-        ElementType::Int8 => integers!(i8),
-        ElementType::Uint16 => integers!(u16),
-        ElementType::Int16 => integers!(i16),
-        ElementType::Uint32 => integers!(u32),
-        ElementType::Int32 => integers!(i32),
-        ElementType::Uint64 => integers!(u64),
-        ElementType::Int64 => integers!(i64),
-        ElementType::Float64 => each(values, to, N::to_f64),
-        ElementType::Float32 => each(values, to, N::to_f32),
-        ElementType::Float16 => each(values, to, |value| value.to_f16(rounding)),
-        ElementType::BFloat16 => each(values, to, |value| value.to_bf16(rounding).map(bf16::to_bits)),
-        _ => Err(Fault { row: 0, problem: ColumnProblem::Conversion { from: "a number".to_owned(), to } }),
+        truncated.push(short);
     }
-}
-
-fn each<N: Number, T: ArrowNativeType>(
-    values: &[N],
-    to: ElementType,
-    convert: impl Fn(N) -> Option<T>,
-) -> Result<Buffer, Fault> {
-    let mut converted = Vec::with_capacity(values.len());
-    for (row, &value) in values.iter().enumerate() {
-        let lost = || Fault { row, problem: ColumnProblem::OutOfRange { value: format!("{value:?}"), to } };
-        converted.push(convert(value).ok_or_else(lost)?);
-    }
-    Ok(Buffer::from_vec(converted))
-}
-
-macro_rules! integers {
-    ($($integer:ty),*) => {$(
-        impl Number for $integer {
-            fn integer(self) -> Option<i128> {
-                Some(i128::from(self))
-            }
-
-            fn to_f64(self) -> Option<f64> {
-                // Large integers become the nearest float, which may be another integer.
-                Some(self as f64).filter(|float| *float as i128 == i128::from(self))
-            }
-
-            fn to_f32(self) -> Option<f32> {
-                Some(self as f32).filter(|float| *float as i128 == i128::from(self))
-            }
-
-            fn to_f16(self, _: Rounding) -> Option<f16> {
-                self.to_f32().and_then(|float| Some(f16::from_f32(float)).filter(|short| short.to_f32() == float))
-            }
-
-            fn to_bf16(self, _: Rounding) -> Option<bf16> {
-                self.to_f32().and_then(|float| Some(bf16::from_f32(float)).filter(|short| short.to_f32() == float))
-            }
-        }
-    )*};
-}
-
-integers!(u8, i8, u16, i16, u32, i32, u64, i64);
-
-impl Number for f64 {
-    fn integer(self) -> Option<i128> {
-        // The cast saturates, and is exact for whole numbers in the range of `i128`, which includes every element type.
-        Some(self as i128).filter(|integer| *integer as f64 == self)
-    }
-
-    fn to_f64(self) -> Option<f64> {
-        Some(self)
-    }
-
-    fn to_f32(self) -> Option<f32> {
-        Some(self as f32)
-    }
-
-    fn to_f16(self, rounding: Rounding) -> Option<f16> {
-        Some(rounding::f16_of_f64(self, rounding))
-    }
-
-    fn to_bf16(self, rounding: Rounding) -> Option<bf16> {
-        Some(rounding::bf16_of_f64(self, rounding))
-    }
-
-    fn all_rounded(values: &[Self], to: ElementType, rounding: Rounding) -> Option<Buffer> {
-        match to {
-            ElementType::Float32 => Some(collect(values, |value| value as f32)),
-            ElementType::BFloat16 => Some(collect(values, |value| rounding::bf16_of_f64(value, rounding).to_bits())),
-            ElementType::Float16 => Some(collect(values, |value| rounding::f16_of_f64(value, rounding))),
-            _ => None,
-        }
-    }
-}
-
-macro_rules! short_floats {
-    ($($float:ty: $all_rounded:expr),*) => {$(
-        impl Number for $float {
-            fn integer(self) -> Option<i128> {
-                f64::from(self).integer()
-            }
-
-            fn to_f64(self) -> Option<f64> {
-                Some(f64::from(self))
-            }
-
-            fn to_f32(self) -> Option<f32> {
-                Some(f32::from(self))
-            }
-
-            fn to_f16(self, rounding: Rounding) -> Option<f16> {
-                Some(rounding::f16_of_f32(f32::from(self), rounding))
-            }
-
-            fn to_bf16(self, rounding: Rounding) -> Option<bf16> {
-                Some(rounding::bf16_of_f32(f32::from(self), rounding))
-            }
-
-            fn all_rounded(values: &[Self], to: ElementType, rounding: Rounding) -> Option<Buffer> {
-                $all_rounded(values, to, rounding)
-            }
-        }
-    )*};
-}
-
-short_floats!(f16: |_, _, _| None, f32: all_f32_rounded);
-
-fn all_f32_rounded(values: &[f32], to: ElementType, rounding: Rounding) -> Option<Buffer> {
-    match (to, rounding) {
-        (ElementType::Float16, Rounding::NearestEven) => {
-            // Uses the CPU's conversion instructions if it has them.
-            let mut rounded = vec![f16::ZERO; values.len()];
-            rounded.convert_from_f32_slice(values);
-            Some(Buffer::from_vec(rounded))
-        }
-        (ElementType::Float16, _) => Some(collect(values, |value| rounding::f16_of_f32(value, rounding))),
-        (ElementType::BFloat16, _) => Some(collect(values, |value| rounding::bf16_of_f32(value, rounding).to_bits())),
-        _ => None,
-    }
-}
-
-fn collect<N: Copy, T: ArrowNativeType>(values: &[N], convert: impl Fn(N) -> T) -> Buffer {
-    Buffer::from_vec(values.iter().map(|value| convert(*value)).collect::<Vec<T>>())
+    Ok(Buffer::from_vec(bytemuck::cast_vec::<To, u16>(truncated)))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use arrow_schema::{DataType, Field, Schema};
 
-use crate::column::{Column, Conversion};
+use crate::column::{Column, Conversion, ExtensionType};
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Mode, WriteOptions, check_separator};
 use crate::sample_names::{column_list, is_confusable};
@@ -106,13 +106,14 @@ fn no_column<'a>(name: &str, columns: impl Iterator<Item = &'a str>) -> DatasetE
 
 fn check_names(schema: &Schema, position: usize) -> Result<(), DatasetError> {
     let field = schema.field(position);
-    match field.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(()),
-        other => {
-            let column = field.name().escape_debug().to_string();
-            Err(DatasetError::Column { column, problem: ColumnProblem::NotNames(other.clone()) })
-        }
-    }
+    let problem = match ExtensionType::of(field) {
+        Ok(names) => match names.data_type() {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => return Ok(()),
+            other => ColumnProblem::NotNames(other.clone()),
+        },
+        Err(problem) => problem,
+    };
+    Err(DatasetError::Column { column: field.name().escape_debug().to_string(), problem })
 }
 
 /// Refuses columns with which two rows of different names could make the same tensor name: `a__b` with `c`, and `a` with `b__c`.

@@ -16,7 +16,8 @@ use super::commit_options::CommitOptions;
 use super::gathered_schema::Sharing;
 use super::shard_file::Written;
 use super::{batch, key_value};
-use crate::error::DatasetError;
+use crate::column::ExtensionType;
+use crate::error::{ColumnProblem, DatasetError};
 use crate::manifest::Manifest;
 use crate::options::{Duplicates, Mode, TailStrategy, WriteOptions};
 use crate::report::TaskReport;
@@ -254,7 +255,8 @@ impl TaskWriter {
     }
 }
 
-/// Checks that a record batch has the columns of the schema, in their order.
+/// Checks that a record batch has the columns of the schema, in their order, and of the same extension types. Their Arrow types are
+/// compared when they are converted.
 fn check_schema(schema: &Schema, batch: &RecordBatch) -> Result<(), DatasetError> {
     let found = batch.schema_ref();
     if std::ptr::eq(schema, found.as_ref()) {
@@ -263,8 +265,15 @@ fn check_schema(schema: &Schema, batch: &RecordBatch) -> Result<(), DatasetError
     let names = |schema: &Schema| {
         schema.fields().iter().map(|field| field.name().escape_debug().to_string()).collect::<Vec<_>>()
     };
-    if found.fields().iter().map(|field| field.name()).eq(schema.fields().iter().map(|field| field.name())) {
-        return Ok(());
+    if !found.fields().iter().map(|field| field.name()).eq(schema.fields().iter().map(|field| field.name())) {
+        return Err(DatasetError::OtherColumns { found: names(found), expected: names(schema) });
     }
-    Err(DatasetError::OtherColumns { found: names(found), expected: names(schema) })
+    let mut pairs = found.fields().iter().zip(schema.fields());
+    match pairs.find(|(found, expected)| !ExtensionType::is_same(found, expected)) {
+        Some((found, _)) => {
+            let column = found.name().escape_debug().to_string();
+            Err(DatasetError::Column { column, problem: ColumnProblem::OtherExtension })
+        }
+        None => Ok(()),
+    }
 }

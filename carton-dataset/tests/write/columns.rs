@@ -6,7 +6,7 @@ use arrow_array::types::{Float32Type, Int32Type, Int64Type, UInt8Type};
 use arrow_array::*;
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields};
-use carton_dataset::{DatasetError, TailStrategy, WriteOptions};
+use carton_dataset::{DatasetError, Rounding, TailStrategy, WriteOptions};
 use carton_tensor::files::ElementType;
 use half::f16;
 use safetensors::Dtype;
@@ -103,27 +103,64 @@ fn numbers_become_others_where_they_are_the_same() {
     let large = bytes([u64::MAX, 0, 1 << 63].map(u64::to_le_bytes));
     check(UInt64Array::from(vec![u64::MAX, 0, 1 << 63]), &to(ElementType::Uint64), Dtype::U64, &[3], &large);
 
-    let check_lost = |column: ArrayRef, dtype, value: &str| {
-        let expected = format!("row 1 of column `x`: {value} is no {dtype}");
+    let check_lost = |column: ArrayRef, dtype: ElementType, value: &str, problem: &str| {
+        let expected = format!("row 1 of column `x`: {value} {}", problem.replace('#', dtype.name()));
         assert_eq!(told(&tensor(&column, &to(dtype)).unwrap_err()), expected);
     };
+    let (range, fraction, exact) =
+        ("is out of range for #", "is not an integer, which # needs", "is an integer that # cannot hold exactly");
     let longs = |value| Arc::new(Int64Array::from(vec![0, value])) as ArrayRef;
     let floats = |value| Arc::new(Float64Array::from(vec![0.0, value])) as ArrayRef;
-    check_lost(longs((1 << 53) + 1), ElementType::Float64, "9007199254740993");
-    check_lost(longs(i64::MAX), ElementType::Float64, "9223372036854775807");
-    check_lost(longs((1 << 24) + 1), ElementType::Float32, "16777217");
-    check_lost(longs(2049), ElementType::Float16, "2049");
-    check_lost(longs(65_536), ElementType::Float16, "65536");
-    check_lost(longs(257), ElementType::BFloat16, "257");
-    check_lost(longs(-1), ElementType::Uint64, "-1");
-    check_lost(longs(128), ElementType::Int8, "128");
-    check_lost(longs(2), ElementType::Bool, "2");
-    check_lost(floats(0.5), ElementType::Int32, "0.5");
-    check_lost(floats(f64::NAN), ElementType::Int32, "NaN");
-    check_lost(floats(f64::INFINITY), ElementType::Int64, "inf");
-    check_lost(floats(9_223_372_036_854_775_808.0), ElementType::Int64, "9.223372036854776e18");
-    check_lost(Arc::new(UInt64Array::from(vec![0, u64::MAX])), ElementType::Float32, "18446744073709551615");
-    check_lost(Arc::new(UInt64Array::from(vec![0, u64::MAX])), ElementType::Int64, "18446744073709551615");
+    check_lost(longs((1 << 53) + 1), ElementType::Float64, "9007199254740993", exact);
+    check_lost(longs(i64::MAX), ElementType::Float64, "9223372036854775807", exact);
+    check_lost(longs((1 << 24) + 1), ElementType::Float32, "16777217", exact);
+    check_lost(longs(2049), ElementType::Float16, "2049", exact);
+    check_lost(longs(65_536), ElementType::Float16, "65536", range);
+    check_lost(longs(257), ElementType::BFloat16, "257", exact);
+    check_lost(longs(-1), ElementType::Uint64, "-1", range);
+    check_lost(longs(128), ElementType::Int8, "128", range);
+    check_lost(longs(2), ElementType::Bool, "2", range);
+    check_lost(floats(0.5), ElementType::Int32, "0.5", fraction);
+    check_lost(floats(f64::NAN), ElementType::Int32, "NaN", fraction);
+    check_lost(floats(f64::INFINITY), ElementType::Int64, "inf", fraction);
+    check_lost(floats(9_223_372_036_854_775_808.0), ElementType::Int64, "9.223372036854776e18", range);
+    check_lost(Arc::new(UInt64Array::from(vec![0, u64::MAX])), ElementType::Float32, "18446744073709551615", exact);
+    check_lost(Arc::new(UInt64Array::from(vec![0, u64::MAX])), ElementType::Int64, "18446744073709551615", range);
+}
+
+/// As everywhere, a finite number does not become infinite, however it is rounded.
+#[test]
+fn floats_that_overflow_are_refused() {
+    let check = |column: ArrayRef, dtype: ElementType, value: &str| {
+        for rounding in [Rounding::NearestEven, Rounding::Truncate] {
+            let options = batch_options(|options| {
+                options.dtype = Some(dtype);
+                options.rounding = rounding;
+            });
+            let expected = format!("row 1 of column `x`: {value} is out of range for {dtype}");
+            assert_eq!(told(&tensor(&column, &options).unwrap_err()), expected);
+        }
+    };
+    let longs = |value: f64| Arc::new(Float64Array::from(vec![f64::INFINITY, value])) as ArrayRef;
+    let floats = |value: f32| Arc::new(Float32Array::from(vec![f32::NEG_INFINITY, value])) as ArrayRef;
+    check(longs(1e39), ElementType::Float32, "1e39");
+    check(longs(-1e39), ElementType::BFloat16, "-1e39");
+    check(longs(70_000.0), ElementType::Float16, "70000.0");
+    check(floats(-70_000.0), ElementType::Float16, "-70000.0");
+    // In a list, the row is that of the list.
+    let lists: ArrayRef = Arc::new(list_of(&[2, 2], Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0, 1e39]))));
+    check(lists, ElementType::Float32, "1e39");
+    // Where truncation stays finite, rounding does not.
+    let nearly = floats(65_535.0);
+    let truncated = |rounding| {
+        tensor(
+            &nearly,
+            &batch_options(|options| (options.dtype, options.rounding) = (Some(ElementType::Float16), rounding)),
+        )
+    };
+    let expected = bytes([f16::NEG_INFINITY, f16::MAX].map(f16::to_le_bytes));
+    assert_eq!(truncated(Rounding::Truncate).unwrap().2, expected);
+    assert!(truncated(Rounding::NearestEven).is_err());
 }
 
 #[test]
@@ -210,7 +247,7 @@ fn binary_values_are_the_bytes_of_tensors() {
 
     let bools = BinaryArray::from(vec![&[0_u8, 1][..], &[1, 1], &[0, 2]]);
     check(bools.slice(0, 2), &to(ElementType::Bool), Dtype::BOOL, &[2, 2], &[0, 1, 1, 1]);
-    check_error(bools, &to(ElementType::Bool), "row 2 of column `x`: byte 2 is no bool");
+    check_error(bools, &to(ElementType::Bool), "row 2 of column `x`: byte 2 is out of range for bool");
 
     let ragged = BinaryArray::from(vec![&[1_u8, 2][..], &[3, 4], &[5]]);
     let problem = "row 2 of column `x`: is uint8 of shape [1], expected uint8 of shape [2] as the rows before";

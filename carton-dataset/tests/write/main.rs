@@ -5,6 +5,7 @@ mod batches;
 mod columns;
 mod commits;
 mod commits_again;
+mod extension_types;
 mod faults;
 mod key_value;
 mod merging;

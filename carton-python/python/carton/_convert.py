@@ -54,6 +54,9 @@ def _array(value: Any) -> np.ndarray:
         return np.asarray(value)
     _refuse_missing(value)
     is_arrow = hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__")
+    if is_arrow and hasattr(getattr(value, "type", None), "extension_name"):
+        # NumPy gets the values as they are stored, which is not what they mean.
+        return _carton.from_arrow(value)
     # The errors of `__array__` say more than those of DLPack.
     if not hasattr(value, "__array__"):
         if hasattr(value, "__dlpack__"):

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "weights")]
 mod any;
+mod casting;
 mod element_type;
 mod file_bytes;
 mod pending;

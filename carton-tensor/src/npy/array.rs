@@ -12,7 +12,7 @@ use super::{Size, UNNAMED, check_size, read_elements, read_file};
 #[cfg(feature = "weights")]
 use crate::files::Visit;
 use crate::files::{ElementType, RawTensor, SharedBytes};
-use crate::{DataType, StringTensor};
+use crate::{DataType, StringTensor, Tensor};
 
 /// An array of an `.npy` file.
 #[derive(Clone, Debug)]
@@ -21,6 +21,19 @@ pub enum Array {
     Numbers(RawTensor),
     /// Strings, of NumPy's dtype kinds `U` and `S`.
     Strings(StringTensor),
+}
+
+impl Array {
+    /// Returns the array as a tensor of cartons, in the same memory.
+    ///
+    /// # Errors
+    /// Returns the array itself if cartons lack its dtype; [`RawTensor::cast`] gives it another one.
+    pub fn into_tensor(self) -> Result<Tensor, RawTensor> {
+        match self {
+            Self::Strings(strings) => Ok(strings.into()),
+            Self::Numbers(numbers) => numbers.to_numeric().map(Tensor::Numeric).map_err(|_| numbers),
+        }
+    }
 }
 
 /// The description of an array, read without its elements.

@@ -30,6 +30,13 @@ pub(super) fn seeds() -> Vec<Seed> {
     ] {
         seeds.push(Seed::new("sample_names", name, names(n_samples, separator, columns)));
     }
+    for (name, length, metadata) in [
+        ("plain", 6, r#"{"shape":[2,3]}"#),
+        ("permuted", 24, r#"{"shape":[2,3,4],"permutation":[2,1,0],"dim_names":["a","b","c"]}"#),
+        ("empty", 0, r#"{"shape":[5,0],"permutation":[1,0]}"#),
+    ] {
+        seeds.push(Seed::new("extension_type", name, [&[length], metadata.as_bytes()].concat()));
+    }
     for (name, compression) in
         [("plain", None), ("lz4", Some(CompressionType::LZ4_FRAME)), ("zstd", Some(CompressionType::ZSTD))]
     {

@@ -4,6 +4,7 @@
 
 mod calls;
 mod columns;
+mod extension_types;
 mod faults;
 mod files;
 mod outputs;

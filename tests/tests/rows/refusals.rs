@@ -163,10 +163,22 @@ async fn missing_values_name_their_row() {
 #[tokio::test]
 async fn values_out_of_range_name_their_row() {
     let ints = |second: i64| -> ArrayRef { Arc::new(Int64Array::from(vec![1, second])) };
-    check_row("int32", "['n']", ints(2), ints(1 << 40), "row ROW of column `c`: 1099511627776 is no int32").await;
-    check_row("uint8", "['n']", ints(2), ints(-1), "row ROW of column `c`: -1 is no uint8").await;
+    check_row(
+        "int32",
+        "['n']",
+        ints(2),
+        ints(1 << 40),
+        "row ROW of column `c`: 1099511627776 is out of range for int32",
+    )
+    .await;
+    check_row("uint8", "['n']", ints(2), ints(-1), "row ROW of column `c`: -1 is out of range for uint8").await;
     let floats = |second: f64| -> ArrayRef { Arc::new(Float64Array::from(vec![1.0, second])) };
-    check_row("int8", "['n']", floats(2.0), floats(0.5), "row ROW of column `c`: 0.5 is no int8").await;
+    let fraction = "row ROW of column `c`: 0.5 is not an integer, which int8 needs";
+    check_row("int8", "['n']", floats(2.0), floats(0.5), fraction).await;
+    let large = "row ROW of column `c`: 1e39 is out of range for float32";
+    check_row("float32", "['n']", floats(f64::INFINITY), floats(1e39), large).await;
+    let inexact = "row ROW of column `c`: 16777217 is an integer that float32 cannot hold exactly";
+    check_row("float32", "['n']", ints(1 << 24), ints((1 << 24) + 1), inexact).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, FieldRef, Schema, SchemaRef};
 use carton_core::CancelToken;
 use carton_dataset::Input;
+use carton_dataset::column::ExtensionType;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -164,11 +165,13 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// Returns the positions in `other` of the columns of `first`, if both have the same columns. Names must be equal, and types as far as
-/// [`row_types::is_same`] compares them; the order and whether values may be null do not matter.
+/// Returns the positions in `other` of the columns of `first`, if both have the same columns. Names and extension types must be equal, and
+/// types as far as [`row_types::is_same`] compares them; the order and whether values may be null do not matter.
 fn order(first: &SchemaRef, other: &SchemaRef) -> Option<Vec<usize>> {
     let is_same = |(one, other): (&FieldRef, &FieldRef)| {
-        one.name() == other.name() && row_types::is_same(one.data_type(), other.data_type())
+        one.name() == other.name()
+            && row_types::is_same(one.data_type(), other.data_type())
+            && ExtensionType::is_same(one, other)
     };
     if first.fields().len() != other.fields().len() {
         return None;
@@ -184,10 +187,11 @@ fn order(first: &SchemaRef, other: &SchemaRef) -> Option<Vec<usize>> {
 }
 
 fn described(schema: &SchemaRef) -> String {
-    let column = |name: &str, kind: String| format!("`{}` {kind}", name.escape_debug());
-    let columns: Vec<String> =
-        schema.fields().iter().map(|field| column(field.name(), field.data_type().to_string())).collect();
-    columns.join(", ")
+    let column = |field: &FieldRef| {
+        let extension = ExtensionType::described(field).map(|extension| format!(" as {extension}"));
+        format!("`{}` {}{}", field.name().escape_debug(), field.data_type(), extension.unwrap_or_default())
+    };
+    schema.fields().iter().map(column).collect::<Vec<_>>().join(", ")
 }
 
 /// Standard input that stops reading when the cancel token is cancelled. A plain read would block until the next byte arrives.

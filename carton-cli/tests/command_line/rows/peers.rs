@@ -23,5 +23,5 @@ fn a_loop_in_python_gives_the_same_rows() {
     }
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "12 tables are the same\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "18 tables are the same\n");
 }

@@ -3,8 +3,7 @@
 use std::marker::PhantomData;
 
 use carton_runner_protocol::runner::RunnerError;
-use carton_tensor::{AlignedBytes, DataType, NumericTensor, Tensor};
-use half::slice::HalfFloatSliceExt;
+use carton_tensor::{AlignedBytes, DataType, Number, NumericTensor, Tensor, convert_numbers};
 use half::{bf16, f16};
 use ort::sys::OrtValue;
 
@@ -74,12 +73,11 @@ impl<'a> Input<'a> {
 }
 
 /// Rounds elements of float32 to half as many bits: to the nearest value, ties to even (IEEE 754-2019, 4.3.1), as
-/// `numpy.astype` and ONNX's `Cast` do; values that are too large become infinite.
-fn half_floats<H>(tensor: &NumericTensor) -> Result<AlignedBytes, RunnerError>
-where
-    H: bytemuck::Pod,
-    [H]: HalfFloatSliceExt,
-{
+/// `numpy.astype` and ONNX's `Cast` do.
+///
+/// # Errors
+/// A finite element would become infinite.
+fn half_floats<H: Number>(tensor: &NumericTensor) -> Result<AlignedBytes, RunnerError> {
     let copied;
     let elements = match tensor.as_slice::<f32>() {
         Ok(elements) => elements,
@@ -90,8 +88,8 @@ where
     };
     let mut bytes = zeroed(elements.len() * 2)?;
     let halves: &mut [H] = bytemuck::try_cast_slice_mut(bytes.as_mut_slice())
-        .map_err(|error| RunnerError::new(format!("memory for float16: {error}")))?;
-    halves.convert_from_f32_slice(elements);
+        .map_err(|error| RunnerError::new(format!("memory for {}: {error}", H::NAME)))?;
+    convert_numbers(elements, halves).map_err(|lost| RunnerError::new(lost.in_tensor(tensor.shape()).to_string()))?;
     Ok(bytes)
 }
 

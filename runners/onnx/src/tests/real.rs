@@ -78,6 +78,28 @@ fn no_rows_and_no_number() {
     }
 }
 
+/// The largest numbers that NumPy and `ml_dtypes` round to a finite one, and their successors.
+#[test]
+fn inputs_that_overflow_are_refused() {
+    if onnx_runtime().is_none() {
+        return;
+    }
+    let largest_float32 = f32::from_bits(0x7f7f_7fff);
+    for (name, largest, rounded) in [("float16", 65_519.996, 65_504.0), ("bfloat16", largest_float32, 3.389_531_4e38)] {
+        let (model, _) = open(&files(&format!("{name}.onnx")), EngineChoice::OnnxRuntime).unwrap();
+        let run = |x: Vec<f32>| {
+            let x: Tensor = NumericTensor::from_vec(x, vec![3]).unwrap().into();
+            run(&model, &Tensors::from([("x".to_owned(), x.clone()), ("f".to_owned(), x)]))
+        };
+        let found = run(vec![largest, f32::NEG_INFINITY, -largest]).unwrap();
+        let wide = found["wide"].as_numeric().unwrap().as_slice::<f32>().unwrap().to_vec();
+        assert_eq!(wide, [rounded, f32::NEG_INFINITY, -rounded], "{name}");
+        let next = f32::from_bits(largest.to_bits() + 1);
+        let error = run(vec![f32::INFINITY, 1.0, -next]).unwrap_err();
+        assert_eq!(error.message, format!("input `x`: element [2]: {:?} is out of range for {name}", -next));
+    }
+}
+
 #[test]
 fn strings_with_nul_and_emoji_pass() {
     if onnx_runtime().is_none() {
