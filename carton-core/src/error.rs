@@ -477,10 +477,11 @@ impl fmt::Debug for Error {
 }
 
 fn signature_hint(error: &SignatureError) -> String {
+    if let Some(hint) = error.undeclared_bool_hint() {
+        return format!("{hint}; if the model takes 0 and 1 as numbers, pass these");
+    }
     match error.castable() {
-        Some((input, dtype)) => {
-            format!("cast `{input}` to {dtype}, or save it as {dtype}, in NumPy with `.astype(\"{dtype}\")`")
-        }
+        Some((input, dtype)) => format!("pass `{input}` as {dtype}, by a cast that changes no value but by rounding"),
         None => "the carton declares what the model expects".to_owned(),
     }
 }

@@ -88,8 +88,8 @@ pub use carton_runner_protocol::host::{CallError, CallTimings};
 pub use carton_runner_protocol::{OptionValue, Options, PrivateBytes, Tensors};
 pub use carton_tensor::files::SharedBytes;
 pub use carton_tensor::{
-    AlignedBytes, DataType, Dimension, Element, NestedTensor, NumericTensor, Storage, StringTensor, SymbolicShape,
-    Tensor, TensorError, Tolerance,
+    AlignedBytes, DataType, Dimension, Element, ElementKind, NestedTensor, NumericTensor, Storage, StringTensor,
+    SymbolicShape, Tensor, TensorError, Tolerance,
 };
 pub use semver::{Version, VersionReq};
 

@@ -42,7 +42,7 @@ struct Elements {
 // Nothing is read through the reference.
 impl std::panic::RefUnwindSafe for Elements {}
 
-/// An Arrow array of an array of numbers in C order. Its elements are not copied.
+/// An Arrow array of an array of numbers or booleans in C order. Numbers are not copied.
 #[pyfunction]
 pub(crate) fn arrow_numbers(array: &Bound<'_, PyUntypedArray>) -> PyResult<ArrowArray> {
     let py = array.py();
@@ -64,6 +64,11 @@ pub(crate) fn arrow_numbers(array: &Bound<'_, PyUntypedArray>) -> PyResult<Arrow
         None => Buffer::default(),
     };
     let length = array.shape().iter().product();
+    if memory::kind_of(array).is_some() {
+        // Arrow has a bit for each.
+        let bools: arrow_array::BooleanArray = buffer.iter().map(|element| Some(*element != 0)).collect();
+        return Ok(ArrowArray(nested(py, bools.into_data(), array.shape())?));
+    }
     // The builder copies elements that are not aligned.
     let leaf =
         ArrayData::builder(carton_rows::arrow_type(dtype)).len(length).add_buffer(buffer).align_buffers(true).build();

@@ -243,9 +243,9 @@ impl Model {
             })?),
             None => None,
         };
-        let dtype = match (dtype, spec) {
-            (Some(dtype), _) => specs::data_type(dtype)?,
-            (None, Some(spec)) => spec.dtype,
+        let (dtype, kind) = match (dtype, spec) {
+            (Some(dtype), _) => specs::elements(dtype)?,
+            (None, Some(spec)) => (spec.dtype, spec.element),
             (None, None) => return Err(errors::invalid(py, "pass the name of an input, or shape= and dtype=")),
         };
         let shape = match (shape, spec) {
@@ -254,7 +254,12 @@ impl Model {
             (None, None) => return Err(errors::invalid(py, "pass the name of an input, or shape= and dtype=")),
         };
         let tensor = runtime::wait(py, None, carton.alloc_dtype(dtype, &shape))?;
-        memory::writable_array(py, tensor)
+        let array = memory::writable_array(py, tensor)?;
+        // A view finds the same memory. Its elements are checked when it is passed.
+        match kind {
+            Some(kind) => array.call_method1("view", (kind.name(),)),
+            None => Ok(array),
+        }
     }
 
     /// Runs the model on the rows of a table, and returns the rows with its outputs.

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use carton_core::metadata;
-use carton_core::{DataType, Dimension, SymbolicShape};
+use carton_core::{DataType, Dimension, ElementKind, SymbolicShape};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -17,10 +17,10 @@ pub(crate) struct TensorSpec(pub(crate) metadata::TensorSpec);
 
 impl TensorSpec {
     /// What makes two specs equal. That an input is not optional may be said, or not.
-    fn parts(&self) -> (&str, String, String, Option<&str>, Option<&str>, bool) {
+    fn parts(&self) -> (&str, DataType, Option<ElementKind>, String, Option<&str>, Option<&str>, bool) {
         let spec = &self.0;
-        let texts = (spec.dtype.to_string(), spec.shape.to_string());
-        (&spec.name, texts.0, texts.1, spec.description.as_deref(), spec.internal_name.as_deref(), spec.is_optional())
+        let texts = (spec.description.as_deref(), spec.internal_name.as_deref());
+        (&spec.name, spec.dtype, spec.element, spec.shape.to_string(), texts.0, texts.1, spec.is_optional())
     }
 }
 
@@ -39,17 +39,31 @@ impl Hash for TensorSpec {
 #[pymethods]
 impl TensorSpec {
     #[new]
-    #[pyo3(signature = (name, dtype, shape=None, *, description=None, internal_name=None, optional=None))]
+    #[pyo3(signature = (name, dtype, shape=None, *, element=None, description=None, internal_name=None, optional=None))]
     fn new(
         name: String,
         dtype: &Bound<'_, PyAny>,
         shape: Option<&Bound<'_, PyAny>>,
+        element: Option<&str>,
         description: Option<String>,
         internal_name: Option<String>,
         optional: Option<bool>,
     ) -> PyResult<Self> {
         let shape = shape.map_or(Ok(SymbolicShape::Any), symbolic_shape)?;
-        let mut spec = metadata::TensorSpec::new(name, data_type(dtype)?, shape);
+        let invalid = |text: String| errors::invalid(dtype.py(), &text);
+        let (data_type, kind) = elements(dtype)?;
+        let mut spec = metadata::TensorSpec::new(name, data_type, shape);
+        spec.element = match element {
+            Some(name) => Some(name.parse::<ElementKind>().map_err(|error| invalid(error.to_string()))?),
+            None => kind,
+        };
+        if let Some(kind) = spec.element.filter(|kind| kind.dtype() != data_type) {
+            return Err(invalid(format!(
+                "element={:?} needs dtype={:?}, found {data_type}",
+                kind.name(),
+                kind.dtype().name()
+            )));
+        }
         spec.description = description;
         spec.internal_name = internal_name;
         spec.optional = optional;
@@ -66,6 +80,12 @@ impl TensorSpec {
     #[getter]
     fn dtype(&self) -> String {
         self.0.dtype.to_string()
+    }
+
+    /// What the elements are, where `dtype` does not say it: `bool` for `uint8` that are booleans; otherwise None.
+    #[getter]
+    fn element(&self) -> Option<&'static str> {
+        self.0.element.map(ElementKind::name)
     }
 
     /// A tuple of sizes (`int`), symbols (`str`) and `"*"`; or one text for the whole shape.
@@ -106,6 +126,7 @@ impl TensorSpec {
     /// What `pickle` makes an equal spec of.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let named = PyDict::new(py);
+        named.set_item("element", self.element())?;
         named.set_item("description", self.description())?;
         named.set_item("internal_name", self.internal_name())?;
         named.set_item("optional", self.0.optional)?;
@@ -113,25 +134,28 @@ impl TensorSpec {
     }
 
     fn __repr__(&self) -> String {
-        format!("TensorSpec({:?}, {:?}, {})", self.0.name, self.0.dtype.to_string(), self.0.shape)
+        format!("TensorSpec({:?}, {:?}, {})", self.0.name, self.0.element_name(), self.0.shape)
     }
 }
 
-/// The dtype that a value names: a name of the format, or anything that `numpy.dtype` takes.
+/// The elements that a value names, a name of the format or anything that `numpy.dtype` takes: their dtype, and what they are beyond it.
 ///
 /// # Errors
 /// Cartons have no such dtype.
-pub(crate) fn data_type(value: &Bound<'_, PyAny>) -> PyResult<DataType> {
-    let named = |text: &str| text.parse::<DataType>().ok();
+pub(crate) fn elements(value: &Bound<'_, PyAny>) -> PyResult<(DataType, Option<ElementKind>)> {
+    let named = |text: &str| match text.parse::<ElementKind>() {
+        Ok(kind) => Some((kind.dtype(), Some(kind))),
+        Err(_) => text.parse::<DataType>().ok().map(|dtype| (dtype, None)),
+    };
     let direct = value.cast::<PyString>().ok().map(|text| text.to_string());
-    if let Some(dtype) = direct.as_deref().and_then(named) {
-        return Ok(dtype);
+    if let Some(elements) = direct.as_deref().and_then(named) {
+        return Ok(elements);
     }
     let numpy = value.py().import("numpy")?.call_method1("dtype", (value,))?;
     let name: String = numpy.getattr("name")?.extract()?;
     let is_text = ["U", "T", "O"].contains(&numpy.getattr("kind")?.extract::<String>()?.as_str());
-    let dtype = if is_text { Some(DataType::String) } else { named(&name) };
-    dtype.ok_or_else(|| errors::invalid(value.py(), &format!("cartons have no tensors of dtype {name}")))
+    let elements = if is_text { Some((DataType::String, None)) } else { named(&name) };
+    elements.ok_or_else(|| errors::invalid(value.py(), &format!("cartons have no tensors of dtype {name}")))
 }
 
 fn symbolic_shape(value: &Bound<'_, PyAny>) -> PyResult<SymbolicShape> {

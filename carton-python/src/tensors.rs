@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use carton_core::{Inputs, NumericTensor, StringTensor, Tensor, Tensors};
+use carton_core::{Inputs, StringTensor, Tensor, Tensors};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -52,10 +52,14 @@ pub(crate) fn tensor(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Tensor> {
     }
 }
 
-/// The tensor of a contiguous array of numbers; `None` for other arrays.
+/// The tensor of a contiguous array of numbers or booleans; `None` for other arrays.
 fn of_array(array: &Bound<'_, PyUntypedArray>) -> Option<Result<Tensor, carton_core::TensorError>> {
     let dtype = memory::dtype_of(array).filter(|_| array.is_c_contiguous())?;
-    Some(memory::numeric_tensor(array, dtype).map(Tensor::from))
+    let tensor = memory::numeric_tensor(array, dtype);
+    Some(match memory::kind_of(array) {
+        Some(kind) => tensor.and_then(|tensor| tensor.with_element_kind(kind)).map(Tensor::from),
+        None => tensor.map(Tensor::from),
+    })
 }
 
 /// The inputs of a call: by name, or in the order in which the carton declares them.
@@ -111,24 +115,14 @@ pub(crate) fn named_tensors(named: &Bound<'_, PyDict>) -> PyResult<BTreeMap<Stri
 /// # Errors
 /// A size overflows.
 pub(crate) fn owned(inputs: Inputs) -> Result<Inputs, carton_core::TensorError> {
-    fn copy(tensor: Tensor) -> Result<Tensor, carton_core::TensorError> {
-        match &tensor {
-            Tensor::Numeric(numeric) => {
-                let copied = NumericTensor::copy_from_bytes(numeric.dtype(), numeric.shape().to_vec(), numeric.bytes());
-                copied.map(Tensor::from)
-            }
-            Tensor::Nested(nested) => {
-                Tensor::nested(nested.elements().iter().cloned().map(copy).collect::<Result<_, _>>()?)
-            }
-            _ => Ok(tensor),
-        }
-    }
     Ok(match inputs {
         Inputs::Named(named) => {
-            let copied = named.into_iter().map(|(name, tensor)| Ok((name, copy(tensor)?)));
+            let copied = named.into_iter().map(|(name, tensor)| Ok((name, tensor.copied()?)));
             Inputs::Named(copied.collect::<Result<_, _>>()?)
         }
-        Inputs::Positional(tensors) => Inputs::Positional(tensors.into_iter().map(copy).collect::<Result<_, _>>()?),
+        Inputs::Positional(tensors) => {
+            Inputs::Positional(tensors.iter().map(Tensor::copied).collect::<Result<_, _>>()?)
+        }
         other => other,
     })
 }

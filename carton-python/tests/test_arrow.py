@@ -60,8 +60,9 @@ def test_other_layouts_and_strings(echo: carton.Model) -> None:
     assert pa.array(carton.arrow(words)).to_pylist() == words.tolist()
     with pytest.raises(carton.InvalidInputError, match="nested"):
         carton.arrow(echo(x=[np.zeros(2), np.zeros(3)])["x"])
-    with pytest.raises(carton.InvalidInputError, match="bool"):
-        carton.arrow(np.array([True]))
+    bools = np.array([[True, False], [False, False], [True, True]])
+    assert pa.array(carton.arrow(bools)).type == pa.list_(pa.bool_(), 2)
+    assert pa.array(carton.arrow(bools.T)).to_pylist() == bools.T.tolist()
 
 
 def test_all_outputs_are_a_record_batch(digits: carton.Model, echo: carton.Model, pictures: tuple[np.ndarray, np.ndarray]) -> None:

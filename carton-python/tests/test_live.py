@@ -53,6 +53,43 @@ def requirements(package: carton.Package) -> set[str]:
 
 
 @needs_runner
+def test_masks(tmp_path: Path) -> None:
+    def select(x, mask):
+        return {"selected": x[mask], "rest": ~mask}
+
+    x, mask = np.array([5.0, -1.0, 7.0]), np.array([True, False, True])
+    expected = select(x, mask)
+    packed = carton.pack(select, tmp_path / "mask.carton", example={"x": x, "mask": mask})
+    assert packed.check is not None and packed.check["counts"]["passed"] == 1
+    package = carton.open(packed.path)
+    assert [spec.element for spec in package.inputs] == [None, "bool"]
+    assert [spec.element for spec in package.outputs] == [None, "bool"]
+    with carton.load(packed.path) as model:
+        shared = model.alloc("mask", symbols={"batch": 3})
+        shared[:] = mask
+        for given in (mask, mask.tolist(), mask.astype(np.uint8), shared):
+            outputs = model(x=x, mask=given)
+            np.testing.assert_array_equal(outputs["selected"], expected["selected"])
+            assert outputs["rest"].dtype == bool
+            np.testing.assert_array_equal(outputs["rest"], expected["rest"])
+        # An output is a mask to NumPy, and can be passed on as one.
+        np.testing.assert_array_equal(x[model(x=x, mask=mask)["rest"]], x[~mask])
+        np.testing.assert_array_equal(model(x=x, mask=outputs["rest"])["selected"], x[~mask])
+        with pytest.raises(carton.SignatureError, match=r"input `mask`, element \[2\]: expected 0 or 1 \(bool\), found 2"):
+            model(x=x, mask=np.array([1, 0, 2], np.uint8))
+        invalid = np.array([1, 0, 2], np.uint8).view(bool)
+        with pytest.raises(carton.InvalidInputError, match=r"element \[2\]: expected 0 or 1"):
+            model(x=x, mask=invalid)
+    numbers = [carton.TensorSpec("x", float, ["n"]), carton.TensorSpec("mask", "uint8", ["n"])]
+    outputs = [carton.TensorSpec("selected", float, ["k"]), carton.TensorSpec("rest", "uint8", ["n"])]
+    packed = carton.pack(select, tmp_path / "numbers.carton", inputs=numbers, outputs=outputs)
+    with carton.load(packed.path) as model:
+        with pytest.raises(carton.SignatureError, match="input `mask`: expected uint8, found bool") as caught:
+            model(x=x, mask=mask)
+        assert 'element = "bool"' in (caught.value.hint or "") and "astype" not in str(caught.value)
+
+
+@needs_runner
 def test_a_function(tmp_path: Path) -> None:
     offset = 3
 

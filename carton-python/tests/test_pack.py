@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any, Callable
@@ -243,7 +244,15 @@ def test_specs() -> None:
     assert TensorSpec("x", int).dtype == "int64" and TensorSpec("x", float).dtype == "float64"
     assert TensorSpec("x", "f4") == TensorSpec("x", "float32") != TensorSpec("y", "f4")
     assert TensorSpec("x", "f4") != "x" and "float32" in repr(TensorSpec("x", "f4"))
-    for refused in (bool, complex, "f2", "M8[s]"):
+    for dtype in (bool, "bool", np.bool_):
+        mask = TensorSpec("x", dtype)
+        assert mask == TensorSpec("x", "uint8", element="bool") != TensorSpec("x", "uint8")
+        assert (mask.dtype, mask.element, TensorSpec("x", "uint8").element) == ("uint8", "bool", None)
+        assert "bool" in repr(mask) and pickle.loads(pickle.dumps(mask)) == mask
+    for dtype, element in (("float32", "bool"), ("float32", "float16"), ("uint8", "Bool")):
+        with pytest.raises(ValueError, match="element|kind of elements"):
+            TensorSpec("x", dtype, element=element)
+    for refused in (complex, "f2", "M8[s]"):
         with pytest.raises(ValueError, match="no tensors of dtype"):
             TensorSpec("x", refused)
     for shape in ([-1], [1.5], [2**70], 5):

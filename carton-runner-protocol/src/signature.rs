@@ -68,7 +68,7 @@ pub struct ModelValue {
 ///
 /// let shape = |size| SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Fixed(size)]);
 /// let (name, dtype) = ("x".to_owned(), DataType::Float32);
-/// let declared = DeclaredTensor { name: name.clone(), dtype, shape: shape(5), internal_name: None };
+/// let declared = DeclaredTensor { name: name.clone(), dtype, element: None, shape: shape(5), internal_name: None };
 /// let model = ModelValue { name, elements: Elements::Only(dtype), shape: shape(4), is_required: true };
 /// assert_eq!(
 ///     input_mismatches(Some(&[declared]), &[model]),
@@ -162,6 +162,7 @@ mod tests {
         DeclaredTensor {
             name: name.to_owned(),
             dtype: dtype.parse().unwrap(),
+            element: None,
             shape: serde_json::from_str(shape).unwrap(),
             internal_name,
         }

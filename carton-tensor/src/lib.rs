@@ -34,6 +34,7 @@ pub mod content;
 pub mod context;
 mod dtype;
 mod element;
+mod element_kind;
 #[cfg(feature = "files")]
 pub mod files;
 #[cfg(any(feature = "npy", feature = "ztensor"))]
@@ -57,6 +58,7 @@ pub use allclose::{Comparison, Tolerance, allclose};
 pub use cast::{BoolByte, CastError, CastProblem, LostNumber, Number, NumberValue, cast, convert_numbers};
 pub use dtype::{DataType, UnknownDataType};
 pub use element::Element;
+pub use element_kind::{ElementKind, UnknownElementKind};
 pub use shape::{Dimension, SymbolicShape};
 pub use storage::{AlignedBytes, Storage};
 pub use tensor::{MAX_RANK, NestedTensor, NumericTensor, StringTensor, Tensor, TensorError, element_count};

@@ -69,6 +69,11 @@ def arrays():
             yield f"{name}-fortran", np.asfortranarray(array)
             yield f"{name}-big", array.astype(np.dtype(dtype).newbyteorder(">"))
             yield f"{name}-big-fortran", np.asfortranarray(array.astype(np.dtype(dtype).newbyteorder(">")))
+    for shape in [(), (0,), (7,), (3, 1, 4)]:
+        array = np.array(random.integers(0, 2, shape), bool)
+        name = f"bool-{'x'.join(map(str, shape))}"
+        yield name, array
+        yield f"{name}-fortran", np.asfortranarray(array)
     text = np.array([["", "a", "grüße"], ["👋", "in\0side", "longer than the others"]])
     yield "text", text
     yield "text-fortran", np.asfortranarray(text)
@@ -79,7 +84,6 @@ def arrays():
 
 
 def unsupported():
-    yield "bool", np.array([True])
     yield "float16", np.zeros(2, "float16")
     yield "longdouble", np.zeros(2, "longdouble")
     yield "complex64", np.zeros(2, "complex64")

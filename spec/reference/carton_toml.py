@@ -130,6 +130,9 @@ def _declaration(table, side):
         shape = ["*" if size == "" else size for size in shape]
     declaration = {"name": table.take("name", str, required=True), "dtype": dtype, "shape": shape}
     declaration.update(table.texts("description", "internal_name"))
+    # A later version may say more here, in any form.
+    if dtype == "uint8" and table.take("element", object) == "bool":
+        declaration["element"] = "bool"
     if side == "input":
         optional = table.take("optional", bool)
         if optional is not None:

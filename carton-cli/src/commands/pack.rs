@@ -103,7 +103,7 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     let mut packing = pack.prepare().await.map_err(explained)?;
     if !inputs.is_empty() {
         let specs = packing.declared_inputs().map_err(explained)?;
-        let declared = specs.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype });
+        let declared = specs.iter().map(|input| DeclaredInput::from(input));
         let mut inputs = inputs.into_tensors(&declared.collect::<Vec<_>>())?;
         if arguments.cast {
             let specs = specs.to_vec();

@@ -117,8 +117,7 @@ fn as_asked(load: Load, arguments: &RunArgs, context: &Context<'_>) -> Result<Lo
 /// The tensors that the arguments give as inputs.
 pub(super) fn tensors(model: &Carton, inputs: ReadInputs) -> Result<Tensors, Failure> {
     let positional = model.package().metadata().signature().map(Signature::positional_inputs).unwrap_or_default();
-    let declared: Vec<DeclaredInput<'_>> =
-        positional.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
+    let declared: Vec<DeclaredInput<'_>> = positional.iter().map(|input| DeclaredInput::from(*input)).collect();
     Ok(inputs.into_tensors(&declared)?)
 }
 

@@ -71,12 +71,12 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             "pass it, or run with `--signature-mode warn` where the model does without it; `carton info` shows what the model expects"
                 .to_owned(),
         ),
-        Error::Signature(violated) => match violated.castable() {
-            Some((input, dtype)) => Some(format!(
-                "`--cast` casts `{input}` where no value changes but by rounding; or save it as {dtype}, in NumPy with \
-                 `.astype(\"{dtype}\")`"
-            )),
-            None => Some("`carton info` shows what the model expects".to_owned()),
+        Error::Signature(violated) => match (violated.undeclared_bool_hint(), violated.castable()) {
+            (Some(hint), _) => Some(format!("{hint}; if it takes 0 and 1 as numbers, `--cast` makes these of it")),
+            (None, Some((input, _))) => {
+                Some(format!("`--cast` casts `{input}` where no value changes but by rounding"))
+            }
+            (None, None) => Some("`carton info` shows what the model expects".to_owned()),
         },
         Error::Launch(LaunchError::Sandbox { .. }) => {
             error.hint().map(|_| "`--sandbox on` enforces what this system has".to_owned())

@@ -1,13 +1,14 @@
 //! Converts JSON to tensors. Pure.
 //!
 //! With a declared dtype, every number is checked: an integer type takes only integers in its range (`2.0` is one); a floating-point type
-//! rounds as usual but does not overflow, and takes the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Without a declared dtype, a list
+//! rounds as usual but does not overflow, and takes the strings `"NaN"`, `"Infinity"` and `"-Infinity"`; booleans may be 0 and 1 too. A list
+//! of booleans is one whatever is declared: the check of the call says that it does not fit. Without a declared dtype, a list
 //! gets the dtype that NumPy would choose: integers become int64 (uint64 if only that holds them), numbers with a point or exponent
-//! float64, and strings strings. A list of lists of different lengths becomes a nested tensor.
+//! float64, strings strings, and booleans booleans. A list of lists of different lengths becomes a nested tensor.
 
 use std::fmt;
 
-use carton_tensor::{DataType, Element, NumberValue, Tensor, TensorError};
+use carton_tensor::{DataType, Element, ElementKind, NumberValue, Tensor, TensorError};
 use serde_json::{Number, Value};
 
 /// Above this magnitude, a float no longer represents every integer exactly.
@@ -22,8 +23,8 @@ pub(crate) enum JsonTensorError {
     OutOfRange { place: JsonPosition, found: String, dtype: DataType },
     #[error("{place}: expected a {expected}, found {found}")]
     WrongKind { place: JsonPosition, expected: &'static str, found: String },
-    #[error("{place}: {found} is a boolean, and cartons have no dtype for those: write 0 or 1")]
-    Boolean { place: JsonPosition, found: bool },
+    #[error("{place}: expected true or false, found {found}")]
+    NotABoolean { place: JsonPosition, found: String },
     #[error("{place}: null is not a tensor value")]
     Null { place: JsonPosition },
     #[error("{place}: an object is not a tensor value: expected a number, a string, or lists of them")]
@@ -46,15 +47,37 @@ impl fmt::Display for JsonPosition {
     }
 }
 
-/// Converts a value to a tensor, of the declared dtype if there is one.
+/// What the elements of an input are declared to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elements {
+    /// Numbers or strings of this dtype.
+    Numbers(DataType),
+    /// Elements of this kind.
+    OfKind(ElementKind),
+}
+
+impl Elements {
+    /// What the values become: what is declared, or else what NumPy would choose.
+    fn of(leaves: &[Leaf<'_>], declared: Option<Self>) -> Result<Self, JsonTensorError> {
+        let are_booleans = !leaves.is_empty() && leaves.iter().all(|(_, value)| value.is_boolean());
+        match declared {
+            Some(Self::OfKind(kind)) => Ok(Self::OfKind(kind)),
+            _ if are_booleans => Ok(Self::OfKind(ElementKind::Bool)),
+            Some(declared) => Ok(declared),
+            None => common_dtype(leaves).map(Self::Numbers),
+        }
+    }
+}
+
+/// Converts a value to a tensor, of the declared elements if there are any.
 ///
 /// # Errors
 /// See [`JsonTensorError`]; it names the position of the first invalid value.
-pub(crate) fn tensor(value: &Value, declared: Option<DataType>) -> Result<Tensor, JsonTensorError> {
+pub(crate) fn tensor(value: &Value, declared: Option<Elements>) -> Result<Tensor, JsonTensorError> {
     let ragged = match Regular::read(value, &JsonPosition::default()) {
         Ok(regular) => {
-            let dtype = declared.map_or_else(|| common_dtype(&regular.leaves), Ok)?;
-            return regular.into_tensor(dtype);
+            let elements = Elements::of(&regular.leaves, declared)?;
+            return regular.into_tensor(elements);
         }
         Err(error @ JsonTensorError::Ragged { .. }) => error,
         Err(error) => return Err(error),
@@ -68,18 +91,19 @@ pub(crate) fn tensor(value: &Value, declared: Option<DataType>) -> Result<Tensor
     if !same_rank {
         return Err(ragged);
     }
-    let dtype = match declared {
-        Some(dtype) => dtype,
-        None => common_dtype(&parts.iter().flat_map(|part| part.leaves.iter().cloned()).collect::<Vec<_>>())?,
-    };
-    let parts: Result<Vec<_>, _> = parts.into_iter().map(|part| part.into_tensor(dtype)).collect();
+    let leaves: Vec<_> = parts.iter().flat_map(|part| part.leaves.iter().cloned()).collect();
+    let elements = Elements::of(&leaves, declared)?;
+    let parts: Result<Vec<_>, _> = parts.into_iter().map(|part| part.into_tensor(elements)).collect();
     Ok(Tensor::nested(parts?)?)
 }
+
+/// A value that is no list, and where it is.
+type Leaf<'a> = (JsonPosition, &'a Value);
 
 /// Nested lists in which all lists at the same depth have the same length.
 struct Regular<'a> {
     shape: Vec<usize>,
-    leaves: Vec<(JsonPosition, &'a Value)>,
+    leaves: Vec<Leaf<'a>>,
 }
 
 impl<'a> Regular<'a> {
@@ -106,14 +130,19 @@ impl<'a> Regular<'a> {
                 whole.extend(shape.unwrap_or_default());
                 Ok(Self { shape: whole, leaves })
             }
-            Value::Bool(found) => Err(JsonTensorError::Boolean { place: place.clone(), found: *found }),
             Value::Null => Err(JsonTensorError::Null { place: place.clone() }),
             Value::Object(_) => Err(JsonTensorError::Object { place: place.clone() }),
-            Value::Number(_) | Value::String(_) => Ok(Self { shape: Vec::new(), leaves: vec![(place.clone(), value)] }),
+            Value::Number(_) | Value::String(_) | Value::Bool(_) => {
+                Ok(Self { shape: Vec::new(), leaves: vec![(place.clone(), value)] })
+            }
         }
     }
 
-    fn into_tensor(self, dtype: DataType) -> Result<Tensor, JsonTensorError> {
+    fn into_tensor(self, elements: Elements) -> Result<Tensor, JsonTensorError> {
+        let dtype = match elements {
+            Elements::Numbers(dtype) => dtype,
+            Elements::OfKind(kind) => return Ok(self.collect(boolean)?.with_element_kind(kind)?),
+        };
         match dtype {
             DataType::String => {
                 let strings: Result<Vec<&str>, _> =
@@ -152,13 +181,19 @@ impl<'a> Regular<'a> {
 }
 
 /// Returns the dtype that NumPy would choose for these values.
-fn common_dtype(leaves: &[(JsonPosition, &Value)]) -> Result<DataType, JsonTensorError> {
+fn common_dtype(leaves: &[Leaf<'_>]) -> Result<DataType, JsonTensorError> {
     let strings = leaves.first().is_some_and(|(_, value)| value.is_string());
     for (place, value) in leaves {
         if value.is_string() != strings {
             let (expected, found) = if strings { ("string", "a number") } else { ("number", "a string") };
+            let found = if value.is_boolean() { "a boolean" } else { found };
             return Err(JsonTensorError::WrongKind { place: place.clone(), expected, found: found.to_owned() });
         }
+    }
+    let is_mixed = |(_, value): &&Leaf<'_>| value.is_boolean();
+    if let Some((place, value)) = leaves.iter().find(is_mixed) {
+        let (place, found) = (place.clone(), value.to_string());
+        return Err(JsonTensorError::WrongKind { place, expected: "number", found });
     }
     if strings {
         return Ok(DataType::String);
@@ -189,6 +224,14 @@ fn number<'a>(place: &JsonPosition, value: &'a Value) -> Result<&'a Number, Json
         expected: "number",
         found: value.to_string(),
     })
+}
+
+fn boolean(place: &JsonPosition, value: &Value) -> Result<u8, JsonTensorError> {
+    match (value.as_bool(), value.as_u64()) {
+        (Some(found), _) => Ok(u8::from(found)),
+        (None, Some(found @ (0 | 1))) => Ok(u8::from(found == 1)),
+        _ => Err(JsonTensorError::NotABoolean { place: place.clone(), found: value.to_string() }),
+    }
 }
 
 fn float(place: &JsonPosition, value: &Value) -> Result<f64, JsonTensorError> {
@@ -238,7 +281,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str, declared: Option<DataType>) -> Result<Tensor, String> {
-        tensor(&serde_json::from_str(text).unwrap(), declared).map_err(|error| error.to_string())
+        tensor(&serde_json::from_str(text).unwrap(), declared.map(Elements::Numbers)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -275,6 +318,26 @@ mod tests {
     }
 
     #[test]
+    fn booleans() {
+        let bools = |elements: &[u8]| {
+            let tensor = Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
+            Ok(tensor.with_element_kind(ElementKind::Bool).unwrap())
+        };
+        let declared = |text: &str| {
+            tensor(&serde_json::from_str(text).unwrap(), Some(Elements::OfKind(ElementKind::Bool)))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(declared("[true, false]"), bools(&[1, 0]));
+        assert_eq!(declared("[1, 0, true]"), bools(&[1, 0, 1]));
+        assert_eq!(declared("[]"), bools(&[]));
+        assert_eq!(declared("[0, 2]").unwrap_err(), "element [1]: expected true or false, found 2");
+        assert_eq!(declared("[\"true\"]").unwrap_err(), "element [0]: expected true or false, found \"true\"");
+        // The check of the call refuses them, with a hint.
+        assert_eq!(parse("[true, false]", Some(DataType::Uint8)), bools(&[1, 0]));
+        assert_eq!(parse("[true, false]", None), bools(&[1, 0]));
+    }
+
+    #[test]
     fn what_does_not_fit_is_named() {
         let check = |text: &str, declared, expected: &str| {
             let error = parse(text, declared).unwrap_err();
@@ -291,7 +354,9 @@ mod tests {
         check("[\"a\"]", of(DataType::Float32), "element [0]: expected a number, found \"a\"");
         check("[\"a\", 1]", None, "element [1]: expected a string, found a number");
         check("[1, \"a\"]", None, "element [1]: expected a number, found a string");
-        check("[[true]]", None, "element [0, 0]: true is a boolean, and cartons have no dtype for those: write 0 or 1");
+        check("[true, 1]", None, "element [0]: expected a number, found true");
+        check("[1, true]", of(DataType::Uint8), "element [1]: expected a number, found true");
+        check("[\"a\", true]", None, "element [1]: expected a string, found a boolean");
         check("[null]", None, "element [0]: null is not a tensor value");
         check("[1, [2]]", None, "element [1]: found a list of shape [1] where the ones before have shape []");
         check(

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use carton_core::errors::CastInputError;
+use carton_core::metadata::TensorSpec;
 use carton_tensor::files::RawTensor;
 use carton_tensor::npy::{self, Array, NpyError, Npz};
-use carton_tensor::{DataType, Tensor};
+use carton_tensor::{DataType, ElementKind, Tensor};
 use serde_json::Value;
 
-use super::from_json::{self, JsonTensorError};
+use super::from_json::{self, Elements, JsonTensorError};
 use crate::args::{InputArgument, InputValue};
 use crate::failure::Failure;
 
@@ -69,6 +70,14 @@ pub(crate) struct DeclaredInput<'a> {
     pub(crate) name: &'a str,
     /// Its dtype.
     pub(crate) dtype: DataType,
+    /// What its elements are, where the dtype does not say it.
+    pub(crate) element: Option<ElementKind>,
+}
+
+impl<'a> From<&'a TensorSpec> for DeclaredInput<'a> {
+    fn from(spec: &'a TensorSpec) -> Self {
+        Self { name: &spec.name, dtype: spec.dtype, element: spec.element }
+    }
 }
 
 /// Inputs whose files have been read and whose JSON has been parsed.
@@ -170,8 +179,11 @@ impl ReadInputs {
                     Tensor::Numeric(cast)
                 }
                 ReadValue::Json(value) => {
-                    let dtype = declared.iter().find(|input| input.name == name).map(|input| input.dtype);
-                    from_json::tensor(&value, dtype)
+                    let elements = declared.iter().find(|input| input.name == name).map(|input| match input.element {
+                        Some(kind) => Elements::OfKind(kind),
+                        None => Elements::Numbers(input.dtype),
+                    });
+                    from_json::tensor(&value, elements)
                         .map_err(|source| InputError::Value { input: format!("`{name}`"), source })?
                 }
             };
@@ -209,8 +221,11 @@ mod tests {
 
     use super::*;
 
-    const DECLARED: [DeclaredInput<'static>; 2] =
-        [DeclaredInput { name: "b", dtype: DataType::Float32 }, DeclaredInput { name: "a", dtype: DataType::Uint8 }];
+    const fn declared(name: &'static str, dtype: DataType) -> DeclaredInput<'static> {
+        DeclaredInput { name, dtype, element: None }
+    }
+
+    const DECLARED: [DeclaredInput<'static>; 2] = [declared("b", DataType::Float32), declared("a", DataType::Uint8)];
 
     fn tensors(arguments: &[&str], declared: &[DeclaredInput<'_>]) -> Result<BTreeMap<String, Tensor>, InputError> {
         let arguments = arguments.iter().map(|text| text.parse().unwrap()).collect();

@@ -42,9 +42,9 @@ pub(crate) fn summary(tensor: &Tensor) -> (String, String) {
     }
 }
 
-/// `float32 [2, 3]`, `nested int64, 3 tensors`.
+/// `float32 [2, 3]`, `bool [3]`, `nested int64, 3 tensors`.
 fn kind(tensor: &Tensor) -> String {
-    let dtype = tensor.dtype().map_or_else(|| "nothing".to_owned(), |dtype| dtype.to_string());
+    let dtype = tensor.element_name().unwrap_or("nothing").to_owned();
     match (tensor, tensor.shape()) {
         (Tensor::Nested(nested), _) => {
             format!("nested {dtype}, {}", crate::output::count(nested.elements().len(), "tensor"))

@@ -1,6 +1,6 @@
 //! Converts tensors to JSON, as `carton run --json` prints them.
 //!
-//! The form is `{"dtype", "shape", "data"}`, with data as nested lists. Numbers that JSON lacks are the strings `"NaN"`, `"Infinity"` and
+//! The form is `{"dtype", "shape", "data"}`, with data as nested lists, and `"element"` where the elements are more than the dtype says. Numbers that JSON lacks are the strings `"NaN"`, `"Infinity"` and
 //! `"-Infinity"`. A nested tensor has `"shapes"` in place of `"shape"`.
 
 use carton_tensor::{NumericTensor, Tensor, element_count};
@@ -9,9 +9,12 @@ use serde::{Serialize, Serializer};
 
 use super::elements::with_elements;
 
-/// Writes `"dtype"` and `"shape"`, or `"shapes"` for a nested tensor.
+/// Writes `"dtype"`, `"element"` if the tensor has one, and `"shape"`, or `"shapes"` for a nested tensor.
 pub(super) fn serialize_kind<M: SerializeMap>(tensor: &Tensor, map: &mut M) -> Result<(), M::Error> {
     map.serialize_entry("dtype", &tensor.dtype())?;
+    if let Some(kind) = tensor.element_kind() {
+        map.serialize_entry("element", &kind)?;
+    }
     match tensor {
         Tensor::Nested(nested) => {
             let shapes: Vec<_> = nested.elements().iter().map(Tensor::shape).collect();
@@ -191,6 +194,13 @@ mod tests {
         check(
             Tensor::from_vec(vec![1_u8, 2, 3, 4], vec![2, 2]).unwrap(),
             r#"{"dtype":"uint8","shape":[2,2],"data":[[1,2],[3,4]]}"#,
+        );
+        check(
+            Tensor::from_vec(vec![1_u8, 0], vec![2])
+                .unwrap()
+                .with_element_kind(carton_tensor::ElementKind::Bool)
+                .unwrap(),
+            r#"{"dtype":"uint8","element":"bool","shape":[2],"data":[1,0]}"#,
         );
         check(
             Tensor::from_vec(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0], vec![4]).unwrap(),

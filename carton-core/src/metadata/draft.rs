@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use carton_runner_protocol::Options;
-use carton_tensor::{DataType, Dimension, SymbolicShape};
+use carton_tensor::{DataType, Dimension, ElementKind, SymbolicShape};
 use semver::VersionReq;
 
 use crate::sandbox::SandboxRequest;
@@ -71,7 +71,7 @@ impl Draft {
     /// # Errors
     /// As [`Metadata::parse`], except for missing parts. Rules that concern the whole are left to [`validate`](Self::validate).
     pub fn parse(text: &str) -> Result<Self, MetadataError> {
-        Self::from_raw(RawMetadata::parse(text, Version::Optional)?)
+        Self::from_raw(RawMetadata::parse(text, Version::Optional)?, Origin::Draft)
     }
 
     /// The unknown keys of a draft, with the keys that may have been meant. The keys in `[runner.opts]` belong to the runner and are not
@@ -217,7 +217,7 @@ impl Draft {
     }
 
     /// Converts the raw metadata to a draft, and checks each value by itself.
-    pub(super) fn from_raw(raw: RawMetadata) -> Result<Self, MetadataError> {
+    pub(super) fn from_raw(raw: RawMetadata, origin: Origin) -> Result<Self, MetadataError> {
         let runner = raw.runner.map(|Table(runner)| runner).unwrap_or_default();
         let required_framework_version = match runner.required_framework_version {
             None => None,
@@ -234,8 +234,8 @@ impl Draft {
             repository: set(raw.repository),
             homepage: set(raw.homepage),
             required_platforms: raw.required_platforms,
-            inputs: raw.input.map(|specs| tensor_specs(specs, "input")).transpose()?,
-            outputs: raw.output.map(|specs| tensor_specs(specs, "output")).transpose()?,
+            inputs: raw.input.map(|specs| tensor_specs(specs, "input", origin)).transpose()?,
+            outputs: raw.output.map(|specs| tensor_specs(specs, "output", origin)).transpose()?,
             self_tests: raw.self_test.into_iter().enumerate().map(self_test).collect::<Result<_, _>>()?,
             examples: raw.example.into_iter().enumerate().map(example).collect::<Result<_, _>>()?,
             runner_name: runner.runner_name,
@@ -336,7 +336,14 @@ fn invalid_text(field: impl Into<String>, expected: impl Into<String>, found: &s
     MetadataError::invalid(field, expected, format_args!("`{found}`"))
 }
 
-fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str) -> Result<Vec<TensorSpec>, MetadataError> {
+/// Where metadata comes from. What a later version may have written is ignored in a carton, and refused in a draft.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Carton,
+    Draft,
+}
+
+fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str, origin: Origin) -> Result<Vec<TensorSpec>, MetadataError> {
     let spec = |(index, Table(raw)): (usize, Table<RawTensorSpec>)| {
         let dtype = raw.dtype.parse::<DataType>().map_err(|_| {
             let names: Vec<_> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
@@ -345,6 +352,7 @@ fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str) -> Result<Vec<Tensor
         Ok(TensorSpec {
             name: raw.name,
             dtype,
+            element: element(raw.element, dtype, &format!("{list}[{index}].element"), origin)?,
             shape: shape(raw.shape, &format!("{list}[{index}].shape"))?,
             description: set(raw.description),
             internal_name: set(raw.internal_name),
@@ -353,6 +361,33 @@ fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str) -> Result<Vec<Tensor
         })
     };
     raw.into_iter().enumerate().map(spec).collect()
+}
+
+fn element(
+    raw: Option<toml::Value>,
+    dtype: DataType,
+    field: &str,
+    origin: Origin,
+) -> Result<Option<ElementKind>, MetadataError> {
+    let Some(raw) = raw else { return Ok(None) };
+    let kind = raw.as_str().and_then(|name| name.parse::<ElementKind>().ok());
+    match kind {
+        Some(kind) if kind.dtype() == dtype => Ok(Some(kind)),
+        _ if origin == Origin::Carton => Ok(None),
+        Some(kind) => Err(wrong_carrier(kind, dtype, field)),
+        None => {
+            let names: Vec<_> = ElementKind::ALL.iter().map(|kind| kind.name()).collect();
+            Err(MetadataError::invalid(
+                field,
+                names.join(", "),
+                format_args!("`{}`", raw.as_str().map_or_else(|| raw.to_string(), str::to_owned)),
+            ))
+        }
+    }
+}
+
+fn wrong_carrier(kind: ElementKind, dtype: DataType, field: &str) -> MetadataError {
+    MetadataError::invalid(field, format!("the dtype {} beside `{kind}`", kind.dtype()), dtype)
 }
 
 fn shape(raw: toml::Value, field: &str) -> Result<SymbolicShape, MetadataError> {
@@ -464,6 +499,9 @@ fn check_specs(specs: &[TensorSpec], list: &str) -> Result<(), MetadataError> {
         }
         if let Some(first) = names.insert(spec.name.as_str(), index) {
             return Err(invalid_text(field, format!("another name than {list}[{first}] has"), &spec.name));
+        }
+        if let Some(kind) = spec.element.filter(|kind| kind.dtype() != spec.dtype) {
+            return Err(wrong_carrier(kind, spec.dtype, &format!("{list}[{index}].element")));
         }
         let field = format!("{list}[{index}].shape");
         match &spec.shape {

@@ -20,11 +20,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use carton_runner_protocol::Options;
-use carton_tensor::{DataType, Dimension, SymbolicShape};
+use carton_tensor::{DataType, Dimension, ElementKind, SymbolicShape};
 use semver::VersionReq;
 use serde::Serialize;
 
 pub use draft::Draft;
+use draft::Origin;
 pub use error::MetadataError;
 pub use oddity::Oddity;
 pub use reference::{DraftReference, InvalidReference, Reference};
@@ -126,6 +127,9 @@ pub struct TensorSpec {
     pub name: String,
     /// The type of the elements.
     pub dtype: DataType,
+    /// What the elements are, where the dtype does not say it (spec/carton-format-extensions.md, "What elements are").
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub element: Option<ElementKind>,
     /// The allowed shapes.
     pub shape: SymbolicShape,
     /// A description for people.
@@ -143,7 +147,19 @@ impl TensorSpec {
     /// An input or output of this name and type, with one of these shapes.
     #[must_use]
     pub fn new(name: impl Into<String>, dtype: DataType, shape: SymbolicShape) -> Self {
-        Self { name: name.into(), dtype, shape, description: None, internal_name: None, optional: None }
+        Self { name: name.into(), dtype, element: None, shape, description: None, internal_name: None, optional: None }
+    }
+
+    /// An input or output of elements of this kind.
+    #[must_use]
+    pub fn of_kind(name: impl Into<String>, kind: ElementKind, shape: SymbolicShape) -> Self {
+        Self { element: Some(kind), ..Self::new(name, kind.dtype(), shape) }
+    }
+
+    /// The name of the type of its elements: that of their kind, otherwise that of their dtype.
+    #[must_use]
+    pub fn element_name(&self) -> &'static str {
+        self.element.map_or(self.dtype.name(), ElementKind::name)
     }
 
     /// Whether callers may leave it out.
@@ -229,7 +245,7 @@ impl Metadata {
     /// [`MetadataError::UnsupportedVersion`], which is checked before anything else, [`MetadataError::Syntax`],
     /// [`MetadataError::MissingQuotes`], [`MetadataError::WrongType`], [`MetadataError::Invalid`].
     pub fn parse(text: &str) -> Result<Self, MetadataError> {
-        let mut draft = Draft::from_raw(raw::RawMetadata::parse(text, raw::Version::Required)?)?;
+        let mut draft = Draft::from_raw(raw::RawMetadata::parse(text, raw::Version::Required)?, Origin::Carton)?;
         if draft.outputs.is_some() && !draft.gives_inputs() {
             // The writer leaves out empty lists: outputs without inputs mean that the model has no inputs.
             draft.inputs.get_or_insert_default();

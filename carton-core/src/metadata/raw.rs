@@ -34,6 +34,8 @@ pub(super) struct RawMetadata {
 pub(super) struct RawTensorSpec {
     pub(super) name: String,
     pub(super) dtype: String,
+    /// Of any type, because later versions may say more here.
+    pub(super) element: Option<toml::Value>,
     /// A string, or a list of strings and integers. It is checked later, with a better message than serde's for untagged enums.
     pub(super) shape: toml::Value,
     pub(super) description: Option<String>,

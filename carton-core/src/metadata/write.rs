@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use carton_tensor::{Dimension, SymbolicShape};
+use carton_tensor::{Dimension, ElementKind, SymbolicShape};
 use toml::Value;
 
 use super::draft::LeftOut;
@@ -96,6 +96,7 @@ fn to_toml(metadata: &Metadata) -> String {
 fn tensor_spec(text: &mut Text, spec: &TensorSpec) {
     text.optional("name", Some(&spec.name));
     text.optional("dtype", Some(spec.dtype.name()));
+    text.optional("element", spec.element.map(ElementKind::name));
     text.line("shape", shape(&spec.shape));
     text.optional("description", spec.description.as_deref());
     text.optional("internal_name", spec.internal_name.as_deref());

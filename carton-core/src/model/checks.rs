@@ -3,6 +3,7 @@
 use carton_tensor::Tensor;
 
 use super::live::Live;
+use crate::side::Side;
 use crate::signature::{self, Bindings, SignatureError, SignatureMode};
 use crate::{Error, Inputs, Tensors};
 
@@ -19,20 +20,26 @@ impl Live {
 
     /// Names the inputs and checks them. Also returns the values of their symbols, which [`check_outputs`](Self::check_outputs) needs.
     pub(super) fn check_inputs(&self, inputs: Inputs) -> Result<(Tensors, Bindings), Error> {
-        let inputs = self.named(inputs)?;
+        let mut inputs = self.named(inputs)?;
         let mut bindings = Bindings::default();
-        if let Some(signature) = self.package().metadata().signature() {
+        let signature = self.package().metadata().signature();
+        if let Some(signature) = signature {
             self.judge(|| signature::check_inputs(signature, &mut bindings, by_name(&inputs)))?;
         }
+        let declared = signature.and_then(|signature| signature.inputs.as_deref());
+        signature::with_kinds(Side::Input, declared, &mut inputs)?;
         Ok((inputs, bindings))
     }
 
-    /// Checks the outputs of a call whose inputs gave `bindings`.
-    pub(super) fn check_outputs(&self, mut bindings: Bindings, outputs: &Tensors) -> Result<(), Error> {
-        match self.package().metadata().signature() {
-            Some(signature) => self.judge(|| signature::check_outputs(signature, &mut bindings, by_name(outputs))),
-            None => Ok(()),
+    /// Checks the outputs of a call whose inputs gave `bindings`. Those of a declared kind say so afterwards.
+    pub(super) fn check_outputs(&self, mut bindings: Bindings, mut outputs: Tensors) -> Result<Tensors, Error> {
+        let Some(signature) = self.package().metadata().signature() else { return Ok(outputs) };
+        self.judge(|| signature::check_outputs(signature, &mut bindings, by_name(&outputs)))?;
+        // Outputs with other values stay the integers that they are, unless the check is strict.
+        if let Err(error) = signature::with_kinds(Side::Output, signature.outputs.as_deref(), &mut outputs) {
+            self.judge(|| Err(error))?;
         }
+        Ok(outputs)
     }
 
     /// Runs `check` as the signature mode says: `Off` skips it, and `Warn` logs its error instead of returning it.

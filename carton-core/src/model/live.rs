@@ -168,7 +168,7 @@ impl Live {
         let (inputs, bindings) = self.check_inputs(inputs)?;
         let (session, turn) = self.turn(&self.call_options(timeout)).await?;
         match turn.infer(inputs).await {
-            Ok((outputs, timings)) => self.check_outputs(bindings, &outputs).map(|()| (outputs, timings)),
+            Ok((outputs, timings)) => Ok((self.check_outputs(bindings, outputs)?, timings)),
             Err(error) => Err(self.explain(&session, error).await),
         }
     }

@@ -42,7 +42,7 @@ impl SealedInputs {
             }
         };
         match turn.infer_sealed(&handle).await {
-            Ok((outputs, timings)) => live.check_outputs(self.bindings.clone(), &outputs).map(|()| (outputs, timings)),
+            Ok((outputs, timings)) => Ok((live.check_outputs(self.bindings.clone(), outputs)?, timings)),
             Err(error) => Err(live.explain(&session, error).await),
         }
     }

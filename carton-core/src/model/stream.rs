@@ -38,7 +38,7 @@ impl OutputStream {
             return None;
         }
         let result = match self.stream.recv().await? {
-            Ok(outputs) => self.live.check_outputs(self.bindings.clone(), &outputs).map(|()| outputs),
+            Ok(outputs) => self.live.check_outputs(self.bindings.clone(), outputs),
             Err(error) => Err(self.live.explain(&self.session, error).await),
         };
         self.ended = result.is_err();

@@ -20,6 +20,7 @@ pub(super) fn of_model(declared: &[TensorSpec], same: &[DeclaredTensor], other: 
         .iter()
         .map(|tensor| TensorSpec {
             internal_name: tensor.internal_name.clone(),
+            element: tensor.element.filter(|kind| kind.dtype() == tensor.dtype),
             ..TensorSpec::new(tensor.name.clone(), tensor.dtype, symbols.shape(&tensor.shape))
         })
         .collect()
@@ -118,7 +119,10 @@ pub(super) fn of_tests(draft: &Draft, tensors: &BTreeMap<String, Tensor>) -> Opt
             Some(shape) => SymbolicShape::Dimensions(vec![Dimension::Any; shape.len()]),
             None => SymbolicShape::Any,
         };
-        let output = outputs.entry(name).or_insert_with(|| TensorSpec::new(name, dtype, shape.clone()));
+        let shown = || TensorSpec { element: tensor.element_kind(), ..TensorSpec::new(name, dtype, shape.clone()) };
+        let output = outputs.entry(name).or_insert_with(shown);
+        // Where one call shows booleans and another plain integers, the output is declared as what both have.
+        output.element = output.element.filter(|kind| tensor.element_kind() == Some(*kind));
         if output.shape != shape {
             output.shape = SymbolicShape::Any;
         }
@@ -153,7 +157,13 @@ mod tests {
     }
 
     fn in_model(name: &str, text: &str) -> DeclaredTensor {
-        DeclaredTensor { name: name.to_owned(), dtype: DataType::Float32, shape: shape(text), internal_name: None }
+        DeclaredTensor {
+            name: name.to_owned(),
+            dtype: DataType::Float32,
+            element: None,
+            shape: shape(text),
+            internal_name: None,
+        }
     }
 
     #[test]

@@ -117,6 +117,8 @@ fn declared(spec: &DeclaredTensor) -> metadata::TensorSpec {
     metadata::TensorSpec {
         name: spec.name.clone(),
         dtype: spec.dtype,
+        // A kind of another dtype means nothing, as in a carton.
+        element: spec.element.filter(|kind| kind.dtype() == spec.dtype),
         shape: spec.shape.clone(),
         description: None,
         internal_name: spec.internal_name.clone(),

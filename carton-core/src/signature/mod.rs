@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use carton_tensor::{CastError, DataType, Dimension, SymbolicShape, Tensor};
+use carton_tensor::{CastError, DataType, Dimension, ElementKind, SymbolicShape, Tensor, TensorError};
 
 use crate::Tensors;
 use crate::metadata::{Signature, TensorSpec};
@@ -103,6 +103,8 @@ pub enum ViolationKind {
     DataType,
     /// The shape differs.
     Shape,
+    /// An element is not one of the values that its kind has, such as 2 among booleans.
+    Element,
 }
 
 /// All the ways in which the tensors of a call differ from the signature, one per line.
@@ -121,16 +123,31 @@ impl SignatureError {
         self.violations.iter().any(|it| it.side == Side::Input && it.kind == ViolationKind::Missing)
     }
 
-    /// Returns the first numeric input that should have another numeric type, and that type: the input can be cast.
+    /// Returns the first numeric input that should have another numeric type, and that type: the input can be cast. Not for booleans: what
+    /// they become by a cast means something else to most models.
     #[must_use]
     pub fn castable(&self) -> Option<(&str, DataType)> {
         let is_number = |name: &str| name.parse().ok().filter(|dtype: &DataType| dtype.size().is_some());
-        let is_of_dtype = |it: &&Violation| it.side == Side::Input && it.kind == ViolationKind::DataType;
-        let mut castable = self.violations.iter().filter(is_of_dtype).filter_map(|violation| {
+        let mut castable = self.of_other_types().filter_map(|violation| {
             is_number(&violation.found)?;
             Some((violation.name.as_str(), is_number(&violation.expected)?))
         });
         castable.next()
+    }
+
+    /// Returns how the first input of booleans can be passed as such, if one is declared as something else.
+    #[must_use]
+    pub fn undeclared_bool_hint(&self) -> Option<String> {
+        let undeclared = self.of_other_types().find(|violation| violation.found == ElementKind::Bool.name())?;
+        Some(format!(
+            "if `{}` is a mask to the model, declare it in the metadata, `dtype = \"uint8\"` and `element = \"bool\"`, and pack the model \
+             again",
+            undeclared.name
+        ))
+    }
+
+    fn of_other_types(&self) -> impl Iterator<Item = &Violation> {
+        self.violations.iter().filter(|it| it.side == Side::Input && it.kind == ViolationKind::DataType)
     }
 }
 
@@ -213,6 +230,60 @@ pub(crate) fn check_outputs<'tensors>(
     tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
 ) -> Result<(), SignatureError> {
     check(Side::Output, signature.outputs.as_deref(), bindings, tensors)
+}
+
+/// Makes the tensors say what their elements are, where the signature declares it, after a check that they are. What the caller or the
+/// runner said of their elements is kept only where the signature declares the same.
+///
+/// Runs whatever the signature mode is: a runner is told what the signature declares, so a tensor of booleans that is not declared as one
+/// would be read as integers, and other values than 0 and 1 as booleans.
+///
+/// # Errors
+/// Inputs that are booleans and not declared as such; elements that are not of the declared kind. All other tensors are changed.
+pub(crate) fn with_kinds(
+    side: Side,
+    specs: Option<&[TensorSpec]>,
+    tensors: &mut Tensors,
+) -> Result<(), SignatureError> {
+    let specs = specs.unwrap_or_default();
+    let is_plain = |tensor: &Tensor| tensor.element_kind().is_none();
+    if specs.iter().all(|spec| spec.element.is_none()) && tensors.values().all(is_plain) {
+        return Ok(());
+    }
+    let mut violations = Vec::new();
+    for (name, tensor) in tensors {
+        let mut place = TensorCheck { side, name, violations: &mut violations };
+        let mut named = specs.iter().filter(|spec| spec.name == *name);
+        let spec = named.next().filter(|_| named.next().is_none());
+        match spec.and_then(|spec| spec.element) {
+            Some(kind) if tensor.dtype() == Some(kind.dtype()) && tensor.element_kind() != Some(kind) => {
+                match of_kind(side, tensor, kind) {
+                    Ok(of_kind) => *tensor = of_kind,
+                    Err(error) => place.report_element(kind, error),
+                }
+            }
+            None if !is_plain(tensor) => {
+                let expected = spec.map_or("no booleans that are not declared", TensorSpec::element_name);
+                let found = tensor.element_name().unwrap_or_default();
+                place.report(ViolationKind::DataType, None, expected.to_owned(), found.to_owned());
+            }
+            _ => {}
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { Err(SignatureError { violations }) }
+}
+
+/// The tensor with elements of this kind. Those of an output are copied first, because its runner could write to them after the check.
+fn of_kind(side: Side, tensor: &Tensor, kind: ElementKind) -> Result<Tensor, TensorError> {
+    match side {
+        Side::Input => tensor.clone().with_element_kind(kind),
+        Side::Output => tensor.copied()?.with_element_kind(kind),
+    }
+}
+
+/// Whether what is said of the tensor's elements is what the signature declares. Of plain integers, [`with_kinds`] checks the elements.
+fn is_of_kind(spec: &TensorSpec, tensor: &Tensor) -> bool {
+    tensor.element_kind().is_none() || tensor.element_kind() == spec.element
 }
 
 /// Casts tensors to the dtypes of the declared inputs, where no value changes but floats that are rounded to shorter ones
@@ -327,12 +398,24 @@ impl TensorCheck<'_> {
         self.violations.push(Violation { side: self.side, name, kind, place, expected, found });
     }
 
+    fn report_element(&mut self, kind: ElementKind, error: TensorError) {
+        match error {
+            TensorError::NotOfKind { tensor, index, found, .. } => {
+                let list = tensor.map(|tensor| format!("tensor {tensor} of the list, ")).unwrap_or_default();
+                let place = Some(format!("{list}element {index:?}"));
+                self.report(ViolationKind::Element, place, format!("0 or 1 ({kind})"), found.to_string());
+            }
+            other => self.report(ViolationKind::Element, None, kind.to_string(), other.to_string()),
+        }
+    }
+
     fn check_tensor(&mut self, spec: &TensorSpec, bindings: &mut Bindings, tensor: &Tensor) {
         // An empty nested tensor has no dtype and matches any.
         if let Some(dtype) = tensor.dtype()
-            && dtype != spec.dtype
+            && (dtype != spec.dtype || !is_of_kind(spec, tensor))
         {
-            self.report(ViolationKind::DataType, None, spec.dtype.to_string(), dtype.to_string());
+            let found = tensor.element_name().unwrap_or_default();
+            self.report(ViolationKind::DataType, None, spec.element_name().to_owned(), found.to_owned());
         }
         match (&spec.shape, tensor) {
             (SymbolicShape::Any, _) => {}
@@ -453,11 +536,11 @@ fn described_spec(spec: &TensorSpec) -> String {
             format!("shape [{}]", dimensions.join(", "))
         }
     };
-    format!("a tensor of {}, {shape}", spec.dtype)
+    format!("a tensor of {}, {shape}", spec.element_name())
 }
 
 fn described_tensor(tensor: &Tensor) -> String {
-    let dtype = tensor.dtype().map_or("nothing", DataType::name);
+    let dtype = tensor.element_name().unwrap_or("nothing");
     match tensor {
         Tensor::Nested(nested) => format!("a list of {} tensors of {dtype}", nested.elements().len()),
         _ => format!("a tensor of {dtype}, {}", extent(tensor)),

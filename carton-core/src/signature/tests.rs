@@ -263,3 +263,65 @@ fn an_empty_symbol_stands_for_anything() {
     check_shape("['', '', 3]", float(&[2, 1, 4]), &["input `x`, dimension 2: expected 3, found 4"]);
     check_call((&[("x", "''"), ("y", "''")], &[]), &[("x", float(&[1])), ("y", float(&[2]))], &[], &[]);
 }
+
+#[test]
+fn booleans() {
+    let bools = |elements: &[u8]| {
+        let tensor = Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
+        tensor.with_element_kind(ElementKind::Bool).unwrap()
+    };
+    let bytes = |elements: &[u8]| Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
+    let shape = || SymbolicShape::Dimensions(vec![Dimension::Any]);
+    let mask = TensorSpec::of_kind("mask", ElementKind::Bool, shape());
+    let counts = TensorSpec::new("counts", DataType::Uint8, shape());
+    let signature = Signature { inputs: Some(vec![mask.clone(), counts]), outputs: Some(vec![mask]) };
+    let converted = |side, specs: Option<&[TensorSpec]>, name: &str, tensor: &Tensor| {
+        let mut tensors = Tensors::from([(name.to_owned(), tensor.clone())]);
+        with_kinds(side, specs, &mut tensors).map_err(|error| error.to_string())?;
+        Ok::<_, String>(tensors.remove(name).unwrap())
+    };
+    let inputs = signature.inputs.as_deref();
+    for (tensor, expected) in [
+        (bools(&[1, 0]), Ok(bools(&[1, 0]))),
+        (bytes(&[1, 0]), Ok(bools(&[1, 0]))),
+        (bytes(&[]), Ok(bools(&[]))),
+        (bytes(&[1, 0, 2]), Err("input `mask`, element [2]: expected 0 or 1 (bool), found 2")),
+        (
+            Tensor::nested(vec![bytes(&[1]), bytes(&[0, 3])]).unwrap(),
+            Err("input `mask`, tensor 1 of the list, element [1]: expected 0 or 1 (bool), found 3"),
+        ),
+        // The check of dtypes refuses it, unless it is switched off.
+        (Tensor::scalar(0.5_f32), Ok(Tensor::scalar(0.5_f32))),
+    ] {
+        let expected = expected.map_err(|text| format!("tensors do not match the model's signature\n  {text}"));
+        assert_eq!(converted(Side::Input, inputs, "mask", &tensor), expected);
+    }
+    let undeclared = |specs, name| converted(Side::Input, specs, name, &bools(&[1])).unwrap_err();
+    assert!(undeclared(inputs, "counts").ends_with("input `counts`: expected uint8, found bool"));
+    assert!(undeclared(None, "x").ends_with("input `x`: expected no booleans that are not declared, found bool"));
+    let twice = [TensorSpec::of_kind("x", ElementKind::Bool, shape()), TensorSpec::new("x", DataType::Uint8, shape())];
+    assert!(undeclared(Some(&twice), "x").ends_with("found bool"));
+
+    // The check of the signature names what is declared, and says how to declare what is not.
+    let error = |name: &str, tensor: Tensor| {
+        let others = [("mask", bools(&[1])), ("counts", bytes(&[7]))].into_iter().filter(|(other, _)| *other != name);
+        let tensors: Vec<_> = others.chain([(name, tensor)]).collect();
+        check_inputs(&signature, &mut Bindings::default(), tensors.iter().map(|(name, tensor)| (*name, tensor)))
+    };
+    assert_eq!(error("mask", bools(&[1])), Ok(()));
+    assert_eq!(error("mask", bytes(&[2])), Ok(()));
+    let found = error("mask", Tensor::from_vec(vec![1.0_f32], vec![1]).unwrap()).unwrap_err();
+    assert!(found.to_string().ends_with("input `mask`: expected bool, found float32"), "{found}");
+    assert_eq!((found.castable(), found.undeclared_bool_hint()), (None, None));
+    let found = error("counts", bools(&[1])).unwrap_err();
+    assert!(found.to_string().ends_with("input `counts`: expected uint8, found bool"), "{found}");
+    let hint = found.undeclared_bool_hint().unwrap();
+    assert!(hint.starts_with("if `counts` is a mask to the model, declare it in the metadata"), "{hint}");
+    assert_eq!(found.castable(), None);
+
+    // Outputs of a runner are copied, because it could write to them later.
+    let sent = bytes(&[0, 1]);
+    let output = converted(Side::Output, signature.outputs.as_deref(), "mask", &sent).unwrap();
+    assert_eq!(output, bools(&[0, 1]));
+    assert_ne!(output.as_numeric().unwrap().bytes().as_ptr(), sent.as_numeric().unwrap().bytes().as_ptr());
+}

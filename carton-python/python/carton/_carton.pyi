@@ -58,6 +58,7 @@ class TensorSpec:
     """What a carton declares of one input or output.
 
     `shape` is a tuple of sizes (`int`), symbols (`str`) and `"*"` for any size; or one text: `"*"` for any shape, or a symbol for all of it.
+    A mask has `dtype="bool"`, which is kept as `dtype="uint8"` with `element="bool"`: callers pass booleans, and the model gets booleans.
     """
 
     def __new__(
@@ -66,6 +67,7 @@ class TensorSpec:
         dtype: npt.DTypeLike,
         shape: str | Sequence[int | str | None] | None = None,
         *,
+        element: str | None = None,
         description: str | None = None,
         internal_name: str | None = None,
         optional: bool | None = None,
@@ -74,6 +76,8 @@ class TensorSpec:
     def name(self) -> str: ...
     @property
     def dtype(self) -> str: ...
+    @property
+    def element(self) -> str | None: ...
     @property
     def shape(self) -> str | tuple[int | str, ...]: ...
     @property

@@ -17,7 +17,7 @@ _REFUSALS = (TypeError, ValueError, BufferError, RuntimeError, NotImplementedErr
 def plain(value: Any, name: str) -> tuple[str, Any, tuple[int, ...]]:
     """Returns what the extension module reads without help.
 
-    `("array", array, shape)` with a contiguous array of numbers in this machine's byte order; `("strings", list, shape)` with a flat list;
+    `("array", array, shape)` with a contiguous array of numbers or booleans in this machine's byte order; `("strings", list, shape)` with a flat list;
     or `("nested", list, ())` with a list of values that have several shapes.
     """
     try:
@@ -33,18 +33,29 @@ def plain(value: Any, name: str) -> tuple[str, Any, tuple[int, ...]]:
     kind = array.dtype.kind
     if kind in "UTO":
         return "strings", _strings(array, name), array.shape
-    if kind in "iu" or (kind == "f" and array.dtype.itemsize in (4, 8)):
+    if kind in "iub" or (kind == "f" and array.dtype.itemsize in (4, 8)):
         # `np.ascontiguousarray` would give a scalar a dimension.
         return "array", np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C"), array.shape
+    refused = InvalidInputError(f"input `{name}`: cartons have no tensors of dtype {array.dtype}")
+    refused.hint = _hint(array.dtype)
+    raise refused
+
+
+def _hint(dtype: np.dtype[Any]) -> str | None:
+    """How an array of a dtype that cartons lack is passed. No cast that changes what the values mean."""
+    if dtype.name in ("float16", "bfloat16"):
+        return "convert it, which is exact: array.astype(numpy.float32)"
+    if dtype.kind == "f":
+        return "round it: array.astype(numpy.float64)"
+    if dtype.names is not None:
+        return "pass each of its fields as an input"
     hints = {
-        "b": "convert it: array.astype(numpy.uint8)",
         "S": "decode it: numpy.char.decode(array)",
         "c": "pass its real and imaginary parts as two inputs",
+        "M": "pass the integers that the model takes for dates, such as array.astype('datetime64[s]').astype(numpy.int64)",
+        "m": "pass the integers that the model takes for durations, such as array.astype('timedelta64[s]').astype(numpy.int64)",
     }
-    hint = hints.get(kind, "convert it: array.astype(numpy.float32)")
-    refused = InvalidInputError(f"input `{name}`: cartons have no tensors of dtype {array.dtype}")
-    refused.hint = hint
-    raise refused
+    return hints.get(dtype.kind)
 
 
 def _array(value: Any) -> np.ndarray:

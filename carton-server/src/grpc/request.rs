@@ -299,7 +299,8 @@ mod tests {
         };
         check(
             vec![input("x", "BOOL", &[1])],
-            "input `x` has the datatype `BOOL`: cartons have no such type; a model that takes booleans declares UINT8",
+            "input `x` has the datatype `BOOL`: booleans are UINT8 0 and 1 here, and only an input with `\"element\": \"bool\"` in the model's metadata takes \
+             them",
         );
         check(vec![input("x", "FP32", &[-1])], "input `x` has the shape [-1], which has a negative size");
         check(vec![input("x", "FP32", &[1]), input("x", "FP32", &[1])], "the request has input `x` twice");

@@ -18,7 +18,7 @@ pub(crate) fn parse(input: &str, datatype: &str) -> Result<DataType, Failure> {
     let found = DataType::ALL.into_iter().find(|dtype| name(*dtype) == datatype);
     found.ok_or_else(|| {
         let reason = match datatype {
-            "BOOL" => "cartons have no such type; a model that takes booleans declares UINT8",
+            "BOOL" => "booleans are UINT8 0 and 1 here, and only an input with `\"element\": \"bool\"` in the model's metadata takes them",
             "FP16" | "BF16" => "cartons have no such type; send FP32",
             _ => "expected one of UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP32, FP64, BYTES",
         };

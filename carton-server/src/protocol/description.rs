@@ -1,7 +1,7 @@
 //! What the protocol says of a model: its metadata, and Triton's configuration, which load generators ask for.
 
 use carton_core::metadata::{Metadata, TensorSpec};
-use carton_core::{Dimension, SymbolicShape};
+use carton_core::{Dimension, ElementKind, SymbolicShape};
 use serde::Serialize;
 
 use super::datatype;
@@ -21,6 +21,9 @@ pub(crate) struct ModelMetadata {
 pub(crate) struct TensorMetadata {
     pub(crate) name: String,
     pub(crate) datatype: &'static str,
+    /// What the elements are, where the datatype does not say it. The protocol has no such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) element: Option<ElementKind>,
     pub(crate) shape: Vec<i64>,
 }
 
@@ -61,7 +64,8 @@ impl ModelMetadata {
 
 impl TensorMetadata {
     fn new(spec: &TensorSpec) -> Self {
-        Self { name: spec.name.clone(), datatype: datatype::name(spec.dtype), shape: sizes(&spec.shape) }
+        let (name, datatype) = (spec.name.clone(), datatype::name(spec.dtype));
+        Self { name, datatype, element: spec.element, shape: sizes(&spec.shape) }
     }
 }
 

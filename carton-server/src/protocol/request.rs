@@ -282,7 +282,8 @@ mod tests {
         );
         check(
             &x(r#""shape": [1], "datatype": "BOOL", "data": [true]"#),
-            "input `x` has the datatype `BOOL`: cartons have no such type; a model that takes booleans declares UINT8",
+            "input `x` has the datatype `BOOL`: booleans are UINT8 0 and 1 here, and only an input with `\"element\": \"bool\"` in the model's metadata takes \
+             them",
         );
         let twice = x(r#""shape": [1], "datatype": "FP32", "data": [1]"#);
         check(&format!("{twice}, {twice}"), "the request has input `x` twice");

@@ -39,8 +39,8 @@ pub enum CastError {
     Tensor(#[from] TensorError),
 }
 
-/// Casts the elements of a tensor to `dtype`. Returns the same tensor if its elements already have that type. Casts each tensor of a
-/// nested one.
+/// Casts the elements of a tensor to `dtype`. Returns the same tensor if its elements already have that type; booleans become 0 and 1.
+/// Casts each tensor of a nested one.
 ///
 /// ```
 /// use carton_tensor::{DataType, Tensor, cast};
@@ -72,7 +72,7 @@ pub fn cast(tensor: &Tensor, dtype: DataType) -> Result<Tensor, CastError> {
 
 fn cast_numbers(tensor: &NumericTensor, dtype: DataType, position: Option<usize>) -> Result<NumericTensor, CastError> {
     if tensor.dtype() == dtype {
-        return Ok(tensor.clone());
+        return Ok(tensor.clone().without_element_kind());
     }
     let strings = || Err(CastError::Kind { from: tensor.dtype().name(), to: dtype.name() });
     with_element!(

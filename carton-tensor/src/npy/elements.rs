@@ -8,7 +8,7 @@ use ndarray::{ArrayView, ArrayViewMut, IxDyn, ShapeBuilder};
 use super::error::Problem;
 use super::header::{self, DtypeKind, Header, OtherNumber};
 use crate::fill::fill;
-use crate::{AlignedBytes, DataType, NumericTensor, StringTensor, Tensor, TensorError, element_count};
+use crate::{AlignedBytes, DataType, ElementKind, NumericTensor, StringTensor, Tensor, TensorError, element_count};
 
 /// The bytes to allocate before any data has arrived, for a reader of unknown size.
 const FIRST_STEP: usize = 1 << 20;
@@ -83,6 +83,12 @@ pub(super) fn decode(header: Header, bytes: AlignedBytes) -> Result<Tensor, Prob
             let bytes = into_little_endian_c_order(&header, bytes)?;
             let tensor = NumericTensor::new(dtype, header.shape, std::sync::Arc::new(bytes)).map_err(of_tensor)?;
             Ok(tensor.into())
+        }
+        DtypeKind::Other(OtherNumber::Bool) => {
+            let bytes = into_little_endian_c_order(&header, bytes)?;
+            let tensor = NumericTensor::new(DataType::Uint8, header.shape, std::sync::Arc::new(bytes));
+            let bools = tensor.and_then(|tensor| tensor.with_element_kind(ElementKind::Bool));
+            Ok(bools.map_err(of_tensor)?.into())
         }
         // `check_ours` refused these dtypes after the header was read.
         DtypeKind::Other(_) => {
@@ -255,6 +261,7 @@ fn write_numbers(writer: &mut impl Write, tensor: &NumericTensor) -> Result<(), 
         DataType::Int16 => ("<i2", 2),
         DataType::Int32 => ("<i4", 4),
         DataType::Int64 => ("<i8", 8),
+        DataType::Uint8 if tensor.element_kind() == Some(ElementKind::Bool) => ("|b1", 1),
         DataType::Uint8 => ("|u1", 1),
         DataType::Uint16 => ("<u2", 2),
         DataType::Uint32 => ("<u4", 4),

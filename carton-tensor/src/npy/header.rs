@@ -359,9 +359,10 @@ impl StoredType {
         Ok(Self { descr: descr.to_owned(), kind, big_endian: order == b'>' })
     }
 
-    /// Refuses dtypes that a carton's tensors cannot hold.
+    /// Refuses dtypes that a carton's tensors cannot hold. They hold booleans as `uint8` of the kind `bool`.
     pub(super) fn check_ours(&self) -> Result<(), Problem> {
         match self.kind {
+            DtypeKind::Other(OtherNumber::Bool) => Ok(()),
             DtypeKind::Other(_) => {
                 Err(Self::not_ours(&self.descr, self.descr.trim_start_matches(['<', '>', '=', '|'])))
             }
@@ -372,7 +373,6 @@ impl StoredType {
     /// Returns the error for a dtype that NumPy has and cartons lack, or for an unknown one.
     fn not_ours(descr: &str, name: &str) -> Problem {
         let (what, advice) = match name {
-            "b1" | "?" => ("bool", "cast it with `.astype(\"uint8\")`"),
             "f2" => ("float16", "cast it with `.astype(\"float32\")`"),
             "f12" | "f16" => ("long double", "cast it with `.astype(\"float64\")`"),
             "c8" | "c16" | "c24" | "c32" => ("complex", "save `.real` and `.imag` as arrays of their own"),

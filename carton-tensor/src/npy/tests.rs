@@ -168,7 +168,8 @@ fn bad_files_are_errors_that_say_why() {
     let unsupported = |descr: &str, message: &str| {
         check(&file(&header(descr, "False", "(1,)"), &[]), "unsupported", &format!("dtype `{descr}` ({message}"));
     };
-    unsupported("|b1", "bool) is not one that a carton can hold; cast it with `.astype(\"uint8\")`");
+    let bools = header("|b1", "False", "(2, 2)");
+    check(&file(&bools, &[0, 1, 1, 2]), "format", "element [1, 1]: expected 0 or 1, the values of bool, found 2");
     unsupported("<f2", "float16) is not one that a carton can hold; cast it with `.astype(\"float32\")`");
     unsupported("<f16", "long double");
     unsupported("<c16", "complex");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{DataType, Element};
+use crate::{DataType, Element, ElementKind};
 
 mod error;
 mod numeric;
@@ -83,6 +83,59 @@ impl Tensor {
             Self::String(_) => Some(DataType::String),
             Self::Nested(tensor) => tensor.dtype(),
         }
+    }
+
+    /// What the elements are, where the dtype does not say it: [`NumericTensor::element_kind`]. For a nested tensor, that of the first of its
+    /// tensors that has one.
+    #[must_use]
+    pub fn element_kind(&self) -> Option<ElementKind> {
+        match self {
+            Self::Numeric(tensor) => tensor.element_kind(),
+            Self::String(_) => None,
+            Self::Nested(tensor) => tensor.elements().iter().find_map(Self::element_kind),
+        }
+    }
+
+    /// Says what the elements are, also those of a nested tensor: [`NumericTensor::with_element_kind`].
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`], [`TensorError::NotOfKind`].
+    pub fn with_element_kind(self, kind: ElementKind) -> Result<Self, TensorError> {
+        match self {
+            Self::Numeric(tensor) => tensor.with_element_kind(kind).map(Self::Numeric),
+            Self::String(_) => {
+                Err(TensorError::WrongDataType { expected: kind.to_string(), found: DataType::String.to_string() })
+            }
+            Self::Nested(nested) => {
+                let elements = nested.elements().iter().cloned().enumerate().map(|(position, element)| {
+                    element.with_element_kind(kind).map_err(|error| match error {
+                        TensorError::NotOfKind { kind, index, found, .. } => {
+                            TensorError::NotOfKind { kind, tensor: Some(position), index, found }
+                        }
+                        other => other,
+                    })
+                });
+                Self::nested(elements.collect::<Result<_, _>>()?)
+            }
+        }
+    }
+
+    /// The same tensor with its numbers in memory of its own, which nobody else can write to. Strings are always in such memory.
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`] if there is not enough memory.
+    pub fn copied(&self) -> Result<Self, TensorError> {
+        match self {
+            Self::Numeric(tensor) => tensor.copied().map(Self::Numeric),
+            Self::String(_) => Ok(self.clone()),
+            Self::Nested(nested) => Self::nested(nested.elements().iter().map(Self::copied).collect::<Result<_, _>>()?),
+        }
+    }
+
+    /// The name of the type of the elements: that of their kind, otherwise that of their dtype. `None` only for an empty nested tensor.
+    #[must_use]
+    pub fn element_name(&self) -> Option<&'static str> {
+        self.element_kind().map(ElementKind::name).or_else(|| self.dtype().map(DataType::name))
     }
 
     /// The dimensions; `None` for a nested tensor, whose elements each have their own.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::error::{TensorError, check_rank};
 use super::shape::element_count;
+use crate::allclose::index_of;
 use crate::element::with_element;
-use crate::{AlignedBytes, DataType, Element, Storage};
+use crate::{AlignedBytes, DataType, Element, ElementKind, Storage};
 
 /// Numbers: a dtype, a shape, and little-endian elements in C order without gaps.
 #[derive(Clone)]
@@ -17,6 +18,7 @@ pub struct NumericTensor {
     storage: Arc<dyn Storage>,
     offset: usize,
     n_bytes: usize,
+    kind: Option<ElementKind>,
 }
 
 impl NumericTensor {
@@ -31,7 +33,7 @@ impl NumericTensor {
         if found != expected {
             return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
         }
-        Ok(Self { dtype, shape, storage, offset: 0, n_bytes: expected })
+        Ok(Self { dtype, shape, storage, offset: 0, n_bytes: expected, kind: None })
     }
 
     /// Makes a tensor of the bytes of `storage` from `offset` on, as many as dtype and shape need.
@@ -49,7 +51,7 @@ impl NumericTensor {
         if found < expected || offset > storage.bytes().len() {
             return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
         }
-        Ok(Self { dtype, shape, storage, offset, n_bytes: expected })
+        Ok(Self { dtype, shape, storage, offset, n_bytes: expected, kind: None })
     }
 
     /// Makes a tensor of a vector, without copying it.
@@ -118,7 +120,7 @@ impl NumericTensor {
     /// agree. If they do not, the tensor has no bytes; nothing unsafe depends on it.
     pub(crate) fn over_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>, first: usize, count: usize) -> Self {
         let (offset, n_bytes) = (first * size_of::<T>(), count * size_of::<T>());
-        Self { dtype: T::DTYPE, shape, storage: Arc::new(elements), offset, n_bytes }
+        Self { dtype: T::DTYPE, shape, storage: Arc::new(elements), offset, n_bytes, kind: None }
     }
 
     /// Makes a tensor of a copy of `bytes`, aligned to 64 bytes.
@@ -134,10 +136,61 @@ impl NumericTensor {
         Self::new(dtype, shape, Arc::new(AlignedBytes::copy_of(bytes)))
     }
 
+    /// The same tensor in memory of its own, which nobody else can write to.
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`] if there is not enough memory.
+    pub fn copied(&self) -> Result<Self, TensorError> {
+        let mut copy = Self::zeroed(self.dtype, self.shape.clone())?;
+        if let Some(target) = copy.bytes_mut() {
+            let n_bytes = target.len().min(self.bytes().len());
+            target[..n_bytes].copy_from_slice(&self.bytes()[..n_bytes]);
+        }
+        Ok(Self { kind: self.kind, ..copy })
+    }
+
     /// The element type.
     #[must_use]
     pub fn dtype(&self) -> DataType {
         self.dtype
+    }
+
+    /// What the elements are, where the dtype does not say it. `None` for tensors that were not made by
+    /// [`with_element_kind`](Self::with_element_kind).
+    #[must_use]
+    pub fn element_kind(&self) -> Option<ElementKind> {
+        self.kind
+    }
+
+    /// Says what the elements are, after a check that each is a value of that kind.
+    ///
+    /// ```
+    /// use carton_tensor::{ElementKind, NumericTensor};
+    /// let mask = NumericTensor::from_vec(vec![1_u8, 0, 1], vec![3])?.with_element_kind(ElementKind::Bool)?;
+    /// assert_eq!(mask.element_kind(), Some(ElementKind::Bool));
+    /// let error = NumericTensor::from_vec(vec![1_u8, 2], vec![2])?.with_element_kind(ElementKind::Bool).unwrap_err();
+    /// assert_eq!(error.to_string(), "element [1]: expected 0 or 1, the values of bool, found 2");
+    /// # Ok::<(), carton_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`] if the kind has another dtype; [`TensorError::NotOfKind`].
+    pub fn with_element_kind(self, kind: ElementKind) -> Result<Self, TensorError> {
+        if self.dtype != kind.dtype() {
+            return Err(TensorError::WrongDataType { expected: kind.to_string(), found: self.dtype.to_string() });
+        }
+        match self.bytes().iter().enumerate().find(|(_, element)| **element > 1) {
+            Some((at, &found)) => {
+                Err(TensorError::NotOfKind { kind, tensor: None, index: index_of(at, &self.shape), found })
+            }
+            None => Ok(Self { kind: Some(kind), ..self }),
+        }
+    }
+
+    /// The same elements, of which only the dtype is said.
+    #[must_use]
+    pub fn without_element_kind(self) -> Self {
+        Self { kind: None, ..self }
     }
 
     /// The dimensions.
@@ -154,8 +207,10 @@ impl NumericTensor {
         self.storage.bytes().get(self.offset..self.offset + self.n_bytes).unwrap_or_default()
     }
 
-    /// The bytes for writing; `None` if another clone shares the storage or the memory is read-only.
+    /// The bytes for writing; `None` if another clone shares the storage or the memory is read-only. Whoever writes them has to say anew
+    /// what the elements are ([`with_element_kind`](Self::with_element_kind)).
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        self.kind = None;
         let range = self.offset..self.offset + self.n_bytes;
         Arc::get_mut(&mut self.storage)?.bytes_mut()?.get_mut(range)
     }
@@ -231,9 +286,11 @@ impl NumericTensor {
 }
 
 impl PartialEq for NumericTensor {
-    /// Compares dtype, shape and bytes.
+    /// Compares dtype, kind of elements, shape and bytes.
     fn eq(&self, other: &Self) -> bool {
-        self.dtype == other.dtype && self.shape == other.shape && self.bytes() == other.bytes()
+        (self.dtype, self.kind) == (other.dtype, other.kind)
+            && self.shape == other.shape
+            && self.bytes() == other.bytes()
     }
 }
 
@@ -244,6 +301,7 @@ impl fmt::Debug for NumericTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NumericTensor")
             .field("dtype", &self.dtype)
+            .field("kind", &self.kind)
             .field("shape", &self.shape)
             .field("elements", &FirstElements(self))
             .finish()

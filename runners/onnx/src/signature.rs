@@ -25,12 +25,14 @@ fn spec(what: &str, value: &GraphValue) -> Result<DeclaredTensor, String> {
         ValueKind::Tensor { element, shape } => Ok(DeclaredTensor {
             name: name.clone(),
             dtype: element.carton().ok_or_else(|| format!("{what} `{name}` is {element}"))?,
+            element: element.kind(),
             shape: shape.clone(),
             internal_name: None,
         }),
         ValueKind::Scores if what == "output" => Ok(DeclaredTensor {
             name: name.clone(),
             dtype: DataType::Float32,
+            element: None,
             shape: scores_shape(),
             internal_name: None,
         }),

@@ -11,8 +11,10 @@ import sys
 from carton_runner import environments
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-#: The folder of the package as which a model is imported, in this process and in processes that the model starts.
+#: The folder of the package as which a model is imported, and of the main module of processes that the model starts.
 _IMPORTING = os.path.join(_HERE, "importing")
+#: That main module.
+_MAIN_OF_PROCESSES = os.path.join(_IMPORTING, "_carton_model_processes.py")
 #: The variable that gives that package the model's folder, in this process and in processes that the model starts.
 MODEL_FOLDER = "CARTON_PYTHON_MODEL_FOLDER"
 
@@ -42,6 +44,8 @@ def activate(model_folder, packages):
             sys.path.remove(folder)
         sys.path.insert(0, folder)
     os.chdir(model_folder)
+    # `multiprocessing` imports the main module of this process in those that it starts.
+    sys.modules["__main__"].__file__ = _MAIN_OF_PROCESSES
 
 
 def _enter_virtual_environment(packages):

@@ -17,11 +17,11 @@ _ALIGNMENT = 64
 _PADDING = bytes(_ALIGNMENT)
 #: A part of a larger buffer below this size is copied into the frame, which is cheaper than lending it.
 _SMALL_PART = 4 << 10
+#: The dtypes of which `float32` holds each value. NumPy has the second one from the package `ml_dtypes`.
+_HALVES = frozenset(("float16", "bfloat16"))
 #: Hints for dtypes that Carton does not have.
 _ADVICE = {
-    "float16": "convert it, such as with `.astype(numpy.float32)`",
-    "bfloat16": "convert it, such as with `.astype(numpy.float32)`",
-    "longdouble": "convert it, such as with `.astype(numpy.float64)`",
+    "longdouble": "round it in the model, such as with `.astype(numpy.float64)`",
     "c": "return its real and imaginary parts as two outputs",
     "M": "return the time as int64, such as with `.astype(numpy.int64)`",
     "m": "return the duration as int64, such as with `.astype(numpy.int64)`",
@@ -90,6 +90,8 @@ class Encoder:
             return value.view(numpy.uint8), "uint8"
         if kind in "OUT":
             return value, "string"
+        if dtype.name in _HALVES:
+            return value.astype(numpy.float32), "float32"
         if not dtype.isnative:
             # A large array is copied a second time later, which is acceptable because this byte order is rare.
             return self.array(name, value.astype(dtype.newbyteorder("=")), declared)
@@ -97,13 +99,17 @@ class Encoder:
 
     def _unsupported(self, name, dtype):
         kind = "longdouble" if dtype.kind == "f" and dtype.itemsize > 8 else dtype.kind
+        if kind == "V" and dtype.names is None:
+            # A number of another package, such as the float8 of `ml_dtypes`.
+            kind = None
         advice = _ADVICE.get(dtype.name) or _ADVICE.get(kind) or "return it as one of float32 … uint64, or as text"
         return RunnerError("output `%s` has the dtype %s, which Carton has no name for" % (name, dtype), hint=advice)
 
     def _as_array(self, name, value, declared):
         numpy = self.numpy
         if value is None:
-            raise RunnerError("output `%s` is None" % name)
+            hint = "return an array, a number or text for each output; NaN or an empty array can stand for none"
+            raise RunnerError("output `%s` is None" % name, hint=hint)
         if isinstance(value, numpy.ma.MaskedArray):
             hint = "fill it, such as with `.filled(0)`"
             raise RunnerError("output `%s` is a masked array, and Carton has no masks" % name, hint=hint)
@@ -111,8 +117,7 @@ class Encoder:
             return numpy.asarray(value)
         plain = isinstance(value, (bool, int, float, str, list, tuple))
         if not plain and not hasattr(value, "__array__"):
-            hint = "return NumPy arrays, numbers, text, or lists of them"
-            raise RunnerError("output `%s` is a %s, which is no tensor" % (name, _type_name(value)), hint=hint)
+            raise RunnerError("output `%s` is a %s, which is no tensor" % (name, _type_name(value)), hint=_WHAT_IS_A_TENSOR)
         if isinstance(value, str):
             array = numpy.empty((), dtype=object)
             array[()] = value
@@ -122,22 +127,37 @@ class Encoder:
             if wanted == "string" or _has_text(value):
                 return self._array_of_text(name, value)
         try:
-            array = numpy.asarray(value)
+            array = numpy.asarray(_without_bfloat16(value))
         except (ValueError, OverflowError, TypeError) as error:
-            raise RunnerError("output `%s` is a %s that is no tensor: %s" % (name, _type_name(value), error)) from error
+            _check_list(name, value)
+            described = "output `%s` is a %s that is no tensor: %s" % (name, _type_name(value), error)
+            raise RunnerError(described, hint=_WHAT_IS_A_TENSOR) from error
+        if plain and array.dtype.kind not in "biuf":
+            _check_list(name, value)
+        if plain and array.dtype.kind in "fO" and array.size and _are_integers(value):
+            # NumPy makes floats of them, or objects.
+            raise RunnerError("the integers in output `%s` fit no dtype, neither int64 nor uint64" % name)
         if array.dtype == object:
-            raise RunnerError("output `%s` is a %s of what is neither numbers nor text" % (name, _type_name(value)))
+            what = "output `%s` is a %s of what is neither numbers nor text" % (name, _type_name(value))
+            raise RunnerError(what, hint=_WHAT_IS_A_TENSOR)
         if plain and wanted and wanted != "string" and array.dtype.name != wanted:
             # Python's numbers have no dtype, so the declared one is used. No number is ever rounded to an integer.
             dtype = numpy.dtype(wanted)
-            if not array.size or numpy.can_cast(array.dtype, dtype, "same_kind") or self._fits(array, dtype):
+            if not array.size or self._fits(array, dtype):
                 return array.astype(dtype)
         return array
 
     def _fits(self, array, dtype):
-        if array.dtype.kind not in "iu" or dtype.kind not in "iu":
+        """Whether numbers of Python can have a dtype: floats by rounding, but not to an infinity."""
+        numpy = self.numpy
+        if dtype.kind == "f":
+            if array.dtype.kind != "f" or dtype.itemsize >= array.dtype.itemsize:
+                return array.dtype.kind in "fiub"
+            with numpy.errstate(over="ignore"):
+                return bool((numpy.isfinite(array.astype(dtype)) == numpy.isfinite(array)).all())
+        if array.dtype.kind not in "iub":
             return False
-        limits = self.numpy.iinfo(dtype)
+        limits = numpy.iinfo(dtype)
         return limits.min <= int(array.min()) and int(array.max()) <= limits.max
 
     def _array_of_text(self, name, value):
@@ -153,7 +173,7 @@ class Encoder:
         flat = [value]
         for length in shape:
             if any(not isinstance(part, (list, tuple)) or len(part) != length for part in flat):
-                raise RunnerError("the lists in output `%s` have different lengths" % name)
+                raise _ragged(name)
             flat = [element for part in flat for element in part]
         array = self.numpy.empty(len(flat), dtype=object)
         for index, element in enumerate(flat):
@@ -166,12 +186,61 @@ def _type_name(value):
     return kind.__name__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__name__)
 
 
+#: What models return, for messages.
+_WHAT_IS_A_TENSOR = "return NumPy arrays, numbers, text, or lists of them; arrays in a list may have several shapes"
+
+
 def _has_text(value):
     """Whether the first element at the bottom of nested lists is text."""
     for _ in range(64):
         if isinstance(value, (list, tuple)) and value:
             value = value[0]
     return isinstance(value, str)
+
+
+def _check_list(name, value):
+    """Says why nested lists are not the numbers of a tensor, if the reason is in them. NumPy itself makes text of numbers beside text, and
+    objects of ``None``."""
+    to_visit = [value]
+    while to_visit:
+        # All lists of one depth.
+        lists = [one for one in to_visit if isinstance(one, (list, tuple))]
+        others = [one for one in to_visit if not isinstance(one, (list, tuple))]
+        for other in others:
+            if other is None:
+                hint = "return numbers alone; NaN can stand for one that is missing"
+                raise RunnerError("output `%s` is a list that holds None" % name, hint=hint)
+            if isinstance(other, str):
+                hint = "return numbers and text as outputs of their own"
+                raise RunnerError("output `%s` is a list of numbers that holds text: %r" % (name, other[:100]), hint=hint)
+        lengths = {len(one) for one in lists}
+        if len(lengths) > 1 or (lists and others):
+            raise _ragged(name)
+        to_visit = [element for one in lists for element in one]
+
+
+def _ragged(name):
+    hint = "return a list of NumPy arrays, which may have several shapes: `[numpy.array(row) for row in rows]`"
+    return RunnerError("the lists in output `%s` have different lengths" % name, hint=hint)
+
+
+def _are_integers(value):
+    """Whether a value, or each in nested lists, is an integer."""
+    to_visit = [value]
+    while to_visit:
+        one = to_visit.pop()
+        if isinstance(one, (list, tuple)):
+            to_visit += one
+        elif not isinstance(one, int):
+            return False
+    return True
+
+
+def _without_bfloat16(value):
+    """A tensor of PyTorch as one that NumPy has, with the same values."""
+    if str(getattr(value, "dtype", "")) == "torch.bfloat16":
+        return value.float()
+    return value
 
 
 class Encoded:
@@ -338,7 +407,8 @@ def _strings_block(name, texts):
     end = 0
     for text in texts:
         if not isinstance(text, str):
-            raise RunnerError("output `%s` holds a %s where only text is expected" % (name, _type_name(text)))
+            hint = "return text alone, or numbers as an array of a numeric dtype: an array of dtype object is one of text"
+            raise RunnerError("output `%s` holds a %s where only text is expected" % (name, _type_name(text)), hint=hint)
         try:
             data = text.encode()
         except UnicodeEncodeError:

@@ -6,12 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from carton_runner import activation, devices, entry_point, environments, tracebacks
+from carton_runner import activation, devices, entry_point, environments, model_modules, tracebacks
 from carton_runner.errors import RunnerError
 from carton_runner.model import Model
 
-#: The package as which models are imported, as in the original Carton.
-_PACKAGE = "_carton_model_module"
 _MODEL_OPTION = "model."
 _WRITABLE_INPUTS = "writable_inputs"
 #: Cartons with this file follow the conventions of the original Carton, whose models own their inputs.
@@ -62,8 +60,8 @@ def load(fields, report, call, loops, before_model):
         report.warn(warning)
     before_model()
     activation.hide_variables()
-    _forget_earlier_attempts()
     activation.activate(folder, packages)
+    model_modules.install(folder)
     numpy = _import_numpy(folder, packages)
     package = options.package or entry_point.only_module(os.listdir(folder))
     module = _import(package, folder)
@@ -92,12 +90,6 @@ def model_folder(fields):
     return folder
 
 
-def _forget_earlier_attempts():
-    importlib.invalidate_caches()
-    for name in [name for name in sys.modules if name.split(".")[0] == _PACKAGE]:
-        del sys.modules[name]
-
-
 def _import_numpy(folder, packages):
     if os.path.exists(os.path.join(folder, "numpy.py")):
         raise RunnerError("the model's own `numpy.py` hides NumPy", hint="give the file another name")
@@ -118,7 +110,7 @@ def _import_numpy(folder, packages):
 
 
 def _import(package, folder):
-    name = "%s.%s" % (_PACKAGE, package)
+    name = "%s.%s" % (model_modules.PACKAGE, package)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -133,7 +125,7 @@ def _import(package, folder):
 def _not_found(error, folder):
     """Returns the error for a missing module that the model imports, with a hint."""
     described = tracebacks.describe(error, folder)
-    if error.name is not None and not error.name.startswith(_PACKAGE):
+    if error.name is not None and not error.name.startswith(model_modules.PACKAGE):
         described.hint = _missing_package(error.name.split(".")[0], folder)
     return described
 

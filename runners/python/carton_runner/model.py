@@ -23,6 +23,8 @@ class Model:
         self._unseal = unseal
         self._loops = loops
         self._input_names = _renamed(inputs, to_internal=True)
+        #: The inputs whose `uint8` are booleans, by their names in the carton.
+        self._bools = frozenset(one["name"] for one in inputs if one.get("element") == "bool" and one["dtype"] == "uint8")
         self._output_names = _renamed(outputs, to_internal=False)
         #: Whether dicts of outputs have to be renamed.
         self.renames_outputs = bool(self._output_names)
@@ -56,10 +58,7 @@ class Model:
 
     def infer(self, call, arrays):
         """Runs the model."""
-        if self._input_names:
-            arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
-        if self.writable_inputs:
-            arrays = self._made_writable(arrays)
+        arrays = self._received(arrays)
         if self._infer is None:
             return self._settled(call, self._infer_sealed(self._settled(call, self._seal(arrays))))
         return self._settled(call, self._infer(arrays))
@@ -68,11 +67,7 @@ class Model:
         """Seals inputs. Returns the model's handle for them."""
         if self._seal is None:
             return arrays
-        if self._input_names:
-            arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
-        if self.writable_inputs:
-            arrays = self._made_writable(arrays)
-        return self._settled(call, self._seal(arrays))
+        return self._settled(call, self._seal(self._received(arrays)))
 
     def infer_sealed(self, call, handle):
         """Runs the model on what :meth:`seal` returned."""
@@ -86,11 +81,20 @@ class Model:
         if self._unseal is not None:
             self._settled(call, self._unseal(handle))
 
-    def _made_writable(self, arrays):
-        return {
-            name: [self.writable(element) for element in array] if type(array) is list else self.writable(array)
-            for name, array in arrays.items()
-        }
+    def _received(self, arrays):
+        """Returns inputs as the model gets them."""
+        if self.writable_inputs:
+            arrays = {name: _of_each(self.writable, array) for name, array in arrays.items()}
+        if self._bools:
+            as_bools = {
+                name: _of_each(lambda one, name=name: _as_bools(name, one), array)
+                for name, array in arrays.items()
+                if name in self._bools
+            }
+            arrays = {**arrays, **as_bools}
+        if self._input_names:
+            arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
+        return arrays
 
     def _settled(self, call, result):
         if type(result) is dict:
@@ -159,6 +163,23 @@ def _synchronous(stream, run):
         closing = getattr(stream, "aclose", None)
         if closing is not None:
             run(closing(), False)
+
+
+def _of_each(function, array):
+    """Applies a function to an array, or to each of a nested tensor."""
+    return [function(element) for element in array] if type(array) is list else function(array)
+
+
+def _as_bools(name, array):
+    """Returns a view of 0 and 1 as booleans. NumPy computes nonsense with any other byte in a boolean."""
+    if array.dtype.name != "uint8":
+        # The caller has switched off the check of inputs.
+        return array
+    if array.size and array.max() > 1:
+        index = [int(axis[0]) for axis in (array > 1).nonzero()] if array.ndim else []
+        found = array[tuple(index)]
+        raise RunnerError("input `%s`, element %s: expected 0 or 1 (bool), found %d" % (name, index, found))
+    return array.view("bool")
 
 
 def _renamed(specs, to_internal):

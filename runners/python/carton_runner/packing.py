@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from carton_runner import entry_point, loading
+from carton_runner import entry_point, loading, pickled_names, tracebacks
 from carton_runner.environments import gathering
 from carton_runner.errors import RunnerError
 
@@ -37,6 +37,7 @@ def pack(
     if compat_version == OF_THE_ORIGINAL and obstacle is not None:
         raise _not_of_the_original(obstacle)
     gathered = gathering.gather(path, scratch, pack_options, report, for_original=obstacle is None)
+    _tell_of_lost_names(gathered.model, report)
     packed: Dict[str, Any] = {
         "path": str(gathered.model),
         "required_framework_version": gathered.required_framework_version,
@@ -57,6 +58,24 @@ def pack(
     )
     packed["runner_compat_version"] = OURS
     return packed
+
+
+#: How many files and names a warning lists.
+_NAMES_SHOWN, _FILES_SHOWN = 3, 10
+
+
+def _tell_of_lost_names(model: Path, report) -> None:
+    """Warns of pickles that cannot be loaded where the model runs. No error, because the model may not read them, or know their classes."""
+    for at, (path, found) in enumerate(pickled_names.of_main(model)):
+        if at == _FILES_SHOWN:
+            report.warn("further pickles name classes or functions of `__main__` too")
+            return
+        quoted = ", ".join(f"`__main__.{name}`" for name in found[:_NAMES_SHOWN])
+        more = f" and {len(found) - _NAMES_SHOWN} more" if len(found) > _NAMES_SHOWN else ""
+        report.warn(
+            f"the pickle `{path}` names {quoted}{more}: `__main__` was the script or notebook that made it, and loading the pickle fails where "
+            f"the model runs; {tracebacks.of_lost_class(found[0])}"
+        )
 
 
 def _not_of_the_original(obstacle: Optional[str]) -> RunnerError:

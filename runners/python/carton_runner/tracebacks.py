@@ -1,5 +1,6 @@
 """Describes exceptions of a model: the exception, its causes, and the traceback (only in the model and its libraries)."""
 
+import importlib
 import os
 import re
 import traceback
@@ -18,6 +19,8 @@ _READ_ONLY = (
     "inputs lie in memory that is shared with the caller: copy what is written to (`x = x.copy()`), or set the model's option "
     "`writable_inputs = true`, with which the model gets copies"
 )
+#: What `pickle` says of a name that `__main__` does not have.
+_OF_MAIN = re.compile(r"Can't get attribute '([\w.]+)' on <module '__main__'[^>]*>|module '__main__' has no attribute '(\w+)'")
 #: The messages of NumPy and Cython about arrays that must not be written to.
 _SAYS_READ_ONLY = re.compile(r"(?:destination|array|WRITEBACKIFCOPY base|write flag set|byte-swapped) is read-only\Z")
 
@@ -31,6 +34,9 @@ def of_call(error, call, model):
     if isinstance(error, TooLarge):
         return RunnerError(str(error), code="too_large")
     described = describe(error)
+    lost = _lost_class(error)
+    if lost is not None:
+        described.hint = "the pickle was made by a script or notebook that defines `%s` itself: %s" % (lost, of_lost_class(lost))
     if model is not None and not model.writable_inputs and _is_about_read_only(error):
         described.hint = _READ_ONLY
     return described
@@ -48,6 +54,23 @@ def describe(error, folder=None):
     except Exception:  # noqa: BLE001, a model's exception may itself fail to be described
         message, causes = type(error).__name__, []
     return RunnerError(message, causes)
+
+
+def of_lost_class(name):
+    """Returns what can be done about a pickle that names this class or function of `__main__`."""
+    return (
+        "move `%s` into a module beside the model, such as `classes.py`, import it from there in the script that makes the pickle, and make it again"
+        % name.split(".")[0]
+    )
+
+
+def _lost_class(error):
+    """Returns the class or function of `__main__` that a pickle names, if an exception is about one."""
+    for one in (error, *_chain(error)):
+        found = _OF_MAIN.search(_text(one)) if isinstance(one, AttributeError) else None
+        if found is not None:
+            return found[1] or found[2]
+    return None
 
 
 def _is_about_read_only(error):
@@ -114,7 +137,7 @@ def _without_ours(described, seen):
 
 
 def _is_ours(filename):
-    return filename.startswith((_OURS, "<frozen importlib"))
+    return filename.startswith((_OURS, "<frozen importlib", importlib.__file__))
 
 
 def shortened(text, cap=_TEXT_CAP):

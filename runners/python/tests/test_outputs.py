@@ -1,5 +1,6 @@
 """The values that models may return, and the errors for all others."""
 
+import importlib.util
 import struct
 import unittest
 
@@ -18,6 +19,8 @@ SOURCE = """
     cases = {
         "float": lambda: 1.5,
         "int": lambda: -3,
+        "huge float": lambda: 1e300,
+        "infinite": lambda: float("inf"),
         "bool": lambda: True,
         "big": lambda: 2**63,
         "floats": lambda: [[1.0, 2.0], [3.0, 4.0]],
@@ -44,8 +47,12 @@ SOURCE = """
         "nested": lambda: [np.zeros(2, dtype=np.int8), np.ones((1, 2), dtype=np.int8)],
         "nested text": lambda: [np.array("a"), np.array(["b", "c"])],
 
+        "float16": lambda: np.array([0.1, -65504, 6e-8, np.inf, np.nan], dtype=np.float16),
+        "float16 big endian": lambda: np.array([0.1], dtype=">f2"),
+        "float16 scalar": lambda: np.float16(0.5),
+        "nested halves": lambda: [np.float16([0.1]), np.float16([0.2, 0.3])],
+
         "None": lambda: None,
-        "float16": lambda: np.zeros(1, dtype=np.float16),
         "complex": lambda: np.zeros(1, dtype=np.complex64),
         "longdouble": lambda: np.zeros(1, dtype=np.longdouble),
         "datetime": lambda: np.array(["2020-01-01"], dtype="datetime64[s]"),
@@ -54,6 +61,17 @@ SOURCE = """
         "masked": lambda: np.ma.masked_array([1, 2], [0, 1]),
         "number objects": lambda: np.array([1, "x"], dtype=object),
         "ragged": lambda: [[1], [1, 2]],
+        "ragged depths": lambda: [1, [2]],
+        "ragged below": lambda: [[[1]], [[2, 3]]],
+        "number before text": lambda: [1, "a"],
+        "text in a list of lists": lambda: [[1.0], ["a"]],
+        "bool before text": lambda: (True, "a"),
+        "number before None": lambda: [1.0, None],
+        "None below": lambda: [[None, 1]],
+        "text before None": lambda: ["a", None],
+        "wide": lambda: [2**63, -1],
+        "wider": lambda: [1, 2**64],
+        "dict in a list": lambda: [{}],
         "ragged text": lambda: [["a"], ["b", "c"]],
         "huge": lambda: 10**30,
         "set": lambda: {1, 2},
@@ -115,15 +133,44 @@ class Outputs(support.ModelTest):
                 ("unicode", ("string", [1, 2], texts("x", "yz"))),
                 ("np.str_", ("string", [], texts("😀"))),
                 ("no strs", ("string", [0], texts())),
+                # Exactly: every value of float16 is one of float32.
+                ("float16", ("float32", [5], bytes.fromhex("00c0cc3d00e07fc700008033 0000807f 0000c07f"))),
+                ("float16 big endian", ("float32", [1], bytes.fromhex("00c0cc3d"))),
+                ("float16 scalar", ("float32", [], packed("f", 0.5))),
             ):
                 with self.subTest(case):
                     self.assertEqual(host.outputs(*self.ask(host, case))["y"], expected)
+
+    @unittest.skipUnless(importlib.util.find_spec("ml_dtypes"), "this interpreter has no ml_dtypes")
+    def test_dtypes_of_ml_dtypes(self):
+        source = """
+            import ml_dtypes, numpy as np
+
+            class OfTorch:
+                # As tensors of PyTorch, which NumPy cannot read.
+                dtype = "torch.bfloat16"
+                def __array__(self, dtype=None, copy=None): raise TypeError("Got unsupported ScalarType BFloat16")
+                def float(self): return np.array([0.5], np.float32)
+
+            def f(case):
+                if case[()] == "torch":
+                    return {"y": OfTorch()}
+                return {"y": np.array([0.1, -3e38, np.inf]).astype(case[()])}
+        """
+        with self.host(source, {"infer_fn": "f"}) as host:
+            # The upper halves of the float32, as ONNX Runtime and PyTorch round them.
+            expected = ("float32", [3], bytes.fromhex("0000cd3d 000062ff 0000807f"))
+            self.assertEqual(host.outputs(*self.ask(host, "bfloat16"))["y"], expected)
+            self.assertEqual(host.outputs(*self.ask(host, "torch"))["y"], ("float32", [1], packed("f", 0.5)))
+            advice = "return it as one of float32 … uint64, or as text"
+            self.error(self.ask(host, "float8_e5m2"), "output `y` has the dtype float8_e5m2", advice)
 
     def test_nested_tensors(self):
         with self.host(SOURCE, {"infer_fn": "f"}) as host:
             for case, expected in (
                 ("nested", [("int8", [2], bytes(2)), ("int8", [1, 2], b"\1\1")]),
                 ("nested text", [("string", [], texts("a")), ("string", [2], texts("b", "c"))]),
+                ("nested halves", [("float32", [1], packed("f", 0.0999755859375)), ("float32", [2], packed("2f", 0.199951171875, 0.300048828125))]),
             ):
                 _, fields, body = self.ask(host, case)
                 (tensor,) = fields["outputs"]
@@ -139,18 +186,28 @@ class Outputs(support.ModelTest):
     def test_what_is_none(self):
         with self.host(SOURCE, {"infer_fn": "f"}) as host:
             for case, *expected in (
-                ("None", "output `y` is None"),
-                ("float16", "output `y` has the dtype float16", ".astype(numpy.float32)"),
+                ("None", "output `y` is None", "return an array, a number or text for each output"),
                 ("complex", "output `y` has the dtype complex64", "real and imaginary"),
                 ("longdouble", "which Carton has no name for", ".astype(numpy.float64)"),
                 ("datetime", "output `y` has the dtype datetime64[s]", ".astype(numpy.int64)"),
                 ("bytes", "output `y` has the dtype |S1", "numpy.char.decode"),
                 ("record", "which Carton has no name for", "its fields"),
                 ("masked", "output `y` is a masked array", ".filled(0)"),
-                ("number objects", "output `y` holds a int where only text is expected"),
-                ("ragged", "output `y` is a list that is no tensor"),
-                ("ragged text", "the lists in output `y` have different lengths"),
-                ("huge", "output `y` is a int of what is neither numbers nor text"),
+                ("number objects", "output `y` holds a int where only text is expected", "an array of a numeric dtype"),
+                ("ragged", "the lists in output `y` have different lengths", "`[numpy.array(row) for row in rows]`"),
+                ("ragged depths", "the lists in output `y` have different lengths"),
+                ("ragged below", "the lists in output `y` have different lengths"),
+                ("ragged text", "the lists in output `y` have different lengths", "return a list of NumPy arrays"),
+                ("number before text", "output `y` is a list of numbers that holds text: 'a'", "outputs of their own"),
+                ("text in a list of lists", "output `y` is a list of numbers that holds text: 'a'"),
+                ("bool before text", "output `y` is a list of numbers that holds text: 'a'"),
+                ("number before None", "output `y` is a list that holds None", "NaN can stand"),
+                ("None below", "output `y` is a list that holds None"),
+                ("text before None", "output `y` holds a NoneType where only text is expected"),
+                ("wide", "the integers in output `y` fit no dtype, neither int64 nor uint64"),
+                ("wider", "the integers in output `y` fit no dtype"),
+                ("huge", "the integers in output `y` fit no dtype"),
+                ("dict in a list", "output `y` is a list of what is neither numbers nor text"),
                 ("set", "output `y` is a set, which is no tensor", "return NumPy arrays"),
                 ("decimal", "output `y` is a decimal.Decimal, which is no tensor"),
                 ("surrogate", "output `y` holds what is no text in Unicode"),
@@ -181,6 +238,11 @@ class Outputs(support.ModelTest):
             ("int", "float32", packed("f", -3)),
             ("int", "uint8", None),
             ("float", "int32", None),
+            # Rounded, but not to an infinity.
+            ("huge float", "float32", None),
+            ("infinite", "float32", packed("f", float("inf"))),
+            ("big", "int64", None),
+            ("bool", "uint8", b"\1"),
             ("floats", "float32", packed("4f", 1, 2, 3, 4)),
             ("empty", "int16", b""),
             ("empty", "string", texts()),

@@ -54,7 +54,7 @@ async fn compare(name: &str, model: &str, input: &str, shape: &[usize], threads:
     pooled.as_mut_slice::<f32>().unwrap().unwrap().copy_from_slice(&elements);
     let heap = NumericTensor::from_vec(elements, shape.to_vec()).unwrap();
     let call_here = || {
-        let arguments = [Value::Tensor(SharedTensor::new(&heap).unwrap())];
+        let arguments = [Value::Tensor(SharedTensor::new(&heap, None).unwrap())];
         direct.run(&arguments, None).unwrap()
     };
     let inputs =

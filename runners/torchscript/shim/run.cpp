@@ -35,7 +35,7 @@ struct carton_result {
 namespace carton {
 namespace {
 
-// Converts the position in `DataType::ALL` of carton-tensor; Undefined for dtypes that this libtorch lacks.
+// Converts the position in `DataType::ALL` of carton-tensor, or CARTON_BOOLS; Undefined for dtypes that this libtorch lacks.
 at::ScalarType scalar_type_of(int32_t dtype) {
   switch (dtype) {
     case 0: return at::kFloat;
@@ -45,6 +45,7 @@ at::ScalarType scalar_type_of(int32_t dtype) {
     case 5: return at::kInt;
     case 6: return at::kLong;
     case 7: return at::kByte;
+    case CARTON_BOOLS: return at::kBool;
 #if CARTON_HAS_WIDE_UNSIGNED
     case 8: return at::kUInt16;
     case 9: return at::kUInt32;

@@ -65,9 +65,12 @@ enum carton_value_kind : int32_t {
   CARTON_VALUE_DEFAULT = 7,  // the argument's default, or None
 };
 
+// The number of booleans, bytes that are 0 or 1, in the place of a dtype. Only values have it.
+constexpr int32_t CARTON_BOOLS = 100;
+
 struct carton_value {
   int32_t kind;
-  int32_t dtype;  // of a tensor; the position in `DataType::ALL` of carton-tensor
+  int32_t dtype;  // of a tensor; the position in `DataType::ALL` of carton-tensor, or CARTON_BOOLS
   const void* data;
   const int64_t* shape;
   size_t rank;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use carton_runner_protocol::runner::{DeclaredTensor, RunnerError, Tensors};
 use carton_runner_protocol::signature::{Elements, ModelValue, input_mismatches};
-use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
+use carton_tensor::{DataType, Dimension, ElementKind, SymbolicShape, Tensor};
 
 use crate::identity::LIBTORCH_VERSION;
 use crate::libtorch::{Argument, Kind, Structure, is_supported};
@@ -19,6 +19,8 @@ const UNNAMED: &str = "output";
 #[derive(Debug)]
 pub(crate) struct Binding {
     convention: Convention,
+    /// What the elements of inputs are, where their dtypes do not say it, by the names that callers use.
+    kinds: BTreeMap<String, ElementKind>,
     outputs: Vec<Declared>,
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct Bound<'a> {
     pub(crate) type_name: &'a str,
     /// The tensor, or `None` for the argument's default.
     pub(crate) tensor: Option<&'a Tensor>,
+    /// What its elements are, where its dtype does not say it.
+    pub(crate) element: Option<ElementKind>,
 }
 
 impl Binding {
@@ -81,7 +85,8 @@ impl Binding {
                 _ => None,
             },
         });
-        Ok(Self { convention, outputs: outputs.collect() })
+        let kinds = inputs.iter().filter_map(|spec| Some((spec.name.clone(), spec.element?))).collect();
+        Ok(Self { convention, kinds, outputs: outputs.collect() })
     }
 
     /// Whether forward takes its inputs in a dictionary.
@@ -104,6 +109,7 @@ impl Binding {
                         kind: argument.element,
                         type_name: &argument.type_name,
                         tensor: Some(tensor),
+                        element: self.kinds.get(name).copied(),
                     })
                     .collect();
                 if !keys.is_empty() {
@@ -125,7 +131,8 @@ impl Binding {
                         return Err(RunnerError::new(format!("input `{name}` is missing; {}", list())));
                     }
                     let Argument { name: inner, kind, type_name, .. } = argument;
-                    Ok(Bound { name, inner, kind: *kind, type_name, tensor })
+                    let element = self.kinds.get(name).copied();
+                    Ok(Bound { name, inner, kind: *kind, type_name, tensor, element })
                 });
                 bound.collect()
             }

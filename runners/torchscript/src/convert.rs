@@ -20,7 +20,7 @@ pub(crate) fn value<'a>(input: &Bound<'a>) -> Result<Value<'a>, RunnerError> {
             describe(tensor)
         ))
     };
-    let hold = |tensor| SharedTensor::new(tensor).map_err(|error| about("input", input.name, error));
+    let hold = |tensor| SharedTensor::new(tensor, input.element).map_err(|error| about("input", input.name, error));
     Ok(match (input.kind, tensor) {
         (Kind::Tensor | Kind::Any, Tensor::Numeric(numbers)) => Value::Tensor(hold(numbers)?),
         (Kind::String | Kind::Any, Tensor::String(text)) if text.shape().is_empty() => {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn inputs_by_what_forward_takes() {
         let check = |kind, tensor: &Tensor, expected: Result<&str, &str>| {
-            let input = Bound { name: "x", inner: "x", kind, type_name: "T", tensor: Some(tensor) };
+            let input = Bound { name: "x", inner: "x", kind, type_name: "T", tensor: Some(tensor), element: None };
             let found = value(&input).map_err(|error| error.message);
             let found = found.map(|value| match value {
                 Value::Tensor(_) => "tensor".to_owned(),

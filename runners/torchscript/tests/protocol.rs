@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use carton_runner_protocol::Tensors;
+use carton_runner_protocol::{DeclaredTensor, Tensors};
 use carton_runner_protocol::host::{CallOptions, Files, LoadRequest};
 use carton_runner_protocol::runner::{PackRequest, PackResponse};
 use carton_runner_torchscript::LIBTORCH_VERSION;
@@ -31,7 +31,8 @@ async fn what_python_computed() {
                 let path = models(series).join(format!("{name}.pt"));
                 let files = if n_cases % 2 == 0 { one_file(&path) } else { Files::Directory(models(series)) };
                 let options = json!({"num_threads": 1, "model": format!("{name}.pt")});
-                fresh.load(request(files, options)).await.unwrap();
+                let inputs = bools_of(&case["inputs"]);
+                fresh.load(LoadRequest { inputs, ..request(files, options) }).await.unwrap();
                 served = Some((name.clone(), fresh));
             }
             let connection = &served.as_ref().unwrap().1.connection;
@@ -60,6 +61,46 @@ async fn what_python_computed() {
         }
         assert!(n_cases > 20, "{series}");
     }
+}
+
+/// The inputs of a case as declared ones, if one of them is booleans.
+fn bools_of(inputs: &serde_json::Value) -> Vec<DeclaredTensor> {
+    let inputs = inputs.as_object().unwrap();
+    if inputs.values().all(|input| input["element"].is_null()) {
+        return Vec::new();
+    }
+    let spec = |(name, input): (&String, &serde_json::Value)| {
+        let fields = json!({"name": name, "dtype": input["dtype"], "element": input["element"], "shape": "*"});
+        serde_json::from_value(fields).unwrap()
+    };
+    inputs.iter().map(spec).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn booleans_are_0_or_1() {
+    let mask = |elements: &[u8]| Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
+    let files = one_file(&models("1.13").join("masks.pt"));
+    let inputs = bools_of(&json!({"x": {"dtype": "float32"}, "mask": {"dtype": "uint8", "element": "bool"}}));
+    let served = Served::new().await;
+    served.load(LoadRequest { inputs, ..request(files.clone(), json!({})) }).await.unwrap();
+    let x = floats(vec![1.0, 2.0, 3.0], vec![3]);
+    let outputs = served.infer([("x", x.clone()), ("mask", mask(&[1, 0, 1]))]).await.unwrap();
+    assert_eq!(outputs["picked"], floats(vec![2.0], vec![1]));
+    assert_eq!(outputs["mask"], mask(&[0, 1, 0]));
+    let error = served.infer([("x", x.clone()), ("mask", mask(&[1, 0, 2]))]).await.unwrap_err();
+    let expected = "input `mask`: element [2]: expected 0 or 1, the values of bool, found 2";
+    assert!(message(&error).contains(expected), "{}", message(&error));
+    // Booleans above the size from which tensors are in memory that the runner maps.
+    let large = NumericTensor::from_vec(vec![1_u8; 1 << 20], vec![1 << 20]).unwrap();
+    let x = floats(vec![0.0; 1 << 20], vec![1 << 20]);
+    let outputs = served.infer([("x", x), ("mask", large.into())]).await.unwrap();
+    assert_eq!(outputs["n"], Tensor::scalar(0_i64));
+    // Without the declaration the same bytes are numbers.
+    let served = Served::new().await;
+    served.load(request(files, json!({}))).await.unwrap();
+    let x = floats(vec![1.0, 2.0, 3.0], vec![3]);
+    let outputs = served.infer([("x", x), ("mask", mask(&[1, 0, 1]))]).await;
+    assert!(outputs.is_err() || outputs.unwrap()["mask"] != mask(&[0, 1, 0]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

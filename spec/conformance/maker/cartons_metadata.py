@@ -11,7 +11,7 @@ REFERENCES = "A reference to what is not there is refused"
 
 
 def cases():
-    return [*tomls(), *signatures(), *optional_inputs(), *tests()]
+    return [*tomls(), *signatures(), *optional_inputs(), *elements(), *tests()]
 
 
 def tomls():
@@ -346,6 +346,35 @@ def optional_inputs():
         make("false", "a self-test leaves out an input that must be there", must_be_there, "false", True),
         make("text", "something else than a boolean", "Anything but `true` or `false` is refused", '"yes"', False, refused="metadata"),
         make("number", "a number", "Anything but `true` or `false` is refused", "1", False, refused="metadata"),
+    ]
+
+
+def elements():
+    section = "What elements are"
+    bools = "each element is 0 or 1, and stands for false or true"
+    unknown = "A value that a reader does not know says nothing"
+
+    def make(name, about, words, lines, **known):
+        def change(carton):
+            mask = {"name": "mask", "shape": [1], **known}
+            output = {**mask, "name": "kept"}
+            texts = [f'[[{side}]]\nname = "{one["name"]}"\nshape = [1]\n{lines}\n' for side, one in (("input", mask), ("output", output))]
+            with_signature("".join(texts), inputs=[mask], outputs=[output])(carton)
+
+        return case(f"element-{name}", about, (section, words), change, page="carton-format-extensions.md")
+
+    return [
+        make("bool", "booleans", bools, 'dtype = "uint8"\nelement = "bool"', dtype="uint8", element="bool"),
+        make("unknown", "a value of later versions", unknown, 'dtype = "float32"\nelement = "float16"', dtype="float32"),
+        make("number", "a value of another type", unknown, 'dtype = "uint8"\nelement = 7', dtype="uint8"),
+        make("upper-case", "a value in upper case", unknown, 'dtype = "uint8"\nelement = "Bool"', dtype="uint8"),
+        make(
+            "other-dtype",
+            "booleans beside another dtype",
+            'neither does `"bool"` beside another `dtype`',
+            'dtype = "int8"\nelement = "bool"',
+            dtype="int8",
+        ),
     ]
 
 

@@ -97,6 +97,7 @@ fn drafts_made_by_hand() {
     let spec = |shape| TensorSpec {
         name: "x".to_owned(),
         dtype: DataType::Int8,
+        element: None,
         shape,
         description: None,
         internal_name: None,

@@ -3,6 +3,7 @@
 
 mod complete;
 mod drafts;
+mod elements;
 mod odd;
 mod optional;
 mod random;

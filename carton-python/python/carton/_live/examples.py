@@ -66,8 +66,6 @@ def column_array(series: Any) -> np.ndarray:
     if series.isna().any():
         raise InvalidInputError(f"column `{name}` of the example has missing values")
     values: np.ndarray = series.to_numpy()
-    if values.dtype.kind == "b":
-        values = values.astype(np.uint8)
     found: np.ndarray = as_received(values, name)
     return found
 
@@ -78,12 +76,13 @@ def copies_of(example: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_sent(value: Any) -> np.ndarray:
-    """An output as the runner sends it: its dtype is one that cartons have."""
+    """An output as callers get it: of a dtype that cartons have, or booleans."""
     if hasattr(value, "toarray"):
         raise InvalidInputError("the estimator returns a sparse matrix, which is not a tensor")
     array: np.ndarray = np.asarray(value)
-    if array.dtype.kind == "b":
-        array = array.astype(np.uint8)
+    if array.dtype.name in ("float16", "bfloat16"):
+        # The runner does the same, which is exact.
+        array = array.astype(np.float32)
     return array
 
 

@@ -139,8 +139,8 @@ def named(found: Any, names: Sequence[str] | None) -> dict[str, Any]:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """An output as runners return it, which make floats of the halves."""
+    """An output as callers get it: runners make floats of the halves, which is exact."""
     import torch
 
     found: np.ndarray = (tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor).numpy(force=True)
-    return found.astype(np.uint8) if found.dtype.kind == "b" else found
+    return found

@@ -92,6 +92,7 @@ fn declared_names() {
     let spec = |name: &str, internal_name: Option<&str>| DeclaredTensor {
         name: name.to_owned(),
         dtype: DataType::Float32,
+        element: None,
         shape: SymbolicShape::Any,
         internal_name: internal_name.map(str::to_owned),
     };

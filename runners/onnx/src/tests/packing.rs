@@ -55,6 +55,23 @@ fn a_file() {
 }
 
 #[test]
+fn booleans_are_declared_as_such() {
+    let response = pack_path(&models().join("scalar.onnx")).response.unwrap();
+    let declared = |specs: &[DeclaredTensor]| -> Vec<_> {
+        specs.iter().map(|spec| (spec.name.clone(), spec.dtype, spec.element)).collect()
+    };
+    let expected = |float: &str, integer: &str, boolean: &str| {
+        vec![
+            (float.to_owned(), DataType::Float32, None),
+            (integer.to_owned(), DataType::Int64, None),
+            (boolean.to_owned(), DataType::Uint8, Some(ElementKind::Bool)),
+        ]
+    };
+    assert_eq!(declared(&response.inputs), expected("x", "i", "b"));
+    assert_eq!(declared(&response.outputs), expected("y", "j", "c"));
+}
+
+#[test]
 fn a_file_with_external_data_brings_it() {
     let packed = pack_path(&models().join("external_elsewhere/model.onnx"));
     let response = packed.response.unwrap();

@@ -164,6 +164,7 @@ fn outputs_are_written_straight_into_memory_of_ours() {
     let spec = |name: &str| carton_runner_protocol::runner::DeclaredTensor {
         name: name.to_owned(),
         dtype: DataType::Float32,
+        element: None,
         shape: carton_tensor::SymbolicShape::Any,
         internal_name: None,
     };

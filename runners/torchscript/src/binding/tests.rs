@@ -32,6 +32,7 @@ fn spec(text: &str) -> DeclaredTensor {
     DeclaredTensor {
         name: name.to_owned(),
         dtype: DataType::Float32,
+        element: None,
         shape: SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Any]),
         internal_name: internal.map(str::to_owned),
     }

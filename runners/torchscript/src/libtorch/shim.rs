@@ -78,6 +78,9 @@ pub(super) struct Value {
     pub(super) real: f64,
 }
 
+/// The number of booleans in a byte each, beside those of the dtypes.
+pub(super) const BOOLS: i32 = 100;
+
 pub(super) const OUTPUT_STRING: i32 = 1;
 pub(super) const OUTPUT_STRING_LIST: i32 = 2;
 pub(super) const OUTPUT_TENSOR_LIST: i32 = 3;

@@ -5,7 +5,7 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use carton_runner_protocol::runner::RunnerError;
-use carton_tensor::{DataType, NumericTensor};
+use carton_tensor::{DataType, ElementKind, NumericTensor};
 
 use super::shim::{self, dtype_number, text};
 
@@ -38,11 +38,16 @@ pub struct SharedTensor {
 }
 
 impl SharedTensor {
-    /// Makes a tensor available to libtorch. Copies it only if its elements are not aligned to their size.
+    /// Makes a tensor available to libtorch, as one of booleans if `element` says that it is. Copies it only if its elements are not aligned
+    /// to their size.
     ///
     /// # Errors
-    /// This libtorch lacks the dtype, or a dimension is too large for it.
-    pub fn new(tensor: &NumericTensor) -> Result<Self, RunnerError> {
+    /// This libtorch lacks the dtype, a dimension is too large for it, or an element is not what `element` says.
+    pub fn new(tensor: &NumericTensor, element: Option<ElementKind>) -> Result<Self, RunnerError> {
+        let tensor = &match element.filter(|kind| kind.dtype() == tensor.dtype()) {
+            Some(kind) => tensor.clone().with_element_kind(kind)?,
+            None => tensor.clone(),
+        };
         let dtype = tensor.dtype();
         if !is_supported(dtype) {
             return Err(RunnerError::new(format!(
@@ -56,14 +61,17 @@ impl SharedTensor {
         let tensor = if aligned {
             tensor.clone()
         } else {
-            NumericTensor::copy_from_bytes(dtype, tensor.shape().to_vec(), tensor.bytes())?
+            tensor.copied()?
         };
         Ok(Self { tensor: Arc::new(tensor), shape })
     }
 
     fn value(&self) -> shim::Value {
         shim::Value {
-            dtype: dtype_number(self.tensor.dtype()),
+            dtype: match self.tensor.element_kind() {
+                Some(ElementKind::Bool) => shim::BOOLS,
+                _ => dtype_number(self.tensor.dtype()),
+            },
             data: self.tensor.bytes().as_ptr().cast(),
             shape: self.shape.as_ptr(),
             rank: self.shape.len(),

@@ -179,6 +179,38 @@ class Forked(nn.Module):
         return torch.jit.wait(future) + x
 
 
+class Masks(nn.Module):
+    """What integers in the place of a boolean mask would compute otherwise."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Dict[str, Tensor]:
+        n = (~mask).sum()
+        return {"filled": x.masked_fill(~mask, -1.0), "picked": x[~mask], "n": n, "negated": mask * -1, "mask": ~mask}
+
+
+class MasksInDictionary(nn.Module):
+    """The same in the original convention, and in a list."""
+
+    def forward(self, inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        return {"picked": inputs["x"][~inputs["mask"]], "any": inputs["mask"].any()}
+
+
+class MasksInList(nn.Module):
+    def forward(self, x: Tensor, masks: List[Tensor], invert: bool) -> Tensor:
+        mask = masks[0] & masks[1]
+        return x[~mask if invert else mask]
+
+
+class Attention(nn.Module):
+    """Ignores the keys that a mask names."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 1, batch_first=True)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.attention(x, x, x, key_padding_mask=mask)[0]
+
+
 def tensor(values, shape, dtype):
     return torch.tensor(values, dtype=dtype).reshape(shape)
 
@@ -190,19 +222,21 @@ def ramp(*shape):
     return torch.linspace(-1, 1, count).reshape(shape)
 
 
-def to_json(value):
-    """Describes a tensor by its dtype, shape and elements; texts and lists unchanged."""
+def to_json(value, is_input=False):
+    """Describes a tensor by its dtype, shape and elements; texts and lists unchanged. An input says what its elements are."""
     if isinstance(value, Tensor):
         names = {torch.bool: "uint8", torch.half: "float32", torch.bfloat16: "float32"}
         dtype = names.get(value.dtype, str(value.dtype).removeprefix("torch."))
         plain = value.detach()
         plain = plain.to(torch.uint8) if value.dtype == torch.bool else plain
         plain = plain.float() if dtype == "float32" else plain
+        if is_input and value.dtype == torch.bool:
+            return {"dtype": dtype, "element": "bool", "shape": list(value.shape), "data": plain.reshape(-1).tolist()}
         return {"dtype": dtype, "shape": list(value.shape), "data": plain.reshape(-1).tolist()}
     if isinstance(value, str):
         return {"dtype": "string", "shape": [], "data": [value]}
     if isinstance(value, bool):
-        return {"dtype": "uint8", "shape": [], "data": [int(value)]}
+        return {"dtype": "uint8", **({"element": "bool"} if is_input else {}), "shape": [], "data": [int(value)]}
     if isinstance(value, int):
         return {"dtype": "int64", "shape": [], "data": [value]}
     if isinstance(value, float):
@@ -210,7 +244,8 @@ def to_json(value):
     if isinstance(value, list) and value and isinstance(value[0], str):
         return {"dtype": "string", "shape": [len(value)], "data": value}
     if isinstance(value, list):
-        return {"nested": [to_json(element) for element in value]}
+        nested = [to_json(element, is_input) for element in value]
+        return {"nested": nested, **{key: nested[0][key] for key in ("dtype", "element") if "element" in nested[0]}}
     raise TypeError(f"{type(value)}")
 
 
@@ -240,7 +275,7 @@ def main(folder):
         schema = module.forward.schema
         takes_dictionary = "Dict" in str(schema.arguments[1].type)
         # Recorded before the call, because the runner gets the inputs as they are before a model changes them.
-        recorded = {key: to_json(value) for key, value in inputs.items()}
+        recorded = {key: to_json(value, True) for key, value in inputs.items()}
         with torch.no_grad():
             try:
                 result = module(inputs) if takes_dictionary else module(**inputs)
@@ -300,6 +335,12 @@ def main(folder):
     save("complex", script(Complex()))
     case("total", save("total", script(Total())), {"x": ramp(7)})
     case("forked", save("forked", script(Forked())), {"x": ramp(3)})
+    flags = torch.tensor([True, False, True, True])
+    case("masks", save("masks", script(Masks())), {"x": ramp(4), "mask": flags})
+    case("masks_in_dictionary", save("masks_in_dictionary", script(MasksInDictionary())), {"x": ramp(4), "mask": flags})
+    listed = save("masks_in_list", script(MasksInList()))
+    case("masks_in_list", listed, {"x": ramp(4), "masks": [flags, flags.flip(0)], "invert": True})
+    case("attention", save("attention", script(Attention().eval())), {"x": ramp(1, 4, 4), "mask": ~flags[None]})
     # Not TorchScript, but another kind of file that is saved as .pt.
     torch.save(Mlp().state_dict(), folder / "weights.pt")
 

@@ -1,0 +1,220 @@
+"""Finds the classes and functions that pickles name, without loading them.
+
+A pickle names each by its module. `__main__`, the script or notebook that made the pickle, does not exist where a model runs, so a
+pickle that names it can usually not be loaded there.
+
+The files may be hostile. Their opcodes are read one after another, up to a limit for all files together, and long values are skipped.
+"""
+
+import io
+import os
+import pickletools
+import re
+import struct
+import zipfile
+import zlib
+
+#: Files of these names are pickles of any protocol. Since protocol 2 a pickle says that it is one.
+_SUFFIXES = (".pkl", ".pickle", ".p", ".sav", ".dill", ".joblib")
+_FILES_CAP = 1000
+#: Of all files together; half a second for a million.
+_OPCODES_CAP = 4_000_000
+#: Of names and of what may be one. Longer text is skipped.
+_TEXT_CAP = 256
+_MEMO_CAP = 1 << 16
+#: The bytes that are decompressed, and those that are searched where a file is not a pickle alone.
+_BYTES_CAP = 64 << 20
+#: PyTorch's older files have several pickles, one behind the other.
+_PICKLES_CAP = 8
+_NAMES_CAP = 100
+
+_OPCODES = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
+_LENGTHS = {
+    pickletools.TAKEN_FROM_ARGUMENT1: "<B",
+    pickletools.TAKEN_FROM_ARGUMENT4: "<I",
+    pickletools.TAKEN_FROM_ARGUMENT4U: "<I",
+    pickletools.TAKEN_FROM_ARGUMENT8U: "<Q",
+}
+_TEXTS = frozenset(("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"))
+_NAME = rb"([A-Za-z_][\w.]{0,254})"
+#: A name of `__main__` in the opcodes GLOBAL, and STACK_GLOBAL.
+_OF_MAIN = re.compile(rb"c__main__\n" + _NAME + rb"\n|\x8c\x08__main__\x94?\x8c." + _NAME + rb"\x94?\x93", re.DOTALL)
+
+
+def of_main(folder):
+    """Yields the path, relative to the folder, of each file in it that is a pickle that names something of `__main__`, and these names."""
+    n_files = 0
+    budget = _Budget(_OPCODES_CAP)
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            n_files += 1
+            if n_files > _FILES_CAP:
+                return
+            path = os.path.join(parent, name)
+            if not os.path.isfile(path):
+                # A pipe would block.
+                continue
+            try:
+                found = {qualified for module, qualified in names(path, budget) if module == "__main__"}
+            except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+                # It is unreadable, or an archive of a kind that Python does not read.
+                continue
+            if found:
+                yield os.path.relpath(path, folder), sorted(found)
+
+
+class _Budget:
+    """The number of opcodes that may still be read."""
+
+    def __init__(self, n):
+        self.n = n
+
+
+def names(path, budget):
+    """Returns what a file's pickles name, as pairs of a module and a name in it; nothing for a file that is no pickle."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+        file.seek(0)
+        if start == b"PK\x03\x04":
+            return _in_archive(file, budget)
+        is_named_so = os.fspath(path).endswith(_SUFFIXES)
+        if is_named_so and (start[:2] == b"\x1f\x8b" or start[:1] == b"\x78"):
+            # As joblib compresses.
+            return _in_stream(_Sequential(io.BytesIO(_decompressed(file))), budget)
+        if is_named_so or (start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")):
+            return _in_stream(_Seekable(file), budget)
+    return set()
+
+
+def _in_archive(file, budget):
+    """Searches a file of PyTorch, an archive with a pickle `data.pkl`."""
+    found = set()
+    with zipfile.ZipFile(file) as archive:
+        pickles = [name for name in archive.namelist() if os.path.basename(name) == "data.pkl"]
+        for name in pickles[:_PICKLES_CAP]:
+            with archive.open(name) as entry:
+                found |= _in_stream(_Sequential(entry), budget)
+    return found
+
+
+def _in_stream(stream, budget):
+    found = set()
+    for _ in range(_PICKLES_CAP):
+        try:
+            _read_one(stream, found, budget)
+        except _NoPickle:
+            break
+    # joblib puts arrays between the opcodes.
+    found |= {("__main__", (one or other).decode()) for one, other in _OF_MAIN.findall(stream.rest())}
+    return found
+
+
+class _NoPickle(Exception):
+    """The bytes are no opcode, or there are too few."""
+
+
+def _read_one(stream, found, budget):
+    """Adds what one pickle names."""
+    memo = {}
+    n_memo = 0
+    # The last two values that were pushed, if they are short texts. Nothing is between the names of an opcode STACK_GLOBAL.
+    pushed = (None, None)
+    while budget.n:
+        budget.n -= 1
+        opcode = _OPCODES.get(stream.read(1))
+        if opcode is None or len(found) >= _NAMES_CAP:
+            raise _NoPickle
+        argument = _argument(stream, opcode)
+        name = opcode.name
+        if name == "STOP":
+            return
+        if name in ("GLOBAL", "INST"):
+            found.add(argument)
+        elif name == "STACK_GLOBAL" and None not in pushed:
+            found.add(pushed)
+        if name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
+            number = n_memo if name == "MEMOIZE" else argument
+            n_memo += 1
+            if pushed[1] is not None and len(memo) < _MEMO_CAP:
+                memo[number] = pushed[1]
+        elif name in ("GET", "BINGET", "LONG_BINGET"):
+            pushed = (pushed[1], memo.get(argument))
+        elif name in _TEXTS:
+            pushed = (pushed[1], argument)
+        elif name not in ("PROTO", "FRAME"):
+            pushed = (pushed[1], None)
+    raise _NoPickle
+
+
+def _argument(stream, opcode):
+    """Reads the argument of an opcode. Returns it if it is a short text, a number of the memo, or the name of a class or function."""
+    if opcode.arg is None:
+        return None
+    length = opcode.arg.n
+    if length == pickletools.UP_TO_NEWLINE:
+        if opcode.name in ("GLOBAL", "INST"):
+            return stream.line(), stream.line()
+        line = stream.line()
+        return int(line) if opcode.name in ("GET", "PUT") and line.isdecimal() else None
+    if length >= 0:
+        argument = stream.read(length)
+        return int.from_bytes(argument, "little") if opcode.name.endswith(("GET", "PUT")) else None
+    form = _LENGTHS[length]
+    (length,) = struct.unpack(form, stream.read(struct.calcsize(form)))
+    if opcode.name in _TEXTS and length <= _TEXT_CAP:
+        return stream.read(length).decode("utf-8", "replace")
+    stream.skip(length)
+    return None
+
+
+class _Sequential:
+    """The bytes of a file that can only be read from its beginning, up to a limit."""
+
+    def __init__(self, file, limit=_BYTES_CAP):
+        self._file = file
+        self._left = limit
+
+    def read(self, n):
+        """Returns exactly this many bytes."""
+        data = self._file.read(n) if n <= self._left else b""
+        if len(data) != n:
+            raise _NoPickle
+        self._left -= n
+        return data
+
+    def line(self):
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            line += self.read(1)
+            if len(line) > _TEXT_CAP:
+                raise _NoPickle
+        return line[:-1].decode("utf-8", "replace")
+
+    def skip(self, n):
+        while n:
+            part = min(n, 1 << 20)
+            self.read(part)
+            n -= part
+
+    def rest(self):
+        """Returns the bytes that were not read, as far as the limit allows."""
+        return self._file.read(self._left)
+
+
+class _Seekable(_Sequential):
+    """The bytes of a file, of which long values are skipped."""
+
+    def skip(self, n):
+        place = self._file.tell() + n
+        if place > os.fstat(self._file.fileno()).st_size:
+            raise _NoPickle
+        self._file.seek(place)
+
+
+def _decompressed(file):
+    """Returns the beginning of what zlib or gzip has compressed; which of both it was is found out here."""
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(file.read(_BYTES_CAP), _BYTES_CAP)
+    except zlib.error:
+        return b""
