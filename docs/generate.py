@@ -83,6 +83,7 @@ KINDS = {
     "Place": "text",
     "ManifestHash": "hash",
     "SandboxMode": "`strict`, `on` or `off`",
+    "SignatureMode": "`strict`, `warn` or `off`",
     "Netrc": "path or `false`",
     "Proxy": "URL or `false`",
     "Address": "address",

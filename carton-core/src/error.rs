@@ -105,6 +105,12 @@ pub enum Error {
     /// The metadata given to `pack` declares inputs alone, and nothing tells the outputs.
     #[error("the inputs are declared and the outputs are not, and neither the model nor a self-test tells them")]
     OutputsUnknown,
+    /// The metadata given to `pack` has mistakes that [`Pack::strict`](crate::Pack::strict) refuses.
+    #[error("the metadata has mistakes:\n{}", lines(mistakes))]
+    Mistakes {
+        /// One sentence for each mistake.
+        mistakes: Vec<String>,
+    },
     /// The metadata given to `pack` contradicts the model.
     #[error("the declared inputs and outputs are not those of the model:\n{}", lines(mismatches))]
     SignatureMismatch {
@@ -359,6 +365,7 @@ impl Error {
             | Self::NpzMember { .. }
             | Self::NoSignature
             | Self::OutputsUnknown
+            | Self::Mistakes { .. }
             | Self::RunnerUnknown { .. }
             | Self::Shrink(_) => ErrorKind::InvalidInput,
             Self::Cache(error) => error.kind(),
@@ -434,7 +441,7 @@ impl Error {
                     .to_owned(),
             ),
             Self::Signature(error) if error.lacks_inputs() => {
-                Some("pass it; the carton declares what the model expects".to_owned())
+                Some("pass it; or load the model with the signature mode `warn`, where it does without it".to_owned())
             }
             Self::Signature(error) => Some(signature_hint(error)),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
@@ -482,7 +489,9 @@ fn signature_hint(error: &SignatureError) -> String {
     }
     match error.castable() {
         Some((input, dtype)) => format!("pass `{input}` as {dtype}, by a cast that changes no value but by rounding"),
-        None => "the carton declares what the model expects".to_owned(),
+        None => "the carton declares what the model expects; where it declares the wrong thing, the signature mode `warn` runs the model \
+                 anyway"
+            .to_owned(),
     }
 }
 

@@ -111,7 +111,7 @@ pub use manifest::ManifestHash;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
 pub use network::{InvalidUrl, ShownUrl, Url};
 pub use open::Open;
-pub use pack::{Pack, PackCheck, Packed, Packing, RecordSelfTest};
+pub use pack::{Pack, PackCheck, PackWarning, Packed, Packing, RecordSelfTest, ZeroRun};
 pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
 pub use place::Place;
 pub use progress::{ProgressCallback, ProgressEvent, Stage};

@@ -44,6 +44,7 @@ pub(crate) struct PackOptions<'py> {
     compression: Option<String>,
     links: BTreeMap<String, Vec<String>>,
     check: bool,
+    strict: bool,
     install_runners: bool,
     sandbox: SandboxOptions,
 }
@@ -180,8 +181,11 @@ pub(crate) fn pack<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut added = Added { tensors: Vec::new() };
     let draft = metadata(py, &mut options, &mut added)?;
-    let mut pack =
-        Carton::pack(model.0, output.0).metadata(draft).check(options.check).install_runners(options.install_runners);
+    let mut pack = Carton::pack(model.0, output.0)
+        .metadata(draft)
+        .check(options.check)
+        .strict(options.strict)
+        .install_runners(options.install_runners);
     pack = options.sandbox.apply(py, pack)?;
     if let Some(folder) = options.metadata.as_ref().and_then(|path| path.0.parent()) {
         pack = pack.metadata_folder(folder);
@@ -224,6 +228,7 @@ pub(crate) fn pack<'py>(
     let fields = fields!(py, {
         "path": packed.path.as_os_str(),
         "manifest_sha256": packed.manifest_sha256.to_string(),
+        "warnings": packed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "check": packed.check.map(|check| package::to_python(py, &check)).transpose()?,
     });
     results::result(py, "Packed", &fields)

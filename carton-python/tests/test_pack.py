@@ -226,6 +226,8 @@ def test_what_packing_refuses(model_file: Path, pictures: Pictures, tmp_path: Pa
     check(carton.Error, "missing", misc={"a": tmp_path / "missing"})
     check(carton.InvalidInputError, "64 hexadecimal", links={"zz": ["https://example.org"]})
     check(carton.Error, "pdp-11 only", required_platforms=["pdp-11"])
+    check(carton.InvalidInputError, "`pdp-11` is no known target triple", required_platforms=["pdp-11"], strict=True)
+    check(carton.InvalidInputError, "@misc/gone.png", model_description="![x](@misc/gone.png)", strict=True)
     check(TypeError, "unexpected keyword", colour="red")
     with pytest.raises(carton.MachineError, match="missing.onnx"):
         carton.pack(tmp_path / "missing.onnx", output)
@@ -233,6 +235,15 @@ def test_what_packing_refuses(model_file: Path, pictures: Pictures, tmp_path: Pa
         carton.pack(model_file, tmp_path / "nowhere" / "a.carton")
     # No half-written file is left.
     assert list(tmp_path.iterdir()) == []
+
+
+def test_warnings(model_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    packed = carton.pack(model_file, tmp_path / "a.carton", model_description="![x](@misc/gone.png)")
+    expected = "`model_description` refers to `@misc/gone.png`, which is not in the carton"
+    assert packed.warnings == [expected]
+    assert expected in [record.getMessage() for record in caplog.records]
+    assert packed.check is not None and packed.check["zeros"] == {"ran": True}
+    assert carton.pack(model_file, tmp_path / "a.carton", strict=True).warnings == []
 
 
 def test_specs() -> None:

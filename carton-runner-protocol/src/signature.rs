@@ -79,18 +79,29 @@ pub struct ModelValue {
 pub fn input_mismatches(declared: Option<&[DeclaredTensor]>, model: &[ModelValue]) -> Vec<String> {
     let Some(declared) = declared else { return Vec::new() };
     let mut mismatches = compare("input", declared, model);
+    mismatches.extend(shape_mismatches("input", declared, model));
     let names: HashSet<&str> = declared.iter().map(DeclaredTensor::model_name).collect();
     let missing = model.iter().filter(|value| value.is_required && !names.contains(value.name.as_str()));
     mismatches.extend(missing.map(|value| format!("input `{}` of the model is not declared", value.name)));
     mismatches
 }
 
-/// Returns a sentence for each contradiction between the declared outputs and those of the model; none if nothing is declared.
+/// Returns a sentence for each contradiction between the names and elements of the declared outputs and those of the model; none if nothing
+/// is declared.
 ///
-/// An output of the model that is not declared is no contradiction: a carton may leave it out.
+/// An output of the model that is not declared is no contradiction: a carton may leave it out. Shapes are compared by
+/// [`output_shape_mismatches`].
 #[must_use]
 pub fn output_mismatches(declared: Option<&[DeclaredTensor]>, model: &[ModelValue]) -> Vec<String> {
     compare("output", declared.unwrap_or_default(), model)
+}
+
+/// Returns a sentence for each contradiction between the shapes of the declared outputs and those that the model states.
+///
+/// Only a run of the model can tell which side is wrong: exporters state shapes that their models do not have.
+#[must_use]
+pub fn output_shape_mismatches(declared: Option<&[DeclaredTensor]>, model: &[ModelValue]) -> Vec<String> {
+    shape_mismatches("output", declared.unwrap_or_default(), model).collect()
 }
 
 fn compare(what: &str, declared: &[DeclaredTensor], model: &[ModelValue]) -> Vec<String> {
@@ -109,23 +120,35 @@ fn compare(what: &str, declared: &[DeclaredTensor], model: &[ModelValue]) -> Vec
         if !value.elements.admit(spec.dtype) {
             mismatches.push(format!("{what} {name}: declared {}, the model has {}", spec.dtype, value.elements));
         }
-        let (SymbolicShape::Dimensions(ours), SymbolicShape::Dimensions(theirs)) = (&spec.shape, &value.shape) else {
-            continue;
-        };
-        if ours.len() != theirs.len() {
-            mismatches.push(format!("{what} {name}: declared {}, the model has {}", spec.shape, value.shape));
-            continue;
-        }
-        for (position, dimensions) in ours.iter().zip(theirs).enumerate() {
-            if let (Dimension::Fixed(ours), Dimension::Fixed(theirs)) = dimensions
-                && ours != theirs
-            {
-                mismatches
-                    .push(format!("{what} {name}, dimension {position}: declared {ours}, the model has {theirs}"));
-            }
-        }
     }
     mismatches
+}
+
+fn shape_mismatches(what: &str, declared: &[DeclaredTensor], model: &[ModelValue]) -> impl Iterator<Item = String> {
+    let values: HashMap<&str, &ModelValue> = model.iter().map(|value| (value.name.as_str(), value)).collect();
+    declared.iter().flat_map(move |spec| {
+        let value = values.get(spec.model_name());
+        value.map(|value| shape_contradictions(what, spec, &value.shape)).unwrap_or_default()
+    })
+}
+
+fn shape_contradictions(what: &str, spec: &DeclaredTensor, shape: &SymbolicShape) -> Vec<String> {
+    let (SymbolicShape::Dimensions(ours), SymbolicShape::Dimensions(theirs)) = (&spec.shape, shape) else {
+        return Vec::new();
+    };
+    let name = described(spec);
+    if ours.len() != theirs.len() {
+        return vec![format!("{what} {name}: declared {}, the model has {shape}", spec.shape)];
+    }
+    let sizes = ours.iter().zip(theirs).enumerate().filter_map(|(position, dimensions)| match dimensions {
+        (Dimension::Fixed(ours), Dimension::Fixed(theirs)) if ours != theirs => Some((position, ours, theirs)),
+        _ => None,
+    });
+    sizes
+        .map(|(position, ours, theirs)| {
+            format!("{what} {name}, dimension {position}: declared {ours}, the model has {theirs}")
+        })
+        .collect()
 }
 
 /// A declared name in quotes, followed by the name inside the model if it differs.

@@ -167,9 +167,15 @@ def references(metadata):
 def optional_inputs(metadata):
     """The names of the inputs that callers may leave out (carton-format-extensions.md, "Optional inputs")."""
     calls = [test["inputs"] for test in metadata.get("self_tests", ())]
-    calls += [example["inputs"] for example in metadata.get("examples", ()) if example.get("inputs")]
+    calls += [example["inputs"] for example in metadata.get("examples", ()) if _is_call(example)]
     return [
         tensor["name"]
         for tensor in metadata.get("inputs", ())
         if tensor.get("optional", any(tensor["name"] not in call for call in calls))
     ]
+
+
+def _is_call(example):
+    """Whether an example has all the data of a call."""
+    inputs = example["inputs"].values()
+    return bool(inputs) and all(value.startswith("@tensor_data/") for value in inputs) and bool(example["sample_out"])

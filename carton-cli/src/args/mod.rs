@@ -13,6 +13,7 @@ mod runner;
 mod sandbox;
 mod serve;
 mod shrink;
+mod signature_mode;
 mod signing;
 mod tensor;
 mod values;
@@ -33,7 +34,7 @@ pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs, TensorFormatChoice};
 pub(crate) use registry::{PullArgs, PushArgs, RegistryCommand, TagArgs};
 pub(crate) use rows::RowsArgs;
-pub(crate) use run::{RunArgs, SignatureChoice};
+pub(crate) use run::RunArgs;
 pub(crate) use runner::{
     RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerPruneArgs, RunnerRmArgs,
 };

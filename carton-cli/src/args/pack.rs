@@ -51,7 +51,8 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "FILE.toml", value_hint = clap::ValueHint::FilePath)]
     pub(crate) metadata: Option<PathBuf>,
 
-    /// Refuse metadata with a key that means nothing, instead of warning of it
+    /// Refuse mistakes in the metadata, instead of warning of them: keys that mean nothing, descriptions with `@misc/FILE` that is
+    /// not in the carton, and platforms that do not exist
     #[arg(long, conflicts_with = "resolve")]
     pub(crate) strict: bool,
 
@@ -80,8 +81,9 @@ pub(crate) struct PackArgs {
     /// Write the carton without loading the model: neither declared inputs and outputs nor self-tests are checked
     ///
     /// Otherwise the model is loaded in its runner and put to the self-tests, and no file is written when something does not match
-    /// (exit code 3) or the runner refuses the model or crashes (6). The python runner refuses syntax errors and missing functions
-    /// in any case.
+    /// (exit code 3) or the runner refuses the model or crashes (6). Without self-tests it is run on zeros, if it takes them, and
+    /// output shapes that the model states wrongly are corrected with a warning. The python runner refuses syntax errors and missing
+    /// functions in any case.
     #[arg(long)]
     pub(crate) no_check: bool,
 

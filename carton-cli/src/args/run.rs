@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use semver::VersionReq;
 
 use super::model::ModelArgs;
 use super::rows::RowsArgs;
 use super::sandbox::SandboxArgs;
+use super::signature_mode::SignatureChoice;
 use super::values::{InputArgument, OptionArgument, OutputArgument, duration, tolerance};
 
 /// What to run, on what, and where results go.
@@ -112,14 +113,3 @@ const EXAMPLES: &str = r#"Examples:
 With --json, outputs are {"outputs": {NAME: {"dtype", "shape", "data"}}}: data holds nested lists, and the strings
 "NaN", "Infinity" and "-Infinity" for the numbers that JSON lacks. An output written to a file has "file" in place of
 "data"; a ragged one has "shapes", one for each of its tensors, in place of "shape"."#;
-
-/// What to do when inputs or outputs are not as declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SignatureChoice {
-    /// An error.
-    Strict,
-    /// A warning.
-    Warn,
-    /// Nothing.
-    Off,
-}

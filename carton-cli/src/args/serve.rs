@@ -8,6 +8,7 @@ use carton_server::Address;
 use clap::Args;
 
 use super::sandbox::SandboxArgs;
+use super::signature_mode::SignatureChoice;
 use super::values::{OptionArgument, duration};
 
 /// What to serve, where and how.
@@ -39,6 +40,10 @@ pub(crate) struct ServeArgs {
     /// Run the self-tests of each model, which must pass before it is ready
     #[arg(long)]
     pub(crate) self_test: bool,
+
+    /// What to do when inputs or outputs are not as the carton declares them [default: strict]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) signature_mode: Option<SignatureChoice>,
 
     /// Start this number of runners for each model [default: 1]
     #[arg(long, value_name = "N")]

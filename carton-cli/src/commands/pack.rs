@@ -11,16 +11,16 @@ use carton_core::cast_inputs;
 use carton_core::errors::MetadataError;
 use carton_core::hub::{self, FetchSnapshot, HubName, Snapshot};
 use carton_core::metadata::Draft;
-use carton_core::{Carton, Location, Pack, PackCheck, Resolve, UnknownKey};
+use carton_core::{Carton, Error, Location, Pack, PackCheck, Resolve};
 use carton_core::{ManifestHash, Sha256Digest};
 use serde::Serialize;
 
 use super::context::confined;
-use super::{Context, open, set, shrink, warn_each};
+use super::{Context, open, set, shrink};
 use crate::args::{LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Output, byte_size, count, one_line};
+use crate::output::{byte_size, one_line};
 use crate::tensors::{DeclaredInput, ReadInputs};
 
 #[derive(Debug, thiserror::Error)]
@@ -31,8 +31,6 @@ enum PackArgumentError {
     ReadMetadata { path: PathBuf, source: io::Error },
     #[error("cannot use `{}`", path.display())]
     Metadata { path: PathBuf, source: MetadataError },
-    #[error("`{}` has keys that mean nothing{}", path.display(), unknown.iter().map(|key| format!("\n  {key}")).collect::<String>())]
-    UnknownKeys { path: PathBuf, unknown: Vec<UnknownKey> },
     #[error("cannot derive the carton's name from `{}`", path.display())]
     NoName { path: PathBuf },
     #[error("misc file `{name}` is given twice")]
@@ -62,15 +60,13 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     if let Some(snapshot) = &snapshot {
         arguments.path = snapshot.path().to_path_buf();
     }
-    let mut warnings = Warnings { kept: Vec::new(), output: context.output };
     let draft = match arguments.metadata.as_deref() {
-        Some(path) => read_draft(path, arguments.strict, &mut warnings)?,
+        Some(path) => read_draft(path)?,
         None => Draft::default(),
     };
-    let runner = match arguments.runner.or_else(|| draft.runner_name.clone()) {
-        Some(runner) => runner,
-        None => recognized_runner(&arguments.path, context).await?,
-    };
+    if arguments.runner.is_none() && draft.runner_name.is_none() {
+        note_recognized_runner(&arguments.path, context).await?;
+    }
     let path = match arguments.output {
         Some(path) => path,
         None => default_output(&arguments.path)?,
@@ -79,8 +75,8 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     let is_cast = arguments.cast;
     let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(recorded, is_cast)?)).await?;
     let pack = Carton::pack(&arguments.path, path)
-        .runner(runner)
         .metadata(draft)
+        .strict(arguments.strict)
         .options(arguments.options.into_iter().map(|option| (option.key, option.value)))
         .check(!arguments.no_check)
         .links(links(arguments.link)?)
@@ -94,12 +90,17 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
         .config(context.config.clone());
     let pack =
         set(pack, arguments.bundle_wheels.then_some(true), |pack, bundle| pack.pack_option("bundle_wheels", bundle));
+    let pack = set(pack, arguments.runner, Pack::runner);
     let pack = set(pack, arguments.metadata.as_deref().and_then(Path::parent), Pack::metadata_folder);
     let pack = set(pack, arguments.framework_version, Pack::framework_version);
     let pack = set(pack, arguments.links.as_deref().map(shrink::read_links).transpose()?, Pack::known_links);
     let pack = misc_files(arguments.misc)?.into_iter().fold(pack, |pack, (name, file)| pack.misc(name, file));
     let pack = set(confined!(pack, arguments.sandbox), open::progress(context), Pack::progress);
-    let explained = |error| Failure::from(error).instead_of(Exit::Integrity, Exit::Failure);
+    let explained = |error| match error {
+        Error::RunnerUnknown { path } => Failure::usage(PackArgumentError::NoRunner { path })
+            .hint("name one: --runner NAME; `carton runner ls` lists them"),
+        error => Failure::from(error).instead_of(Exit::Integrity, Exit::Failure),
+    };
     let mut packing = pack.prepare().await.map_err(explained)?;
     if !inputs.is_empty() {
         let specs = packing.declared_inputs().map_err(explained)?;
@@ -112,27 +113,7 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
         packing.record(inputs).map_err(explained)?;
     }
     let packed = packing.write().await.map_err(explained)?;
-    // The library has printed a warning about each.
-    let pointer = |path: &PathBuf| format!("`{}` is a Git LFS pointer, not the file itself", path.display());
-    warnings.kept.extend(packed.git_lfs_pointers.iter().map(|path| one_line(&pointer(path))));
-    if packed.has_tensor_file {
-        warnings.add(
-            "the carton's tensors are in one file, which only readers that know of it can read: others cannot open the carton".to_owned(),
-        );
-    }
-    if let [first, more @ ..] = packed.nested_options.as_slice() {
-        let options =
-            more.iter().fold(format!("`{}`", one_line(first)), |all, next| format!("{all}, `{}`", one_line(next)));
-        warnings.add(format!(
-            "a list or table is stored as a runner option ({options}): readers that know only numbers, strings, booleans and dates \
-             cannot open the carton"
-        ));
-    }
-    if let Some(first) = packed.unmatched.first() {
-        let files = count(packed.unmatched.len(), "linked file");
-        warnings.add(format!("not among the packed files that can be left out: {files}, such as {first}"));
-    }
-    report(packed, warnings.kept, context)
+    report(packed, context)
 }
 
 /// The files of a repository on the Hub, if the model is one.
@@ -147,27 +128,12 @@ async fn snapshot(path: &Path, context: &Context<'_>) -> Result<Option<Snapshot>
     Ok(Some(snapshot))
 }
 
-/// Warnings, printed at once and kept for `--json`.
-struct Warnings<'a> {
-    kept: Vec<String>,
-    output: &'a Output,
-}
-
-impl Warnings<'_> {
-    fn add(&mut self, warning: String) {
-        self.output.warning(&warning);
-        self.kept.push(warning);
+/// Prints which runner is recognized from the model's files, if one is.
+async fn note_recognized_runner(path: &Path, context: &Context<'_>) -> Result<(), Failure> {
+    if let Some(runner) = Carton::runner_for(path).await? {
+        context.output.note(&format!("packing for the {runner} runner; name another with --runner"));
     }
-}
-
-/// Recognizes the runner from the model's files, and prints which one it is.
-async fn recognized_runner(path: &Path, context: &Context<'_>) -> Result<String, Failure> {
-    let Some(runner) = Carton::runner_for(path).await? else {
-        return Err(Failure::usage(PackArgumentError::NoRunner { path: path.to_path_buf() })
-            .hint("name one: --runner NAME; `carton runner ls` lists them"));
-    };
-    context.output.note(&format!("packing for the {runner} runner; name another with --runner"));
-    Ok(runner.to_owned())
+    Ok(())
 }
 
 /// `carton pack --resolve`.
@@ -186,10 +152,10 @@ async fn resolve(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Fai
         .config(context.config.clone());
     let resolve = set(resolve, arguments.expect, Resolve::expect_hash);
     let packed = set(resolve, open::progress(context), Resolve::progress).await;
-    report(packed.map_err(|error| open::explained(error, &arguments.path))?, Vec::new(), context)
+    report(packed.map_err(|error| open::explained(error, &arguments.path))?, context)
 }
 
-fn report(packed: carton_core::Packed, warnings: Vec<String>, context: &Context<'_>) -> Result<Exit, Failure> {
+fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     output.progress().finish();
     let packed = Packed {
@@ -198,7 +164,7 @@ fn report(packed: carton_core::Packed, warnings: Vec<String>, context: &Context<
         manifest_sha256: packed.manifest_sha256,
         check: packed.check,
         unmatched: packed.unmatched,
-        warnings,
+        warnings: packed.warnings.iter().map(ToString::to_string).collect(),
     };
     if output.is_json() {
         output.json(&packed)?;
@@ -207,25 +173,17 @@ fn report(packed: carton_core::Packed, warnings: Vec<String>, context: &Context<
         let path = packed.path.display().to_string();
         output.text(&format!("packed {}{size}\nmanifest sha256:{}\n", one_line(&path), packed.manifest_sha256))?;
         if let Some(check) = &packed.check {
-            output.text(&format!("checked: loads in {}; {}\n", one_line(&check.runner), check.report))?;
+            output.text(&format!("{}\n", one_line(&check.to_string())))?;
         }
     }
     Ok(Exit::Ok)
 }
 
-fn read_draft(path: &Path, is_strict: bool, warnings: &mut Warnings<'_>) -> Result<Draft, Failure> {
+fn read_draft(path: &Path) -> Result<Draft, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|source| Failure::new(PackArgumentError::ReadMetadata { path: path.to_path_buf(), source }))?;
-    let draft = Draft::parse(&text)
-        .map_err(|source| Failure::new(PackArgumentError::Metadata { path: path.to_path_buf(), source }))?;
-    let unknown = Draft::unknown_keys(&text);
-    if is_strict && !unknown.is_empty() {
-        return Err(Failure::usage(PackArgumentError::UnknownKeys { path: path.to_path_buf(), unknown }));
-    }
-    let unknown: Vec<String> = unknown.iter().map(|key| format!("`{}`, {key}", path.display())).collect();
-    warn_each(unknown.iter().cloned(), warnings.output);
-    warnings.kept.extend(unknown);
-    Ok(draft)
+    Draft::parse(&text)
+        .map_err(|source| Failure::new(PackArgumentError::Metadata { path: path.to_path_buf(), source }))
 }
 
 /// Returns `NAME.carton` in the current folder. The name of a folder is kept whole: `my.model` has no extension there.

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use carton_core::metadata::Signature;
 use carton_core::{CallTimings, Carton, Load};
-use carton_core::{SignatureMode, Tensors, cast_inputs};
+use carton_core::{Tensors, cast_inputs};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 
 use super::context::confined;
 use super::trust::with_trust;
 use super::{Context, example, open, run_rows, self_test, set};
-use crate::args::{RunArgs, SignatureChoice};
+use crate::args::RunArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Role, one_line};
@@ -100,11 +100,7 @@ fn as_asked(load: Load, arguments: &RunArgs, context: &Context<'_>) -> Result<Lo
     let load = load
         .options(options)
         .install_runners(arguments.install_runners)
-        .signature(match arguments.signature_mode {
-            SignatureChoice::Strict => SignatureMode::Strict,
-            SignatureChoice::Warn => SignatureMode::Warn,
-            SignatureChoice::Off => SignatureMode::Off,
-        })
+        .signature(arguments.signature_mode.into())
         .allow_file_links(arguments.model.allow_file_links)
         .config(context.config.clone());
     let load = set(with_trust!(load, arguments.model), arguments.model.expect, Load::expect_hash);

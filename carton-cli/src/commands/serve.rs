@@ -198,6 +198,7 @@ fn apply(arguments: &ServeArgs, model: &mut ModelConfig) {
     model.max_queue = arguments.max_queue.or(model.max_queue);
     model.timeout = arguments.timeout.or(model.timeout);
     model.self_test = arguments.self_test.then_some(true).or(model.self_test);
+    model.signature_mode = arguments.signature_mode.map(Into::into).or(model.signature_mode);
     model.device = arguments.device.clone().or(model.device.take());
     model.runner = arguments.runner.clone().or(model.runner.take());
     model.options.extend(arguments.options.iter().map(|option| (option.key.clone(), option.value.clone())));

@@ -76,7 +76,11 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             (None, Some((input, _))) => {
                 Some(format!("`--cast` casts `{input}` where no value changes but by rounding"))
             }
-            (None, None) => Some("`carton info` shows what the model expects".to_owned()),
+            (None, None) => Some(
+                "`carton info` shows what the carton declares; where it declares the wrong thing, `--signature-mode warn` runs the model \
+                 anyway"
+                    .to_owned(),
+            ),
         },
         Error::Launch(LaunchError::Sandbox { .. }) => {
             error.hint().map(|_| "`--sandbox on` enforces what this system has".to_owned())

@@ -108,7 +108,7 @@ fn arrays_are_cast_on_request() {
     error: tensors do not match the model's signature
         input `x`: expected float32, found string
 
-    hint: `carton info` shows what the model expects
+    hint: `carton info` shows what the carton declares; where it declares the wrong thing, `--signature-mode warn` runs the model anyway
     ");
     assert_snapshot!(sandbox.carton("run echo.carton -i x=words.npy --cast"), @"
     exit code: 2

@@ -112,7 +112,8 @@ fn pack_explains_itself() {
               Tensor references in it may be files next to it: `x = "x.npy"`, or `x = "cases.npz#x"`.
 
           --strict
-              Refuse metadata with a key that means nothing, instead of warning of it
+              Refuse mistakes in the metadata, instead of warning of them: keys that mean nothing,
+              descriptions with `@misc/FILE` that is not in the carton, and platforms that do not exist
     "#);
 }
 
@@ -147,7 +148,9 @@ fn pack_explains_what_goes_into_the_carton() {
               
               Otherwise the model is loaded in its runner and put to the self-tests, and no file is
               written when something does not match (exit code 3) or the runner refuses the model or
-              crashes (6). The python runner refuses syntax errors and missing functions in any case.
+              crashes (6). Without self-tests it is run on zeros, if it takes them, and output shapes
+              that the model states wrongly are corrected with a warning. The python runner refuses
+              syntax errors and missing functions in any case.
 
           --link <SHA256=URL>
               Leave the file with this SHA-256 out of the carton, to be fetched from the URL; several

@@ -22,24 +22,24 @@ anything = 1
     sandbox.write("m.toml", metadata);
     let warned = sandbox.carton("pack model --runner noop --metadata m.toml --no-check").expect_code(0);
     assert_snapshot!(warned.stderr, @"
-    warning: `m.toml`, line 2: unknown key `licence`: did you mean `license`?
-    warning: `m.toml`, line 3: unknown key `future`
-    warning: `m.toml`, line 8: unknown key `expected` in self_test[0]: did you mean `expected_out`?
+    warning: metadata, line 2: unknown key `licence`: did you mean `license`?
+    warning: metadata, line 3: unknown key `future`
+    warning: metadata, line 8: unknown key `expected` in self_test[0]: did you mean `expected_out`?
     ");
     let strict = sandbox.carton("pack model --runner noop --metadata m.toml --strict -o strict.carton");
     assert_snapshot!(strict, @"
-    exit code: 2
+    exit code: 1
     ----- stdout -----
 
     ----- stderr -----
-    error: `m.toml` has keys that mean nothing
-        line 2: unknown key `licence`: did you mean `license`?
-        line 3: unknown key `future`
-        line 8: unknown key `expected` in self_test[0]: did you mean `expected_out`?
+    error: the metadata has mistakes:
+      metadata, line 2: unknown key `licence`: did you mean `license`?
+      metadata, line 3: unknown key `future`
+      metadata, line 8: unknown key `expected` in self_test[0]: did you mean `expected_out`?
     ");
     assert!(!sandbox.files().contains(&"strict.carton".to_owned()));
     // This is found without running, or even looking for, a runner.
-    sandbox.carton("pack model --runner nothing --metadata m.toml --strict").expect_code(2);
+    sandbox.carton("pack model --runner nothing --metadata m.toml --strict").expect_code(1);
     sandbox.write("m.toml", "model_name = \"m\"\n[runner.opts]\nanything = 1\n");
     let right = sandbox.carton("pack model --runner noop --metadata m.toml --strict").expect_code(0);
     assert!(!right.stderr.contains("unknown key"), "{right}");

@@ -74,7 +74,7 @@ fn inputs_without_outputs() {
     error: tensors do not match the model's signature
         input `x`: expected 1 dimension, found 2 dimensions (shape [1, 2])
 
-    hint: `carton info` shows what the model expects
+    hint: `carton info` shows what the carton declares; where it declares the wrong thing, `--signature-mode warn` runs the model anyway
     ");
     sandbox.carton("run odd.carton --self-test").expect_code(0);
 }

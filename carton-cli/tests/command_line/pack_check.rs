@@ -75,8 +75,13 @@ fn the_checks_are_reported() {
     let json = pack_digits(&sandbox, &metadata, &["--json"]).expect_code(0).json();
     assert_eq!(json["check"]["self_tests"][0]["name"], "runs");
     assert!(json["check"]["runner"].as_str().unwrap().starts_with("onnx "), "{json}");
+    // Nothing is said to be checked where no value was compared.
+    let packed = pack_digits(&sandbox, &metadata, &[]).expect_code(0);
+    assert!(packed.stdout.contains("\nloads in onnx "), "{packed}");
+    assert!(packed.stdout.ends_with("; 1 self-test ran without expected outputs\n"), "{packed}");
     let packed = pack_digits(&sandbox, SIGNATURE, &[]).expect_code(0);
-    assert!(packed.stdout.ends_with("; no self-tests\n"), "{packed}");
+    assert!(packed.stdout.contains("\nloads in onnx "), "{packed}");
+    assert!(packed.stdout.ends_with(" and runs on zeros; no self-tests\n"), "{packed}");
 }
 
 #[test]

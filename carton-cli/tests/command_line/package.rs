@@ -62,7 +62,7 @@ fn a_folder_becomes_a_carton_of_its_name() {
     ----- stdout -----
     packed echo.carton (1.4 KiB)
     manifest sha256:[HASH]
-    checked: loads in noop 0.1.0; no self-tests
+    loads in noop 0.1.0 and runs on zeros; no self-tests
     ----- stderr -----
     warning: the noop runner has no option `threads` runner="noop 0.1.0"
     "#);

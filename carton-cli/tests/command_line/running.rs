@@ -170,7 +170,7 @@ fn inputs_are_checked_against_the_signature() {
     error: tensors do not match the model's signature
         input `x`: expected 2 dimensions, found 1 dimension (shape [1])
 
-    hint: `carton info` shows what the model expects
+    hint: `carton info` shows what the carton declares; where it declares the wrong thing, `--signature-mode warn` runs the model anyway
     ");
     assert_snapshot!(sandbox.carton("run echo.carton -i x=[[1]]"), @"
     exit code: 1
@@ -190,7 +190,7 @@ fn inputs_are_checked_against_the_signature() {
     error: tensors do not match the model's signature
         input `y`: expected only `x`, `count`, found a tensor of int64, shape []
 
-    hint: `carton info` shows what the model expects
+    hint: `carton info` shows what the carton declares; where it declares the wrong thing, `--signature-mode warn` runs the model anyway
     ");
     assert_snapshot!(sandbox.carton("run echo.carton [[1]] 1"), @"
     exit code: 2

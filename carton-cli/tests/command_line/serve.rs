@@ -56,9 +56,14 @@ impl Server {
     }
 
     fn status(&self, path: &str) -> u16 {
+        self.status_of(&format!("GET {path}"), "")
+    }
+
+    fn status_of(&self, method_and_path: &str, body: &str) -> u16 {
         let mut stream = TcpStream::connect(&self.http).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes()).unwrap();
+        let head = format!("{method_and_path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}", body.len());
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer.split(' ').nth(1).unwrap().parse().unwrap()
@@ -98,6 +103,27 @@ fn it_serves_until_it_is_told_to_end() {
         server.signal(signal);
         server.expect("ending when running calls are answered");
         assert_eq!(server.end(), (Some(0), String::new()));
+    }
+}
+
+#[test]
+fn a_model_that_declares_the_wrong_thing_is_served_if_that_is_asked_for() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model/weights.bin", "weights");
+    // The model returns its input.
+    let spec = |side: &str, shape: &str| format!("[[{side}]]\nname = 'x'\ndtype = 'float32'\nshape = {shape}\n");
+    sandbox.write("m.toml", spec("input", "['n']") + &spec("output", "['n', 2]"));
+    sandbox.carton("pack model --runner noop --metadata m.toml -o a.carton").expect_code(0);
+    sandbox.write("serve.toml", "[[model]]\nlocation = 'a.carton'\nsignature_mode = 'warn'\n");
+    let body = r#"{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}]}"#;
+    for (arguments, expected) in [
+        (&["a.carton"][..], 500),
+        (&["a.carton", "--signature-mode", "off"], 200),
+        (&["--file", "serve.toml"], 200),
+        (&["--file", "serve.toml", "--signature-mode", "strict"], 500),
+    ] {
+        let server = Server::start(&sandbox, arguments);
+        assert_eq!(server.status_of("POST /v2/models/a/infer", body), expected, "{arguments:?}");
     }
 }
 
@@ -260,7 +286,7 @@ fn mistakes() {
         |
       3 | max_bach = 2
         | ^^^^^^^^
-      unknown field `max_bach`, expected one of `location`, `name`, `version`, `expect`, `instances`, `max_batch`, `max_delay_ms`, `max_queue`, `timeout`, `self_test`, `device`, `runner`, `options`, `sandbox`, `allow`, `limits`
+      unknown field `max_bach`, expected one of `location`, `name`, `version`, `expect`, `instances`, `max_batch`, `max_delay_ms`, `max_queue`, `timeout`, `self_test`, `signature_mode`, `device`, `runner`, `options`, `sandbox`, `allow`, `limits`
     ");
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = held.local_addr().unwrap();

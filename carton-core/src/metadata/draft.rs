@@ -1,6 +1,6 @@
 //! Drafts of carton.toml: public fields to fill in, and the rules that turn them into [`Metadata`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use carton_runner_protocol::Options;
@@ -10,6 +10,7 @@ use semver::VersionReq;
 use crate::sandbox::SandboxRequest;
 use crate::unknown_keys::UnknownKey;
 
+use super::left_out::Calls;
 use super::raw::{RawExample, RawMetadata, RawSelfTest, RawTensorSpec, Version, described};
 use super::{
     DraftReference, Example, Metadata, MetadataError, Reference, Runner, SelfTest, Signature, Table, TensorSpec,
@@ -63,6 +64,19 @@ pub struct Draft {
     pub opts: Options,
     /// What the model asks for beyond its own files (spec/carton-format-extensions.md, "Sandbox").
     pub sandbox: SandboxRequest,
+    /// The unknown keys of the text that was read, with the keys that may have been meant. The keys in `[runner.opts]` belong to the runner
+    /// and are not checked. In a carton that is read, unknown keys are accepted, because a later writer may know them.
+    ///
+    /// ```
+    /// use carton_core::metadata::Draft;
+    /// let draft = Draft::parse("[[self_test]]\ninputs = {}\nexpected = { y = 'y.npy' }")?;
+    /// assert_eq!(
+    ///     draft.unknown_keys[0].to_string(),
+    ///     "line 3: unknown key `expected` in self_test[0]: did you mean `expected_out`?",
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unknown_keys: Vec<UnknownKey>,
 }
 
 impl Draft {
@@ -71,23 +85,8 @@ impl Draft {
     /// # Errors
     /// As [`Metadata::parse`], except for missing parts. Rules that concern the whole are left to [`validate`](Self::validate).
     pub fn parse(text: &str) -> Result<Self, MetadataError> {
-        Self::from_raw(RawMetadata::parse(text, Version::Optional)?, Origin::Draft)
-    }
-
-    /// The unknown keys of a draft, with the keys that may have been meant. The keys in `[runner.opts]` belong to the runner and are not
-    /// checked. In a carton that is read, unknown keys are accepted, because a later writer may know them.
-    ///
-    /// ```
-    /// use carton_core::metadata::Draft;
-    /// let unknown = Draft::unknown_keys("[[self_test]]\ninputs = {}\nexpected = { y = 'y.npy' }");
-    /// assert_eq!(
-    ///     unknown[0].to_string(),
-    ///     "line 3: unknown key `expected` in self_test[0]: did you mean `expected_out`?",
-    /// );
-    /// ```
-    #[must_use]
-    pub fn unknown_keys(text: &str) -> Vec<UnknownKey> {
-        RawMetadata::known().unknown_in(text)
+        let draft = Self::from_raw(RawMetadata::parse(text, Version::Optional)?, Origin::Draft)?;
+        Ok(Self { unknown_keys: RawMetadata::known().unknown_in(text), ..draft })
     }
 
     /// The files to which self-tests and examples refer, in the order of the draft. A file appears once for each reference to it.
@@ -205,17 +204,6 @@ impl Draft {
         Ok(())
     }
 
-    /// Decides which inputs are optional where the draft does not state it: those that a self-test or an example leaves out.
-    fn settle_optional(&mut self) {
-        self.outputs.iter_mut().flatten().for_each(|output| output.optional = None);
-        let Some(mut inputs) = self.inputs.take() else { return };
-        let mut left_out = LeftOut::of(&self.self_tests, &self.examples);
-        for input in &mut inputs {
-            input.optional.get_or_insert_with(|| left_out.contains(&input.name));
-        }
-        self.inputs = Some(inputs);
-    }
-
     /// Converts the raw metadata to a draft, and checks each value by itself.
     pub(super) fn from_raw(raw: RawMetadata, origin: Origin) -> Result<Self, MetadataError> {
         let runner = raw.runner.map(|Table(runner)| runner).unwrap_or_default();
@@ -243,6 +231,7 @@ impl Draft {
             runner_compat_version: runner.runner_compat_version,
             opts: options::to_json(runner.opts),
             sandbox: raw.sandbox.map(|Table(raw)| SandboxRequest::new(raw.network, raw.read)).unwrap_or_default(),
+            unknown_keys: Vec::new(),
         })
     }
 
@@ -254,11 +243,14 @@ impl Draft {
                 return Err(invalid_text(format!("required_platforms[{index}]"), expected, platform));
             }
         }
-        self.settle_optional();
+        let self_tests: Vec<SelfTest> =
+            self.self_tests.into_iter().enumerate().map(finished_self_test).collect::<Result<_, _>>()?;
+        let examples: Vec<Example> =
+            self.examples.into_iter().enumerate().map(finished_example).collect::<Result<_, _>>()?;
+        settle_optional(&mut self.inputs, &mut Calls::of(&self_tests, &examples));
+        self.outputs.iter_mut().flatten().for_each(|output| output.optional = None);
         let is_declared = self.inputs.is_some() || self.outputs.is_some();
         let signature = is_declared.then_some(Signature { inputs: self.inputs, outputs: self.outputs });
-        let self_tests = self.self_tests.into_iter().enumerate().map(finished_self_test).collect::<Result<_, _>>()?;
-        let examples = self.examples.into_iter().enumerate().map(finished_example).collect::<Result<_, _>>()?;
 
         let runner_name =
             self.runner_name.ok_or_else(|| MetadataError::missing("runner.runner_name", "the name of a runner"))?;
@@ -297,28 +289,10 @@ impl Draft {
     }
 }
 
-/// The inputs that self-tests or examples leave out. The result for each name is cached, because a file may declare one name many times.
-pub(super) struct LeftOut<'draft> {
-    given: Vec<BTreeSet<&'draft str>>,
-    known: BTreeMap<String, bool>,
-}
-
-impl<'draft> LeftOut<'draft> {
-    /// Ignores examples without any input, because they show nothing about the inputs.
-    pub(super) fn of<T, E>(self_tests: &'draft [SelfTest<T>], examples: &'draft [Example<E>]) -> Self {
-        let tests = self_tests.iter().map(|test| test.inputs.keys().map(String::as_str).collect());
-        let examples = examples.iter().filter(|example| !example.inputs.is_empty());
-        let given = tests.chain(examples.map(|example| example.inputs.keys().map(String::as_str).collect())).collect();
-        Self { given, known: BTreeMap::new() }
-    }
-
-    pub(super) fn contains(&mut self, input: &str) -> bool {
-        if let Some(known) = self.known.get(input) {
-            return *known;
-        }
-        let is_left_out = self.given.iter().any(|names| !names.contains(input));
-        self.known.insert(input.to_owned(), is_left_out);
-        is_left_out
+/// Decides which inputs are optional where the draft does not state it: those that a recorded call leaves out.
+fn settle_optional(inputs: &mut Option<Vec<TensorSpec>>, calls: &mut Calls<'_>) {
+    for input in inputs.iter_mut().flatten() {
+        input.optional.get_or_insert_with(|| calls.without(&input.name).is_some());
     }
 }
 

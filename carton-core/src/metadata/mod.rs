@@ -7,6 +7,7 @@
 
 mod draft;
 mod error;
+mod left_out;
 mod oddity;
 mod options;
 mod raw;
@@ -30,6 +31,8 @@ pub use error::MetadataError;
 pub use oddity::Oddity;
 pub use reference::{DraftReference, InvalidReference, Reference};
 pub(crate) use table::Table;
+
+use left_out::Calls;
 
 use crate::sandbox::SandboxRequest;
 
@@ -137,8 +140,8 @@ pub struct TensorSpec {
     /// The runner's name for it, such as a node of a graph. Callers do not see it.
     pub internal_name: Option<String>,
     /// Whether callers may leave out this input (spec/carton-format-extensions.md, "Optional inputs"). In a [`Draft`], `None` leaves the
-    /// decision to the self-tests and examples: an input that one of them leaves out is optional. [`Metadata`] has `Some` for each input,
-    /// and `None` for outputs, where the field has no meaning.
+    /// decision to the self-tests, and to those examples that can be run: an input that one of them leaves out is optional. [`Metadata`] has
+    /// `Some` for each input, and `None` for outputs, where the field has no meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
@@ -237,6 +240,14 @@ impl Metadata {
             options.filter(|(_, value)| value.is_array() || value.is_object()).map(|(key, _)| key.clone()).collect();
         nested.sort();
         nested
+    }
+
+    /// The inputs that are optional because a self-test or an example leaves them out, not because `draft`, of which this metadata was
+    /// made, states it. Each comes with the first self-test or example without it: ``self-test `two digits` ``.
+    pub(crate) fn left_out<'a>(&'a self, draft: &'a Draft) -> impl Iterator<Item = (&'a str, String)> {
+        let mut calls = Calls::of(&self.self_tests, &self.examples);
+        let unstated = draft.inputs.iter().flatten().filter(|input| input.optional.is_none());
+        unstated.filter_map(move |input| Some((input.name.as_str(), calls.without(&input.name)?.to_string())))
     }
 
     /// Reads a carton.toml of any writer.
@@ -399,6 +410,7 @@ impl From<Metadata> for Draft {
             sandbox: metadata.sandbox,
             runner_compat_version: Some(metadata.runner.runner_compat_version),
             opts: metadata.runner.opts,
+            unknown_keys: Vec::new(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use carton_tensor::{Dimension, ElementKind, SymbolicShape};
 use toml::Value;
 
-use super::draft::LeftOut;
+use super::left_out::Calls;
 use super::{Metadata, Reference, SPEC_VERSION, TensorSpec};
 
 impl Metadata {
@@ -38,12 +38,12 @@ fn to_toml(metadata: &Metadata) -> String {
                 text.line(list, "[]");
             }
         }
-        let mut left_out = LeftOut::of(metadata.self_tests(), metadata.examples());
+        let mut calls = Calls::of(metadata.self_tests(), metadata.examples());
         for spec in signature.inputs.iter().flatten() {
             text.header("[[input]]");
             tensor_spec(&mut text, spec);
             // Written only if the self-tests and examples imply something else.
-            if let Some(optional) = spec.optional.filter(|optional| *optional != left_out.contains(&spec.name)) {
+            if let Some(optional) = spec.optional.filter(|optional| *optional != calls.without(&spec.name).is_some()) {
                 text.line("optional", optional);
             }
         }

@@ -15,7 +15,7 @@ use crate::progress::ProgressCallback;
 use crate::runner::Descriptor;
 use crate::runner::session::{Session, StartError};
 use crate::runner_message::runner_error;
-use crate::signature::SignatureMode;
+use crate::signature::{Bindings, SignatureMode};
 use crate::{Error, Inputs, Tensors};
 
 /// A package with a running runner.
@@ -24,6 +24,13 @@ pub(super) struct Live {
     max_concurrency: usize,
     /// The latest start of the runner.
     latest: Mutex<Start>,
+}
+
+/// What a model returned, before it is compared with the signature.
+pub(crate) struct Observed {
+    pub(crate) outputs: Tensors,
+    /// The values of the symbols of the inputs.
+    pub(crate) bindings: Bindings,
 }
 
 /// A start of the runner; `None` while it is under way.
@@ -165,10 +172,20 @@ impl Live {
         inputs: Inputs,
         timeout: Option<Duration>,
     ) -> Result<(Tensors, CallTimings), Error> {
+        let (Observed { outputs, bindings }, timings) = self.observe(inputs, timeout).await?;
+        Ok((self.check_outputs(bindings, outputs)?, timings))
+    }
+
+    /// Runs the model once on `inputs`, and checks only them against the signature.
+    pub(super) async fn observe(
+        &self,
+        inputs: Inputs,
+        timeout: Option<Duration>,
+    ) -> Result<(Observed, CallTimings), Error> {
         let (inputs, bindings) = self.check_inputs(inputs)?;
         let (session, turn) = self.turn(&self.call_options(timeout)).await?;
         match turn.infer(inputs).await {
-            Ok((outputs, timings)) => Ok((self.check_outputs(bindings, outputs)?, timings)),
+            Ok((outputs, timings)) => Ok((Observed { outputs, bindings }, timings)),
             Err(error) => Err(self.explain(&session, error).await),
         }
     }

@@ -16,6 +16,7 @@ mod stream;
 mod try_runner;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use carton_runner_protocol::host::Phase;
 use carton_tensor::{DataType, Element, NumericTensor};
@@ -26,6 +27,7 @@ use crate::progress::ProgressCallback;
 use crate::{CallError, Error, Inputs, Location, Tensors, runner};
 
 pub use infer::{CallInputs, Infer};
+pub(crate) use live::Observed;
 pub use load::Load;
 pub(crate) use load::complete_policy;
 pub use sealed::SealedInputs;
@@ -214,6 +216,11 @@ impl Carton {
     /// The callback for progress, if there is one.
     pub(crate) fn progress(&self) -> Option<ProgressCallback> {
         self.live.progress()
+    }
+
+    /// Runs the model once, and checks its inputs but not its outputs against the signature.
+    pub(crate) async fn observe(&self, inputs: Inputs, timeout: Option<Duration>) -> Result<Observed, Error> {
+        Ok(self.live.observe(inputs, timeout).await?.0)
     }
 
     /// Gives positional inputs the names that the carton declares; named inputs keep theirs.

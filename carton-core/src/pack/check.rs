@@ -1,9 +1,9 @@
-//! Loads a carton that is written but has no name yet, and runs its self-tests.
+//! Loads a carton that is written but has no name yet, and runs its self-tests. `outputs` compares what it returns with what it declares.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Pack, PackCheck};
+use super::Pack;
 use crate::blocking::run_blocking;
 use crate::cache::{Cache, Moment, Scope, TemporaryFolder, WORTH_WAITING};
 use crate::config::Config;
@@ -12,7 +12,7 @@ use crate::links::Links;
 use crate::manifest::{Manifest, ManifestHash};
 use crate::model::Load;
 use crate::package::{OpenOptions, Package, PackageError, Unpublished};
-use crate::self_test::SelfTestSettings;
+use crate::self_test::{SelfTestReport, SelfTestSettings};
 use crate::source::{FileIdentity, FileSource, Source};
 use crate::{Carton, Error, open, shrink};
 
@@ -82,19 +82,12 @@ impl Written {
         load.await
     }
 
-    /// Runs the carton's self-tests on `model`, which must be the carton's model, already loaded.
-    ///
-    /// # Errors
-    /// [`Error::SelfTests`] if one fails.
-    pub(super) async fn check(&self, model: &Carton) -> Result<PackCheck, Error> {
+    /// Runs the carton's self-tests on `model`, which must be the carton's model, already loaded. The report may have failures.
+    pub(super) async fn self_test(&self, model: &Carton) -> Result<SelfTestReport, Error> {
         let (source, options) = (Arc::clone(&self.source) as Arc<dyn Source>, self.open_options());
         let package = run_blocking(None, move |_| Ok(Package::open_archive(source, options)?)).await?;
         let report = model.self_test_of(&package, SelfTestSettings::default(), model.progress()).await;
-        let report = report.map_err(|error| error.in_check("stops in a self-test"))?;
-        match report.passed {
-            true => Ok(PackCheck { runner: model.runner().to_string(), report }),
-            false => Err(Error::SelfTests(report)),
-        }
+        report.map_err(|error| error.in_check("stops in a self-test"))
     }
 
     /// Writes the carton to `output` without the files that `links` list.

@@ -2,15 +2,20 @@
 //! and tests it before it gets its name.
 //!
 //! `pointers` finds files that are not the model's, `recognize` decides which runner a model is for, `runner_answer` asks that runner, `other_side` finds the outputs where the metadata
-//! declares inputs alone, `input` reads the files that the metadata names, `packing` runs the steps, and `check` loads and tests the result. The format of the carton is up to `package`.
+//! declares inputs alone, `input` reads the files that the metadata names, `packing` runs the steps, and `check` loads and tests the result.
+//! `outputs` compares what the model returns with what it declares, for inputs that `zeros` makes where there is no self-test. `warning` is
+//! what packing warns of. The format of the carton is up to `package`.
 
 mod check;
 mod input;
 mod other_side;
+mod outputs;
 mod packing;
 mod pointers;
 mod recognize;
 mod runner_answer;
+mod warning;
+mod zeros;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,6 +28,7 @@ use semver::VersionReq;
 use serde::Serialize;
 
 pub use self::packing::Packing;
+pub use self::warning::PackWarning;
 use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
 use crate::digest::Sha256Digest;
@@ -55,6 +61,7 @@ pub struct Pack {
     tensor_format: TensorFormat,
     record_self_tests: Vec<RecordSelfTest>,
     check: bool,
+    strict: bool,
     links: Links,
     known_links: Links,
     install_runners: bool,
@@ -79,6 +86,7 @@ impl Pack {
             tensor_format: TensorFormat::default(),
             record_self_tests: Vec::new(),
             check: true,
+            strict: false,
             links: Links::default(),
             known_links: Links::default(),
             install_runners: false,
@@ -163,8 +171,19 @@ impl Pack {
 
     /// Whether the packed model is loaded, compared with its signature and run on its self-tests before the carton gets its name.
     /// If that fails, nothing is written. On by default.
+    ///
+    /// Without self-tests, the model is run on zeros. If it does not return the shapes that the model itself declares, the carton declares
+    /// what holds instead ([`PackWarning::ShapeCorrected`]). What the metadata declares is never changed: a self-test that contradicts it
+    /// fails, and zeros that do are a warning, because the model may not be for them ([`PackWarning::OutputDiffers`]).
     pub fn check(mut self, check: bool) -> Self {
         self.check = check;
+        self
+    }
+
+    /// Whether mistakes in the metadata are errors ([`Error::Mistakes`]), and not only [warnings](Packed::warnings): unknown keys,
+    /// references of descriptions to files that are not in the carton, and platforms that are no target triples. Off by default.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
         self
     }
 
@@ -273,38 +292,70 @@ pub struct Packed {
     pub path: PathBuf,
     /// The SHA-256 of its MANIFEST: the model's hash.
     pub manifest_sha256: ManifestHash,
-    /// Whether the carton has a file that holds many tensors, so that only readers that know such files can open it
-    /// (spec/carton-format-extensions.md, "Tensor files").
-    pub has_tensor_file: bool,
-    /// The names of the runner's options whose values are lists or tables, sorted. Readers that know only numbers, strings,
-    /// booleans and dates, such as the first implementation, cannot open a carton that has any.
-    pub nested_options: Vec<String>,
     /// The digests in [`Pack::known_links`] that match no file that can be left out, sorted.
     pub unmatched: Vec<Sha256Digest>,
-    /// The files of the model that are pointers of Git LFS, not the files themselves, by their paths in the model.
-    pub git_lfs_pointers: Vec<PathBuf>,
+    /// What may be unintended. [`Carton::pack`] has logged each when it was found, as a warning.
+    pub warnings: Vec<PackWarning>,
     /// The result of the check; `None` if there was none.
     pub check: Option<PackCheck>,
 }
 
 /// The result of a successful check of a packed model: it loaded, its signature does not contradict it, and no self-test failed.
 ///
-/// In JSON, the fields of the report stand beside `runner`.
+/// `Display` says what was checked: `checked: loads in onnx 1.21.0; 2 self-tests passed`. It does not begin with `checked` if no value was
+/// compared with an expected one. In JSON, the fields of the report stand beside `runner`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PackCheck {
     /// Name and version of the runner that loaded the model.
     pub runner: String,
+    /// The run on zeros; `None` if there are self-tests, or if no outputs are declared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zeros: Option<ZeroRun>,
     /// The results of the self-tests, none of which failed.
     #[serde(flatten)]
     pub report: SelfTestReport,
+}
+
+/// A run of a model on inputs of zeros, whose outputs were compared with the declared ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ZeroRun {
+    /// Whether the model ran. It need not take zeros.
+    pub ran: bool,
+    /// Why it did not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl fmt::Display for PackCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { runner, zeros, report } = self;
+        let counts = report.counts;
+        if counts.passed > 0 {
+            f.write_str("checked: ")?;
+        }
+        write!(f, "loads in {runner}")?;
+        match zeros {
+            Some(ZeroRun { ran: true, .. }) => f.write_str(" and runs on zeros")?,
+            Some(ZeroRun { error, .. }) => {
+                write!(f, "; does not run on zeros ({})", error.as_deref().unwrap_or("no reason is known"))?;
+            }
+            None => {}
+        }
+        write!(f, "; {report}")?;
+        match (counts.passed, counts.ran) {
+            (0, 1..) => f.write_str(" without expected outputs"),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Carton {
     /// Packs the model at `path` into the carton `output`.
     ///
     /// The carton appears under its name only when it is complete and, unless [`Pack::check`] is off, was loaded and passed its
-    /// self-tests. An existing file of that name is replaced.
+    /// self-tests. An existing file of that name is replaced. What may be unintended is logged, and listed in [`Packed::warnings`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {

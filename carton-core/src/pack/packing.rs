@@ -7,11 +7,15 @@ use tempfile::TempDir;
 
 use super::check::{TrialCache, Written, check_same_model};
 use super::input::Input;
-use super::runner_answer::{ask_runner, complete};
-use super::{Pack, Packed, RecordSelfTest, pointers, recognize};
+use super::runner_answer::{ask_runner, complete, doubtful_outputs};
+use super::warning::{self, PackWarning, Warnings};
+use super::{Pack, PackCheck, Packed, RecordSelfTest, outputs, pointers, recognize};
 use crate::blocking::run_blocking;
 use crate::config::Config;
-use crate::metadata::{SelfTest, TensorSpec};
+use crate::digest::Sha256Digest;
+use crate::manifest::Manifest;
+use crate::metadata::{Metadata, SelfTest, TensorSpec};
+use crate::model::Observed;
 use crate::runner::{self, Descriptor, Requirement, RunnerSources};
 use crate::shrink::check_links_of_new;
 use crate::tensor_data::is_tensor_file;
@@ -22,9 +26,11 @@ pub struct Packing {
     input: Input,
     pack: Pack,
     config: Config,
-    git_lfs_pointers: Vec<PathBuf>,
     /// The runner may have written the model into this folder, so it is kept until the carton is written.
     scratch: Arc<TempDir>,
+    /// How the shapes of declared outputs differ from those that the model states. The check finds out which of them hold.
+    doubts: Vec<String>,
+    warnings: Warnings,
 }
 
 impl std::fmt::Debug for Packing {
@@ -35,6 +41,8 @@ impl std::fmt::Debug for Packing {
 
 impl Packing {
     pub(super) async fn prepare(pack: Pack) -> Result<Self, Error> {
+        let mut warnings = Warnings::new(pack.strict);
+        warnings.add_mistakes(warning::mistakes(&pack.metadata))?;
         let (config, descriptor) = choose_runner(pack.clone()).await?;
         let path = absolute(&pack.path)?;
         let scratch = tempfile::tempdir().map_err(|source| Error::Io {
@@ -44,8 +52,10 @@ impl Packing {
         })?;
         let mut draft = pack.metadata.clone();
         draft.opts.extend(pack.options.clone());
-        let response = ask_runner(&descriptor, &path, scratch.path(), &draft, &config, &pack).await?;
+        let mut response = ask_runner(&descriptor, &path, scratch.path(), &draft, &config, &pack).await?;
+        let doubts = doubtful_outputs(&draft, &response);
         if pack.check && !response.mismatches.is_empty() {
+            response.mismatches.extend(doubts);
             return Err(Error::SignatureMismatch { mismatches: response.mismatches });
         }
         complete(&mut draft, &descriptor, &response, pack.framework_version.clone())?;
@@ -59,14 +69,16 @@ impl Packing {
             tensor_format: pack.tensor_format,
             compression: pack.compression,
         };
-        let (mut input, git_lfs_pointers) = run_blocking(None, move |_| {
+        let (mut input, pointers) = run_blocking(None, move |_| {
             input.read_files(&folder)?;
             let pointers = pointers::find(&input.model_path);
             Ok((input, pointers))
         })
         .await?;
+        warnings.extend(pointers.into_iter().map(|path| PackWarning::GitLfsPointer { path }));
+        warnings.add_mistakes(warning::missing_files(&input.draft, |path| input.misc.contains_key(path)))?;
         input.declare_shown_outputs();
-        let packing = Self { input, pack, config, git_lfs_pointers, scratch: Arc::new(scratch) };
+        let packing = Self { input, pack, config, scratch: Arc::new(scratch), doubts, warnings };
         if !packing.pack.record_self_tests.is_empty() {
             packing.declared_inputs()?;
         }
@@ -101,49 +113,48 @@ impl Packing {
     pub async fn write(mut self) -> Result<Packed, Error> {
         let output = std::mem::take(&mut self.pack.output);
         let output = output.as_path();
+        let records = !self.pack.record_self_tests.is_empty();
+        if self.input.lacks_outputs() && !records {
+            return Err(Error::OutputsUnknown);
+        }
         // Declared first, so that it is dropped after the models that were loaded with it.
-        let trial = match self.pack.check || !self.pack.record_self_tests.is_empty() {
+        let trial = match self.pack.check || records {
             true => Some(self.trial_cache().await?),
             false => None,
         };
-        let mut loaded = None;
-        if let (Some(trial), false) = (&trial, self.pack.record_self_tests.is_empty()) {
-            let unrecorded = self.write_unpublished(output).await?;
-            let model = unrecorded.load(&self.pack, trial).await?;
-            self.record_on(&model).await?;
+        let mut carton = self.write_unpublished(output).await?;
+        let mut model = None;
+        if let (Some(trial), true) = (&trial, records) {
+            let loaded = carton.load(&self.pack, trial).await?;
+            let declared = self.input.draft.outputs.clone();
+            self.record_on(&loaded).await?;
+            self.input.declare_shown_outputs();
             if self.input.lacks_outputs() {
-                // The check loads the model again, as the carton declares it now.
-                self.input.declare_shown_outputs();
-            } else {
-                loaded = Some((model, unrecorded));
+                return Err(Error::OutputsUnknown);
             }
+            let recorded = self.write_unpublished(output).await?;
+            check_same_model(carton.manifest(), recorded.manifest())?;
+            carton = recorded;
+            // Loaded again for the check if the carton declares other outputs now.
+            model = (self.input.draft.outputs == declared).then_some(loaded);
         }
-        if self.input.lacks_outputs() {
-            return Err(Error::OutputsUnknown);
-        }
-        let carton = self.write_unpublished(output).await?;
         let links = std::mem::take(&mut self.pack.links);
         let known_links = std::mem::take(&mut self.pack.known_links);
         let unmatched = check_links_of_new(carton.manifest(), &links, &known_links, output)?;
         let links = links.merged(&known_links);
-        let check = match (&trial, &loaded) {
-            _ if !self.pack.check => None,
-            // The model is already loaded, from a carton that lacks only the recorded self-tests.
-            (_, Some((model, unrecorded))) => {
-                check_same_model(unrecorded.manifest(), carton.manifest())?;
-                Some(carton.check(model).await?)
-            }
-            (Some(trial), None) => {
-                let model = carton.load(&self.pack, trial).await;
-                Some(carton.check(&model.map_err(|error| error.in_check("does not load"))?).await?)
-            }
-            (None, None) => None,
-        };
-        drop(loaded);
-        let nested_options = self.input.draft.clone().validate()?.nested_options();
+        let mut check = None;
+        if let (Some(trial), true) = (&trial, self.pack.check) {
+            let model = match model {
+                Some(model) => model,
+                None => self.load_checked(&carton, trial).await?,
+            };
+            check = Some(self.check(&mut carton, model, trial, output).await?);
+        }
+        let metadata = self.input.draft.clone().validate()?;
+        self.warn_of(&metadata, &unmatched, carton.manifest());
+        let warnings = self.warnings.into_found();
         let (path, config) = (output.to_path_buf(), self.config.clone());
         let progress = self.pack.operation.progress().cloned();
-        let git_lfs_pointers = self.git_lfs_pointers;
         run_blocking(progress.as_ref(), move |context| {
             let manifest = match links.is_empty() {
                 true => carton.publish(&config)?,
@@ -151,11 +162,112 @@ impl Packing {
                 false => carton.publish_without(links, &path, &context)?,
             };
             drop(trial);
-            let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
-            let manifest_sha256 = manifest.hash();
-            Ok(Packed { path, manifest_sha256, has_tensor_file, nested_options, unmatched, git_lfs_pointers, check })
+            Ok(Packed { path, manifest_sha256: manifest.hash(), unmatched, warnings, check })
         })
         .await
+    }
+
+    /// Runs the self-tests of the carton on `model`, which is loaded; without any, runs it on zeros. If the outputs that the model itself
+    /// declares are not those that it returns, writes and loads the carton again with what holds.
+    ///
+    /// # Errors
+    /// [`Error::SelfTests`] if a self-test fails; [`Error::SignatureMismatch`] if the model states other shapes than the metadata, and no run
+    /// shows that those of the metadata hold.
+    async fn check(
+        &mut self,
+        carton: &mut Written,
+        model: Carton,
+        trial: &TrialCache,
+        output: &Path,
+    ) -> Result<PackCheck, Error> {
+        let runner = model.runner().to_string();
+        let report = carton.self_test(&model).await?;
+        if report.self_tests.is_empty() {
+            let Some((zeros, observed)) = outputs::run_on_zeros(&model).await? else {
+                return Ok(PackCheck { runner, zeros: None, report });
+            };
+            let compared = observed.map_or(Compared::Nothing, |observed| self.compare_zeros(&observed));
+            if compared != Compared::Same && !self.doubts.is_empty() {
+                return Err(Error::SignatureMismatch { mismatches: std::mem::take(&mut self.doubts) });
+            }
+            if compared == Compared::Corrected {
+                drop(model);
+                *carton = self.write_unpublished(output).await?;
+                self.load_checked(carton, trial).await?;
+            }
+            return Ok(PackCheck { runner, zeros: Some(zeros), report });
+        }
+        if report.passed {
+            return Ok(PackCheck { runner, zeros: None, report });
+        }
+        if !self.correct_by_self_tests(&model).await? {
+            return Err(Error::SelfTests(report));
+        }
+        drop(model);
+        *carton = self.write_unpublished(output).await?;
+        let model = self.load_checked(carton, trial).await?;
+        let report = carton.self_test(&model).await?;
+        match report.passed {
+            true => Ok(PackCheck { runner, zeros: None, report }),
+            false => Err(Error::SelfTests(report)),
+        }
+    }
+
+    /// Compares what the model returned for zeros with the declared outputs, and corrects these if they are the model's own.
+    fn compare_zeros(&mut self, observed: &Observed) -> Compared {
+        let are_the_models = self.are_outputs_the_models();
+        let Some(declared) = &mut self.input.draft.outputs else { return Compared::Nothing };
+        let before = declared.clone();
+        if are_the_models {
+            outputs::correct(declared, observed, &mut self.warnings);
+        }
+        let is_corrected = *declared != before;
+        match outputs::compare(declared, observed) {
+            Ok(()) if is_corrected => Compared::Corrected,
+            Ok(()) => Compared::Same,
+            Err(error) => {
+                // The sizes of the zeros may be some that the model is not for, so this alone is no error.
+                if self.doubts.is_empty() {
+                    let differences = error.violations.iter().map(ToString::to_string);
+                    self.warnings.extend(differences.map(|difference| PackWarning::OutputDiffers { difference }));
+                }
+                if is_corrected { Compared::Corrected } else { Compared::Different }
+            }
+        }
+    }
+
+    /// Corrects the declared outputs by what the model returns for the self-tests. Returns whether they were corrected.
+    async fn correct_by_self_tests(&mut self, model: &Carton) -> Result<bool, Error> {
+        if !self.are_outputs_the_models() {
+            return Ok(false);
+        }
+        let Input { draft, tensors, .. } = &self.input;
+        let mut declared = draft.outputs.clone().unwrap_or_default();
+        outputs::correct_by_self_tests(model, draft, tensors, &mut declared, &mut self.warnings).await?;
+        let is_corrected = draft.outputs.as_ref() != Some(&declared);
+        self.input.draft.outputs = Some(declared);
+        Ok(is_corrected)
+    }
+
+    /// Whether the declared outputs are those that the model declares, and not those of the metadata.
+    fn are_outputs_the_models(&self) -> bool {
+        self.pack.metadata.outputs.is_none()
+    }
+
+    async fn load_checked(&self, carton: &Written, trial: &TrialCache) -> Result<Carton, Error> {
+        carton.load(&self.pack, trial).await.map_err(|error| error.in_check("does not load"))
+    }
+
+    /// Warns of what is visible only in the finished metadata and files.
+    fn warn_of(&mut self, metadata: &Metadata, unmatched: &[Sha256Digest], manifest: &Manifest) {
+        self.warnings.extend(metadata.left_out(&self.input.draft).map(|(input, left_out_by)| {
+            PackWarning::OptionalInput { input: input.to_owned(), left_out_by }
+        }));
+        let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
+        self.warnings.extend(PackWarning::of_format(metadata, has_tensor_file));
+        if !unmatched.is_empty() {
+            self.warnings.add(PackWarning::Unmatched { digests: unmatched.to_vec() });
+        }
     }
 
     /// Writes a carton from the present input, without giving it its name yet.
@@ -173,21 +285,43 @@ impl Packing {
         run_blocking(None, move |_| TrialCache::new(&config)).await
     }
 
-    /// Runs the model on the inputs of the self-tests to be recorded, and adds them with its outputs.
+    /// Runs the model on the inputs of the self-tests to be recorded, and adds them with its outputs. Corrects the declared outputs if they
+    /// are those that the model itself declares.
+    ///
+    /// # Errors
+    /// The model fails; or its outputs are not those that the metadata declares.
     async fn record_on(&mut self, model: &Carton) -> Result<(), Error> {
         for test in std::mem::take(&mut self.pack.record_self_tests) {
             let inputs = model.named(test.inputs)?;
-            let outputs = model.infer(Inputs::Named(inputs.clone())).await?;
+            let observed = model.observe(Inputs::Named(inputs.clone()), None).await?;
+            let are_the_models = self.are_outputs_the_models();
+            if let Some(declared) = &mut self.input.draft.outputs {
+                if are_the_models {
+                    outputs::correct(declared, &observed, &mut self.warnings);
+                }
+                outputs::compare(declared, &observed)?;
+            }
             let self_test = SelfTest {
                 name: test.name,
                 description: None,
                 inputs: self.input.add_tensors(inputs),
-                expected_out: Some(self.input.add_tensors(outputs)),
+                expected_out: Some(self.input.add_tensors(observed.outputs)),
             };
             self.input.draft.self_tests.push(self_test);
         }
         Ok(())
     }
+}
+
+/// The result of comparing what a model returned with what is declared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    /// The model returned nothing.
+    Nothing,
+    Same,
+    /// The declaration was the model's own, and is corrected.
+    Corrected,
+    Different,
 }
 
 /// Returns the configuration, and the runner that fits the caller's requirements.

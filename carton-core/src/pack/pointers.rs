@@ -25,7 +25,7 @@ pub(super) fn check_file(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns the pointers among the files of a model, by their paths in it, and warns about each of them. A folder that cannot be packed has
+/// Returns the pointers among the files of a model, by their paths in it. A folder that cannot be packed has
 /// none: packing it says why.
 pub(super) fn find(model: &Path) -> Vec<PathBuf> {
     let files = package::model_files(model).unwrap_or_default();
@@ -33,16 +33,7 @@ pub(super) fn find(model: &Path) -> Vec<PathBuf> {
         let is_small = std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_POINTER);
         is_small && matches!(content(path), Ok(Some(Content::GitLfsPointer)))
     };
-    let pointers: Vec<PathBuf> =
-        files.into_iter().filter(|(_, path)| is_pointer(path)).map(|(name, _)| PathBuf::from(name)).collect();
-    for pointer in &pointers {
-        tracing::warn!(
-            "`{}` is {}: run `git lfs pull` in the model's repository, and pack it again",
-            pointer.display(),
-            Content::GitLfsPointer
-        );
-    }
-    pointers
+    files.into_iter().filter(|(_, path)| is_pointer(path)).map(|(name, _)| PathBuf::from(name)).collect()
 }
 
 /// Recognizes a file by its first bytes.

@@ -2,6 +2,7 @@
 
 use carton_runner_protocol::host::{CallError, CallOptions, ConnectionOptions};
 use carton_runner_protocol::runner::{PackRequest, PackResponse};
+use carton_runner_protocol::signature::{Elements, ModelValue, output_shape_mismatches};
 use carton_runner_protocol::{DeclaredTensor, Options};
 use semver::VersionReq;
 use std::path::Path;
@@ -58,6 +59,19 @@ pub(super) async fn ask_runner(
             Ok(other) => Error::Call(other),
         }),
     }
+}
+
+/// The contradictions between the shapes of the outputs that the user declares and those that the model states, one sentence each. Only a run
+/// of the model can tell which of them is wrong.
+pub(super) fn doubtful_outputs(draft: &Draft, response: &PackResponse) -> Vec<String> {
+    let value = |output: &DeclaredTensor| ModelValue {
+        name: output.model_name().to_owned(),
+        elements: Elements::Any,
+        shape: output.shape.clone(),
+        is_required: false,
+    };
+    let declared = draft.outputs.as_deref().map(wire_specs);
+    output_shape_mismatches(declared.as_deref(), &response.outputs.iter().map(value).collect::<Vec<_>>())
 }
 
 /// Fills in the fields of the metadata that the user did not set.

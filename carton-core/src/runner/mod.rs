@@ -50,3 +50,8 @@ pub use workspace::Workspace;
 
 /// The target triple that this library was built for.
 pub const PLATFORM: &str = env!("CARTON_TARGET");
+
+/// The target triples that the compiler of this library knows.
+pub(crate) fn known_platforms() -> impl Iterator<Item = &'static str> {
+    include_str!(concat!(env!("OUT_DIR"), "/target_triples")).lines()
+}

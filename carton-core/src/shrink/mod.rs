@@ -26,6 +26,7 @@ use crate::digest::Sha256Digest;
 use crate::links::Links;
 use crate::manifest::{Manifest, ManifestHash};
 use crate::open::Open;
+use crate::pack::PackWarning;
 use crate::package::{self, PackageError};
 use crate::settings::{OpenSettings, open_setters};
 use crate::tensor_data::is_tensor_file;
@@ -118,10 +119,8 @@ impl Resolve {
             Ok(Packed {
                 path: output,
                 manifest_sha256: manifest_hash(contents)?,
-                has_tensor_file,
-                nested_options: package.metadata().nested_options(),
                 unmatched: Vec::new(),
-                git_lfs_pointers: Vec::new(),
+                warnings: PackWarning::of_format(package.metadata(), has_tensor_file),
                 check: None,
             })
         })

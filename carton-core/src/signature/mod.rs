@@ -12,6 +12,8 @@
 //! is not checked, an empty symbol is treated as `"*"`, and for a name that several specs share only the presence of a tensor is
 //! checked. A list with an empty or repeated name does not name all tensors, so tensors with other names are accepted.
 
+mod fit;
+
 #[cfg(test)]
 mod tests;
 
@@ -20,13 +22,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use carton_tensor::{CastError, DataType, Dimension, ElementKind, SymbolicShape, Tensor, TensorError};
+use serde::Deserialize;
 
+pub(crate) use self::fit::{Misfit, fit_outputs};
 use crate::Tensors;
 use crate::metadata::{Signature, TensorSpec};
 use crate::side::Side;
 
 /// What happens when tensors do not match the signature.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SignatureMode {
     /// The call fails.

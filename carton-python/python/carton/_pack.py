@@ -87,6 +87,7 @@ def pack(
     compression: str | None = None,
     links: Mapping[str, Sequence[str]] | None = None,
     check: bool = True,
+    strict: bool = False,
     install_runners: bool = False,
     sandbox: str | None = None,
     allow: Sequence[str] = (),
@@ -124,7 +125,10 @@ def pack(
         tensor_format: `bin` (the default), `safetensors` or `ztensor`.
         compression: `auto` (the default), `stored`, `zstd` or `deflate`.
         links: Lists of URLs by the SHA-256 of files that are left out, because they can be fetched from there.
-        check: Whether the packed model is loaded and tested.
+        check: Whether the packed model is loaded and tested. Without self-tests it is run on zeros, if it takes them. Output shapes that
+            the model itself declares and does not have are corrected with a warning.
+        strict: Whether mistakes in the metadata are errors and not only warnings: unknown keys of the file, descriptions with
+            `@misc/FILE` that is not in the carton, and platforms that are no target triples.
         install_runners: Whether a missing runner is installed from the configured index.
         sandbox: How the model is confined: `on` (the default), as far as this system can; `strict`, or not run at all; `off`. A confined
             model has its own files and a scratch folder, no other files, no network, and no other processes.
@@ -166,6 +170,7 @@ def pack(
         "compression": compression,
         "links": {digest: list(urls) for digest, urls in (links or {}).items()},
         "check": check,
+        "strict": strict,
         "install_runners": install_runners,
         "sandbox": sandbox_options(sandbox, allow, limits),
     }

@@ -13,11 +13,14 @@ class Packed:
     Attributes:
         path: The carton.
         manifest_sha256: The hash of the carton, which `carton.load(expect=…)` takes.
+        warnings: What may be unintended, one sentence each. The logger `carton.pack` got them as well.
         check: The report of the check: the `runner` that loaded the model, and what `Model.self_test` returns; None without a check.
+            Without self-tests, `zeros` says whether the model `ran` on inputs of zeros, or its `error`.
     """
 
     path: str
     manifest_sha256: str
+    warnings: list[str]
     check: dict[str, Any] | None
 
 

@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use carton_core::{Limits as RunnerLimits, ManifestHash, OptionValue, Options, Permissions, SandboxMode};
+use carton_core::{
+    Limits as RunnerLimits, ManifestHash, OptionValue, Options, Permissions, SandboxMode, SignatureMode,
+};
 use serde::{Deserialize, Deserializer};
 
 use super::ConfigError;
@@ -100,6 +102,9 @@ pub struct ModelConfig {
     pub timeout: Option<Duration>,
     /// Whether it must pass its self-tests before it is ready.
     pub self_test: Option<bool>,
+    /// What happens when inputs or outputs are not as the carton declares them: the call is refused (`strict`), as by default; that is
+    /// logged (`warn`); or nothing (`off`).
+    pub signature_mode: Option<SignatureMode>,
     /// The device that it runs on.
     pub device: Option<String>,
     /// The runner that runs it, instead of the carton's. A bare model needs one.
@@ -333,6 +338,7 @@ mod tests {
             location = "models/digits.carton"
             max_batch = 16
             max_delay_ms = 1.5
+            signature_mode = "warn"
             options = { threads = 1, providers = ["cpu"] }
             allow = ["read=/srv/data"]
             limits = { memory = 4_000_000_000 }
@@ -347,6 +353,7 @@ mod tests {
         let digits = &config.models[0];
         assert!(digits.location.as_deref().unwrap().ends_with("/models/digits.carton"), "{digits:?}");
         assert_eq!(digits.max_delay_ms, Some(Duration::from_micros(1500)));
+        assert_eq!(digits.signature_mode, Some(SignatureMode::Warn));
         assert_eq!((digits.options.len(), digits.limits.memory), (2, Some(4_000_000_000)));
         assert_eq!(config.models[1].location.as_deref(), Some("https://example.com/other.carton"));
     }
@@ -358,6 +365,7 @@ mod tests {
             ("http = \"8080\"", "expected HOST:PORT or unix:PATH"),
             ("drain_delay = -1.0", "not negative"),
             ("[[model]]\nsandbox = \"none\"", "unknown variant `none`"),
+            ("[[model]]\nsignature_mode = \"lenient\"", "unknown variant `lenient`"),
             ("[[model]]\nlimits = { memry = 1 }", "memry"),
             ("[[model]]\ninstances = 0", "nonzero"),
             ("[limits]\nbody = 1", "unknown field `body`"),

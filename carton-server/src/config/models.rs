@@ -91,6 +91,7 @@ impl ModelConfig {
             max_queue: max_queue.or(defaults.max_queue),
             timeout: self.timeout.or(defaults.timeout),
             self_test: self.self_test.or(defaults.self_test),
+            signature_mode: self.signature_mode.or(defaults.signature_mode),
             device: self.device.or_else(|| defaults.device.clone()),
             runner: self.runner.or_else(|| defaults.runner.clone()),
             options,
@@ -140,6 +141,9 @@ impl ModelConfig {
         load = load.options(self.options.clone()).allow(self.allow.clone()).limits(self.limits);
         if let Some(hash) = self.expect {
             load = load.expect_hash(hash);
+        }
+        if let Some(mode) = self.signature_mode {
+            load = load.signature(mode);
         }
         if let Some(device) = &self.device {
             load = load.device(device);

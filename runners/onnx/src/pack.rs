@@ -20,7 +20,8 @@ const MAX_FILES: usize = 1_000_000;
 /// Reads the `.onnx` file at the request's path, or the one in the folder there, and describes how to pack it.
 ///
 /// # Errors
-/// There is no model, or there are several; the model cannot be read; or external data is outside the model's folder.
+/// There is no model, or there are several; the model cannot be read; external data is outside the model's folder; or tensors cannot hold an
+/// input or all of the outputs.
 pub(crate) fn pack(
     request: &PackRequest,
     options: &ModelOptions,
@@ -54,10 +55,14 @@ pub(crate) fn pack(
         gather(&folder, external.iter().chain([&model]), &request.scratch)?;
         request.scratch.clone()
     };
+    signature::check_carried(&file)?;
     let (inputs, outputs) = signature::of_file(&file).unwrap_or_else(|problem| {
-        warn(format!("no inputs and outputs are declared: {problem}, which a carton cannot declare"));
+        warn(format!("no inputs and outputs are declared: {problem}"));
         Default::default()
     });
+    if request.outputs.is_none() {
+        signature::left_out(&file).for_each(&mut *warn);
+    }
     let required_framework_version = Some(requirement_of(&file));
     let mismatches = signature::mismatches(&file, request.inputs.as_deref(), request.outputs.as_deref());
     Ok(PackResponse { path, required_framework_version, inputs, outputs, mismatches, ..PackResponse::default() })

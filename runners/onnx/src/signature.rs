@@ -9,37 +9,64 @@ use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
 use crate::model_file::{GraphValue, ModelFile, ValueKind};
 
-/// Returns the inputs and outputs of a model as Carton declares them.
+/// Returns the inputs and outputs of a model as Carton declares them. Outputs that tensors cannot hold are left out.
 ///
 /// # Errors
-/// A description of the first input or output that format version 1 cannot declare.
+/// The name of the first input or output whose type the file does not state.
 pub(crate) fn of_file(file: &ModelFile) -> Result<(Vec<DeclaredTensor>, Vec<DeclaredTensor>), String> {
-    let inputs = file.inputs.iter().map(|value| spec("input", value)).collect::<Result<_, _>>()?;
-    let outputs = file.outputs.iter().map(|value| spec("output", value)).collect::<Result<_, _>>()?;
-    Ok((inputs, outputs))
+    let specs = |what: &str, values: &[GraphValue]| {
+        let carried = values.iter().filter(|value| problem(what, value).is_none());
+        carried
+            .map(|value| spec(value).ok_or_else(|| format!("the model does not say what {what} `{}` is", value.name)))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    Ok((specs("input", &file.inputs)?, specs("output", &file.outputs)?))
 }
 
-fn spec(what: &str, value: &GraphValue) -> Result<DeclaredTensor, String> {
-    let name = &value.name;
-    match &value.kind {
-        ValueKind::Tensor { element, shape } => Ok(DeclaredTensor {
-            name: name.clone(),
-            dtype: element.carton().ok_or_else(|| format!("{what} `{name}` is {element}"))?,
-            element: element.kind(),
-            shape: shape.clone(),
-            internal_name: None,
-        }),
-        ValueKind::Scores if what == "output" => Ok(DeclaredTensor {
-            name: name.clone(),
-            dtype: DataType::Float32,
-            element: None,
-            shape: scores_shape(),
-            internal_name: None,
-        }),
-        ValueKind::Scores => Err(format!("{what} `{name}` is a sequence")),
-        ValueKind::Other(kind) => Err(format!("{what} `{name}` is {kind}")),
-        ValueKind::Undeclared => Err(format!("the model does not say what {what} `{name}` is")),
+fn spec(value: &GraphValue) -> Option<DeclaredTensor> {
+    let (dtype, element, shape) = match &value.kind {
+        ValueKind::Tensor { element, shape } => (element.carton()?, element.kind(), shape.clone()),
+        ValueKind::Scores => (DataType::Float32, None, scores_shape()),
+        ValueKind::Other(_) | ValueKind::Undeclared => return None,
+    };
+    Some(DeclaredTensor { name: value.name.clone(), dtype, element, shape, internal_name: None })
+}
+
+/// Checks that tensors can hold every input of the model, and at least one of its outputs.
+///
+/// # Errors
+/// The names and types of those that they cannot hold.
+pub(crate) fn check_carried(file: &ModelFile) -> Result<(), RunnerError> {
+    let problems = |what: &str, values: &[GraphValue]| -> Vec<String> {
+        let problems = values.iter().filter_map(|value| Some((&value.name, problem(what, value)?)));
+        problems.map(|(name, problem)| format!("{what} `{name}` {problem}")).collect()
+    };
+    let inputs = problems("input", &file.inputs);
+    if !inputs.is_empty() {
+        return Err(RunnerError::new(format!("the model cannot be called: {}", listed(&inputs))));
     }
+    let outputs = problems("output", &file.outputs);
+    if outputs.len() == file.outputs.len() {
+        return Err(RunnerError::new(format!("the model returns nothing: {}", listed(&outputs))));
+    }
+    Ok(())
+}
+
+/// Returns the outputs that are left out because tensors cannot hold them, one sentence each.
+pub(crate) fn left_out(file: &ModelFile) -> impl Iterator<Item = String> {
+    let outputs = file.outputs.iter();
+    outputs.filter_map(|value| Some(format!("output `{}` is left out: it {}", value.name, problem("output", value)?)))
+}
+
+/// How many inputs or outputs one message lists.
+const MAX_LISTED: usize = 16;
+
+fn listed(problems: &[String]) -> String {
+    let mut text = problems.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>().join("; ");
+    if problems.len() > MAX_LISTED {
+        text.push_str(&format!("; and {} more", problems.len() - MAX_LISTED));
+    }
+    text
 }
 
 /// Returns the contradictions between declared inputs and outputs and the model, as one sentence each.
@@ -103,13 +130,11 @@ impl Binding {
         outputs: &[DeclaredTensor],
         warn: &mut dyn FnMut(String),
     ) -> Result<Self, RunnerError> {
+        check_carried(file)?;
         let declared_inputs = callers_names("input", inputs, &file.inputs)?;
         let declared_outputs = callers_names("output", outputs, &file.outputs)?;
         let mut bound_inputs = Vec::new();
         for value in &file.inputs {
-            if let Some(problem) = problem("input", value) {
-                return Err(RunnerError::new(format!("input `{}` {problem}", value.name)));
-            }
             let name = declared_inputs.get(value.name.as_str()).copied().unwrap_or(&value.name);
             bound_inputs.push((name.to_owned(), value.clone()));
         }

@@ -315,37 +315,51 @@ def optional_inputs():
     inputs = INPUT + '[[input]]\nname = "mask"\ndtype = "int8"\nshape = [1]\n'
     mask = {"name": "mask", "dtype": "int8", "shape": [1]}
     test = '[[self_test]]\ninputs = { x = "@tensor_data/t" }\n'
+    test_as_read = {"self_tests": [{"inputs": {"x": "@tensor_data/t"}}]}
     tensor = '[[tensor]]\nname = "t"\ndtype = "int8"\nshape = [1]\nfile = "t.bin"\ninner = []\n'
+    missing = "A missing input is an error unless it is optional"
     by_tests = "Without `optional`, an input is optional if one of the carton's own self-tests leaves it out"
+    by_examples = "or one of its examples that has all the data of a call"
+    shown = "Any other example, such as one that shows a picture, says nothing about the inputs that it leaves out"
     must_be_there = "`optional = false` is an input that must be there, whatever self-tests and examples leave out"
+    booleans = "Anything but `true` or `false` is refused"
 
-    def make(name, about, words, optional, with_test, answer=None, refused=None):
+    def make(name, about, words, optional, call="", as_read=None, answer=None, refused=None):
         def change(carton):
             line = "" if optional is None else f"optional = {optional}\n"
             metadata = {"inputs": [X, {**mask, **({} if optional is None else {"optional": optional == "true"})}], "outputs": [Y]}
-            if with_test:
+            if "@tensor_data/" in call:
                 carton.add("tensor_data/index.toml", tensor.encode())
                 carton.add("tensor_data/t.bin", b"\x05")
                 carton.tensors = [{"name": "t", "dtype": "int8", "shape": [1], "sha256": sha256(b"\x05")}]
-                metadata["self_tests"] = [{"inputs": {"x": "@tensor_data/t"}}]
-            with_signature(inputs + line + OUTPUT + (test if with_test else ""), **metadata)(carton)
+            if "@misc/" in call:
+                carton.add("misc/x.png", b"a picture")
+            with_signature(inputs + line + OUTPUT + call, **metadata, **(as_read or {}))(carton)
             carton.optional_inputs = answer or []
 
         return case(f"optional-{name}", about, (section, words), change, refused=refused, page="carton-format-extensions.md")
 
+    def example(name, about, words, given, returned, answer=None):
+        def table(references):
+            return "{ " + ", ".join(f'{key} = "{value}"' for key, value in references.items()) + " }"
+
+        call = f"[[example]]\ninputs = {table(given)}\nsample_out = {table(returned)}\n"
+        as_read = {"examples": [{"inputs": given, "sample_out": returned}]}
+        return make(f"example-{name}", about, words, None, call, as_read, answer)
+
+    stored, picture = "@tensor_data/t", "@misc/x.png"
     return [
-        make("true", "an input that may be missing", "A missing input is an error unless it is optional", "true", False, ["mask"]),
-        make(
-            "absent",
-            "no field and no self-test: every input must be there",
-            "A missing input is an error unless it is optional",
-            None,
-            False,
-        ),
-        make("by-self-test", "a self-test leaves an input out", by_tests, None, True, ["mask"]),
-        make("false", "a self-test leaves out an input that must be there", must_be_there, "false", True),
-        make("text", "something else than a boolean", "Anything but `true` or `false` is refused", '"yes"', False, refused="metadata"),
-        make("number", "a number", "Anything but `true` or `false` is refused", "1", False, refused="metadata"),
+        make("true", "an input that may be missing", missing, "true", answer=["mask"]),
+        make("absent", "no field and no self-test: every input must be there", missing, None),
+        make("by-self-test", "a self-test leaves an input out", by_tests, None, test, test_as_read, ["mask"]),
+        make("false", "a self-test leaves out an input that must be there", must_be_there, "false", test, test_as_read),
+        example("call", "an example of a call leaves an input out", by_examples, {"x": stored}, {"y": stored}, ["mask"]),
+        example("with-pictured-output", "its output is a picture", by_examples, {"x": stored}, {"y": picture}, ["mask"]),
+        example("of-a-picture", "an example that shows only the picture that is an input", shown, {"x": picture}, {"y": stored}),
+        example("without-outputs", "an example without outputs", by_examples, {"x": stored}, {}),
+        example("without-inputs", "an example without inputs", by_examples, {}, {"y": stored}),
+        make("text", "something else than a boolean", booleans, '"yes"', refused="metadata"),
+        make("number", "a number", booleans, "1", refused="metadata"),
     ]
 
 

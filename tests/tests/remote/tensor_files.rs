@@ -77,7 +77,7 @@ async fn a_file_of_tensors_in_a_carton_on_a_server() {
     for (format, _) in FORMATS {
         let setting = Setting::new();
         let packed = pack(&setting, format).await;
-        assert!(packed.has_tensor_file);
+        assert_eq!(packed.warnings, [PackWarning::TensorFile]);
         std::fs::copy(&packed.path, nginx.root().join("model.carton")).unwrap();
         let url = nginx.url("model.carton");
         let model = load(&setting, &url).await;

@@ -36,10 +36,38 @@ fn what_self_tests_and_examples_leave_out() {
     assert_eq!(optional(&file(&top, &test(&["a", "b", "c"]))), [Some(false); 3]);
     let tests = [test(&["a", "b", "c"]), test(&["a", "c"])].concat();
     assert_eq!(optional(&file(&top, &tests)), [Some(false), Some(true), Some(false)]);
-    let example = "[[example]]\ninputs = { b = '@misc/b' }\n";
-    assert_eq!(optional(&file(&top, example)), [Some(true), Some(false), Some(true)]);
-    // An example without inputs shows nothing about them.
-    assert_eq!(optional(&file(&top, "[[example]]\nname = 'outputs only'")), [Some(false); 3]);
+    let example = |inputs: &str, outputs: &str| {
+        let text = format!("[[example]]\ninputs = {{ {inputs} }}\nsample_out = {{ {outputs} }}\n");
+        optional(&file(&top, &text))
+    };
+    let (tensor, picture) = ("b = '@tensor_data/t'", "b = '@misc/b'");
+    assert_eq!(example(tensor, "y = '@tensor_data/t'"), [Some(true), Some(false), Some(true)]);
+    assert_eq!(example(tensor, "y = '@misc/y'"), [Some(true), Some(false), Some(true)]);
+    // These are no calls: they say nothing about the inputs that they leave out.
+    for (inputs, outputs) in [
+        (picture, "y = '@tensor_data/t'"),
+        ("b = '@misc/b', a = '@tensor_data/t'", "y = '@tensor_data/t'"),
+        (tensor, ""),
+        ("", "y = '@tensor_data/t'"),
+    ] {
+        assert_eq!(example(inputs, outputs), [Some(false); 3], "{inputs} {outputs}");
+    }
+}
+
+#[test]
+fn who_leaves_an_input_out() {
+    let check = |tests: &str, expected: &[(&str, &str)]| {
+        let draft = Draft::parse(&file(&inputs(&[("a", ""), ("b", ""), ("c", "optional = true")]), tests)).unwrap();
+        let metadata = draft.clone().validate().unwrap();
+        let found: Vec<_> = metadata.left_out(&draft).collect();
+        let expected: Vec<_> = expected.iter().map(|(input, by)| (*input, (*by).to_owned())).collect();
+        assert_eq!(found, expected, "{tests}");
+    };
+    check("", &[]);
+    let example = "[[example]]\nname = 'cat'\ninputs = { b = '@tensor_data/t' }\nsample_out = { y = '@misc/y' }\n";
+    check(example, &[("a", "example `cat`")]);
+    let all = [example, &test(&["a", "b"]), &test(&["a"])].concat();
+    check(&all, &[("a", "example `cat`"), ("b", "self-test `self_test_1`")]);
 }
 
 #[test]

@@ -105,6 +105,7 @@ fn any_draft() -> impl Strategy<Value = Draft> {
                 runner_compat_version: Some(3),
                 opts: opts.into_iter().collect(),
                 sandbox: SandboxRequest::new(network, read),
+                unknown_keys: vec![],
             }
         },
     )

@@ -209,6 +209,8 @@ async fn a_whole_carton_tells_its_nested_options() {
                     [runner.opts]\ntable = { a = 1 }\nlist = [1]\nflat = 1";
     let input = PackageInput::new(Metadata::parse(metadata).unwrap(), desk.path("model"));
     package::write(&input, &desk.path("nested.carton"), Compression::Auto, &Context::default()).unwrap();
-    assert_eq!(desk.resolve("nested.carton", "out.carton").await.unwrap().nested_options, ["list", "table"]);
-    assert!(desk.resolve("model.carton", "out.carton").await.unwrap().nested_options.is_empty());
+    let names = ["list", "table"].map(str::to_owned).to_vec();
+    let warnings = desk.resolve("nested.carton", "out.carton").await.unwrap().warnings;
+    assert_eq!(warnings, [PackWarning::NestedOptions { names }]);
+    assert_eq!(desk.resolve("model.carton", "out.carton").await.unwrap().warnings, []);
 }

@@ -143,12 +143,34 @@ fn dimension(message: Message<'_>) -> Result<Dimension, ModelFileError> {
             1 => dimension = u64::try_from(field.integer()?).map_or(Dimension::Any, Dimension::Fixed),
             2 => {
                 let name = field.text()?;
-                if !name.is_empty() && name != "*" {
-                    dimension = Dimension::Symbol(name.to_owned());
-                }
+                dimension = if is_placeholder(name) { Dimension::Any } else { Dimension::Symbol(name.to_owned()) };
             }
             _ => {}
         }
     }
     Ok(dimension)
+}
+
+/// Whether the name of a dimension is what an exporter writes for every size that it does not know, so that the same name at two places does not
+/// mean the same size: `?` of Paddle, `None` of Keras, `unk__N` of TensorFlow's, `-1`, and names without a letter or a digit.
+fn is_placeholder(name: &str) -> bool {
+    let is_numbered = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    matches!(name, "None" | "-1")
+        || name.strip_prefix("unk__").is_some_and(is_numbered)
+        || !name.chars().any(char::is_alphanumeric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_unknown_sizes() {
+        for name in ["", "*", "?", " ", "??", "_", "None", "-1", "unk__0", "unk__617"] {
+            assert!(is_placeholder(name), "{name:?}");
+        }
+        for name in ["batch", "N", "none_of_them", "unk__", "unk__n", "unk", "batch?", "s0", "-10", "\u{6279}"] {
+            assert!(!is_placeholder(name), "{name:?}");
+        }
+    }
 }

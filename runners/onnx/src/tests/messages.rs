@@ -179,5 +179,7 @@ fn signatures() {
         "../real/forest.onnx",
         Ok((r#"x float32 ["*",3]"#, r#"output_label int64 ["*"]; output_probability float32 ["*","*"]"#)),
     );
-    check("sequence.onnx", Err("output `parts` is a sequence"));
+    check("sequence.onnx", Ok(("x float32 [4]", "y float32 [4]")));
+    check("signatures/untyped.onnx", Err("the model does not say what output `y` is"));
+    check("signatures/of_sequence.onnx", Ok(("", r#"y float32 ["n"]"#)));
 }

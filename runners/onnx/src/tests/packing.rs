@@ -5,7 +5,7 @@ use std::path::Path;
 use carton_runner_protocol::runner::{DeclaredTensor, PackRequest, PackResponse};
 use serde_json::json;
 
-use super::models;
+use super::{TestFiles, models, open};
 use crate::options::ModelOptions;
 use crate::pack::pack;
 
@@ -118,9 +118,44 @@ fn warnings() {
     check("labels.onnx", (1, 2), &[]);
     check("half.onnx", (1, 1), &[]);
     check(
-        "sequence.onnx",
+        "signatures/untyped.onnx",
         (0, 0),
-        &["no inputs and outputs are declared: output `parts` is a sequence, which a carton cannot declare"],
+        &["no inputs and outputs are declared: the model does not say what output `y` is"],
+    );
+    check(
+        "sequence.onnx",
+        (1, 1),
+        &["output `parts` is left out: it is a sequence, which Carton's tensors do not have"],
+    );
+}
+
+#[test]
+fn sizes_without_a_name() {
+    let response = pack_path(&models().join("signatures/placeholders.onnx")).response.unwrap();
+    let shapes = |specs: &[DeclaredTensor]| specs.iter().map(|spec| spec.shape.to_string()).collect::<Vec<_>>();
+    let expected = [r#"["*", 3, "*", "*"]"#, r#"["*", "*", "*"]"#];
+    assert_eq!((shapes(&response.inputs), shapes(&response.outputs)), (expected.map(str::to_owned).to_vec(), expected.map(str::to_owned).to_vec()));
+}
+
+#[test]
+fn models_whose_values_no_tensor_holds() {
+    let check = |model: &str, expected: &str| {
+        let refused = pack_path(&models().join(model));
+        assert_eq!(refused.response.unwrap_err(), expected);
+        // The model is refused in the same words if it was packed by others.
+        let bytes = std::fs::read(models().join(model)).unwrap();
+        let error = open(&TestFiles::of_bytes(bytes)).map(drop).unwrap_err();
+        assert_eq!(error.message, expected);
+    };
+    check(
+        "signatures/only_sequence.onnx",
+        "the model returns nothing: output `parts` is a sequence, which Carton's tensors do not have; output `maybe` is an \
+         optional value, which Carton's tensors do not have",
+    );
+    check(
+        "signatures/of_sequence.onnx",
+        "the model cannot be called: input `parts` is a sequence, which Carton's tensors do not have; input `z` is complex64, \
+         which Carton's tensors do not have",
     );
 }
 
