@@ -345,6 +345,7 @@ impl Error {
                 ErrorKind::RunnerCrashed
             }
             Self::Model { .. } | Self::LoadRefused { .. } => ErrorKind::Model,
+            Self::Signature(error) if error.is_of_outputs() => ErrorKind::Model,
             Self::Platform { .. } => ErrorKind::Unsupported,
             Self::Timeout { .. } | Self::LoadTimeout { .. } => ErrorKind::Timeout,
             // The inputs can never fit into a pool of this size.

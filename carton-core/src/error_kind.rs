@@ -15,7 +15,8 @@ pub enum ErrorKind {
     Timeout,
     /// The model is busy: too many calls wait for it, or their tensors fill its shared memory. The same call may succeed later.
     Busy,
-    /// The model or its framework failed in the call, and the runner goes on. Or the runner refuses to load the model.
+    /// The model or its framework failed in the call, and the runner goes on; or the model returned something else than the signature
+    /// declares. Or the runner refuses to load the model.
     Model,
     /// The runner's process died or could not be started.
     RunnerCrashed,

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{self, FFI_ArrowArray, FFI_ArrowSchema};
 use arrow_array::ffi_stream::ArrayStreamReader;
-use arrow_array::{Array, ArrayRef, LargeStringArray, OffsetSizeTrait, StringArray, StructArray, make_array, types};
+use arrow_array::{
+    Array, ArrayReader, ArrayRef, LargeStringArray, OffsetSizeTrait, StringArray, StructArray, make_array, types,
+};
 use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields};
@@ -161,7 +163,7 @@ pub(crate) fn from_arrow<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
         // SAFETY: the name of the capsule says that it holds a stream of the Arrow C interface, out of which the reader takes it.
         let reader = unsafe { ArrayStreamReader::from_raw(stream.as_ptr().cast()) };
         let reader = reader.map_err(|error| refused(&error))?;
-        let field = Arc::unwrap_or_clone(reader.field());
+        let field = reader.field().as_ref().clone();
         for chunk in reader {
             chunks.push(chunk.map_err(|error| refused(&error))?);
         }

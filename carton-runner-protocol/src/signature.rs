@@ -287,6 +287,19 @@ mod tests {
     }
 
     #[test]
+    fn shapes_of_outputs_are_compared_apart() {
+        let (declared, model) =
+            (specs(&["y: int8 [2]", "z: int8 [3]"]), [value("y: int16 [1, 2]"), value("z: int8 [4]")]);
+        assert_eq!(output_mismatches(Some(&declared), &model), ["output `y`: declared int8, the model has int16"]);
+        assert_eq!(
+            output_shape_mismatches(Some(&declared), &model),
+            ["output `y`: declared [2], the model has [1, 2]", "output `z`, dimension 0: declared 3, the model has 4"]
+        );
+        assert_eq!(output_shape_mismatches(Some(&specs(&["w: int8 [2]"])), &model), [""; 0]);
+        assert_eq!(output_shape_mismatches(None, &model), [""; 0]);
+    }
+
+    #[test]
     fn long_lists_of_names_are_cut() {
         let model: Vec<ModelValue> = (0..20).map(|index| value(&format!("?x{index}: int8 []"))).collect();
         let found = input_mismatches(Some(&specs(&["y: int8 []"])), &model);

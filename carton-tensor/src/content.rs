@@ -165,7 +165,10 @@ impl Content {
             }
             Self::Onnx => "it is a model, and is packed as one; the Python package `onnx` reads its initializers",
             Self::Carton => "open it as a carton",
-            Self::Zip | Self::Tar => "unpack it, and name the tensor file that was in it",
+            Self::Zip => {
+                "of zip archives only those with .npy files are read: unpack it, and name the tensor file that was in it"
+            }
+            Self::Tar => "unpack it, and name the tensor file that was in it",
             Self::Gzip => "decompress it first, with `gunzip`",
             Self::Bzip2 => "decompress it first, with `bunzip2`",
             Self::Xz => "decompress it first, with `unxz`",
@@ -177,7 +180,7 @@ impl Content {
 impl fmt::Display for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::GitLfsPointer => "a Git LFS pointer, not the file itself",
+            Self::GitLfsPointer => "a Git LFS pointer",
             Self::Html => "a web page (HTML)",
             Self::Xml => "an XML document",
             Self::Json => "JSON",
@@ -191,7 +194,7 @@ impl fmt::Display for Content {
             Self::Hdf5 => "an HDF5 file, as Keras writes them (.h5)",
             Self::Onnx => "an ONNX model",
             Self::Carton => "a carton",
-            Self::Zip => "a zip archive without arrays",
+            Self::Zip => "a zip archive",
             Self::Tar => "a tar archive",
             Self::Gzip => "compressed by gzip",
             Self::Bzip2 => "compressed by bzip2",

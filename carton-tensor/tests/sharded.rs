@@ -263,7 +263,10 @@ fn files_and_index_must_agree() {
     fs::write(place.path("m-00002-of-00002.safetensors"), "no such file").unwrap();
     let error = place.error();
     assert!(matches!(&error, ShardedError::Shard(SafetensorsError::OtherContent { content: Content::Text, .. })));
-    assert!(error.to_string().ends_with("m-00002-of-00002.safetensors` is text, expected a safetensors file"), "{error}");
+    assert!(
+        error.to_string().ends_with("m-00002-of-00002.safetensors` is text, expected a safetensors file"),
+        "{error}"
+    );
 
     let place = Checkpoint::new();
     fs::remove_file(place.path("m-00002-of-00002.safetensors")).unwrap();

@@ -7,8 +7,8 @@ use std::io;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, Inputs};
-use carton_tensor::{DataType, NumericTensor, Tensor};
+use carton_core::{Carton, Error, ErrorKind, Inputs, SignatureMode};
+use carton_tensor::{DataType, ElementKind, NumericTensor, Tensor};
 use carton_tests::place::TestPlace;
 use carton_tests::python_runner::{install, interpreter, load, pack};
 
@@ -249,10 +249,10 @@ async fn sealed_inputs_are_kept_by_the_runner() {
 async fn outputs_of_the_wrong_type_are_errors_of_their_call() {
     let Some(place) = place() else { return };
     let source = "import numpy as np\n\
-        def f(kind):\n    return {'y': {'half': np.zeros(3, np.float16), 'none': None, 'set': {1}, 'good': 1.0}[kind[()]]}\n";
+        def f(kind):\n    return {'y': {'mixed': [1, 'a'], 'none': None, 'set': {1}, 'good': 1.0}[kind[()]]}\n";
     let model = load(&place, source, "f", "").await;
     for (kind, expected) in [
-        ("half", "output `y` has the dtype float16"),
+        ("mixed", "output `y` is a list of numbers that holds text: 'a'"),
         ("none", "output `y` is None"),
         ("set", "output `y` is a set, which is no tensor"),
         ("other", "KeyError: 'other'"),
@@ -261,6 +261,85 @@ async fn outputs_of_the_wrong_type_are_errors_of_their_call() {
         assert_eq!(error.kind(), ErrorKind::Model);
         assert!(chain(&error).contains(expected), "expected `{expected}` in: {}", chain(&error));
         assert_eq!(value(&model.infer([("kind", text("good"))]).await.unwrap(), "y"), 1.0);
+    }
+}
+
+/// NumPy's own results for the same arrays.
+#[tokio::test]
+async fn masks_are_booleans_where_they_are_declared() {
+    let Some(place) = place() else { return };
+    let source = "def f(x, mask):\n    return {'y': x[mask], 'inverted': ~mask, 'type': mask.dtype.name}\n";
+    let metadata = |element: &str| {
+        format!(
+            "input = [{{ name = 'x', dtype = 'float64', shape = ['n'] }}, {{ name = 'mask', dtype = 'uint8', {element} shape = ['n'] }}]\n\
+             output = [{{ name = 'y', dtype = 'float64', shape = ['*'] }}, {{ name = 'inverted', dtype = 'uint8', {element} shape = ['n'] }}, \
+             {{ name = 'type', dtype = 'string', shape = [] }}]\n"
+        )
+    };
+    let x = Tensor::from_vec(vec![5.0_f64, -1.0, 7.0], vec![3]).unwrap();
+    let plain = |elements: [u8; 3]| Tensor::from_vec(elements.to_vec(), vec![3]).unwrap();
+    let bools = |elements| plain(elements).with_element_kind(ElementKind::Bool).unwrap();
+    let call = async |model: &Carton, mask: Tensor| model.infer([("x", x.clone()), ("mask", mask)]).await;
+
+    let model = load(&place, source, "f", &metadata("element = 'bool',")).await;
+    for mask in [bools([1, 0, 1]), plain([1, 0, 1])] {
+        let outputs = call(&model, mask).await.unwrap();
+        assert_eq!(outputs["y"], Tensor::from_vec(vec![5.0_f64, 7.0], vec![2]).unwrap());
+        assert_eq!(outputs["inverted"], bools([0, 1, 0]));
+        assert_eq!(outputs["type"], text("bool"));
+        // An output is a mask for another call.
+        assert_eq!(call(&model, outputs["inverted"].clone()).await.unwrap()["inverted"], bools([1, 0, 1]));
+    }
+    let error = call(&model, plain([1, 0, 2])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let expected = "input `mask`, element [2]: expected 0 or 1 (bool), found 2";
+    assert!(error.to_string().ends_with(expected), "{error}");
+    let sealed = model.seal([("x", x.clone()), ("mask", bools([0, 0, 1]))]).await.unwrap();
+    let outputs = model.infer(&sealed).await.unwrap();
+    assert_eq!(outputs["y"], Tensor::from_vec(vec![7.0_f64], vec![1]).unwrap());
+
+    // Without the declaration the model gets integers, and booleans are refused, whatever is checked.
+    for mode in [SignatureMode::Strict, SignatureMode::Warn, SignatureMode::Off] {
+        let carton = pack(&place, source, &metadata("")).await;
+        let model = place.load(carton).option("infer_fn", "f").signature(mode).await.unwrap();
+        let error = call(&model, bools([1, 0, 1])).await.unwrap_err();
+        assert!(error.to_string().ends_with("input `mask`: expected uint8, found bool"), "{error}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("`element = \"bool\"`") && !hint.contains("astype"), "{hint}");
+        let outputs = call(&model, plain([1, 0, 1])).await.unwrap();
+        assert_eq!(outputs["type"], text("uint8"));
+    }
+}
+
+/// A self-test's inputs are integers in the carton, so booleans for an input that is not declared as such are refused before.
+#[tokio::test]
+async fn masks_of_self_tests() {
+    let Some(place) = place() else { return };
+    let model = place.path().join("m.py");
+    std::fs::write(&model, "def f(mask):\n    return {'y': ~mask}\n").unwrap();
+    let mask = Tensor::from_vec(vec![1_u8, 0], vec![2]).unwrap().with_element_kind(ElementKind::Bool).unwrap();
+    let file = std::fs::File::create(place.path().join("mask.npy")).unwrap();
+    carton_tensor::npy::write(file, &mask).unwrap();
+    for (element, is_packed) in [("element = 'bool',", true), ("", false)] {
+        let spec = |name: &str| format!("[{{ name = '{name}', dtype = 'uint8', {element} shape = ['n'] }}]");
+        let metadata = format!(
+            "input = {}\noutput = {}\n[[self_test]]\ninputs = {{ mask = 'mask.npy' }}\n",
+            spec("mask"),
+            spec("y")
+        );
+        let draft = carton_core::metadata::Draft::parse(&metadata).unwrap();
+        let output = place.path().join("m.carton");
+        let packed =
+            place.pack(&model, "python", &output).metadata(draft).metadata_folder(place.path()).check(false).await;
+        match packed {
+            Ok(_) => assert!(is_packed),
+            Err(error) => {
+                assert!(
+                    !is_packed && error.to_string().ends_with("input `mask`: expected uint8, found bool"),
+                    "{error}"
+                );
+            }
+        }
     }
 }
 

@@ -42,8 +42,8 @@ pub(crate) use serve::ServeArgs;
 pub(crate) use shrink::ShrinkArgs;
 pub(crate) use signing::{KeygenArgs, SignArgs, TrustArgs};
 pub(crate) use tensor::{
-    DenseArgs, DigestsArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs, TensorLsArgs,
-    TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs, VersionChoice,
+    DenseArgs, DigestsArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs,
+    TensorLsArgs, TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs, VersionChoice,
 };
 pub(crate) use values::{InputArgument, InputValue, LinkArgument, MiscArgument, OutputArgument};
 

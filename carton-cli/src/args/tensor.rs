@@ -48,7 +48,7 @@ Examples:
 
 const VERIFY_EXAMPLES: &str = "\
 Every violation is a problem, and leads to exit code 4. What cannot be checked (NumPy arrays of objects and of types that tensors do not
-have; entries of .npz that bzip2 or LZMA compressed) may be whole or damaged: without a problem, it leads to exit code 1. A note names a feature
+have; entries of .npz that are no arrays, or that bzip2 or LZMA compressed) may be whole or damaged: without a problem, it leads to exit code 1. A note names a feature
 that the version stated in a .zt file forbids, although the file can be read, or a digest whose algorithm is not known: this is not damage,
 and the exit code stays 0. With --json they are `problems`, `unchecked` and `findings`.
 

@@ -104,7 +104,7 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     let mut packing = pack.prepare().await.map_err(explained)?;
     if !inputs.is_empty() {
         let specs = packing.declared_inputs().map_err(explained)?;
-        let declared = specs.iter().map(|input| DeclaredInput::from(input));
+        let declared = specs.iter().map(DeclaredInput::from);
         let mut inputs = inputs.into_tensors(&declared.collect::<Vec<_>>())?;
         if arguments.cast {
             let specs = specs.to_vec();
@@ -182,8 +182,7 @@ fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Fa
 fn read_draft(path: &Path) -> Result<Draft, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|source| Failure::new(PackArgumentError::ReadMetadata { path: path.to_path_buf(), source }))?;
-    Draft::parse(&text)
-        .map_err(|source| Failure::new(PackArgumentError::Metadata { path: path.to_path_buf(), source }))
+    Draft::parse(&text).map_err(|source| Failure::new(PackArgumentError::Metadata { path: path.to_path_buf(), source }))
 }
 
 /// Returns `NAME.carton` in the current folder. The name of a folder is kept whole: `my.model` has no extension there.

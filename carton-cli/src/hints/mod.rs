@@ -5,7 +5,7 @@ mod no_runner;
 use carton_core::errors::{
     CacheError, ContentsError, InstallError, LaunchError, NetworkError, OciError, PackageError, ShrinkError,
 };
-use carton_core::{CallError, Error, Limits, SuspectedLimit};
+use carton_core::{CallError, Error, Limits, SuspectedLimit, ViolationKind};
 
 use crate::output::shell::shell_word;
 
@@ -72,9 +72,13 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
                 .to_owned(),
         ),
         Error::Signature(violated) => match (violated.undeclared_bool_hint(), violated.castable()) {
-            (Some(hint), _) => Some(format!("{hint}; if it takes 0 and 1 as numbers, `--cast` makes these of it")),
+            (Some(hint), _) => Some(format!("{hint}; if the model takes 0 and 1 as numbers, `--cast` makes these of it")),
             (None, Some((input, _))) => {
                 Some(format!("`--cast` casts `{input}` where no value changes but by rounding"))
+            }
+            // These are refused in every mode.
+            (None, None) if violated.violations.iter().any(|violation| violation.kind == ViolationKind::Element) => {
+                Some("`carton info` shows what the carton declares".to_owned())
             }
             (None, None) => Some(
                 "`carton info` shows what the carton declares; where it declares the wrong thing, `--signature-mode warn` runs the model \

@@ -46,7 +46,7 @@ pub(crate) enum TensorFileError {
     #[error("two tensors would be called `{name}`")]
     TwoOfOneName { name: String },
     #[error("`{place}` has no tensor of floats to quantize")]
-    NothingToQuantize { place: String, already: usize },
+    NothingToQuantize { place: String, schemes: Vec<&'static str> },
     #[error("cannot make a quantized group of tensor `{name}`")]
     NotInGroups { name: String, source: Box<WeightsError> },
     #[error("interrupted")]
@@ -92,6 +92,7 @@ impl From<WeightsError> for TensorFileError {
     fn from(error: WeightsError) -> Self {
         match error {
             WeightsError::Interrupted => Self::Interrupted,
+            WeightsError::File(error) => error.into(),
             error => Self::Weights(error),
         }
     }
@@ -103,7 +104,6 @@ impl TensorFileError {
         match self {
             Self::File(error) => error.is_malformed(),
             Self::Ztensor(error) => error.is_malformed(),
-            Self::Weights(WeightsError::File(error)) => error.is_malformed(),
             _ => false,
         }
     }
@@ -113,6 +113,7 @@ impl TensorFileError {
         match self {
             Self::File(files::TensorFileError::ZTensor { source, .. }) => Some(source),
             Self::Ztensor(error) => Some(error),
+            Self::Weights(WeightsError::File(files::TensorFileError::ZTensor { source, .. })) => Some(source),
             _ => None,
         }
     }
@@ -132,8 +133,9 @@ impl TensorFileError {
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 Some(format!("it has `{}`{more}; `carton tensor ls` shows all", shown.join("`, `")))
             }
-            Self::NothingToQuantize { already: 1.., .. } => {
-                Some("what it has is quantized already, and would only lose precision".to_owned())
+            Self::NothingToQuantize { schemes, .. } if !schemes.is_empty() => {
+                let schemes = schemes.join("; ");
+                Some(format!("what it has is quantized already ({schemes}), and would only lose precision"))
             }
             Self::NothingToQuantize { .. } => {
                 Some("`carton tensor ls` shows their dtypes, and --only chooses by name".to_owned())

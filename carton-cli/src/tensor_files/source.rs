@@ -257,6 +257,23 @@ impl Source {
         })
     }
 
+    /// The names of the entries of an archive that are no arrays, and are not read, unless only one tensor was asked for.
+    pub(crate) fn other_entries(&self) -> Vec<String> {
+        let is_whole = |file: &&TensorFile| file.entries().count() == self.listed.len();
+        self.file().filter(is_whole).map(TensorFile::other_entries).unwrap_or_default()
+    }
+
+    /// Says what is lost of the source whatever is written: digests that cannot be compared, and entries that are no arrays.
+    pub(crate) fn not_written(&self) -> Vec<String> {
+        const SHOWN: usize = 5;
+        let others = self.other_entries();
+        let shown: Vec<String> = others.iter().take(SHOWN).map(|name| shown_name(name)).collect();
+        let more = if others.len() > SHOWN { " and others" } else { "" };
+        let others = (!others.is_empty())
+            .then(|| format!("not written, because they are no arrays (.npy): `{}`{more}", shown.join("`, `")));
+        self.unknown_digests("neither compared nor written").into_iter().chain(others).collect()
+    }
+
     /// The number of elements in all tensors, as far as it is known. Saturates, because a file may claim more than fits.
     pub(crate) fn n_elements(&self) -> u64 {
         let of_one =

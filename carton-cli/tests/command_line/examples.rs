@@ -77,7 +77,7 @@ fn arrays_are_cast_on_request() {
     error: tensors do not match the model's signature
         input `x`: expected float32, found float64
 
-    hint: `--cast` casts `x` where no value changes but by rounding; or save it as float32, in NumPy with `.astype("float32")`
+    hint: `--cast` casts `x` where no value changes but by rounding
     "#);
     assert_snapshot!(sandbox.carton("run echo.carton -i x=x.npy --cast"), @"
     exit code: 0
@@ -164,7 +164,7 @@ for source in ['bool', 'float16', *names]:
         for file in ["c.npy", "fortran.npy", "all.npz", "small.npz"] {
             let inputs: String = match file.ends_with(".npz") {
                 true => format!("-i {source}-{file}"),
-                false => DTYPES.iter().map(|dtype| format!("-i {dtype}={source}-{file} ")).collect(),
+                false => DTYPES.map(|dtype| format!("-i {dtype}={source}-{file}")).join(" "),
             };
             sandbox.carton(&format!("run echo.carton {inputs} --cast -o out.npz")).expect_code(0);
             run("check", source);

@@ -55,7 +55,8 @@ impl Desk {
 
     /// Runs the carton without options, and checks that it returns what ONNX Runtime returned.
     fn check_returns(&self, name: &str) {
-        let returned: Value = serde_json::from_slice(&fs::read(Path::new(MODELS).join("returned.json")).unwrap()).unwrap();
+        let returned: Value =
+            serde_json::from_slice(&fs::read(Path::new(MODELS).join("returned.json")).unwrap()).unwrap();
         let inputs = returned[name]["inputs"].as_object().unwrap();
         let inputs = inputs.iter().flat_map(|(name, value)| ["-i".to_owned(), format!("{name}={value}")]);
         let arguments = ["run", "m.carton", "--json"].map(str::to_owned).into_iter().chain(inputs);
@@ -99,7 +100,11 @@ fn write_input(sandbox: &Sandbox, name: &str) {
 fn shapes_that_a_model_states_wrongly_are_corrected() {
     let Some(desk) = Desk::new() else { return };
     let packed = desk.pack("stale.onnx", &[]).expect_code(0);
-    assert_snapshot!(warnings(&packed), @"");
+    assert_snapshot!(warnings(&packed), @r#"
+    output `twice`: the model declares shape ["batch", 2] and returns a tensor of float32, shape [10, 2] for batch = 5; the carton declares ["*", 2]
+    output `wide`: the model declares shape ["batch", 3] and returns a tensor of float32, shape [5, 4] for batch = 5; the carton declares ["batch", "*"]
+    output `deep`: the model declares shape [1, "length"] and returns a tensor of float32, shape [1, 5, 2]; the carton declares "*"
+    "#);
     let corrected = json!({
         "inputs": { "x": ["batch", 2] },
         "outputs": { "twice": ["*", 2], "wide": ["batch", "*"], "deep": "*", "right": ["batch", 2] },
@@ -174,7 +179,7 @@ fn what_the_metadata_declares_is_not_rewritten() {
     assert_eq!(desk.shapes()["outputs"], outputs);
     // Both are wrong in the same way. The metadata could be right for other sizes.
     let wrong = pack("['*', 2]", "['batch', 3]", "'*'").expect_code(0);
-    assert_snapshot!(warnings(&wrong), @"");
+    assert_snapshot!(warnings(&wrong), @"for an input of zeros, the model returns something else than the carton declares: output `wide`, dimension 1: expected 3, found 4");
     assert_eq!(desk.shapes()["outputs"]["wide"], json!(["batch", 3]));
     let refused = desk.run(["run", "m.carton", "-i", "x=[[1, 2]]"]).expect_code(1);
     assert!(refused.stderr.contains("`--signature-mode warn` runs the model anyway"), "{refused}");
@@ -235,10 +240,10 @@ fn inputs_that_became_optional_are_named() {
     let refused = sandbox.carton("run model.carton -i image=[1]").expect_code(1);
     assert!(refused.stderr.contains("input `threshold`: expected a tensor of float32"), "{refused}");
     let packed = pack("[[example]]\nname = 'call'\ninputs = { image = 'x.npy' }\nsample_out = { image = 'x.npy' }\n");
-    assert_snapshot!(warnings(&packed), @"");
+    assert_snapshot!(warnings(&packed), @"input `threshold` is optional, because example `call` leaves it out: state it by `optional = true` or `optional = false` in its [[input]]");
     assert_eq!(optional(), [false, true]);
     // What is stated is not warned of.
-    let stated = SIGNATURE.replace("name = 'threshold'\n", "name = 'threshold'\noptional = true\n");
+    let stated = SIGNATURE.replacen("name = 'threshold'\n", "name = 'threshold'\noptional = true\n", 1);
     sandbox.write("m.toml", format!("{stated}[[self_test]]\ninputs = {{ image = 'x.npy' }}\n"));
     let packed = sandbox.carton("pack model.bin --runner noop --metadata m.toml --no-check").expect_code(0);
     assert_eq!((warnings(&packed).as_str(), optional()), ("", vec![false, true]));
@@ -255,11 +260,23 @@ fn mistakes_are_warnings_and_errors_if_packing_is_strict() {
     );
     let pack = "pack model.bin --runner noop --metadata m.toml --misc pic.png --no-check";
     let packed = sandbox.carton(pack).expect_code(0);
-    assert_snapshot!(warnings(&packed), @"");
+    assert_snapshot!(warnings(&packed), @"
+    `required_platforms`: `x86_64-linux-gnu` is no known target triple; did you mean `[PLATFORM]`?
+    `required_platforms`: `pdp-11` is no known target triple; one is `[PLATFORM]`, this machine's
+    `model_description` refers to `@misc/gone.png`, which is not in the carton
+    ");
     let json = sandbox.carton(&format!("{pack} --json")).expect_code(0).json();
     assert_eq!(json["warnings"].as_array().unwrap().len(), 3, "{json}");
     fs::remove_file(sandbox.work().join("model.carton")).unwrap();
-    assert_snapshot!(sandbox.carton(&format!("{pack} --strict")), @"");
+    assert_snapshot!(sandbox.carton(&format!("{pack} --strict")), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the metadata has mistakes:
+      `required_platforms`: `x86_64-linux-gnu` is no known target triple; did you mean `[PLATFORM]`?
+      `required_platforms`: `pdp-11` is no known target triple; one is `[PLATFORM]`, this machine's
+    ");
     sandbox.write("m.toml", "model_description = '![b](@misc/gone.png)'\n");
     let refused = sandbox.carton(&format!("{pack} --strict")).expect_code(1);
     assert!(refused.stderr.contains("`@misc/gone.png`"), "{refused}");

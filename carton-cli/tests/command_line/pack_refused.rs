@@ -219,3 +219,23 @@ fn warnings_are_in_the_json_too() {
     assert!(warnings.len() == 2 && warnings[0].as_str().unwrap().contains("`model_nam`"), "{warnings:?}");
     assert!(warnings[1].as_str().unwrap().starts_with("a list or table is stored as a runner option"), "{warnings:?}");
 }
+
+/// A pointer of Git LFS stands in place of a file: as the model it is refused, in a model it is told.
+#[test]
+fn git_lfs_pointers_are_named() {
+    const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n";
+    let sandbox = Sandbox::new();
+    sandbox.write("model.onnx", POINTER);
+    for command in ["pack model.onnx", "pack model.onnx --runner noop --no-check"] {
+        let refused = sandbox.carton(command).expect_code(1);
+        assert!(refused.stderr.contains("cannot pack `model.onnx`: it is a Git LFS pointer"), "{refused}");
+        assert!(refused.stderr.contains("hint: ") && refused.stderr.contains("git lfs pull"), "{refused}");
+    }
+    sandbox.write("model/main.bin", "weights");
+    sandbox.write("model/parts/large.bin", POINTER);
+    let packed = sandbox.carton("pack model --runner noop --no-check --json").expect_code(0);
+    assert!(packed.stderr.contains("warning: `parts/large.bin` is a Git LFS pointer"), "{packed}");
+    assert!(packed.json()["warnings"].to_string().contains("`parts/large.bin` is a Git LFS pointer"), "{packed}");
+    let packed = sandbox.carton("pack model/main.bin --runner noop --no-check --json").expect_code(0);
+    assert_eq!(packed.json()["warnings"], serde_json::json!([]));
+}

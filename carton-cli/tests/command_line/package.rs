@@ -86,7 +86,7 @@ fn a_folder_becomes_a_carton_of_its_name() {
 
     Inputs
       x      float32  [batch, 3]  Numbers
-      words  string   any shape   (optional)
+      words  string   any shape
 
     Outputs
       x      float32  [batch, 3]
@@ -106,7 +106,7 @@ fn a_folder_becomes_a_carton_of_its_name() {
       tensor_data/index.toml          12 B
 
     Run it with
-      carton run echo.carton -i x=x.npy
+      carton run echo.carton -i x=x.npy -i words=words.npy
     ----- stderr -----
     ");
     assert_snapshot!(sandbox.carton("ls echo.carton"), @"
@@ -184,7 +184,7 @@ fn info_for_programs() {
         "shape": "*",
         "description": null,
         "internal_name": null,
-        "optional": true
+        "optional": false
       }],
       "outputs": [{
         "name": "x",
@@ -263,6 +263,9 @@ fn a_file_becomes_a_carton_without_its_extension() {
       "size": 14841,
       "check": {
         "runner": "onnx 1.32.0",
+        "zeros": {
+          "ran": true
+        },
         "passed": true,
         "counts": {
           "passed": 0,

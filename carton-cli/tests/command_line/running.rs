@@ -1,6 +1,6 @@
 //! `carton run`: inputs, outputs and self-tests.
 
-use carton_tensor::{Tensor, npy};
+use carton_tensor::{ElementKind, Tensor, npy};
 use insta::assert_snapshot;
 
 use crate::sandbox::{Sandbox, digits};
@@ -41,6 +41,86 @@ fn pack_digits(sandbox: &Sandbox) {
 }
 
 #[test]
+fn booleans() {
+    let sandbox = Sandbox::new();
+    let spec = |list: &str, name: &str, element: &str| {
+        format!("[[{list}]]\nname = '{name}'\ndtype = 'uint8'\n{element}\nshape = ['n']\n")
+    };
+    let bools = "element = 'bool'";
+    pack_noop(&sandbox, &[spec("input", "mask", bools), spec("output", "mask", bools)].concat());
+    let mask = Tensor::from_vec(vec![1_u8, 0], vec![2]).unwrap();
+    let file = |name: &str| std::fs::File::create(sandbox.work().join(name)).unwrap();
+    npy::write(file("integers.npy"), &mask).unwrap();
+    let mask = mask.with_element_kind(ElementKind::Bool).unwrap();
+    npy::write(file("mask.npy"), &mask).unwrap();
+    npy::write_npz(file("mask.npz"), [("mask", &mask)]).unwrap();
+    for input in ["mask=mask.npy", "mask.npz", "mask=integers.npy", "mask=[true,false]", "mask=[1,0]"] {
+        let outcome = sandbox.run(["run", "echo.carton", "-i", input, "--json"]).expect_code(0);
+        let expected = serde_json::json!({"mask": {"data": [1, 0], "dtype": "uint8", "element": "bool", "shape": [2]}});
+        assert_eq!(outcome.json()["outputs"], expected, "{input}");
+    }
+    assert_snapshot!(sandbox.carton("run echo.carton -i mask=mask.npy -o mask=back.npy"), @"
+    exit code: 0
+    ----- stdout -----
+
+    ----- stderr -----
+    wrote mask (bool [2]) to back.npy
+    ");
+    assert_eq!(npy::read_path(sandbox.work().join("back.npy")).unwrap(), mask);
+    assert_snapshot!(sandbox.carton("run echo.carton -i mask=[0,1,2]"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot use input `mask`
+
+    Caused by:
+      element [2]: expected true or false, found 2
+    ");
+    npy::write(file("wrong.npy"), &Tensor::from_vec(vec![0_u8, 3], vec![2]).unwrap()).unwrap();
+    assert_snapshot!(sandbox.carton("run echo.carton -i mask=wrong.npy"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: tensors do not match the model's signature
+        input `mask`, element [1]: expected 0 or 1 (bool), found 3
+
+    hint: `carton info` shows what the carton declares
+    ");
+
+    pack_noop(&sandbox, &[spec("input", "mask", ""), spec("output", "mask", "")].concat());
+    assert_snapshot!(sandbox.carton("run echo.carton -i mask=mask.npy"), @r#"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: tensors do not match the model's signature
+        input `mask`: expected uint8, found bool
+
+    hint: if `mask` is a mask to the model, declare it in the metadata, `dtype = "uint8"` and `element = "bool"`, and pack the model again; if the model takes 0 and 1 as numbers, `--cast` makes these of it
+    "#);
+    assert_snapshot!(sandbox.carton("run echo.carton -i mask=[true,false] --cast"), @"
+    exit code: 0
+    ----- stdout -----
+    mask  uint8 [2]
+    [1 0]
+    ----- stderr -----
+    ");
+    sandbox.write("metadata.toml", spec("input", "mask", "element = 'float16'"));
+    assert_snapshot!(sandbox.carton("pack model.bin --runner noop --metadata metadata.toml -o echo.carton"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot use `metadata.toml`
+
+    Caused by:
+      carton.toml: `input[0].element`: expected bool, found `float16`
+    ");
+}
+
+#[test]
 fn json_is_cast_to_the_declared_dtype() {
     let sandbox = Sandbox::new();
     pack_noop(&sandbox, ECHO);
@@ -76,14 +156,14 @@ fn json_is_cast_to_the_declared_dtype() {
       the value: 1.5 is not an integer, which uint8 needs
     ");
     assert_snapshot!(sandbox.carton("run echo.carton -i x=[[true]] -i count=1"), @"
-    exit code: 2
+    exit code: 1
     ----- stdout -----
 
     ----- stderr -----
-    error: cannot use input `x`
+    error: tensors do not match the model's signature
+        input `x`: expected float32, found bool
 
-    Caused by:
-      element [0, 0]: true is a boolean, and cartons have no dtype for those: write 0 or 1
+    hint: `--cast` casts `x` where no value changes but by rounding
     ");
     assert_snapshot!(sandbox.carton("run echo.carton -i x=hello -i count=1"), @r#"
     exit code: 2

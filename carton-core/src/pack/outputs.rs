@@ -68,7 +68,9 @@ pub(super) async fn correct_by_self_tests(
 /// The work was interrupted. An error of the model is a result: a model need not take zeros.
 pub(super) async fn run_on_zeros(model: &Carton) -> Result<Option<(ZeroRun, Option<Observed>)>, Error> {
     let metadata = model.package().metadata();
-    let Some(Signature { inputs: Some(inputs), outputs: Some(outputs) }) = metadata.signature() else { return Ok(None) };
+    let Some(Signature { inputs: Some(inputs), outputs: Some(outputs) }) = metadata.signature() else {
+        return Ok(None);
+    };
     if outputs.is_empty() {
         return Ok(None);
     }

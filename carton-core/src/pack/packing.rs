@@ -260,9 +260,11 @@ impl Packing {
 
     /// Warns of what is visible only in the finished metadata and files.
     fn warn_of(&mut self, metadata: &Metadata, unmatched: &[Sha256Digest], manifest: &Manifest) {
-        self.warnings.extend(metadata.left_out(&self.input.draft).map(|(input, left_out_by)| {
-            PackWarning::OptionalInput { input: input.to_owned(), left_out_by }
-        }));
+        self.warnings.extend(
+            metadata
+                .left_out(&self.input.draft)
+                .map(|(input, left_out_by)| PackWarning::OptionalInput { input: input.to_owned(), left_out_by }),
+        );
         let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
         self.warnings.extend(PackWarning::of_format(metadata, has_tensor_file));
         if !unmatched.is_empty() {

@@ -79,7 +79,7 @@ mod tests {
             let expected = expected.map(|expected| format!("cannot pack `{}`: it is {expected}", path.display()));
             assert_eq!(found, expected);
         };
-        check(POINTER.as_bytes(), Some("a Git LFS pointer, not the file itself"));
+        check(POINTER.as_bytes(), Some("a Git LFS pointer"));
         check(b"<!doctype html>", Some("a web page (HTML)"));
         check(b"", None);
         check(b"\x08\x08\x12\x07pytorch", None);

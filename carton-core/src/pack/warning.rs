@@ -101,7 +101,7 @@ impl fmt::Display for PackWarning {
             Self::UnknownKey(key) => write!(f, "metadata, {key}"),
             Self::GitLfsPointer { path } => write!(
                 f,
-                "`{}` is {}: run `git lfs pull` in the model's repository, and pack it again",
+                "`{}` is {}, not the file itself: run `git lfs pull` in the model's repository, and pack it again",
                 path.display(),
                 Content::GitLfsPointer
             ),
@@ -190,10 +190,12 @@ impl Warnings {
 /// The mistakes of the metadata that are visible without the model and the files: unknown keys and platforms.
 pub(super) fn mistakes(draft: &Draft) -> Vec<PackWarning> {
     let keys = draft.unknown_keys.iter().cloned().map(PackWarning::UnknownKey);
-    let is_unknown = |platform: &&String| platform.as_str() != PLATFORM && !known_platforms().any(|known| known == *platform);
+    let is_unknown =
+        |platform: &&String| platform.as_str() != PLATFORM && !known_platforms().any(|known| known == *platform);
     let platforms = draft.required_platforms.iter().filter(is_unknown);
-    let platforms = platforms.map(|platform| {
-        PackWarning::UnknownPlatform { platform: platform.clone(), nearest: nearest_platform(platform) }
+    let platforms = platforms.map(|platform| PackWarning::UnknownPlatform {
+        platform: platform.clone(),
+        nearest: nearest_platform(platform),
     });
     keys.chain(platforms).collect()
 }
@@ -293,9 +295,10 @@ mod tests {
         let check = |text: &str, expected: &[&str]| {
             let draft = Draft { model_description: Some(text.to_owned()), ..Draft::default() };
             let found = missing_files(&draft, |path| path == "cat.png" || path == "a b.png");
-            let expected = expected
-                .iter()
-                .map(|path| PackWarning::MissingFile { place: "model_description".to_owned(), path: (*path).to_owned() });
+            let expected = expected.iter().map(|path| PackWarning::MissingFile {
+                place: "model_description".to_owned(),
+                path: (*path).to_owned(),
+            });
             assert_eq!(found, expected.collect::<Vec<_>>(), "{text}");
         };
         check("![cat](@misc/cat.png) [cat](<@misc/a b.png>) ![](@misc/a%20b.png)", &[]);

@@ -213,12 +213,7 @@ mod tests {
     #[test]
     fn lists_of_tensors() {
         let list = Tensor::nested(vec![float(&[1, 4]), float(&[2, 4])]).unwrap();
-        check(
-            &[],
-            &[("y", "[2, 'n', 4]", list.clone())],
-            &["[2, \"*\", 4]"],
-            &["a list of 2 tensors of float32"],
-        );
+        check(&[], &[("y", "[2, 'n', 4]", list.clone())], &["[2, \"*\", 4]"], &["a list of 2 tensors of float32"]);
         check(&[], &[("y", "[2, 4]", list)], &["\"*\""], &["a list of 2 tensors of float32"]);
     }
 }

@@ -128,22 +128,29 @@ impl SignatureError {
         self.violations.iter().any(|it| it.side == Side::Input && it.kind == ViolationKind::Missing)
     }
 
-    /// Returns the first numeric input that should have another numeric type, and that type: the input can be cast. Not for booleans: what
-    /// they become by a cast means something else to most models.
+    /// Whether all of it is about outputs: what the model returned, not what the caller passed.
+    pub(crate) fn is_of_outputs(&self) -> bool {
+        self.violations.iter().all(|violation| violation.side == Side::Output)
+    }
+
+    /// Returns the first numeric input that should have another numeric type, and that type: the input can be cast. Not for booleans that may
+    /// be meant as such: what they become by a cast means something else to most models.
     #[must_use]
     pub fn castable(&self) -> Option<(&str, DataType)> {
         let is_number = |name: &str| name.parse().ok().filter(|dtype: &DataType| dtype.size().is_some());
-        let mut castable = self.of_other_types().filter_map(|violation| {
-            is_number(&violation.found)?;
-            Some((violation.name.as_str(), is_number(&violation.expected)?))
+        let is_bool = |name: &str| name == ElementKind::Bool.name();
+        let mut castable = self.of_other_types().filter(|violation| !may_be_bool(violation)).filter_map(|violation| {
+            let expected = is_number(&violation.expected)?;
+            (is_bool(&violation.found) || is_number(&violation.found).is_some()).then_some(())?;
+            Some((violation.name.as_str(), expected))
         });
         castable.next()
     }
 
-    /// Returns how the first input of booleans can be passed as such, if one is declared as something else.
+    /// Returns how the first input of booleans can be passed as such, if one is declared as `uint8`, or not at all.
     #[must_use]
     pub fn undeclared_bool_hint(&self) -> Option<String> {
-        let undeclared = self.of_other_types().find(|violation| violation.found == ElementKind::Bool.name())?;
+        let undeclared = self.of_other_types().find(|violation| may_be_bool(violation))?;
         Some(format!(
             "if `{}` is a mask to the model, declare it in the metadata, `dtype = \"uint8\"` and `element = \"bool\"`, and pack the model \
              again",
@@ -154,6 +161,13 @@ impl SignatureError {
     fn of_other_types(&self) -> impl Iterator<Item = &Violation> {
         self.violations.iter().filter(|it| it.side == Side::Input && it.kind == ViolationKind::DataType)
     }
+}
+
+/// Whether booleans were passed for what may be a mask that nobody has declared as one.
+fn may_be_bool(violation: &Violation) -> bool {
+    let kind = ElementKind::Bool;
+    let is_other = violation.expected.parse::<DataType>().is_ok_and(|dtype| dtype != kind.dtype());
+    violation.found == kind.name() && !is_other
 }
 
 /// There are more positional tensors than declared inputs, or no signature to name them.
@@ -175,7 +189,7 @@ pub struct CastInputError {
     /// The dtype that is declared.
     pub dtype: DataType,
     /// The element that does not fit.
-    pub source: CastError,
+    pub source: Box<CastError>,
 }
 
 /// The values of the symbols in one call: bound by the inputs, consulted by the outputs.
@@ -307,7 +321,7 @@ pub fn cast_inputs<'specs>(
             *tensor = carton_tensor::cast(tensor, spec.dtype).map_err(|source| CastInputError {
                 input: spec.name.clone(),
                 dtype: spec.dtype,
-                source,
+                source: Box::new(source),
             })?;
         }
     }

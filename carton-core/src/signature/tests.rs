@@ -318,6 +318,9 @@ fn booleans() {
     let hint = found.undeclared_bool_hint().unwrap();
     assert!(hint.starts_with("if `counts` is a mask to the model, declare it in the metadata"), "{hint}");
     assert_eq!(found.castable(), None);
+    let x = Signature { inputs: Some(vec![TensorSpec::new("x", DataType::Float32, shape())]), outputs: None };
+    let found = check_inputs(&x, &mut Bindings::default(), [("x", &bools(&[1]))]).unwrap_err();
+    assert_eq!((found.castable(), found.undeclared_bool_hint()), (Some(("x", DataType::Float32)), None));
 
     // Outputs of a runner are copied, because it could write to them later.
     let sent = bytes(&[0, 1]);

@@ -265,17 +265,22 @@ impl FixedShape {
             }
             _ => return Err(other_type(stored)),
         };
-        let refused = |error: ArrowError| too_large(&error.to_string());
+        // Arrow checks this for arrays that it makes, but not for those of other libraries.
+        let n_elements = n_rows.checked_mul(self.n_elements).filter(|count| *count <= elements.len());
+        let Some(n_elements) = n_elements else {
+            return Err(no_lists(&format!("{n_rows} tensors have {} elements in all", elements.len())));
+        };
+        let elements = elements.slice(0, n_elements);
+        let refused = |error: ArrowError| no_lists(&error.to_string());
         let mut array = match &self.strides {
-            Some(strides) => self.in_order(&elements, n_rows, strides).map_err(refused)?,
+            Some(strides) => self.in_order(&elements, strides).map_err(refused)?,
             None => elements,
         };
         let mut item = Arc::clone(item);
         for (depth, size) in self.shape.iter().enumerate().rev() {
             let n_lists = self.shape[..depth].iter().try_fold(n_rows, |product, size| product.checked_mul(*size));
-            let n_lists = n_lists.ok_or_else(|| {
-                too_large(&format!("{n_rows} tensors of shape {:?} do not fit in memory", self.shape))
-            })?;
+            let n_lists = n_lists
+                .ok_or_else(|| no_lists(&format!("{n_rows} tensors of shape {:?} do not fit in memory", self.shape)))?;
             let length = i32::try_from(*size).unwrap_or(i32::MAX);
             let lists = FixedSizeListArray::try_new_with_length(item, length, array, None, n_lists).map_err(refused)?;
             item = Arc::new(Field::new_list_field(lists.data_type().clone(), true));
@@ -298,9 +303,9 @@ impl FixedShape {
         Ok(values.slice(start, end.saturating_sub(start)))
     }
 
-    /// Copies the elements of `n_rows` tensors into their logical order.
-    fn in_order(&self, elements: &ArrayRef, n_rows: usize, strides: &[usize]) -> Result<ArrayRef, ArrowError> {
-        let n_elements = n_rows.saturating_mul(self.n_elements);
+    /// Copies the elements of tensors into their logical order.
+    fn in_order(&self, elements: &ArrayRef, strides: &[usize]) -> Result<ArrayRef, ArrowError> {
+        let n_elements = elements.len();
         let mut blocks: Vec<ArrayRef> = Vec::new();
         let mut positions = self.positions(strides);
         // The positions are made piece by piece, because they need more memory than the elements.
@@ -364,8 +369,8 @@ fn named_or_inner(field: &Field) -> Option<&str> {
     field.extension_type_name().or_else(|| inner_extension(field.data_type()))
 }
 
-/// The fault of tensors that Arrow cannot hold as nested lists, which no file that fits in memory has.
-fn too_large(problem: &str) -> Fault {
+/// The fault of tensors that cannot be nested lists, which no valid array that fits in memory has.
+fn no_lists(problem: &str) -> Fault {
     let name = "arrow.fixed_shape_tensor".to_owned();
     Fault { row: 0, problem: ColumnProblem::InvalidExtension { name, problem: problem.to_owned() } }
 }
@@ -374,9 +379,15 @@ fn other_type(stored: &ArrayRef) -> Fault {
     Fault { row: 0, problem: ColumnProblem::Unsupported(stored.data_type().clone()) }
 }
 
-/// Text of a file, as errors show it.
+/// Text of a file, as errors show it: JSON with its quotes.
 fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(MAX_SHOWN).flat_map(char::escape_debug).collect();
+    let mut shown = String::new();
+    for character in text.chars().take(MAX_SHOWN) {
+        match character {
+            '"' | '\'' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
     if text.chars().nth(MAX_SHOWN).is_some() {
         shown.push('…');
     }

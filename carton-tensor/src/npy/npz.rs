@@ -59,6 +59,8 @@ pub struct Npz<R = BufReader<File>> {
     names: Vec<String>,
     /// The position of each name in the archive.
     positions: BTreeMap<String, usize>,
+    /// The names of the entries that are no arrays.
+    others: Vec<String>,
 }
 
 impl Npz {
@@ -89,7 +91,7 @@ impl<R: Read + Seek> Npz<R> {
             let (mut names, mut positions, mut others) = (Vec::new(), BTreeMap::new(), Vec::new());
             for position in 0..archive.len() {
                 let Some(entry) = archive.name_for_index(position) else { continue };
-                // Other entries are not arrays. NumPy returns them as bytes; here they are ignored.
+                // Other entries are not arrays. NumPy returns them as bytes; here only their names are known.
                 let entry = entry.map_err(of_zip)?;
                 let Some(name) = entry.strip_suffix(SUFFIX) else {
                     others.push(entry.into_owned());
@@ -107,7 +109,7 @@ impl<R: Read + Seek> Npz<R> {
             if archive.has_duplicate_names() {
                 return Err(Problem::Format("two of its entries have the same name".to_owned()));
             }
-            Ok(Self { place: place.to_owned(), limit: u64::MAX, archive, size, names, positions })
+            Ok(Self { place: place.to_owned(), limit: u64::MAX, archive, size, names, positions, others })
         };
         open().map_err(|problem| problem.at(place))
     }
@@ -124,6 +126,12 @@ impl<R: Read + Seek> Npz<R> {
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The names of the entries that are no arrays, and are not read.
+    #[must_use]
+    pub fn other_entries(&self) -> &[String] {
+        &self.others
     }
 
     /// Reads one array, without touching the others.

@@ -299,12 +299,12 @@ impl Eq for NumericTensor {}
 impl fmt::Debug for NumericTensor {
     /// Prints dtype, shape and the first elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NumericTensor")
-            .field("dtype", &self.dtype)
-            .field("kind", &self.kind)
-            .field("shape", &self.shape)
-            .field("elements", &FirstElements(self))
-            .finish()
+        let mut debug = f.debug_struct("NumericTensor");
+        debug.field("dtype", &self.dtype);
+        if let Some(kind) = &self.kind {
+            debug.field("kind", kind);
+        }
+        debug.field("shape", &self.shape).field("elements", &FirstElements(self)).finish()
     }
 }
 

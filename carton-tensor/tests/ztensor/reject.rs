@@ -4,6 +4,7 @@
 //! target. Files that crashed it once belong there too, under any name.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use carton_tensor::ztensor::{Checks, Reader, ZTensorError};
@@ -28,7 +29,18 @@ pub(crate) fn read_all(bytes: &[u8]) -> Result<(), ZTensorError> {
     for object in reader.objects() {
         object.attributes()?;
         for component in object.components() {
-            reader.read_component(&component, Checks::ALL)?;
+            let whole = reader.read_component(&component, Checks::ALL);
+            let mut pieces = Vec::new();
+            let visited = reader.visit_component(&component, Checks::ALL, 7, &mut |piece| {
+                pieces.extend_from_slice(piece);
+                ControlFlow::Continue(())
+            });
+            match (&whole, &visited) {
+                (Ok(whole), Ok(())) => assert!(pieces == **whole),
+                (Err(whole), Err(visited)) => assert_eq!(whole.to_string(), visited.to_string()),
+                _ => panic!("{whole:?} {visited:?}"),
+            }
+            whole?;
         }
         match object.format().name() {
             "dense" => drop(reader.read(object.name())?),

@@ -73,8 +73,8 @@ def _tell_of_lost_names(model: Path, report) -> None:
         quoted = ", ".join(f"`__main__.{name}`" for name in found[:_NAMES_SHOWN])
         more = f" and {len(found) - _NAMES_SHOWN} more" if len(found) > _NAMES_SHOWN else ""
         report.warn(
-            f"the pickle `{path}` names {quoted}{more}: `__main__` was the script or notebook that made it, and loading the pickle fails where "
-            f"the model runs; {tracebacks.of_lost_class(found[0])}"
+            f"the pickle `{path}` names {quoted}{more}: `__main__` was the script or notebook that made it, "
+            f"and loading the pickle fails where the model runs; {tracebacks.of_lost_class(found[0])}"
         )
 
 

@@ -59,7 +59,8 @@ def describe(error, folder=None):
 def of_lost_class(name):
     """Returns what can be done about a pickle that names this class or function of `__main__`."""
     return (
-        "move `%s` into a module beside the model, such as `classes.py`, import it from there in the script that makes the pickle, and make it again"
+        "move `%s` into a module beside the model, such as `classes.py`, import it from there in the script that makes the pickle, "
+        "and make it again"
         % name.split(".")[0]
     )
 

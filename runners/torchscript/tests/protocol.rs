@@ -6,9 +6,9 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use carton_runner_protocol::{DeclaredTensor, Tensors};
 use carton_runner_protocol::host::{CallOptions, Files, LoadRequest};
 use carton_runner_protocol::runner::{PackRequest, PackResponse};
+use carton_runner_protocol::{DeclaredTensor, Tensors};
 use carton_runner_torchscript::LIBTORCH_VERSION;
 use carton_runner_torchscript::libtorch::process;
 use carton_tensor::{NumericTensor, Tensor, Tolerance, allclose};
@@ -267,7 +267,7 @@ async fn failures_leave_the_runner_alive() {
         assert!(message(&error).contains(expected), "{}", message(&error));
     };
     refused(request(files(), json!({"num_threads": "many"})), "option `num_threads` should be").await;
-    refused(request(files(), json!({})), "TorchScript files: `complex.pt`").await;
+    refused(request(files(), json!({})), "TorchScript files: `attention.pt`").await;
     refused(request(files(), json!({"model": "no.pt"})), "option `model` names `no.pt`, which is not there").await;
     refused(request(files(), json!({"model": "weights.pt"})), "a file of torch.save, not TorchScript").await;
     refused(request(files(), json!({"model": "cases.json"})), "cannot load `cases.json`: not a TorchScript file").await;

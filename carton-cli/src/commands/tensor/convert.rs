@@ -84,7 +84,7 @@ fn convert(
         format.expect_ztensor("--quantized-groups", &arguments.output)?;
     }
     let dequantize = group_handling == GroupHandling::Numbers;
-    let mut warnings: Vec<String> = source.unknown_digests("neither compared nor written").into_iter().collect();
+    let mut warnings = source.not_written();
     let mut listed = expanded(source, &mut warnings);
     let groups = match group_handling {
         GroupHandling::Made => Groups::find(source, &listed, &mut warnings)?,

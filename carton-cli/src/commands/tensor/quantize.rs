@@ -116,7 +116,7 @@ fn quantize(
         format.expect_ztensor("--group-size", &arguments.output)?;
     }
     let options = &settings.options;
-    let mut warnings: Vec<String> = source.unknown_digests("neither compared nor written").into_iter().collect();
+    let mut warnings = source.not_written();
     let mut planned = Vec::new();
     let mut roles: Vec<(&Listed, Role)> = Vec::new();
     let already = quantized_already(source);
@@ -141,8 +141,9 @@ fn quantize(
         }
     }
     if !roles.iter().any(|(_, role)| matches!(role, Role::Integers | Role::Group(_))) {
-        let (place, already) = (source.place.clone(), already.len());
-        return Err(TensorFileError::NothingToQuantize { place, already }.into());
+        let schemes: BTreeSet<&str> = already.into_values().collect();
+        let (place, schemes) = (source.place.clone(), schemes.into_iter().collect());
+        return Err(TensorFileError::NothingToQuantize { place, schemes }.into());
     }
     if settings.group_size.is_some() && !roles.iter().any(|(_, role)| matches!(role, Role::Group(_))) {
         let what = "no tensor becomes a quantized group: none is a matrix of floats whose rows are a multiple of 4";

@@ -74,7 +74,7 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
     } else {
         let unchecked = match report.unchecked.len() {
             0 => String::new(),
-            unchecked => format!(", {} not checked", count(unchecked, "tensor")),
+            unchecked => format!(", {unchecked} not checked"),
         };
         text.push_str(&format!("{path}: {}{unchecked}\n", count(report.problems.len(), "problem")));
     }
@@ -104,6 +104,8 @@ fn verify(source: &Source, context: &WorkContext) -> Result<Report, Failure> {
         report.findings = findings.iter().map(ToString::to_string).collect();
         report.findings.extend(source.unknown_digests("not compared"));
     }
+    let unread = |name: &String| format!("`{name}`: it is no array (.npy)");
+    report.unchecked.extend(source.other_entries().iter().map(unread));
     let mut done = 0_u64;
     let mut seen = BTreeSet::new();
     for listed in listed {

@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::Arc;
 
 use arrow_array::builder::{Float32Builder, ListBuilder};
-use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch};
-use arrow_schema::{DataType, Field};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use insta::assert_snapshot;
 
 use super::{ids, pack_noop, pack_pairs, pairs, read_table, write_table};
@@ -359,6 +359,23 @@ fn tables_with_other_columns_are_no_part_of_the_first() {
     let ids: ArrayRef = Arc::new(Float32Array::from(vec![1.0; 5]));
     let columns = [("id", ids), ("x", pairs(0, 5).column(1).clone())];
     write_table(&sandbox, "typed.arrow", &[RecordBatch::try_from_iter(columns).unwrap()]);
+    for (name, metadata) in [("tensors.parquet", r#"{"shape":[2,1]}"#), ("others.arrows", r#"{"shape":[1,2]}"#)] {
+        let item = Arc::new(Field::new_list_field(DataType::Float32, true));
+        let pairs = FixedSizeListArray::new(item, 2, Arc::new(Float32Array::from(vec![0.0; 4])), None);
+        let keys = [("ARROW:extension:name", "arrow.fixed_shape_tensor"), ("ARROW:extension:metadata", metadata)];
+        let keys = keys.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let field = Field::new("x", pairs.data_type().clone(), true).with_metadata(keys);
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::new(pairs)]).unwrap();
+        write_table(&sandbox, name, &[batch]);
+    }
+    sandbox.carton("run echo.carton --rows tensors.parquet -o y.parquet").expect_code(0);
+    assert_snapshot!(sandbox.carton("run echo.carton --rows tensors.parquet --rows others.arrows -o y.parquet"), @r#"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the columns of `others.arrows` are not those of `tensors.parquet`: `x` FixedSizeList(2 x Float32) as arrow.fixed_shape_tensor {"shape":[1,2]}, expected `x` FixedSizeList(2 x Float32) as arrow.fixed_shape_tensor {"shape":[2,1]}
+    "#);
     assert_snapshot!(sandbox.carton("run echo.carton --rows x.parquet --rows typed.arrow -o y.parquet"), @"
     exit code: 1
     ----- stdout -----

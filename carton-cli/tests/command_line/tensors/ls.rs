@@ -67,7 +67,17 @@ fn tensors_are_listed_without_being_read() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `text.txt` has an unknown format
+    error: `text.txt` is text that begins with `text`, expected a tensor file: safetensors, zTensor, .npy or .npz
+
+    hint: a server may have sent it in place of the file: download the file again, with a login where one is needed
+    ");
+    sandbox.write("bytes.bin", [0xfe, 0xff, 0, 1]);
+    assert_snapshot!(sandbox.carton("tensor ls bytes.bin"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `bytes.bin` has an unknown format
 
     hint: read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and .carton
     ");

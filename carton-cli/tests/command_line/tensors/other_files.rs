@@ -36,7 +36,12 @@ fn every_command_names_what_a_file_is() {
         ("torch", &torch, "a PyTorch checkpoint (`torch.save`)", "weights_only=True"),
         ("cut", &torch[..60], "a PyTorch checkpoint (`torch.save`)", "weights_only=True"),
         ("script", &std::fs::read(torchscript).unwrap(), "a TorchScript model", "packed as one"),
-        ("legacy", b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", "before version 1.6", "torch.load"),
+        (
+            "legacy",
+            b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e",
+            "a PyTorch checkpoint in the format before version 1.6",
+            "torch.load",
+        ),
         ("keras", &zip(&["metadata.json", "config.json", "model.weights.h5"]), "a Keras model", "keras.saving"),
         ("hdf5", b"\x89HDF\r\n\x1a\n\0\0\0\0", "an HDF5 file", "h5py"),
         ("gguf", b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0", "a GGUF file", "gguf"),
@@ -65,8 +70,24 @@ fn every_command_names_what_a_file_is() {
         }
     }
     assert!(!sandbox.files().iter().any(|file| file.starts_with("out.")), "{:?}", sandbox.files());
-    assert_snapshot!(sandbox.carton("tensor ls lfs.safetensors"), @"");
-    assert_snapshot!(sandbox.carton("tensor ls torch.bin"), @"");
+    assert_snapshot!(sandbox.carton("tensor ls lfs.safetensors"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `lfs.safetensors` is a Git LFS pointer, expected safetensors
+
+    hint: it stands for a file that was not fetched: run `git lfs pull` in its repository, or download the file itself
+    ");
+    assert_snapshot!(sandbox.carton("tensor ls torch.bin"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `torch.bin` is a PyTorch checkpoint (`torch.save`), expected a tensor file: safetensors, zTensor, .npy or .npz
+
+    hint: its tensors are in a pickle, which is a program: read it in Python with `torch.load(FILE, weights_only=True)`, and save the tensors with `safetensors.torch.save_file`
+    ");
 }
 
 /// The files of an index are what their bytes are, too, and may not be there at all.
@@ -75,15 +96,50 @@ fn indexes_of_other_files() {
     let sandbox = Sandbox::new();
     let index = r#"{"weight_map": {"a": "pytorch_model-00001-of-00001.bin"}}"#;
     sandbox.write("pytorch_model.bin.index.json", index);
-    assert_snapshot!(sandbox.carton("tensor ls pytorch_model.bin.index.json"), @"");
+    assert_snapshot!(sandbox.carton("tensor ls pytorch_model.bin.index.json"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `pytorch_model.bin.index.json`: 1 of its files are missing: `pytorch_model-00001-of-00001.bin` (spec/safetensors.md §7.3)
+
+    hint: by their names its files are not safetensors; the index of those is `model.safetensors.index.json`
+    ");
     sandbox.write("pytorch_model-00001-of-00001.bin", zip(&["m/data.pkl", "m/version"]));
-    assert_snapshot!(sandbox.carton("tensor verify pytorch_model.bin.index.json"), @"");
+    assert_snapshot!(sandbox.carton("tensor verify pytorch_model.bin.index.json"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `./pytorch_model-00001-of-00001.bin` is a PyTorch checkpoint (`torch.save`), expected a safetensors file
+
+    hint: its tensors are in a pickle, which is a program: read it in Python with `torch.load(FILE, weights_only=True)`, and save the tensors with `safetensors.torch.save_file`
+    ");
     let index = r#"{"weight_map": {"a": "a.safetensors"}}"#;
     sandbox.write("model.safetensors.index.json", index);
     sandbox.write("a.safetensors", POINTER);
-    assert_snapshot!(sandbox.carton("tensor convert model.safetensors.index.json out.zt"), @"");
+    assert_snapshot!(sandbox.carton("tensor convert model.safetensors.index.json out.zt"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `./a.safetensors` is a Git LFS pointer, expected a safetensors file
+
+    hint: it stands for a file that was not fetched: run `git lfs pull` in its repository, or download the file itself
+    ");
     sandbox.write("config.json", "{\"hidden_size\": 4096}");
-    assert_snapshot!(sandbox.carton("tensor ls config.json"), @"");
+    assert_snapshot!(sandbox.carton("tensor ls config.json"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `config.json` is not a valid index of safetensors files
+
+    Caused by:
+      the index has no `weight_map` at line 1 column 21 (spec/safetensors.md §7.1)
+
+    hint: of JSON only the index of a sharded checkpoint is read, by its path: `model.safetensors.index.json` beside its files
+    ");
     sandbox.write("model.safetensors.index.json", POINTER);
     let outcome = sandbox.carton("tensor ls model.safetensors.index.json").expect_code(1);
     assert!(outcome.stderr.contains("is a Git LFS pointer"), "{outcome}");
@@ -99,4 +155,24 @@ fn archives_of_arrays_are_read_under_any_name() {
     assert!(sandbox.carton("tensor ls w.bin").expect_code(0).stdout.contains("layer.0.weight"));
     sandbox.write("nothing.npz", [b"PK\x05\x06".as_slice(), &[0; 18]].concat());
     assert!(sandbox.carton("tensor ls nothing.npz").expect_code(0).stderr.contains("0 tensors"));
+}
+
+/// An archive may have other files beside its arrays. They are neither checked nor written, and that is told.
+#[test]
+fn entries_that_are_no_arrays_are_told() {
+    let sandbox = Sandbox::new();
+    let tensors: Vec<_> = example().into_iter().filter(|(name, _)| *name != "layer.0.bias").collect();
+    write_safetensors(&sandbox, "w.safetensors", &tensors);
+    sandbox.carton("tensor convert w.safetensors w.npz").expect_code(0);
+    let mut archive = zip::ZipWriter::new_append(Cursor::new(read(&sandbox, "w.npz"))).unwrap();
+    archive.start_file("notes.txt", zip::write::SimpleFileOptions::default()).unwrap();
+    archive.write_all(b"trained on Tuesday").unwrap();
+    sandbox.write("w.npz", archive.finish().unwrap().into_inner());
+    let outcome = sandbox.carton("tensor verify w.npz").expect_code(1);
+    assert!(outcome.stdout.contains("UNCHECKED `notes.txt`: it is no array (.npy)"), "{outcome}");
+    sandbox.carton("tensor verify w.npz#layer.0.weight").expect_code(0);
+    for command in ["convert w.npz out.zt", "quantize w.npz out.zt"] {
+        let outcome = sandbox.carton(&format!("tensor {command}")).expect_code(0);
+        assert!(outcome.stderr.contains("not written, because they are no arrays (.npy): `notes.txt`"), "{outcome}");
+    }
 }

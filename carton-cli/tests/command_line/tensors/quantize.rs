@@ -164,7 +164,7 @@ fn only_unquantized_floats_are_quantized() {
     ----- stderr -----
     error: `q.zt` has no tensor of floats to quantize
 
-    hint: what it has is quantized already, and would only lose precision
+    hint: what it has is quantized already (8 bits or fewer), and would only lose precision
     ");
     let part = floats(&[0.0], &[1]);
     let mut writer = Writer::new(Vec::new()).unwrap();

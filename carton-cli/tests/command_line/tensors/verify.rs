@@ -216,7 +216,13 @@ fn what_cannot_be_checked_is_told() {
         archive.finish().unwrap().into_inner()
     };
     sandbox.write("objects.npz", archive(&[("numbers", &numbers), ("objects", &objects)]));
-    assert_snapshot!(sandbox.carton("tensor verify objects.npz"), @"");
+    assert_snapshot!(sandbox.carton("tensor verify objects.npz"), @"
+    exit code: 1
+    ----- stdout -----
+    UNCHECKED `objects`: dtype `|O` (Python objects) is not one that a carton can hold; cast it with `.astype(str)` if it holds strings, else to a numeric dtype
+    objects.npz: 0 problems, 1 not checked
+    ----- stderr -----
+    ");
     let json = sandbox.carton("tensor verify objects.npz --json").expect_code(1).json();
     assert_eq!((&json["passed"], json["unchecked"].as_array().unwrap().len()), (&false.into(), 1));
     // The methods that Python's zipfile offers beside deflate. Their numbers are in both headers of an entry.
@@ -258,7 +264,7 @@ fn strings_are_checked() {
     };
     check(file("<U1", 2, &[97, 0, 0, 0, 98, 0, 0, 0]), 0);
     check(file("<U1", 2, &[97, 0, 0, 0, 0, 0xd8, 0, 0]), 4);
-    check(file("|S2", 2, "aé".repeat(1).as_bytes().iter().chain(b"b").copied().collect::<Vec<_>>().as_slice()), 4);
+    check(file("|S2", 2, "aéb".as_bytes()), 4);
     check(file("|S3", 1, "aé".as_bytes()), 0);
     check(file(&format!("|S{}", long.len()), 2, &long.repeat(2)), 0);
     check(file(&format!("|S{}", long.len()), 2, &[long.as_slice(), &[0xff; 3 << 20]].concat()), 4);
@@ -280,7 +286,13 @@ fn digests_that_are_not_known_are_notes() {
         "tiny.toml",
         "version = 1\nname = 'tiny'\ntensors = [{ name = 'a', shape = [2] }, { name = 'b', shape = [1] }]",
     );
-    assert_snapshot!(sandbox.carton("tensor verify w.zt"), @"");
+    assert_snapshot!(sandbox.carton("tensor verify w.zt"), @"
+    exit code: 0
+    ----- stdout -----
+    NOTE not compared, because their algorithms are not known: the digests xxhash of `a` [spec/ztensor.md §4.3]
+    OK w.zt: 2 tensors, 12 B, 1 digest right; 1 note, no damage
+    ----- stderr -----
+    ");
     let json = sandbox.carton("tensor verify w.zt --json").expect_code(0).json();
     assert_eq!((&json["passed"], json["findings"].as_array().unwrap().len()), (&true.into(), 1));
     for command in

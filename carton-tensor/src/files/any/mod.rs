@@ -529,6 +529,15 @@ impl TensorFile {
         }
     }
 
+    /// The names of the entries of an `.npz` file that are no arrays, and are not read. Other formats have none.
+    #[must_use]
+    pub fn other_entries(&self) -> Vec<String> {
+        match &self.inner {
+            Inner::Npz(npz, _) => npz.lock().other_entries().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     pub(crate) fn ztensor_error(&self, source: ZTensorError) -> TensorFileError {
         TensorFileError::ZTensor { place: self.place.clone(), source: Box::new(source) }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use carton_runner_protocol::runner::{DeclaredTensor, PackRequest, PackResponse};
+use carton_tensor::{DataType, ElementKind};
 use serde_json::json;
 
 use super::{TestFiles, models, open};
@@ -134,7 +135,10 @@ fn sizes_without_a_name() {
     let response = pack_path(&models().join("signatures/placeholders.onnx")).response.unwrap();
     let shapes = |specs: &[DeclaredTensor]| specs.iter().map(|spec| spec.shape.to_string()).collect::<Vec<_>>();
     let expected = [r#"["*", 3, "*", "*"]"#, r#"["*", "*", "*"]"#];
-    assert_eq!((shapes(&response.inputs), shapes(&response.outputs)), (expected.map(str::to_owned).to_vec(), expected.map(str::to_owned).to_vec()));
+    assert_eq!(
+        (shapes(&response.inputs), shapes(&response.outputs)),
+        (expected.map(str::to_owned).to_vec(), expected.map(str::to_owned).to_vec())
+    );
 }
 
 #[test]

@@ -58,11 +58,7 @@ impl SharedTensor {
         let shape = tensor.shape().iter().map(|&size| i64::try_from(size));
         let shape = shape.collect::<Result<_, _>>().map_err(|_| RunnerError::new("a dimension that is too large"))?;
         let aligned = tensor.bytes().as_ptr().addr().is_multiple_of(dtype.size().unwrap_or(1));
-        let tensor = if aligned {
-            tensor.clone()
-        } else {
-            tensor.copied()?
-        };
+        let tensor = if aligned { tensor.clone() } else { tensor.copied()? };
         Ok(Self { tensor: Arc::new(tensor), shape })
     }
 
