@@ -21,7 +21,7 @@ pub const VERSION: &str = "1.32.0";
 /// The requirement of that release with the hashes of its wheels, in the format of `uv` and `pip`.
 pub const REQUIREMENTS: &str = include_str!("../onnxruntime-requirements.txt");
 
-/// The oldest usable release, [`OLDEST`](crate::runtime_release::OLDEST) as text.
+/// The oldest usable release.
 pub const OLDEST_VERSION: &str = "1.24";
 
 /// An argument of the runner's executable. With it, the executable does not serve models: it loads the library that the next
