@@ -163,7 +163,7 @@ impl SignatureError {
     }
 }
 
-/// Whether booleans were passed for what may be a mask that nobody has declared as one.
+/// Whether the caller passed booleans for an input that the carton declares as `uint8`, or not at all. The input may be a mask.
 fn may_be_bool(violation: &Violation) -> bool {
     let kind = ElementKind::Bool;
     let is_other = violation.expected.parse::<DataType>().is_ok_and(|dtype| dtype != kind.dtype());

@@ -302,7 +302,7 @@ fn booleans() {
     let twice = [TensorSpec::of_kind("x", ElementKind::Bool, shape()), TensorSpec::new("x", DataType::Uint8, shape())];
     assert!(undeclared(Some(&twice), "x").ends_with("found bool"));
 
-    // The check of the signature names what is declared, and says how to declare what is not.
+    // The error names the declared type, and its hint says how to declare the input as a mask.
     let error = |name: &str, tensor: Tensor| {
         let others = [("mask", bools(&[1])), ("counts", bytes(&[7]))].into_iter().filter(|(other, _)| *other != name);
         let tensors: Vec<_> = others.chain([(name, tensor)]).collect();

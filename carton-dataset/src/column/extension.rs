@@ -229,7 +229,7 @@ impl FixedShape {
                 "its permutation {permutation:?} is not its own inverse, and writers disagree about the order that such a one means"
             ));
         }
-        // Cannot overflow: a product of sizes is at most the number of elements, unless there are none.
+        // This product does not overflow: it is at most the number of elements, or one of the sizes is 0.
         let mut stored_strides = vec![1_usize; rank];
         for dimension in (1..rank).rev() {
             stored_strides[dimension - 1] = stored_strides[dimension].saturating_mul(stored[dimension]);

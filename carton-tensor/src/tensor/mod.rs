@@ -120,7 +120,7 @@ impl Tensor {
         }
     }
 
-    /// The same tensor with its numbers in memory of its own, which nobody else can write to. Strings are always in such memory.
+    /// Copies the numbers of the tensor into memory that no other process can write to. Strings are always in such memory.
     ///
     /// # Errors
     /// [`TensorError::TooLarge`] if there is not enough memory.

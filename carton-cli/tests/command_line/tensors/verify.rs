@@ -197,7 +197,7 @@ fn what_objects_share_is_verified() {
     assert_eq!(sandbox.carton("tensor ls copy.zt --json").json()["tensors"].as_array().unwrap().len(), 2);
 }
 
-/// What is not checked is told, and the result is not OK: it may be whole or damaged.
+/// `verify` lists the tensors that it could not check. The result is then not OK, because these tensors may be damaged.
 #[test]
 fn what_cannot_be_checked_is_told() {
     let sandbox = Sandbox::new();
@@ -238,7 +238,7 @@ fn what_cannot_be_checked_is_told() {
             assert!(text.contains(&format!("it is compressed by {name}, expected stored or deflate")), "{outcome}");
         }
     }
-    // Damage is worse than what is not known.
+    // If a file has both damaged and unchecked tensors, the exit code is that of damage.
     let mut both = archive(&[("numbers", &numbers), ("objects", &objects)]);
     let at = both.windows(4).position(|window| window == 2.0_f32.to_le_bytes()).unwrap();
     both[at] ^= 1;
