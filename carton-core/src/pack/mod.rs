@@ -3,8 +3,8 @@
 //!
 //! `pointers` finds files that are not the model's, `recognize` decides which runner a model is for, `runner_answer` asks that runner, `other_side` finds the outputs where the metadata
 //! declares inputs alone, `input` reads the files that the metadata names, `packing` runs the steps, and `check` loads and tests the result.
-//! `outputs` compares what the model returns with what it declares, for inputs that `zeros` makes where there is no self-test. `warning` is
-//! what packing warns of. The format of the carton is up to `package`.
+//! `outputs` compares what the model returns with what it declares, for inputs that `zeros` makes where there is no self-test. `warnings`
+//! collects what packing warns of, and finds mistakes of the metadata. The format of the carton is up to `package`.
 
 mod check;
 mod input;
@@ -14,7 +14,7 @@ mod packing;
 mod pointers;
 mod recognize;
 mod runner_answer;
-mod warning;
+mod warnings;
 mod zeros;
 
 use std::collections::BTreeMap;
@@ -25,21 +25,18 @@ use std::path::{Path, PathBuf};
 use carton_runner_protocol::{OptionValue, Options};
 use carton_tensor::Tensor;
 use semver::VersionReq;
-use serde::Serialize;
 
 pub use self::packing::Packing;
-pub use self::warning::PackWarning;
 use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
-use crate::digest::Sha256Digest;
 use crate::links::Links;
-use crate::manifest::ManifestHash;
 use crate::metadata::Draft;
+use crate::packed::Packed;
 use crate::runner::launch::LaunchPolicy;
 use crate::sandbox::launch_setters;
 use crate::settings::{OperationSettings, operation_setters};
 use crate::tensor_data::TensorFormat;
-use crate::{Carton, Error, Inputs, SelfTestReport};
+use crate::{Carton, Error, Inputs};
 
 /// A model to be packed. Made by [`Carton::pack`]; setters configure it, and `.await` writes the carton.
 ///
@@ -281,73 +278,6 @@ impl RecordSelfTest {
 impl<T: Into<Inputs>> From<T> for RecordSelfTest {
     fn from(inputs: T) -> Self {
         Self { name: None, inputs: inputs.into() }
-    }
-}
-
-/// The result of packing.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Packed {
-    /// The path of the carton.
-    pub path: PathBuf,
-    /// The SHA-256 of its MANIFEST: the model's hash.
-    pub manifest_sha256: ManifestHash,
-    /// The digests in [`Pack::known_links`] that match no file that can be left out, sorted.
-    pub unmatched: Vec<Sha256Digest>,
-    /// What may be unintended. [`Carton::pack`] has logged each when it was found, as a warning.
-    pub warnings: Vec<PackWarning>,
-    /// The result of the check; `None` if there was none.
-    pub check: Option<PackCheck>,
-}
-
-/// The result of a successful check of a packed model: it loaded, its signature does not contradict it, and no self-test failed.
-///
-/// `Display` says what was checked: `checked: loads in onnx 1.21.0; 2 self-tests passed`. It does not begin with `checked` if no value was
-/// compared with an expected one. In JSON, the fields of the report stand beside `runner`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct PackCheck {
-    /// Name and version of the runner that loaded the model.
-    pub runner: String,
-    /// The run on zeros; `None` if there are self-tests, or if no outputs are declared.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zeros: Option<ZeroRun>,
-    /// The results of the self-tests, none of which failed.
-    #[serde(flatten)]
-    pub report: SelfTestReport,
-}
-
-/// A run of a model on inputs of zeros, whose outputs were compared with the declared ones.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct ZeroRun {
-    /// Whether the model ran. It need not take zeros.
-    pub ran: bool,
-    /// Why it did not run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-impl fmt::Display for PackCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runner, zeros, report } = self;
-        let counts = report.counts;
-        if counts.passed > 0 {
-            f.write_str("checked: ")?;
-        }
-        write!(f, "loads in {runner}")?;
-        match zeros {
-            Some(ZeroRun { ran: true, .. }) => f.write_str(" and runs on zeros")?,
-            Some(ZeroRun { error, .. }) => {
-                write!(f, "; does not run on zeros ({})", error.as_deref().unwrap_or("no reason is known"))?;
-            }
-            None => {}
-        }
-        write!(f, "; {report}")?;
-        match (counts.passed, counts.ran) {
-            (0, 1..) => f.write_str(" without expected outputs"),
-            _ => Ok(()),
-        }
     }
 }
 

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use super::ZeroRun;
-use super::warning::{PackWarning, Warnings};
+use super::warnings::Warnings;
 use super::zeros::{self, ATTEMPTS};
 use crate::causes::in_one_line;
 use crate::metadata::{Draft, DraftReference, Reference, Signature, TensorSpec};
 use crate::model::Observed;
+use crate::packed::{PackWarning, ZeroRun};
 use crate::signature::{Misfit, SignatureError, check_outputs, fit_outputs};
 use crate::{Carton, Error, ErrorKind, Inputs, Tensors};
 

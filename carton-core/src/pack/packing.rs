@@ -8,14 +8,15 @@ use tempfile::TempDir;
 use super::check::{TrialCache, Written, check_same_model};
 use super::input::Input;
 use super::runner_answer::{ask_runner, complete, doubtful_outputs};
-use super::warning::{self, PackWarning, Warnings};
-use super::{Pack, PackCheck, Packed, RecordSelfTest, outputs, pointers, recognize};
+use super::warnings::{self, Warnings};
+use super::{Pack, RecordSelfTest, outputs, pointers, recognize};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::digest::Sha256Digest;
 use crate::manifest::Manifest;
 use crate::metadata::{Metadata, SelfTest, TensorSpec};
 use crate::model::Observed;
+use crate::packed::{PackCheck, PackWarning, Packed};
 use crate::runner::{self, Descriptor, Requirement, RunnerSources};
 use crate::shrink::check_links_of_new;
 use crate::tensor_data::is_tensor_file;
@@ -42,7 +43,7 @@ impl std::fmt::Debug for Packing {
 impl Packing {
     pub(super) async fn prepare(pack: Pack) -> Result<Self, Error> {
         let mut warnings = Warnings::new(pack.strict);
-        warnings.add_mistakes(warning::mistakes(&pack.metadata))?;
+        warnings.add_mistakes(warnings::mistakes(&pack.metadata))?;
         let (config, descriptor) = choose_runner(pack.clone()).await?;
         let path = absolute(&pack.path)?;
         let scratch = tempfile::tempdir().map_err(|source| Error::Io {
@@ -76,7 +77,7 @@ impl Packing {
         })
         .await?;
         warnings.extend(pointers.into_iter().map(|path| PackWarning::GitLfsPointer { path }));
-        warnings.add_mistakes(warning::missing_files(&input.draft, |path| input.misc.contains_key(path)))?;
+        warnings.add_mistakes(warnings::missing_files(&input.draft, |path| input.misc.contains_key(path)))?;
         input.declare_shown_outputs();
         let packing = Self { input, pack, config, scratch: Arc::new(scratch), doubts, warnings };
         if !packing.pack.record_self_tests.is_empty() {

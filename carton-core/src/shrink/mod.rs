@@ -26,11 +26,11 @@ use crate::digest::Sha256Digest;
 use crate::links::Links;
 use crate::manifest::{Manifest, ManifestHash};
 use crate::open::Open;
-use crate::pack::PackWarning;
 use crate::package::{self, PackageError};
+use crate::packed::{PackWarning, Packed};
 use crate::settings::{OpenSettings, open_setters};
 use crate::tensor_data::is_tensor_file;
-use crate::{Carton, Error, Location, Packed};
+use crate::{Carton, Error, Location};
 
 /// A carton to be made smaller. Made by [`Carton::shrink`]; setters configure it, and `.await` writes the result.
 #[derive(Clone, Debug)]

@@ -1,0 +1,188 @@
+//! Why a tensor file of any format cannot be opened or read.
+
+use super::format::{TensorFileFormat, has_ending};
+use crate::content::Content;
+use crate::npy::NpyError;
+use crate::safetensors::{SafetensorsError, ShardedError};
+use crate::ztensor::ZTensorError;
+
+/// The reason that a tensor file cannot be opened or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorFileError {
+    /// Opening or reading the file failed.
+    #[error("cannot read `{place}`")]
+    Io {
+        /// The file.
+        place: String,
+        /// The error of the operating system.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file has no bytes.
+    #[error("`{place}` is empty, expected {}", expected(*.named))]
+    Empty {
+        /// The file.
+        place: String,
+        /// The format that the name of the file suggests.
+        named: Option<TensorFileFormat>,
+    },
+    /// The file is another kind of file.
+    #[error("`{place}` is {content}{}, expected {}", beginning(.found.as_ref()), expected(*.named))]
+    OtherContent {
+        /// The file.
+        place: String,
+        /// What it is.
+        content: Content,
+        /// The first line, escaped, if the file is text.
+        found: Option<String>,
+        /// The format that the name of the file suggests.
+        named: Option<TensorFileFormat>,
+    },
+    /// The format is not recognized.
+    #[error(
+        "`{place}` is not a tensor file: expected safetensors, zTensor, .npy or .npz, found `{found}` at its start"
+    )]
+    Unknown {
+        /// The file.
+        place: String,
+        /// The first bytes of the file, escaped.
+        found: String,
+    },
+    /// The file is not valid safetensors, or cannot be read as such.
+    #[error(transparent)]
+    Safetensors(#[from] SafetensorsError),
+    /// The index of a sharded checkpoint is invalid, or does not match its files.
+    #[error(transparent)]
+    Sharded(#[from] ShardedError),
+    /// The file is not valid zTensor, or cannot be read as such.
+    #[error("{}", headline(.source, .place))]
+    ZTensor {
+        /// The file.
+        place: String,
+        /// The rule that the file breaks, or the failure.
+        #[source]
+        source: Box<ZTensorError>,
+    },
+    /// The file is not a valid NumPy file, or cannot be read as such.
+    #[error(transparent)]
+    Npy(#[from] NpyError),
+    /// The file has no tensor of this name.
+    #[error("`{place}` has no tensor `{name}`")]
+    NoSuchTensor {
+        /// The file.
+        place: String,
+        /// The requested name, escaped.
+        name: String,
+    },
+    /// The entry of this name cannot be read as one tensor of numbers.
+    #[error("`{name}` in `{place}` is {found}, expected a tensor of numbers")]
+    NoTensor {
+        /// The file.
+        place: String,
+        /// The name of the entry, escaped.
+        name: String,
+        /// What the entry is.
+        found: String,
+    },
+}
+
+fn expected(named: Option<TensorFileFormat>) -> String {
+    let any = || "a tensor file: safetensors, zTensor, .npy or .npz".to_owned();
+    named.map_or_else(any, |format| format.name().to_owned())
+}
+
+fn beginning(found: Option<&String>) -> String {
+    found.map(|found| format!(" that begins with `{found}`")).unwrap_or_default()
+}
+
+/// The first line of a zTensor error; the rule that the file breaks follows as its source.
+fn headline(error: &ZTensorError, place: &str) -> String {
+    if matches!(error, ZTensorError::OtherVersion { .. }) {
+        format!("`{place}` is not a file of zTensor 1.1 or 1.2")
+    } else if error.is_malformed() {
+        format!("`{place}` is not a valid zTensor file")
+    } else {
+        format!("cannot read `{place}`")
+    }
+}
+
+impl TensorFileError {
+    /// Whether the file breaks a rule of its format, or has another version of it. A file that is merely too large or too unusual for
+    /// this library breaks no rule.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        match self {
+            Self::Safetensors(error) => error.is_about_content(),
+            Self::Sharded(ShardedError::Shard(error)) => error.is_about_content(),
+            Self::Sharded(error) => !matches!(error, ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. }),
+            Self::ZTensor { source, .. } => source.is_malformed(),
+            Self::Npy(error) => matches!(error, NpyError::Format { .. }),
+            Self::Empty { .. } => true,
+            // A file that claims to be a tensor file by its name is no whole and correct one.
+            Self::OtherContent { named, .. } => named.is_some(),
+            Self::Io { .. } | Self::Unknown { .. } | Self::NoSuchTensor { .. } | Self::NoTensor { .. } => false,
+        }
+    }
+
+    /// Whether the content of the file caused the error. If not, the error says nothing about the content: the file could not be read,
+    /// or the caller asked for something that is not there.
+    #[must_use]
+    pub fn is_about_content(&self) -> bool {
+        match self {
+            Self::Safetensors(error) => error.is_about_content(),
+            Self::Sharded(ShardedError::Shard(error)) => error.is_about_content(),
+            Self::Sharded(ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. }) => false,
+            Self::Sharded(_) | Self::Unknown { .. } | Self::NoTensor { .. } => true,
+            Self::Empty { .. } | Self::OtherContent { .. } => true,
+            Self::ZTensor { source, .. } => source.is_about_content(),
+            Self::Npy(error) => !matches!(error, NpyError::Io { .. } | NpyError::NoSuchArray { .. }),
+            Self::Io { .. } | Self::NoSuchTensor { .. } => false,
+        }
+    }
+
+    /// What the file is, if it is recognized as another kind of file.
+    #[must_use]
+    pub fn content(&self) -> Option<Content> {
+        match self {
+            Self::OtherContent { content, .. }
+            | Self::Safetensors(SafetensorsError::OtherContent { content, .. })
+            | Self::Sharded(ShardedError::Shard(SafetensorsError::OtherContent { content, .. }))
+            | Self::Npy(NpyError::NotNpz { content, .. }) => Some(*content),
+            Self::Sharded(ShardedError::Index { .. }) => Some(Content::Json),
+            _ => None,
+        }
+    }
+
+    /// What to do about the error, if there is something to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Sharded(ShardedError::MissingShards { files, .. })
+                if files.iter().any(|file| !has_ending(file, ".safetensors")) =>
+            {
+                Some(
+                    "by their names its files are not safetensors; the index of those is `model.safetensors.index.json`",
+                )
+            }
+            Self::Unknown { .. } => Some("read are .safetensors, .safetensors.index.json, .zt, .npy and .npz"),
+            other => other.content().and_then(Content::hint),
+        }
+    }
+
+    /// Describes the error and its causes in one line, without the name of the file where possible.
+    pub(crate) fn reason(&self) -> String {
+        let mut cause: &(dyn std::error::Error + 'static) = match self {
+            Self::ZTensor { source, .. } => source.as_ref(),
+            Self::NoTensor { found, .. } => return format!("it is {found}, expected a tensor of numbers"),
+            other => other,
+        };
+        let mut text = cause.to_string();
+        while let Some(source) = cause.source() {
+            cause = source;
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+        }
+        text
+    }
+}

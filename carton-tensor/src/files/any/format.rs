@@ -1,0 +1,76 @@
+//! The formats of tensor files, by the names and the first bytes of files.
+
+/// The formats of tensor files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TensorFileFormat {
+    /// safetensors, one file.
+    Safetensors,
+    /// Safetensors in several files, opened by their index (`model.safetensors.index.json`).
+    Sharded,
+    /// zTensor 1.x.
+    ZTensor,
+    /// NumPy's `.npy`, which holds one array.
+    Npy,
+    /// NumPy's `.npz`.
+    Npz,
+}
+
+impl TensorFileFormat {
+    /// All formats.
+    pub const ALL: [Self; 5] = [Self::Safetensors, Self::Sharded, Self::ZTensor, Self::Npy, Self::Npz];
+
+    /// The name of the format.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Safetensors => "safetensors",
+            Self::Sharded => "sharded safetensors",
+            Self::ZTensor => "zTensor",
+            Self::Npy => "npy",
+            Self::Npz => "npz",
+        }
+    }
+
+    /// Returns the format that the extension of a file name suggests.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        let named =
+            [(".safetensors", Self::Safetensors), (".zt", Self::ZTensor), (".npz", Self::Npz), (".npy", Self::Npy)];
+        named.into_iter().find(|(ending, _)| has_ending(name, ending)).map(|(_, format)| format)
+    }
+
+    /// Detects the format from the first bytes of a file. Files of unsupported zTensor versions count as zTensor, so that opening them
+    /// reports the version.
+    ///
+    /// ```
+    /// use carton_tensor::files::TensorFileFormat;
+    /// assert_eq!(TensorFileFormat::of_bytes(b"PK\x03\x04\x14\0\0\0\0"), Some(TensorFileFormat::Npz));
+    /// // A header whose length begins with the same bytes.
+    /// assert_eq!(TensorFileFormat::of_bytes(b"PK\x03\x04\0\0\0\0{"), Some(TensorFileFormat::Safetensors));
+    /// ```
+    #[must_use]
+    pub fn of_bytes(start: &[u8]) -> Option<Self> {
+        const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
+        const ZTENSOR: [&[u8]; 2] = [b"ZTEN", b"\x89ZT2"];
+        // A safetensors file starts with eight bytes of header length, of which the upper four are zero because a header has at most
+        // 100 MB, and then `{`. This check comes first: such a length may begin like the magic bytes of another format, but no other
+        // format continues like this.
+        if start.get(4..8) == Some(&[0; 4]) && start.get(8) == Some(&b'{') {
+            Some(Self::Safetensors)
+        } else if start.starts_with(b"\x93NUMPY") {
+            Some(Self::Npy)
+        } else if ZIP.iter().any(|magic| start.starts_with(magic)) {
+            Some(Self::Npz)
+        } else if ZTENSOR.iter().any(|magic| start.starts_with(magic)) {
+            Some(Self::ZTensor)
+        } else {
+            None
+        }
+    }
+}
+
+/// Whether a name has this ending, ignoring ASCII case.
+pub(super) fn has_ending(name: &str, ending: &str) -> bool {
+    let start = name.len().checked_sub(ending.len());
+    start.and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(ending))
+}
