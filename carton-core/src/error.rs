@@ -413,6 +413,7 @@ impl Error {
         match self {
             Self::Cache(error) => error.hint(),
             Self::NoRunner(error) => Some(error.hint()),
+            Self::Registry(error) => error.hint(),
             Self::Launch(error) => error.hint(),
             Self::Check { source, .. } => source.hint(),
             Self::SignatureMismatch { .. } => Some("correct [[input]] and [[output]]".to_owned()),

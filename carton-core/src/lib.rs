@@ -69,6 +69,7 @@ mod pack;
 mod package;
 mod packed;
 mod place;
+mod private_folder;
 mod process_lock;
 mod progress;
 pub mod registry;
@@ -158,6 +159,7 @@ pub mod errors {
     pub use crate::network::{CredentialsSent, HttpStatus, NetworkError};
     pub use crate::oci::{InvalidArtifactName, OciError};
     pub use crate::package::PackageError;
+    pub use crate::private_folder::UnsafeFolder;
     pub use crate::runner::launch::LaunchError;
     pub use crate::runner::{
         Crash, DescriptorError, InstallError, NoRunner, PlaceError, RegistryError, RunnerIndexError, UnpackError,

@@ -39,6 +39,8 @@ pub struct Policy {
     pub network: bool,
     /// Whether it may use the GPUs of the system.
     pub gpus: bool,
+    /// Whether it may change the modes of files: of all that belong to its user, because nothing but their owner limits that.
+    pub modes: bool,
     /// Whether it gets a `/dev/shm` of its own.
     pub shared_memory: bool,
     /// The resource limits.
@@ -64,7 +66,8 @@ impl Policy {
     /// [`launcher_main`](crate::launcher_main).
     ///
     /// The command's standard input becomes that of the program. The launcher regards the host as gone when nobody reads its standard output
-    /// any more, so that must be a pipe whose other end the host keeps. The launcher has to lead a process group of its own.
+    /// any more, so that must be a socket whose other end the host keeps: the program could open the other end of a pipe. The launcher has to
+    /// lead a process group of its own.
     ///
     /// # Errors
     /// The policy has paths that are not UTF-8, or is larger than an argument may be.

@@ -10,6 +10,7 @@ use crate::digest::Sha256Digest;
 use crate::error_kind::ErrorKind;
 use crate::manifest::ManifestHash;
 use crate::network::ShownUrl;
+use crate::private_folder::UnsafeFolder;
 
 /// An operation on the cache failed. Nothing half-made is visible to others afterwards.
 #[derive(Debug, thiserror::Error)]
@@ -26,16 +27,9 @@ pub enum CacheError {
         #[source]
         source: io::Error,
     },
-    /// Other users could write to the cache folder, or to a folder in it.
-    #[error("cache folder `{path}` is not safe to use: expected {expected}, found {found}")]
-    Unsafe {
-        /// The folder.
-        path: PathBuf,
-        /// What its owner and mode should be.
-        expected: String,
-        /// What they are.
-        found: String,
-    },
+    /// Other users could write to the cache folder, to a folder in it, or to one above it.
+    #[error("cannot use the cache: {0}")]
+    Unsafe(#[from] UnsafeFolder),
     /// Another process held a lock for longer than the limit.
     #[error("lock `{path}` is still held by another process after {} s", waited.as_secs())]
     Locked {
@@ -94,7 +88,7 @@ impl CacheError {
             Self::Digest { .. } => ErrorKind::Integrity,
             Self::NoCarton { .. } | Self::Ambiguous { .. } => ErrorKind::InvalidInput,
             Self::Interrupted => ErrorKind::Interrupted,
-            Self::Io { .. } | Self::Unsafe { .. } | Self::Locked { .. } | Self::Path { .. } | Self::InUse { .. } => {
+            Self::Io { .. } | Self::Unsafe(_) | Self::Locked { .. } | Self::Path { .. } | Self::InUse { .. } => {
                 ErrorKind::Machine
             }
         }
@@ -104,7 +98,8 @@ impl CacheError {
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => return None,
-            Self::Io { .. } | Self::Unsafe { .. } => "set CARTON_CACHE_DIR to a folder that can be written to",
+            Self::Unsafe(folder) => return Some(folder.hint("CARTON_CACHE_DIR")),
+            Self::Io { .. } => "set CARTON_CACHE_DIR to a folder that can be written to",
             Self::Locked { .. } => "wait until the other process is done, or end it",
             Self::NoCarton { .. } => "the list of the cache has those that are there",
             Self::Ambiguous { .. } => "name one by its manifest hash; 8 digits are enough",

@@ -1,8 +1,8 @@
-//! Folders of the cache: creates and checks them, and reads and sets their times.
+//! Folders of the cache: creates them, and reads and sets their times.
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -14,22 +14,6 @@ pub(super) fn create_folder(path: &Path) -> Result<(), CacheError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other.map_err(CacheError::io("create folder", path)),
     }
-}
-
-/// Refuses a folder that other users can write to: they could put in unverified files, and records that claim verification.
-pub(super) fn check_folder(path: &Path, is_safe: impl Fn(u32) -> bool, expected: &str) -> Result<(), CacheError> {
-    let metadata = std::fs::metadata(path).map_err(CacheError::io("inspect", path))?;
-    let user = rustix::process::geteuid().as_raw();
-    // A folder like /tmp belongs to root, who can do anything in any case.
-    let is_owner_safe = metadata.uid() == user || metadata.uid() == 0;
-    if !metadata.is_dir() || !is_owner_safe || !is_safe(metadata.mode()) {
-        return Err(CacheError::Unsafe {
-            path: path.to_path_buf(),
-            expected: format!("a folder of user {user}, {expected}"),
-            found: format!("user {}, mode {:o}", metadata.uid(), metadata.mode() & 0o7777),
-        });
-    }
-    Ok(())
 }
 
 /// Sets the modification time of a folder to now. The time only orders deletions, so a failure is not an error.

@@ -4,10 +4,11 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use super::folder::{check_folder, create_folder};
+use super::folder::create_folder;
 use super::store::{BUCKETS, PARTIAL};
 use super::{Cache, CacheError, downloads, lock, partial};
 use crate::context::Context;
+use crate::private_folder;
 
 /// The signature is the one that the Cache Directory Tagging Specification prescribes.
 const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of Carton's.\n";
@@ -16,7 +17,7 @@ impl Cache {
     /// Opens the cache in this folder, creating the folder if necessary, and deletes what dead processes left half-made.
     ///
     /// # Errors
-    /// The folder cannot be created, or other users can write to it, in which case its contents could not be trusted.
+    /// The folder cannot be created, or other users can write to it or to a folder above it, in which case its contents could not be trusted.
     pub fn open(cache_dir: &Path) -> Result<Cache, CacheError> {
         // The path must be absolute: runners are given paths in the cache, and have a working folder of their own.
         let cache_dir = &std::path::absolute(cache_dir).map_err(CacheError::io("resolve", cache_dir))?;
@@ -25,14 +26,13 @@ impl Cache {
             .mode(0o700)
             .create(cache_dir)
             .map_err(CacheError::io("create folder", cache_dir))?;
-        // Every user may write to a folder like /tmp, but its sticky bit keeps other users from moving our buckets.
-        check_folder(cache_dir, |mode| mode & 0o002 == 0 || mode & 0o1000 != 0, "not writable by others")?;
         let cache =
             Cache { root: cache_dir.to_path_buf(), longest_wait: lock::LONGEST_WAIT, context: Context::default() };
         for bucket in BUCKETS {
             let path = cache.bucket(bucket);
             create_folder(&path)?;
-            check_folder(&path, |mode| mode & 0o022 == 0, "writable by its owner only")?;
+            // Unverified files could be put in, and records that claim verification.
+            private_folder::check(&path)?;
         }
         partial::sweep(&cache.bucket(PARTIAL))?;
         downloads::sweep(&cache);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths};
 use super::embedded;
 use crate::config::Config;
+use crate::private_folder::{self, UnsafeFolder};
 
 /// The file that describes the runners of a folder.
 pub(super) const DESCRIPTOR: &str = "runner.toml";
@@ -44,6 +45,16 @@ pub enum RegistryError {
         /// Why that failed.
         source: io::Error,
     },
+    /// Another user could replace what runners consist of.
+    #[error("cannot use the runners of `{}`", path.display())]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it, or with one above it.
+        source: UnsafeFolder,
+        /// The environment variable that names the folder.
+        variable: &'static str,
+    },
     /// The descriptor is not valid.
     #[error("cannot use `{}`", path.display())]
     Descriptor {
@@ -62,13 +73,25 @@ pub enum RegistryError {
     },
 }
 
+impl RegistryError {
+    /// What the user can do about the error, if anything.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unsafe { source, variable, .. } => Some(source.hint(variable)),
+            _ => None,
+        }
+    }
+}
+
 impl Registry {
     /// Reads `runner_dir/*/runner.toml` and `runner_dir/VENDOR/*/runner.toml` of a configuration, and adds the embedded runners.
     /// A folder that does not exist holds no runners.
     ///
     /// # Errors
-    /// `runner_dir` exists and cannot be listed.
+    /// `runner_dir` exists and cannot be listed; another user can write to it, to `runner_data_dir`, or to a folder above one of them.
     pub fn read(config: &Config) -> Result<Self, RegistryError> {
+        check_private(&config.runner_dir, "CARTON_RUNNER_DIR")?;
+        check_private(&config.runner_data_dir, "CARTON_RUNNER_DATA_DIR")?;
         Self::of(embedded::descriptors(&config.runner_data_dir), &config.runner_dir)
     }
 
@@ -116,7 +139,9 @@ impl Registry {
         if !path.exists() {
             return false;
         }
-        match read_descriptor(&path, folder, ExecutablePaths::Anywhere) {
+        let descriptor = check_private(folder, "CARTON_RUNNER_DIR")
+            .and_then(|()| read_descriptor(&path, folder, ExecutablePaths::Anywhere));
+        match descriptor {
             Ok(runners) => {
                 self.folders.extend(runners.iter().map(|_| folder.to_path_buf()));
                 self.runners.extend(runners);
@@ -128,6 +153,11 @@ impl Registry {
         }
         true
     }
+}
+
+/// Refuses a folder whose content other users could replace.
+fn check_private(folder: &Path, variable: &'static str) -> Result<(), RegistryError> {
+    private_folder::check(folder).map_err(|source| RegistryError::Unsafe { path: folder.to_path_buf(), source, variable })
 }
 
 /// Reads the runners from the `runner.toml` at `path`. Relative paths in it start from `folder`.
@@ -201,6 +231,34 @@ mod tests {
         assert_eq!(names, ["good", "them/inner"]);
         assert_eq!(registry.runners()[0].runner_path, root.path().join("b-good/bin/run"));
         assert_eq!(registry.broken().len(), 1);
+    }
+
+    #[test]
+    fn runners_that_others_could_replace_are_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let config = Config::in_folder(root.path());
+        let folder = config.runner_dir.join("a");
+        install(&folder, &text("a"));
+        std::fs::create_dir_all(&config.runner_data_dir).unwrap();
+        let read = || Registry::read(&config).map(|registry| (registry.installed().count(), registry.broken().len()));
+        assert_eq!(read().unwrap(), (1, 0));
+        let mode = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&folder, 0o777);
+        assert_eq!(read().unwrap(), (0, 1));
+        mode(&folder, 0o755);
+        for (shared, variable) in
+            [(&config.runner_dir, "CARTON_RUNNER_DIR"), (&config.runner_data_dir, "CARTON_RUNNER_DATA_DIR")]
+        {
+            mode(shared, 0o777);
+            let error = read().unwrap_err();
+            assert!(matches!(&error, RegistryError::Unsafe { source, .. } if source.path == **shared), "{error:?}");
+            assert!(error.hint().unwrap().contains(variable));
+            mode(shared, 0o755);
+        }
+        assert_eq!(read().unwrap(), (1, 0));
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
     policy.network = access.network;
     policy.gpus = access.gpus;
     policy.shared_memory = descriptor.sandbox.shared_memory;
+    // Packages have programs, whose modes say so.
+    policy.modes = access.prepares;
 
     policy.execute.push(descriptor.runner_path.clone());
     policy.execute.extend(descriptor.folder.clone());

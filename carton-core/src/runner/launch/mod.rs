@@ -285,7 +285,8 @@ pub(crate) fn launch(
         (command, None)
     };
     let mut command = wrapped(command, &policy.configured.sandbox.wrapper);
-    command.stdin(Stdio::from(runner_end)).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let (stdout, runner_stdout) = standard_output(is_confined).map_err(|e| system(e.into()))?;
+    command.stdin(Stdio::from(runner_end)).stdout(runner_stdout).stderr(Stdio::piped()).process_group(0);
     let wanted = match &descriptor.prepare {
         Some(prepare) if access.prepares => [&descriptor.environment[..], &prepare.environment].concat(),
         _ => descriptor.environment.clone(),
@@ -306,7 +307,7 @@ pub(crate) fn launch(
     let mut child = child.map_err(spawn_error)?;
 
     let (report_started, started) = watch::channel(!is_confined);
-    let supervised = supervise(&mut child, policy, is_confined.then_some(report_started), &runner);
+    let supervised = supervise(&mut child, policy, is_confined.then_some(report_started), stdout, &runner);
     let (pid, exit_notice, output) = match supervised {
         Ok(parts) => parts,
         Err(error) => {
@@ -342,20 +343,32 @@ fn wrapped(command: Command, wrapper: &[String]) -> Command {
     wrapped
 }
 
+/// Returns the host's and the runner's end of the runner's standard output: a pipe, or a pair of sockets for a confined runner. The launcher
+/// watches whether the host's end is open. A process can open the other end of a pipe through its own end (`/proc/self/fd/1`), so that the pipe
+/// never closes. That of a socket it cannot.
+fn standard_output(is_confined: bool) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    if is_confined {
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+    } else {
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+    }
+}
+
 fn supervise(
     child: &mut Child,
     policy: &LaunchPolicy,
     report_started: Option<watch::Sender<bool>>,
+    stdout: OwnedFd,
     runner: &str,
 ) -> io::Result<(Pid, ExitNotice, Output)> {
     let pid = Pid::from_child(child);
     if report_started.is_none() {
         policy.apply_limits(pid)?;
     }
-    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(io::Error::other("the runner's output is not piped"));
+    let Some(stderr) = child.stderr.take() else {
+        return Err(io::Error::other("the runner's standard error is not piped"));
     };
-    let output = Output::new(runner, report_started, stdout.into(), stderr.into())?;
+    let output = Output::new(runner, report_started, stdout, stderr.into())?;
     Ok((pid, ExitNotice::new(pid)?, output))
 }
 

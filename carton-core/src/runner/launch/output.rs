@@ -122,12 +122,7 @@ impl Stream {
         if self.line.is_empty() {
             return;
         }
-        // Control characters could manipulate a terminal that shows the log.
-        let line: String = String::from_utf8_lossy(&self.line)
-            .trim_end()
-            .chars()
-            .map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
-            .collect();
+        let line = shown(String::from_utf8_lossy(&self.line).trim_end());
         self.line.clear();
         if self.name == "stderr"
             && let Some(started) = launching
@@ -145,5 +140,64 @@ impl Stream {
         if self.name == "stderr" {
             tail.push(line);
         }
+    }
+}
+
+/// Escapes the characters that could manipulate a terminal which shows the log, or show the line as another one: control and format characters.
+fn shown(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for c in line.chars() {
+        if c != '\t' && (c.is_control() || is_format(c)) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Whether a character is invisible and changes how others are shown: the general category `Cf` of Unicode 17, and the separators of lines and
+/// paragraphs.
+fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2064}'
+            | '\u{2066}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_show_what_they_are() {
+        let check = |line: &str, expected: &str| assert_eq!(shown(line), expected);
+        check("grüße, 世界\t🙂", "grüße, 世界\t🙂");
+        check("\u{1b}[2J", "\\u{1b}[2J");
+        check("a\rb", "a\\u{d}b");
+        check("no\u{202e}txt.exe", "no\\u{202e}txt.exe");
+        check("\u{2066}a\u{2069}\u{200b}\u{feff}", "\\u{2066}a\\u{2069}\\u{200b}\\u{feff}");
+        // Read by people who see no tags, and by programs that do.
+        check("a\u{e0041}", "a\\u{e0041}");
     }
 }

@@ -7,11 +7,12 @@ use std::process::Command;
 
 use rustix::process::Pid;
 
-use crate::network::{ProxyConfig, TOKEN_PREFIX};
+use crate::network::ProxyConfig;
 use crate::sandbox::{Limits, Permissions, SandboxConfig, SandboxMode};
 
 /// The variables that a runner gets by default: those that programs need to start, and those that configure frameworks. All
-/// others, credentials above all, stay with the host.
+/// others, credentials above all, stay with the host. Each is named, because a prefix would also let through names that nobody has thought of,
+/// such as `NVIDIA_API_KEY`.
 const DEFAULT_VARIABLES: &[&str] = &[
     "PATH",
     "HOME",
@@ -19,7 +20,13 @@ const DEFAULT_VARIABLES: &[&str] = &[
     "LOGNAME",
     "LANG",
     "LANGUAGE",
-    "LC_*",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NUMERIC",
+    "LC_TIME",
     "TZ",
     "TMPDIR",
     "XDG_CACHE_HOME",
@@ -27,26 +34,50 @@ const DEFAULT_VARIABLES: &[&str] = &[
     "DYLD_LIBRARY_PATH",
     "RUST_BACKTRACE",
     "RUST_LOG",
-    "CARTON_*",
-    "ORT_*",
-    "OMP_*",
-    "MKL_*",
-    "OPENBLAS_*",
-    "CUDA_*",
-    "NVIDIA_*",
-    "RTEN_*",
+    // ONNX Runtime's library.
+    "ORT_DYLIB_PATH",
+    // Threads of OpenMP, MKL and OpenBLAS.
+    "OMP_DYNAMIC",
+    "OMP_MAX_ACTIVE_LEVELS",
+    "OMP_NUM_THREADS",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "OMP_SCHEDULE",
+    "OMP_STACKSIZE",
+    "OMP_THREAD_LIMIT",
+    "OMP_WAIT_POLICY",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "GOMP_CPU_AFFINITY",
+    "MKL_CBWR",
+    "MKL_DYNAMIC",
+    "MKL_NUM_THREADS",
+    "MKL_THREADING_LAYER",
+    "OPENBLAS_CORETYPE",
+    "OPENBLAS_NUM_THREADS",
+    // The choice and the use of GPUs.
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_TF32_OVERRIDE",
+    "NVIDIA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
 ];
 
-/// The variable that names the index of runners. Its URL may hold a password.
-const RUNNER_INDEX: &str = "CARTON_RUNNER_INDEX";
+/// What the names of the library's own variables begin with. Those that runners need are set for them; the others are for the host, and some
+/// hold a password.
+const OWN_PREFIX: &str = "CARTON_";
 
 /// The environment and the limits of a runner process, and what confines it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LaunchPolicy {
-    /// The names of environment variables that are passed on; a final `*` matches any ending. Tokens (`CARTON_TOKEN_…`) and
-    /// `CARTON_RUNNER_INDEX`, a URL that may hold a password, are passed on only if they are named in full: only the host, which
-    /// downloads, needs them.
+    /// The names of environment variables that are passed on; a final `*` matches any ending. Variables of the library (`CARTON_…`), some of
+    /// which are passwords and tokens of the host, are passed on only if they are named in full.
     pub environment: Vec<String>,
     /// The names of variables that are never passed on, even if other rules allow them. Loading and packing add those that the
     /// configuration takes credentials from (`token_env`).
@@ -172,10 +203,9 @@ impl LaunchPolicy {
     }
 }
 
-/// Whether a variable is a token for the host, or may hold a password for it.
+/// Whether a variable is one of the library, for the host.
 fn is_for_the_host(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    name.starts_with(TOKEN_PREFIX.as_bytes()) || name == RUNNER_INDEX.as_bytes()
+    name.as_encoded_bytes().starts_with(OWN_PREFIX.as_bytes())
 }
 
 /// Whether a variable matches one of `patterns`. A pattern with `*` never matches a variable that is only for the host.
@@ -201,12 +231,14 @@ mod tests {
         check("OMP_NUM_THREADS", true);
         check("PATHOLOGY", false);
         check("AWS_SECRET_ACCESS_KEY", false);
-        check("CARTON_CACHE_DIR", true);
-        check("CARTON_TOKEN_models_example", false);
+        check("NVIDIA_API_KEY", false);
+        for own in ["CACHE_DIR", "CONFIG_PATH", "HUB", "KEY_PASSWORD", "RUNNER_INDEX", "TOKEN_models_example", "OF_LATER"] {
+            check(&format!("CARTON_{own}"), false);
+        }
         check("NETRC", false);
+        assert!(DEFAULT_VARIABLES.iter().all(|name| !name.contains('*')));
         assert!(matches(&["CARTON_TOKEN_a".to_owned()], OsStr::new("CARTON_TOKEN_a")));
         assert!(!matches(&["*".to_owned()], OsStr::new("CARTON_TOKEN_a")));
-        check("CARTON_RUNNER_INDEX", false);
         check("LD_PRELOAD", false);
     }
 
@@ -220,11 +252,11 @@ mod tests {
         check("NETRC", "NETRC", true);
         check("UV_*", "UV_INDEX_URL", true);
         check("UV_*", "NETRC", false);
-        for wanted in ["*", "CARTON_*", "CARTON_TOKEN_a", "CARTON_RUNNER_INDEX", "CARTON_HUB", "MINE"] {
-            for name in ["CARTON_TOKEN_a", "CARTON_RUNNER_INDEX", "CARTON_HUB", "MINE"] {
+        let secrets = ["CARTON_TOKEN_a", "CARTON_RUNNER_INDEX", "CARTON_KEY_PASSWORD", "CARTON_HUB", "MINE"];
+        for wanted in ["*", "CARTON_*"].iter().chain(&secrets) {
+            for name in secrets {
                 check(wanted, name, false);
             }
         }
-        check("", "CARTON_OFFLINE", true);
     }
 }

@@ -63,7 +63,7 @@ fn the_end_of_a_runner_is_reported_with_its_last_words() {
         &["one", "two", "three"],
     );
     check("kill -9 $$", "killed by signal 9", &[]);
-    check("printf 'a\\033[2Jb\\n' >&2", "exit status 0", &["a\u{fffd}[2Jb"]);
+    check("printf 'a\\033[2Jb\\n' >&2", "exit status 0", &["a\\u{1b}[2Jb"]);
 }
 
 #[test]
