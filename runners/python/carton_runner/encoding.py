@@ -186,13 +186,16 @@ def _type_name(value):
     return kind.__name__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__name__)
 
 
+#: The most dimensions of an array. A list that holds itself has no end.
+_MAX_DEPTH = 64
+
 #: What models return, for messages.
 _WHAT_IS_A_TENSOR = "return NumPy arrays, numbers, text, or lists of them; arrays in a list may have several shapes"
 
 
 def _has_text(value):
     """Whether the first element at the bottom of nested lists is text."""
-    for _ in range(64):
+    for _ in range(_MAX_DEPTH):
         if isinstance(value, (list, tuple)) and value:
             value = value[0]
     return isinstance(value, str)
@@ -202,7 +205,11 @@ def _check_list(name, value):
     """Says why nested lists are not the numbers of a tensor, if the reason is in them. NumPy itself makes text of numbers beside text, and
     objects of ``None``."""
     to_visit = [value]
+    depth = 0
     while to_visit:
+        depth += 1
+        if depth > _MAX_DEPTH:
+            raise RunnerError("output `%s` is lists in lists, %d deep or more" % (name, _MAX_DEPTH), hint=_WHAT_IS_A_TENSOR)
         # All lists of one depth.
         lists = [one for one in to_visit if isinstance(one, (list, tuple))]
         others = [one for one in to_visit if not isinstance(one, (list, tuple))]
@@ -216,7 +223,8 @@ def _check_list(name, value):
         lengths = {len(one) for one in lists}
         if len(lengths) > 1 or (lists and others):
             raise _ragged(name)
-        to_visit = [element for one in lists for element in one]
+        # A list may stand in its own level twice, and in all that follow.
+        to_visit = [element for one in {id(one): one for one in lists}.values() for element in one]
 
 
 def _ragged(name):

@@ -22,8 +22,8 @@ _OPCODES_CAP = 4_000_000
 #: Of names and of what may be one. Longer text is skipped.
 _TEXT_CAP = 256
 _MEMO_CAP = 1 << 16
-#: The bytes that are decompressed, and those that are searched where a file is not a pickle alone.
-_BYTES_CAP = 64 << 20
+#: Of all files together: the bytes that are decompressed, and those that are searched where a file is not a pickle alone.
+_BYTES_CAP = 256 << 20
 #: PyTorch's older files have several pickles, one behind the other.
 _PICKLES_CAP = 8
 _NAMES_CAP = 100
@@ -44,7 +44,7 @@ _OF_MAIN = re.compile(rb"c__main__\n" + _NAME + rb"\n|\x8c\x08__main__\x94?\x8c.
 def of_main(folder):
     """Yields the path, relative to the folder, of each file in it that is a pickle that names something of `__main__`, and these names."""
     n_files = 0
-    budget = _Budget(_OPCODES_CAP)
+    budget = _Budget(_OPCODES_CAP, _BYTES_CAP)
     for parent, folders, files in os.walk(folder):
         folders.sort()
         for name in sorted(files):
@@ -57,18 +57,18 @@ def of_main(folder):
                 continue
             try:
                 found = {qualified for module, qualified in names(path, budget) if module == "__main__"}
-            except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
-                # It is unreadable, or an archive of a kind that Python does not read.
+            except Exception:  # noqa: BLE001, a file that no reader understands has no names to warn of
                 continue
             if found:
                 yield os.path.relpath(path, folder), sorted(found)
 
 
 class _Budget:
-    """The number of opcodes that may still be read."""
+    """The number of opcodes that may still be read, and of bytes that may be decompressed or searched."""
 
-    def __init__(self, n):
+    def __init__(self, n, n_bytes):
         self.n = n
+        self.n_bytes = n_bytes
 
 
 def names(path, budget):
@@ -81,9 +81,9 @@ def names(path, budget):
         is_named_so = os.fspath(path).endswith(_SUFFIXES)
         if is_named_so and (start[:2] == b"\x1f\x8b" or start[:1] == b"\x78"):
             # As joblib compresses.
-            return _in_stream(_Sequential(io.BytesIO(_decompressed(file))), budget)
+            return _in_stream(_Sequential(io.BytesIO(_decompressed(file, budget)), budget), budget)
         if is_named_so or (start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")):
-            return _in_stream(_Seekable(file), budget)
+            return _in_stream(_Seekable(file, budget), budget)
     return set()
 
 
@@ -94,7 +94,7 @@ def _in_archive(file, budget):
         pickles = [name for name in archive.namelist() if os.path.basename(name) == "data.pkl"]
         for name in pickles[:_PICKLES_CAP]:
             with archive.open(name) as entry:
-                found |= _in_stream(_Sequential(entry), budget)
+                found |= _in_stream(_Sequential(entry, budget), budget)
     return found
 
 
@@ -169,18 +169,18 @@ def _argument(stream, opcode):
 
 
 class _Sequential:
-    """The bytes of a file that can only be read from its beginning, up to a limit."""
+    """The bytes of a file that can only be read from its beginning, up to the limit of the budget."""
 
-    def __init__(self, file, limit=_BYTES_CAP):
+    def __init__(self, file, budget):
         self._file = file
-        self._left = limit
+        self._budget = budget
 
     def read(self, n):
         """Returns exactly this many bytes."""
-        data = self._file.read(n) if n <= self._left else b""
+        data = self._file.read(n) if n <= self._budget.n_bytes else b""
         if len(data) != n:
             raise _NoPickle
-        self._left -= n
+        self._budget.n_bytes -= n
         return data
 
     def line(self):
@@ -199,7 +199,9 @@ class _Sequential:
 
     def rest(self):
         """Returns the bytes that were not read, as far as the limit allows."""
-        return self._file.read(self._left)
+        data = self._file.read(self._budget.n_bytes)
+        self._budget.n_bytes -= len(data)
+        return data
 
 
 class _Seekable(_Sequential):
@@ -212,9 +214,9 @@ class _Seekable(_Sequential):
         self._file.seek(place)
 
 
-def _decompressed(file):
+def _decompressed(file, budget):
     """Returns the beginning of what zlib or gzip has compressed; which of both it was is found out here."""
     try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(file.read(_BYTES_CAP), _BYTES_CAP)
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(file.read(budget.n_bytes), budget.n_bytes)
     except zlib.error:
         return b""

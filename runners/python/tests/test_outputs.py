@@ -16,6 +16,11 @@ SOURCE = """
         def __array__(self, dtype=None, copy=None):
             return np.arange(3, dtype=np.int16)
 
+    def list_of_itself():
+        one = []
+        one.append(one)
+        return one
+
     cases = {
         "float": lambda: 1.5,
         "int": lambda: -3,
@@ -60,6 +65,7 @@ SOURCE = """
         "record": lambda: np.zeros(1, dtype=[("a", "i4")]),
         "masked": lambda: np.ma.masked_array([1, 2], [0, 1]),
         "number objects": lambda: np.array([1, "x"], dtype=object),
+        "list of itself": lambda: list_of_itself(),
         "ragged": lambda: [[1], [1, 2]],
         "ragged depths": lambda: [1, [2]],
         "ragged below": lambda: [[[1]], [[2, 3]]],
@@ -194,6 +200,7 @@ class Outputs(support.ModelTest):
                 ("record", "which Carton has no name for", "its fields"),
                 ("masked", "output `y` is a masked array", ".filled(0)"),
                 ("number objects", "output `y` holds a int where only text is expected", "an array of a numeric dtype"),
+                ("list of itself", "output `y` is lists in lists, 64 deep or more", "return NumPy arrays"),
                 ("ragged", "the lists in output `y` have different lengths", "`[numpy.array(row) for row in rows]`"),
                 ("ragged depths", "the lists in output `y` have different lengths"),
                 ("ragged below", "the lists in output `y` have different lengths"),

@@ -31,6 +31,14 @@ class Names(support.ModelTest):
         source = textwrap.dedent(SCRIPT + code)
         subprocess.run([sys.executable, "-c", source], cwd=self.folder, check=True)
 
+    def read_bytes(self, name):
+        with open(os.path.join(self.folder, name), "rb") as file:
+            return file.read()
+
+    def write_bytes(self, name, data):
+        with open(os.path.join(self.folder, name), "wb") as file:
+            file.write(data)
+
     def found(self):
         return dict(pickled_names.of_main(self.folder))
 
@@ -68,6 +76,27 @@ class Names(support.ModelTest):
         )
         os.remove(os.path.join(self.folder, "data.pkl"))
         self.assertEqual(sorted(self.found()), ["model.pt", "old.pth"])
+
+    def test_damaged_files_name_nothing(self):
+        for name, content in (("broken.pt", b"\x80\x04}."), ("other.pt", bytes(range(256)) * 8)):
+            with zipfile.ZipFile(os.path.join(self.folder, name), "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("x/data.pkl", content * 64)
+            data = bytearray(self.read_bytes(name))
+            start = data.index(b"data.pkl") + len("data.pkl")
+            data[start : start + 8] = b"\xff" * 8
+            self.write_bytes(name, bytes(data))
+        with zipfile.ZipFile(os.path.join(self.folder, "lzma.pt"), "w", zipfile.ZIP_LZMA) as archive:
+            archive.writestr("x/data.pkl", b"\x80\x04}." * 64)
+        data = bytearray(self.read_bytes("lzma.pt"))
+        start = data.index(b"data.pkl") + len("data.pkl")
+        data[start : start + 12] = b"\xff" * 12
+        self.write_bytes("lzma.pt", bytes(data))
+        # A name that says that it is UTF-8, and is not.
+        with zipfile.ZipFile(os.path.join(self.folder, "name.pt"), "w") as archive:
+            archive.writestr("ü/data.pkl", b"\x80\x04}.")
+        self.write_bytes("name.pt", self.read_bytes("name.pt").replace("ü".encode(), b"\xff\xff"))
+        self.run_script("pickle.dump(value['scalers'], open('z.pkl', 'wb'))")
+        self.assertEqual(self.found(), {"z.pkl": ["Scaler"]})
 
     def test_long_values_are_skipped(self):
         self.run_script("pickle.dump([bytes(1 << 26), 'x' * (1 << 20), value], open('m.pkl', 'wb'))")
