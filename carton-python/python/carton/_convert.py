@@ -52,8 +52,8 @@ def _hint(dtype: np.dtype[Any]) -> str | None:
     hints = {
         "S": "decode it: numpy.char.decode(array)",
         "c": "pass its real and imaginary parts as two inputs",
-        "M": "pass the integers that the model takes for dates, such as array.astype('datetime64[s]').astype(numpy.int64)",
-        "m": "pass the integers that the model takes for durations, such as array.astype('timedelta64[s]').astype(numpy.int64)",
+        "M": f"pass the integers that the model takes for dates: array.astype(numpy.int64) counts in the unit of {dtype}",
+        "m": f"pass the integers that the model takes for durations: array.astype(numpy.int64) counts in the unit of {dtype}",
     }
     return hints.get(dtype.kind)
 

@@ -23,8 +23,8 @@ _HALVES = frozenset(("float16", "bfloat16"))
 _ADVICE = {
     "longdouble": "round it in the model, such as with `.astype(numpy.float64)`",
     "c": "return its real and imaginary parts as two outputs",
-    "M": "return the time as int64, such as with `.astype(numpy.int64)`",
-    "m": "return the duration as int64, such as with `.astype(numpy.int64)`",
+    "M": "return the time as int64: `.astype(numpy.int64)` counts in the unit of the dtype, and the output's description should name it",
+    "m": "return the duration as int64: `.astype(numpy.int64)` counts in the unit of the dtype, and the output's description should name it",
     "S": "return text, such as with `numpy.char.decode(output, 'utf-8')`",
     "V": "return its fields as outputs of their own",
 }
