@@ -97,6 +97,14 @@ pub enum RowsError {
         /// The Arrow type of the column.
         found: String,
     },
+    /// A column of booleans for an input of bytes, which are numbers to the model.
+    #[error("column `{column}`: booleans cannot become input `{input}`, which takes uint8")]
+    Bools {
+        /// The column, escaped.
+        column: String,
+        /// The input, escaped.
+        input: String,
+    },
     /// The values of a column have another shape than the carton declares.
     #[error("row {row} of column `{column}` has shape {found:?}, expected {expected} for input `{input}`")]
     Shape {
@@ -265,6 +273,7 @@ impl RowsError {
                 Some("name the column of the input, or give the input one value for all rows".to_owned())
             }
             Self::NoInputs => Some("name the columns of inputs".to_owned()),
+            Self::Bools { input, .. } => Some(carton_core::how_to_declare_bools(input)),
             Self::NotByRow { .. } => Some("name the outputs that become columns, without this one".to_owned()),
             Self::TwoColumns { n_kept: 0, .. } => Some("give one of the outputs another column".to_owned()),
             Self::TwoColumns { n_kept: 1, .. } => {

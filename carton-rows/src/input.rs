@@ -88,6 +88,20 @@ impl InputColumn {
         Ok(Self { name, column, position, row_shape, data_type: field.data_type().clone(), extension, values })
     }
 
+    /// Whether the values of the column are booleans, or lists of them.
+    pub(crate) fn has_bools(&self) -> bool {
+        let mut data_type = decoded_type(self.extension.data_type());
+        while let ArrowType::List(item)
+        | ArrowType::LargeList(item)
+        | ArrowType::ListView(item)
+        | ArrowType::LargeListView(item)
+        | ArrowType::FixedSizeList(item, _) = data_type
+        {
+            data_type = item.data_type();
+        }
+        *data_type == ArrowType::Boolean
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use arrow_schema::{Field, FieldRef, Fields, Schema};
 use carton_core::metadata::TensorSpec;
 use carton_core::{DataType, Side, SymbolicShape};
+use carton_tensor::ElementKind;
 
 use crate::error::{RowsError, escaped};
 use crate::input::InputColumn;
@@ -144,7 +145,11 @@ fn input_columns(
         }
         let row_shape = RowShape::of(Side::Input, spec)?;
         let (position, field) = find(schema, &spec.name, chosen.unwrap_or(&spec.name))?;
-        inputs.push(InputColumn::new(&spec.name, position, field, Some(spec.dtype), row_shape)?);
+        let input = InputColumn::new(&spec.name, position, field, Some(spec.dtype), row_shape)?;
+        if spec.dtype == ElementKind::Bool.dtype() && spec.element.is_none() && input.has_bools() {
+            return Err(RowsError::Bools { column: escaped(field.name()), input: escaped(&spec.name) });
+        }
+        inputs.push(input);
         let SymbolicShape::Dimensions(dimensions) = &spec.shape else { continue };
         if let Some(second) = dimensions.first().and_then(size) {
             match fixed_rows {

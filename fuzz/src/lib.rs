@@ -8,7 +8,7 @@ pub mod oracle;
 pub mod panics;
 pub mod seeds;
 
-// Includes only the modules that read a model file, because their crate depends on the engines, which take longer to build with the
+// Includes only the modules that read a model file, because their crate depends on the bindings of ONNX Runtime, which take longer to build with the
 // sanitizer than everything else together.
 #[allow(dead_code, unused_imports, reason = "the crate that they are in uses the rest")]
 #[path = "../../runners/onnx/src/element_type.rs"]

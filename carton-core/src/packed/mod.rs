@@ -31,7 +31,7 @@ pub struct Packed {
 
 /// The result of a successful check of a packed model: it loaded, its signature does not contradict it, and no self-test failed.
 ///
-/// `Display` says what was checked: `checked: loads in onnx 1.21.0; 2 self-tests passed`. It does not begin with `checked` if no value was
+/// `Display` says what was checked: `checked: loads in onnx 1.32.0; 2 self-tests passed`. It does not begin with `checked` if no value was
 /// compared with an expected one. In JSON, the fields of the report stand beside `runner`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]

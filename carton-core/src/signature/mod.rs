@@ -151,16 +151,21 @@ impl SignatureError {
     #[must_use]
     pub fn undeclared_bool_hint(&self) -> Option<String> {
         let undeclared = self.of_other_types().find(|violation| may_be_bool(violation))?;
-        Some(format!(
-            "if `{}` is a mask to the model, declare it in the metadata, `dtype = \"uint8\"` and `element = \"bool\"`, and pack the model \
-             again",
-            undeclared.name
-        ))
+        Some(how_to_declare_bools(&undeclared.name))
     }
 
     fn of_other_types(&self) -> impl Iterator<Item = &Violation> {
         self.violations.iter().filter(|it| it.side == Side::Input && it.kind == ViolationKind::DataType)
     }
+}
+
+/// Advice for a caller who has booleans for an input that is not declared as such.
+#[must_use]
+pub fn how_to_declare_bools(input: &str) -> String {
+    format!(
+        "if `{input}` is a mask to the model, declare it in the metadata, `dtype = \"uint8\"` and `element = \"bool\"`, and pack the model \
+         again"
+    )
 }
 
 /// Whether the caller passed booleans for an input that the carton declares as `uint8`, or not at all. The input may be a mask.

@@ -1,10 +1,13 @@
-//! The rule by which a number becomes one of another type. Every conversion of numbers that come in obeys it, wherever they come from.
+//! The rule by which a number becomes one of another type. Every conversion of typed numbers that come in obeys it, wherever they come from.
 //!
 //! - A number keeps its value, with one exception: a float is rounded to a shorter float, to the nearest value, ties to even
 //!   (IEEE 754-2019, 4.3.1), as NumPy's `astype` does.
 //! - A finite float never becomes infinite.
 //! - An integer that a float cannot hold exactly is refused, and so is anything but an integer in range where the type is an integer: a
 //!   fraction, a NaN, an infinity.
+//!
+//! Numbers without a type are the exception: those of JSON and of Python's lists, where 2 and 2.0 are the same. For a type of floats they are
+//! rounded, as decimals are.
 
 use std::fmt;
 

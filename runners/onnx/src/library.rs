@@ -1,9 +1,14 @@
 //! Finds the shared library of ONNX Runtime, and its version: at `ORT_DYLIB_PATH` if that is set, otherwise in our own install
 //! folder.
 
+use std::collections::HashMap;
 use std::env;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// The depth to which the install folder is searched: a version, then the folders of a wheel.
 const MAX_DEPTH: usize = 6;
@@ -20,6 +25,8 @@ pub(crate) struct SearchPath {
     pub(crate) chosen: Option<PathBuf>,
     /// Our install folder, `<runner_data_dir>/onnxruntime`.
     pub(crate) installed: Option<PathBuf>,
+    /// The version that the host has chosen this runner for (`CARTON_FRAMEWORK_VERSION`). Of several that are installed, this one is used.
+    pub(crate) wanted: Option<String>,
 }
 
 /// The result of a search for the library.
@@ -36,7 +43,9 @@ pub(crate) enum LibrarySearch {
 impl SearchPath {
     /// Reads the places from the environment of this process.
     pub(crate) fn of_environment() -> Self {
-        Self::new(env::var_os("ORT_DYLIB_PATH"), env::var_os("CARTON_RUNNER_DATA_DIR"), env::var_os("HOME"))
+        let wanted = env::var("CARTON_FRAMEWORK_VERSION").ok();
+        let places = Self::new(env::var_os("ORT_DYLIB_PATH"), env::var_os("CARTON_RUNNER_DATA_DIR"), env::var_os("HOME"));
+        Self { wanted, ..places }
     }
 
     /// The places for runners with this data folder, as this process would start them.
@@ -47,7 +56,8 @@ impl SearchPath {
     fn new(chosen: Option<OsString>, runner_data_dir: Option<OsString>, home: Option<OsString>) -> Self {
         let set = |value: Option<OsString>| value.filter(|value| !value.is_empty()).map(PathBuf::from);
         let runner_data_dir = set(runner_data_dir).or_else(|| Some(set(home)?.join(".carton/runner_data")));
-        Self { chosen: set(chosen), installed: runner_data_dir.map(|folder| folder.join("onnxruntime")) }
+        let installed = runner_data_dir.map(|folder| folder.join("onnxruntime"));
+        Self { chosen: set(chosen), installed, wanted: None }
     }
 
     /// Looks for the library.
@@ -59,7 +69,9 @@ impl SearchPath {
                 _ => LibrarySearch::ChosenIsMissing(chosen.clone()),
             };
         }
-        self.installed.as_deref().and_then(newest_library).map_or(LibrarySearch::Nothing, LibrarySearch::Library)
+        let Some(installed) = self.installed.as_deref() else { return LibrarySearch::Nothing };
+        let wanted = self.wanted.as_ref().and_then(|version| newest_library(&installed.join(version)));
+        wanted.or_else(|| newest_library(installed)).map_or(LibrarySearch::Nothing, LibrarySearch::Library)
     }
 
     /// Lists the places for a message.
@@ -128,22 +140,42 @@ pub(crate) fn stated_version(path: &Path) -> Option<String> {
 
 /// Returns the version of the symbols that a library defines: on Linux all those of ONNX Runtime 1.2.3 have the version `VERS_1.2.3`.
 fn version_of_symbols(path: &Path) -> Option<String> {
+    /// What was found in files, by their path, length and time: runners are listed with each load.
+    static FOUND: Mutex<Option<HashMap<(PathBuf, u64, SystemTime), Option<String>>>> = Mutex::new(None);
+
+    let metadata = path.metadata().ok()?;
+    if metadata.len() > MAX_LIBRARY_BYTES {
+        return None;
+    }
+    let identity = (path.to_path_buf(), metadata.len(), metadata.modified().ok()?);
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    found.get_or_insert_default().entry(identity).or_insert_with(|| search_version(File::open(path).ok()?)).clone()
+}
+
+/// Searches a file, piece by piece.
+fn search_version(mut file: impl Read) -> Option<String> {
     const PREFIX: &[u8] = b"\0VERS_";
     // The name of a version is short, and the string ends with a NUL.
     const LONGEST: usize = 32;
+    const PIECE: u64 = 1 << 20;
 
-    if path.metadata().ok()?.len() > MAX_LIBRARY_BYTES {
-        return None;
-    }
-    let bytes = std::fs::read(path).ok()?;
-    memchr::memmem::find_iter(&bytes, PREFIX)
-        .filter_map(|position| {
+    let mut bytes = Vec::new();
+    loop {
+        if file.by_ref().take(PIECE).read_to_end(&mut bytes).ok()? == 0 {
+            return None;
+        }
+        let version = memchr::memmem::find_iter(&bytes, PREFIX).find_map(|position| {
             let rest = bytes.get(position + PREFIX.len()..)?;
             let name = rest.iter().take(LONGEST).position(|&byte| byte == 0).and_then(|length| rest.get(..length))?;
-            std::str::from_utf8(name).ok()
-        })
-        .find(|version| has_three_numbers(version))
-        .map(str::to_owned)
+            std::str::from_utf8(name).ok().filter(|version| has_three_numbers(version))
+        });
+        if version.is_some() {
+            return version.map(str::to_owned);
+        }
+        // The name may be cut by the end of the piece.
+        let n_seen = bytes.len().saturating_sub(PREFIX.len() + LONGEST);
+        bytes.drain(..n_seen);
+    }
 }
 
 fn has_three_numbers(version: &str) -> bool {
@@ -176,7 +208,7 @@ mod tests {
             let set = |value: &str| (value != "unset").then(|| OsString::from(value));
             let found = SearchPath::new(set(chosen), set(data), set(home));
             let expected =
-                SearchPath { chosen: expected_chosen.map(PathBuf::from), installed: installed.map(PathBuf::from) };
+                SearchPath { chosen: expected_chosen.map(PathBuf::from), installed: installed.map(PathBuf::from), wanted: None };
             assert_eq!(found, expected);
         };
         check("unset", "unset", "/home/a", None, Some("/home/a/.carton/runner_data/onnxruntime"));
@@ -189,7 +221,7 @@ mod tests {
     fn search() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let installed = SearchPath { chosen: None, installed: Some(root.clone()) };
+        let installed = SearchPath { installed: Some(root.clone()), ..SearchPath::default() };
         assert_eq!(installed.find(), LibrarySearch::Nothing);
         let put = |path: &str| {
             let path = root.join(path);
@@ -204,7 +236,10 @@ mod tests {
         let old = put("1.9.0/libonnxruntime.so");
         assert_eq!(installed.find(), LibrarySearch::Library(old.clone()));
         let new = put("1.32.0/onnxruntime/capi/libonnxruntime.so.1.32.0");
-        assert_eq!(installed.find(), LibrarySearch::Library(new));
+        assert_eq!(installed.find(), LibrarySearch::Library(new.clone()));
+        let wanted = |version: &str| SearchPath { wanted: Some(version.to_owned()), ..installed.clone() };
+        assert_eq!(wanted("1.9.0").find(), LibrarySearch::Library(old.clone()));
+        assert_eq!(wanted("1.33.0").find(), LibrarySearch::Library(new));
         let chosen = SearchPath { chosen: Some(old.clone()), ..installed.clone() };
         assert_eq!(chosen.find(), LibrarySearch::Library(old));
         assert_eq!(stated_version(&root.join("1.9.0/libonnxruntime.so")).as_deref(), Some("1.9.0"));
@@ -223,9 +258,15 @@ mod tests {
             (b"VERS_1.27.0\0", None),
             (b"\0VERS_1.27\0", None),
         ] {
-            std::fs::write(&unnamed, contents).unwrap();
-            assert_eq!(stated_version(&unnamed).as_deref(), expected);
+            assert_eq!(search_version(contents).as_deref(), expected);
+            // At the end of a piece, wherever that cuts it.
+            for n_before in (1 << 20) - 20..(1 << 20) + 20 {
+                let long = [&vec![1; n_before], contents, &[1; 100]].concat();
+                assert_eq!(search_version(&*long).as_deref(), expected.filter(|_| contents.ends_with(b"\0")), "{n_before}");
+            }
         }
+        std::fs::write(&unnamed, b"\0VERS_1.27.0\0").unwrap();
+        assert_eq!(stated_version(&unnamed).as_deref(), Some("1.27.0"));
         let missing = SearchPath { chosen: Some(root.join("no.so")), ..installed };
         assert_eq!(missing.find(), LibrarySearch::ChosenIsMissing(root.join("no.so")));
     }

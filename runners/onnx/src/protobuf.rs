@@ -1,7 +1,7 @@
 //! Reads the wire format of protocol buffers, in place and from untrusted bytes.
 //!
 //! ONNX Runtime has its own reader, which allocates what a file asks for and recurses as deep as it says. This reader
-//! runs before them. It copies nothing, and counts messages and nesting, so that a hostile file is refused before an engine
+//! runs before it. It copies nothing, and counts messages and nesting, so that a hostile file is refused before ONNX Runtime
 //! gets a single byte of it.
 
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::cell::Cell;
 /// The greatest nesting of messages. A graph inside an operator inside a graph adds three levels.
 const MAX_DEPTH: usize = 64;
 
-/// The greatest number of messages in one file. Each costs an engine some 200 bytes, and the file as few as two.
+/// The greatest number of messages in one file. Each costs ONNX Runtime some 200 bytes, and the file as few as two.
 const MAX_MESSAGES: u64 = 4_000_000;
 
 /// Why bytes are not a well-formed message.

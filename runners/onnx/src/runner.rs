@@ -1,5 +1,7 @@
 //! The runner itself: finds the model among the files, loads it and translates names.
 
+use std::path::Path;
+
 use carton_runner_protocol::runner::{
     Call, DeclaredTensor, Description, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, Tensors,
 };
@@ -94,13 +96,19 @@ fn choose_another() -> String {
 /// Loads the library that this machine has.
 ///
 /// # Errors
-/// There is none (kind `Unavailable`), or it cannot be used.
+/// There is none, or not of the version that the model was given to this runner for (kind `Unavailable`); it cannot be used.
 fn load_library(libraries: &SearchPath) -> Result<&'static Library, RunnerError> {
     match libraries.find() {
-        LibrarySearch::Library(path) => onnx_runtime::load_library(&path).map_err(|error| match &libraries.chosen {
-            Some(_) => error.with_hint(choose_another()),
-            None => error.with_hint("`carton runner install onnx` installs the library again"),
-        }),
+        LibrarySearch::Library(path) => {
+            let library = onnx_runtime::load_library(&path).map_err(|error| match &libraries.chosen {
+                Some(_) => error.with_hint(choose_another()),
+                None => error.with_hint("`carton runner install onnx` installs the library again"),
+            })?;
+            match &libraries.wanted {
+                Some(wanted) if *wanted != library.version => Err(other_version(&path, &library.version, wanted)),
+                _ => Ok(library),
+            }
+        }
         LibrarySearch::ChosenIsMissing(path) => Err(RunnerError::unavailable(
             format!("ORT_DYLIB_PATH names {}, which is not there", path.display()),
             choose_another(),
@@ -110,4 +118,13 @@ fn load_library(libraries: &SearchPath) -> Result<&'static Library, RunnerError>
             "`carton runner install onnx` installs it; or set ORT_DYLIB_PATH to a libonnxruntime.so",
         )),
     }
+}
+
+/// The error of a library that is not of the version by which this runner was chosen: it was replaced since, or does not state its version.
+fn other_version(path: &Path, found: &str, wanted: &str) -> RunnerError {
+    RunnerError::unavailable(
+        format!("{} is ONNX Runtime {found}, and the model was given to the runner of {wanted}", path.display()),
+        "`carton runner install onnx` installs the runner again, for the library that is there; the library's name can state its version: \
+         `libonnxruntime.so.1.2.3`",
+    )
 }

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, Int8Array, RecordBatch, StringArray, UInt8Array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int8Array, RecordBatch, StringArray, UInt8Array,
+};
 use arrow_schema::{Field, Schema};
 use carton_core::ErrorKind;
 
@@ -59,7 +61,15 @@ async fn tensors_are_in_logical_order() {
 #[tokio::test]
 async fn booleans_and_json() {
     let bytes: ArrayRef = Arc::new(Int8Array::from(vec![0, 1, -128]));
-    check("uint8", "['n']", extended(bytes, "arrow.bool8", ""), Arc::new(UInt8Array::from(vec![0, 1, 1]))).await;
+    check("float32", "['n']", extended(bytes.clone(), "arrow.bool8", ""), Arc::new(Float32Array::from(vec![0.0, 1.0, 1.0]))).await;
+    let mask = "name = 'x'\ndtype = 'uint8'\nelement = 'bool'\nshape = ['n']\n";
+    let echo = Echo::new(&format!("[[input]]\n{mask}[[output]]\n{mask}")).await;
+    let plain: ArrayRef = Arc::new(BooleanArray::from(vec![false, true, true]));
+    for rows in [table([("x", plain)]), extended(bytes, "arrow.bool8", "")] {
+        let results = map_all(echo.map(&rows), std::slice::from_ref(&rows)).await.unwrap();
+        let expected: ArrayRef = Arc::new(UInt8Array::from(vec![0, 1, 1]));
+        assert_eq!(column(&results[0], "x"), expected);
+    }
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["{}", "[1]"]));
     check("string", "['n']", extended(texts.clone(), "arrow.json", ""), texts).await;
 }

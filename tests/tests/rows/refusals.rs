@@ -68,6 +68,9 @@ async fn types_that_cannot_become_inputs() {
     let bool: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
     check("string", "['n']", bool, "column `c`: values of type Boolean cannot become input `x`, which takes string")
         .await;
+    // They would be positions to a model that takes a mask.
+    let bools: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
+    check("uint8", "['n']", bools, "column `c`: booleans cannot become input `x`, which takes uint8").await;
     let date: ArrayRef = Arc::new(Date32Array::from(vec![1]));
     check("int64", "['n']", date, "column `c`: values of type Date32 cannot become tensors").await;
     // Bytes without a dtype.

@@ -174,6 +174,9 @@ fn not_mounted() -> Option<&'static str> {
     [PROCESS, NULL].into_iter().find(|path| !std::path::Path::new(path).exists())
 }
 
+/// The variable by which a runner learns for which version of its framework it was chosen. There may be several on this machine.
+const VERSION_VARIABLE: &str = "CARTON_FRAMEWORK_VERSION";
+
 /// The variable that names the folder for temporary files.
 const TEMPORARY: &str = "TMPDIR";
 
@@ -294,6 +297,7 @@ pub(crate) fn launch(
     policy.apply_environment(&wanted, &mut command);
     let enforced = if is_confined { policy.mode() } else { SandboxMode::Off };
     command.env(confinement::SANDBOX_VARIABLE, enforced.name());
+    command.env(VERSION_VARIABLE, descriptor.framework_version.to_string());
     if let Some(scratch) = &scratch {
         let (set, removed) = confinement::variables(scratch.path(), access.prepares);
         command.envs(set);

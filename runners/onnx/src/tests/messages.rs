@@ -126,23 +126,23 @@ fn libraries() {
             Onnx::open(&files, &ModelOptions::default(), None, (&[], &[]), libraries, &mut |_| {}).err().unwrap();
         (error.is_unavailable(), error.message, error.hint.unwrap())
     };
-    let nowhere = SearchPath { chosen: None, installed: Some("/data/onnxruntime".into()) };
+    let nowhere = SearchPath { chosen: None, installed: Some("/data/onnxruntime".into()), wanted: None };
     let (is_unavailable, message, hint) = refused(&nowhere);
     assert_eq!(message, "ONNX Runtime is not installed; looked at ORT_DYLIB_PATH (not set) and /data/onnxruntime");
     assert!(hint.starts_with("`carton runner install onnx` installs it") && is_unavailable, "{hint}");
 
-    let missing = SearchPath { chosen: Some("/no/such.so".into()), installed: None };
+    let missing = SearchPath { chosen: Some("/no/such.so".into()), installed: None, wanted: None };
     let (is_unavailable, message, hint) = refused(&missing);
     assert_eq!(message, "ORT_DYLIB_PATH names /no/such.so, which is not there");
     let another = "set ORT_DYLIB_PATH to a libonnxruntime.so of version 1.24 or later; or unset it, and";
     assert!(hint.starts_with(another) && is_unavailable, "{hint}");
 
-    let broken = SearchPath { chosen: Some(not_a_library.clone()), installed: None };
+    let broken = SearchPath { chosen: Some(not_a_library.clone()), installed: None, wanted: None };
     let (is_unavailable, message, hint) = refused(&broken);
     let expected = format!("cannot use the ONNX Runtime library {}: ", not_a_library.display());
     assert!(message.starts_with(&expected) && !is_unavailable, "{message}");
     assert!(hint.starts_with(another), "{hint}");
-    let broken = SearchPath { chosen: None, installed: Some(folder.path().to_owned()) };
+    let broken = SearchPath { chosen: None, installed: Some(folder.path().to_owned()), wanted: None };
     assert_eq!(refused(&broken).2, "`carton runner install onnx` installs the library again");
 }
 

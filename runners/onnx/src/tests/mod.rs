@@ -90,7 +90,7 @@ pub(super) fn onnx_runtime() -> Option<SearchPath> {
         eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
         return None;
     };
-    Some(SearchPath { chosen: Some(library.into()), installed: None })
+    Some(SearchPath { chosen: Some(library.into()), installed: None, wanted: None })
 }
 
 /// Loads a model and returns it with the warnings it gave.

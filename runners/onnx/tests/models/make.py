@@ -342,7 +342,7 @@ case("deviations.onnx", {"x": floats(1, 1, 4, 4)})
 save("passthrough.onnx", model([helper.make_node("Neg", ["x"], ["y"])], [value("x", "float32", ["n"])], [value("y", "float32", ["n"]), value("x", "float32", ["n"])]))
 case("passthrough.onnx", {"x": floats(3)})
 
-# Models that the built-in engine cannot hold, each for another reason.
+# Models whose values are not all of the types of inputs and outputs, each for another reason.
 save(
     "wide_constant.onnx",
     model(
