@@ -31,7 +31,16 @@ impl Url {
     /// # Errors
     /// The text is not an absolute URL.
     pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
-        url::Url::parse(text).map(Self).map_err(InvalidUrl)
+        url::Url::parse(text).map(Self::canonical).map_err(InvalidUrl)
+    }
+
+    /// A dot at the end of a host names the same host. Without it, rules, the cache and credentials know one name for each.
+    fn canonical(mut url: url::Url) -> Self {
+        if let Some(host) = url.host_str().and_then(|host| host.strip_suffix('.')).map(str::to_owned) {
+            // A host of dots alone stays, and nobody answers for it.
+            let _ = url.set_host(Some(&host));
+        }
+        Self(url)
     }
 
     /// Parses text as an absolute URL, or as one relative to this URL.
@@ -39,7 +48,7 @@ impl Url {
     /// # Errors
     /// The text is neither.
     pub fn join(&self, text: &str) -> Result<Self, InvalidUrl> {
-        self.0.join(text).map(Self).map_err(InvalidUrl)
+        self.0.join(text).map(Self::canonical).map_err(InvalidUrl)
     }
 
     /// The `file:` URL of an absolute path; `None` for a relative one.

@@ -116,8 +116,8 @@ fn normalized(pattern: &str) -> String {
     format!("{}://{host}{path}", scheme.to_ascii_lowercase())
 }
 
-/// The names by which rules know a place. A URL has no user, query or fragment, and its path both as it was given and as most servers
-/// read it: decoded, and without empty segments. A path is absolute, as it was given and with its symlinks followed.
+/// The names by which rules know a place. A URL has no user, query or fragment, and its path both as it was given and as servers
+/// may read it: decoded, and then without empty segments and `..`, where a backslash is a slash too. A path is absolute, as it was given and with its symlinks followed.
 fn names(place: &Place) -> Vec<String> {
     match place {
         Place::Url(url) => {
@@ -127,19 +127,12 @@ fn names(place: &Place) -> Vec<String> {
                 let repository = format!("oci://{}/{}", reference.host(), reference.repository());
                 return vec![reference.to_string(), repository];
             }
-            // A host with a dot at its end is the same host.
             let origin = match whole.origin() {
                 // The standard knows the origins of web URLs alone.
                 url::Origin::Opaque(_) => format!("{}://{}", whole.scheme(), whole.host_str().unwrap_or_default()),
                 origin => origin.ascii_serialization(),
             };
-            let origin = match whole.host_str().filter(|host| host.ends_with('.')) {
-                Some(host) => origin.replacen(host, host.trim_end_matches('.'), 1),
-                None => origin,
-            };
-            let decoded = percent_encoding::percent_decode_str(whole.path()).decode_utf8_lossy();
-            let segments: Vec<&str> = decoded.split('/').filter(|segment| !segment.is_empty()).collect();
-            vec![format!("{origin}{}", whole.path()), format!("{origin}/{}", segments.join("/"))]
+            vec![format!("{origin}{}", whole.path()), format!("{origin}/{}", decoded_path(whole.path()))]
         }
         Place::Path(path) => {
             let given = std::path::absolute(path).ok().map(|path| without_parents(&path));
@@ -147,6 +140,19 @@ fn names(place: &Place) -> Vec<String> {
             given.into_iter().chain(real).map(|path| format!("file://{}", path.display())).collect()
         }
     }
+}
+
+fn decoded_path(path: &str) -> String {
+    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+    let mut segments = Vec::new();
+    for segment in decoded.split(['/', '\\']) {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            segment => segments.push(segment),
+        }
+    }
+    segments.join("/")
 }
 
 /// An absolute path without `.` and `..`, as its text says.
@@ -183,6 +189,11 @@ mod tests {
         check("https://models.example.com/team/**", "https://models.example.com/%74eam/a", true);
         check("https://models.example.com/team/**", "https://models.example.com//team//a", true);
         check("https://models.example.com/team/**", "https://models.example.com./team/a", true);
+        for escaped in ["x/..%2fteam/a", "x/%2e%2e%2Fteam/a", "x%5c..%5cteam/a", "%2e/team/a", "..%2f..%2fteam%2fa"] {
+            check("https://models.example.com/team/**", &format!("https://models.example.com/{escaped}"), true);
+        }
+        check("oci://example.com/team/**", "oci://example.com./team/model:1", true);
+        check("oci://example.com:5000/**", "oci://EXAMPLE.com.:5000/team/model:1", true);
         check("http://[::1]:8080/**", "http://[::1]:8080/a", true);
         check("https://*.example.com/**", "https://a.example.com/b", true);
         check("https://*.example.com/**", "https://a.evil.org/.example.com/b", false);
