@@ -78,7 +78,7 @@ pub fn passed_on(tensors: &Tensors) -> Result<Tensors, String> {
 }
 
 fn read(tensors: Vec<WireTensor>, body: &[u8]) -> Result<Tensors, ProtocolError> {
-    decode(&memory(), tensors, AlignedBytes::copy_of(body))
+    decode(&memory(), tensors, AlignedBytes::copy_of(body), u64::MAX)
 }
 
 /// Creates a memory without shared regions.

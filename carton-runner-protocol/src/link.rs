@@ -137,6 +137,10 @@ impl Link {
         Ok(link)
     }
 
+    pub(crate) fn frame_cap(&self) -> u64 {
+        self.frame_cap
+    }
+
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
         self.outgoing.lock()
     }

@@ -305,7 +305,25 @@ async fn bad_peers_cost_a_clear_error_and_nothing_else() {
     calls_that_make_no_sense();
     first_messages().await;
     a_string_that_changes_after_it_was_sent().await;
+    text_that_nobody_wrote().await;
     surplus_descriptors_are_closed_at_once().await;
+}
+
+/// Memory that was never written to costs a runner nothing, and a copy of it would cost the host all of it.
+async fn text_that_nobody_wrote() {
+    const LARGEST: u64 = 1 << 30;
+    let memory = region(&[], SealFlags::empty());
+    rustix::fs::ftruncate(&memory, 3 * LARGEST).unwrap();
+    rustix::fs::fcntl_add_seals(&memory, SEALED).unwrap();
+    let text = |offset: u64, length: u64| tensor("string", &json!([]), &shared("runner", 9, offset, length))[0].clone();
+    for outputs in [json!([text(0, LARGEST + 1)]), json!([text(0, 3 * LARGEST)])] {
+        let memory = memory.try_clone().unwrap();
+        let answer = move |raw: &RawPeer, id| {
+            raw.send_with(&map(9, 3 * LARGEST), &[], &[&memory]);
+            raw.send(&json!({"id": id, "message": {"inferred": {"outputs": outputs}}}));
+        };
+        host_survives("sparse text", "expected at most 1073741824 in one message", Box::new(answer)).await;
+    }
 }
 
 async fn surplus_descriptors_are_closed_at_once() {

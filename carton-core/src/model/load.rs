@@ -167,6 +167,14 @@ impl Load {
         self
     }
 
+    /// Sets the largest amount of shared memory for outputs, in bytes, of all calls whose outputs are still held. By default as much as this
+    /// machine has, or as the cgroup of this process allows. A runner that lends more is ended. All strings of one output message have at
+    /// most 1 GiB, whatever is set.
+    pub fn output_bytes(mut self, n_bytes: u64) -> Self {
+        self.settings.output_bytes = Some(n_bytes);
+        self
+    }
+
     /// Sets the time for which calls and [`Carton::alloc`] wait for room in full shared memory; 30 seconds by default. A call waits
     /// no longer than its own timeout.
     pub fn pool_wait(mut self, wait: Duration) -> Self {

@@ -18,6 +18,7 @@ use super::preparation::{Preparation, Preparations};
 use crate::Error;
 use crate::contents::{self, ModelDirectory, ModelRanges};
 use crate::context::Context;
+use crate::machine::memory_bytes;
 use crate::metadata;
 use crate::package::Package;
 use crate::progress::{ProgressCallback, ProgressEvent, Stage};
@@ -167,13 +168,15 @@ impl Starter {
 
     async fn start_runner(&self, access: &Access) -> Result<Session, StartError> {
         let settings = &self.settings;
+        let defaults = ConnectionOptions::default();
         let connection = ConnectionOptions {
             hello_timeout: settings.start_timeout,
             pool_cap: settings.pool_bytes,
+            runner_pool_cap: settings.output_bytes.or_else(memory_bytes).unwrap_or(defaults.runner_pool_cap),
             pool_wait: settings.pool_wait,
             queue_cap: settings.max_waiting_calls,
             copy_outputs: settings.copy_outputs,
-            ..ConnectionOptions::default()
+            ..defaults
         };
         start_runner(&self.descriptor, &settings.policy, access, connection, self.progress.clone()).await
     }

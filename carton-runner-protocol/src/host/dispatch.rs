@@ -107,11 +107,11 @@ fn handle(
     let calls = &shared.calls;
     match message {
         Message::Inferred { outputs } => {
-            let outputs = decode(&shared.link.memory, outputs, body)?;
+            let outputs = decode(&shared.link.memory, outputs, body, shared.link.frame_cap())?;
             calls.answer(call()?, name, &[Kind::Infer], Ok(Answer::Outputs(outputs)))?;
         }
         Message::StreamItem { outputs } => {
-            let outputs = decode(&shared.link.memory, outputs, body)?;
+            let outputs = decode(&shared.link.memory, outputs, body, shared.link.frame_cap())?;
             calls.item(call()?, outputs)?;
         }
         Message::StreamEnd {} => {

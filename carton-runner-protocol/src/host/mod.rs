@@ -40,7 +40,8 @@ pub struct ConnectionOptions {
     pub pool_cap: u64,
     /// How long a call or an allocation waits for room in a full pool.
     pub pool_wait: Duration,
-    /// The largest frame that is sent or accepted.
+    /// The largest frame that is sent or accepted, and the most bytes of strings in shared memory that one message of the runner may name,
+    /// because they are copied.
     pub frame_cap: u64,
     /// The most calls that wait for a free slot of the runner; the next one fails.
     pub queue_cap: usize,

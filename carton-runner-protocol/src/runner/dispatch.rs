@@ -74,9 +74,9 @@ impl<R: Runner> Server<R> {
                 None => return Ok(None),
             },
             Message::Pack(request) => (Work::Pack(request), 0),
-            Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body)?), 0),
-            Message::InferStream { inputs, credits } => (Work::Stream(decode(memory, inputs, body)?), credits),
-            Message::Seal { inputs } => (Work::Seal(decode(memory, inputs, body)?), 0),
+            Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body, u64::MAX)?), 0),
+            Message::InferStream { inputs, credits } => (Work::Stream(decode(memory, inputs, body, u64::MAX)?), credits),
+            Message::Seal { inputs } => (Work::Seal(decode(memory, inputs, body, u64::MAX)?), 0),
             Message::InferSealed { handle } => (Work::InferSealed(handle), 0),
             other => {
                 self.handle_note(reader, id, other)?;

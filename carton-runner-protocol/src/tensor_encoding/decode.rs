@@ -2,6 +2,7 @@
 
 #[cfg(feature = "host")]
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::Arc;
 
 use carton_tensor::{AlignedBytes, NestedTensor, NumericTensor, Storage, StringTensor, Tensor, element_count};
@@ -14,13 +15,16 @@ use crate::protocol_error::ProtocolError;
 use crate::shared_memory::peer::PeerBuffer;
 use crate::shared_memory::{SharedMemory, THRESHOLD};
 
-/// Checks tensors that the peer sent and makes them usable, in place where possible.
+/// Checks tensors that the peer sent and makes them usable, in place where possible. Strings are copied: those that lie in shared memory may
+/// have `text_cap` bytes in all, because a peer pays nothing for memory that it never wrote to.
 pub(crate) fn decode(
     memory: &SharedMemory,
     wire: Vec<WireTensor>,
     body: AlignedBytes,
+    text_cap: u64,
 ) -> Result<Tensors, ProtocolError> {
-    let decoder = Decoder { memory, body_length: body.as_slice().len(), body: Arc::new(body) };
+    let body_length = body.as_slice().len();
+    let decoder = Decoder { memory, body_length, body: Arc::new(body), text_cap, text_left: Cell::new(text_cap) };
     let mut tensors = Tensors::new();
     for mut tensor in wire {
         let name = std::mem::take(&mut tensor.name);
@@ -36,6 +40,9 @@ struct Decoder<'a> {
     memory: &'a SharedMemory,
     body: Arc<AlignedBytes>,
     body_length: usize,
+    text_cap: u64,
+    /// The bytes of strings that may still be copied out of shared memory.
+    text_left: Cell<u64>,
 }
 
 struct Problem(String);
@@ -104,6 +111,10 @@ impl Decoder<'_> {
             let elements = if block.private {
                 read_strings(count, block.bytes())
             } else {
+                let left = self.text_left.get().checked_sub(block.length as u64).ok_or_else(|| {
+                    format!("its strings have {} bytes, expected at most {} in one message", block.length, self.text_cap)
+                })?;
+                self.text_left.set(left);
                 // The peer could change a string between its check and its use: both happen on this copy.
                 let copy: Vec<u8> = block.bytes().into();
                 read_strings(count, &copy)
@@ -216,7 +227,7 @@ mod tests {
             let data = Some(Data::Inline { offset, length });
             let wire = WireTensor { name: "x".to_owned(), dtype: Kind::Plain(dtype), shape, data, inner: Vec::new() };
             let memory = frames_only();
-            if let Ok(tensors) = decode(&memory, vec![wire.clone()], AlignedBytes::copy_of(&body)) {
+            if let Ok(tensors) = decode(&memory, vec![wire.clone()], AlignedBytes::copy_of(&body), u64::MAX) {
                 let encoded = encode(&memory, tensors, Vec::new()).unwrap();
                 prop_assert_eq!(&encoded.tensors[0].shape, &wire.shape);
                 prop_assert_eq!(encoded.body.len() as u64, length);
