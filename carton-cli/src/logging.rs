@@ -103,7 +103,8 @@ struct Refusal {
 
 impl Refusal {
     fn options(&self) -> Option<String> {
-        let options = self.permissions.as_ref()?.iter().map(|permission| format!("--allow {}", shell_word(permission)));
+        let permissions = self.permissions.as_ref().filter(|permissions| !permissions.is_empty())?;
+        let options = permissions.iter().map(|permission| format!("--allow {}", shell_word(permission)));
         Some(format!("`{}`", options.collect::<Vec<_>>().join(" ")))
     }
 }

@@ -126,9 +126,7 @@ pub use sandbox::{
 pub use self_test::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult, SelfTests};
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
 pub use side::Side;
-pub use signature::{
-    SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs, how_to_declare_bools,
-};
+pub use signature::{SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs, how_to_declare_bools};
 pub use tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorFormat, TensorIndex};
 pub use unknown_keys::UnknownKey;
 

@@ -45,7 +45,8 @@ pub fn memory_bytes() -> Option<u64> {
     // A line of version 2 names no controllers.
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
     let folders = group.map(|group| Path::new("/sys/fs/cgroup").join(group));
-    let folders = folders.iter().flat_map(|folder| folder.ancestors().take_while(|folder| folder.starts_with("/sys/fs/cgroup")));
+    let folders =
+        folders.iter().flat_map(|folder| folder.ancestors().take_while(|folder| folder.starts_with("/sys/fs/cgroup")));
     let limits = folders.filter_map(|folder| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse().ok());
     limits.chain([whole]).min()
 }

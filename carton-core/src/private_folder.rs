@@ -134,10 +134,12 @@ fn is_only_member(uid: u32, gid: u32, users: &str, groups: &str) -> bool {
     fn number(fields: &[&str], index: usize) -> Option<u32> {
         fields.get(index)?.parse().ok()
     }
-    let Some(own) = entries(users).find(|user| number(user, 2) == Some(uid)).and_then(|user| user.first().copied()) else {
+    let Some(own) = entries(users).find(|user| number(user, 2) == Some(uid)).and_then(|user| user.first().copied())
+    else {
         return false;
     };
-    let is_first_group_of_another = entries(users).any(|user| number(&user, 3) == Some(gid) && user.first() != Some(&own));
+    let is_first_group_of_another =
+        entries(users).any(|user| number(&user, 3) == Some(gid) && user.first() != Some(&own));
     let mut groups = entries(groups).filter(|group| number(group, 2) == Some(gid));
     let is_own = groups.next().is_some_and(|group| {
         let members = group.get(3).copied().unwrap_or_default();
@@ -195,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_group_of_the_user_alone_may_write() {
-        let users = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nbob:x:1001:100::/home/bob:/bin/sh\n";
+        let users =
+            "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nbob:x:1001:100::/home/bob:/bin/sh\n";
         let check = |uid: u32, gid: u32, groups: &str, expected: bool| {
             assert_eq!(is_only_member(uid, gid, users, groups), expected, "{uid} {gid} {groups}");
         };

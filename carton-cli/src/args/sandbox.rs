@@ -17,6 +17,8 @@ pub(crate) struct SandboxArgs {
 
     /// Let the model use `network`, or `read=PATH`: a file or folder; `build` builds Python packages from their sources
     ///
+    /// A path that has your home folder, the configuration or the cache in it also needs `private`.
+    ///
     /// What a carton asks for is shown by `carton info`, and has to be allowed here or in the configuration.
     #[arg(long, value_name = "WHAT", value_parser = permission)]
     pub(crate) allow: Vec<Permissions>,
@@ -43,7 +45,9 @@ fn permission(text: &str) -> Result<Permissions, String> {
         }
         _ => text.to_owned(),
     };
-    permissions.add(&text).map_err(|_| format!("expected `network`, `build` or `read=PATH`, found `{text}`"))?;
+    permissions
+        .add(&text)
+        .map_err(|_| format!("expected `network`, `build`, `private` or `read=PATH`, found `{text}`"))?;
     Ok(permissions)
 }
 

@@ -202,6 +202,9 @@ fn pack_explains_what_goes_into_the_carton() {
               Let the model use `network`, or `read=PATH`: a file or folder; `build` builds Python
               packages from their sources
               
+              A path that has your home folder, the configuration or the cache in it also needs
+              `private`.
+              
               What a carton asks for is shown by `carton info`, and has to be allowed here or in the
               configuration.
 
@@ -398,6 +401,9 @@ fn run_explains_the_options_of_runners() {
           --allow <WHAT>
               Let the model use `network`, or `read=PATH`: a file or folder; `build` builds Python
               packages from their sources
+              
+              A path that has your home folder, the configuration or the cache in it also needs
+              `private`.
               
               What a carton asks for is shown by `carton info`, and has to be allowed here or in the
               configuration.

@@ -22,7 +22,7 @@ use crate::open::{self, Opening};
 use crate::package::{self, Package};
 use crate::runner::launch::{Configured, LaunchPolicy};
 use crate::runner::{self, Requirement, RunnerSources};
-use crate::sandbox::launch_setters;
+use crate::sandbox::{PrivatePlaces, launch_setters};
 use crate::settings::{OpenSettings, open_setters};
 use crate::signature::SignatureMode;
 use crate::source::Source;
@@ -286,6 +286,7 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
     }
     policy.configured = Configured {
         sandbox: config.sandbox.clone(),
+        private: private_places(config),
         launcher: runner::launcher(config),
         data_dir: config.runner_data_dir.clone(),
         offline: config.offline,
@@ -298,6 +299,30 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
             tracing::warn!(target: "carton::sandbox", "nothing is at `{}`, which the model may read", path.display());
         }
     }
+    let Configured { sandbox, private, .. } = &mut policy.configured;
+    if !policy.allow.private && !sandbox.allow.private {
+        for allowed in [&mut policy.allow.read, &mut sandbox.allow.read] {
+            let paths = std::mem::take(allowed).into_iter();
+            let (reaching, granted): (Vec<PathBuf>, Vec<PathBuf>) =
+                paths.partition(|path| private.are_reached_by(path));
+            *allowed = granted;
+            for path in reaching {
+                tracing::warn!(
+                    target: "carton::sandbox",
+                    "the model does not get to read `{}`: your home folder, the configuration or the cache is in it, and `private` is not allowed",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
+/// The folders that a permission to read does not reach by itself: the user's home, and what tells of or belongs to other models.
+fn private_places(config: &Config) -> PrivatePlaces {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let own = home.as_ref().map(|home| home.join(".carton"));
+    let whole = [home, own, Some(config.runner_dir.clone()), Some(config.runner_data_dir.clone())];
+    PrivatePlaces::new(whole.into_iter().flatten(), [config.cache_dir.clone()])
 }
 
 /// Chooses the runner that fits the carton and the caller's overrides.

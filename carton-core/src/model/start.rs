@@ -25,7 +25,7 @@ use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::runner::launch::{Access, LaunchPolicy};
 use crate::runner::session::{Session, StartError};
 use crate::runner::{Descriptor, ModelFilesMode};
-use crate::sandbox::SandboxMode;
+use crate::sandbox::{SandboxMode, SandboxRequest};
 
 /// The device that is no GPU.
 const CPU: &str = "cpu";
@@ -133,7 +133,11 @@ impl Starter {
         let (granted, refused) = request.divide(&policy.all_allowed(), &resolve);
         if !refused.is_empty() && policy.mode() != SandboxMode::Off {
             // The field is for programs that name their own way to allow it.
-            let allow = serde_json::to_string(&refused.permissions()).unwrap_or_default();
+            // A path that is never granted in this way is no advice.
+            let is_grantable = |path: &&String| !policy.configured.private.are_reached_by(Path::new(path));
+            let read = refused.read.iter().filter(is_grantable).cloned().collect();
+            let grantable = SandboxRequest::new(refused.network, read).permissions();
+            let allow = serde_json::to_string(&grantable).unwrap_or_default();
             tracing::warn!(target: "carton::sandbox", allow, "the model asks for {refused}, which is not allowed");
         }
         // What the caller allows, the model gets whether the carton asks for it or not.

@@ -157,7 +157,11 @@ impl Registry {
 
 /// Refuses a folder whose content other users could replace.
 fn check_private(folder: &Path, variable: &'static str) -> Result<(), RegistryError> {
-    private_folder::check(folder).map_err(|source| RegistryError::Unsafe { path: folder.to_path_buf(), source, variable })
+    private_folder::check(folder).map_err(|source| RegistryError::Unsafe {
+        path: folder.to_path_buf(),
+        source,
+        variable,
+    })
 }
 
 /// Reads the runners from the `runner.toml` at `path`. Relative paths in it start from `folder`.

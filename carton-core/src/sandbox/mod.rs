@@ -71,15 +71,18 @@ pub struct Permissions {
     /// Building packages of Python models from their sources, which runs code of the packages. It happens before the model is loaded, in a
     /// process that can use the network.
     pub build: bool,
+    /// That `read` also reaches the home folder as a whole, the configuration and the cache. Without this, a path that has one of them in it
+    /// grants nothing.
+    pub private: bool,
 }
 
 /// A text that is not a permission.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected `network`, `build`, or `read=` and an absolute path, found `{0}`")]
+#[error("expected `network`, `build`, `private`, or `read=` and an absolute path, found `{0}`")]
 pub struct UnknownPermission(pub String);
 
 impl Permissions {
-    /// Adds a permission: `network`, `build`, or `read=PATH`.
+    /// Adds a permission: `network`, `build`, `private`, or `read=PATH`.
     ///
     /// # Errors
     /// The text is none of these, or the path is not absolute.
@@ -87,6 +90,7 @@ impl Permissions {
         match text.split_once('=') {
             None if text == "network" => self.network = true,
             None if text == "build" => self.build = true,
+            None if text == "private" => self.private = true,
             Some(("read", path)) if Path::new(path).is_absolute() => self.read.push(path.into()),
             _ => return Err(UnknownPermission(text.to_owned())),
         }
@@ -97,7 +101,33 @@ impl Permissions {
     pub fn add_all(&mut self, other: &Self) {
         self.network |= other.network;
         self.build |= other.build;
+        self.private |= other.private;
         self.read.extend(other.read.iter().cloned());
+    }
+}
+
+/// What `read` alone does not reach ([`Permissions::private`]).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PrivatePlaces {
+    /// The home folder, and the folders of Carton's own: whatever has one of them in it would grant all of it.
+    whole: Vec<PathBuf>,
+    /// Folders of which nothing is reached: the cache has the files of other models.
+    inside: Vec<PathBuf>,
+}
+
+impl PrivatePlaces {
+    /// Links are followed here, as they are in the paths that are compared.
+    pub(crate) fn new(whole: impl IntoIterator<Item = PathBuf>, inside: impl IntoIterator<Item = PathBuf>) -> Self {
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        Self { whole: whole.into_iter().map(real).collect(), inside: inside.into_iter().map(real).collect() }
+    }
+
+    /// Whether a path, after links were followed in it, has a private folder in it, or lies in one.
+    pub(crate) fn are_reached_by(&self, path: &Path) -> bool {
+        let real = path.canonicalize();
+        let path = real.as_deref().unwrap_or(path);
+        let has = |folder: &PathBuf| folder.starts_with(path);
+        self.whole.iter().any(has) || self.inside.iter().any(|folder| has(folder) || path.starts_with(folder))
     }
 }
 
@@ -248,7 +278,7 @@ mod tests {
         std::os::unix::fs::symlink("../secret", root.join("data/link")).unwrap();
         std::os::unix::fs::symlink("data", root.join("alias")).unwrap();
         let resolve = |path: &Path| path.canonicalize().ok();
-        let allowed = Permissions { network: false, read: vec![root.join("data")], build: true };
+        let allowed = Permissions { read: vec![root.join("data")], build: true, ..Permissions::default() };
         let check = |asked: &str, granted: bool| {
             let asked = if asked.starts_with("./") { asked.to_owned() } else { root.join(asked).display().to_string() };
             let (permissions, refused) = SandboxRequest::new(false, vec![asked.clone()]).divide(&allowed, &resolve);
@@ -273,12 +303,35 @@ mod tests {
     }
 
     #[test]
+    fn private_places_are_reached_from_above_and_the_cache_from_anywhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for path in ["home/.cache/carton/models", "home/data", "srv"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        std::os::unix::fs::symlink("home", root.join("alias")).unwrap();
+        let places = PrivatePlaces::new([root.join("alias")], [root.join("home/.cache/carton")]);
+        let check =
+            |path: &str, expected: bool| assert_eq!(places.are_reached_by(&root.join(path)), expected, "{path}");
+        check("", true);
+        check("home", true);
+        check("alias", true);
+        check("srv/../home", true);
+        check("home/.cache", true);
+        check("alias/.cache/carton/models", true);
+        check("home/data", false);
+        check("srv", false);
+        check("hom", false);
+        assert!(places.are_reached_by(Path::new("/")));
+    }
+
+    #[test]
     fn permissions_are_read_from_text() {
         let mut permissions = Permissions::default();
-        for text in ["network", "read=/srv", "build"] {
+        for text in ["network", "read=/srv", "build", "private"] {
             permissions.add(text).unwrap();
         }
-        assert_eq!(permissions, Permissions { network: true, read: vec!["/srv".into()], build: true });
+        assert_eq!(permissions, Permissions { network: true, read: vec!["/srv".into()], build: true, private: true });
         for text in ["net", "read", "read=", "read=a", "network=yes", ""] {
             assert!(permissions.add(text).is_err(), "{text}");
         }

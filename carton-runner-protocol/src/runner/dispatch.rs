@@ -75,7 +75,9 @@ impl<R: Runner> Server<R> {
             },
             Message::Pack(request) => (Work::Pack(request), 0),
             Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body, u64::MAX)?), 0),
-            Message::InferStream { inputs, credits } => (Work::Stream(decode(memory, inputs, body, u64::MAX)?), credits),
+            Message::InferStream { inputs, credits } => {
+                (Work::Stream(decode(memory, inputs, body, u64::MAX)?), credits)
+            }
             Message::Seal { inputs } => (Work::Seal(decode(memory, inputs, body, u64::MAX)?), 0),
             Message::InferSealed { handle } => (Work::InferSealed(handle), 0),
             other => {

@@ -112,7 +112,10 @@ impl Decoder<'_> {
                 read_strings(count, block.bytes())
             } else {
                 let left = self.text_left.get().checked_sub(block.length as u64).ok_or_else(|| {
-                    format!("its strings have {} bytes, expected at most {} in one message", block.length, self.text_cap)
+                    format!(
+                        "its strings have {} bytes, expected at most {} in one message",
+                        block.length, self.text_cap
+                    )
                 })?;
                 self.text_left.set(left);
                 // The peer could change a string between its check and its use: both happen on this copy.

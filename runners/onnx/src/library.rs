@@ -44,7 +44,8 @@ impl SearchPath {
     /// Reads the places from the environment of this process.
     pub(crate) fn of_environment() -> Self {
         let wanted = env::var("CARTON_FRAMEWORK_VERSION").ok();
-        let places = Self::new(env::var_os("ORT_DYLIB_PATH"), env::var_os("CARTON_RUNNER_DATA_DIR"), env::var_os("HOME"));
+        let places =
+            Self::new(env::var_os("ORT_DYLIB_PATH"), env::var_os("CARTON_RUNNER_DATA_DIR"), env::var_os("HOME"));
         Self { wanted, ..places }
     }
 
@@ -207,8 +208,11 @@ mod tests {
         let check = |chosen: &str, data: &str, home: &str, expected_chosen: Option<&str>, installed: Option<&str>| {
             let set = |value: &str| (value != "unset").then(|| OsString::from(value));
             let found = SearchPath::new(set(chosen), set(data), set(home));
-            let expected =
-                SearchPath { chosen: expected_chosen.map(PathBuf::from), installed: installed.map(PathBuf::from), wanted: None };
+            let expected = SearchPath {
+                chosen: expected_chosen.map(PathBuf::from),
+                installed: installed.map(PathBuf::from),
+                wanted: None,
+            };
             assert_eq!(found, expected);
         };
         check("unset", "unset", "/home/a", None, Some("/home/a/.carton/runner_data/onnxruntime"));
@@ -262,7 +266,11 @@ mod tests {
             // At the end of a piece, wherever that cuts it.
             for n_before in (1 << 20) - 20..(1 << 20) + 20 {
                 let long = [&vec![1; n_before], contents, &[1; 100]].concat();
-                assert_eq!(search_version(&*long).as_deref(), expected.filter(|_| contents.ends_with(b"\0")), "{n_before}");
+                assert_eq!(
+                    search_version(&*long).as_deref(),
+                    expected.filter(|_| contents.ends_with(b"\0")),
+                    "{n_before}"
+                );
             }
         }
         std::fs::write(&unnamed, b"\0VERS_1.27.0\0").unwrap();

@@ -61,7 +61,13 @@ async fn tensors_are_in_logical_order() {
 #[tokio::test]
 async fn booleans_and_json() {
     let bytes: ArrayRef = Arc::new(Int8Array::from(vec![0, 1, -128]));
-    check("float32", "['n']", extended(bytes.clone(), "arrow.bool8", ""), Arc::new(Float32Array::from(vec![0.0, 1.0, 1.0]))).await;
+    check(
+        "float32",
+        "['n']",
+        extended(bytes.clone(), "arrow.bool8", ""),
+        Arc::new(Float32Array::from(vec![0.0, 1.0, 1.0])),
+    )
+    .await;
     let mask = "name = 'x'\ndtype = 'uint8'\nelement = 'bool'\nshape = ['n']\n";
     let echo = Echo::new(&format!("[[input]]\n{mask}[[output]]\n{mask}")).await;
     let plain: ArrayRef = Arc::new(BooleanArray::from(vec![false, true, true]));

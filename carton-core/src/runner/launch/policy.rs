@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::process::Pid;
 
 use crate::network::ProxyConfig;
-use crate::sandbox::{Limits, Permissions, SandboxConfig, SandboxMode};
+use crate::sandbox::{Limits, Permissions, PrivatePlaces, SandboxConfig, SandboxMode};
 
 /// The variables that a runner gets by default: those that programs need to start, and those that configure frameworks. All
 /// others, credentials above all, stay with the host. Each is named, because a prefix would also let through names that nobody has thought of,
@@ -98,6 +98,8 @@ pub struct LaunchPolicy {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Configured {
     pub(crate) sandbox: SandboxConfig,
+    /// What permissions to read do not reach by themselves.
+    pub(crate) private: PrivatePlaces,
     /// The program that confines runners; `None` if there is none.
     pub(crate) launcher: Option<PathBuf>,
     /// The folder for the runners' own data.
@@ -232,7 +234,9 @@ mod tests {
         check("PATHOLOGY", false);
         check("AWS_SECRET_ACCESS_KEY", false);
         check("NVIDIA_API_KEY", false);
-        for own in ["CACHE_DIR", "CONFIG_PATH", "HUB", "KEY_PASSWORD", "RUNNER_INDEX", "TOKEN_models_example", "OF_LATER"] {
+        for own in
+            ["CACHE_DIR", "CONFIG_PATH", "HUB", "KEY_PASSWORD", "RUNNER_INDEX", "TOKEN_models_example", "OF_LATER"]
+        {
             check(&format!("CARTON_{own}"), false);
         }
         check("NETRC", false);
