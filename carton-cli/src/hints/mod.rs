@@ -56,11 +56,15 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
                 .to_owned(),
         ),
         Error::Contents(ContentsError::OutsideLink { target, .. })
-        | Error::Package(PackageError::Contents(ContentsError::OutsideLink { target, .. })) => Some(format!(
+        | Error::Package(PackageError::Contents(ContentsError::OutsideLink { target, .. }))
+            if target.parent().is_some() =>
+        {
+            Some(format!(
             "if that is meant, `--allow {}` lets the model read it, or name a folder that has all that the links lead to; or put a copy in \
              place of the link",
-            shell_word(&format!("read={}", target.display()))
-        )),
+                shell_word(&format!("read={}", target.display()))
+            ))
+        }
         Error::Shrink(ShrinkError::NotPacked { .. }) => {
             Some("`sha256sum` prints the SHA-256 of a file; `carton ls --json` lists those in a carton".to_owned())
         }

@@ -137,7 +137,7 @@ def load(
         offline: Whether the network may not be used. By default the configuration says so.
         sandbox: How the model is confined: `on` (the default), as far as this system can; `strict`, or not run at all; `off`. A confined
             model has its own files and a scratch folder, no other files, no network, and no other processes.
-        allow: What a confined model may use beyond that: `network`, `read=PATH`; and `build`, which builds Python packages from their
+        allow: What a confined model may use beyond that: `network`, `read=PATH` (with `private` where the home folder or the cache is in it); and `build`, which builds Python packages from their
             sources.
         limits: Limits of the runner by name: `memory` and `file_size` in bytes, `processes`, `open_files`, `cpu_seconds`.
         progress: Called with `stage`, `done`, `total` and `unit` while the load goes on. By default a line on standard error shows it in
