@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::access::{AccessLog, Origins, Tokens};
+use crate::access::{AccessLog, Hosts, Origins, Tokens};
 use crate::failure::{Failure, Reason};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -21,6 +21,8 @@ pub(crate) struct App {
     pub(crate) tokens: Tokens,
     /// The origins whose pages may call the server.
     pub(crate) origins: Origins,
+    /// The hosts that requests over HTTP may be for.
+    pub(crate) hosts: Hosts,
     pub(crate) access_log: Option<AccessLog>,
     /// Whether clients may load and unload models.
     pub(crate) repository_api: bool,
@@ -41,6 +43,7 @@ impl App {
             bytes: Budget::new(limits.call_bytes),
             tokens: Tokens::default(),
             origins: Origins::default(),
+            hosts: Hosts::default(),
             access_log: None,
             repository_api: false,
             public_pages: false,

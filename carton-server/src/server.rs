@@ -3,13 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::access::{AccessLog, Origins, Scope, Tokens};
+use crate::access::{AccessLog, Hosts, Origins, Scope, Tokens};
 use crate::app::App;
 use crate::connection::{self, Address, Connections, Listener, TlsError, TlsFiles};
 use crate::failure::in_one_line;
@@ -53,6 +54,9 @@ pub enum ServerError {
     /// The text of an allowed origin is not an origin.
     #[error("{0}")]
     Origin(String),
+    /// The text of an allowed host is not the name of a host.
+    #[error("{0}")]
+    Host(String),
     /// Two models have one name and version.
     #[error("two models are called `{name}`, version {version}")]
     TwoModels {
@@ -77,6 +81,7 @@ pub struct ServerBuilder {
     tokens: Tokens,
     limits: Limits,
     allowed_origins: Vec<String>,
+    allowed_hosts: Vec<String>,
     access_log: Option<AccessLog>,
     repository_api: bool,
     public_pages: bool,
@@ -134,6 +139,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Lets requests be for this host (their header `Host`, without a port). May be called several times. By default a server that listens on this
+    /// machine alone and demands no token for calls answers only requests for addresses and `localhost`; other servers answer for any host, unless
+    /// this names some.
+    pub fn allowed_host(mut self, host: impl Into<String>) -> Self {
+        self.allowed_hosts.push(host.into());
+        self
+    }
+
     /// Records requests there.
     pub fn access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
@@ -176,6 +189,7 @@ impl ServerBuilder {
         }
         self.limits.check().map_err(ServerError::Limit)?;
         let origins = Origins::parse(&self.allowed_origins).map_err(ServerError::Origin)?;
+        let hosts = Hosts::named(&self.allowed_hosts).map_err(ServerError::Host)?;
         let metrics = Metrics::new().map_err(|error| ServerError::Internal(error.to_string()))?;
         let tls = self.tls.as_ref().map(|files| connection::acceptor(files, &[b"h2", b"http/1.1"])).transpose()?;
         let mut listeners = Vec::new();
@@ -188,6 +202,10 @@ impl ServerBuilder {
             }
         }
         let mut app = App::new(Arc::new(metrics), self.limits);
+        let is_open = !self.tokens.are_needed() && is_on_this_machine(listeners.iter().map(|(_, listener)| listener));
+        if is_open || !self.allowed_hosts.is_empty() {
+            app.hosts = hosts;
+        }
         app.tokens = self.tokens;
         app.origins = origins;
         app.access_log = self.access_log;
@@ -196,6 +214,16 @@ impl ServerBuilder {
         let (drain_delay, drain_timeout) = (self.drain_delay, self.drain_timeout);
         Ok(Server { app: Arc::new(app), models: self.models, listeners, tls, drain_delay, drain_timeout })
     }
+}
+
+/// Whether all listeners are on this machine, and one of them is a port, which pages in its browsers reach.
+fn is_on_this_machine<'a>(listeners: impl Iterator<Item = &'a Listener>) -> bool {
+    let addresses = listeners.filter_map(|listener| match listener.address()? {
+        Address::Tcp(address) => Some(address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback())),
+        Address::Unix(_) => None,
+    });
+    let mut addresses = addresses.peekable();
+    addresses.peek().is_some() && addresses.all(|is_loopback| is_loopback)
 }
 
 fn check_names(models: &[ModelSpec]) -> Result<(), ServerError> {
@@ -289,6 +317,7 @@ impl Server {
             tokens: Tokens::default(),
             limits: Limits::default(),
             allowed_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
             access_log: None,
             repository_api: false,
             public_pages: false,

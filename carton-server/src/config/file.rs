@@ -50,6 +50,8 @@ pub struct ServeConfig {
     pub admin_token_file: Option<PathBuf>,
     /// The origins whose pages may call the server from a browser; `*` is every origin.
     pub allowed_origins: Vec<String>,
+    /// The hosts that requests may be for, beside addresses and `localhost`. Needed by a server on this machine without tokens.
+    pub allowed_hosts: Vec<String>,
     /// The access log; `-` is standard output.
     pub access_log: Option<PathBuf>,
     /// A folder whose cartons are served: `NAME.carton`, or `NAME/VERSION.carton`.
@@ -160,6 +162,7 @@ impl ServeConfig {
         let mut builder = Server::builder().limits(self.limits).repository_api(self.repository_api);
         builder = builder.public_pages(self.public_pages);
         builder = self.allowed_origins.iter().cloned().fold(builder, ServerBuilder::allowed_origin);
+        builder = self.allowed_hosts.iter().cloned().fold(builder, ServerBuilder::allowed_host);
         builder = self.http.iter().cloned().fold(builder, ServerBuilder::http);
         builder = self.grpc.iter().cloned().fold(builder, ServerBuilder::grpc);
         if let Some(path) = &self.token_file {
@@ -326,6 +329,7 @@ mod tests {
             grpc = "127.0.0.1:8081"
             repository_api = true
             allowed_origins = ["https://app.example.com"]
+            allowed_hosts = ["models.internal"]
             drain_delay = 0.5
             [limits]
             body_bytes = 1024
@@ -349,6 +353,7 @@ mod tests {
         let config = config.unwrap();
         assert_eq!((config.http.len(), config.grpc.len(), config.limits.body_bytes), (2, 1, 1024));
         assert_eq!(config.allowed_origins, ["https://app.example.com"]);
+        assert_eq!(config.allowed_hosts, ["models.internal"]);
         assert_eq!(config.limits.call_timeout, Some(Duration::from_millis(2500)));
         let digits = &config.models[0];
         assert!(digits.location.as_deref().unwrap().ends_with("/models/digits.carton"), "{digits:?}");

@@ -8,18 +8,28 @@ use crate::access::Scope;
 use crate::app::App;
 use crate::failure::{Failure, Reason, quoted};
 
-/// Checks that a request is within the limits of headers, that it has the token that it needs, and that no page of another origin makes it. Probes
-/// need no token.
+/// Checks that a request is within the limits of headers, that it has the token that it needs, that it is for a host that the server may be called
+/// by, and that no page of another origin makes it. Probes need no token, and may be for any host.
 ///
 /// # Errors
 /// It is refused.
 pub(super) fn check(app: &App, request: &Request) -> Result<(), Failure> {
     app.limits.check_headers(request.headers())?;
+    if request.headers().get_all(HOST).iter().nth(1).is_some() {
+        return Err(Failure::new(Reason::InvalidArgument, "the request has two headers `Host`"));
+    }
+    let is_probe = matches!(request.uri().path(), "/v2/health/live" | "/v2/health/ready");
+    // No browser leaves the host out.
+    if !is_probe && host(request).is_some_and(|host| !app.hosts.allow(&String::from_utf8_lossy(host))) {
+        let reason = "the request is for a host that this server does not know itself by: `allowed_hosts` names those of a server on this machine \
+                      without tokens";
+        return Err(Failure::new(Reason::Forbidden, reason));
+    }
     if is_of_another_origin(app, request) {
         return Err(Failure::new(Reason::Forbidden, "the request comes from a page of another origin"));
     }
     let scope = match request.uri().path() {
-        "/v2/health/live" | "/v2/health/ready" => return Ok(()),
+        _ if is_probe => return Ok(()),
         path if app.public_pages && (path == "/" || path.starts_with("/models/") || path.starts_with("/static/")) => {
             return Ok(());
         }
@@ -43,11 +53,15 @@ fn is_of_another_origin(app: &App, request: &Request) -> bool {
     if app.origins.is_allowed(origin) {
         return false;
     }
-    let host = request.headers().get(HOST).map(|host| host.as_bytes());
-    let host = request.uri().authority().map(|authority| authority.as_str().as_bytes()).or(host);
     let authority =
         origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority.as_bytes());
-    authority.is_none() || authority != host
+    authority.is_none() || authority != host(request)
+}
+
+/// The host that a request is for, with its port.
+fn host(request: &Request) -> Option<&[u8]> {
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    authority.or_else(|| request.headers().get(HOST).map(|host| host.as_bytes()))
 }
 
 pub(super) async fn not_found(uri: Uri) -> Failure {
