@@ -24,7 +24,7 @@ async fn connections_are_bounded() {
     // A connection that is open already is accepted only when the server gets to it.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let mut third = connect(&address);
-    let _ = third.write_all(b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n");
+    let _ = third.write_all(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n");
     let _ = third.read_to_end(&mut answer);
     assert!(answer.is_empty(), "{answer:?}");
     drop(held);
@@ -152,7 +152,7 @@ impl Certificates {
         let mut session = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
         let mut stream = connect(address);
         let mut stream = rustls::Stream::new(&mut session, &mut stream);
-        stream.write_all(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+        stream.write_all(b"GET /v2/health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         Ok(answer)
@@ -180,7 +180,7 @@ async fn tls_and_certificates_of_clients() {
         }
         // Without TLS, there is no answer.
         let mut stream = connect(&serving.http);
-        let _ = stream.write_all(b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n");
+        let _ = stream.write_all(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n");
         assert!(reply(&super::setting::read_all(&mut stream)).is_none());
     }
     let invalid = carton_server::Server::builder().http("127.0.0.1:0".parse().unwrap());

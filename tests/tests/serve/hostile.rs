@@ -84,11 +84,11 @@ async fn bodies_that_lie() {
 async fn requests_that_are_too_large() {
     let serving = serving(small()).await;
     // A stated size, without the bytes.
-    let head = format!("POST {INFER} HTTP/1.1\r\nhost: x\r\ncontent-length: 999999999999\r\n\r\n");
+    let head = format!("POST {INFER} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 999999999999\r\n\r\n");
     assert_eq!(serving.send(head.into_bytes()).await.status, 413);
     // A size that is not stated: in chunks.
     let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
-    let head = format!("POST {INFER} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n").into_bytes();
+    let head = format!("POST {INFER} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n").into_bytes();
     assert_eq!(serving.send([head, chunk.repeat(20)].concat()).await.status, 413);
     // A megabyte of zeros and more, in a kilobyte.
     let mut bomb = Vec::new();
@@ -112,10 +112,10 @@ async fn too_many_headers() {
     let serving = serving(small()).await;
     let many = "x: y\r\n".repeat(100_000);
     for head in [many, format!("x: {}\r\n", "y".repeat(10 << 20)), format!("{}: y\r\n", "x".repeat(1 << 20))] {
-        let answer = serving.send(format!("GET /v2 HTTP/1.1\r\nhost: x\r\n{head}\r\n").into_bytes()).await;
+        let answer = serving.send(format!("GET /v2 HTTP/1.1\r\nhost: localhost\r\n{head}\r\n").into_bytes()).await;
         assert_eq!(answer.status, 431, "{answer:?}");
     }
-    let long = serving.send(format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "y".repeat(1 << 20)).into_bytes()).await;
+    let long = serving.send(format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(1 << 20)).into_bytes()).await;
     assert!([414, 431].contains(&long.status), "{long:?}");
     let noise = serving.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".to_vec()).await;
     assert_eq!(noise.status, 400);
@@ -140,11 +140,11 @@ async fn slow_clients() {
             }
             (read_all(&mut stream), start.elapsed())
         };
-        let head = format!("POST {INFER} HTTP/1.1\r\nhost: x\r\nx: {}", "y".repeat(2000));
+        let head = format!("POST {INFER} HTTP/1.1\r\nhost: localhost\r\nx: {}", "y".repeat(2000));
         let headers = drip(head.as_bytes());
         let mut stream = connect(&address);
         stream
-            .write_all(format!("POST {INFER} HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n").as_bytes())
+            .write_all(format!("POST {INFER} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500000\r\n\r\n").as_bytes())
             .unwrap();
         let start = Instant::now();
         while stream.write_all(b" ").is_ok() && start.elapsed() < Duration::from_secs(15) {
@@ -260,7 +260,28 @@ async fn pages_of_other_origins() {
         serving.post(INFER, &[("origin", "https://example.com"), ("content-type", "text/plain")], body.clone()).await;
     assert_eq!(foreign.status, 403);
     assert_eq!(serving.post(INFER, &[("origin", "null")], body.clone()).await.status, 403);
-    assert_eq!(serving.post(INFER, &[("origin", "http://x")], body).await.status, 200);
+    assert_eq!(serving.post(INFER, &[("origin", "http://localhost")], body).await.status, 200);
+}
+
+/// A name that somebody makes resolve to this machine is of the server's own origin to a browser, and foreign to the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_hosts() {
+    let get = async |serving: &Serving, path: &str, heads: &str| {
+        serving.send(format!("GET {path} HTTP/1.1\r\n{heads}connection: close\r\n\r\n").into_bytes()).await.status
+    };
+    let serving = serving(small()).await;
+    assert_eq!(get(&serving, "/v2", "host: evil.example:8080\r\norigin: http://evil.example:8080\r\n").await, 403);
+    assert_eq!(get(&serving, "http://evil.example/v2", "host: localhost\r\n").await, 403);
+    assert_eq!(get(&serving, "/v2/health/live", "host: 10.0.0.1.evil.example\r\n").await, 200);
+    assert_eq!(get(&serving, "/v2", "host: 127.0.0.1:8080\r\n").await, 200);
+    assert_eq!(get(&serving, "/v2", "host: localhost\r\nhost: evil.example\r\n").await, 400);
+    let named = |builder: carton_server::ServerBuilder| builder.allowed_host("models.internal");
+    let serving = Serving::noop_with(BATCHED, serde_json::json!({}), |spec| spec, named).await;
+    assert_eq!(get(&serving, "/v2", "host: models.internal\r\n").await, 200);
+    assert_eq!(get(&serving, "/v2", "host: evil.example\r\n").await, 403);
+    let token = |builder: carton_server::ServerBuilder| builder.token("calls-calls-calls");
+    let serving = Serving::noop_with(BATCHED, serde_json::json!({}), |spec| spec, token).await;
+    assert_eq!(get(&serving, "/v2", "host: evil.example\r\nauthorization: Bearer calls-calls-calls\r\n").await, 200);
 }
 
 /// Pages of the origins that the operator allows may, and a browser that asks first needs no token for that.
@@ -271,7 +292,7 @@ async fn pages_of_allowed_origins() {
     let serving = Serving::noop_with(BATCHED, serde_json::json!({}), |spec| spec, build).await;
     let preflight = async |origin: &str| {
         let head = format!(
-            "OPTIONS {INFER} HTTP/1.1\r\nhost: x\r\nconnection: close\r\norigin: {origin}\r\naccess-control-request-method: POST\r\n\
+            "OPTIONS {INFER} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\norigin: {origin}\r\naccess-control-request-method: POST\r\n\
              access-control-request-headers: authorization,content-type\r\n\r\n"
         );
         serving.send(head.into_bytes()).await
@@ -284,7 +305,7 @@ async fn pages_of_allowed_origins() {
     let called = serving.post(INFER, &[allowed, token], body.clone()).await;
     assert_eq!((called.status, called.headers["access-control-allow-origin"].as_str()), (200, allowed.1), "{called:?}");
     // What no browser asks is answered as always.
-    let options = format!("OPTIONS {INFER} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let options = format!("OPTIONS {INFER} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert_eq!(serving.send(options.into_bytes()).await.status, 401);
     // A failure is readable, too.
     let refused = serving.post(INFER, &[allowed], body.clone()).await;

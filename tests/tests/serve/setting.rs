@@ -122,7 +122,7 @@ impl Serving {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
-        self.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").into_bytes()).await
+        self.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").into_bytes()).await
     }
 
     pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Reply {
@@ -187,7 +187,7 @@ pub(crate) fn connect(address: &str) -> TcpStream {
 
 pub(crate) fn post_request(path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head =
-        format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+        format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
     headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
     [head.as_bytes(), b"\r\n", body].concat()
 }
