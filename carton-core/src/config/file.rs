@@ -234,6 +234,10 @@ pub(super) struct RawRegistry {
     /// URLs of servers that have the same repositories, which are asked first, in this order. Default: none.
     #[serde(default)]
     mirrors: Vec<String>,
+    /// The servers that may receive the login in return for tokens, beside the registry's own host: hosts, with ports if they are not 443.
+    /// Default: none.
+    #[serde(default)]
+    token_servers: Vec<String>,
 }
 
 impl RawConfig {
@@ -382,14 +386,19 @@ impl RawRegistry {
         if !named.is_ok_and(|reference| reference.host().eq_ignore_ascii_case(&self.host)) {
             return Err("expected `host` to be a host, or a host and a port".to_owned());
         }
-        let is_server = |text: &&String| {
+        let is_server = |text: &String| {
             Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && !url.has_hidden_parts())
         };
-        match self.mirrors.iter().find(|mirror| !is_server(mirror)) {
-            Some(_) => {
-                Err("each of `mirrors` must be an `http` or `https` URL without a login, a query or a fragment"
-                    .to_owned())
-            }
+        if self.mirrors.iter().any(|mirror| !is_server(mirror)) {
+            let message = "each of `mirrors` must be an `http` or `https` URL without a login, a query or a fragment";
+            return Err(message.to_owned());
+        }
+        let is_host = |text: &String| {
+            let url = Url::parse(&format!("https://{text}/"));
+            url.is_ok_and(|url| url.expose().path() == "/" && !url.has_hidden_parts()) && !text.contains('/')
+        };
+        match self.token_servers.iter().find(|server| !is_host(server)) {
+            Some(_) => Err("each of `token_servers` must be a host, or a host and a port".to_owned()),
             None => Ok(()),
         }
     }
@@ -397,7 +406,8 @@ impl RawRegistry {
 
 impl From<RawRegistry> for RegistryConfig {
     fn from(raw: RawRegistry) -> Self {
-        Self { host: raw.host, plain_http: raw.plain_http, mirrors: raw.mirrors }
+        let RawRegistry { host, plain_http, mirrors, token_servers } = raw;
+        Self { host, plain_http, mirrors, token_servers }
     }
 }
 

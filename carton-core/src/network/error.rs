@@ -133,6 +133,14 @@ pub enum NetworkError {
         /// What the server sent.
         found: String,
     },
+    /// A registry names a server of tokens that the login for the registry is not for.
+    #[error("`{registry}` asks for the login to be sent to `{realm}`, which is another server")]
+    TokenServer {
+        /// The registry.
+        registry: ShownUrl,
+        /// The server of tokens.
+        realm: ShownUrl,
+    },
     /// The body ended early.
     #[error("`{url}` sent {found} bytes, expected {expected}")]
     Cut {
@@ -181,6 +189,10 @@ impl NetworkError {
     /// What the user can do about the error, if anything.
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::TokenServer { .. } => Some(
+                "if that server may have the login, name its host in `token_servers` of the registry's entry in [[registries]] of the configuration"
+                    .to_owned(),
+            ),
             Self::Offline { .. } => Some("allow the network, or fetch it once while it is allowed".to_owned()),
             Self::NotBuilt { .. } => Some("build it with the feature `remote` of carton-core".to_owned()),
             Self::Connection { action: THROUGH_PROXY, .. } => Some(

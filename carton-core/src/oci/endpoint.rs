@@ -18,6 +18,8 @@ const LONGEST_LOOK: Duration = Duration::from_secs(2);
 /// Docker's own registry, by its names, and the host that it has.
 const DOCKER_HUB: [&str; 2] = ["docker.io", "index.docker.io"];
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
+/// Where it gives tokens.
+const DOCKER_HUB_TOKENS: &str = "auth.docker.io";
 
 /// What the registry is asked to allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +69,7 @@ pub(super) fn endpoints(
     if access == RegistryAccess::Read {
         for mirror in server.iter().flat_map(|server| &server.mirrors) {
             let base = base(&format!("{}/", mirror.trim_end_matches('/')))?;
-            let endpoint = Endpoint::new(network, base, &repository, access, &[]);
+            let endpoint = Endpoint::new(network, base, &repository, access, &[], Vec::new());
             endpoints.push(Endpoint { is_mirror: true, ..endpoint });
         }
     }
@@ -76,16 +78,28 @@ pub(super) fn endpoints(
         Some(is_plain) => is_plain,
         None => plain.is_this_machine() && !network.is_offline() && !wants_encryption(network, &plain, activity),
     };
-    endpoints.push(Endpoint::new(network, if is_plain { plain } else { encrypted }, &repository, access, sources));
+    let mut token_servers = server.map(|server| server.token_servers.clone()).unwrap_or_default();
+    if host == DOCKER_HUB_HOST {
+        token_servers.push(DOCKER_HUB_TOKENS.to_owned());
+    }
+    let base = if is_plain { plain } else { encrypted };
+    endpoints.push(Endpoint::new(network, base, &repository, access, sources, token_servers));
     Ok(endpoints)
 }
 
 impl Endpoint {
-    fn new(network: &Network, base: Url, repository: &str, access: RegistryAccess, sources: &[String]) -> Self {
+    fn new(
+        network: &Network,
+        base: Url,
+        repository: &str,
+        access: RegistryAccess,
+        sources: &[String],
+        token_servers: Vec<String>,
+    ) -> Self {
         let actions = if access == RegistryAccess::Write { "pull,push" } else { "pull" };
         let own = format!("repository:{repository}:{actions}");
         let scopes = std::iter::once(own).chain(sources.iter().map(|source| format!("repository:{source}:pull")));
-        let login = RegistryLogin::new(base.clone(), repository.to_owned(), scopes.collect());
+        let login = RegistryLogin::new(base.clone(), repository.to_owned(), scopes.collect(), token_servers);
         Self { network: network.with_registry(login), base, repository: repository.to_owned(), is_mirror: false }
     }
 

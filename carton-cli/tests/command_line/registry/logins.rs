@@ -253,6 +253,14 @@ fn tokens_are_fetched_and_renewed() {
     sandbox.run(["push", "model.carton", &artifact]).expect_code(7);
     let config = sandbox.work().parent().unwrap().join("home/.docker/config.json");
     write_login(&config, &registry.authority(), ENTRY);
+    // The server of tokens has another port, so that it is another server than the one that the login is for.
+    let refused = sandbox.run(["push", "model.carton", &artifact]).expect_code(7);
+    let token_server = format!("127.0.0.1:{}", port.trim());
+    assert!(refused.stderr.contains(&format!("`http://{token_server}/token`, which is another server")), "{refused}");
+    assert!(refused.stderr.contains("name its host in `token_servers`"), "{refused}");
+    let entry = format!("[[registries]]\nhost = \"{}\"\ntoken_servers = [\"{token_server}\"]\n", registry.authority());
+    fs::create_dir_all(sandbox.work().parent().unwrap().join("home/.carton")).unwrap();
+    fs::write(sandbox.work().parent().unwrap().join("home/.carton/config.toml"), entry).unwrap();
     sandbox.run(["push", "model.carton", &artifact]).expect_code(0);
     assert_eq!(super::hash(&sandbox, &artifact), hash);
     // Taken over from a repository that another token is needed for.

@@ -29,6 +29,8 @@ pub(crate) struct RegistryLogin {
     repository: String,
     /// What tokens are asked for: `repository:NAME:pull`.
     scopes: Vec<String>,
+    /// The servers of tokens that may receive the login, beside the registry's own host.
+    token_servers: Vec<String>,
     answer: Mutex<Option<Answer>>,
     /// Held while the challenge is answered, so that requests at once ask for one token.
     answering: tokio::sync::Mutex<()>,
@@ -42,9 +44,25 @@ struct Answer {
 }
 
 impl RegistryLogin {
-    pub(crate) fn new(registry: Url, repository: String, scopes: Vec<String>) -> Arc<Self> {
+    pub(crate) fn new(
+        registry: Url,
+        repository: String,
+        scopes: Vec<String>,
+        token_servers: Vec<String>,
+    ) -> Arc<Self> {
         let (answer, answering) = (Mutex::default(), tokio::sync::Mutex::default());
-        Arc::new(Self { registry, repository, scopes, answer, answering })
+        Arc::new(Self { registry, repository, scopes, token_servers, answer, answering })
+    }
+
+    /// Whether a server of tokens may receive the login. The registry names it, so that it is the registry's own server, its host over TLS, or one
+    /// that the user named.
+    fn may_give_tokens(&self, realm: &Url) -> bool {
+        let is_own_host = realm.scheme() == "https" && realm.host_str() == self.registry.host_str();
+        let is = |url: Result<Url, _>| url.is_ok_and(|url: Url| url.origin() == realm.origin());
+        let mut named = self.token_servers.iter();
+        is_own_host
+            || self.registry.origin() == realm.origin()
+            || named.any(|server| is(Url::parse(&format!("{}://{server}/", realm.scheme()))))
     }
 
     /// Whether the server of `url` may receive the login.
@@ -136,6 +154,9 @@ impl RegistryLogin {
             "http" if is_near || realm.is_this_machine() && self.registry.is_this_machine() => {}
             "http" => return Err(answer("a realm on another host without encryption".to_owned())),
             scheme => return Err(answer(format!("a realm with the scheme `{scheme}`"))),
+        }
+        if credential.is_some() && !self.may_give_tokens(&realm) {
+            return Err(NetworkError::TokenServer { registry: self.registry.shown(), realm: realm.shown() });
         }
         let realm = realm.without_user();
         let client = network.client(&realm)?;
