@@ -49,7 +49,8 @@ mod error;
 mod error_kind;
 mod example;
 mod fetch_verified;
-pub mod hub;
+pub mod held_folder;
+mod hub;
 mod inputs;
 #[doc(hidden)]
 pub mod internals;

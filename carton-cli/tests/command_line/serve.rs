@@ -62,8 +62,10 @@ impl Server {
     fn status_of(&self, method_and_path: &str, body: &str) -> u16 {
         let mut stream = TcpStream::connect(&self.http).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let head =
-            format!("{method_and_path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}", body.len());
+        let head = format!(
+            "{method_and_path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}",
+            body.len()
+        );
         stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

@@ -13,6 +13,7 @@ use super::{Contents, ContentsError};
 use crate::cache::{Cache, CacheError};
 use crate::context::{Context, Meter};
 use crate::digest::Hasher;
+use crate::held_folder::{self, HeldFolder};
 use crate::manifest;
 use crate::progress::Stage;
 
@@ -121,7 +122,7 @@ pub(super) enum TemporaryFolder {
     /// In the cache, which sweeps it if this process dies.
     InCache(crate::cache::TemporaryFolder),
     /// Anywhere else.
-    Elsewhere(tempfile::TempDir),
+    Elsewhere(HeldFolder),
 }
 
 impl TemporaryFolder {
@@ -138,7 +139,9 @@ impl TemporaryFolder {
     }
 
     pub(super) fn create_in(parent: &Path, name: &str) -> Result<TemporaryFolder, ContentsError> {
-        let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(parent);
+        let prefix = format!("{name}-");
+        held_folder::sweep(parent, &prefix, |path| std::fs::remove_dir_all(path));
+        let folder = HeldFolder::create(parent, &prefix);
         Ok(TemporaryFolder::Elsewhere(folder.map_err(ContentsError::io("create a folder in", parent))?))
     }
 

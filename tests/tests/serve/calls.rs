@@ -319,7 +319,8 @@ async fn bodies_that_nobody_reads() {
     let address = serving.http.clone();
     tokio::task::spawn_blocking(move || {
         let call = |stream: &mut TcpStream, path: &str, body: &[u8], more: &str| {
-            let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n{more}\r\n", body.len());
+            let head =
+                format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n{more}\r\n", body.len());
             stream.write_all(head.as_bytes()).unwrap();
             // The server has answered already when the body comes, if it does not wait for it.
             std::thread::sleep(Duration::from_millis(50));

@@ -115,7 +115,8 @@ async fn too_many_headers() {
         let answer = serving.send(format!("GET /v2 HTTP/1.1\r\nhost: localhost\r\n{head}\r\n").into_bytes()).await;
         assert_eq!(answer.status, 431, "{answer:?}");
     }
-    let long = serving.send(format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(1 << 20)).into_bytes()).await;
+    let long =
+        serving.send(format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(1 << 20)).into_bytes()).await;
     assert!([414, 431].contains(&long.status), "{long:?}");
     let noise = serving.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".to_vec()).await;
     assert_eq!(noise.status, 400);

@@ -44,12 +44,7 @@ struct Answer {
 }
 
 impl RegistryLogin {
-    pub(crate) fn new(
-        registry: Url,
-        repository: String,
-        scopes: Vec<String>,
-        token_servers: Vec<String>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(registry: Url, repository: String, scopes: Vec<String>, token_servers: Vec<String>) -> Arc<Self> {
         let (answer, answering) = (Mutex::default(), tokio::sync::Mutex::default());
         Arc::new(Self { registry, repository, scopes, token_servers, answer, answering })
     }

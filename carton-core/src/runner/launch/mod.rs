@@ -17,11 +17,10 @@ mod unreaped;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -34,6 +33,7 @@ use self::exit_notice::ExitNotice;
 use self::output::Output;
 use self::state::{State, kill};
 use super::Descriptor;
+use crate::held_folder::{self, HeldFolder};
 use crate::sandbox::{SandboxMode, SuspectedLimit};
 
 pub(crate) use confinement::{Access, places_of_program};
@@ -269,12 +269,7 @@ pub(crate) fn launch(
         rustix::fs::access(&descriptor.runner_path, rustix::fs::Access::EXEC_OK).map_err(|e| spawn_error(e.into()))?;
         let launcher = policy.configured.launcher.as_deref();
         let launcher = launcher.ok_or_else(|| LaunchError::NoLauncher { runner: runner.clone() })?;
-        // Private whatever the umask is: a confined process could not change that.
-        let private = std::fs::Permissions::from_mode(0o700);
-        let scratch =
-            tempfile::Builder::new().prefix(SCRATCH_PREFIX).permissions(private).tempdir().map_err(|source| {
-                LaunchError::Scratch { runner: runner.clone(), folder: std::env::temp_dir(), source: Arc::new(source) }
-            })?;
+        let scratch = scratch_folder(&runner)?;
         let mut confined = confinement::policy(descriptor, policy, access);
         confined.scratch = Some(scratch.path().to_path_buf());
         if let Some(path) = confined.paths().find(|path| path.to_str().is_none()) {
@@ -339,6 +334,18 @@ pub(crate) fn launch(
 /// What the names of scratch folders begin with.
 const SCRATCH_PREFIX: &str = "carton-runner-";
 
+/// Makes the scratch folder of a runner. The first one that this process makes sweeps those that killed hosts have left.
+fn scratch_folder(runner: &str) -> Result<HeldFolder, LaunchError> {
+    static SWEPT: Once = Once::new();
+    let parent = std::env::temp_dir();
+    SWEPT.call_once(|| held_folder::sweep(&parent, SCRATCH_PREFIX, carton_sandbox::delete_scratch_folder));
+    HeldFolder::create(&parent, SCRATCH_PREFIX).map_err(|source| LaunchError::Scratch {
+        runner: runner.to_owned(),
+        folder: parent,
+        source: Arc::new(source),
+    })
+}
+
 /// Puts the program and arguments of the configuration in front of a command line.
 fn wrapped(command: Command, wrapper: &[String]) -> Command {
     let Some((program, arguments)) = wrapper.split_first() else { return command };
@@ -385,7 +392,7 @@ struct Supervisor {
     stop: OwnedFd,
     is_confined: bool,
     /// The folder of a confined runner.
-    scratch: Option<tempfile::TempDir>,
+    scratch: Option<HeldFolder>,
 }
 
 /// What the supervisor waits for, besides the end of the process and its output.
@@ -460,7 +467,7 @@ impl Supervisor {
             status
         };
         if let Some(scratch) = self.scratch {
-            delete(scratch);
+            delete(&scratch.keep());
         }
         unreaped::remove(&self.state);
         self.output.read();
@@ -478,10 +485,9 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Deletes a scratch folder. Links in it are not followed. Processes that were killed may still be writing for a moment.
-fn delete(scratch: tempfile::TempDir) {
-    let path = scratch.keep();
+fn delete(path: &Path) {
     for _ in 0..ATTEMPTS {
-        match carton_sandbox::delete_scratch_folder(&path) {
+        match carton_sandbox::delete_scratch_folder(path) {
             Ok(()) => return,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(_) => std::thread::sleep(PAUSE),
