@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, FsWord, flock, statfs};
-use rustix::process::{Resource, Rlimit, getpid, setrlimit};
+use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 
 use crate::Policy;
 
@@ -14,6 +14,9 @@ const CGROUP2: FsWord = 0x6367_7270;
 
 /// What the names of cgroups begin with that launchers make.
 const CGROUP_PREFIX: &str = "carton-";
+
+/// The most signals that may wait, and timers, of the user while a confined process gets another one. Frameworks have a few.
+const SIGPENDING: u64 = 1024;
 
 /// Sets the limits for this process and those that it starts.
 pub(crate) fn apply(policy: &Policy) -> io::Result<()> {
@@ -28,12 +31,19 @@ pub(crate) fn apply(policy: &Policy) -> io::Result<()> {
         (Resource::Nofile, limits.open_files),
         (Resource::Fsize, limits.file_size),
         (Resource::Cpu, limits.cpu_seconds),
+        // Signals that wait, and timers, are counted for all processes of the user. With this, others have what is above it.
+        (Resource::Sigpending, Some(SIGPENDING)),
         // A core dump holds the model's memory, and goes where the system's configuration says. One byte is too little for a file. Where the
         // dump is piped to a program, 0 is ignored, and the kernel dumps nothing for 1 (fs/coredump.c, `coredump_pipe`).
         (Resource::Core, Some(1)),
     ];
     for (resource, limit) in of_each {
         if let Some(limit) = limit {
+            // A limit that the host has already is not raised.
+            let limit = match getrlimit(resource).maximum {
+                Some(maximum) if resource == Resource::Sigpending => limit.min(maximum),
+                _ => limit,
+            };
             setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })
                 .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{resource:?}: {error}")))?;
         }

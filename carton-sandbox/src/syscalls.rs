@@ -95,6 +95,9 @@ const REFUSED_CALLS: &[(c_long, &str)] = &[
     (libc::SYS_open_by_handle_at, "opens files without paths"),
     // Observing the user.
     (libc::SYS_inotify_add_watch, "watches files that it must not read"),
+    (libc::SYS_inotify_init1, "uses up the user's instances"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_inotify_init, "uses up the user's instances"),
     (libc::SYS_fanotify_init, "watches files that it must not read"),
     (libc::SYS_perf_event_open, "observes other processes and the kernel"),
     (libc::SYS_lookup_dcookie, "observes other processes and the kernel"),

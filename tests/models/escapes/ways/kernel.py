@@ -212,6 +212,27 @@ def open_ring():
     return "opened"
 
 
+def use_up_watches():
+    """Takes instances of inotify, of which the kernel has some for each user."""
+    os.close(system.call("inotify_init1", 0))
+    return "one more"
+
+
+def use_up_timers():
+    """Takes timers, which the kernel counts for each user together with signals that wait."""
+    monotonic, many = 1, 3000
+    timer = ctypes.create_string_buffer(8)
+    made = []
+    try:
+        for _ in range(many):
+            system.call("timer_create", monotonic, None, timer)
+            made.append(int.from_bytes(timer.raw[:4], "little"))
+        return "%d timers" % len(made)
+    finally:
+        for number in made:
+            system.call("timer_delete", number)
+
+
 def change_personality():
     """Weakens the protection of memory for the programs that it starts."""
     no_randomization = 0x0040000

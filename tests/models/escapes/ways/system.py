@@ -63,6 +63,8 @@ _NUMBERS = {
     "swapon": (167, 224),
     "syslog": (103, 116),
     "tgkill": (234, 131),
+    "timer_create": (222, 107),
+    "timer_delete": (226, 111),
     "tkill": (200, 130),
     "umount2": (166, 39),
     "unshare": (272, 97),
