@@ -53,9 +53,8 @@ fn kernel(scene: &Scene<'_>) -> Vec<Attempt> {
     for name in ["count_own_events", "handle_page_faults", "open_ring", "change_segments"] {
         attempts.push(Attempt::new(name, json!({})).of_root().or_fails_with(&["this processor has none"]));
     }
-    for name in ["use_up_watches", "use_up_timers"] {
-        attempts.push(Attempt::new(name, json!({})));
-    }
+    attempts.push(Attempt::new("use_up_watches", json!({})));
+    attempts.push(Attempt::new("use_up_timers", json!({})).or_fails_with(&["EAGAIN"]));
     attempts.push(Attempt::new("change_personality", json!({})).apart());
     // The kernel tells the mounts of this machine to everybody since Linux 6.8. They show names of folders, and nothing in them.
     attempts.push(Attempt::new("list_mounts", json!({})).of_root().remains());
