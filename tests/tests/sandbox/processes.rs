@@ -122,7 +122,7 @@ fn attacks_on_the_launcher(scene: &Scene<'_>) -> Vec<Attempt> {
         Attempt::new("send_signal", json!({"pid": pid, "number": SIGNAL_WITHOUT_EFFECT})),
         Attempt::new("send_signal_to_thread", json!({"pid": pid, "number": SIGNAL_WITHOUT_EFFECT})),
         Attempt::new("stop_waiting_parent", json!({"number": SIGNAL_WITHOUT_EFFECT})).by_runner(),
-        Attempt::new("hold_other_end_of_output", json!({})).or_fails_with(&["ENXIO"]),
+        Attempt::new("hold_other_end_of_output", json!({})).by_runner().or_fails_with(&["ENXIO"]),
     ]
 }
 
