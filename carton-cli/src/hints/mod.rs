@@ -93,10 +93,7 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
         Error::Launch(LaunchError::Sandbox { .. }) => {
             error.hint().map(|_| "`--sandbox on` enforces what this system has".to_owned())
         }
-        Error::LoadRefused { .. } | Error::RunnerSetup { .. } => {
-            // The python runner says so, which is part of this command.
-            error.hint().map(|hint| hint.replace(BUILD_HINT, &format!("{BUILD_HINT}: `--allow build`")))
-        }
+        Error::LoadRefused { .. } | Error::RunnerSetup { .. } | Error::Model { .. } => error.hint().map(|hint| with_option(&hint)),
         error => error.hint(),
     }
 }
@@ -130,8 +127,28 @@ fn limits_hint(limits: &[SuspectedLimit]) -> String {
     )
 }
 
-/// What `runners/python` says where a package has no wheel.
+/// Adds to a hint that something can be allowed by which option.
+fn with_option(hint: &str) -> String {
+    for (words, option) in [(BUILD_HINT, "build"), (NETWORK_HINT, "network")] {
+        if hint.contains(words) {
+            return hint.replace(words, &format!("{words} (`--allow {option}`)"));
+        }
+    }
+    let path = hint.split_once(READ_HINT).and_then(|(_, rest)| rest.split_once('`'));
+    match path {
+        Some((path, _)) => {
+            let option = shell_word(&format!("read={path}"));
+            hint.replace(&format!("{READ_HINT}{path}`"), &format!("{READ_HINT}{path}` (`--allow {option}`)"))
+        }
+        None => hint.to_owned(),
+    }
+}
+
+/// What `runners/python`, which is part of this command, says where a package has no wheel.
 const BUILD_HINT: &str = "allow building packages from source";
+/// What the library says where the sandbox has probably refused something.
+const NETWORK_HINT: &str = "allow the network";
+const READ_HINT: &str = "allow reading `";
 
 /// Appends an alternative to a hint.
 fn or(hint: Option<String>, other: &str) -> String {

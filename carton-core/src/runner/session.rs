@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::Descriptor;
 use super::launch::{Access, Exit, LaunchError, LaunchPolicy, NotStarted, Process, launch};
 use crate::causes::in_one_line;
-use crate::sandbox::{Limits, SuspectedLimit, suspected_limits};
+use crate::sandbox::{Denial, Limits, SuspectedLimit, suspected_limits};
 
 /// How long to wait for the exit status after the connection has ended, before the error is reported without it.
 const EXIT_REPORT_WAIT: Duration = Duration::from_secs(1);
@@ -64,6 +64,9 @@ pub(crate) enum StartError {
     Call(CallError),
 }
 
+#[derive(Clone, Copy, Debug)]
+struct HasNetwork(bool);
+
 /// A running, connected runner. Dropping the session ends the process.
 pub(crate) struct Session {
     runner: String,
@@ -71,6 +74,8 @@ pub(crate) struct Session {
     process: Process,
     /// The limits of the process.
     limits: Limits,
+    /// What confines the process, if it runs a model: whether it has the network.
+    confined: Option<HasNetwork>,
     exit: watch::Receiver<Option<Exit>>,
 }
 
@@ -119,7 +124,8 @@ impl Session {
                 if exit.borrow().is_some() {
                     connection.close(CloseReason::EndOfFile);
                 }
-                Ok(Self { runner, connection, process, limits, exit })
+                let confined = (policy.is_confined() && !access.prepares).then_some(HasNetwork(access.network));
+                Ok(Self { runner, connection, process, limits, confined, exit })
             }
             Err(reason) => {
                 if !matches!(*reason, CloseReason::EndOfFile) {
@@ -178,11 +184,18 @@ impl Session {
         suspected_limits(&self.limits, None, texts.map(String::as_str))
     }
 
-    /// Turns a closed connection into a [`Crash`] that tells how the process ended. Other errors are returned unchanged.
+    /// Turns a closed connection into a [`Crash`] that tells how the process ended. An error that looks like a refusal of the sandbox gets a
+    /// hint that says so. Other errors are returned unchanged.
     pub(crate) async fn explain(&self, error: CallError) -> Result<CallError, Crash> {
         match error {
             CallError::Closed(reason) => {
                 Err(crash(&self.runner, &reason, &self.process, &self.limits, self.exit.clone()).await)
+            }
+            CallError::Runner { code, mut error } => {
+                let texts = std::iter::once(&error.message).chain(&error.causes).map(String::as_str);
+                let denial = self.confined.and_then(|HasNetwork(network)| Denial::of(texts, network));
+                error.hint = error.hint.or_else(|| Some(denial?.hint()));
+                Ok(CallError::Runner { code, error })
             }
             other => Ok(other),
         }

@@ -3,6 +3,7 @@
 //! Three sides have a say. A runner's descriptor says what its framework needs, a carton what its model asks for, and the user what is
 //! allowed. `runner::launch` makes a policy of all three; the crate `carton-sandbox` enforces it.
 
+mod denial;
 mod suspicion;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use carton_sandbox::Limits;
+pub(crate) use denial::Denial;
 pub use suspicion::SuspectedLimit;
 pub(crate) use suspicion::{hint as limits_hint, suspected_limits};
 
