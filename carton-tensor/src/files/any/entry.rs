@@ -315,7 +315,7 @@ impl<'a> Entry<'a> {
 
     /// Passes the numbers that [`dequantize`](Self::dequantize) returns to `visit`, in pieces of `n_elements`, a multiple of 8. One piece is in
     /// memory at a time; of sparse and quantized objects, and of arrays that are wanted in another order than that of the file, all. What
-    /// `visit` got is only what the file has if no error follows.
+    /// `visit` got is only what the file has if no error follows. `visit` may read from the same file.
     ///
     /// ```
     /// use carton_tensor::files::{ElementOrder, ElementType, RawTensor, TensorFile, TensorFileError};

@@ -290,3 +290,25 @@ fn damage_is_found_in_pieces_as_in_the_whole() {
         }
     }
 }
+
+/// A visitor may read what else the file has, and other threads need not wait for it.
+#[test]
+fn a_visitor_reads_other_arrays_of_its_archive() {
+    let carton: Tensor = numbers().to_numeric().unwrap().into();
+    let mut npz = std::io::Cursor::new(Vec::new());
+    npy::write_npz(&mut npz, [("a", &carton), ("b", &carton)]).unwrap();
+    // In a thread of its own, because a visitor that waits for itself waits for ever.
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let file = TensorFile::new(npz.into_inner(), "a.npz").unwrap();
+        let mut read = Vec::new();
+        let visited = file.entry("a").unwrap().visit(ElementOrder::File, 1, |_| {
+            assert!(file.other_entries().is_empty());
+            read.push(file.read("b")?);
+            Ok::<_, TensorFileError>(())
+        });
+        sender.send(visited.map(|()| read)).unwrap();
+    });
+    let read = receiver.recv_timeout(std::time::Duration::from_secs(20)).unwrap().unwrap();
+    assert_eq!(read, [numbers(), numbers()]);
+}
