@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::files::{ElementType, RawTensor};
-use crate::safetensors::Metadata;
+use crate::safetensors::{HeaderError, Metadata, SafetensorsError};
 use crate::ztensor::{DigestAlgorithm, StoreAs};
 use crate::{DataType, Tensor};
 
@@ -173,6 +173,27 @@ fn unknown_and_invalid_files_are_reported() {
     check(b"\x93NUMPY", "a", "a");
     check(b"PK\x05\x06", "a", "a");
     check(b"\xff\0\0\0\0\0\0\0{", "a", "255");
+}
+
+/// A header whose length begins like the magic bytes of another kind of file is judged as a header.
+#[test]
+fn damaged_headers_are_not_other_files() {
+    for length in [b"\x1f\x8b\x08\0", b"BZh\0", b"\x80\x02}\0", b"\x80\x04N\0", b"\x80\x03c\0"] {
+        let length = u32::from_le_bytes(*length);
+        let bytes = [&u64::from(length).to_le_bytes(), b"{}".as_slice()].concat();
+        for named in ["a", "a.safetensors", "a.npz"] {
+            let error = TensorFile::new(bytes.clone(), named).unwrap_err();
+            let TensorFileError::Safetensors(SafetensorsError::Header { source, .. }) = error else {
+                panic!("{error}")
+            };
+            assert!(matches!(source, HeaderError::PastTheEnd { .. }), "{source}");
+        }
+        let whole = [bytes.as_slice(), &vec![b' '; length as usize - 2]].concat();
+        crate::safetensors::Reader::new(whole.clone(), "a").unwrap();
+        let damaged = [&whole[..whole.len() - 1], b"}"].concat();
+        let error = crate::safetensors::Reader::new(damaged, "a").unwrap_err();
+        assert!(matches!(error, SafetensorsError::Header { .. }), "{error}");
+    }
 }
 
 #[test]
