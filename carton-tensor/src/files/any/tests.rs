@@ -312,6 +312,39 @@ fn damage_is_found_in_pieces_as_in_the_whole() {
     }
 }
 
+/// Pieces end where elements end, however many elements are asked for.
+#[test]
+fn pieces_are_whole_elements() {
+    let mut files: Vec<Vec<u8>> = files().into_iter().map(|(_, bytes)| bytes).collect();
+    let mut small = Vec::new();
+    let dtypes = [ElementType::Float4E2m1, ElementType::Float6E3m2Fn, ElementType::Int8, ElementType::Complex64];
+    let tensors = dtypes.map(|dtype| RawTensor::new(dtype, vec![24], vec![1_u8; 3 * dtype.bits()].into()).unwrap());
+    let named = dtypes.iter().zip(&tensors).map(|(dtype, tensor)| (dtype.name(), tensor));
+    crate::safetensors::write(named, &Metadata::default(), &mut small).unwrap();
+    files.push(small);
+    let mut sparse = ztensor::Writer::new(Vec::new()).unwrap();
+    let matrix = RawTensor::new(ElementType::Float32, vec![1, 2], numbers().bytes().clone()).unwrap();
+    sparse.csr("sparse", &ztensor::Csr::from_dense(&matrix).unwrap(), StoreAs::RAW).unwrap();
+    files.push(sparse.finish().unwrap());
+    for bytes in files {
+        let file = TensorFile::new(bytes, "memory").unwrap();
+        for entry in file.entries() {
+            let dtype = entry.dtype().unwrap();
+            let unit = dtype.n_bytes(1).unwrap_or(dtype.bits());
+            for n_elements in [0, 1, 2, 3, 7, 9, usize::MAX - 1, usize::MAX] {
+                let mut found = Vec::new();
+                let visited = entry.visit(ElementOrder::C, n_elements, |piece| {
+                    assert_eq!(piece.len() % unit, 0, "{dtype}, {n_elements} elements: {} bytes", piece.len());
+                    found.extend_from_slice(piece);
+                    Ok::<_, TensorFileError>(())
+                });
+                visited.unwrap();
+                assert_eq!(found, **entry.read().unwrap().bytes());
+            }
+        }
+    }
+}
+
 /// A visitor may read what else the file has, and other threads need not wait for it.
 #[test]
 fn a_visitor_reads_other_arrays_of_its_archive() {
