@@ -366,3 +366,17 @@ fn a_visitor_reads_other_arrays_of_its_archive() {
     let read = receiver.recv_timeout(std::time::Duration::from_secs(20)).unwrap().unwrap();
     assert_eq!(read, [numbers(), numbers()]);
 }
+
+/// The readers of single formats recognize other files as well, and their errors become those of any format.
+#[test]
+fn errors_of_single_formats_tell_what_the_file_is() {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    zip.start_file("m/data.pkl", zip::write::SimpleFileOptions::default()).unwrap();
+    let zip = zip.finish().unwrap();
+    let error = Npz::from_reader(zip.clone(), "a").err().unwrap();
+    assert_eq!(TensorFileError::from(error).content(), Some(Content::TorchArchive));
+    let error = TensorFile::new(zip.into_inner(), "a").unwrap_err();
+    assert_eq!(error.content(), Some(Content::TorchArchive));
+    let error = crate::safetensors::Reader::new(b"GGUF\x03\0\0\0".to_vec(), "a").unwrap_err();
+    assert_eq!(TensorFileError::from(error).content(), Some(Content::Gguf));
+}
