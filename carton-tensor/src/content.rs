@@ -120,13 +120,14 @@ impl Content {
     #[must_use]
     pub fn of_zip<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Self {
         let has = |wanted: &str| names.clone().any(|name| name == wanted);
-        if is_torchscript(names.clone()) {
+        // The model of a carton may have files of any kind and name.
+        if has("carton.toml") && has("MANIFEST") {
+            Self::Carton
+        } else if is_torchscript(names.clone()) {
             Self::TorchScript
         // PyTorch puts all entries into one folder, whose name is any.
         } else if names.clone().any(|name| name.split_once('/').is_some_and(|(_, rest)| rest == "data.pkl")) {
             Self::TorchArchive
-        } else if has("carton.toml") && has("MANIFEST") {
-            Self::Carton
         } else if has("config.json") && (has("model.weights.h5") || has("metadata.json")) {
             Self::Keras
         } else {
@@ -337,6 +338,9 @@ mod tests {
         check(&["m/code/__torch__.py", "other/data.pkl"], Content::TorchArchive);
         check(&["m/constants.pkl", "m/code/a.py", "other/code/a.py"], Content::Zip);
         check(&["carton.toml", "MANIFEST", "model/code/a.py"], Content::Carton);
+        check(&["carton.toml", "MANIFEST", "model/data.pkl"], Content::Carton);
+        check(&["carton.toml", "MANIFEST", "model/data.pkl", "model/code/a.py"], Content::Carton);
+        check(&["carton.toml", "model/data.pkl"], Content::TorchArchive);
         check(&["metadata.json", "config.json", "model.weights.h5"], Content::Keras);
         check(&["config.json"], Content::Zip);
         check(&["data.pkl"], Content::Zip);

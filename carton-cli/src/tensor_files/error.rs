@@ -23,8 +23,6 @@ pub(crate) enum TensorFileError {
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("`{}` is not a file", path.display())]
     NotAFile { path: PathBuf },
-    #[error("`{place}` has an unknown format")]
-    UnknownFormat { place: String },
     #[error("`{place}` has no tensor `{name}`")]
     NoSuchTensor { place: String, name: String, present: Vec<String> },
     #[error("no tensor of `{place}` is called `{}`", patterns.join("` or `"))]
@@ -54,7 +52,7 @@ pub(crate) enum TensorFileError {
     #[error("cannot use the slice `{slice}`: {reason}")]
     Slice { slice: String, reason: String },
     #[error(transparent)]
-    File(files::TensorFileError),
+    File(#[from] files::TensorFileError),
     #[error(transparent)]
     Safetensors(#[from] SafetensorsError),
     #[error(transparent)]
@@ -79,20 +77,11 @@ impl From<Cancelled> for TensorFileError {
     }
 }
 
-impl From<files::TensorFileError> for TensorFileError {
-    fn from(error: files::TensorFileError) -> Self {
-        match error {
-            files::TensorFileError::Unknown { place, .. } => Self::UnknownFormat { place },
-            error => Self::File(error),
-        }
-    }
-}
-
 impl From<WeightsError> for TensorFileError {
     fn from(error: WeightsError) -> Self {
         match error {
             WeightsError::Interrupted => Self::Interrupted,
-            WeightsError::File(error) => error.into(),
+            WeightsError::File(error) => Self::File(error),
             error => Self::Weights(error),
         }
     }
@@ -113,7 +102,6 @@ impl TensorFileError {
         match self {
             Self::File(files::TensorFileError::ZTensor { source, .. }) => Some(source),
             Self::Ztensor(error) => Some(error),
-            Self::Weights(WeightsError::File(files::TensorFileError::ZTensor { source, .. })) => Some(source),
             _ => None,
         }
     }
@@ -149,10 +137,11 @@ impl TensorFileError {
             Self::File(error) if error.content() == Some(Content::Carton) => {
                 Some("name it FILE.carton, or read its tensors as FILE#tensor_data".to_owned())
             }
-            Self::File(error) if error.hint().is_some() => error.hint().map(str::to_owned),
-            Self::UnknownFormat { .. } => {
-                Some("read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and .carton".to_owned())
+            // The library reads tensor files only.
+            Self::File(error @ files::TensorFileError::Unknown { .. }) => {
+                error.hint().map(|hint| format!("{hint}, and cartons (.carton)"))
             }
+            Self::File(error) if error.hint().is_some() => error.hint().map(str::to_owned),
             Self::UnknownOutput { .. } => {
                 Some("name a file .safetensors, .zt, .npz or .npy; `carton pack` makes cartons".to_owned())
             }

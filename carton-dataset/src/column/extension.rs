@@ -254,7 +254,9 @@ impl FixedShape {
         check_nulls(stored)?;
         let n_rows = stored.len();
         let (item, elements) = match stored.data_type() {
-            DataType::FixedSizeList(item, _) => (item, stored.as_fixed_size_list().values().clone()),
+            DataType::FixedSizeList(item, length) if usize::try_from(*length).ok() == Some(self.n_elements) => {
+                (item, stored.as_fixed_size_list().values().clone())
+            }
             DataType::List(item) => {
                 let lists = stored.as_list::<i32>();
                 (item, self.elements(lists.offsets(), lists.values())?)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema};
-use carton_dataset::column::{Column, Conversion};
-use carton_dataset::{DatasetError, Input, TailStrategy, write};
+use carton_dataset::column::{Column, Conversion, ExtensionType};
+use carton_dataset::{ColumnProblem, DatasetError, Input, TailStrategy, write};
 use carton_tensor::context::Context;
 
 use crate::support::{batch_mode, dataset, key_value_mode, shards, told};
@@ -140,6 +140,20 @@ fn sizes_of_nothing_take_no_memory() {
     let folder = tempfile::tempdir().unwrap();
     dataset(folder.path(), &batch_mode(10, TailStrategy::Write), [rows]).unwrap();
     assert_eq!(shards(folder.path())[0]["x"].1, [2, 0, 1_073_741_824]);
+}
+
+/// The values of an array need not have the type of the field that says what they mean.
+#[test]
+fn lists_of_another_length_than_the_shape_are_refused() {
+    let field = column(sixes(), "arrow.fixed_shape_tensor", r#"{"shape": [2, 3]}"#).schema().field(0).clone();
+    let tensors = ExtensionType::of(&field).unwrap();
+    for length in [12, 4] {
+        let item = Arc::new(Field::new_list_field(DataType::Int32, true));
+        let lists = FixedSizeListArray::new(item, length, Arc::new(Int32Array::from_iter_values(0..24)), None);
+        let stored: ArrayRef = Arc::new(lists);
+        let fault = tensors.logical(&stored).unwrap_err();
+        assert!(matches!(&fault.problem, ColumnProblem::Unsupported(found) if found == stored.data_type()));
+    }
 }
 
 #[test]

@@ -158,6 +158,15 @@ impl ElementType {
         }
     }
 
+    /// Returns the bytes of a piece of a tensor, so that a piece ends where an element ends: those of `n_elements`, but of at least one and of
+    /// no more than `usize` can count; of a type of less than a byte, those of the next multiple of 8 elements.
+    #[cfg(feature = "weights")]
+    pub(crate) fn piece_bytes(self, n_elements: usize) -> usize {
+        // Any 8 elements are a whole number of bytes, as many as an element has bits.
+        let (unit, n_bytes) = if self.bits() < 8 { (8, self.bits()) } else { (1, self.bits() / 8) };
+        n_elements.div_ceil(unit).clamp(1, usize::MAX / n_bytes) * n_bytes
+    }
+
     /// Whether the elements are real floating-point numbers.
     #[must_use]
     pub const fn is_float(self) -> bool {
@@ -238,6 +247,22 @@ mod tests {
         for dtype in ElementType::ALL {
             assert_eq!(dtype.n_bytes(8), Some(dtype.bits()), "{dtype}");
         }
+    }
+
+    #[cfg(feature = "weights")]
+    #[test]
+    fn pieces_end_where_elements_end() {
+        let check = |dtype: ElementType, n_elements, expected| {
+            assert_eq!(dtype.piece_bytes(n_elements), expected, "{dtype}, {n_elements}");
+        };
+        check(ElementType::Float32, 3, 12);
+        check(ElementType::Float32, 0, 4);
+        check(ElementType::Float32, usize::MAX, usize::MAX - 3);
+        check(ElementType::Uint8, usize::MAX, usize::MAX);
+        check(ElementType::Float4E2m1, 8, 4);
+        check(ElementType::Float4E2m1, 9, 8);
+        check(ElementType::Float6E2m3Fn, 1, 6);
+        check(ElementType::Float6E2m3Fn, usize::MAX, usize::MAX / 8 * 6 + 6);
     }
 
     #[test]

@@ -146,19 +146,16 @@ pub(super) fn visit_bounded(
     let (header, header_size) = header::read(&mut reader)?;
     let n_bytes = header.n_bytes()?;
     check_size(&header, header_size.saturating_add(n_bytes), size, header_size)?;
-    if element_type(header.dtype.kind).is_none() {
-        elements::check_strings(&mut reader, &header, n_bytes)?;
-    } else {
-        // Numbers have at most 16 bytes.
-        let element = header.dtype.kind.size().unwrap_or(1);
-        let piece = n_elements.saturating_mul(element);
-        let mut reading = elements::Pieces::new(n_bytes, piece);
+    if let Some(dtype) = element_type(header.dtype.kind) {
+        let mut reading = elements::Pieces::new(n_bytes, dtype.piece_bytes(n_elements));
         while let Some(piece) = reading.next(&mut reader)? {
             elements::into_little_endian(&header, piece)?;
             if visit(piece).is_break() {
                 return Ok(());
             }
         }
+    } else {
+        elements::check_strings(&mut reader, &header, n_bytes)?;
     }
     check_end(&mut reader, n_bytes)
 }

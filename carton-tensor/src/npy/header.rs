@@ -374,7 +374,7 @@ impl StoredType {
     fn not_ours(descr: &str, name: &str) -> Problem {
         let (what, advice) = match name {
             "f2" => ("float16", "cast it with `.astype(\"float32\")`"),
-            "f12" | "f16" => ("long double", "cast it with `.astype(\"float64\")`"),
+            "f12" | "f16" => ("long double", "round it with `.astype(\"float64\")`"),
             "c8" | "c16" | "c24" | "c32" => ("complex", "save `.real` and `.imag` as arrays of their own"),
             "O" => ("Python objects", "cast it with `.astype(str)` if it holds strings, else to a numeric dtype"),
             _ if name.starts_with('O') => ("Python objects", "cast it to a numeric dtype or with `.astype(str)`"),

@@ -50,12 +50,21 @@ const MAX_DEFLATE_RATIO: u64 = 1032;
 /// assert_eq!(cases.read("y")?, y);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Clones share the list of arrays, and read independently where their readers do.
+#[derive(Clone)]
 pub struct Npz<R = BufReader<File>> {
     place: String,
     limit: u64,
     archive: ZipArchive<R>,
     /// The bytes of the whole file.
     size: u64,
+    list: Arc<ArrayList>,
+}
+
+/// The entries of an archive.
+struct ArrayList {
+    /// The names of the arrays, in the order of the file.
     names: Vec<String>,
     /// The position of each name in the archive.
     positions: BTreeMap<String, usize>,
@@ -109,7 +118,8 @@ impl<R: Read + Seek> Npz<R> {
             if archive.has_duplicate_names() {
                 return Err(Problem::Format("two of its entries have the same name".to_owned()));
             }
-            Ok(Self { place: place.to_owned(), limit: u64::MAX, archive, size, names, positions, others })
+            let list = Arc::new(ArrayList { names, positions, others });
+            Ok(Self { place: place.to_owned(), limit: u64::MAX, archive, size, list })
         };
         open().map_err(|problem| problem.at(place))
     }
@@ -125,13 +135,13 @@ impl<R: Read + Seek> Npz<R> {
     /// The names of the arrays, without `.npy`, in the order of the file.
     #[must_use]
     pub fn names(&self) -> &[String] {
-        &self.names
+        &self.list.names
     }
 
     /// The names of the entries that are no arrays, and are not read.
     #[must_use]
     pub fn other_entries(&self) -> &[String] {
-        &self.others
+        &self.list.others
     }
 
     /// Reads one array, without touching the others.
@@ -155,7 +165,7 @@ impl<R: Read + Seek> Npz<R> {
     #[cfg(feature = "weights")]
     pub(crate) fn plain_elements(&mut self, name: &str, info: &ArrayInfo) -> Option<Range<u64>> {
         let plain_from = info.plain_from?;
-        let entry = self.archive.by_index(*self.positions.get(name)?).ok()?;
+        let entry = self.archive.by_index(*self.list.positions.get(name)?).ok()?;
         let data = entry.data_start().filter(|_| entry.compression() == CompressionMethod::Stored)?;
         let start = data.checked_add(plain_from)?;
         let end = start.checked_add(info.n_bytes).filter(|&end| end <= self.size)?;
@@ -183,8 +193,8 @@ impl<R: Read + Seek> Npz<R> {
         name: &str,
         read: impl FnOnce(&mut dyn Read, Size, u64) -> Result<T, Problem>,
     ) -> Result<T, NpyError> {
-        let Some(&position) = self.positions.get(name) else {
-            let (place, name, present) = (self.place.clone(), name.to_owned(), self.names.clone());
+        let Some(&position) = self.list.positions.get(name) else {
+            let (place, name, present) = (self.place.clone(), name.to_owned(), self.list.names.clone());
             return Err(NpyError::NoSuchArray { place, name, present });
         };
         let (limit, archive_size) = (self.limit, self.size);

@@ -171,7 +171,7 @@ fn bad_files_are_errors_that_say_why() {
     let bools = header("|b1", "False", "(2, 2)");
     check(&file(&bools, &[0, 1, 1, 2]), "format", "element [1, 1]: expected 0 or 1, the values of bool, found 2");
     unsupported("<f2", "float16) is not one that a carton can hold; cast it with `.astype(\"float32\")`");
-    unsupported("<f16", "long double");
+    unsupported("<f16", "long double) is not one that a carton can hold; round it with `.astype(\"float64\")`");
     unsupported("<c16", "complex");
     unsupported("|O", "Python objects");
     unsupported("|T16", "variable-width strings");

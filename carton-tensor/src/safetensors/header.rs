@@ -52,6 +52,13 @@ impl Header {
     /// The longest header that is read or written, in bytes (§1.2).
     pub const MAX_LENGTH: u64 = 100_000_000;
 
+    /// Whether a file with these first bytes is safetensors, valid or not: eight bytes of header length, of which the upper four are zero
+    /// because a header has at most 100 MB, and then `{`. The length may begin like the magic bytes of another format, but no other format
+    /// continues like this.
+    pub(crate) fn is_at(start: &[u8]) -> bool {
+        start.get(4..Self::PREFIX) == Some(&[0; 4]) && start.get(Self::PREFIX) == Some(&b'{')
+    }
+
     /// Returns where the header ends and the data begins. `bytes` must hold the first [`PREFIX`](Self::PREFIX) bytes of a file of
     /// `file_length` bytes. Callers that read a file in parts call this first.
     ///

@@ -61,7 +61,7 @@ impl Reader {
         match read_header(&bytes) {
             Ok(Ok(header)) => Ok(Self { place, bytes, header }),
             // The rule that another kind of file breaks first would not tell what the file is.
-            Ok(Err(source)) => match bytes.start(Content::START).map(|start| Content::of_start(&start)) {
+            Ok(Err(source)) => match bytes.start(Content::START).map(|start| other_content(&start)) {
                 Ok(Some(content)) => Err(SafetensorsError::OtherContent { place, content }),
                 Ok(None) => Err(SafetensorsError::Header { place, source }),
                 Err(source) => Err(SafetensorsError::Io { place, source }),
@@ -124,6 +124,11 @@ impl Reader {
             source,
         })
     }
+}
+
+/// Recognizes what a file is that is not valid safetensors. Its first bytes say nothing about that if they are the length of a header.
+fn other_content(start: &[u8]) -> Option<Content> {
+    if Header::is_at(start) { None } else { Content::of_start(start) }
 }
 
 /// Reads the header. Copies it before parsing, because a mapped file may change between validation and use.

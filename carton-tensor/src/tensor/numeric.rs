@@ -210,9 +210,10 @@ impl NumericTensor {
     /// The bytes for writing; `None` if another clone shares the storage or the memory is read-only. Whoever writes them has to say anew
     /// what the elements are ([`with_element_kind`](Self::with_element_kind)).
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.kind = None;
         let range = self.offset..self.offset + self.n_bytes;
-        Arc::get_mut(&mut self.storage)?.bytes_mut()?.get_mut(range)
+        let bytes = Arc::get_mut(&mut self.storage)?.bytes_mut()?.get_mut(range)?;
+        self.kind = None;
+        Some(bytes)
     }
 
     /// Converts the tensor into a vector. Does not copy if this tensor is the only owner of a vector that has nothing but its elements.

@@ -12,7 +12,7 @@ mod stats;
 mod validate;
 mod verify;
 
-use source::{numbers, open_some, open_source, with_digests};
+use source::{numbers, open_some, open_source, try_open_source, with_digests};
 
 use super::Context;
 use crate::args::TensorCommand;

@@ -7,18 +7,26 @@ use crate::args::{DenseArgs, DigestsArgs, ModelArgs, OnlyArgs, SourceArgs};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::one_line;
-use crate::tensor_files::{Source, SourceLocation, Value};
+use crate::tensor_files::{Source, SourceLocation, TensorFileError, Value};
 
 /// Opens the source of the tensors.
 pub(super) async fn open_source(source: SourceArgs, context: &Context<'_>) -> Result<Source, Failure> {
+    Ok(try_open_source(source, context).await??)
+}
+
+/// As [`open_source`]. Returns the error of the source itself apart, for callers that look at it.
+pub(super) async fn try_open_source(
+    source: SourceArgs,
+    context: &Context<'_>,
+) -> Result<Result<Source, TensorFileError>, Failure> {
     match SourceLocation::parse(&source.source) {
         SourceLocation::File(path, only) => {
-            interrupt::blocking(move |_| Ok(Source::open(&path, only.as_deref())?)).await
+            interrupt::blocking(move |_| Ok(Source::open(&path, only.as_deref()))).await
         }
         SourceLocation::Carton(path, only) => {
             let model = ModelArgs { path: path.clone(), ..ModelArgs::default() };
             let package = open::open(&model, context).await?;
-            interrupt::blocking(move |_| Ok(Source::carton(package, &path, only.as_deref())?)).await
+            interrupt::blocking(move |_| Ok(Source::carton(package, &path, only.as_deref()))).await
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use carton_tensor::files;
 use carton_tensor::weights::{
     self, Description, DescriptionError, Filter, LoadOptions, LoaderStatistics, Validation, Weights,
 };
@@ -34,16 +35,17 @@ struct NoDescription {
 pub(super) async fn run(arguments: TensorValidateArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let description = description(&arguments.model, arguments.size.into_iter().collect())?;
-    let path = arguments.source.source.clone();
-    // A file without bytes has no tensors, like one with an empty list of them.
-    let is_empty = std::fs::metadata(&path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
-    let validation = if is_empty {
-        Validation::of_no_tensors(&path.display().to_string(), &description)
-    } else {
-        let source = super::open_source(arguments.source, context).await?.with_max_dense(arguments.dense.max_dense);
-        let source = super::with_digests(source, arguments.digests, context);
-        let progress = output.progress().clone();
-        interrupt::blocking(move |token| validate(&source, &description, progress.context(token))).await?
+    let validation = match super::try_open_source(arguments.source, context).await? {
+        // A file without bytes has no tensors, like one with an empty list of them.
+        Err(TensorFileError::File(files::TensorFileError::Empty { place, .. })) => {
+            Validation::of_no_tensors(&place, &description)
+        }
+        opened => {
+            let source = opened?.with_max_dense(arguments.dense.max_dense);
+            let source = super::with_digests(source, arguments.digests, context);
+            let progress = output.progress().clone();
+            interrupt::blocking(move |token| validate(&source, &description, progress.context(token))).await?
+        }
     };
     output.progress().finish();
     let passed = validation.is_valid();

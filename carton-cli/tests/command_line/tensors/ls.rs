@@ -72,14 +72,14 @@ fn tensors_are_listed_without_being_read() {
     hint: a server may have sent it in place of the file: download the file again, with a login where one is needed
     ");
     sandbox.write("bytes.bin", [0xfe, 0xff, 0, 1]);
-    assert_snapshot!(sandbox.carton("tensor ls bytes.bin"), @"
+    assert_snapshot!(sandbox.carton("tensor ls bytes.bin"), @r"
     exit code: 1
     ----- stdout -----
 
     ----- stderr -----
-    error: `bytes.bin` has an unknown format
+    error: `bytes.bin` is not a tensor file: expected safetensors, zTensor, .npy or .npz, found `\xfe\xff\x00\x01` at its start
 
-    hint: read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and .carton
+    hint: read are .safetensors, .safetensors.index.json, .zt, .npy and .npz, and cartons (.carton)
     ");
     assert_eq!(sandbox.carton("tensor ls none.zt").code, 1);
 }

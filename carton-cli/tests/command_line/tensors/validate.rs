@@ -64,4 +64,7 @@ fn files_of_nothing_have_no_tensors() {
         let text = sandbox.carton(&format!("tensor validate {path} --model tiny.toml")).expect_code(4).stdout;
         assert!(text.starts_with(&format!("error No tensors found in {path}\n")), "{text}");
     }
+    // Also if one of its tensors was asked for.
+    let text = sandbox.carton("tensor validate empty.zt#a --model tiny.toml").expect_code(4).stdout;
+    assert!(text.starts_with("error No tensors found in empty.zt\n"), "{text}");
 }

@@ -313,9 +313,10 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Passes the numbers that [`dequantize`](Self::dequantize) returns to `visit`, in pieces of `n_elements`, a multiple of 8. One piece is in
-    /// memory at a time; of sparse and quantized objects, and of arrays that are wanted in another order than that of the file, all. What
-    /// `visit` got is only what the file has if no error follows.
+    /// Passes the numbers that [`dequantize`](Self::dequantize) returns to `visit`, in pieces of `n_elements`, and of at least one; of types of
+    /// less than a byte, the next multiple of 8. One piece is in memory at a time; of sparse and quantized objects, and of arrays that are
+    /// wanted in another order than that of the file, all. What `visit` got is only what the file has if no error follows. `visit` may read
+    /// from the same file.
     ///
     /// ```
     /// use carton_tensor::files::{ElementOrder, ElementType, RawTensor, TensorFile, TensorFileError};
@@ -354,14 +355,13 @@ impl<'a> Entry<'a> {
     }
 
     fn visit_pieces(&self, order: ElementOrder, n_elements: usize, visit: Visit<'_>) -> Result<(), TensorFileError> {
-        let piece = |dtype: ElementType| dtype.n_bytes(n_elements).unwrap_or_default().max(1);
         match &self.source {
             Source::Safetensors(reader, tensor) => {
                 let failed = |source| SafetensorsError::Io { place: reader.place().to_owned(), source };
                 let mut rest = tensor.range.clone();
                 let mut buffer = Vec::new();
                 while rest.start < rest.end {
-                    let n_bytes = (rest.end - rest.start).min(piece(tensor.dtype) as u64);
+                    let n_bytes = (rest.end - rest.start).min(tensor.dtype.piece_bytes(n_elements) as u64);
                     buffer.resize(n_bytes as usize, 0);
                     reader.bytes().read_into(rest.start, &mut buffer).map_err(failed)?;
                     if visit(&buffer).is_break() {
@@ -375,7 +375,8 @@ impl<'a> Entry<'a> {
             Source::ZTensor(reader, object) if self.data().is_some_and(|data| data.unknown_type().is_none()) => {
                 self.verify_further()?;
                 let Some(data) = object.component("data") else { return self.read().map(drop) };
-                let visited = reader.visit_component(&data, reader.checks(), piece(data.element_type()), visit);
+                let visited =
+                    reader.visit_component(&data, reader.checks(), data.element_type().piece_bytes(n_elements), visit);
                 visited.map_err(|source| self.ztensor_error(source))
             }
             Source::Array(array)
@@ -385,7 +386,7 @@ impl<'a> Entry<'a> {
             }
             Source::ZTensor(..) | Source::Array(_) => {
                 let tensor = self.dequantize()?;
-                let mut pieces = tensor.bytes().chunks(piece(tensor.dtype()));
+                let mut pieces = tensor.bytes().chunks(tensor.dtype().piece_bytes(n_elements));
                 let _ = pieces.try_for_each(visit);
                 Ok(())
             }

@@ -1,21 +1,46 @@
 //! Adapts [`FileBytes`] to [`Read`] and [`Seek`], for formats whose parser needs them.
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
 use crate::files::FileBytes;
 
-pub(super) struct FileReader {
+/// Reads a file from a position of its own. Reads of a few bytes are buffered.
+pub(super) struct FileReader(BufReader<Unbuffered>);
+
+#[derive(Clone)]
+struct Unbuffered {
     bytes: FileBytes,
     position: u64,
 }
 
 impl FileReader {
     pub(super) fn new(bytes: FileBytes) -> Self {
-        Self { bytes, position: 0 }
+        Self(BufReader::new(Unbuffered { bytes, position: 0 }))
+    }
+}
+
+impl Clone for FileReader {
+    /// Returns a reader at the same position, which further reads of either leave to the other.
+    fn clone(&self) -> Self {
+        let Unbuffered { bytes, position } = self.0.get_ref().clone();
+        let position = position.saturating_sub(self.0.buffer().len() as u64);
+        Self(BufReader::new(Unbuffered { bytes, position }))
     }
 }
 
 impl Read for FileReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Seek for FileReader {
+    fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
+        self.0.seek(target)
+    }
+}
+
+impl Read for Unbuffered {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let rest = self.bytes.len().saturating_sub(self.position);
         let length = buffer.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
@@ -25,7 +50,7 @@ impl Read for FileReader {
     }
 }
 
-impl Seek for FileReader {
+impl Seek for Unbuffered {
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
         let position = match target {
             SeekFrom::Start(position) => Some(position),

@@ -1,5 +1,7 @@
 //! The formats of tensor files, by the names and the first bytes of files.
 
+use crate::safetensors;
+
 /// The formats of tensor files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,10 +54,8 @@ impl TensorFileFormat {
     pub fn of_bytes(start: &[u8]) -> Option<Self> {
         const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
         const ZTENSOR: [&[u8]; 2] = [b"ZTEN", b"\x89ZT2"];
-        // A safetensors file starts with eight bytes of header length, of which the upper four are zero because a header has at most
-        // 100 MB, and then `{`. This check comes first: such a length may begin like the magic bytes of another format, but no other
-        // format continues like this.
-        if start.get(4..8) == Some(&[0; 4]) && start.get(8) == Some(&b'{') {
+        // This check comes first, because the length of a header may begin like the magic bytes of another format.
+        if safetensors::Header::is_at(start) {
             Some(Self::Safetensors)
         } else if start.starts_with(b"\x93NUMPY") {
             Some(Self::Npy)

@@ -1,11 +1,9 @@
 //! Opens a tensor file of any supported format: safetensors, zTensor, `.npy` or `.npz`. `format` detects the format; parsing is up to the
 //! format's own module.
 
-use std::io::{BufReader, Read, Seek};
+use std::io::{Read, Seek};
 use std::ops::Range;
 use std::path::Path;
-
-use parking_lot::Mutex;
 
 use super::{FileBytes, Visit};
 use crate::content::Content;
@@ -59,7 +57,8 @@ enum Inner {
     ZTensor(ztensor::Reader),
     /// The array has no name in the file; it is called [`NPY_NAME`].
     Npy(Array),
-    Npz(Mutex<Npz<BufReader<FileReader>>>, Vec<Array>),
+    /// Each read has a clone, so that none waits for another.
+    Npz(Npz<FileReader>, Vec<Array>),
 }
 
 /// A NumPy array, as its header describes it.
@@ -170,18 +169,18 @@ impl TensorFile {
                 Inner::ZTensor(reader.map_err(failed)?)
             }
             Some(TensorFileFormat::Npy) => {
-                let reader = BufReader::new(FileReader::new(bytes.clone()));
+                let reader = FileReader::new(bytes.clone());
                 Inner::Npy(Array::in_file(npy::array_info_of(reader, bytes.len(), &place)?))
             }
             Some(TensorFileFormat::Npz) => {
-                let npz = Npz::from_reader(BufReader::new(FileReader::new(bytes.clone())), &place);
+                let npz = Npz::from_reader(FileReader::new(bytes.clone()), &place);
                 let mut npz = npz.map_err(|error| not_npz(error, &start, &place))?;
                 let names = npz.names().to_vec();
                 let mut arrays = Vec::with_capacity(names.len());
                 for name in names {
                     arrays.push(Array::in_archive(&mut npz, name)?);
                 }
-                Inner::Npz(Mutex::new(npz), arrays)
+                Inner::Npz(npz, arrays)
             }
             // `of_bytes` and `of_name` never return `Sharded`: an index can only be opened by its path.
             Some(TensorFileFormat::Sharded) | None => {
@@ -288,7 +287,7 @@ impl TensorFile {
     #[must_use]
     pub fn other_entries(&self) -> Vec<String> {
         match &self.inner {
-            Inner::Npz(npz, _) => npz.lock().other_entries().to_vec(),
+            Inner::Npz(npz, _) => npz.other_entries().to_vec(),
             _ => Vec::new(),
         }
     }
@@ -300,8 +299,7 @@ impl TensorFile {
     /// Reads one array of a NumPy file.
     fn read_array(&self, name: &str) -> Result<npy::Array, NpyError> {
         match &self.inner {
-            // A panic while the lock was held does no harm, because the reader seeks before each read.
-            Inner::Npz(npz, _) => npz.lock().read_array(name),
+            Inner::Npz(npz, _) => npz.clone().read_array(name),
             _ => npy::read_array_of(FileReader::new(self.bytes.clone()), self.bytes.len(), &self.place),
         }
     }
@@ -309,7 +307,7 @@ impl TensorFile {
     /// Passes the elements of one array of a NumPy file to `visit`, in the order of the file. Strings are only checked.
     fn visit_array(&self, name: &str, n_elements: usize, visit: Visit<'_>) -> Result<(), NpyError> {
         match &self.inner {
-            Inner::Npz(npz, _) => npz.lock().visit(name, n_elements, visit),
+            Inner::Npz(npz, _) => npz.clone().visit(name, n_elements, visit),
             _ => {
                 let reader = FileReader::new(self.bytes.clone());
                 npy::visit_array_of(reader, self.bytes.len(), &self.place, n_elements, visit)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::files::{ElementType, RawTensor};
-use crate::safetensors::Metadata;
+use crate::safetensors::{HeaderError, Metadata, SafetensorsError};
 use crate::ztensor::{DigestAlgorithm, StoreAs};
 use crate::{DataType, Tensor};
 
@@ -175,6 +175,27 @@ fn unknown_and_invalid_files_are_reported() {
     check(b"\xff\0\0\0\0\0\0\0{", "a", "255");
 }
 
+/// A header whose length begins like the magic bytes of another kind of file is judged as a header.
+#[test]
+fn damaged_headers_are_not_other_files() {
+    for length in [b"\x1f\x8b\x08\0", b"BZh\0", b"\x80\x02}\0", b"\x80\x04N\0", b"\x80\x03c\0"] {
+        let length = u32::from_le_bytes(*length);
+        let bytes = [&u64::from(length).to_le_bytes(), b"{}".as_slice()].concat();
+        for named in ["a", "a.safetensors", "a.npz"] {
+            let error = TensorFile::new(bytes.clone(), named).unwrap_err();
+            let TensorFileError::Safetensors(SafetensorsError::Header { source, .. }) = error else {
+                panic!("{error}")
+            };
+            assert!(matches!(source, HeaderError::PastTheEnd { .. }), "{source}");
+        }
+        let whole = [bytes.as_slice(), &vec![b' '; length as usize - 2]].concat();
+        crate::safetensors::Reader::new(whole.clone(), "a").unwrap();
+        let damaged = [&whole[..whole.len() - 1], b"}"].concat();
+        let error = crate::safetensors::Reader::new(damaged, "a").unwrap_err();
+        assert!(matches!(error, SafetensorsError::Header { .. }), "{error}");
+    }
+}
+
 #[test]
 fn shards_are_opened_by_their_index() {
     let folder = tempfile::tempdir().unwrap();
@@ -289,4 +310,73 @@ fn damage_is_found_in_pieces_as_in_the_whole() {
             }
         }
     }
+}
+
+/// Pieces end where elements end, however many elements are asked for.
+#[test]
+fn pieces_are_whole_elements() {
+    let mut files: Vec<Vec<u8>> = files().into_iter().map(|(_, bytes)| bytes).collect();
+    let mut small = Vec::new();
+    let dtypes = [ElementType::Float4E2m1, ElementType::Float6E3m2Fn, ElementType::Int8, ElementType::Complex64];
+    let tensors = dtypes.map(|dtype| RawTensor::new(dtype, vec![24], vec![1_u8; 3 * dtype.bits()].into()).unwrap());
+    let named = dtypes.iter().zip(&tensors).map(|(dtype, tensor)| (dtype.name(), tensor));
+    crate::safetensors::write(named, &Metadata::default(), &mut small).unwrap();
+    files.push(small);
+    let mut sparse = ztensor::Writer::new(Vec::new()).unwrap();
+    let matrix = RawTensor::new(ElementType::Float32, vec![1, 2], numbers().bytes().clone()).unwrap();
+    sparse.csr("sparse", &ztensor::Csr::from_dense(&matrix).unwrap(), StoreAs::RAW).unwrap();
+    files.push(sparse.finish().unwrap());
+    for bytes in files {
+        let file = TensorFile::new(bytes, "memory").unwrap();
+        for entry in file.entries() {
+            let dtype = entry.dtype().unwrap();
+            let unit = dtype.n_bytes(1).unwrap_or(dtype.bits());
+            for n_elements in [0, 1, 2, 3, 7, 9, usize::MAX - 1, usize::MAX] {
+                let mut found = Vec::new();
+                let visited = entry.visit(ElementOrder::C, n_elements, |piece| {
+                    assert_eq!(piece.len() % unit, 0, "{dtype}, {n_elements} elements: {} bytes", piece.len());
+                    found.extend_from_slice(piece);
+                    Ok::<_, TensorFileError>(())
+                });
+                visited.unwrap();
+                assert_eq!(found, **entry.read().unwrap().bytes());
+            }
+        }
+    }
+}
+
+/// A visitor may read what else the file has, and other threads need not wait for it.
+#[test]
+fn a_visitor_reads_other_arrays_of_its_archive() {
+    let carton: Tensor = numbers().to_numeric().unwrap().into();
+    let mut npz = std::io::Cursor::new(Vec::new());
+    npy::write_npz(&mut npz, [("a", &carton), ("b", &carton)]).unwrap();
+    // In a thread of its own, because a visitor that waits for itself waits for ever.
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let file = TensorFile::new(npz.into_inner(), "a.npz").unwrap();
+        let mut read = Vec::new();
+        let visited = file.entry("a").unwrap().visit(ElementOrder::File, 1, |_| {
+            assert!(file.other_entries().is_empty());
+            read.push(file.read("b")?);
+            Ok::<_, TensorFileError>(())
+        });
+        sender.send(visited.map(|()| read)).unwrap();
+    });
+    let read = receiver.recv_timeout(std::time::Duration::from_secs(20)).unwrap().unwrap();
+    assert_eq!(read, [numbers(), numbers()]);
+}
+
+/// The readers of single formats recognize other files as well, and their errors become those of any format.
+#[test]
+fn errors_of_single_formats_tell_what_the_file_is() {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    zip.start_file("m/data.pkl", zip::write::SimpleFileOptions::default()).unwrap();
+    let zip = zip.finish().unwrap();
+    let error = Npz::from_reader(zip.clone(), "a").err().unwrap();
+    assert_eq!(TensorFileError::from(error).content(), Some(Content::TorchArchive));
+    let error = TensorFile::new(zip.into_inner(), "a").unwrap_err();
+    assert_eq!(error.content(), Some(Content::TorchArchive));
+    let error = crate::safetensors::Reader::new(b"GGUF\x03\0\0\0".to_vec(), "a").unwrap_err();
+    assert_eq!(TensorFileError::from(error).content(), Some(Content::Gguf));
 }
