@@ -49,8 +49,8 @@ mod error;
 mod error_kind;
 mod example;
 mod fetch_verified;
-pub mod held_folder;
-mod hub;
+mod held_folder;
+pub mod hub;
 mod inputs;
 #[doc(hidden)]
 pub mod internals;

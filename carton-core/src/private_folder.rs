@@ -5,7 +5,6 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Finds the shared library of ONNX Runtime, and its version: at `ORT_DYLIB_PATH` if that is set, otherwise in our own install
 //! folder.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
@@ -141,8 +141,9 @@ pub(crate) fn stated_version(path: &Path) -> Option<String> {
 
 /// Returns the version of the symbols that a library defines: on Linux all those of ONNX Runtime 1.2.3 have the version `VERS_1.2.3`.
 fn version_of_symbols(path: &Path) -> Option<String> {
+    type Identity = (PathBuf, u64, SystemTime);
     /// What was found in files, by their path, length and time: runners are listed with each load.
-    static FOUND: Mutex<Option<HashMap<(PathBuf, u64, SystemTime), Option<String>>>> = Mutex::new(None);
+    static FOUND: Mutex<BTreeMap<Identity, Option<String>>> = Mutex::new(BTreeMap::new());
 
     let metadata = path.metadata().ok()?;
     if metadata.len() > MAX_LIBRARY_BYTES {
@@ -150,7 +151,7 @@ fn version_of_symbols(path: &Path) -> Option<String> {
     }
     let identity = (path.to_path_buf(), metadata.len(), metadata.modified().ok()?);
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    found.get_or_insert_default().entry(identity).or_insert_with(|| search_version(File::open(path).ok()?)).clone()
+    found.entry(identity).or_insert_with(|| search_version(File::open(path).ok()?)).clone()
 }
 
 /// Searches a file, piece by piece.

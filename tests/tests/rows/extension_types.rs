@@ -74,7 +74,7 @@ async fn booleans_and_json() {
     for rows in [table([("x", plain)]), extended(bytes, "arrow.bool8", "")] {
         let results = map_all(echo.map(&rows), std::slice::from_ref(&rows)).await.unwrap();
         let expected: ArrayRef = Arc::new(UInt8Array::from(vec![0, 1, 1]));
-        assert_eq!(column(&results[0], "x"), expected);
+        assert_eq!(&column(&results[0], "x"), &expected);
     }
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["{}", "[1]"]));
     check("string", "['n']", extended(texts.clone(), "arrow.json", ""), texts).await;
