@@ -7,11 +7,14 @@ The process that loads a model calls :func:`find`, which only reads. Another pro
 
 - ``requested`` finds out which packages a model requests. ``store`` knows where the environments of this machine are, and reads
   them.
-- ``making`` makes environments, each once, and ``bytecode`` compiles their modules. ``uv`` finds and runs ``uv``. ``programs`` runs
-  programs until they end or the call is cancelled. ``variables`` has their environment.
+- ``making`` makes environments, each once, and ``bytecode`` compiles their modules.
+  ``uv`` finds and runs ``uv``. ``programs`` runs programs until they end or the call is cancelled. ``variables`` has their environment.
 - ``lock`` reads and writes the lock of a model, ``original_lock`` reads that of the original Carton. Both are pure, and read as
   strictly as possible.
-- ``requirements`` reads a ``requirements.txt``, ``compiling`` makes locks of it, ``writing_original`` those of the original Carton.
+- ``requirements`` reads a ``requirements.txt`` and the files of the model that it includes, ``requirement_lines`` their lines, and
+  ``dependency_specifiers`` the packages in these; the last two are pure. ``compiling`` makes locks of what was read,
+  ``writing_original`` those of the original Carton. No text of a model reaches a program without being parsed and written anew: uv and
+  pip replace ``${VARIABLE}`` by the user's passwords, open any file and fetch from any server that a list of requirements names.
 - ``tree``, ``wheels`` and ``gathering`` collect the contents of a carton.
 """
 
