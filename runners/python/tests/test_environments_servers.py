@@ -298,7 +298,29 @@ class Packages(ServerCase):
         self.assertEqual(self.index.requests, [])
 
 
-class Caches(ServerCase):
+class RunBits(ServerCase):
+    def test_programs_of_wheels_can_be_executed(self):
+        model = self.model(f"tool==1.0 --hash=sha256:{sha256(self.index.wheels['tool-1.0-py3-none-any.whl'])}\n")
+
+        def check():
+            packages = self.prepare(model)
+            executable = [packages / "tool/run", packages.parents[2] / "bin/run-tool"]
+            self.assertEqual([os.access(path, os.X_OK) for path in executable], [True, True])
+            self.assertFalse(os.access(packages / "tool/data", os.X_OK))
+
+        check()
+        # As a confined uv leaves its cache: without the modes.
+        cache = self.folder / "data/python/uv-cache"
+        unpacked = [path for path in cache.glob("archive-v*/**/*") if path.is_file() and not path.is_symlink()]
+        self.assertTrue(any(path.name == "run" for path in unpacked))
+        for path in unpacked:
+            path.chmod(0o644)
+        making._delete(self.environment())
+        # This process keeps the environment from being deleted.
+        while making._kept:
+            os.close(making._kept.pop())
+        check()
+
     def test_the_users_cache_is_left_alone(self):
         mine = self.folder / "mine"
         os.environ.update(UV_CACHE_DIR=str(mine), UV_LINK_MODE="symlink")

@@ -7,7 +7,7 @@ The process that loads a model calls :func:`find`, which only reads. Another pro
 
 - ``requested`` finds out which packages a model requests. ``store`` knows where the environments of this machine are, and reads
   them.
-- ``making`` makes environments, each once, and ``bytecode`` compiles their modules.
+- ``making`` makes environments, each once, ``run_bits`` makes their programs executable, and ``bytecode`` compiles their modules.
   ``uv`` finds and runs ``uv``. ``programs`` runs programs until they end or the call is cancelled. ``variables`` has their environment.
 - ``lock`` reads and writes the lock of a model, ``original_lock`` reads that of the original Carton. Both are pure, and read as
   strictly as possible.

@@ -13,7 +13,7 @@ from typing import Iterator, List, Optional, Tuple
 
 from carton_runner import descriptors
 from carton_runner.calls import Cancelled
-from carton_runner.environments import bytecode, compiling, programs, uv
+from carton_runner.environments import bytecode, compiling, programs, run_bits, uv
 from carton_runner.environments.requirements import Inputs
 from carton_runner.environments.store import COMPLETE, Wanted, interpreter, is_complete, lock_place, packages, place
 from carton_runner.errors import RunnerError
@@ -125,6 +125,7 @@ def _install(
     arguments = [*command, *wanted.options, str(requirements)]
     tool.run(arguments, str(cwd), "install the model's packages", report, [lock], on_line, progress)
     progress()
+    run_bits.restore(folder)
     programs.run(bytecode.command(packages(folder)), str(cwd), "python", report, [lock])
 
 
