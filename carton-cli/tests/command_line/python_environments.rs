@@ -232,9 +232,7 @@ fn environments_that_cannot_be_made_are_ordinary_failures() {
     site.sandbox.write("m/model.py", DOUBLE);
     site.sandbox.write("m/requirements.txt", "numpy=1.26\n");
     let refused = site.carton(&["pack", "m", "--runner", "python"]).expect_code(1);
-    for part in
-        ["cannot prepare the model", "a line of the requirements is none", "no such comparison operator", "hint: write"]
-    {
+    for part in ["cannot prepare the model", "line 1 of requirements.txt is no requirement", "hint: write"] {
         assert!(refused.stderr.contains(part), "{part}: {refused}");
     }
     site.carton(&["pack", "double.py", "--runner", "python", "--no-check", "-o", "double.carton"]).expect_code(0);
