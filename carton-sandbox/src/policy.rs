@@ -39,8 +39,6 @@ pub struct Policy {
     pub network: bool,
     /// Whether it may use the GPUs of the system.
     pub gpus: bool,
-    /// Whether it may change the modes of files: of all that belong to its user, because nothing but their owner limits that.
-    pub modes: bool,
     /// Whether it gets a `/dev/shm` of its own.
     pub shared_memory: bool,
     /// The resource limits.

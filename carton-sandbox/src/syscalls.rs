@@ -155,8 +155,13 @@ const REFUSED_CALLS: &[(c_long, &str)] = &[
 /// Calls that frameworks make on their own temporary files, and whose failure they report. Landlock does not govern them, and no filter sees
 /// which file a path names. They do nothing, and return as if they had.
 const WITHOUT_EFFECT: &[c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
+    SYS_FCHMODAT2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chown,
     #[cfg(target_arch = "x86_64")]
@@ -167,15 +172,6 @@ const WITHOUT_EFFECT: &[c_long] = &[
     libc::SYS_utimes,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_futimesat,
-];
-
-/// Those of these calls that change modes. A process that unpacks programs needs them.
-const MODES: &[c_long] = &[
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    SYS_FCHMODAT2,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_chmod,
 ];
 
 /// Calls that do nothing if they name a process or a thread by its number, and return as if they had. Landlock does not govern them, and no
@@ -249,8 +245,7 @@ impl Filters {
         add_conditional(&mut refused, policy).map_err(FilterError::Invalid)?;
         let not_supported = NOT_SUPPORTED.iter().map(|&call| (call, Vec::new())).collect();
         let file_ioctls = Rules::from([(libc::SYS_ioctl, file_ioctls().map_err(FilterError::Invalid)?)]);
-        let modes = MODES.iter().filter(|_| !policy.modes);
-        let mut without_effect: Rules = WITHOUT_EFFECT.iter().chain(modes).map(|&call| (call, Vec::new())).collect();
+        let mut without_effect: Rules = WITHOUT_EFFECT.iter().map(|&call| (call, Vec::new())).collect();
         for &call in WITHOUT_EFFECT_ON_OTHERS {
             let is_other = condition(0, SeccompCmpOp::Ne, 0).map_err(FilterError::Invalid)?;
             let rule = SeccompRule::new(vec![is_other]).map_err(FilterError::Invalid)?;

@@ -64,24 +64,6 @@ fn with_scratch(folder: &Path) -> Policy {
     policy
 }
 
-/// A process that prepares unpacks programs, whose modes have to stay. Another one changes none.
-#[test]
-fn modes_change_where_the_policy_says_so() {
-    if !is_enforced() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    for (modes, expected) in [(true, "755"), (false, "644")] {
-        let mut policy = Policy::new();
-        policy.modes = modes;
-        policy.write.push(folder.path().to_path_buf());
-        let file = folder.path().join(expected);
-        let script = format!("umask 022; : >{0}; chmod 755 {0}; stat -c %a {0}", file.display());
-        let output = run(&policy, &script);
-        assert_eq!(text(&output.stdout).trim(), expected, "{}", text(&output.stderr));
-    }
-}
-
 /// With 0, a system that pipes core dumps to a program dumps all the same.
 #[test]
 fn cores_are_limited_to_a_byte() {

@@ -45,12 +45,68 @@ const FLAGS: &str = "-IB";
 /// The longest first line of a script that every kernel reads whole, `#!` included.
 const MAX_SHEBANG: usize = 127;
 
-/// The environment variables that the process gets which makes environments: how to reach a package index. The process that runs models does
-/// not get them. `VARIABLES` in `carton_runner/environments` is the same list.
+/// The environment variables that the process gets which makes environments: how to reach a package index, and none that names a place to write
+/// to. It reads the paths in their values. The process that runs models does not get them. `VARIABLES` in `carton_runner/environments` is the same list.
 const ENVIRONMENT: &[&str] = &[
     "UV",
-    "UV_*",
-    "PIP_*",
+    "UV_INDEX*",
+    "UV_CONFIG_FILE",
+    "UV_NO_CONFIG",
+    "UV_DEFAULT_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS",
+    "UV_NO_INDEX",
+    "UV_KEYRING_PROVIDER",
+    "UV_CREDENTIALS_DIR",
+    "UV_INSECURE_HOST",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+    "UV_OFFLINE",
+    "UV_HTTP_TIMEOUT",
+    "UV_HTTP_CONNECT_TIMEOUT",
+    "UV_HTTP_RETRIES",
+    "UV_REQUEST_TIMEOUT",
+    "UV_LOCK_TIMEOUT",
+    "UV_CONCURRENT_DOWNLOADS",
+    "UV_CONCURRENT_INSTALLS",
+    "UV_NO_BUILD",
+    "UV_NO_BUILD_PACKAGE",
+    "UV_EXCLUDE_NEWER",
+    "UV_FORK_STRATEGY",
+    "UV_PRERELEASE",
+    "UV_RESOLUTION",
+    "UV_NO_BINARY",
+    "UV_NO_BINARY_PACKAGE",
+    "UV_BUILD_CONSTRAINT",
+    "UV_CONCURRENT_BUILDS",
+    "UV_NO_BUILD_ISOLATION",
+    "PIP_CONFIG_FILE",
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_NO_INDEX",
+    "PIP_KEYRING_PROVIDER",
+    "PIP_TRUSTED_HOST",
+    "PIP_CERT",
+    "PIP_CLIENT_CERT",
+    "PIP_PROXY",
+    "PIP_TIMEOUT",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_RETRIES",
+    "PIP_USE_FEATURE",
+    "PIP_USE_DEPRECATED",
+    "PIP_NO_BINARY",
+    "PIP_BUILD_CONSTRAINT",
+    "PIP_NO_BUILD_ISOLATION",
+    "CARTON_*",
+    "PIP_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "UV_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "UV_FIND_LINKS",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
@@ -138,7 +194,6 @@ fn descriptor(interpreter: &Interpreter, runner_compat_version: u64) -> Option<D
     // Or this command has installed it, perhaps later.
     prepare.read_data = vec![UV_FOLDER.to_owned()];
     prepare.data = vec![RUNNER_NAME.to_owned()];
-    prepare.write_variables = vec!["UV_CACHE_DIR".to_owned()];
     descriptor.prepare = Some(prepare);
     Some(descriptor)
 }

@@ -142,9 +142,11 @@ impl Starter {
         }
         // What the caller allows, the model gets whether the carton asks for it or not.
         let mut read = self.files.paths();
-        read.extend(prepared.read.iter().chain(&granted.read).chain(&policy.allow.read).cloned());
+        read.extend(granted.read.iter().chain(&policy.allow.read).cloned());
         Access {
             read,
+            // Packages have programs.
+            execute: prepared.read.clone(),
             network: (policy.allow.network || granted.network) && !policy.configured.offline,
             gpus: self.uses_gpus(),
             ..Access::default()

@@ -44,9 +44,6 @@ pub struct PrepareNeeds {
     /// Folders in the runners' data folder that it writes to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<String>,
-    /// Variables of `environment` that name a folder which it writes to: a cache in a place of the user's choice.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub write_variables: Vec<String>,
 }
 
 impl SandboxNeeds {
@@ -73,7 +70,6 @@ impl PrepareNeeds {
             && self.programs.is_empty()
             && self.read_data.is_empty()
             && self.environment.is_empty()
-            && self.write_variables.is_empty()
             && self.data.iter().all(|folder| folder == runner_name)
     }
 

@@ -1,6 +1,8 @@
 """Shared by the tests of environments: a model in a temporary folder, and a fake `uv`, so that no test needs the network."""
 
 import os
+import shutil
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -12,27 +14,39 @@ from carton_runner.errors import RunnerError
 
 HASH = "--hash=sha256:" + "1" * 64
 
-#: Records its arguments in a file, takes a while, and fails on request.
+#: Records its arguments, its environment and what it is to lock in files of its folder. Files there, which :meth:`Case.fake` writes, let
+#: it take a while, or fail: variables of the test do not reach it.
 FAKE_UV = r"""#!/bin/sh
 [ "$1" = --version ] && { echo "uv 0.0.0"; exit 0; }
+FAKE=${0%/*}
+asked() { cat "$FAKE/$1" 2> /dev/null || echo "$2"; }
 echo "$@" >> "$FAKE/calls"
 env > "$FAKE/environment"
-if [ -n "$FAKE_FAILS" ]; then printf '%b\n' "$FAKE_FAILS" >&2; exit 2; fi
+fails=$(asked fails) takes=$(asked takes 0)
+if [ -n "$fails" ]; then printf '%b\n' "$fails" >&2; exit 2; fi
 for last; do :; done
 case "$1 $2" in
 venv*) mkdir -p "$last/bin" "$last/lib/python3.0/site-packages" && [ ! -e "$last/half" ] ;;
-"pip sync") folder=${last%/*}; echo > "$folder/half"; sleep "${FAKE_TAKES:-0}"; echo > "$folder/whole"
-    echo "$FAKE_PACKAGES" > "$folder/lib/python3.0/site-packages/others.pth" ;;
+"pip sync") folder=${last%/*}; echo > "$folder/half"; sleep "$takes"; echo > "$folder/whole"
+    asked packages > "$folder/lib/python3.0/site-packages/others.pth" ;;
 "pip compile")
     what="$*"
+    cp requirements.txt "$FAKE/requirements"; cp constraints.txt "$FAKE/constraints" 2> /dev/null
     while [ "$1" != --output-file ]; do shift; done
     case "$what" in
     *"--format pylock.toml"*) cp "$FAKE/pylock.toml" "$2"; exit ;;
-    *--emit-index-annotation*) printf 'numpy==2.0.0\n    # from %s\n' "${FAKE_INDEX:-https://index.example/simple}" > "$2"; exit ;;
+    *--emit-index-annotation*) printf 'numpy==2.0.0\n    # from %s\n' "$(asked index https://index.example/simple)" > "$2"; exit ;;
     esac
     echo "numpy==2.0.0 --hash=sha256:1111111111111111111111111111111111111111111111111111111111111111" > "$2" ;;
 esac
 """
+
+
+def real_uv():
+    """Returns the path of a real `uv`, or ``None``."""
+    beside = Path(sys.executable).with_name("uv")
+    return str(beside) if beside.exists() else shutil.which("uv")
+
 
 class Report:
     def __init__(self):
@@ -62,15 +76,24 @@ class Case(unittest.TestCase):
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
         fake = self.write("fake/uv", FAKE_UV)
         fake.chmod(0o755)
-        for name in [name for name in os.environ if name.startswith(("UV", "CARTON_", "FAKE"))]:
+        for name in [name for name in os.environ if name.startswith(("UV", "CARTON_"))]:
             del os.environ[name]
-        os.environ.update(UV=str(fake), FAKE=str(fake.parent), CARTON_RUNNER_DATA_DIR=str(self.folder / "data"))
+        os.environ.update(UV=str(fake), CARTON_RUNNER_DATA_DIR=str(self.folder / "data"))
 
     def write(self, path, text=""):
         path = self.folder / path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
+
+    def fake(self, **values):
+        """Sets what the fake `uv` does: ``fails``, ``takes``, ``packages``, ``index``."""
+        for name, value in values.items():
+            self.write(f"fake/{name}", value)
+
+    def seen(self, name):
+        """What the fake `uv` has recorded: its ``environment``, the last ``requirements`` and ``constraints``."""
+        return (self.folder / "fake" / name).read_text()
 
     def model(self, text=f"numpy==2.0.0 {HASH}\n"):
         self.write("model/.carton/requirements.lock", text)

@@ -92,7 +92,8 @@ class Credentials(Case):
         with Host(env=self.without_credentials(), start_new_session=True) as host:
             self.assertEqual(host.load(model, {"infer_fn": "f"})[1]["code"], "unprepared")
         packages = str(Path(numpy.__file__).parents[1])
-        name, fields, _ = prepared(model, env=self.with_credentials(FAKE_PACKAGES=packages))
+        self.fake(packages=packages)
+        name, fields, _ = prepared(model, env=self.with_credentials())
         self.assertEqual(name, "prepared", fields)
         # uv got them.
         seen = (self.folder / "fake/environment").read_text()
@@ -119,7 +120,8 @@ class Credentials(Case):
 
     def test_what_was_asked_for_is_still_there_for_a_second_attempt(self):
         model = self.model()
-        with Host(env=self.with_credentials(FAKE_FAILS="error: dns error"), start_new_session=True) as host:
+        self.fake(fails="error: dns error")
+        with Host(env=self.with_credentials(), start_new_session=True) as host:
             for _ in range(2):
                 self.assertEqual(host.prepare(model)[1]["code"], "network")
         self.assertEqual(len(self.calls()), 2)

@@ -109,9 +109,8 @@ class Writing(Case):
     def test_what_cannot_be_written_faithfully_is_left_out_and_said(self):
         self.write("m.py", "def get_model(): pass\n")
 
-        def check(text, expected, **variables):
+        def check(text, expected):
             self.write("fake/pylock.toml", text)
-            os.environ.update(variables)
             model, options = self.pack("m.py")
             self.assertIsNone(self.locked(model))
             self.assertIsNone(options)
@@ -135,7 +134,8 @@ class Writing(Case):
         ):
             check(pylock(wheels=[(url, ONE)]), "is not at a plain https URL")
         check("", "uv lists no wheels")
-        check(pylock(), "on the server of its package index", FAKE_INDEX="https://files.example/simple")
+        self.fake(index="https://files.example/simple")
+        check(pylock(), "on the server of its package index")
 
     def test_the_structure_that_is_asked_for(self):
         self.write("m.py", "def get_model(): pass\n")
@@ -242,7 +242,7 @@ class Inputs(Case):
     def test_models_of_the_original_may_write_to_their_inputs(self):
         import numpy
 
-        os.environ["FAKE_PACKAGES"] = str(Path(numpy.__file__).parents[1])
+        self.fake(packages=str(Path(numpy.__file__).parents[1]))
         self.write("model/main.py", "def f(x):\n    x += 1\n    return {'y': x}\n")
         here = {name: original_lock.markers()[name] for name in writing_original._MARKERS}
         wheel = original_lock.LockedWheel(ONE, NUMPY, None)

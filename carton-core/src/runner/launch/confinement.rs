@@ -17,6 +17,8 @@ use crate::sandbox::SandboxMode;
 pub(crate) struct Access {
     /// Files and folders that it reads.
     pub(crate) read: Vec<PathBuf>,
+    /// Files and folders that it reads and executes.
+    pub(crate) execute: Vec<PathBuf>,
     /// Folders that it writes to.
     pub(crate) write: Vec<PathBuf>,
     /// Whether it uses the network.
@@ -44,8 +46,6 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
     policy.network = access.network;
     policy.gpus = access.gpus;
     policy.shared_memory = descriptor.sandbox.shared_memory;
-    // Packages have programs, whose modes say so.
-    policy.modes = access.prepares;
 
     policy.execute.push(descriptor.runner_path.clone());
     policy.execute.extend(descriptor.folder.clone());
@@ -67,6 +67,7 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
     policy.execute.extend(descriptor.sandbox.data.iter().map(data));
 
     policy.read.extend(access.read.iter().cloned());
+    policy.execute.extend(access.execute.iter().cloned());
     policy.write.extend(access.write.iter().cloned());
     if let Some(prepare) = descriptor.prepare.as_ref().filter(|_| access.prepares) {
         policy.execute.extend(prepare.programs.iter().flat_map(|program| places_of_program(program)));
@@ -74,9 +75,7 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
         policy.execute.extend(prepare.read_data.iter().map(data));
         let given = env::vars_os().filter(|(name, _)| matches(&prepare.environment, name));
         policy.execute.extend(given.flat_map(|(_, value)| paths_in(&value)));
-        let named = prepare.write_variables.iter().filter(|name| matches(&prepare.environment, name.as_ref()));
-        let named = named.filter_map(env::var_os).flat_map(|value| paths_in(&value));
-        for folder in prepare.data.iter().map(data).chain(named) {
+        for folder in prepare.data.iter().map(data) {
             // A rule can only be made for a folder that exists. A failure shows as an error of the runner that cannot write there.
             let _ = fs::create_dir_all(&folder);
             // What is prepared can be a program.

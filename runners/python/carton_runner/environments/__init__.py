@@ -7,11 +7,14 @@ The process that loads a model calls :func:`find`, which only reads. Another pro
 
 - ``requested`` finds out which packages a model requests. ``store`` knows where the environments of this machine are, and reads
   them.
-- ``making`` makes environments, each once, and ``bytecode`` compiles their modules. ``uv`` finds and runs ``uv``. ``programs`` runs
-  programs until they end or the call is cancelled. ``variables`` has their environment.
+- ``making`` makes environments, each once, ``run_bits`` makes their programs executable, and ``bytecode`` compiles their modules.
+  ``uv`` finds and runs ``uv``. ``programs`` runs programs until they end or the call is cancelled. ``variables`` has their environment.
 - ``lock`` reads and writes the lock of a model, ``original_lock`` reads that of the original Carton. Both are pure, and read as
   strictly as possible.
-- ``requirements`` reads a ``requirements.txt``, ``compiling`` makes locks of it, ``writing_original`` those of the original Carton.
+- ``requirements`` reads a ``requirements.txt`` and the files of the model that it includes, ``requirement_lines`` their lines, and
+  ``dependency_specifiers`` the packages in these; the last two are pure. ``compiling`` makes locks of what was read,
+  ``writing_original`` those of the original Carton. No text of a model reaches a program without being parsed and written anew: uv and
+  pip replace ``${VARIABLE}`` by the user's passwords, open any file and fetch from any server that a list of requirements names.
 - ``tree``, ``wheels`` and ``gathering`` collect the contents of a carton.
 """
 
@@ -19,8 +22,64 @@ The process that loads a model calls :func:`find`, which only reads. Another pro
 #: descriptor that ``carton runner install python`` writes requests the same; only processes that prepare or pack get them.
 VARIABLES = (
     "UV",
-    "UV_*",
-    "PIP_*",
+    "UV_INDEX*",
+    "UV_CONFIG_FILE",
+    "UV_NO_CONFIG",
+    "UV_DEFAULT_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS",
+    "UV_NO_INDEX",
+    "UV_KEYRING_PROVIDER",
+    "UV_CREDENTIALS_DIR",
+    "UV_INSECURE_HOST",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+    "UV_OFFLINE",
+    "UV_HTTP_TIMEOUT",
+    "UV_HTTP_CONNECT_TIMEOUT",
+    "UV_HTTP_RETRIES",
+    "UV_REQUEST_TIMEOUT",
+    "UV_LOCK_TIMEOUT",
+    "UV_CONCURRENT_DOWNLOADS",
+    "UV_CONCURRENT_INSTALLS",
+    "UV_NO_BUILD",
+    "UV_NO_BUILD_PACKAGE",
+    "UV_EXCLUDE_NEWER",
+    "UV_FORK_STRATEGY",
+    "UV_PRERELEASE",
+    "UV_RESOLUTION",
+    "UV_NO_BINARY",
+    "UV_NO_BINARY_PACKAGE",
+    "UV_BUILD_CONSTRAINT",
+    "UV_CONCURRENT_BUILDS",
+    "UV_NO_BUILD_ISOLATION",
+    "PIP_CONFIG_FILE",
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_NO_INDEX",
+    "PIP_KEYRING_PROVIDER",
+    "PIP_TRUSTED_HOST",
+    "PIP_CERT",
+    "PIP_CLIENT_CERT",
+    "PIP_PROXY",
+    "PIP_TIMEOUT",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_RETRIES",
+    "PIP_USE_FEATURE",
+    "PIP_USE_DEPRECATED",
+    "PIP_NO_BINARY",
+    "PIP_BUILD_CONSTRAINT",
+    "PIP_NO_BUILD_ISOLATION",
+    "CARTON_*",
+    "PIP_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "UV_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "UV_FIND_LINKS",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",

@@ -13,7 +13,7 @@ from typing import Iterator, List, Optional, Tuple
 
 from carton_runner import descriptors
 from carton_runner.calls import Cancelled
-from carton_runner.environments import bytecode, compiling, programs, uv
+from carton_runner.environments import bytecode, compiling, programs, run_bits, uv
 from carton_runner.environments.requirements import Inputs
 from carton_runner.environments.store import COMPLETE, Wanted, interpreter, is_complete, lock_place, packages, place
 from carton_runner.errors import RunnerError
@@ -78,18 +78,18 @@ def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
     report.info(
         f"making the Python environment of the model: {len(wanted.lines)} packages, with {shlex.join(tool.command)}"
     )
-    parent = str(folder.parent)
     try:
-        tool.run(
-            ["venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)],
-            parent,
-            "make a virtual environment",
-            report,
-            [lock],
-        )
-        requirements = folder / "requirements.txt"
-        requirements.write_text("".join(f"{line}\n" for line in wanted.lines))
-        _install(tool, folder, wanted, requirements, lock, report)
+        with uv.working_folder() as cwd:
+            tool.run(
+                ["venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)],
+                str(cwd),
+                "make a virtual environment",
+                report,
+                [lock],
+            )
+            requirements = folder / "requirements.txt"
+            requirements.write_text("".join(f"{line}\n" for line in wanted.lines))
+            _install(tool, folder, wanted, requirements, cwd, lock, report)
         marker = folder / f"{COMPLETE}.new"
         marker.write_text(json.dumps({"interpreter": interpreter(), "made": int(time.time())}) + "\n")
         marker.rename(folder / COMPLETE)
@@ -102,7 +102,9 @@ def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
         raise
 
 
-def _install(tool: uv.Uv, folder: Path, wanted: Wanted, requirements: Path, lock: int, report) -> None:
+def _install(
+    tool: uv.Uv, folder: Path, wanted: Wanted, requirements: Path, cwd: Path, lock: int, report
+) -> None:
     count, last = len(wanted.lines), -1
 
     def progress() -> None:
@@ -116,14 +118,15 @@ def _install(tool: uv.Uv, folder: Path, wanted: Wanted, requirements: Path, lock
         if line.lstrip().startswith(("Downloading", "Building", "Built", "warning")):
             report.info(f"uv: {line.strip()}")
 
-    command = ["pip", "sync", "--python", str(folder / "bin/python"), "--require-hashes"]
+    # Compiling starts the environment's interpreter, which runs code of its packages (`.pth` files).
+    command = ["pip", "sync", "--python", str(folder / "bin/python"), "--require-hashes", "--no-compile-bytecode"]
     command += uv.limits(needs_network=not wanted.is_complete, is_never_built=wanted.is_never_built)
     progress()
     arguments = [*command, *wanted.options, str(requirements)]
-    tool.run(arguments, str(folder.parent), "install the model's packages", report, [lock], on_line, progress)
+    tool.run(arguments, str(cwd), "install the model's packages", report, [lock], on_line, progress)
     progress()
-    # Not by uv's `--compile-bytecode`: it starts the environment's interpreter, which runs code of its packages (`.pth` files).
-    programs.run(bytecode.command(packages(folder)), str(folder.parent), "python", report, [lock])
+    run_bits.restore(folder)
+    programs.run(bytecode.command(packages(folder)), str(cwd), "python", report, [lock])
 
 
 def _delete(folder: Path) -> None:

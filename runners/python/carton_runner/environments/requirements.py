@@ -1,26 +1,29 @@
-"""Reads ``requirements.txt``, with the files that it includes."""
+"""Reads ``requirements.txt``, with the files of the model that it includes, and writes what ``uv`` gets instead of them."""
 
 import hashlib
-import re
+import os
+import stat
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from carton_runner.environments import store
+from carton_runner.environments import lock, requirement_lines, store
+from carton_runner.environments.requirement_lines import Included, Package, Setting, Source
 from carton_runner.errors import RunnerError
 
 REQUIREMENTS = "requirements.txt"
 
-#: Larger files are refused, because they cannot be lists of requirements.
+#: The greatest number of bytes of all files together. More cannot be lists of requirements.
 MAX_REQUIREMENTS_BYTES = 4 << 20
 #: The greatest number of files, included ones among them.
 MAX_FILES = 64
+#: The greatest number of files that include each other.
+MAX_DEPTH = 8
+#: The greatest number of packages, options and included files.
+MAX_LINES = 10_000
 #: The version of the procedure that makes locks. Changing it makes all locks anew.
 _FORMAT = "1"
 
-_INCLUDED = re.compile(r"(?:--requirement|--constraint|-r|-c)[ \t=]*(\S.*)")
-_INDEX = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links)(?:[ \t=]|$)")
-_LINE_END = re.compile(r"\r\n|\r|\n")
-#: uv reads files that begin with one of these as UTF-16, and would see another text than this module.
+#: uv reads files that begin with one of these as UTF-16.
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -28,20 +31,26 @@ class Inputs(NamedTuple):
     """The requirements that a lock is made from."""
 
     #: The ``requirements.txt``; ``None`` for a model without one.
-    path: Optional[Path]
+    path: Optional[Path] = None
     #: The text of that file and of every file that it includes.
-    texts: Tuple[str, ...]
+    texts: Tuple[str, ...] = ()
+    packages: Tuple[Package, ...] = ()
+    #: Packages that are not requested, but restricted if another package requests them.
+    constraints: Tuple[Package, ...] = ()
+    #: The lines that say where packages come from.
+    sources: Tuple[Source, ...] = ()
+    settings: Tuple[Setting, ...] = ()
 
     @classmethod
     def of(cls, folder: Path) -> "Inputs":
         """Returns the inputs of the model in this folder."""
         path = folder / REQUIREMENTS
-        return cls(path, tuple(_texts(path))) if path.exists() else cls.of_numpy_alone()
+        return _Reader(folder).read(path) if path.exists() else cls.of_numpy_alone()
 
     @classmethod
     def of_numpy_alone(cls) -> "Inputs":
         """Returns the inputs of a model without requirements."""
-        return cls(None, ())
+        return cls()
 
     def digest(self) -> str:
         """Returns a hash that changes when the inputs change."""
@@ -51,58 +60,99 @@ class Inputs(NamedTuple):
             hasher.update(len(data).to_bytes(8, "little") + data)
         return hasher.hexdigest()
 
-    def names_an_index(self) -> bool:
-        """Whether the inputs name a package index, which a lock does not."""
-        return any(_INDEX.match(line) for text in self.texts for line in lines(text))
+    def values(self, option: str) -> List[str]:
+        """Returns the values of an option that holds for all packages."""
+        return [setting.value for setting in self.settings if setting.option == option]
 
-    def lines_that_build(self) -> List[str]:
-        """Returns the lines with which uv may build a package although it is told to build none, or that may include such
-        lines from a server."""
-        found = []
-        for text in self.texts:
-            for line in lines(text):
-                included = _included(line)
-                is_remote = included is not None and "://" in included
-                if is_remote or ("--no-binary" in line and not line.startswith("#")):
-                    found.append(line)
+    def hashes(self) -> Dict[str, Set[str]]:
+        """Returns the hashes that the files of some packages must have, by the normalized names of the packages."""
+        found: Dict[str, Set[str]] = {}
+        for package in (*self.packages, *self.constraints):
+            if package.hashes:
+                found.setdefault(lock.normalized(package.specifier.name), set()).update(package.hashes)
         return found
 
 
-def lines(text: str) -> List[str]:
-    """Returns the lines of a list of requirements as uv reads them, without white space around them: a line that ends with a
-    back slash is joined with the next."""
-    return [line.strip() for line in _LINE_END.split(re.sub(r"\\(?:\r\n|\r|\n)", " ", text))]
+def written(packages: Tuple[Package, ...]) -> str:
+    """Returns the text of a requirements file with these packages."""
+    return "".join(f"{package.specifier.text()}\n" for package in packages)
 
 
-def _included(line: str) -> Optional[str]:
-    """Returns the name of the file that a line includes."""
-    included = _INCLUDED.fullmatch(line.split(" #")[0].strip())
-    return included.group(1).strip("\"'") if included else None
+class _Reader:
+    """Reads the files of one model."""
 
+    def __init__(self, folder: Path):
+        self.folder = Path(os.path.realpath(folder))
+        self.n_bytes = self.n_lines = 0
+        self.texts: Dict[Path, str] = {}
 
-def _texts(path: Path) -> List[str]:
-    texts: List[str] = []
-    to_read, seen = [path], set()
-    while to_read:
-        path = to_read.pop(0)
-        if path.resolve() in seen:
-            continue
-        seen.add(path.resolve())
-        if len(seen) > MAX_FILES:
-            raise RunnerError(f"{REQUIREMENTS} includes more than {MAX_FILES} files")
+    def read(self, path: Path) -> Inputs:
+        packages: List[Package] = []
+        constraints: List[Package] = []
+        sources: List[Source] = []
+        settings: List[Setting] = []
+        # The file, whether it has constraints, and the number of files that include it.
+        to_read = [(self._inside(path, REQUIREMENTS), False, 0)]
+        for file, is_constraint, depth in to_read:
+            if depth > MAX_DEPTH:
+                raise RunnerError(f"{REQUIREMENTS} includes files more than {MAX_DEPTH} deep", code="setup")
+            name = os.path.relpath(file, self.folder)
+            for line in requirement_lines.parse(self._text(file), name):
+                self.n_lines += 1
+                if self.n_lines > MAX_LINES:
+                    raise RunnerError(f"{REQUIREMENTS} has more than {MAX_LINES} requirements", code="setup")
+                if isinstance(line, Included):
+                    inner = self._inside(file.parent / line.path, line.path)
+                    found = (inner, is_constraint or line.is_constraint)
+                    if found not in [known[:2] for known in to_read]:
+                        to_read.append((*found, depth + 1))
+                elif isinstance(line, Package):
+                    (constraints if is_constraint else packages).append(line)
+                elif isinstance(line, Source):
+                    sources.append(line)
+                else:
+                    settings.append(line)
+        texts = tuple(self.texts.values())
+        return Inputs(path, texts, tuple(packages), tuple(constraints), tuple(sources), tuple(settings))
+
+    def _inside(self, path: Path, name: str) -> Path:
+        """Returns the path of a file of the model without links."""
         try:
-            with open(path, "rb") as file:
-                data = file.read(MAX_REQUIREMENTS_BYTES + 1)
+            real = Path(os.path.realpath(path))
+        except ValueError as error:
+            raise RunnerError(f"cannot read the requirements {name!r}", [str(error)], code="setup") from error
+        if self.folder not in real.parents:
+            # A secret of the user, read as the name of a package, would be sent to a package index.
+            raise RunnerError(
+                f"the requirements {name!r} are not in the model's folder",
+                [f"they are at {str(real)!r}"],
+                code="setup",
+                hint="copy the file into the model's folder",
+            )
+        return real
+
+    def _text(self, path: Path) -> str:
+        if path in self.texts:
+            return self.texts[path]
+        if len(self.texts) == MAX_FILES:
+            raise RunnerError(f"{REQUIREMENTS} includes more than {MAX_FILES} files", code="setup")
+        limit = MAX_REQUIREMENTS_BYTES - self.n_bytes
+        try:
+            # A pipe would never end, and opening it would never return.
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError("it is not a regular file")
+                data = file.read(limit + 1)
         except OSError as error:
             raise RunnerError(f"cannot read the requirements `{path}`", [str(error)], code="setup") from error
-        if len(data) > MAX_REQUIREMENTS_BYTES:
-            raise RunnerError(f"`{path}` has more than {MAX_REQUIREMENTS_BYTES} bytes")
+        if len(data) > limit:
+            raise RunnerError(f"{REQUIREMENTS} and its files have more than {MAX_REQUIREMENTS_BYTES} bytes", code="setup")
+        self.n_bytes += len(data)
         if data.startswith(_UTF_16):
             raise RunnerError(f"`{path}` is UTF-16, expected UTF-8", code="setup", hint="save the file as UTF-8")
-        text = data.decode("utf-8-sig", errors="replace")
-        texts.append(text)
-        for line in lines(text):
-            included = _included(line)
-            if included is not None and "://" not in included:
-                to_read.append(path.parent / included)
-    return texts
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise RunnerError(f"`{path}` is not UTF-8", [str(error)], code="setup", hint="save the file as UTF-8") from error
+        self.texts[path] = text
+        return text

@@ -30,6 +30,8 @@ FOLDER = "python/environments-v1"
 #: The folder of the locks that were made on this machine.
 LOCKS = "python/locks-v1"
 COMPLETE = "complete"
+#: The version of the procedure that makes environments. Changing it makes all of them anew. With 2, programs of packages are executable.
+_FORMAT = 2
 
 
 class Wanted(NamedTuple):
@@ -51,7 +53,7 @@ class Wanted(NamedTuple):
     def key(self) -> str:
         """Returns the name of the environment. It does not depend on the source of the packages, because their hashes identify
         them."""
-        described = json.dumps([sorted(self.lines if self.identity is None else self.identity), interpreter()])
+        described = json.dumps([_FORMAT, sorted(self.lines if self.identity is None else self.identity), interpreter()])
         return hashlib.sha256(described.encode()).hexdigest()[:40]
 
 

@@ -6,10 +6,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
-from carton_runner.environments import programs
+from carton_runner.environments import programs, variables
 from carton_runner.errors import RunnerError
 
 #: The number of last lines of output in an error, and the characters of each.
@@ -97,9 +99,11 @@ class Uv(NamedTuple):
     ) -> None:
         """Runs it as :func:`programs.run` does. ``doing`` is the task for error messages."""
         command = [*self.command, *arguments]
-        status, said = programs.run(command, cwd, "uv", report, pass_fds, on_line, on_pause)
+        status, said = programs.run(
+            command, cwd, "uv", report, pass_fds, lambda line: on_line(variables.without_passwords(line)), on_pause
+        )
         if status != 0:
-            raise failure(doing, said, status)
+            raise failure(doing, variables.without_passwords(said), status)
 
 
 def find(report) -> Uv:
@@ -118,6 +122,21 @@ def find(report) -> Uv:
         hint=f"install it: `carton runner install python`, `{shlex.quote(sys.executable)} -m pip install uv`, or "
         "`curl -LsSf https://astral.sh/uv/install.sh | sh`",
     )
+
+
+@contextmanager
+def working_folder(settings: str = "") -> Iterator[Path]:
+    """Makes an empty folder to run uv in, and deletes it. uv takes its configuration from the first folder that has some, of the working
+    folder and those above it. That is this one, with the ``settings`` of a project: above it may be folders that other users write to.
+    uv reads the user's own configuration as well."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="carton-uv-")
+    except OSError as error:
+        raise RunnerError("cannot make a temporary folder", [str(error)], code="setup") from error
+    with folder:
+        place = Path(os.path.realpath(folder.name))
+        (place / "pyproject.toml").write_text(f"[tool.uv]\n{settings}")
+        yield place
 
 
 def is_offline() -> bool:

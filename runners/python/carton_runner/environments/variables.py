@@ -1,16 +1,115 @@
-"""The environment variables for uv, pip and Python: those of this process, without variables that would change which packages are
-installed, where, or whether they are checked."""
+"""The environment variables for uv, pip and Python. Each gets the variables that are named here and no others: none that would change
+which packages are installed, where, or whether they are checked, and none that names a cache or another folder of the user that
+would be written to."""
 
 import fnmatch
 import os
 import re
-from typing import Dict
+from typing import Dict, Iterator, Tuple
+from urllib.parse import quote
 
 from carton_runner import environments
 from carton_runner.environments import store
 
-#: The folder for uv's cache in the runners' data folder.
-_UV_CACHE = "python/uv-cache"
+#: The folder for uv's cache in the runners' data folder. No other program uses it: a confined process can write to it, and the user's
+#: own projects must not get files that one has written.
+UV_CACHE = "python/uv-cache"
+
+#: Variables of the system (patterns of ``fnmatch``, as all below).
+_SYSTEM = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+)
+#: How to reach servers.
+_NETWORK = (
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "NETRC",
+    # Where uv's configuration and its stored credentials are.
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+)
+#: The user's indexes and the way to them, and preferences among versions. Also ``UV_INDEX_NAME_USERNAME`` and ``…_PASSWORD``.
+_UV = (
+    "UV_CONFIG_FILE",
+    "UV_NO_CONFIG",
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX",
+    "UV_INDEX_URL",
+    "UV_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS",
+    "UV_NO_INDEX",
+    "UV_INDEX_STRATEGY",
+    "UV_INDEX_*_USERNAME",
+    "UV_INDEX_*_PASSWORD",
+    "UV_KEYRING_PROVIDER",
+    "UV_CREDENTIALS_DIR",
+    "UV_INSECURE_HOST",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+    "UV_OFFLINE",
+    "UV_HTTP_TIMEOUT",
+    "UV_HTTP_CONNECT_TIMEOUT",
+    "UV_HTTP_RETRIES",
+    "UV_REQUEST_TIMEOUT",
+    "UV_LOCK_TIMEOUT",
+    "UV_CONCURRENT_DOWNLOADS",
+    "UV_CONCURRENT_INSTALLS",
+    "UV_NO_BUILD",
+    "UV_NO_BUILD_PACKAGE",
+    "UV_EXCLUDE_NEWER",
+    "UV_FORK_STRATEGY",
+    "UV_PRERELEASE",
+    "UV_RESOLUTION",
+)
+#: Only where building packages is allowed. With the first two, uv builds packages although it is told to build none.
+_UV_BUILDS = (
+    "UV_NO_BINARY",
+    "UV_NO_BINARY_PACKAGE",
+    "UV_BUILD_CONSTRAINT",
+    "UV_CONCURRENT_BUILDS",
+    "UV_NO_BUILD_ISOLATION",
+)
+#: The same for pip.
+_PIP = (
+    "PIP_CONFIG_FILE",
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_NO_INDEX",
+    "PIP_KEYRING_PROVIDER",
+    "PIP_TRUSTED_HOST",
+    "PIP_CERT",
+    "PIP_CLIENT_CERT",
+    "PIP_PROXY",
+    "PIP_TIMEOUT",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_RETRIES",
+    "PIP_USE_FEATURE",
+    "PIP_USE_DEPRECATED",
+)
+_PIP_BUILDS = ("PIP_NO_BINARY", "PIP_BUILD_CONSTRAINT", "PIP_NO_BUILD_ISOLATION")
+#: The host's own variables, which no program gets: some hold tokens.
+_OF_THE_HOST = ("CARTON_*",)
 
 #: Settings of pip, and the equivalent ones of uv.
 _SAME_SETTINGS = (
@@ -18,6 +117,10 @@ _SAME_SETTINGS = (
     ("PIP_EXTRA_INDEX_URL", ("UV_INDEX", "UV_EXTRA_INDEX_URL")),
     ("PIP_FIND_LINKS", ("UV_FIND_LINKS",)),
 )
+
+#: Passwords in the values of variables. Shorter ones are not searched for, because they are in every text.
+_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]{3,})@")
+_MIN_PASSWORD = 3
 
 
 def of(program: str) -> Dict[str, str]:
@@ -27,54 +130,22 @@ def of(program: str) -> Dict[str, str]:
 
 def of_python() -> Dict[str, str]:
     """Returns the variables for an interpreter that installs nothing: those of this process without credentials."""
-    names = environments.VARIABLES
-    return {
-        name: value for name, value in os.environ.items() if not any(fnmatch.fnmatchcase(name, one) for one in names)
-    }
+    return {name: value for name, value in os.environ.items() if not _matches(name, environments.VARIABLES)}
 
 
 def of_uv() -> Dict[str, str]:
     """Returns the variables for uv."""
-    kept = dict(os.environ)
-    for name in (
-        "UV_PYTHON",
-        "UV_SYSTEM_PYTHON",
-        "UV_BREAK_SYSTEM_PACKAGES",
-        "UV_NO_VERIFY_HASHES",
-        "UV_REQUIRE_HASHES",
-        "UV_PROJECT",
-        "UV_PROJECT_ENVIRONMENT",
-        "UV_WORKING_DIR",
-        "UV_WORKING_DIRECTORY",
-        "UV_NO_SYNC",
-        "UV_CONSTRAINT",
-        "UV_OVERRIDE",
-        "UV_EXCLUDE",
-        "UV_VENV_CLEAR",
-        "UV_VENV_SEED",
-        "UV_COMPILE_BYTECODE",
-        "UV_TORCH_BACKEND",
-        "VIRTUAL_ENV",
-        "CONDA_PREFIX",
-    ):
-        kept.pop(name, None)
-    if os.environ.get("CARTON_ALLOW_BUILD") != "1":
-        # With these, uv builds packages although it is told to build none.
-        for name in ("UV_NO_BINARY", "UV_NO_BINARY_PACKAGE"):
-            kept.pop(name, None)
-    if not kept.get("UV_CACHE_DIR"):
-        # The home folder may be a scratch folder that is deleted with this process. Beside the environments, uv can link files from
-        # its cache instead of copying them.
-        kept["UV_CACHE_DIR"] = str(store.data_folder() / _UV_CACHE)
+    kept = _passed((*_SYSTEM, *_NETWORK, *_UV), _UV_BUILDS)
+    # From its own cache, which is beside the environments, uv links files instead of copying them. Links to files of the cache by
+    # their paths would lead where the process that loads the model cannot read.
+    kept.update(UV_CACHE_DIR=str(store.data_folder() / UV_CACHE), UV_LINK_MODE="hardlink")
     kept.update(UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1", NO_COLOR="1")
     return kept
 
 
 def of_pip() -> Dict[str, str]:
-    """Returns the variables for pip, with the settings of uv translated to pip's."""
-    variables = of_uv()
-    for name in ("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_ROOT", "PIP_CONSTRAINT"):
-        variables.pop(name, None)
+    """Returns the variables for pip, and for an uv that provides pip, with the settings of uv translated to pip's."""
+    variables = {**_passed(_PIP, _PIP_BUILDS), **of_uv(), "PIP_NO_CACHE_DIR": "1"}
     for name, of_the_same in _SAME_SETTINGS:
         given = [variables[other] for other in of_the_same if variables.get(other)]
         if given and name not in variables:
@@ -82,3 +153,35 @@ def of_pip() -> Dict[str, str]:
             words = " ".join(given).replace(",", " ").split() if name == "PIP_FIND_LINKS" else " ".join(given).split()
             variables[name] = " ".join(re.sub(r"^[A-Za-z0-9_-]+=(?=[a-z]+:)", "", word) for word in words)
     return variables
+
+
+def without_passwords(text: str) -> str:
+    """Returns the output of a program without the passwords in its variables. uv replaces ``${VARIABLE}`` in the metadata of packages,
+    fetches nothing from such URLs, and shows them."""
+    for password in sorted(set(_passwords()), key=len, reverse=True):
+        text = text.replace(password, "***")
+    return text
+
+
+def _passwords() -> Iterator[str]:
+    for name, value in os.environ.items():
+        found = [value] if fnmatch.fnmatchcase(name, "UV_INDEX_*_PASSWORD") else _PASSWORD.findall(value)
+        for password in found:
+            if len(password) >= _MIN_PASSWORD:
+                yield from (password, quote(password), quote(password, safe=""))
+
+
+def _passed(names: Tuple[str, ...], for_builds: Tuple[str, ...]) -> Dict[str, str]:
+    if os.environ.get("CARTON_ALLOW_BUILD") != "1":
+        return {name: value for name, value in os.environ.items() if _matches(name, names)}
+    # Any variable can be for a compiler.
+    others = (*environments.VARIABLES, *_OF_THE_HOST)
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if _matches(name, (*names, *for_builds)) or not _matches(name, others)
+    }
+
+
+def _matches(name: str, patterns: Tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

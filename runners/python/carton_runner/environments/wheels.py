@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import List
 
-from carton_runner.environments import lock, programs, store, uv
+from carton_runner.environments import lock, programs, store, uv, variables
 from carton_runner.errors import RunnerError
 
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-([A-Za-z0-9_.!+]+)(?:-[0-9][A-Za-z0-9_.]*)?(?:-[A-Za-z0-9_.]+){3}\.whl")
@@ -24,13 +24,14 @@ def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
             hint="pack the model without `--offline`",
         )
     folder = carton_folder / "wheels"
-    requirements = carton_folder / "wheels.txt"
     try:
         folder.mkdir()
-        requirements.write_text("".join(f"{line}\n" for line in locked.lines()))
         report.info(f"fetching the wheels of {len(locked.requirements)} requirements")
-        _fetch(requirements, folder, report)
-        requirements.unlink()
+        # Not in the carton's folder: its files may be links to those of the user's folder.
+        with uv.working_folder() as cwd:
+            requirements = cwd / "requirements.txt"
+            requirements.write_text("".join(f"{line}\n" for line in locked.lines()))
+            _fetch(requirements, folder, cwd, report)
         found = sorted(path for path in folder.iterdir() if path.suffix == ".whl")
         fields = {"platform": store.platform_tag(), "lock": f"sha256:{locked.digest()}"}
         wheels = lock.Lock(fields, tuple(_requirement(path) for path in found))
@@ -41,12 +42,13 @@ def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
     report.info(f"bundled {len(found)} wheels")
 
 
-def _fetch(requirements: Path, folder: Path, report) -> None:
+def _fetch(requirements: Path, folder: Path, cwd: Path, report) -> None:
     command = _pip(report)
     command += ["wheel", "--quiet", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check"]
     command += ["--progress-bar", "off", "--wheel-dir", str(folder), "--requirement", str(requirements)]
     command += [] if uv.may_build() else ["--only-binary", ":all:"]
-    status, said = programs.run(command, str(folder), "pip", report)
+    status, said = programs.run(command, str(cwd), "pip", report)
+    said = variables.without_passwords(said)
     if status != 0:
         if not uv.may_build() and "no matching distribution" in said.lower():
             text = "cannot fetch the wheels of the model: a package has no wheel for this platform and this Python"

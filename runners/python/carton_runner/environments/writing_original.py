@@ -8,7 +8,6 @@ accepts any path in the model.
 import hashlib
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 from urllib.parse import unquote, urlsplit
@@ -123,8 +122,7 @@ def _from_the_index(locked: lock.Lock, report) -> List[LockedWheel]:
     if not locked.requirements:
         return []
     tool = uv.find(report)
-    with tempfile.TemporaryDirectory(prefix="carton-lock-") as scratch:
-        folder = Path(scratch)
+    with uv.working_folder() as folder:
         (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in locked.lines()))
         # Not `--universal`, because only wheels for this interpreter and this platform are needed.
         command = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--python", sys.executable]
@@ -132,7 +130,7 @@ def _from_the_index(locked: lock.Lock, report) -> List[LockedWheel]:
 
         def compiled(name: str, *options: str) -> str:
             arguments = [*command, *options, "--output-file", name, "requirements.txt"]
-            tool.run(arguments, scratch, "find the wheels of the model's packages", report)
+            tool.run(arguments, str(folder), "find the wheels of the model's packages", report)
             try:
                 return (folder / name).read_text()
             except OSError as error:
