@@ -28,7 +28,7 @@ pub enum CacheError {
         source: io::Error,
     },
     /// Other users could write to the cache folder, to a folder in it, or to one above it.
-    #[error("cannot use the cache: {0}")]
+    #[error("cannot use the cache")]
     Unsafe(#[from] UnsafeFolder),
     /// Another process held a lock for longer than the limit.
     #[error("lock `{path}` is still held by another process after {} s", waited.as_secs())]

@@ -169,18 +169,37 @@ fn a_folder_that_others_can_write_to_is_refused() {
         fs::set_permissions(folder.path().join(bucket), fs::Permissions::from_mode(mode)).unwrap();
         let result = Cache::open(folder.path());
         assert_eq!(result.is_ok(), expected, "{bucket} {mode:o}");
-        if let Err(error) = result {
+        if let Err(CacheError::Unsafe(error)) = result {
             assert!(error.to_string().contains(&format!("mode {mode:o}")), "{error}");
         }
     };
     check("", 0o700, true);
     check("", 0o755, true);
-    check("", 0o775, true);
     check("", 0o777, false);
     check("", 0o1777, true);
     check(MODELS, 0o755, true);
-    check(MODELS, 0o770, false);
+    check(MODELS, 0o777, false);
+    check(MODELS, 0o1777, false);
     check(VERIFIED, 0o702, false);
+}
+
+/// A group that others are in may not write. Root alone can give a folder to such a group.
+#[test]
+fn a_folder_that_a_group_of_others_can_write_to_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give a folder to another group");
+        return;
+    }
+    for folder in ["", MODELS] {
+        let root = tempfile::tempdir().unwrap();
+        Cache::open(root.path()).unwrap();
+        let shared = root.path().join(folder);
+        std::os::unix::fs::chown(&shared, None, Some(12_345)).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o750)).unwrap();
+        Cache::open(root.path()).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(matches!(Cache::open(root.path()), Err(CacheError::Unsafe(_))), "{folder}");
+    }
 }
 
 #[test]
