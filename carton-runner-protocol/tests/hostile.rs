@@ -8,6 +8,7 @@
 mod support;
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use carton_noop_runner::Noop;
@@ -315,9 +316,11 @@ async fn text_that_nobody_wrote() {
     let memory = region(&[], SealFlags::empty());
     rustix::fs::ftruncate(&memory, 3 * LARGEST).unwrap();
     rustix::fs::fcntl_add_seals(&memory, SEALED).unwrap();
+    // One descriptor from before the first runner to after the last.
+    let memory = Arc::new(memory);
     let text = |offset: u64, length: u64| tensor("string", &json!([]), &shared("runner", 9, offset, length))[0].clone();
     for outputs in [json!([text(0, LARGEST + 1)]), json!([text(0, 3 * LARGEST)])] {
-        let memory = memory.try_clone().unwrap();
+        let memory = Arc::clone(&memory);
         let answer = move |raw: &RawPeer, id| {
             raw.send_with(&map(9, 3 * LARGEST), &[], &[&memory]);
             raw.send(&json!({"id": id, "message": {"inferred": {"outputs": outputs}}}));
