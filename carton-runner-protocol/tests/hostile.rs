@@ -322,7 +322,7 @@ async fn text_that_nobody_wrote() {
     for outputs in [json!([text(0, LARGEST + 1)]), json!([text(0, 3 * LARGEST)])] {
         let memory = Arc::clone(&memory);
         let answer = move |raw: &RawPeer, id| {
-            raw.send_with(&map(9, 3 * LARGEST), &[], &[&memory]);
+            raw.send_with(&map(9, 3 * LARGEST), &[], &[&*memory]);
             raw.send(&json!({"id": id, "message": {"inferred": {"outputs": outputs}}}));
         };
         host_survives("sparse text", "expected at most 1073741824 in one message", Box::new(answer)).await;
