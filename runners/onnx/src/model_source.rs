@@ -42,7 +42,8 @@ pub(crate) struct ModelSource {
     pub(crate) file: ModelFile,
     /// The bytes of the `.onnx` file.
     pub(crate) bytes: Arc<dyn Storage>,
-    /// The path of the `.onnx` file on disk, where the model's files are in a folder.
+    /// The path of the `.onnx` file on disk, where the model's files are in a folder, and external data is too. ONNX Runtime follows no link
+    /// that leaves the folder; whoever gave the model to this runner has decided about those.
     pub(crate) on_disk: Option<PathBuf>,
     /// External data by its location as written in the `.onnx` file.
     pub(crate) external: BTreeMap<String, Arc<dyn Storage>>,
@@ -59,6 +60,7 @@ impl ModelSource {
         let bytes = files.map(&path).map_err(|error| RunnerError::new(format!("reading `{path}`: {error}")))?;
         let file = ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("`{path}` is {error}")))?;
         let mut external = BTreeMap::new();
+        let mut directory = files.directory();
         for tensor in &file.external {
             if !external.contains_key(&tensor.location) {
                 let data_path = model_location::external_path(&path, &tensor.location)
@@ -66,6 +68,7 @@ impl ModelSource {
                 let data = files.map(&data_path).map_err(|error| {
                     RunnerError::new(format!("reading `{data_path}`, which holds data of `{path}`: {error}"))
                 })?;
+                directory = directory.filter(|directory| is_in(directory, &data_path));
                 external.insert(tensor.location.clone(), data);
             }
             if let Some(data) = external.get(&tensor.location) {
@@ -73,8 +76,16 @@ impl ModelSource {
                 check_range(tensor, data.bytes().len() as u64)?;
             }
         }
-        let on_disk = files.directory().map(|directory| directory.join(&path));
+        let on_disk = directory.map(|directory| directory.join(&path));
         Ok(Self { path, file, bytes, on_disk, external })
+    }
+}
+
+/// Whether a file of a folder lies there after links were followed.
+fn is_in(directory: &Path, path: &str) -> bool {
+    match (directory.canonicalize(), directory.join(path).canonicalize()) {
+        (Ok(directory), Ok(file)) => file.starts_with(directory),
+        _ => false,
     }
 }
 
