@@ -63,7 +63,7 @@ impl Multiplexed {
     pub(crate) fn begin(&mut self, method: u8, path: &str, (name, value): (&str, &str), is_all: bool) {
         let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
         let header = [vec![0], text(name), text(value)].concat();
-        let headers = [vec![method, 0x86, 1], text("x"), vec![4], text(path), header].concat();
+        let headers = [vec![method, 0x86, 1], text("localhost"), vec![4], text(path), header].concat();
         self.send(HEADERS, if is_all { END_HEADERS | END_STREAM } else { END_HEADERS }, 1, &headers);
     }
 }
