@@ -62,7 +62,7 @@ def test_what_is_wrong_with_inputs(digits: carton.Model, echo: carton.Model, pic
             assert part in str(caught.value)
 
     check(lambda: digits(image=image[..., :7]), carton.SignatureError, "`image`", "expected 8, found 7", "hint: ")
-    check(lambda: digits(image=image.astype("f8")), carton.SignatureError, "expected float32, found float64", "astype")
+    check(lambda: digits(image=image.astype("f8")), carton.SignatureError, "expected float32, found float64", "hint: pass `image` as float32")
     check(lambda: digits(picture=image), carton.SignatureError, "`picture`", "`image`", "found nothing")
     check(lambda: digits(), carton.SignatureError, "`image`", "found nothing")
     check(lambda: digits(image, image), carton.SignatureError, "expected at most 1", "found 2")

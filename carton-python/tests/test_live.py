@@ -57,7 +57,7 @@ def test_masks(tmp_path: Path) -> None:
     def select(x, mask):
         return {"selected": x[mask], "rest": ~mask}
 
-    x, mask = np.array([5.0, -1.0, 7.0]), np.array([True, False, True])
+    x, mask = np.array([5.0, -1.0, 7.0, 2.0]), np.array([True, False, True, False])
     expected = select(x, mask)
     packed = carton.pack(select, tmp_path / "mask.carton", example={"x": x, "mask": mask})
     assert packed.check is not None and packed.check["counts"]["passed"] == 1
@@ -65,7 +65,7 @@ def test_masks(tmp_path: Path) -> None:
     assert [spec.element for spec in package.inputs] == [None, "bool"]
     assert [spec.element for spec in package.outputs] == [None, "bool"]
     with carton.load(packed.path) as model:
-        shared = model.alloc("mask", symbols={"batch": 3})
+        shared = model.alloc("mask", shape=(4,))
         shared[:] = mask
         for given in (mask, mask.tolist(), mask.astype(np.uint8), shared):
             outputs = model(x=x, mask=given)
@@ -76,8 +76,8 @@ def test_masks(tmp_path: Path) -> None:
         np.testing.assert_array_equal(x[model(x=x, mask=mask)["rest"]], x[~mask])
         np.testing.assert_array_equal(model(x=x, mask=outputs["rest"])["selected"], x[~mask])
         with pytest.raises(carton.SignatureError, match=r"input `mask`, element \[2\]: expected 0 or 1 \(bool\), found 2"):
-            model(x=x, mask=np.array([1, 0, 2], np.uint8))
-        invalid = np.array([1, 0, 2], np.uint8).view(bool)
+            model(x=x, mask=np.array([1, 0, 2, 0], np.uint8))
+        invalid = np.array([1, 0, 2, 0], np.uint8).view(bool)
         with pytest.raises(carton.InvalidInputError, match=r"element \[2\]: expected 0 or 1"):
             model(x=x, mask=invalid)
     numbers = [carton.TensorSpec("x", float, ["n"]), carton.TensorSpec("mask", "uint8", ["n"])]
@@ -320,7 +320,6 @@ def test_what_cannot_be_packed() -> None:
     check(lambda x, /: x, "by position only")
     check(lambda x: x, "has 2 inputs, and the model has 1", (1.0, 2.0))
     check(lambda x: {"y": x.astype(np.complex64)}, "`y`: cartons have no tensors of dtype complex64", 1.0)
-    check(lambda x: {"y": x.astype(np.float16)}, "`y`: cartons have no tensors of dtype float16", 1.0)
     check(lambda x: x, "input `x`: .*object", object())
     lock = threading.Lock()
     check(lambda x: lock.acquire(), "cannot be pickled")
