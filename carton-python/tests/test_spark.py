@@ -141,7 +141,7 @@ def echo_path(noop_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         TensorSpec("bytes", "uint8", ["n", 2]),
         TensorSpec("large", "uint64", ["n"]),
         TensorSpec("words", "string", ["n", "m"]),
-        TensorSpec("flag", "uint8", ["n"]),
+        TensorSpec("flag", "bool", ["n"]),
     ]
     carton.pack(noop_folder, path, runner="noop", inputs=signature, outputs=signature, check=False)
     return path
