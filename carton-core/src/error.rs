@@ -265,6 +265,8 @@ pub enum Error {
     RunnerUnknown {
         /// The model.
         path: PathBuf,
+        /// What the file is, if it is recognized.
+        content: Option<Content>,
     },
     /// A file could not be read or written.
     #[error("cannot {what} `{}`", path.display())]
@@ -437,6 +439,9 @@ impl Error {
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),
             Self::Install(error) => error.hint(),
             Self::Shrink(error) => error.hint(),
+            Self::Package(PackageError::Archive(ArchiveError::NotZip { content: Some(content), .. })) => {
+                content.hint().map(str::to_owned)
+            }
             Self::Package(PackageError::OutputIsSource { .. }) => Some("name another file to write".to_owned()),
             Self::Package(PackageError::ExampleInput { .. }) => Some(
                 "make a tensor of the file, as the model needs it, and pass that; unpacking the carton gives the file"

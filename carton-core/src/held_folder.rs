@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 /// How old a folder is that is swept. A new one is locked only after it is made.
-const MIN_AGE: Duration = Duration::from_secs(60);
+const MIN_AGE: Duration = Duration::from_secs(5);
 /// The most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 

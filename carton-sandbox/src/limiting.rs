@@ -39,9 +39,9 @@ pub(crate) fn apply(policy: &Policy) -> io::Result<()> {
     ];
     for (resource, limit) in of_each {
         if let Some(limit) = limit {
-            // A limit that the host has already is not raised.
+            // What the user did not ask for is not raised above what the host has, which only root may do.
             let limit = match getrlimit(resource).maximum {
-                Some(maximum) if resource == Resource::Sigpending => limit.min(maximum),
+                Some(maximum) if matches!(resource, Resource::Sigpending | Resource::Core) => limit.min(maximum),
                 _ => limit,
             };
             setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })

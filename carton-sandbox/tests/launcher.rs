@@ -64,6 +64,20 @@ fn with_scratch(folder: &Path) -> Policy {
     policy
 }
 
+/// Many systems allow no core dumps at all.
+#[test]
+fn limits_of_the_host_are_not_raised() {
+    let policy = Policy::new();
+    let shell = shell(&policy, "ulimit -Hc; ulimit -Hi");
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", "ulimit -c 0; ulimit -i 100; exec \"$@\"", "sh"])
+        .arg(shell.get_program())
+        .args(shell.get_args());
+    let output = command.stdin(Stdio::null()).process_group(0).output().unwrap();
+    assert_eq!(text(&output.stdout), "0\n100\n", "{}", text(&output.stderr));
+}
+
 /// With 0, a system that pipes core dumps to a program dumps all the same.
 #[test]
 fn cores_are_limited_to_a_byte() {

@@ -152,6 +152,10 @@ fn model_failure(error: &Error) -> String {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let said: Vec<String> = causes.map(ToString::to_string).collect();
     match said.is_empty() {
+        // Outputs that contradict the signature say so themselves.
+        true if matches!(error, Error::Signature(_)) => {
+            format!("the model failed: {}", without_paths(&shortened(in_one_line(error))))
+        }
         true => "the model failed".to_owned(),
         false => format!("the model failed: {}", without_paths(&shortened(said.join(": ")))),
     }

@@ -97,9 +97,16 @@ impl fmt::Display for DataType {
 /// A dtype name that format v1 does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown dtype `{0}`, expected one of float32, float64, string, int8, int16, int32, int64, uint8, uint16, uint32, uint64"
+    "unknown dtype `{name}`, expected one of float32, float64, string, int8, int16, int32, int64, uint8, uint16, uint32, uint64{advice}",
+    name = .0,
+    advice = carrier(.0)
 )]
 pub struct UnknownDataType(pub String);
+
+/// How elements are declared that have no dtype of their own.
+fn carrier(name: &str) -> &'static str {
+    if matches!(name, "bool" | "boolean") { "; booleans are `uint8` with `element = \"bool\"` beside it" } else { "" }
+}
 
 impl FromStr for DataType {
     type Err = UnknownDataType;

@@ -27,6 +27,8 @@ use crate::tensors::{DeclaredInput, ReadInputs};
 enum PackArgumentError {
     #[error("no runner is named, neither by --runner nor by the metadata, and `{}` does not tell which one runs it", path.display())]
     NoRunner { path: PathBuf },
+    #[error("no runner is named, neither by --runner nor by the metadata, and `{}` is {content}, which none is known for", path.display())]
+    OtherContent { path: PathBuf, content: carton_tensor::content::Content },
     #[error("cannot read `{}`", path.display())]
     ReadMetadata { path: PathBuf, source: io::Error },
     #[error("cannot use `{}`", path.display())]
@@ -96,10 +98,16 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     let pack = set(pack, arguments.links.as_deref().map(shrink::read_links).transpose()?, Pack::known_links);
     let pack = misc_files(arguments.misc)?.into_iter().fold(pack, |pack, (name, file)| pack.misc(name, file));
     let pack = set(confined!(pack, arguments.sandbox), open::progress(context), Pack::progress);
-    let explained = |error| match error {
-        Error::RunnerUnknown { path } => Failure::usage(PackArgumentError::NoRunner { path })
+    let explained = |error| {
+        match error {
+        Error::RunnerUnknown { path, content: None } => Failure::usage(PackArgumentError::NoRunner { path })
             .hint("name one: --runner NAME; `carton runner ls` lists them"),
+        Error::RunnerUnknown { path, content: Some(content) } => {
+            Failure::usage(PackArgumentError::OtherContent { path, content })
+                .hint("a folder with the file and Python code that loads it is a model of the python runner: `carton pack FOLDER --runner python`")
+        }
         error => Failure::from(error).instead_of(Exit::Integrity, Exit::Failure),
+    }
     };
     let mut packing = pack.prepare().await.map_err(explained)?;
     if !inputs.is_empty() {

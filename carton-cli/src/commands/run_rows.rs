@@ -203,6 +203,10 @@ fn batches(rows: Rows) -> impl Iterator<Item = Result<RecordBatch, Box<dyn std::
 /// The failure of the command for an error of mapping rows.
 fn failure(error: RowsError) -> Failure {
     let error = match error {
+        RowsError::Column(error) if matches!(*error, DatasetError::Column { .. }) => {
+            return dataset::failure(*error)
+                .hint("convert the column, or --input-column INPUT=COLUMN makes another one the input");
+        }
         RowsError::Column(error) => return dataset::failure(*error),
         RowsError::Read(error) => match error.downcast::<DatasetError>() {
             Ok(error) => return dataset::failure(*error),

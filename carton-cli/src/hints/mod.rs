@@ -5,7 +5,7 @@ mod no_runner;
 use carton_core::errors::{
     CacheError, ContentsError, InstallError, LaunchError, NetworkError, OciError, PackageError, ShrinkError,
 };
-use carton_core::{CallError, Error, Limits, SuspectedLimit, ViolationKind};
+use carton_core::{CallError, DataType, Error, Limits, SuspectedLimit, ViolationKind};
 
 use crate::output::shell::shell_word;
 
@@ -76,7 +76,10 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
                 .to_owned(),
         ),
         Error::Signature(violated) => match (violated.undeclared_bool_hint(), violated.castable()) {
-            (Some(hint), _) => Some(format!("{hint}; if the model takes 0 and 1 as numbers, `--cast` makes these of it")),
+            (Some(hint), _) if violated.violations.iter().any(|violation| violation.expected.parse::<DataType>().is_ok()) => {
+                Some(format!("{hint}; if the model takes 0 and 1 as numbers, `--cast` makes these of it"))
+            }
+            (Some(hint), _) => Some(format!("{hint}; if the model takes 0 and 1 as numbers, pass these")),
             (None, Some((input, _))) => {
                 Some(format!("`--cast` casts `{input}` where no value changes but by rounding"))
             }

@@ -77,6 +77,12 @@ pub(super) fn hint(none: &NoRunner) -> String {
 /// The hint where the runner onnx is there, and the library of ONNX Runtime has another version than `required`.
 fn onnx_runtime(required: &VersionReq) -> String {
     let installs = onnx_runtime_library::VERSION;
+    if std::env::var_os("ORT_DYLIB_PATH").is_some_and(|path| !path.is_empty()) {
+        return format!(
+            "ORT_DYLIB_PATH names the library that is used: unset it, or set it to a libonnxruntime.so of such a version (`carton runner install \
+             onnx` installs {installs} where it is not set)"
+        );
+    }
     if Version::parse(installs).is_ok_and(|version| required.matches(&version)) {
         return format!("`carton runner install onnx` installs ONNX Runtime {installs}, which satisfies that");
     }

@@ -504,3 +504,30 @@ fn a_limit_that_is_too_low_is_named_with_its_option() {
     let hint = "hint: the limit `open_files` of 4 may be too low: raise it by `--limit open_files=N`, or in `[sandbox]` of the configuration";
     assert!(stderr.contains(hint), "{stderr}");
 }
+
+/// What a person has instead of the file that was meant is named by every command.
+#[test]
+fn other_files_are_named_wherever_they_are_given() {
+    let sandbox = Sandbox::new();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n";
+    for name in ["lfs.carton", "lfs.npy", "lfs.parquet"] {
+        sandbox.write(name, pointer);
+    }
+    sandbox.write("m.gguf", b"GGUF\x03\0\0\0\0\0\0\0".as_slice());
+    sandbox.write("model.bin", "weights");
+    sandbox.carton("pack model.bin --runner noop -o model.carton").expect_code(0);
+    for arguments in [
+        "info lfs.carton",
+        "verify lfs.carton",
+        "run model.carton -i x=lfs.npy",
+        "run model.carton --rows lfs.parquet -o o.parquet",
+        "dataset write lfs.parquet d --batch-size 3",
+    ] {
+        let outcome = sandbox.carton(arguments);
+        assert!(outcome.code != 0 && outcome.stderr.contains("a Git LFS pointer"), "{arguments}: {outcome}");
+    }
+    let info = sandbox.carton("info lfs.carton");
+    assert!(info.stderr.contains("git lfs pull"), "{info}");
+    let packed = sandbox.carton("pack m.gguf");
+    assert!(packed.code != 0 && packed.stderr.contains("GGUF"), "{packed}");
+}

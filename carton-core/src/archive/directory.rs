@@ -5,6 +5,8 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use carton_tensor::content::Content as FileContent;
+
 use super::entry::{Entry, describe};
 use super::record::{
     CentralDirectoryHeader, EndOfCentralDirectory, IN_ZIP64_16, IN_ZIP64_32, LocalFileHeader,
@@ -185,13 +187,15 @@ fn without_end(source: &dyn Source, suffix: &[u8]) -> Result<ArchiveError, Archi
     }
     let signature = LocalFileHeader::SIGNATURE.to_le_bytes();
     let length = source.len();
-    let begin = read(source, 0..length.min(signature.len() as u64))?;
+    let mut begin = read(source, 0..length.min(FileContent::START as u64))?;
+    let content = FileContent::of_start(&begin);
+    begin.truncate(signature.len());
     Ok(if begin.is_empty() {
         ArchiveError::Empty
     } else if signature.starts_with(&begin) {
         ArchiveError::Truncated { length }
     } else {
-        ArchiveError::NotZip { begin }
+        ArchiveError::NotZip { begin, content }
     })
 }
 

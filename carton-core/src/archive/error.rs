@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use carton_tensor::content::Content as FileContent;
+
 use crate::context::Cancelled;
 use crate::digest::Sha256Digest;
 use crate::name::NameError;
@@ -23,10 +25,12 @@ pub enum ArchiveError {
         length: u64,
     },
     /// The file neither begins nor ends as a zip file.
-    #[error("the file is not a zip file: expected one to begin with `PK\\x03\\x04`, found `{}`", begin.escape_ascii())]
+    #[error("the file is {}: expected one to begin with `PK\\x03\\x04`, found `{}`", other_file(*content), begin.escape_ascii())]
     NotZip {
-        /// Its first bytes.
+        /// Its first four bytes.
         begin: Vec<u8>,
+        /// What it is, if it is recognized.
+        content: Option<FileContent>,
     },
     /// The bytes are not a zip file, or contradict each other.
     #[error("{what} at offset {offset}: expected {expected}, found {found}")]
@@ -163,4 +167,8 @@ impl From<Cancelled> for ArchiveError {
     fn from(_: Cancelled) -> Self {
         Self::Interrupted
     }
+}
+
+fn other_file(content: Option<FileContent>) -> String {
+    content.map_or_else(|| "not a zip file".to_owned(), |content| format!("{content}, not a zip file"))
 }

@@ -53,6 +53,9 @@ impl Packing {
         })?;
         let mut draft = pack.metadata.clone();
         draft.opts.extend(pack.options.clone());
+        // Before the runner is asked, which may fail for this reason.
+        let mut pointers = find_pointers(&path).await?;
+        warnings.extend(pointers.iter().cloned().map(|path| PackWarning::GitLfsPointer { path }));
         let mut response = ask_runner(&descriptor, &path, scratch.path(), &draft, &config, &pack).await?;
         let doubts = doubtful_outputs(&draft, &response);
         if pack.check && !response.mismatches.is_empty() {
@@ -70,12 +73,14 @@ impl Packing {
             tensor_format: pack.tensor_format,
             compression: pack.compression,
         };
-        let (mut input, pointers) = run_blocking(None, move |_| {
+        let mut input = run_blocking(None, move |_| {
             input.read_files(&folder)?;
-            let pointers = pointers::find(&input.model_path);
-            Ok((input, pointers))
+            Ok(input)
         })
         .await?;
+        // The runner may have taken files from elsewhere.
+        let found = find_pointers(&input.model_path).await?;
+        pointers = found.into_iter().filter(|path| !pointers.contains(path)).collect();
         warnings.extend(pointers.into_iter().map(|path| PackWarning::GitLfsPointer { path }));
         warnings.add_mistakes(warnings::missing_files(&input.draft, |path| input.misc.contains_key(path)))?;
         input.declare_shown_outputs();
@@ -327,6 +332,12 @@ enum Compared {
     Different,
 }
 
+/// Returns the pointers of Git LFS among the files of a model, by their paths in it.
+async fn find_pointers(model: &Path) -> Result<Vec<PathBuf>, Error> {
+    let model = model.to_path_buf();
+    run_blocking(None, move |_| Ok(pointers::find(&model))).await
+}
+
 /// Returns the configuration, and the runner that fits the caller's requirements.
 async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
     let progress = pack.operation.progress().cloned();
@@ -334,7 +345,13 @@ async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
         let config = pack.operation.config()?;
         let name = match pack.runner.or(pack.metadata.runner_name) {
             Some(name) => name,
-            None => recognize::runner_for(&pack.path)?.ok_or(Error::RunnerUnknown { path: pack.path })?.to_owned(),
+            None => match recognize::runner_for(&pack.path)? {
+                Some(name) => name.to_owned(),
+                None => {
+                    let content = pointers::content(&pack.path).ok().flatten();
+                    return Err(Error::RunnerUnknown { path: pack.path, content });
+                }
+            },
         };
         let requirement = Requirement {
             name,

@@ -37,7 +37,7 @@ pub(super) fn find(model: &Path) -> Vec<PathBuf> {
 }
 
 /// Recognizes a file by its first bytes.
-fn content(path: &Path) -> Result<Option<Content>, Error> {
+pub(super) fn content(path: &Path) -> Result<Option<Content>, Error> {
     let source = FileSource::open(path).map_err(Error::io("open", path))?;
     let mut start = vec![0; source.len().min(Content::START as u64) as usize];
     source.read_at(0, &mut start).map_err(Error::io("read", path))?;

@@ -287,7 +287,8 @@ pub(crate) fn with_kinds(
                 }
             }
             None if !is_plain(tensor) => {
-                let expected = spec.map_or("no booleans that are not declared", TensorSpec::element_name);
+                let expected =
+                    spec.map_or("numbers or text, because no input is declared as booleans", TensorSpec::element_name);
                 let found = tensor.element_name().unwrap_or_default();
                 place.report(ViolationKind::DataType, None, expected.to_owned(), found.to_owned());
             }

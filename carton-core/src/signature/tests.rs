@@ -298,7 +298,10 @@ fn booleans() {
     }
     let undeclared = |specs, name| converted(Side::Input, specs, name, &bools(&[1])).unwrap_err();
     assert!(undeclared(inputs, "counts").ends_with("input `counts`: expected uint8, found bool"));
-    assert!(undeclared(None, "x").ends_with("input `x`: expected no booleans that are not declared, found bool"));
+    assert!(
+        undeclared(None, "x")
+            .ends_with("input `x`: expected numbers or text, because no input is declared as booleans, found bool")
+    );
     let twice = [TensorSpec::of_kind("x", ElementKind::Bool, shape()), TensorSpec::new("x", DataType::Uint8, shape())];
     assert!(undeclared(Some(&twice), "x").ends_with("found bool"));
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use arrow_schema::ArrowError;
+use carton_tensor::content::Content;
 use parquet::errors::ParquetError;
 
 /// An error of reading rows from a file or stream.
@@ -10,10 +11,12 @@ use parquet::errors::ParquetError;
 #[non_exhaustive]
 pub enum InputError {
     /// The input is neither Parquet nor Arrow IPC.
-    #[error("is neither Parquet nor Arrow IPC: {}", beginning(.start))]
+    #[error("is neither Parquet nor Arrow IPC: {}", beginning(.start, *.content))]
     Unrecognized {
         /// Its first bytes.
         start: Vec<u8>,
+        /// What it is, if it is a file and recognized.
+        content: Option<Content>,
     },
     /// The input is a Parquet file with an encrypted footer.
     #[error("is an encrypted Parquet file, which is not supported")]
@@ -55,6 +58,10 @@ pub enum InputError {
     Io(#[from] io::Error),
 }
 
-fn beginning(start: &[u8]) -> String {
-    if start.is_empty() { "it is empty".to_owned() } else { format!("it begins with `{}`", start.escape_ascii()) }
+fn beginning(start: &[u8], content: Option<Content>) -> String {
+    match content {
+        Some(content) => format!("it is {content}"),
+        None if start.is_empty() => "it is empty".to_owned(),
+        None => format!("it begins with `{}`", start.escape_ascii()),
+    }
 }

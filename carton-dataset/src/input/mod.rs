@@ -25,6 +25,7 @@ use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use carton_tensor::content::Content;
 
 pub use self::error::InputError;
 pub(crate) use self::guard::guarded;
@@ -100,7 +101,8 @@ impl Input {
         let mut start = [0; FileFormat::BYTES];
         let n_bytes = read_start(&mut file, &mut start)?;
         let start = start.get(..n_bytes).unwrap_or_default();
-        let rows: Box<dyn Rows> = match FileFormat::of(start)? {
+        let format = FileFormat::of(start).map_err(|error| recognized(error, &mut file))?;
+        let rows: Box<dyn Rows> = match format {
             FileFormat::Parquet => guard::guarded(|| parquet::ParquetRows::open(file, metadata.len()))?,
             FileFormat::IpcFile => guard::guarded(|| ipc::IpcFile::open(file))?,
             FileFormat::IpcStream => {
@@ -239,6 +241,18 @@ enum FileFormat {
     IpcStream,
 }
 
+/// Adds to the error what the file is. Of a pipe, no more bytes are read than its format takes.
+fn recognized(error: InputError, file: &mut File) -> InputError {
+    let mut bytes = vec![0; Content::START];
+    let n_bytes = io::Seek::rewind(file).and_then(|()| read_start(file, &mut bytes)).unwrap_or_default();
+    match error {
+        InputError::Unrecognized { start, .. } => {
+            InputError::Unrecognized { start, content: Content::of_start(bytes.get(..n_bytes).unwrap_or_default()) }
+        }
+        error => error,
+    }
+}
+
 impl FileFormat {
     /// The number of first bytes that identify the format.
     const BYTES: usize = 8;
@@ -255,7 +269,7 @@ impl FileFormat {
         }
         match ipc_message::begins_a_stream(start) {
             true => Ok(Self::IpcStream),
-            false => Err(InputError::Unrecognized { start: start.to_vec() }),
+            false => Err(InputError::Unrecognized { start: start.to_vec(), content: None }),
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::io::Read;
 
 use super::error::Problem;
+use crate::content::Content;
 use crate::fill::fill;
 use crate::{DataType, MAX_RANK, element_count};
 
@@ -106,9 +107,17 @@ pub(super) fn read(reader: &mut impl Read) -> Result<(Header, u64), Problem> {
         if begin.is_empty() {
             return Err(Problem::Format("it is empty".to_owned()));
         }
-        let truncated = if MAGIC.starts_with(begin) { "it is truncated: " } else { "" };
+        let mut rest = vec![0; Content::START];
+        let n_rest = fill(reader, &mut rest).unwrap_or_default();
+        rest.truncate(n_rest);
+        let content = Content::of_start(&[start.get(..found).unwrap_or_default(), &rest].concat());
+        let what = match content {
+            _ if MAGIC.starts_with(begin) => "it is truncated: ".to_owned(),
+            Some(content) => format!("it is {content}: "),
+            None => String::new(),
+        };
         let found = begin.escape_ascii();
-        return Err(Problem::Format(format!("{truncated}expected it to start with `\\x93NUMPY`, found `{found}`")));
+        return Err(Problem::Format(format!("{what}expected it to start with `\\x93NUMPY`, found `{found}`")));
     }
     let mut length = [0; 4];
     let length_size = match (start[6], start[7]) {

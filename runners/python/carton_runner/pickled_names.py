@@ -6,7 +6,9 @@ pickle that names it can usually not be loaded there.
 The files may be hostile. Their opcodes are read one after another, up to a limit for all files together, and long values are skipped.
 """
 
+import bz2
 import io
+import lzma
 import os
 import pickletools
 import re
@@ -27,6 +29,13 @@ _BYTES_CAP = 256 << 20
 #: PyTorch's older files have several pickles, one behind the other.
 _PICKLES_CAP = 8
 _NAMES_CAP = 100
+#: What compressed files begin with: gzip, zlib, xz, bzip2. zlib finds out by itself which of its two it is.
+_COMPRESSIONS = (
+    (b"\x1f\x8b", lambda: zlib.decompressobj(zlib.MAX_WBITS | 32)),
+    (b"\x78", lambda: zlib.decompressobj(zlib.MAX_WBITS | 32)),
+    (b"\xfd7zX", lzma.LZMADecompressor),
+    (b"BZh", bz2.BZ2Decompressor),
+)
 
 _OPCODES = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
 _LENGTHS = {
@@ -78,10 +87,12 @@ def names(path, budget):
         file.seek(0)
         if start == b"PK\x03\x04":
             return _in_archive(file, budget)
-        is_named_so = os.fspath(path).endswith(_SUFFIXES)
-        if is_named_so and (start[:2] == b"\x1f\x8b" or start[:1] == b"\x78"):
-            # As joblib compresses.
-            return _in_stream(_Sequential(io.BytesIO(_decompressed(file, budget)), budget), budget)
+        name = os.fspath(path)
+        is_named_so = name.endswith(_SUFFIXES) or os.path.splitext(name)[0].endswith(_SUFFIXES)
+        for magic, decompressor in _COMPRESSIONS:
+            # As joblib compresses, and people do.
+            if is_named_so and start.startswith(magic):
+                return _in_stream(_Sequential(io.BytesIO(_decompressed(file, decompressor(), budget)), budget), budget)
         if is_named_so or (start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")):
             return _in_stream(_Seekable(file, budget), budget)
     return set()
@@ -214,9 +225,9 @@ class _Seekable(_Sequential):
         self._file.seek(place)
 
 
-def _decompressed(file, budget):
-    """Returns the beginning of what zlib or gzip has compressed; which of both it was is found out here."""
+def _decompressed(file, decompressor, budget):
+    """Returns the beginning of what a file has in compressed form."""
     try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(file.read(budget.n_bytes), budget.n_bytes)
-    except zlib.error:
+        return decompressor.decompress(file.read(budget.n_bytes), budget.n_bytes)
+    except (zlib.error, lzma.LZMAError, OSError):
         return b""

@@ -77,6 +77,14 @@ class Names(support.ModelTest):
         os.remove(os.path.join(self.folder, "data.pkl"))
         self.assertEqual(sorted(self.found()), ["model.pt", "old.pth"])
 
+    def test_compressed_files(self):
+        self.run_script(
+            "import bz2, gzip, lzma\n"
+            "for module, name in ((gzip, 'm.pkl.gz'), (lzma, 'm.pkl.xz'), (bz2, 'm.pickle.bz2'), (gzip, 'm.joblib')):\n"
+            "    module.open(name, 'wb').write(pickle.dumps(value['scalers']))\n"
+        )
+        self.assertEqual(self.found(), dict.fromkeys(("m.pkl.gz", "m.pkl.xz", "m.pickle.bz2", "m.joblib"), ["Scaler"]))
+
     def test_damaged_files_name_nothing(self):
         for name, content in (("broken.pt", b"\x80\x04}."), ("other.pt", bytes(range(256)) * 8)):
             with zipfile.ZipFile(os.path.join(self.folder, name), "w", zipfile.ZIP_DEFLATED) as archive:
