@@ -28,7 +28,7 @@ use crate::runner_message::{RunnerMessage, runner_error};
 use crate::sandbox::{SuspectedLimit, limits_hint};
 use crate::self_test::SelfTestReport;
 use crate::shrink::ShrinkError;
-use crate::signature::{SignatureError, TooManyPositional};
+use crate::signature::{SignatureError, TooManyPositional, ViolationKind};
 use crate::trust::TrustError;
 
 /// Why an operation failed. [`kind`](Self::kind) classifies the failure, [`hint`](Self::hint) says what to do about it, and
@@ -496,6 +496,10 @@ fn signature_hint(error: &SignatureError) -> String {
     }
     match error.castable() {
         Some((input, dtype)) => format!("pass `{input}` as {dtype}, by a cast that changes no value but by rounding"),
+        // Refused in every mode.
+        None if error.violations.iter().any(|violation| violation.kind == ViolationKind::Element) => {
+            "the carton declares what the model expects".to_owned()
+        }
         None => "the carton declares what the model expects; where it declares the wrong thing, the signature mode `warn` runs the model \
                  anyway"
             .to_owned(),

@@ -19,6 +19,7 @@ use super::Context;
 use super::dataset::{self, rows::Rows};
 use crate::args::{OutputArgument, RowsArgs, RunArgs};
 use crate::failure::{Exit, Failure};
+use crate::hints;
 use crate::interrupt::{self, InterruptError};
 use crate::output::{StdoutError, count, ignore_broken_pipe, one_line, standard_output};
 use crate::progress::WorkContext;
@@ -234,6 +235,7 @@ fn failure(error: RowsError) -> Failure {
         RowsError::LargeOutput { .. } | RowsError::LargeText { .. } => {
             Some("--batch-size N makes calls of fewer rows".to_owned())
         }
+        RowsError::Worker(source) | RowsError::Call { source, .. } => hints::hint(source),
         error => error.hint(),
     };
     let exit = if is_usage(&error) { Exit::Usage } else { Exit::from(error.kind()) };
