@@ -20,6 +20,12 @@ const BUILT_BY: [(&str, &str); 1] = [("torchscript", "runners/torchscript/instal
 
 /// Returns the command to run if no runner fits.
 pub(super) fn hint(none: &NoRunner) -> String {
+    let is_chosen = std::env::var_os("ORT_DYLIB_PATH").is_some_and(|path| !path.is_empty());
+    hint_with(none, is_chosen)
+}
+
+/// `is_library_chosen` says whether the user names a library of ONNX Runtime.
+fn hint_with(none: &NoRunner, is_library_chosen: bool) -> String {
     if let Searched::Index(index) = &none.searched {
         return format!("`carton runner ls --available --index {}` lists what it offers", shell_word(index));
     }
@@ -43,7 +49,7 @@ pub(super) fn hint(none: &NoRunner) -> String {
         && none.rejected.iter().any(version_only)
         && let Some(required) = &none.requirement.framework_version
     {
-        return onnx_runtime(required);
+        return onnx_runtime(required, is_library_chosen);
     }
     let command = install_command(none);
     let understands = |versions: &RangeInclusive<u64>| {
@@ -75,9 +81,9 @@ pub(super) fn hint(none: &NoRunner) -> String {
 }
 
 /// The hint where the runner onnx is there, and the library of ONNX Runtime has another version than `required`.
-fn onnx_runtime(required: &VersionReq) -> String {
+fn onnx_runtime(required: &VersionReq, is_library_chosen: bool) -> String {
     let installs = onnx_runtime_library::VERSION;
-    if std::env::var_os("ORT_DYLIB_PATH").is_some_and(|path| !path.is_empty()) {
+    if is_library_chosen {
         return format!(
             "ORT_DYLIB_PATH names the library that is used: unset it, or set it to a libonnxruntime.so of such a version (`carton runner install \
              onnx` installs {installs} where it is not set)"
@@ -129,6 +135,11 @@ mod tests {
     use carton_core::runner::{Descriptor, select};
 
     use super::*;
+
+    /// The hint where no library is chosen.
+    fn hint(none: &NoRunner) -> String {
+        hint_with(none, false)
+    }
 
     const HERE: &str = "here";
 
@@ -193,6 +204,8 @@ mod tests {
             "`carton runner install onnx` installs ONNX Runtime 1.32.0, which satisfies that"
         );
         assert!(other(">=1.33.0, <2").contains("`ORT_DYLIB_PATH=LIBRARY carton runner install onnx`"));
+        let none = select(&onnx, &requirement("onnx", ">=1.32.0, <2"), HERE).unwrap_err();
+        assert!(hint_with(&none, true).starts_with("ORT_DYLIB_PATH names the library that is used: unset it"));
         check("python", "=3.10", false, "install it: `carton runner install python@=3.10`");
         check("python", "*", true, "install it: `carton runner install python`");
         let other = runner("python", "3.11.7", "2026-01-01T00:00:00Z");

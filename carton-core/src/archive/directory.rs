@@ -188,7 +188,8 @@ fn without_end(source: &dyn Source, suffix: &[u8]) -> Result<ArchiveError, Archi
     let signature = LocalFileHeader::SIGNATURE.to_le_bytes();
     let length = source.len();
     let mut begin = read(source, 0..length.min(FileContent::START as u64))?;
-    let content = FileContent::of_start(&begin);
+    // That it is text, its first bytes say.
+    let content = FileContent::of_start(&begin).filter(|content| *content != FileContent::Text);
     begin.truncate(signature.len());
     Ok(if begin.is_empty() {
         ArchiveError::Empty

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_tensor::content::Content;
 use tempfile::TempDir;
 
 use super::check::{TrialCache, Written, check_same_model};
@@ -348,7 +349,9 @@ async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
             None => match recognize::runner_for(&pack.path)? {
                 Some(name) => name.to_owned(),
                 None => {
+                    // Text may be anything.
                     let content = pointers::content(&pack.path).ok().flatten();
+                    let content = content.filter(|content| *content != Content::Text);
                     return Err(Error::RunnerUnknown { path: pack.path, content });
                 }
             },

@@ -245,10 +245,11 @@ enum FileFormat {
 fn recognized(error: InputError, file: &mut File) -> InputError {
     let mut bytes = vec![0; Content::START];
     let n_bytes = io::Seek::rewind(file).and_then(|()| read_start(file, &mut bytes)).unwrap_or_default();
+    // That it is text, its first bytes say.
+    let content =
+        Content::of_start(bytes.get(..n_bytes).unwrap_or_default()).filter(|content| *content != Content::Text);
     match error {
-        InputError::Unrecognized { start, .. } => {
-            InputError::Unrecognized { start, content: Content::of_start(bytes.get(..n_bytes).unwrap_or_default()) }
-        }
+        InputError::Unrecognized { start, .. } => InputError::Unrecognized { start, content },
         error => error,
     }
 }

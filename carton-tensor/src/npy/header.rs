@@ -113,8 +113,9 @@ pub(super) fn read(reader: &mut impl Read) -> Result<(Header, u64), Problem> {
         let content = Content::of_start(&[start.get(..found).unwrap_or_default(), &rest].concat());
         let what = match content {
             _ if MAGIC.starts_with(begin) => "it is truncated: ".to_owned(),
+            // That it is text, its first bytes say.
+            None | Some(Content::Text) => String::new(),
             Some(content) => format!("it is {content}: "),
-            None => String::new(),
         };
         let found = begin.escape_ascii();
         return Err(Problem::Format(format!("{what}expected it to start with `\\x93NUMPY`, found `{found}`")));
