@@ -321,6 +321,9 @@ impl ContentsError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Network(error) => error.hint(),
+            Self::Archive { source: ArchiveError::NotZip { content: Some(content), .. }, .. } => {
+                content.hint().map(str::to_owned)
+            }
             Self::NoCache { .. } => {
                 Some("set CARTON_CACHE_DIR or `cache_dir` to a folder that you can write to".to_owned())
             }
