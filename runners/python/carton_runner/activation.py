@@ -23,7 +23,7 @@ def hide_variables():
     """Deletes the variables for installing packages. The host passes none of them to a process that loads a model; this is for
     a host that does. It is no protection: a process can read the environment that it was started with."""
     for name in list(os.environ):
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in environments.VARIABLES):
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in environments.WITHHELD):
             del os.environ[name]
 
 

@@ -88,6 +88,9 @@ VARIABLES = (
     "XDG_DATA_HOME",
 )
 
+#: What a model does not see, nor a program that installs nothing, whatever a host passes: those, and all others of uv and pip.
+WITHHELD = (*VARIABLES, "UV_*", "PIP_*")
+
 
 def find(model_folder, report):
     """Returns the folder of the packages of the model in ``model_folder`` as a ``Path``, or ``None`` for a model that requests none:

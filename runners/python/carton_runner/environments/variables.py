@@ -130,7 +130,7 @@ def of(program: str) -> Dict[str, str]:
 
 def of_python() -> Dict[str, str]:
     """Returns the variables for an interpreter that installs nothing: those of this process without credentials."""
-    return {name: value for name, value in os.environ.items() if not _matches(name, environments.VARIABLES)}
+    return {name: value for name, value in os.environ.items() if not _matches(name, environments.WITHHELD)}
 
 
 def of_uv() -> Dict[str, str]:
@@ -175,7 +175,7 @@ def _passed(names: Tuple[str, ...], for_builds: Tuple[str, ...]) -> Dict[str, st
     if os.environ.get("CARTON_ALLOW_BUILD") != "1":
         return {name: value for name, value in os.environ.items() if _matches(name, names)}
     # Any variable can be for a compiler.
-    others = (*environments.VARIABLES, *_OF_THE_HOST)
+    others = (*environments.WITHHELD, *_OF_THE_HOST)
     return {
         name: value
         for name, value in os.environ.items()
