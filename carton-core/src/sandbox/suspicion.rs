@@ -40,6 +40,7 @@ const SIGNALS: &[(i32, &[&str])] = &[
 const WORDS: &[(&str, &[&str])] = &[
     // ENOMEM, and what allocators, C++, Rust, Python and NumPy say.
     ("cannot allocate memory", &["memory"]),
+    ("failed to allocate memory", &["memory"]),
     ("memory allocation", &["memory"]),
     ("out of memory", &["memory"]),
     ("bad_alloc", &["memory"]),
@@ -110,6 +111,7 @@ mod tests {
         check(None, "OSError: [Errno 24] Too many open files: '/dev/null'", &["open_files"]);
         check(None, "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8 GiB", &["memory"]);
         check(None, "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.", &["memory"]);
+        check(None, "ONNX Runtime: Failed to allocate memory for requested buffer of size 1200000000", &["memory"]);
         check(None, "CUDA error: out of memory", &[]);
         check(None, "OSError: [Errno 27] File too large", &["file_size"]);
         check(None, "the model has no layer 7", &[]);

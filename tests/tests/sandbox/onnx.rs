@@ -109,7 +109,9 @@ async fn links_of_a_bare_model_lead_to_no_file_of_the_user() {
         // By the caller, and by the configuration.
         let load = || Carton::load_bare(&folder, "onnx").sandbox(SandboxMode::On);
         let mut allowing = place.config();
+        // The cache is in this folder, too.
         allowing.sandbox.allow.read.push(place.path().to_path_buf());
+        allowing.sandbox.allow.private = true;
         for load in [load().config(place.config()).allow_read(&secret), load().config(allowing)] {
             let outputs = load.await.unwrap().infer(Inputs::none()).await.unwrap();
             assert_eq!(outputs["y"].as_numeric().unwrap().bytes(), SECRET, "{files}");
