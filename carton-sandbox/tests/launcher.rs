@@ -70,10 +70,7 @@ fn limits_of_the_host_are_not_raised() {
     let policy = Policy::new();
     let shell = shell(&policy, "ulimit -Hc");
     let mut command = Command::new("/bin/sh");
-    command
-        .args(["-c", "ulimit -c 0; exec \"$@\"", "sh"])
-        .arg(shell.get_program())
-        .args(shell.get_args());
+    command.args(["-c", "ulimit -c 0; exec \"$@\"", "sh"]).arg(shell.get_program()).args(shell.get_args());
     let output = command.stdin(Stdio::null()).process_group(0).output().unwrap();
     assert_eq!(text(&output.stdout), "0\n", "{}", text(&output.stderr));
 }

@@ -265,7 +265,8 @@ fn mistakes_are_warnings_and_errors_if_packing_is_strict() {
     `required_platforms`: `pdp-11` is no known target triple; one is `[PLATFORM]`, this machine's
     `model_description` refers to `@misc/gone.png`, which is not in the carton
     ");
-    let json = sandbox.carton(&format!("{pack} --json")).expect_code(0).json();
+    // No machine is one of these, and none can check the model.
+    let json = sandbox.carton(&format!("{} --json", pack.replace(" --no-check", ""))).expect_code(0).json();
     assert_eq!(json["warnings"].as_array().unwrap().len(), 3, "{json}");
     fs::remove_file(sandbox.work().join("model.carton")).unwrap();
     assert_snapshot!(sandbox.carton(&format!("{pack} --strict")), @"

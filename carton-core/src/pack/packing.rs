@@ -18,7 +18,7 @@ use crate::manifest::Manifest;
 use crate::metadata::{Metadata, SelfTest, TensorSpec};
 use crate::model::Observed;
 use crate::packed::{PackCheck, PackWarning, Packed};
-use crate::runner::{self, Descriptor, Requirement, RunnerSources};
+use crate::runner::{self, Descriptor, PLATFORM, Requirement, RunnerSources, known_platforms};
 use crate::shrink::check_links_of_new;
 use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Inputs};
@@ -125,7 +125,8 @@ impl Packing {
             return Err(Error::OutputsUnknown);
         }
         // Declared first, so that it is dropped after the models that were loaded with it.
-        let trial = match self.pack.check || records {
+        let checks = self.pack.check && !self.is_for_no_machine();
+        let trial = match checks || records {
             true => Some(self.trial_cache().await?),
             false => None,
         };
@@ -150,7 +151,7 @@ impl Packing {
         let unmatched = check_links_of_new(carton.manifest(), &links, &known_links, output)?;
         let links = links.merged(&known_links);
         let mut check = None;
-        if let (Some(trial), true) = (&trial, self.pack.check) {
+        if let (Some(trial), true) = (&trial, checks) {
             let model = match model {
                 Some(model) => model,
                 None => self.load_checked(&carton, trial).await?,
@@ -287,6 +288,13 @@ impl Packing {
             Written::new(input.write(&output, &context)?)
         })
         .await
+    }
+
+    /// Whether the metadata requires platforms, none of which exists ([`PackWarning::UnknownPlatform`]). No machine can check such a model.
+    fn is_for_no_machine(&self) -> bool {
+        let exists = |platform: &String| platform == PLATFORM || known_platforms().any(|known| known == platform);
+        let platforms = &self.input.draft.required_platforms;
+        !platforms.is_empty() && !platforms.iter().any(exists)
     }
 
     async fn trial_cache(&self) -> Result<TrialCache, Error> {

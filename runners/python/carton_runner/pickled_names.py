@@ -29,6 +29,8 @@ _BYTES_CAP = 256 << 20
 #: PyTorch's older files have several pickles, one behind the other.
 _PICKLES_CAP = 8
 _NAMES_CAP = 100
+#: NumPy's own limit.
+_HEADER_CAP = 10_000
 #: What compressed files begin with: gzip, zlib, xz, bzip2. zlib finds out by itself which of its two it is.
 _COMPRESSIONS = (
     (b"\x1f\x8b", lambda: zlib.decompressobj(zlib.MAX_WBITS | 32)),
@@ -87,6 +89,8 @@ def names(path, budget):
         file.seek(0)
         if start == b"PK\x03\x04":
             return _in_archive(file, budget)
+        if start == b"\x93NUM":
+            return _in_array(file, budget)
         name = os.fspath(path)
         is_named_so = name.endswith(_SUFFIXES) or os.path.splitext(name)[0].endswith(_SUFFIXES)
         for magic, decompressor in _COMPRESSIONS:
@@ -107,6 +111,14 @@ def _in_archive(file, budget):
             with archive.open(name) as entry:
                 found |= _in_stream(_Sequential(entry, budget), budget)
     return found
+
+
+def _in_array(file, budget):
+    """Searches an array of NumPy. The elements of one of objects are a pickle behind its header."""
+    version = file.read(8)[6:7]
+    length = int.from_bytes(file.read(2 if version == b"\x01" else 4), "little")
+    header = file.read(min(length, _HEADER_CAP))
+    return _in_stream(_Seekable(file, budget), budget) if b"|O" in header else set()
 
 
 def _in_stream(stream, budget):

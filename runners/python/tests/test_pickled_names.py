@@ -85,6 +85,14 @@ class Names(support.ModelTest):
         )
         self.assertEqual(self.found(), dict.fromkeys(("m.pkl.gz", "m.pkl.xz", "m.pickle.bz2", "m.joblib"), ["Scaler"]))
 
+    def test_arrays_of_objects(self):
+        self.run_script(
+            "import numpy\n"
+            "numpy.save('objects.npy', numpy.array([Scaler(2), Scaler(3)], dtype=object), allow_pickle=True)\n"
+            "numpy.save('numbers.npy', numpy.arange(3))"
+        )
+        self.assertEqual(self.found(), {"objects.npy": ["Scaler"]})
+
     def test_damaged_files_name_nothing(self):
         for name, content in (("broken.pt", b"\x80\x04}."), ("other.pt", bytes(range(256)) * 8)):
             with zipfile.ZipFile(os.path.join(self.folder, name), "w", zipfile.ZIP_DEFLATED) as archive:
