@@ -58,7 +58,7 @@ pub(crate) fn check(folder: &Path) -> Result<(), UnsafeFolder> {
             continue;
         }
         let next = place.join(&part);
-        // What cannot be inspected cannot be used either, and whoever tries says why.
+        // The folder does not exist yet, or this process cannot enter it. Using it then fails with an error that says so.
         let Ok(metadata) = fs::symlink_metadata(&next) else { return Ok(()) };
         if metadata.is_symlink() {
             // Its mode says nothing: in a folder that is safe, only its owner can replace it.
@@ -178,7 +178,7 @@ mod tests {
         check_modes(0o1777, 0o755, Ok(()));
         check_modes(0o1777, 0o1777, Err(inner.clone()));
         check_modes(0o755, 0o757, Err(inner.clone()));
-        // What is not there yet is this user's to make.
+        // The user will make the folders that do not exist yet. Those above them are checked.
         set_mode(&inner, 0o700);
         assert_eq!(refused(&inner.join("new/folder")), Ok(()));
         set_mode(&shared, 0o757);

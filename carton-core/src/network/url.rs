@@ -37,7 +37,7 @@ impl Url {
     /// A dot at the end of a host names the same host. Without it, rules, the cache and credentials know one name for each.
     fn canonical(mut url: url::Url) -> Self {
         if let Some(host) = url.host_str().and_then(|host| host.strip_suffix('.')).map(str::to_owned) {
-            // A host of dots alone stays, and nobody answers for it.
+            // The URL keeps its host if that is nothing but dots. Such a host does not exist.
             let _ = url.set_host(Some(&host));
         }
         Self(url)

@@ -42,7 +42,7 @@ impl Hosts {
         let Self::Named(names) = self else { return true };
         let Ok(authority) = authority.parse::<Authority>() else { return false };
         let host = authority.host().trim_end_matches('.').to_ascii_lowercase();
-        // Whoever calls an address was not misled by a name.
+        // No other name leads to a request for an address, so that such a request is no attack by a name.
         let is_address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
         is_address || host == "localhost" || host.ends_with(".localhost") || names.contains(&host)
     }

@@ -43,7 +43,7 @@ pub(crate) struct ModelSource {
     /// The bytes of the `.onnx` file.
     pub(crate) bytes: Arc<dyn Storage>,
     /// The path of the `.onnx` file on disk, where the model's files are in a folder, and external data is too. ONNX Runtime follows no link
-    /// that leaves the folder; whoever gave the model to this runner has decided about those.
+    /// that leaves the folder. The host has checked such links already: it loads no model with one that the user did not allow.
     pub(crate) on_disk: Option<PathBuf>,
     /// External data by its location as written in the `.onnx` file.
     pub(crate) external: BTreeMap<String, Arc<dyn Storage>>,

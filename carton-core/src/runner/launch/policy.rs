@@ -11,8 +11,7 @@ use crate::network::ProxyConfig;
 use crate::sandbox::{Limits, Permissions, PrivatePlaces, SandboxConfig, SandboxMode};
 
 /// The variables that a runner gets by default: those that programs need to start, and those that configure frameworks. All
-/// others, credentials above all, stay with the host. Each is named, because a prefix would also let through names that nobody has thought of,
-/// such as `NVIDIA_API_KEY`.
+/// others, credentials above all, stay with the host. The list names each variable. A prefix such as `NVIDIA_*` would also pass secrets: `NVIDIA_API_KEY`.
 const DEFAULT_VARIABLES: &[&str] = &[
     "PATH",
     "HOME",
