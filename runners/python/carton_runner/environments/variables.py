@@ -29,58 +29,6 @@ _SYSTEM = (
     "LD_LIBRARY_PATH",
     "DYLD_LIBRARY_PATH",
 )
-#: How to reach servers.
-_NETWORK = (
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "NETRC",
-    # Where uv's configuration and its stored credentials are.
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-)
-#: The user's indexes and the way to them, and preferences among versions. Also ``UV_INDEX_NAME_USERNAME`` and ``…_PASSWORD``.
-_UV = (
-    "UV_CONFIG_FILE",
-    "UV_NO_CONFIG",
-    "UV_DEFAULT_INDEX",
-    "UV_INDEX",
-    "UV_INDEX_URL",
-    "UV_EXTRA_INDEX_URL",
-    "UV_FIND_LINKS",
-    "UV_NO_INDEX",
-    "UV_INDEX_STRATEGY",
-    "UV_INDEX_*_USERNAME",
-    "UV_INDEX_*_PASSWORD",
-    "UV_KEYRING_PROVIDER",
-    "UV_CREDENTIALS_DIR",
-    "UV_INSECURE_HOST",
-    "UV_NATIVE_TLS",
-    "UV_SYSTEM_CERTS",
-    "UV_OFFLINE",
-    "UV_HTTP_TIMEOUT",
-    "UV_HTTP_CONNECT_TIMEOUT",
-    "UV_HTTP_RETRIES",
-    "UV_REQUEST_TIMEOUT",
-    "UV_LOCK_TIMEOUT",
-    "UV_CONCURRENT_DOWNLOADS",
-    "UV_CONCURRENT_INSTALLS",
-    "UV_NO_BUILD",
-    "UV_NO_BUILD_PACKAGE",
-    "UV_EXCLUDE_NEWER",
-    "UV_FORK_STRATEGY",
-    "UV_PRERELEASE",
-    "UV_RESOLUTION",
-)
 #: Only where building packages is allowed. With the first two, uv builds packages although it is told to build none.
 _UV_BUILDS = (
     "UV_NO_BINARY",
@@ -90,24 +38,12 @@ _UV_BUILDS = (
     "UV_NO_BUILD_ISOLATION",
 )
 #: The same for pip.
-_PIP = (
-    "PIP_CONFIG_FILE",
-    "PIP_INDEX_URL",
-    "PIP_EXTRA_INDEX_URL",
-    "PIP_FIND_LINKS",
-    "PIP_NO_INDEX",
-    "PIP_KEYRING_PROVIDER",
-    "PIP_TRUSTED_HOST",
-    "PIP_CERT",
-    "PIP_CLIENT_CERT",
-    "PIP_PROXY",
-    "PIP_TIMEOUT",
-    "PIP_DEFAULT_TIMEOUT",
-    "PIP_RETRIES",
-    "PIP_USE_FEATURE",
-    "PIP_USE_DEPRECATED",
-)
 _PIP_BUILDS = ("PIP_NO_BINARY", "PIP_BUILD_CONSTRAINT", "PIP_NO_BUILD_ISOLATION")
+#: The user's indexes and the way to them, and preferences among versions.
+_UV = tuple(name for name in environments.VARIABLES if name.startswith("UV_") and name not in _UV_BUILDS)
+_PIP = tuple(name for name in environments.VARIABLES if name.startswith("PIP_") and name not in _PIP_BUILDS)
+#: How to reach servers, and where uv's configuration and its stored credentials are.
+_NETWORK = tuple(name for name in environments.VARIABLES if not name.startswith(("UV", "PIP_")))
 #: The host's own variables, which no program gets: some hold tokens.
 _OF_THE_HOST = ("CARTON_*",)
 
