@@ -85,6 +85,7 @@ class Names(support.ModelTest):
         )
         self.assertEqual(self.found(), dict.fromkeys(("m.pkl.gz", "m.pkl.xz", "m.pickle.bz2", "m.joblib"), ["Scaler"]))
 
+    @support.needs_numpy
     def test_arrays_of_objects(self):
         self.run_script(
             "import numpy\n"
