@@ -1,7 +1,7 @@
 //! Landlock: which files a process may use, and that it reaches no process outside of the sandbox by TCP, signals or abstract sockets.
 //!
-//! What Landlock does not govern is refused by [`crate::syscalls`]: changing modes, owners and times, other sockets, tracing. The names and
-//! properties of files (`stat`) stay visible everywhere.
+//! What Landlock does not govern is refused by [`crate::syscalls`]: changing modes, owners and times, other sockets, tracing. Or it is not
+//! there, in a root folder of its own ([`crate::root`]): sockets with paths, the names and properties of files (`stat`).
 
 use std::fs;
 use std::io;
@@ -16,7 +16,8 @@ use landlock::{
 use rustix::io::Errno;
 
 use crate::gap::Gap;
-use crate::{Policy, mounts, system};
+use crate::namespaces::Inside;
+use crate::{Policy, root, system};
 
 /// The newest version of Landlock whose rights are known here. Older kernels enforce those that they have.
 const NEWEST: ABI = ABI::V7;
@@ -29,19 +30,22 @@ impl FileRules {
     ///
     /// # Errors
     /// Landlock does not take a rule, or the process has no descriptors or memory left.
-    pub(crate) fn new(policy: &Policy, has_shared_memory: bool) -> Result<Self, FileRulesError> {
+    pub(crate) fn new(policy: &Policy, inside: Option<&Inside>) -> Result<Self, FileRulesError> {
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let execute = read | AccessFs::Execute;
-        // Devices are made by root alone, who has no capabilities here; sockets are refused by the filters of system calls.
-        let write = AccessFs::from_all(NEWEST)
+        // Devices are made by root alone, who has no capabilities here. Without namespaces, sockets are refused by the filters of system calls.
+        let mut write = AccessFs::from_all(NEWEST)
             & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev);
+        if inside.is_some() {
+            write |= AccessFs::MakeSock;
+        }
         let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
 
         let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(NEWEST))?
             .scope(Scope::from_all(NEWEST))?;
-        if !policy.network {
+        if !policy.network && inside.is_none() {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
         let mut rules = Self(ruleset.create()?);
@@ -52,8 +56,12 @@ impl FileRules {
         rules.allow(&policy.read, read)?;
         rules.allow(&policy.write, write | read)?;
         rules.allow(policy.scratch.as_slice(), write | read)?;
-        if has_shared_memory {
-            rules.allow(&[mounts::PLACE], write | read)?;
+        if let Some(inside) = inside {
+            rules.allow(&[root::SHARED_MEMORY], write | read)?;
+            rules.allow(&root::WRITTEN, read)?;
+            if inside.has_processes {
+                rules.allow(&["/proc"], read)?;
+            }
         }
         if policy.network {
             rules.allow(system::NETWORK, read)?;
@@ -102,7 +110,7 @@ impl FileRules {
         if abi < ABI::V6 {
             gaps.push(Gap::Signals);
         }
-        Ok(Enforced { gaps, governs_truncating: abi >= ABI::V3 })
+        Ok(Enforced { gaps, governs_truncating: abi >= ABI::V3, governs_abstract_sockets: abi >= ABI::V6 })
     }
 }
 
@@ -125,10 +133,12 @@ pub(crate) struct Enforced {
     pub(crate) gaps: Vec<Gap>,
     /// Whether the rules decide about `truncate`.
     pub(crate) governs_truncating: bool,
+    /// Whether the sockets of other programs that have abstract names are out of reach.
+    pub(crate) governs_abstract_sockets: bool,
 }
 
 /// The devices of GPUs that a system names itself.
-fn numbered_devices() -> Vec<PathBuf> {
+pub(crate) fn numbered_devices() -> Vec<PathBuf> {
     let of = |(folder, prefix): &(&str, &str)| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let found = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));

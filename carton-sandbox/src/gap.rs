@@ -14,8 +14,11 @@ pub enum Gap {
     SystemCalls,
     /// A limit of processes was set for root, whom it binds only in a cgroup.
     Processes,
-    /// There are no mount namespaces for this user: the process has no `/dev/shm`, which the locks of `multiprocessing` need.
-    SharedMemory,
+    /// There are no namespaces for this user: the process has no `/dev/shm`, no sockets and no `/proc`, which processes of a model need among
+    /// each other.
+    Namespaces,
+    /// There is no `/proc` of the process's own, because this system has covered parts of its own one.
+    Proc,
 }
 
 impl fmt::Display for Gap {
@@ -29,8 +32,12 @@ impl fmt::Display for Gap {
                 "not enforced: the model may use the network and all other system calls (the kernel has no seccomp)"
             }
             Self::Processes => "not enforced: the limit of processes (it binds root only with a cgroup)",
-            Self::SharedMemory => {
-                "missing: /dev/shm, which the locks of Python's multiprocessing need (user namespaces are disabled)"
+            Self::Namespaces => {
+                "missing: /dev/shm, sockets and /proc for the model's own processes, which Python's multiprocessing needs (user \
+                 namespaces are disabled)"
+            }
+            Self::Proc => {
+                "missing: /proc for the model's own processes, which some libraries read (this system covers parts of its own)"
             }
         })
     }
@@ -38,11 +45,12 @@ impl fmt::Display for Gap {
 
 impl Gap {
     /// All parts that a system may lack.
-    pub const ALL: [Self; 5] = [Self::Files, Self::Signals, Self::SystemCalls, Self::Processes, Self::SharedMemory];
+    pub const ALL: [Self; 6] =
+        [Self::Files, Self::Signals, Self::SystemCalls, Self::Processes, Self::Namespaces, Self::Proc];
 
     /// Whether the model may do something that the policy forbids. Otherwise it lacks something that it should have.
     #[must_use]
     pub fn is_unsafe(self) -> bool {
-        self != Self::SharedMemory
+        !matches!(self, Self::Namespaces | Self::Proc)
     }
 }

@@ -9,7 +9,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -17,16 +17,16 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, geteuid, getpid, kill_current_process_group, kill_process,
-    set_child_subreaper, wait,
+    Pid, Signal, WaitOptions, geteuid, getpid, kill_current_process_group, kill_process, set_child_subreaper, wait,
 };
 
 use crate::files::FileRules;
 use crate::gap::Gap;
+use crate::namespaces::{End, Init, Inside, Side};
 use crate::syscalls::Filters;
 use crate::{
     EXIT_CANNOT_START, EXIT_REFUSED, MESSAGE_PREFIX, Policy, STARTED, delete_scratch_folder, descriptors, limiting,
-    mounts, privileges,
+    namespaces, privileges,
 };
 
 /// How long to kill processes one by one, before the whole group is killed, this process included.
@@ -56,10 +56,17 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ! {
         Ok(policy) => policy,
         Err(problem) => end(&Failure::Refused(problem)),
     };
-    match start(&policy, &program, arguments.collect()) {
-        Ok(process) => watch(process, policy.scratch.as_deref()),
-        Err(failure) => end(&failure),
-    }
+    let arguments = arguments.collect();
+    let scratch = policy.scratch.as_deref();
+    let started = prepare(&policy).and_then(|mut gaps| match enter_namespaces(&policy, &mut gaps) {
+        Some(Side::Outside(init)) => watch(init.pid, Some(&init), scratch),
+        Some(Side::Inside(inside)) => {
+            start(&policy, Some(&inside), gaps, &program, arguments).map(|process| wait_inside(process, &inside))
+        }
+        None => start(&policy, None, gaps, &program, arguments).map(|process| watch(process, None, scratch)),
+    });
+    let Err(failure) = started;
+    end(&failure)
 }
 
 fn end(failure: &Failure) -> ! {
@@ -71,64 +78,88 @@ fn end(failure: &Failure) -> ! {
     std::process::exit(status)
 }
 
-/// Starts the program, confined.
-fn start(policy: &Policy, program: &OsString, arguments: Vec<OsString>) -> Result<Pid, Failure> {
+/// Prepares this process. Returns what of `policy` this system does not enforce, as far as that is known yet.
+fn prepare(policy: &Policy) -> Result<Vec<Gap>, Failure> {
     descriptors::close_on_exec()
         .map_err(|error| Failure::Refused(format!("inherited descriptors cannot be closed: {error}")))?;
     // Processes whose parents have died become children of this one, which can kill them then.
     set_child_subreaper(Some(getpid())).map_err(refused)?;
-    let mut gaps = Vec::new();
-    let has_shared_memory = policy.shared_memory
-        && match mounts::make_private_shared_memory(policy.limits.memory) {
-            Ok(()) => true,
-            Err(_) => {
-                gaps.push(Gap::SharedMemory);
-                false
-            }
-        };
-    if policy.limits.processes.is_some() && policy.cgroup.is_none() && geteuid().is_root() {
-        gaps.push(Gap::Processes);
-    }
-    limiting::apply(policy).map_err(|error| Failure::Refused(format!("a limit cannot be set: {error}")))?;
+    let is_unbound = policy.limits.processes.is_some() && policy.cgroup.is_none() && geteuid().is_root();
+    limiting::enter_cgroup(policy).map_err(cannot_limit)?;
+    Ok(is_unbound.then_some(Gap::Processes).into_iter().collect())
+}
 
+fn cannot_limit(error: io::Error) -> Failure {
+    Failure::Refused(format!("a limit cannot be set: {error}"))
+}
+
+/// Enters namespaces, if `policy` wants some. `None` if it does not, or if there are none for this user.
+fn enter_namespaces(policy: &Policy, gaps: &mut Vec<Gap>) -> Option<Side> {
+    if !policy.namespaces {
+        return None;
+    }
+    match namespaces::enter(policy) {
+        Ok(side) => {
+            if let Side::Inside(Inside { has_processes: false, .. }) = side {
+                gaps.push(Gap::Proc);
+            }
+            Some(side)
+        }
+        Err(_) => {
+            gaps.push(Gap::Namespaces);
+            None
+        }
+    }
+}
+
+/// Starts the program, confined. `inside` is there if this process is in namespaces of its own.
+fn start(
+    policy: &Policy,
+    inside: Option<&Inside>,
+    mut gaps: Vec<Gap>,
+    program: &OsString,
+    arguments: Vec<OsString>,
+) -> Result<Pid, Failure> {
+    limiting::set_limits(policy).map_err(cannot_limit)?;
     // Only a thread is confined, and the program inherits its state. The main thread stays able to clean up, and out of the program's reach.
     let mut command = Command::new(program);
     command.args(arguments);
-    let (policy, strict) = (policy.clone(), policy.strict);
-    let starter = thread::Builder::new()
-        .spawn(move || {
-            confine(&policy, has_shared_memory, &mut gaps)?;
-            gaps.sort_unstable();
-            if strict && gaps.iter().any(|gap| gap.is_unsafe()) {
-                let gaps: Vec<String> = gaps.iter().map(Gap::to_string).collect();
-                return Err(Failure::Refused(gaps.join("; ")));
-            }
-            for gap in &gaps {
-                eprintln!("{MESSAGE_PREFIX}{gap}");
-            }
-            eprintln!("{STARTED}");
-            command.spawn().map_err(|error| {
-                let program = command.get_program().to_string_lossy().into_owned();
-                Failure::CannotStart(format!("cannot start `{program}`: {error}"))
-            })
+    let start = || {
+        confine(policy, inside, &mut gaps)?;
+        gaps.sort_unstable();
+        if policy.strict && gaps.iter().any(|gap| gap.is_unsafe()) {
+            let gaps: Vec<String> = gaps.iter().map(Gap::to_string).collect();
+            return Err(Failure::Refused(gaps.join("; ")));
+        }
+        for gap in &gaps {
+            eprintln!("{MESSAGE_PREFIX}{gap}");
+        }
+        eprintln!("{STARTED}");
+        command.spawn().map_err(|error| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            Failure::CannotStart(format!("cannot start `{program}`: {error}"))
         })
-        .map_err(|error| {
+    };
+    let child = thread::scope(|scope| {
+        let starter = thread::Builder::new().spawn_scoped(scope, start).map_err(|error| {
             Failure::Refused(format!("the launcher cannot start a thread, perhaps because a limit is too low: {error}"))
         })?;
-    let child = starter.join().map_err(|_| Failure::Refused("the launcher panicked".to_owned()))??;
+        starter.join().map_err(|_| Failure::Refused("the launcher panicked".to_owned()))?
+    })?;
     Ok(Pid::from_child(&child))
 }
 
 /// Confines the calling thread.
-fn confine(policy: &Policy, has_shared_memory: bool, gaps: &mut Vec<Gap>) -> Result<(), Failure> {
+fn confine(policy: &Policy, inside: Option<&Inside>, gaps: &mut Vec<Gap>) -> Result<(), Failure> {
     // Files are opened while the thread still has its rights.
-    let files = FileRules::new(policy, has_shared_memory).map_err(|error| {
+    let files = FileRules::new(policy, inside).map_err(|error| {
         Failure::Refused(format!("rules about files cannot be made, perhaps because a limit is too low: {error}"))
     })?;
     privileges::drop_all().map_err(|error| Failure::Refused(format!("capabilities cannot be dropped: {error}")))?;
     let enforced = files.confine().map_err(refused)?;
+    let filters = Filters::new(policy, &enforced, inside.is_some()).map_err(refused)?;
     gaps.extend(enforced.gaps);
-    if !Filters::new(policy, enforced.governs_truncating).and_then(|filters| filters.confine()).map_err(refused)? {
+    if !filters.confine().map_err(refused)? {
         gaps.push(Gap::SystemCalls);
     }
     Ok(())
@@ -143,8 +174,8 @@ fn set_disposition(signal: libc::c_int, disposition: libc::sighandler_t) {
     unsafe { libc::signal(signal, disposition) };
 }
 
-/// Waits until the program or the host has ended, and then ends.
-fn watch(process: Pid, scratch: Option<&Path>) -> ! {
+/// Leaves the signals, the input and the errors to the program that was started.
+fn step_back() {
     // When the host dies and a process of the group is stopped, the kernel sends SIGHUP to the group. After the program was started, because
     // it would inherit this.
     for signal in IGNORED {
@@ -156,60 +187,90 @@ fn watch(process: Pid, scratch: Option<&Path>) -> ! {
         // Standard error stays with the program too: its end is the end of the program's output.
         let _ = rustix::stdio::dup2_stderr(&null);
     }
+}
+
+/// Waits until the program or the host has ended, and then ends. `process` is the program, or the `init` that starts it.
+fn watch(process: Pid, init: Option<&Init>, scratch: Option<&Path>) -> ! {
+    step_back();
     let watching = thread::Builder::new().spawn(move || {
-        wait_for_the_end_of_the_host();
+        wait_for_hangup(io::stdout().as_fd());
         // The main thread sees that, and does the rest.
         let _ = kill_process(process, Signal::KILL);
     });
     if watching.is_err() {
         let _ = kill_current_process_group(Signal::KILL);
     }
-    let status = loop {
-        match wait(WaitOptions::empty()) {
-            Ok(Some((ended, status))) if ended == process => break status,
-            // An orphan that was left to this process has ended.
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => std::process::exit(EXIT_CANNOT_START),
-        }
-    };
+    let end_of_process = wait_for(process);
+    let end = init.and_then(Init::end_of_program).unwrap_or(end_of_process);
     // A host that is alive kills the group too. One that is just ending might not.
     kill_children();
     if let Some(scratch) = scratch {
         let _ = delete_scratch_folder(scratch);
     }
-    if is_host_gone() {
+    if is_hung_up(io::stdout().as_fd(), Some(&Timespec::default())) {
         // Nothing can leave the group, so that this ends whatever was started faster than it was killed.
         let _ = kill_current_process_group(Signal::KILL);
     }
-    mirror(status)
+    mirror(end)
+}
+
+/// Waits in the namespaces of the program until it or the launcher has ended, and then ends, and with it all that the program has left.
+fn wait_inside(program: Pid, inside: &Inside) -> ! {
+    step_back();
+    thread::scope(|scope| {
+        let watching = thread::Builder::new().spawn_scoped(scope, || {
+            wait_for_hangup(inside.launcher());
+            std::process::exit(EXIT_CANNOT_START)
+        });
+        if watching.is_ok() {
+            inside.report(wait_for(program));
+        }
+        std::process::exit(EXIT_CANNOT_START)
+    })
+}
+
+/// Waits until `process` has ended, a child of this one.
+fn wait_for(process: Pid) -> End {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((ended, status))) if ended == process => {
+                if let Some(end) = End::of(status) {
+                    return end;
+                }
+            }
+            // An orphan that was left to this process has ended.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => std::process::exit(EXIT_CANNOT_START),
+        }
+    }
 }
 
 /// Ends this process as the program has ended.
-fn mirror(status: WaitStatus) -> ! {
-    if let Some(signal) = status.terminating_signal().and_then(Signal::from_named_raw) {
-        set_disposition(signal.as_raw(), libc::SIG_DFL);
-        // The handlers that Rust's runtime has for some signals give way the first time.
-        for _ in 0..3 {
-            let _ = kill_process(getpid(), signal);
+fn mirror(end: End) -> ! {
+    let status = match end {
+        End::Status(status) => status,
+        End::Signal(number) => {
+            if let Some(signal) = Signal::from_named_raw(number) {
+                set_disposition(number, libc::SIG_DFL);
+                // The handlers that Rust's runtime has for some signals give way the first time.
+                for _ in 0..3 {
+                    let _ = kill_process(getpid(), signal);
+                }
+            }
+            128 + number
         }
-    }
-    let code = status.exit_status().or_else(|| Some(128 + status.terminating_signal()?));
-    std::process::exit(code.unwrap_or(EXIT_CANNOT_START))
+    };
+    std::process::exit(status)
 }
 
-/// Whether nobody reads standard output any more.
-fn is_host_gone() -> bool {
-    poll_output(Some(&Timespec::default()))
+/// Returns when the other end of a descriptor is closed.
+fn wait_for_hangup(descriptor: BorrowedFd<'_>) {
+    while !is_hung_up(descriptor, None) {}
 }
 
-/// Returns when nobody reads standard output any more.
-fn wait_for_the_end_of_the_host() {
-    while !poll_output(None) {}
-}
-
-fn poll_output(timeout: Option<&Timespec>) -> bool {
-    let output = io::stdout();
-    let mut watched = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty())];
+/// Whether the other end of a descriptor is closed, now or within `timeout`.
+fn is_hung_up(descriptor: BorrowedFd<'_>, timeout: Option<&Timespec>) -> bool {
+    let mut watched = [PollFd::from_borrowed_fd(descriptor, PollFlags::empty())];
     match poll(&mut watched, timeout) {
         Ok(_) => watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL),
         Err(rustix::io::Errno::INTR) => false,

@@ -29,7 +29,8 @@
 //! | `system` | the files of the system that every program needs |
 //! | `files` | Landlock: files, TCP, signals, abstract sockets |
 //! | `syscalls` | seccomp: the system calls that are refused, and what each of them would give |
-//! | `privileges`, `mounts`, `limiting`, `descriptors` | the rest of confining |
+//! | `namespaces`, `root` | a network, processes and a root folder of the program's own |
+//! | `privileges`, `limiting`, `descriptors` | the rest of confining |
 //! | `scratch` | deletes scratch folders |
 //! | `launcher` | the launcher's life |
 //! | `probe` | what this system can enforce, found out by starting a launcher |
@@ -51,9 +52,11 @@ mod launcher;
 #[cfg(target_os = "linux")]
 mod limiting;
 #[cfg(target_os = "linux")]
-mod mounts;
+mod namespaces;
 #[cfg(target_os = "linux")]
 mod privileges;
+#[cfg(target_os = "linux")]
+mod root;
 #[cfg(unix)]
 mod scratch;
 #[cfg(target_os = "linux")]

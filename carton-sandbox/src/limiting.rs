@@ -18,12 +18,14 @@ const CGROUP_PREFIX: &str = "carton-";
 /// The most signals that may wait, and timers, of the user while a confined process gets another one. Frameworks have a few.
 const SIGPENDING: u64 = 1024;
 
-/// Sets the limits for this process and those that it starts.
-pub(crate) fn apply(policy: &Policy) -> io::Result<()> {
+/// Moves this process to a cgroup of its own with the limits, if the policy names one. The processes that it starts will be there too.
+pub(crate) fn enter_cgroup(policy: &Policy) -> io::Result<()> {
+    policy.cgroup.as_ref().map_or(Ok(()), |parent| enter_cgroup_below(parent, policy))
+}
+
+/// Sets the limits of each process, for this one and those that it starts.
+pub(crate) fn set_limits(policy: &Policy) -> io::Result<()> {
     let limits = &policy.limits;
-    if let Some(parent) = &policy.cgroup {
-        enter_cgroup(parent, policy)?;
-    }
     let in_cgroup = policy.cgroup.is_some();
     let of_each = [
         (Resource::As, limits.memory.filter(|_| !in_cgroup)),
@@ -53,7 +55,7 @@ pub(crate) fn apply(policy: &Policy) -> io::Result<()> {
 
 /// Makes a cgroup (version 2) below `parent`, sets its limits, and moves this process into it. Cgroups of launchers that have ended are
 /// deleted: a process cannot delete its own one.
-fn enter_cgroup(parent: &Path, policy: &Policy) -> io::Result<()> {
+fn enter_cgroup_below(parent: &Path, policy: &Policy) -> io::Result<()> {
     let in_file =
         |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
     // In an ordinary folder, limits would be files that nothing enforces.

@@ -39,8 +39,9 @@ pub struct Policy {
     pub network: bool,
     /// Whether it may use the GPUs of the system.
     pub gpus: bool,
-    /// Whether it gets a `/dev/shm` of its own.
-    pub shared_memory: bool,
+    /// Whether it gets namespaces of its own, where this system has them: a root folder that has nothing but what it may use, with `/tmp`,
+    /// `/dev/shm` and `/proc` of its own, and a network of its own processes unless it may use the system's.
+    pub namespaces: bool,
     /// The resource limits.
     pub limits: Limits,
     /// The resource limits that hold for the program and all that it starts together are set in a new cgroup below this one.

@@ -38,7 +38,7 @@ pub enum ProbeError {
 /// # Errors
 /// The launcher cannot be started, does not end, or refuses the policy.
 pub fn probe(launcher: &Path) -> Result<Vec<Gap>, ProbeError> {
-    let policy = Policy { shared_memory: true, ..Policy::default() };
+    let policy = Policy { namespaces: true, ..Policy::default() };
     let mut command = policy.launch(launcher, NO_PROGRAM.as_ref(), &[]).map_err(ProbeError::Start)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     #[cfg(unix)]
@@ -116,8 +116,8 @@ mod tests {
     fn what_a_launcher_says_is_read() {
         let line = |gap: Gap| format!("{MESSAGE_PREFIX}{gap}\n");
         let output =
-            format!("{}{}{STARTED}\n{MESSAGE_PREFIX}cannot start `/`", line(Gap::SharedMemory), line(Gap::Files));
-        assert_eq!(gaps(&output).unwrap(), [Gap::Files, Gap::SharedMemory]);
+            format!("{}{}{STARTED}\n{MESSAGE_PREFIX}cannot start `/`", line(Gap::Namespaces), line(Gap::Files));
+        assert_eq!(gaps(&output).unwrap(), [Gap::Files, Gap::Namespaces]);
         assert_eq!(gaps(&format!("{STARTED}\n")).unwrap(), []);
         let refused = gaps(&format!("{MESSAGE_PREFIX}refused: no thread\n")).unwrap_err();
         assert_eq!(refused.to_string(), "the launcher refused: no thread");

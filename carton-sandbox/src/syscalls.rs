@@ -13,6 +13,7 @@ use seccompiler::{
 };
 
 use crate::Policy;
+use crate::files::Enforced;
 
 /// An error of making or installing the filters.
 #[derive(Debug, thiserror::Error)]
@@ -55,9 +56,6 @@ const REFUSED_CALLS: &[(c_long, &str)] = &[
     (libc::SYS_migrate_pages, "moves the memory of other processes"),
     (libc::SYS_setpriority, "slows other processes down"),
     (libc::SYS_ioprio_set, "slows other processes down"),
-    // Leaving the process group, which is killed as a whole.
-    (libc::SYS_setsid, "leaves the process group, and outlives the runner"),
-    (libc::SYS_setpgid, "leaves the process group, and outlives the runner"),
     // What the user's processes share, apart from files.
     (libc::SYS_add_key, "uses the user's keyrings"),
     (libc::SYS_request_key, "uses the user's keyrings"),
@@ -152,6 +150,9 @@ const REFUSED_CALLS: &[(c_long, &str)] = &[
     (libc::SYS__sysctl, "is obsolete"),
 ];
 
+/// Refused where the processes of the program are not in a namespace that ends with it: leaving the process group, which is killed as a whole.
+const OF_GROUPS: &[c_long] = &[libc::SYS_setsid, libc::SYS_setpgid];
+
 /// Calls that frameworks make on their own temporary files, and whose failure they report. Landlock does not govern them, and no filter sees
 /// which file a path names. They do nothing, and return as if they had.
 const WITHOUT_EFFECT: &[c_long] = &[
@@ -235,14 +236,24 @@ const SOCKET_TYPE: u64 = 0xf;
 pub(crate) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// `is_truncating_governed` says whether Landlock decides about `truncate`.
-    pub(crate) fn new(policy: &Policy, is_truncating_governed: bool) -> Result<Self, FilterError> {
+    /// The filters for what the rules about files do not enforce. `has_namespaces` says whether the program's processes have namespaces of
+    /// their own.
+    pub(crate) fn new(policy: &Policy, enforced: &Enforced, has_namespaces: bool) -> Result<Self, FilterError> {
         let errno = |errno: c_int| SeccompAction::Errno(errno.unsigned_abs());
         let mut refused: Rules = REFUSED_CALLS.iter().map(|&(call, _)| (call, Vec::new())).collect();
-        if !is_truncating_governed {
+        if !enforced.governs_truncating {
             refused.insert(libc::SYS_truncate, Vec::new());
         }
-        add_conditional(&mut refused, policy).map_err(FilterError::Invalid)?;
+        if !has_namespaces {
+            refused.extend(OF_GROUPS.iter().map(|&call| (call, Vec::new())));
+        }
+        let sockets = match (has_namespaces, policy.network) {
+            (true, false) => Sockets::OfOwnNetwork,
+            (true, true) if enforced.governs_abstract_sockets => Sockets::OfOwnNetwork,
+            (_, true) => Sockets::OfInternet,
+            (false, false) => Sockets::Pairs,
+        };
+        add_conditional(&mut refused, sockets).map_err(FilterError::Invalid)?;
         let not_supported = NOT_SUPPORTED.iter().map(|&call| (call, Vec::new())).collect();
         let file_ioctls = Rules::from([(libc::SYS_ioctl, file_ioctls().map_err(FilterError::Invalid)?)]);
         let mut without_effect: Rules = WITHOUT_EFFECT.iter().map(|&call| (call, Vec::new())).collect();
@@ -277,11 +288,24 @@ impl Filters {
     }
 }
 
+/// Which sockets a program may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sockets {
+    /// Pairs of connected streams and sequences alone.
+    Pairs,
+    /// Those of the internet, and the one that tells the addresses of this machine. The sockets of other programs on this machine have paths,
+    /// or names, in the family `AF_UNIX`.
+    OfInternet,
+    /// Those of `AF_UNIX` too, because those of other programs are out of reach: they are in another network, and have no path in the program's
+    /// root folder.
+    OfOwnNetwork,
+}
+
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 /// Adds the calls that are refused with certain arguments only. A call is refused if one of its rules holds; a rule holds if all of its
 /// conditions do.
-fn add_conditional(refused: &mut Rules, policy: &Policy) -> Result<(), seccompiler::BackendError> {
+fn add_conditional(refused: &mut Rules, sockets: Sockets) -> Result<(), seccompiler::BackendError> {
     let is = |argument, value: c_int| condition(argument, SeccompCmpOp::Eq, value as u32 as u64);
     let is_not = |argument, value: c_int| condition(argument, SeccompCmpOp::Ne, value as u32 as u64);
     let is_not_kind = |value: c_int| condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), value as u64);
@@ -304,27 +328,28 @@ fn add_conditional(refused: &mut Rules, policy: &Policy) -> Result<(), seccompil
     for command in LEASES {
         refuse(libc::SYS_fcntl, vec![is(1, command)?])?;
     }
-    // Pairs of connected streams and sequences are the only sockets. A datagram socket of a pair could send to any other socket.
     refuse(libc::SYS_socketpair, vec![is_not(0, AF_UNIX)?])?;
+    // Of AF_NETLINK the protocol 0 alone, routes.
+    refuse(libc::SYS_socket, vec![is(0, AF_NETLINK)?, is_not(2, libc::NETLINK_ROUTE)?])?;
+    let no_family = vec![is_not(0, AF_INET)?, is_not(0, AF_INET6)?, is_not(0, AF_NETLINK)?];
+    if sockets == Sockets::OfOwnNetwork {
+        return refuse(libc::SYS_socket, [no_family, vec![is_not(0, AF_UNIX)?]].concat());
+    }
+    // A datagram socket of a pair could send to any other socket.
     for kind in (0..=SOCKET_TYPE as c_int).filter(|&kind| kind != SOCK_STREAM && kind != SOCK_SEQPACKET) {
         refuse(libc::SYS_socketpair, vec![is_not_kind(kind)?])?;
     }
-    if policy.network {
-        // Of the families of sockets those of the internet, and the one that tells the addresses of this machine. The sockets of other
-        // programs on this machine have paths, or names, in the family AF_UNIX.
-        refuse(libc::SYS_socket, vec![is_not(0, AF_INET)?, is_not(0, AF_INET6)?, is_not(0, AF_NETLINK)?])?;
-        // Of AF_NETLINK the protocol 0 alone, routes.
-        refuse(libc::SYS_socket, vec![is(0, AF_NETLINK)?, is_not(2, libc::NETLINK_ROUTE)?])?;
-    } else {
-        for call in
-            [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4]
-        {
-            refuse(call, vec![condition(0, SeccompCmpOp::Ge, 0)?])?;
-        }
-        // An address is given. The sockets that are left are connected, and take none; this is for sockets that a host passes.
-        let some_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
-        refuse(libc::SYS_sendto, vec![some_address])?;
+    if sockets == Sockets::OfInternet {
+        return refuse(libc::SYS_socket, no_family);
     }
+    for call in
+        [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4]
+    {
+        refuse(call, vec![condition(0, SeccompCmpOp::Ge, 0)?])?;
+    }
+    // An address is given. The sockets that are left are connected, and take none; this is for sockets that a host passes.
+    let some_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+    refuse(libc::SYS_sendto, vec![some_address])?;
     Ok(())
 }
 

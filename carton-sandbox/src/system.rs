@@ -31,6 +31,7 @@ pub(crate) const FILES: &[&str] = &[
     "/etc/timezone",
     "/proc/cpuinfo",
     "/proc/filesystems",
+    "/proc/loadavg",
     "/proc/meminfo",
     "/proc/stat",
     "/proc/sys/kernel/osrelease",
@@ -44,6 +45,12 @@ pub(crate) const FILES: &[&str] = &[
     "/dev/random",
     "/dev/urandom",
 ];
+
+/// What is left of a `/proc` that shows the process's own processes alone, beside these: the files above and the settings of the kernel.
+pub(crate) const PROC: &[&str] = &["cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version"];
+
+/// The same for a process with GPUs.
+pub(crate) const GPU_PROC: &[&str] = &["devices", "driver", "modules"];
 
 /// Devices that may be written to.
 pub(crate) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];

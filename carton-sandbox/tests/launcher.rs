@@ -26,7 +26,8 @@ fn shell(policy: &Policy, script: &str) -> Command {
 }
 
 fn run(policy: &Policy, script: &str) -> Output {
-    shell(policy, script).output().unwrap()
+    let scratch = policy.scratch.iter();
+    shell(policy, script).envs(scratch.map(|scratch| ("TMPDIR", scratch))).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -96,8 +97,12 @@ fn cores_are_limited_to_a_byte() {
 #[test]
 fn a_launcher_ends_as_its_program() {
     let check = |script: &str, code: Option<i32>, signal: Option<i32>| {
-        let status = run(&Policy::new(), script).status;
-        assert_eq!((status.code(), status.signal()), (code, signal), "{script}");
+        for namespaces in [false, true] {
+            let mut policy = Policy::new();
+            policy.namespaces = namespaces;
+            let status = run(&policy, script).status;
+            assert_eq!((status.code(), status.signal()), (code, signal), "{script}, namespaces: {namespaces}");
+        }
     };
     check("exit 0", Some(0), None);
     check("exit 3", Some(3), None);
@@ -105,6 +110,7 @@ fn a_launcher_ends_as_its_program() {
     check("kill -SEGV $$", None, Some(libc::SIGSEGV));
     check("kill -TERM $$", None, Some(libc::SIGTERM));
     check("kill -ABRT $$", None, Some(libc::SIGABRT));
+    check("exit 255", Some(255), None);
 }
 
 #[test]
@@ -167,8 +173,15 @@ fn nothing_is_left_when_the_host_is_gone() {
     if !is_enforced() {
         return;
     }
+    for namespaces in [false, true] {
+        nothing_is_left(namespaces);
+    }
+}
+
+fn nothing_is_left(namespaces: bool) {
     let folder = tempfile::tempdir().unwrap();
-    let policy = with_scratch(folder.path());
+    let mut policy = with_scratch(folder.path());
+    policy.namespaces = namespaces;
     let scratch = folder.path().join("scratch");
     // A child that ignores signals, and an orphan of an orphan, which would be the child of another process if the launcher did not reap it.
     let script = format!(
@@ -264,10 +277,83 @@ fn what_is_not_enforced_is_said_and_strict_refuses() {
     assert_eq!(text(&output.stderr).trim_end(), STARTED);
 }
 
+/// A policy with namespaces, and with `scratch` in a folder that is not in `/tmp`. `None`, with the reason printed, on systems without them.
+fn with_namespaces(folder: &Path) -> Option<Policy> {
+    let mut policy = with_scratch(folder);
+    policy.namespaces = true;
+    let said = text(&run(&policy, "exit 0").stderr);
+    if said.contains("missing: ") {
+        eprintln!("skipped: {}", said.lines().next().unwrap_or_default());
+        return None;
+    }
+    fs::create_dir_all(policy.scratch.as_ref()?).unwrap();
+    Some(policy)
+}
+
+#[test]
+fn namespaces_have_nothing_but_what_is_allowed() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(mut policy) = with_namespaces(folder.path()) else { return };
+    fs::write(folder.path().join("given"), "given").unwrap();
+    fs::write(folder.path().join("other"), "other").unwrap();
+    std::os::unix::fs::symlink("given", folder.path().join("link")).unwrap();
+    policy.read.push(folder.path().join("link"));
+    let check = |policy: &Policy, script: &str, expected: &str| {
+        let _ = fs::create_dir(policy.scratch.as_ref().unwrap());
+        let output = run(policy, script);
+        assert_eq!(text(&output.stdout), expected, "{script}: {}", text(&output.stderr));
+    };
+    let inside = folder.path().display();
+    check(&policy, &format!("cat {inside}/link {inside}/given; test -e {inside}/other; echo $?"), "givengiven1\n");
+    check(&policy, "test -e /home -o -e /root -o -e /var -o -e /etc/shadow -o -e /etc/hostname; echo $?", "1\n");
+    check(
+        &policy,
+        "cut -d: -f1,6,7 /etc/passwd",
+        &format!("model:{}:/bin/sh\n", folder.path().join("scratch").display()),
+    );
+    check(&policy, "test \"$(id -u)\" = \"$(cut -d: -f3 /etc/passwd)\" && id -un", "model\n");
+    // The launcher's process 1, the shell, `ls` and `wc`.
+    check(
+        &policy,
+        "ls -d /proc/[0-9]* | wc -l; grep -c vdso /proc/self/maps; cat /proc/1/environ 2>&1 | head -c 4",
+        "4\n1\ncat:",
+    );
+    check(
+        &policy,
+        "cat /proc/cmdline /proc/kallsyms /proc/keys; ls /proc/fs; tail -n +3 /proc/net/dev | cut -d: -f1",
+        "    lo\n",
+    );
+    check(
+        &policy,
+        "ls -A /tmp; echo 1 > /tmp/a; cat $TMPDIR/a; mkdir /dev/shm/b; ls /dev/shm; echo 2 2>&1 > /c",
+        "1\nb\n",
+    );
+}
+
+/// Nobody is left when the launcher alone is killed, which the host does not do.
+#[test]
+fn a_program_in_namespaces_ends_with_its_launcher() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(policy) = with_namespaces(folder.path()) else { return };
+    let mut child = shell(&policy, "setsid sleep 1000 & sleep 1000").stdout(Stdio::piped()).spawn().unwrap();
+    let group = child.id();
+    let wait = |what: &str, is_over: &dyn Fn() -> bool| {
+        let end = Instant::now() + PATIENCE;
+        while !is_over() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait("the program did not start", &|| processes_of(group) >= 4);
+    child.kill().unwrap();
+    wait("a process is left", &|| processes_of(group) == 0);
+    child.wait().unwrap();
+}
+
 #[test]
 fn shared_memory_is_private() {
     let mut policy = Policy::new();
-    policy.shared_memory = true;
+    policy.namespaces = true;
     let name = format!("/dev/shm/carton-test-{}", std::process::id());
     fs::write(&name, "").unwrap();
     let mut child = shell(&policy, "ls /dev/shm | wc -l; echo > /dev/shm/mine; ls /dev/shm; sleep 0.1")
@@ -280,8 +366,8 @@ fn shared_memory_is_private() {
     child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     child.wait().unwrap();
     fs::remove_file(&name).unwrap();
-    if errors.contains("missing: /dev/shm") {
-        eprintln!("skipped: this user has no mount namespaces");
+    if errors.contains("missing: ") {
+        eprintln!("skipped: this user has no namespaces");
         return;
     }
     assert_eq!(said, "0\nmine\n", "{errors}");

@@ -77,7 +77,7 @@ impl TestPlace {
         }
         if ["plain", "python"].contains(&name) {
             let files = python_runner::files();
-            text.push_str(&format!("[runner.sandbox]\nshared_memory = true\nread = {files:?}\n"));
+            text.push_str(&format!("[runner.sandbox]\nnamespaces = true\nread = {files:?}\n"));
         }
         std::fs::write(folder.join("runner.toml"), text).unwrap();
     }

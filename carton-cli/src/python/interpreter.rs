@@ -47,7 +47,8 @@ files = executables + [os.path.realpath(name) for name in executables]
 for prefix in (sys.prefix, sys.exec_prefix, getattr(sys, "base_prefix", ""), getattr(sys, "base_exec_prefix", "")):
     files += [os.path.join(prefix, name) for name in ("lib", "lib64", "pyvenv.cfg")]
 files += [os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")]
-files += [path for path in sysconfig.get_paths().values() if "lib" in path]
+# The headers, with which compilers of models (`torch.compile`, Cython) build modules.
+files += [path for name, path in sysconfig.get_paths().items() if "lib" in path or "include" in name]
 print("\n" + json.dumps({
     "implementation": platform.python_implementation(),
     "version": sys.version_info[:3],

@@ -175,7 +175,7 @@ fn descriptor(interpreter: &Interpreter, runner_compat_version: u64) -> Option<D
     let mut descriptor = Descriptor::new(RUNNER_NAME, interpreter.version.clone(), EXECUTABLE).ok()?;
     descriptor.runner_compat_version = runner_compat_version;
     descriptor.sandbox.read = interpreter.files.iter().filter(|path| !is_of_the_system(path)).cloned().collect();
-    descriptor.sandbox.shared_memory = true;
+    descriptor.sandbox.namespaces = true;
     let mut prepare = PrepareNeeds::default();
     prepare.environment = ENVIRONMENT.iter().map(|&name| name.to_owned()).collect();
     prepare.programs = vec!["uv".to_owned()];

@@ -75,7 +75,7 @@ fn several_interpreters_beside_each_other() {
     files = "directory"
 
     [runner.sandbox]
-    shared_memory = true
+    namespaces = true
 
     [runner.prepare]
     "#);

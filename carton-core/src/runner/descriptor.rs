@@ -345,7 +345,7 @@ platform = "x86_64-unknown-linux-gnu"
         descriptor.args = vec!["a b".to_owned(), "\"".to_owned()];
         descriptor.files = ModelFilesMode::Ranges;
         descriptor.environment = vec!["UV_*".to_owned()];
-        descriptor.sandbox.shared_memory = true;
+        descriptor.sandbox.namespaces = true;
         descriptor.prepare = Some(PrepareNeeds::default());
         assert_eq!(
             parse(&Descriptor::to_toml(std::slice::from_ref(&descriptor)).unwrap(), Path::new("")).unwrap(),
@@ -362,7 +362,7 @@ platform = "x86_64-unknown-linux-gnu"
             assert!(anywhere.is_ok(), "{needs}: {anywhere:?}");
             assert_eq!(parse(&text, Path::new("/r")).is_ok(), is_for_anyone, "{needs}");
         };
-        check("[runner.sandbox]\nshared_memory = true\ndata = ['torchscript']", true);
+        check("[runner.sandbox]\nnamespaces = true\ndata = ['torchscript']", true);
         check("[runner.prepare]\ndata = ['torchscript']", true);
         check("[runner.sandbox]\nread = ['/home']", false);
         check("[runner.sandbox]\nread_variables = ['HOME']", false);

@@ -18,9 +18,10 @@ pub struct SandboxNeeds {
     /// Folders in the runners' data folder that it reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<String>,
-    /// Whether it needs a `/dev/shm`. It gets one of its own.
+    /// Whether it starts processes that talk to each other. It gets namespaces of its own: `/dev/shm`, `/tmp` and `/proc`, and a network that
+    /// nobody else is in.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub shared_memory: bool,
+    pub namespaces: bool,
 }
 
 /// What the process needs that makes the preparations for a model. A runner with this answers the call `prepare`.

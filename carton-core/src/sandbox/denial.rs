@@ -41,20 +41,26 @@ impl Denial {
                 words.iter().any(|word| text.contains(word))
             })
         };
-        if let Some(path) = texts.iter().find_map(|text| denied_path(text)) {
-            let is_readable = Path::new(path).is_absolute() && Path::new(path).exists();
-            return Some(if is_readable { Self::Read(path.to_owned()) } else { Self::Write });
-        }
-        let is_of_network = !network && says(OF_NETWORK);
-        if is_of_network
-            && says(&[
-                "not permitted",
-                "name resolution",
-                "name or service not known",
-                "failed to resolve",
-                "dns error",
-            ])
+        let is_there = |path: &str| Path::new(path).is_absolute() && Path::new(path).exists();
+        if let Some(path) =
+            texts.iter().find_map(|text| path_in(text, &["Permission denied: ", "Read-only file system: "]))
         {
+            return Some(if is_there(path) { Self::Read(path.to_owned()) } else { Self::Write });
+        }
+        // What is there, but not for the model, looks as if it were not there.
+        let missing = texts.iter().find_map(|text| path_in(text, &["No such file or directory: "]));
+        if let Some(path) = missing.filter(|path| is_there(path)) {
+            return Some(Self::Read(path.to_owned()));
+        }
+        let refusals = [
+            "not permitted",
+            "connection refused",
+            "name resolution",
+            "name or service not known",
+            "failed to resolve",
+            "dns error",
+        ];
+        if !network && (says(&["network is unreachable"]) || says(OF_NETWORK) && says(&refusals)) {
             return Some(Self::Network);
         }
         says(&["operation not permitted"]).then_some(Self::Call)
@@ -63,7 +69,7 @@ impl Denial {
     /// What the user can do about it.
     pub(crate) fn hint(&self) -> String {
         match self {
-            Self::Network => "a confined model has no network: allow the network, if the model may have it".to_owned(),
+            Self::Network => "a confined model has no network but its own: allow the network, if the model may have it".to_owned(),
             Self::Read(path) => format!("a confined model reads its own files: allow reading `{path}`, if the model may"),
             Self::Write => "a confined model writes to its scratch folder, which `TMPDIR` names, and to no other".to_owned(),
             Self::Call => "the sandbox may have refused a system call of the model, which runs without it if the sandbox is the cause".to_owned(),
@@ -71,9 +77,9 @@ impl Denial {
     }
 }
 
-/// The path in an error of the number 13, as Python (`[Errno 13] Permission denied: 'PATH'`) and Rust or C++ programs write it.
-fn denied_path(text: &str) -> Option<&str> {
-    let (_, rest) = text.split_once("Permission denied: ")?;
+/// The path behind one of `errors`, as Python writes it: `[Errno 13] Permission denied: 'PATH'`.
+fn path_in<'a>(text: &'a str, errors: &[&str]) -> Option<&'a str> {
+    let (_, rest) = errors.iter().find_map(|error| text.split_once(error))?;
     let quote = rest.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
     rest.get(1..)?.split(quote).next().filter(|path| !path.is_empty())
 }
@@ -94,10 +100,18 @@ mod tests {
         check(&["PermissionError: [Errno 13] Permission denied: '/etc'"], Some(Denial::Read("/etc".to_owned())));
         check(&["PermissionError: [Errno 13] Permission denied: 'cache.bin'"], Some(Denial::Write));
         check(&["PermissionError: [Errno 13] Permission denied: '/no/such/file'"], Some(Denial::Write));
+        check(&["OSError: [Errno 30] Read-only file system: '/cache.bin'"], Some(Denial::Write));
+        let missing = |path: &str| format!("FileNotFoundError: [Errno 2] No such file or directory: '{path}'");
+        check(&[&missing("/etc")], Some(Denial::Read("/etc".to_owned())));
+        check(&[&missing("/no/such/file")], None);
+        check(&[&missing("etc")], None);
+        check(&["OSError: [Errno 101] Network is unreachable"], Some(Denial::Network));
+        check(&["ConnectionRefusedError: [Errno 111] Connection refused", "socket.py"], Some(Denial::Network));
         check(&["ValueError: the socket has no voltage"], None);
         check(&["the model failed", "division by zero"], None);
         check(&["Permission denied: "], None);
         check(&["Permission denied: 'never ends"], Some(Denial::Write));
+        assert_eq!(Denial::of(["[Errno 101] Network is unreachable"], true), None);
         let with_network = Denial::of([not_permitted, "socket"], true);
         assert_eq!(with_network, Some(Denial::Call));
     }

@@ -56,7 +56,7 @@ def _prepare():
     sys.argv = ["carton"]
     # Processes that `multiprocessing` starts would otherwise run the runner's main file again.
     sys.modules["__main__"] = types.ModuleType("__main__")
-    if sys.version_info >= (3, 14) and os.environ.get("CARTON_SANDBOX") in ("on", "strict"):
+    if sys.version_info >= (3, 14) and not _has_sockets():
         from carton_runner import start_method
 
         start_method.default_to_spawn()
@@ -67,6 +67,15 @@ def _prepare():
         if stream is not None:
             # Each complete line becomes a log record, whatever its bytes.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def _has_sockets():
+    """Whether the processes of this sandbox, if there is one, can connect to each other."""
+    try:
+        socket.socket(socket.AF_UNIX).close()
+    except OSError:
+        return False
+    return True
 
 
 class Process:

@@ -1,7 +1,7 @@
-"""The default start method of ``multiprocessing`` in a sandbox.
+"""The default start method of ``multiprocessing`` in a sandbox without sockets.
 
-Since Python 3.14 the default is ``forkserver``, whose server listens on a socket. A sandbox allows no such sockets, so ``spawn``
-becomes the default. Models can still choose another method.
+Since Python 3.14 the default is ``forkserver``, whose server listens on a socket. Where the system has no namespaces, a sandbox allows no
+sockets, so ``spawn`` becomes the default. Models can still choose another method.
 """
 
 import importlib.abc

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use carton_core::SandboxMode;
 use serde_json::{Value, json};
 
-use crate::setting::{Model, Setting, is_root};
+use crate::setting::{Confinement, Model, Setting, is_root};
 
 /// One attempt.
 pub(crate) struct Attempt {
@@ -53,6 +52,10 @@ enum Within {
     Contained,
     /// It works in the sandbox too, which spec/sandbox.md says.
     Remains,
+    /// The same, but not in namespaces of its own.
+    RemainsWithoutNamespaces,
+    /// It is contained, but works in namespaces of its own, where it reaches nobody.
+    WorksInNamespaces,
     /// It says nothing about the sandbox.
     NotTried,
 }
@@ -82,6 +85,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How the system refuses. Other errors show that the attempt was wrong: the sandbox would not have been needed.
 const REFUSALS: &[&str] = &["EACCES", "EPERM", "ENOSYS", "EXDEV", "nothing changed", "killed by SIGSYS"];
+
+/// How namespaces of its own answer: what an attempt is made on is not there.
+const ABSENCES: &[&str] = &[
+    "ENOENT",
+    "ESRCH",
+    "EROFS",
+    "ECONNREFUSED",
+    "ENETUNREACH",
+    "the process is not listed",
+    "the parent is not visible",
+];
 
 impl Attempt {
     /// An attempt that succeeds without the sandbox, by the word of the model, and does not in it.
@@ -152,6 +166,23 @@ impl Attempt {
         self
     }
 
+    /// The sandbox contains it only where it has namespaces of its own.
+    pub(crate) fn remains_without_namespaces(mut self) -> Self {
+        self.within = Within::RemainsWithoutNamespaces;
+        self
+    }
+
+    /// It works in namespaces of its own, where it reaches nobody.
+    pub(crate) fn works_in_namespaces(mut self) -> Self {
+        self.within = Within::WorksInNamespaces;
+        self
+    }
+
+    /// The same if `condition` holds.
+    pub(crate) fn works_in_namespaces_if(self, condition: bool) -> Self {
+        if condition { self.works_in_namespaces() } else { self }
+    }
+
     /// The sandbox is not meant to contain it: it shows that another attempt is made in the right way.
     pub(crate) fn only_without(mut self) -> Self {
         self.within = Within::NotTried;
@@ -199,21 +230,32 @@ impl Attempt {
     }
 
     /// Whether it must succeed in this mode; `None` if both are right.
-    fn must_succeed(&self, mode: SandboxMode) -> Option<bool> {
-        match (mode, &self.without, &self.within) {
-            (SandboxMode::Off, Without::Escapes, _) => Some(true),
-            (SandboxMode::Off, Without::EscapesAsRoot, _) => is_root().then_some(true),
-            (SandboxMode::Off, Without::EscapesAsUser, _) => (!is_root()).then_some(true),
-            (SandboxMode::Off, Without::Contained, _) => Some(false),
-            (SandboxMode::Off, Without::Cannot, _) => None,
-            (_, _, Within::Contained) => Some(false),
-            (_, Without::Escapes, Within::Remains) => Some(true),
-            (_, _, Within::Remains | Within::NotTried) => None,
+    fn must_succeed(&self, confinement: Confinement) -> Option<bool> {
+        use Confinement::{Namespaces, Off, Plain};
+        match (confinement, &self.without, &self.within) {
+            (Off, Without::Escapes, _) => Some(true),
+            (Off, Without::EscapesAsRoot, _) => is_root().then_some(true),
+            (Off, Without::EscapesAsUser, _) => (!is_root()).then_some(true),
+            (Off, Without::Contained, _) => Some(false),
+            (Off, Without::Cannot, _) => None,
+            (_, _, Within::Contained)
+            | (Plain, _, Within::WorksInNamespaces)
+            | (Namespaces, _, Within::RemainsWithoutNamespaces) => Some(false),
+            (_, Without::Escapes, Within::Remains)
+            | (Plain, Without::Escapes, Within::RemainsWithoutNamespaces)
+            | (Namespaces, Without::Escapes, Within::WorksInNamespaces) => Some(true),
+            (_, _, _) => None,
         }
     }
 
     /// Lets `model` try it. Returns what is wrong with the outcome.
-    async fn check(&self, setting: &Setting, model: &Model, mode: SandboxMode, manner: Manner) -> Option<String> {
+    async fn check(
+        &self,
+        setting: &Setting,
+        model: &Model,
+        confinement: Confinement,
+        manner: Manner,
+    ) -> Option<String> {
         let (name, arguments) = match manner {
             Manner::Itself => (self.name, self.arguments.clone()),
             Manner::Child | Manner::Program => {
@@ -222,7 +264,7 @@ impl Attempt {
                 (if manner == Manner::Child { "child" } else { "program" }, arguments)
             }
         };
-        let must_succeed = self.must_succeed(mode);
+        let must_succeed = self.must_succeed(confinement);
         let before = self.state(setting);
         let answer = if self.needs_region {
             model.call_with_region(name, &arguments).await.map(|(answer, is_intact)| {
@@ -249,7 +291,9 @@ impl Attempt {
             }
         };
         let must_succeed = must_succeed?;
-        let refusals = || REFUSALS.iter().chain(self.errors).copied();
+        let is_alone = confinement == Confinement::Namespaces;
+        let absences = if is_alone { ABSENCES } else { &[] };
+        let refusals = || REFUSALS.iter().chain(self.errors).chain(absences).copied();
         let problem = if answer.starts_with("broken: ") {
             "the attempt is wrong"
         } else if must_succeed && !succeeded {
@@ -259,7 +303,8 @@ impl Attempt {
         } else if succeeded {
             "it succeeded"
         } else if says_so {
-            if self.is_silent {
+            // What is sent in a network of its own is lost in silence.
+            if self.is_silent || (is_alone && !matches!(self.evidence, Evidence::Word)) {
                 return None;
             }
             "it was not refused"
@@ -270,7 +315,7 @@ impl Attempt {
         } else {
             return None;
         };
-        Some(format!("sandbox {mode}, {manner:?}: {} {}: {problem}: {answer}", self.name, self.arguments))
+        Some(format!("sandbox {confinement:?}, {manner:?}: {} {}: {problem}: {answer}", self.name, self.arguments))
     }
 
     fn state(&self, setting: &Setting) -> Option<Value> {
@@ -291,31 +336,31 @@ pub(crate) struct Scene<'a> {
 pub(crate) async fn check_all(attempts: impl Fn(&Scene<'_>) -> Vec<Attempt>) {
     let mut problems = String::new();
     let mut n_attempts = 0;
-    for mode in [SandboxMode::Off, SandboxMode::On] {
+    for confinement in Confinement::ALL {
         // A victim is not what it was after an attempt that succeeded.
-        let Some(setting) = Setting::new().await else { return };
-        let model = setting.load(mode).await;
+        let Some(setting) = Setting::of(confinement).await else { return };
+        let model = setting.load(confinement.mode()).await;
         for manner in [Manner::Itself, Manner::Child, Manner::Program] {
             let scene = Scene { setting: &setting, model: &model };
             let all = attempts(&scene);
             n_attempts = all.len();
             let mut is_first = true;
             for attempt in all {
-                let is_needed = match (mode, manner) {
-                    (SandboxMode::Off, Manner::Itself) => attempt.place != Place::Apart,
+                let is_needed = match (confinement, manner) {
+                    (Confinement::Off, Manner::Itself) => attempt.place != Place::Apart,
                     // One attempt shows that other processes can escape as well.
-                    (SandboxMode::Off, Manner::Child) => is_first || attempt.place == Place::Apart,
-                    (SandboxMode::Off, Manner::Program) => is_first,
+                    (Confinement::Off, Manner::Child) => is_first || attempt.place == Place::Apart,
+                    (Confinement::Off, Manner::Program) => is_first,
                     _ => true,
                 };
                 is_first = false;
                 if !is_needed
                     || !attempt.is_tried(manner)
-                    || (mode != SandboxMode::Off && matches!(attempt.within, Within::NotTried))
+                    || (confinement != Confinement::Off && matches!(attempt.within, Within::NotTried))
                 {
                     continue;
                 }
-                if let Some(problem) = attempt.check(&setting, &model, mode, manner).await {
+                if let Some(problem) = attempt.check(&setting, &model, confinement, manner).await {
                     let _ = writeln!(problems, "{problem}");
                 }
             }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use carton_core::SandboxMode;
 use serde_json::{Value, json};
 
 use crate::host::{End, Host, holds_soon, remove};
+use crate::setting::Confinement;
 
 /// The daemons. Of each, whether it outlives a host that ends in order and does not confine its runners: it kills the group of the runner.
 const DAEMONS: [(&str, bool); 8] = [
@@ -74,9 +74,9 @@ fn clean_up(names: &[String]) {
 }
 
 /// Checks which daemons outlive the host.
-fn check(mode: SandboxMode, end: End, kind: &str) {
+fn check(confinement: Confinement, end: End, kind: &str) {
     let (attempts, names) = attempts(kind);
-    let mut host = Host::start(mode, &attempts, end);
+    let mut host = Host::start(confinement, &attempts, end);
     let scratch = host.scratch();
     let answers = host.answers.clone();
     if end == End::Waits {
@@ -87,12 +87,12 @@ fn check(mode: SandboxMode, end: End, kind: &str) {
     let expected: BTreeSet<usize> = DAEMONS
         .iter()
         .enumerate()
-        .filter(|(_, (_, leaves))| mode == SandboxMode::Off && *leaves)
+        .filter(|(_, (_, leaves))| confinement == Confinement::Off && *leaves)
         .map(|(index, _)| index)
         .collect();
     // A host that is killed ends no daemon, and only the sandbox would. Some daemons end by themselves, so only the ones that are sure to
     // live are expected.
-    let may_be_more = mode == SandboxMode::Off && end == End::Waits;
+    let may_be_more = confinement == Confinement::Off && end == End::Waits;
     // Killed processes end a moment later.
     let is_right = holds_soon(|| {
         let found = living(&names);
@@ -101,10 +101,11 @@ fn check(mode: SandboxMode, end: End, kind: &str) {
     let found: Vec<&str> = living(&names).iter().map(|&index| DAEMONS[index].0).collect();
     clean_up(&names);
     let expected: Vec<&str> = expected.iter().map(|&index| DAEMONS[index].0).collect();
-    assert!(is_right, "sandbox {mode}: expected {expected:?} to live, found {found:?}, answers {answers:?}");
-    if mode == SandboxMode::On {
+    assert!(is_right, "sandbox {confinement:?}: expected {expected:?} to live, found {found:?}, answers {answers:?}");
+    if confinement != Confinement::Off {
         for (answer, (name, _)) in answers.iter().zip(DAEMONS) {
-            let leaves_the_group = ["leave_daemon", "leave_other_group"].contains(&name);
+            let leaves_the_group =
+                ["leave_daemon", "leave_other_group"].contains(&name) && confinement == Confinement::Plain;
             assert_eq!(answer.starts_with("contained: EPERM"), leaves_the_group, "{name}: {answer}");
         }
         let is_gone = holds_soon(|| !scratch.exists());
@@ -118,8 +119,9 @@ fn nothing_outlives_a_model_that_is_dropped() {
     if crate::sources::Sources::find().is_none() {
         return;
     }
-    check(SandboxMode::Off, End::Drops, "a");
-    check(SandboxMode::On, End::Drops, "b");
+    check(Confinement::Off, End::Drops, "a");
+    check(Confinement::Plain, End::Drops, "b");
+    check(Confinement::Namespaces, End::Drops, "e");
 }
 
 #[test]
@@ -127,6 +129,7 @@ fn nothing_outlives_a_host_that_is_killed() {
     if crate::sources::Sources::find().is_none() {
         return;
     }
-    check(SandboxMode::Off, End::Waits, "c");
-    check(SandboxMode::On, End::Waits, "d");
+    check(Confinement::Off, End::Waits, "c");
+    check(Confinement::Plain, End::Waits, "d");
+    check(Confinement::Namespaces, End::Waits, "f");
 }

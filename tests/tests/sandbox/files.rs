@@ -40,7 +40,7 @@ fn reads(scene: &Scene<'_>) -> Vec<Attempt> {
     attempts.push(Attempt::new("open_by_handle", json!({"path": setting.new_file()})).tells(secret).of_root());
     attempts.push(Attempt::new("list_folder", json!({"path": setting.home})).tells("file-"));
     // The kernel tells the properties of files to everybody who may enter their folders, and Landlock has no right for that.
-    attempts.push(Attempt::new("look_at_file", json!({"path": setting.new_file()})).remains());
+    attempts.push(Attempt::new("look_at_file", json!({"path": setting.new_file()})).remains_without_namespaces());
     // What else of the user a model finds useful, and what belongs to other runners.
     let config = setting.place.config();
     let carton = fs::read(&setting.carton).unwrap();
@@ -50,7 +50,9 @@ fn reads(scene: &Scene<'_>) -> Vec<Attempt> {
     attempts.push(Attempt::new("list_folder", json!({"path": "/tmp"})));
     attempts.push(Attempt::new("list_folder", json!({"path": "/"})).tells("proc"));
     for path in ["/etc/passwd", "/etc/hostname", "/proc/self/mountinfo", "/proc/net/tcp", "/proc/1/cmdline"] {
-        attempts.push(Attempt::new("read_file", json!({"path": path})).never_works_if(fs::read(path).is_err()));
+        // Namespaces have their own of these, which say nothing of the system.
+        let attempt = Attempt::new("read_file", json!({"path": path})).works_in_namespaces_if(path != "/etc/hostname");
+        attempts.push(attempt.never_works_if(fs::read(path).is_err()));
     }
     attempts.push(Attempt::new("read_file", json!({"path": "/etc/shadow"})).of_root());
     attempts

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_core::SandboxMode;
 use serde_json::{Value, json};
 
-use crate::setting::Setting;
+use crate::setting::{Confinement, Setting};
 
 /// Says what the host does, as JSON.
 const TASK: &str = "CARTON_TEST_SANDBOX_HOST";
@@ -28,8 +27,8 @@ pub(crate) enum End {
 }
 
 /// Returns the command that starts a host, whose model makes `attempts`.
-pub(crate) fn command(mode: SandboxMode, attempts: &[(&str, Value)], end: End) -> Command {
-    let task = json!({"mode": mode.name(), "attempts": attempts, "end": format!("{end:?}")});
+pub(crate) fn command(confinement: Confinement, attempts: &[(&str, Value)], end: End) -> Command {
+    let task = json!({"confinement": format!("{confinement:?}"), "attempts": attempts, "end": format!("{end:?}")});
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", TEST, "--nocapture", "--test-threads=1"]).env(TASK, task.to_string());
     command
@@ -49,8 +48,8 @@ pub(crate) struct Host {
 
 impl Host {
     /// Starts a host, and waits until its model has made all attempts.
-    pub(crate) fn start(mode: SandboxMode, attempts: &[(&str, Value)], end: End) -> Self {
-        let mut process = command(mode, attempts, end).stdout(Stdio::piped()).spawn().unwrap();
+    pub(crate) fn start(confinement: Confinement, attempts: &[(&str, Value)], end: End) -> Self {
+        let mut process = command(confinement, attempts, end).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());
         let mut host = Self { process, output, answers: Vec::new(), places: Value::Null, folder: PathBuf::new() };
         let mut line = String::new();
@@ -129,14 +128,14 @@ pub(crate) fn holds_soon(condition: impl Fn() -> bool) -> bool {
 async fn is_the_host_of_another_test() {
     let Ok(task) = std::env::var(TASK) else { return };
     let task: Value = serde_json::from_str(&task).unwrap();
-    let mode = task["mode"].as_str().unwrap().parse().unwrap();
+    let confinement = Confinement::named(task["confinement"].as_str().unwrap()).unwrap();
     // What most systems give a process. Children inherit it.
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let some = rustix::process::Rlimit { current: Some(1024), ..descriptors };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, some).unwrap();
-    let setting = Setting::new().await.unwrap();
+    let setting = Setting::of(confinement).await.unwrap();
     println!("host: folder {}", setting.place.path().display());
-    let model = setting.load(mode).await;
+    let model = setting.load(confinement.mode()).await;
     println!("host: places {}", model.places);
     for attempt in task["attempts"].as_array().unwrap() {
         let answer = model.call(attempt[0].as_str().unwrap(), &attempt[1]).await;

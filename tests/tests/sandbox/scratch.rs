@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use carton_core::SandboxMode;
 use serde_json::{Value, json};
 
 use crate::attempt::{Attempt, Scene, check_all};
 use crate::host::{End, Host, holds_soon, remove};
+use crate::setting::Confinement;
 
 /// A depth for which there are not enough descriptors, if each folder on the way is open. Ten times as many folders overflow the stack of a
 /// thread, if each takes a call, but take minutes to be deleted even so.
@@ -15,18 +15,18 @@ const DEEP: u32 = 3000;
 
 /// Checks that nothing is left of the scratch folder after `attempt`, and that the files in `kept` are still there.
 fn check(end: End, attempt: (&str, Value), kept: &Path) {
-    for mode in [SandboxMode::Off, SandboxMode::On] {
-        let mut host = Host::start(mode, std::slice::from_ref(&attempt), end);
+    for confinement in Confinement::ALL {
+        let mut host = Host::start(confinement, std::slice::from_ref(&attempt), end);
         let answer = host.answers[0].clone();
-        assert!(answer.starts_with("escaped: "), "sandbox {mode}: {answer}");
+        assert!(answer.starts_with("escaped: "), "sandbox {confinement:?}: {answer}");
         let left = Path::new(answer.trim_start_matches("escaped: ")).to_path_buf();
         assert!(left.starts_with(host.scratch()), "{answer}");
         if end == End::Waits {
             host.kill();
         } else {
-            assert!(host.wait(), "sandbox {mode}, {}: the host failed", attempt.0);
+            assert!(host.wait(), "sandbox {confinement:?}, {}: the host failed", attempt.0);
         }
-        if mode == SandboxMode::On {
+        if confinement != Confinement::Off {
             let scratch = host.scratch();
             let is_gone = holds_soon(|| !scratch.exists());
             remove(&scratch);
@@ -35,8 +35,13 @@ fn check(end: End, attempt: (&str, Value), kept: &Path) {
             // Without the sandbox the folder is the user's, with all that the model leaves there.
             assert!(left.symlink_metadata().is_ok(), "{answer}");
         }
-        assert_eq!(fs::read_to_string(kept.join("kept")).unwrap(), "kept", "sandbox {mode}, {}", attempt.0);
-        assert_eq!(fs::read_to_string(kept.join("folder/kept")).unwrap(), "kept", "sandbox {mode}, {}", attempt.0);
+        assert_eq!(fs::read_to_string(kept.join("kept")).unwrap(), "kept", "sandbox {confinement:?}, {}", attempt.0);
+        assert_eq!(
+            fs::read_to_string(kept.join("folder/kept")).unwrap(),
+            "kept",
+            "sandbox {confinement:?}, {}",
+            attempt.0
+        );
     }
 }
 

@@ -22,6 +22,30 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// How the model of a setting is confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confinement {
+    /// Not at all.
+    Off,
+    /// Without namespaces of its own, as on systems that give this user none.
+    Plain,
+    /// In namespaces of its own.
+    Namespaces,
+}
+
+impl Confinement {
+    pub(crate) const ALL: [Self; 3] = [Self::Off, Self::Plain, Self::Namespaces];
+
+    pub(crate) fn mode(self) -> SandboxMode {
+        if self == Self::Off { SandboxMode::Off } else { SandboxMode::On }
+    }
+
+    /// The one of this name in the manner of `Debug`.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|confinement| format!("{confinement:?}") == name)
+    }
+}
+
 /// A place, and a victim in it.
 pub(crate) struct Setting {
     pub(crate) sources: Sources,
@@ -38,8 +62,13 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Makes a setting. Returns `None`, and prints the reason, if there is no Python.
+    /// Makes a setting whose models have namespaces of their own in the sandbox. Returns `None`, and prints the reason, if there is no Python.
     pub(crate) async fn new() -> Option<Self> {
+        Self::of(Confinement::Namespaces).await
+    }
+
+    /// The same with the runner for `confinement`.
+    pub(crate) async fn of(confinement: Confinement) -> Option<Self> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let sources = Sources::find()?;
         let place = TestPlace::new(sources.test_runner.to_str().unwrap());
@@ -48,7 +77,7 @@ impl Setting {
         fs::create_dir(&scratch).unwrap();
         let secret = format!("secret-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let victim = Arc::new(Victim::start(&sources, &home, &secret));
-        install(&place, &sources);
+        install(&place, &sources, confinement);
         let carton = pack(&place, &sources).await;
         Some(Self { sources, place, victim, home, scratch, carton, secret, counter: AtomicU64::new(0) })
     }
@@ -150,6 +179,21 @@ impl Model {
         self.places["pid"].as_u64().unwrap()
     }
 
+    /// The number of its process outside of its namespaces.
+    pub(crate) fn outer_pid(&self) -> u64 {
+        let scratch = self.path("scratch");
+        let is_own = |number: &u64| {
+            let read = |name: &str| fs::read(format!("/proc/{number}/{name}")).unwrap_or_default();
+            let status = String::from_utf8_lossy(&read("status")).into_owned();
+            let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+            let has_scratch = String::from_utf8_lossy(&read("environ")).contains(scratch.to_str().unwrap());
+            has_scratch && numbers.split_whitespace().next_back() == Some(&self.pid().to_string())
+        };
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let mut numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.find(is_own).expect("the process of the model is in /proc")
+    }
+
     /// A path of [`Self::places`].
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.places[name].as_str().unwrap().into()
@@ -170,7 +214,7 @@ async fn pack(place: &TestPlace, sources: &Sources) -> PathBuf {
 }
 
 /// Installs the python runner of this checkout, with what the interpreter needs in a sandbox. Models run with the interpreter's packages.
-fn install(place: &TestPlace, sources: &Sources) {
+fn install(place: &TestPlace, sources: &Sources, confinement: Confinement) {
     let folders = place.config().runner_dir;
     let folder = folders.join("python");
     fs::create_dir_all(&folder).unwrap();
@@ -179,7 +223,8 @@ fn install(place: &TestPlace, sources: &Sources) {
     let of_another = fs::read_to_string(folders.join("noop/runner.toml")).unwrap();
     let fields = of_another.lines().filter(|line| !line.starts_with("args")).collect::<Vec<_>>().join("\n");
     let fields = fields.replace("\"noop\"", "\"python\"");
-    let descriptor = format!("{fields}\nsandbox = {{ read = {read:?}, shared_memory = true }}\n");
+    let namespaces = confinement == Confinement::Namespaces;
+    let descriptor = format!("{fields}\nsandbox = {{ read = {read:?}, namespaces = {namespaces} }}\n");
     fs::write(folder.join("runner.toml"), descriptor).unwrap();
     let run = folder.join("run");
     let text = format!(

@@ -2,10 +2,10 @@
 
 use std::process::{Command, Stdio};
 
-use carton_core::SandboxMode;
 use serde_json::json;
 
 use crate::host::{self, End, parse};
+use crate::setting::Confinement;
 
 /// Runs a host in a terminal of its own, by `script`. Returns what the terminal shows.
 fn in_terminal(host: &Command) -> Option<String> {
@@ -22,26 +22,26 @@ fn nothing_is_typed_or_printed_into_the_terminal() {
     if crate::sources::Sources::find().is_none() {
         return;
     }
-    for mode in [SandboxMode::Off, SandboxMode::On] {
+    for confinement in Confinement::ALL {
         let attempts = [
             ("type_into_terminal", json!({"text": "escaped\n"})),
             ("print_to_terminal", json!({"text": "\r\nhost: printed it\r\n"})),
             ("child", json!({"attempt": "type_into_terminal", "text": "again\n"})),
             ("program", json!({"attempt": "print_to_terminal", "text": "\r\nhost: printed again\r\n"})),
         ];
-        let Some(shown) = in_terminal(&host::command(mode, &attempts, End::ReadsTerminal)) else {
+        let Some(shown) = in_terminal(&host::command(confinement, &attempts, End::ReadsTerminal)) else {
             eprintln!("skipped: there is no program `script` that makes a terminal");
             return;
         };
         let lines: Vec<(&str, &str)> = shown.lines().map(parse).collect();
-        assert!(lines.contains(&("ready", "")), "sandbox {mode}: {shown}");
+        assert!(lines.contains(&("ready", "")), "sandbox {confinement:?}: {shown}");
         let has = |kind: &str, text: &str| lines.iter().any(|(found, rest)| *found == kind && rest.contains(text));
-        let is_escape = mode == SandboxMode::Off;
-        assert_eq!(has("printed", ""), is_escape, "sandbox {mode}: {shown}");
+        let is_escape = confinement == Confinement::Off;
+        assert_eq!(has("printed", ""), is_escape, "sandbox {confinement:?}: {shown}");
         // Some systems refuse to type into terminals altogether.
         let is_possible = std::fs::read("/proc/sys/dev/tty/legacy_tiocsti").is_ok_and(|value| value.starts_with(b"1"));
-        if mode == SandboxMode::On || is_possible {
-            assert_eq!(has("typed", "escaped"), is_escape, "sandbox {mode}: {shown}");
+        if confinement != Confinement::Off || is_possible {
+            assert_eq!(has("typed", "escaped"), is_escape, "sandbox {confinement:?}: {shown}");
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn shared_memory() -> Finding {
     if Path::new(PLACE).is_dir() {
         return Finding::ok(PLACE, "there");
     }
-    Finding::warning(PLACE, "not there: Python models that use multiprocessing fail")
+    Finding::warning(PLACE, "not there: without the sandbox, Python models that use multiprocessing fail")
         .command("mkdir -m 1777 /dev/shm && mount -t tmpfs tmpfs /dev/shm")
 }
 

@@ -57,7 +57,7 @@ fn of_gap(gap: SandboxGap, mode: SandboxMode) -> Finding {
         ),
         SandboxGap::Signals => finding.advice("boot Linux 6.12 or later"),
         SandboxGap::SystemCalls => finding.advice("boot a kernel with CONFIG_SECCOMP_FILTER"),
-        SandboxGap::SharedMemory => match std::fs::read_to_string(APPARMOR).is_ok_and(|value| value.trim() == "1") {
+        SandboxGap::Namespaces => match std::fs::read_to_string(APPARMOR).is_ok_and(|value| value.trim() == "1") {
             true => finding.command("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
             false => finding.command("sysctl -w user.max_user_namespaces=10000"),
         },

@@ -45,7 +45,7 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
     policy.cgroup = launch.configured.sandbox.cgroup.clone();
     policy.network = access.network;
     policy.gpus = access.gpus;
-    policy.shared_memory = descriptor.sandbox.shared_memory;
+    policy.namespaces = descriptor.sandbox.namespaces && !access.prepares;
 
     policy.execute.push(descriptor.runner_path.clone());
     policy.execute.extend(descriptor.folder.clone());
