@@ -74,6 +74,7 @@ mod remote;
 mod remove;
 mod signature;
 mod store;
+mod strays;
 mod survey;
 mod verify;
 

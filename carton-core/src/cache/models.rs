@@ -14,6 +14,7 @@ use super::index::LARGEST_INDEX;
 use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
 use super::store::{MODELS, Made};
+use super::strays::strays;
 use super::{Cache, CacheError, FolderIndex, Lease, Line, Sink};
 use crate::context::Meter;
 use crate::digest::Sha256Digest;
@@ -309,23 +310,10 @@ impl<S: ModelFiles> Work<'_, S> {
 
     /// Deletes everything that does not belong in the folder, because only the model's files were verified.
     fn remove_strays(&self) -> Result<(), CacheError> {
-        let folders = self.folders();
         let files: HashSet<&str> = self.files.iter().map(|file| file.path).collect();
-        for folder in &folders {
-            let path = self.path(folder);
-            for entry in std::fs::read_dir(&path).map_err(CacheError::io("list", &path))? {
-                let entry = entry.map_err(CacheError::io("list", &path))?;
-                let name = entry.file_name();
-                let relative = name.to_str().map(|name| match *folder {
-                    "" => name.to_owned(),
-                    folder => format!("{folder}/{name}"),
-                });
-                let belongs = relative.is_some_and(|path| folders.contains(&*path) || files.contains(&*path));
-                if !belongs {
-                    tracing::warn!(path = %entry.path().display(), "deleting a stray file from a model folder");
-                    remove_tree(&entry.path()).map_err(CacheError::io("delete", &entry.path()))?;
-                }
-            }
+        for path in strays(&self.path(""), &self.folders(), &files)? {
+            tracing::warn!(path = %path.display(), "deleting a stray file from a model folder");
+            remove_tree(&path).map_err(CacheError::io("delete", &path))?;
         }
         Ok(())
     }

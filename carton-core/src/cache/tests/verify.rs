@@ -85,6 +85,12 @@ fn whatever_is_wrong_goes() {
         fs::remove_file(root(cache, model).join("model/link")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", root(cache, model).join("model/link")).unwrap();
     });
+    check("a file too many", "model/a/b/stray.py", &|cache, model| {
+        fs::write(root(cache, model).join("model/a/b/stray.py"), "x").unwrap();
+    });
+    check("a folder too many", "model/stray", &|cache, model| {
+        fs::create_dir_all(root(cache, model).join("model/stray/deep")).unwrap();
+    });
     check("an index", "/index", &|cache, model| fs::write(root(cache, model).join("index"), "x").unwrap());
     check("a MANIFEST", "/MANIFEST", &|cache, _| {
         let manifest =
