@@ -13,6 +13,9 @@ pub(crate) const NAME: &str = "MANIFEST";
 /// The largest MANIFEST that is read, in bytes: a million files with names of 190 bytes.
 pub(crate) const MAX_LENGTH: usize = 256 << 20;
 
+/// The most lines of a MANIFEST: as many as an archive has entries.
+const MAX_LINES: usize = 1 << 20;
+
 digest_type! {
     /// The hash of a carton: the SHA-256 of its MANIFEST. As the MANIFEST has the digest of every file, it names the carton with all
     /// of its contents. Its text is that of a [`Sha256Digest`].
@@ -64,6 +67,9 @@ pub enum ManifestError {
         /// Its length in bytes.
         found: usize,
     },
+    /// There are more lines than files that a carton may have.
+    #[error("MANIFEST has too many lines: at most {MAX_LINES}")]
+    TooManyLines,
     /// A line has no `=`, or is empty.
     #[error("MANIFEST line {line}: expected `path=sha256`, found {}", excerpt(.found))]
     Line {
@@ -151,6 +157,9 @@ impl Manifest {
         let mut start = 0;
         // An empty file has no line; `split` would return one.
         for (index, line) in body.split('\n').enumerate().take(if text.is_empty() { 0 } else { usize::MAX }) {
+            if index == MAX_LINES {
+                return Err(ManifestError::TooManyLines);
+            }
             entries.push(parse_line(index + 1, line, start)?);
             start += line.len() + 1;
         }
@@ -290,6 +299,9 @@ mod tests {
     #[test]
     fn lines() {
         check("", Ok(&[]));
+        check(format!("{}\n", "x\n".repeat(MAX_LINES)), Err("line 1"));
+        let long: String = (0..=MAX_LINES).map(|line| format!("{line}={A}\n")).collect();
+        check(&long, Err("too many lines"));
         check(format!("a={A}\n"), Ok(&["a"]));
         check(format!("a={A}"), Ok(&["a"]));
         check(format!("a={A}\nb/c={A}\n"), Ok(&["a", "b/c"]));
