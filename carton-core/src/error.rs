@@ -30,6 +30,7 @@ use crate::self_test::SelfTestReport;
 use crate::shrink::ShrinkError;
 use crate::signature::{SignatureError, TooManyPositional, ViolationKind};
 use crate::trust::TrustError;
+use crate::variables::VariableError;
 
 /// Why an operation failed. [`kind`](Self::kind) classifies the failure, [`hint`](Self::hint) says what to do about it, and
 /// [`source`](std::error::Error::source) leads to the causes.
@@ -281,6 +282,9 @@ pub enum Error {
     /// The carton is not signed as the configuration or the caller requires.
     #[error(transparent)]
     Trust(#[from] TrustError),
+    /// The model cannot get an environment variable that the caller names.
+    #[error(transparent)]
+    Variable(#[from] VariableError),
     /// The carton cannot be shrunk.
     #[error(transparent)]
     Shrink(#[from] ShrinkError),
@@ -370,6 +374,7 @@ impl Error {
             | Self::OutputsUnknown
             | Self::Mistakes { .. }
             | Self::RunnerUnknown { .. }
+            | Self::Variable(_)
             | Self::Shrink(_) => ErrorKind::InvalidInput,
             Self::Cache(error) => error.kind(),
             Self::Trust(error) => error.kind(),
@@ -439,6 +444,7 @@ impl Error {
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),
             Self::Install(error) => error.hint(),
             Self::Shrink(error) => error.hint(),
+            Self::Variable(error) => error.hint(),
             Self::Package(PackageError::Archive(ArchiveError::NotZip { content: Some(content), .. })) => {
                 content.hint().map(str::to_owned)
             }

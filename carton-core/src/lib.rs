@@ -86,6 +86,7 @@ mod source;
 mod tensor_data;
 pub mod trust;
 mod unknown_keys;
+mod variables;
 
 pub use carton_runner_protocol::host::{CallError, CallTimings};
 pub use carton_runner_protocol::{OptionValue, Options, PrivateBytes, Tensors};
@@ -130,6 +131,7 @@ pub use side::Side;
 pub use signature::{SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs, how_to_declare_bools};
 pub use tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorFormat, TensorIndex};
 pub use unknown_keys::UnknownKey;
+pub use variables::VariableError;
 
 /// The optional parts that this library was built with, by the names of Cargo's features.
 pub const FEATURES: &[&str] = match (cfg!(feature = "remote"), cfg!(feature = "object-store")) {

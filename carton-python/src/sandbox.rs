@@ -13,24 +13,25 @@ use crate::errors;
 pub(crate) struct SandboxOptions {
     sandbox: Option<String>,
     allow: Vec<String>,
+    env: Vec<String>,
     /// By name.
     limits: Option<BTreeMap<String, u64>>,
 }
 
 /// The operations that start runners.
 pub(crate) trait Confined: Sized {
-    fn with(self, mode: Option<SandboxMode>, allow: Permissions, limits: Limits) -> Self;
+    fn with(self, mode: Option<SandboxMode>, allow: Permissions, env: Vec<String>, limits: Limits) -> Self;
 }
 
 macro_rules! confined {
     ($operation:ty) => {
         impl Confined for $operation {
-            fn with(self, mode: Option<SandboxMode>, allow: Permissions, limits: Limits) -> Self {
+            fn with(self, mode: Option<SandboxMode>, allow: Permissions, env: Vec<String>, limits: Limits) -> Self {
                 let operation = match mode {
                     Some(mode) => self.sandbox(mode),
                     None => self,
                 };
-                operation.allow(allow).limits(limits)
+                env.into_iter().fold(operation, Self::env).allow(allow).limits(limits)
             }
         }
     };
@@ -55,6 +56,6 @@ impl SandboxOptions {
         for (name, value) in self.limits.into_iter().flatten() {
             limits.set(&name, value).map_err(|error| invalid(&error))?;
         }
-        Ok(operation.with(mode, allow, limits))
+        Ok(operation.with(mode, allow, self.env, limits))
     }
 }

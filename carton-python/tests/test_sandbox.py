@@ -72,6 +72,29 @@ def test_a_model_gets_what_is_allowed(trying):
     assert results(trying, sandbox="off")[:2] == ["secret", "connected"]
 
 
+def variables(names):
+    """Returns environment variables."""
+    import os
+
+    return {"result": np.array([os.environ.get(str(name), "-") for name in names], dtype=object)}
+
+
+def test_a_model_gets_the_variables_that_are_passed(trying, tmp_path, monkeypatch):
+    path = tmp_path / "variables.carton"
+    names = np.array(["OF_CARTON", "PASSED", "OTHER"], dtype=object)
+    carton.pack(variables, path, example={"names": names}, options={"env.OF_CARTON": "1"}, check=False)
+    monkeypatch.setenv("PASSED", "2")
+    monkeypatch.setenv("OTHER", "3")
+
+    def results(**options):
+        with carton.load(path, **options) as model:
+            return model(names=names)["result"].tolist()
+
+    assert results() == ["1", "-", "-"]
+    assert results(env=["PASSED", "OF_CARTON=4"]) == ["4", "2", "-"]
+    assert results(options={"env.OF_CARTON": 5}) == ["5", "-", "-"]
+
+
 def test_limits_hold(trying):
     path, secret, port = trying
     with pytest.raises(carton.Error):
@@ -86,5 +109,11 @@ def test_wrong_options_are_named(trying):
         carton.load(trying[0], allow=["everything"])
     with pytest.raises(TypeError, match="list"):
         carton.load(trying[0], allow="network")
+    with pytest.raises(TypeError, match="list"):
+        carton.load(trying[0], env="PATH")
+    with pytest.raises(carton.InvalidInputError, match="`NOT_SET` is not set"):
+        carton.load(trying[0], env=["NOT_SET"])
+    with pytest.raises(carton.InvalidInputError, match="HOME"):
+        carton.load(trying[0], env=["HOME"])
     with pytest.raises(TypeError, match="speed"):
         carton.load(trying[0], limits={"speed": 1})

@@ -26,7 +26,7 @@ use crate::namespaces::{End, Init, Inside, Side};
 use crate::syscalls::Filters;
 use crate::{
     EXIT_CANNOT_START, EXIT_REFUSED, MESSAGE_PREFIX, Policy, STARTED, delete_scratch_folder, descriptors, limiting,
-    namespaces, privileges,
+    namespaces, privileges, variables,
 };
 
 /// How long to kill processes one by one, before the whole group is killed, this process included.
@@ -124,6 +124,7 @@ fn start(
     // Only a thread is confined, and the program inherits its state. The main thread stays able to clean up, and out of the program's reach.
     let mut command = Command::new(program);
     command.args(arguments);
+    variables::pass(&mut command).map_err(Failure::Refused)?;
     let start = || {
         confine(policy, inside, &mut gaps)?;
         gaps.sort_unstable();

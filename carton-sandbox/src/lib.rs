@@ -31,6 +31,7 @@
 //! | `syscalls` | seccomp: the system calls that are refused, and what each of them would give |
 //! | `namespaces`, `root` | a network, processes and a root folder of the program's own |
 //! | `privileges`, `limiting`, `descriptors` | the rest of confining |
+//! | `variables` | the environment variables of the program, which are not the launcher's |
 //! | `scratch` | deletes scratch folders |
 //! | `launcher` | the launcher's life |
 //! | `probe` | what this system can enforce, found out by starting a launcher |
@@ -61,6 +62,7 @@ mod root;
 mod scratch;
 #[cfg(target_os = "linux")]
 mod syscalls;
+mod variables;
 
 pub use gap::Gap;
 pub use limits::{Limits, UnknownLimit};
@@ -68,6 +70,7 @@ pub use policy::{LAUNCHER_ARGUMENT, Policy};
 pub use probe::{ProbeError, landlock_version, probe};
 #[cfg(unix)]
 pub use scratch::delete_scratch_folder;
+pub use variables::{VARIABLES, encode_variables};
 
 /// The exit status of a launcher that refuses a policy because the system cannot enforce it. The reason is on standard error.
 pub const EXIT_REFUSED: i32 = 121;

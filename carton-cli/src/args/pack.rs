@@ -57,6 +57,8 @@ pub(crate) struct PackArgs {
     pub(crate) strict: bool,
 
     /// An option for the runner, stored in the carton; numbers, booleans and lists as JSON, anything else is a string
+    ///
+    /// env.NAME=VALUE is an environment variable, which the carton sets for the model.
     #[arg(long = "opt", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<OptionArgument>,
 

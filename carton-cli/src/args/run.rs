@@ -57,6 +57,8 @@ pub(crate) struct RunArgs {
     pub(crate) atol: f64,
 
     /// An option for the runner that overrides the carton's; numbers, booleans and lists as JSON
+    ///
+    /// env.NAME=VALUE is an environment variable, as --env gives one.
     #[arg(long = "opt", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<OptionArgument>,
 

@@ -23,6 +23,12 @@ pub(crate) struct SandboxArgs {
     #[arg(long, value_name = "WHAT", value_parser = permission)]
     pub(crate) allow: Vec<Permissions>,
 
+    /// Give the model an environment variable: `NAME`, one of yours, or `NAME=VALUE`
+    ///
+    /// It replaces one that the carton sets. No other variables of yours reach the model, but for those that programs need to start.
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+
     /// Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`, `cpu_seconds=N`
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     pub(crate) limit: Vec<Limits>,

@@ -154,6 +154,8 @@ impl FromStr for OptionArgument {
             return Err("expected KEY=VALUE, found no key".to_owned());
         }
         let value = match serde_json::from_str(value) {
+            // An environment variable is a text, whatever it looks like.
+            _ if key.starts_with("env.") => Value::String(value.to_owned()),
             // The carton stores options as TOML, which has no null.
             Ok(Value::Null) => Value::String(value.to_owned()),
             Ok(parsed) => parsed,
@@ -401,6 +403,8 @@ mod tests {
         check("nothing=null", Ok(("nothing", json!("null"))));
         check("list=[1, \"a\"]", Ok(("list", json!([1, "a"]))));
         check("quoted=\"4\"", Ok(("quoted", json!("4"))));
+        check("env.N=1.10", Ok(("env.N", json!("1.10"))));
+        check("env.Q=\"a\"", Ok(("env.Q", json!("\"a\""))));
         check("broken=[1", Err("not valid JSON"));
         check("=4", Err("no key"));
         check("threads", Err("KEY=VALUE"));

@@ -28,6 +28,9 @@ macro_rules! confined {
         for permissions in &arguments.allow {
             operation = operation.allow(permissions.clone());
         }
+        for variable in &arguments.env {
+            operation = operation.env(variable);
+        }
         operation.limits(arguments.limits())
     }};
 }

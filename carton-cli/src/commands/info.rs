@@ -110,6 +110,13 @@ fn page(info: &Info, model: &ModelArgs, all_files: bool, output: &Output) -> Str
         }
         section(&mut page, output, "Options for the runner", &plain(&table));
     }
+    if !info.runner.env.is_empty() {
+        let mut table = Table::new(&[Align::Left, Align::Left]).indent("  ");
+        for (name, value) in &info.runner.env {
+            table.row([name.clone(), one_line(value)]);
+        }
+        section(&mut page, output, "Environment variables", &plain(&table));
+    }
     names(&mut page, output, "Self-tests", &info.self_tests);
     names(&mut page, output, "Examples", &info.examples);
     files(&mut page, output, info, all_files);

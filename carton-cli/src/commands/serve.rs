@@ -208,6 +208,7 @@ fn apply(arguments: &ServeArgs, model: &mut ModelConfig) {
         model.allow.build |= permissions.build;
         model.allow.read.extend(permissions.read.iter().cloned());
     }
+    model.env.extend(arguments.sandbox.env.iter().cloned());
     model.limits = arguments.sandbox.limits().or(model.limits);
 }
 

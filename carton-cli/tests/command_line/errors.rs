@@ -531,3 +531,71 @@ fn other_files_are_named_wherever_they_are_given() {
     let packed = sandbox.carton("pack m.gguf");
     assert!(packed.code != 0 && packed.stderr.contains("GGUF"), "{packed}");
 }
+
+#[test]
+fn variables_that_a_model_cannot_get_are_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model/weights.bin", "1");
+    let run = |variable: &str| sandbox.run(["run", "model", "--runner", "noop", "--env", variable]);
+    assert_snapshot!(run("NOT_THERE"), @r"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the environment variable `NOT_THERE` is not set
+
+    hint: set it, or give its value: `NOT_THERE=VALUE`
+    ");
+    assert_snapshot!(run("HOME=/"), @r"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: a model cannot get the environment variable `HOME`: expected another name, because `HOME`, `TMPDIR` and those that begin with `CARTON_` are the host's to set
+    ");
+    assert_eq!(run("THERE=1").code, 0);
+    let pack = |option: &str| sandbox.run(["pack", "model", "--runner", "noop", "-o", "m.carton", "--opt", option]);
+    assert_snapshot!(pack("env.CARTON_SANDBOX=off"), @r"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: a model cannot get the environment variable `CARTON_SANDBOX`: expected another name, because `HOME`, `TMPDIR` and those that begin with `CARTON_` are the host's to set
+    ");
+    sandbox.write("m.toml", "[runner.env]\nTMPDIR = \"/\"\n");
+    assert_snapshot!(sandbox.carton("pack model --runner noop --metadata m.toml -o m.carton"), @r"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: carton.toml: `runner.env.TMPDIR`: expected another name, because `HOME`, `TMPDIR` and those that begin with `CARTON_` are the host's to set, found `TMPDIR`
+    ");
+}
+
+/// What such a variable names would be code that nothing confines.
+#[test]
+fn a_variable_of_a_carton_has_no_effect_on_what_starts_and_confines_the_model() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model/weights.bin", "1");
+    let options = ["--opt", "env.LD_PRELOAD=/nowhere.so", "--opt", "env.NUMBER=1.10"];
+    let pack = ["pack", "model", "--runner", "noop", "-o", "m.carton", "--no-check"];
+    sandbox.run(pack.iter().chain(&options)).expect_code(0);
+    let info = sandbox.carton("info m.carton --json").expect_code(0).json();
+    assert_eq!(info["runner"]["env"], serde_json::json!({"LD_PRELOAD": "/nowhere.so", "NUMBER": "1.10"}));
+    assert_eq!(info["runner"]["opts"], serde_json::json!({}));
+    let page = sandbox.carton("info m.carton").expect_code(0).stdout;
+    assert!(page.contains("Environment variables\n  LD_PRELOAD  /nowhere.so\n  NUMBER      1.10\n"), "{page}");
+    let started = sandbox.work().join("started");
+    let wrapper = format!("env >> {}; exec \"$@\"", started.display());
+    let config =
+        sandbox.write("config.toml", format!("[sandbox]\nwrapper = [\"/bin/sh\", \"-c\", '{wrapper}', \"sh\"]"));
+    for mode in ["on", "off"] {
+        let mut command = sandbox.command(["run", "m.carton", "-v", "--sandbox", mode]);
+        let ran = outcome(command.env("CARTON_CONFIG_PATH", &config)).expect_code(0);
+        // The dynamic loader complains of the file once in the runner. Unconfined, the shell's `exec` starts nothing before it either.
+        assert_eq!(ran.stderr.matches("'/nowhere.so' from LD_PRELOAD").count(), 1, "{mode}: {ran}");
+        let environment = std::fs::read_to_string(&started).unwrap();
+        assert!(environment.contains("CARTON_LAUNCHER_VARIABLES="), "{mode}: {environment}");
+        assert!(!environment.lines().any(|line| line.starts_with("LD_PRELOAD=")), "{mode}: {environment}");
+    }
+}

@@ -125,6 +125,8 @@ fn pack_explains_what_goes_into_the_carton() {
           --opt <KEY=VALUE>
               An option for the runner, stored in the carton; numbers, booleans and lists as JSON,
               anything else is a string
+              
+              env.NAME=VALUE is an environment variable, which the carton sets for the model.
 
           --bundle-wheels
               Put the packages that a Python model needs into the carton, so that it runs without a
@@ -207,6 +209,12 @@ fn pack_explains_what_goes_into_the_carton() {
               
               What a carton asks for is shown by `carton info`, and has to be allowed here or in the
               configuration.
+
+          --env <NAME[=VALUE]>
+              Give the model an environment variable: `NAME`, one of yours, or `NAME=VALUE`
+              
+              It replaces one that the carton sets. No other variables of yours reach the model, but for
+              those that programs need to start.
 
           --limit <LIMIT>
               Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`,
@@ -360,6 +368,8 @@ fn run_explains_the_options_of_runners() {
     […]
           --opt <KEY=VALUE>
               An option for the runner that overrides the carton's; numbers, booleans and lists as JSON
+              
+              env.NAME=VALUE is an environment variable, as --env gives one.
 
           --device <DEVICE>
               Where to run: `cpu`, the index of a GPU, or its UUID [default: the first GPU, else the
@@ -407,6 +417,12 @@ fn run_explains_the_options_of_runners() {
               
               What a carton asks for is shown by `carton info`, and has to be allowed here or in the
               configuration.
+
+          --env <NAME[=VALUE]>
+              Give the model an environment variable: `NAME`, one of yours, or `NAME=VALUE`
+              
+              It replaces one that the carton sets. No other variables of yours reach the model, but for
+              those that programs need to start.
 
           --limit <LIMIT>
               Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`,

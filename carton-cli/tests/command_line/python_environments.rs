@@ -537,3 +537,33 @@ fn errors_in_a_module_are_reported_before_anything_is_fetched() {
         assert!(refused.stderr.contains(expected), "{refused}");
     }
 }
+
+/// A model that returns some of its environment variables.
+const VARIABLES: &str = "import os\nimport numpy as np\n\ndef predict(x):\n    names = ['GREETING', 'PASSED', 'SECRET', 'CARTON_LAUNCHER_VARIABLES']\n    \
+                         return {'y': np.array([os.environ.get(name, '-') for name in names], dtype=object)}\n";
+
+#[test]
+fn a_model_gets_the_variables_of_its_carton_and_those_that_are_passed() {
+    let Some(site) = Site::new() else { return };
+    site.sandbox.write("variables.py", VARIABLES);
+    let started = site.sandbox.work().join("started");
+    let script = format!("wrapper = [\"/bin/sh\", \"-c\", 'env >> {}; exec \"$@\"', \"sh\"]", started.display());
+    let config = site.sandbox.write("config.toml", format!("[sandbox]\n{script}"));
+    let carton = |arguments: &str| {
+        let mut command = site.command(&arguments.split_whitespace().collect::<Vec<_>>());
+        outcome(command.env("SECRET", "1").env("PASSED", "2").env("CARTON_CONFIG_PATH", &config)).expect_code(0)
+    };
+    let y = |arguments: &str| {
+        carton(&format!("run v.carton -i x=1 --json {arguments}")).json()["outputs"]["y"]["data"].take()
+    };
+    carton("pack variables.py --runner python --opt infer_fn=predict --opt env.GREETING=hello --no-check -o v.carton");
+    let _ = fs::remove_file(&started);
+    assert_eq!(y(""), json!(["hello", "-", "-", "-"]));
+    // The process that makes the environment has the credentials of package indexes, and no variable of a model.
+    let environments = fs::read_to_string(&started).unwrap();
+    let count = |text: &str| environments.lines().filter(|line| line.starts_with(text)).count();
+    assert_eq!((count("CARTON_SANDBOX="), count("CARTON_LAUNCHER_VARIABLES=")), (2, 1), "{environments}");
+    assert_eq!(count("GREETING="), 0, "{environments}");
+    assert_eq!(y("--env PASSED --env GREETING=bye"), json!(["bye", "2", "-", "-"]));
+    assert_eq!(y("--opt env.GREETING=hi --sandbox off"), json!(["hi", "-", "-", "-"]));
+}

@@ -9,6 +9,7 @@ use semver::VersionReq;
 
 use crate::sandbox::SandboxRequest;
 use crate::unknown_keys::UnknownKey;
+use crate::variables::{self, InvalidVariables};
 
 use super::left_out::Calls;
 use super::raw::{RawExample, RawMetadata, RawSelfTest, RawTensorSpec, Version, described};
@@ -62,6 +63,8 @@ pub struct Draft {
     pub runner_compat_version: Option<u64>,
     /// Options for the runner.
     pub opts: Options,
+    /// Environment variables that are set for the process that runs the model (spec/carton-format-extensions.md, "Environment variables").
+    pub env: BTreeMap<String, String>,
     /// What the model asks for beyond its own files (spec/carton-format-extensions.md, "Sandbox").
     pub sandbox: SandboxRequest,
     /// The unknown keys of the text that was read, with the keys that may have been meant. The keys in `[runner.opts]` belong to the runner
@@ -230,6 +233,7 @@ impl Draft {
             required_framework_version,
             runner_compat_version: runner.runner_compat_version,
             opts: options::to_json(runner.opts),
+            env: runner.env,
             sandbox: raw.sandbox.map(|Table(raw)| SandboxRequest::new(raw.network, raw.read)).unwrap_or_default(),
             unknown_keys: Vec::new(),
         })
@@ -270,7 +274,12 @@ impl Draft {
             ));
         }
         let opts_toml = options::to_toml(&self.opts, "runner.opts")?;
-        let runner = Runner { runner_name, required_framework_version, runner_compat_version, opts: self.opts };
+        variables::check(&self.env).map_err(|InvalidVariables { name, expected, found }| {
+            let field = name.map_or_else(|| "runner.env".to_owned(), |name| format!("runner.env.{name}"));
+            MetadataError::invalid(field, expected, found)
+        })?;
+        let runner =
+            Runner { runner_name, required_framework_version, runner_compat_version, opts: self.opts, env: self.env };
         Ok(Metadata {
             model_name: set(self.model_name),
             short_description: set(self.short_description),

@@ -229,6 +229,8 @@ pub struct Runner {
     pub runner_compat_version: u64,
     /// Options for the runner. The model must run correctly without them.
     pub opts: Options,
+    /// Environment variables that are set for the process that runs the model.
+    pub env: BTreeMap<String, String>,
 }
 
 impl Metadata {
@@ -410,6 +412,7 @@ impl From<Metadata> for Draft {
             sandbox: metadata.sandbox,
             runner_compat_version: Some(metadata.runner.runner_compat_version),
             opts: metadata.runner.opts,
+            env: metadata.runner.env,
             unknown_keys: Vec::new(),
         }
     }

@@ -68,6 +68,8 @@ pub(super) struct RawRunner {
     pub(super) runner_compat_version: Option<u64>,
     #[serde(default)]
     pub(super) opts: toml::Table,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -86,7 +88,8 @@ pub(super) enum Version {
 }
 
 impl RawMetadata {
-    /// The keys of this version of the format. The keys in `[runner.opts]` belong to the runner.
+    /// The keys of this version of the format. The keys in `[runner.opts]` belong to the runner, those in `[runner.env]` to the
+    /// model.
     pub(super) fn known() -> Known {
         Known::fields::<Self>()
             .key("spec_version")

@@ -80,6 +80,12 @@ fn to_toml(metadata: &Metadata) -> String {
             text.line(&quoted_key(key), value);
         }
     }
+    if !runner.env.is_empty() {
+        text.header("[runner.env]");
+        for (name, value) in &runner.env {
+            text.line(name, Value::String(value.clone()));
+        }
+    }
     let sandbox = metadata.sandbox();
     if !sandbox.is_empty() {
         text.header("[sandbox]");

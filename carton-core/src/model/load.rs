@@ -26,6 +26,7 @@ use crate::sandbox::{PrivatePlaces, launch_setters};
 use crate::settings::{OpenSettings, open_setters};
 use crate::signature::SignatureMode;
 use crate::source::Source;
+use crate::variables::{self, VariableError, Variables};
 use crate::{Error, Location};
 
 /// A model to be loaded. Made by [`Carton::load`] and [`Carton::load_bare`]; setters configure it, and `.await` loads it. It
@@ -90,7 +91,8 @@ impl Load {
         self
     }
 
-    /// Sets an option of the runner. It overrides the carton's option of that name.
+    /// Sets an option of the runner. It overrides the carton's option of that name. An option `env.NAME` is no option but the environment
+    /// variable `NAME`, and overrides the carton's.
     pub fn option(mut self, name: impl Into<String>, value: impl Into<OptionValue>) -> Self {
         self.settings.options.insert(name.into(), value.into());
         self
@@ -196,7 +198,10 @@ impl Load {
         let starter = run_blocking(progress.as_ref(), move |context| {
             let config = open.operation.config()?;
             let opening = Opening { cache: Some(open::cache(&config)?), context: context.clone() };
-            complete_policy(&mut settings.policy, &config);
+            let variables = variables::take_from_options(&mut settings.options)?;
+            complete_policy(&mut settings.policy, &config)?;
+            let Variables(passed) = &mut settings.policy.configured.variables;
+            variables.into_iter().for_each(|(name, value)| _ = passed.entry(name).or_insert(value));
             let package = from.open(&open, &settings, &config, &opening)?;
             let descriptor = choose_runner(&package, &config, &settings, &context)?;
             let files = ModelFiles::prepare(&package, descriptor.files, &context)?;
@@ -271,7 +276,10 @@ const BUILD_VARIABLE: &str = "CARTON_ALLOW_BUILD";
 
 /// Adds settings of the configuration to the caller's policy: variables for the runner, and the names of variables that the
 /// runner must not get because the host takes credentials from them.
-pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
+///
+/// # Errors
+/// A variable that the caller passes is not set, or is none that a model gets.
+pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) -> Result<(), VariableError> {
     let offline = if config.offline { "1" } else { "0" };
     policy.variables.extend([
         ("CARTON_RUNNER_DATA_DIR".to_owned(), config.runner_data_dir.to_string_lossy().into_owned()),
@@ -281,6 +289,8 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
     let build = if policy.allow.build || config.sandbox.allow.build { "1" } else { "0" };
     policy.variables.push((BUILD_VARIABLE.to_owned(), build.to_owned()));
     policy.withheld.extend(config.credentials.tokens.iter().filter_map(|token| token.variable.clone()));
+    let passed = policy.passed.iter().map(|variable| variable.resolve(&policy.withheld));
+    let passed = Variables(passed.collect::<Result<_, _>>()?);
     if policy.allow.network && config.offline {
         tracing::warn!(target: "carton::sandbox", "the model does not get the network, because of `offline`");
     }
@@ -290,6 +300,7 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
         launcher: runner::launcher(config),
         data_dir: config.runner_data_dir.clone(),
         offline: config.offline,
+        variables: passed,
         proxy: config.proxy.clone(),
     };
     for path in &mut policy.allow.read {
@@ -315,6 +326,7 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
             }
         }
     }
+    Ok(())
 }
 
 /// The folders that a permission to read does not reach by itself: the user's home, and what tells of or belongs to other models.

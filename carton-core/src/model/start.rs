@@ -26,6 +26,7 @@ use crate::runner::launch::{Access, LaunchPolicy};
 use crate::runner::session::{Session, StartError};
 use crate::runner::{Descriptor, ModelFilesMode};
 use crate::sandbox::{SandboxMode, SandboxRequest};
+use crate::variables::Variables;
 
 /// The device that is no GPU.
 const CPU: &str = "cpu";
@@ -143,12 +144,15 @@ impl Starter {
         // What the caller allows, the model gets whether the carton asks for it or not.
         let mut read = self.files.paths();
         read.extend(granted.read.iter().chain(&policy.allow.read).cloned());
+        let mut variables = self.package.metadata().runner().env.clone();
+        variables.extend(policy.configured.variables.0.clone());
         Access {
             read,
             // Packages have programs.
             execute: prepared.read.clone(),
             network: (policy.allow.network || granted.network) && !policy.configured.offline,
             gpus: self.uses_gpus(),
+            variables: Variables(variables),
             ..Access::default()
         }
     }

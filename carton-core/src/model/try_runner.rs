@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The runner cannot be started, dies at its start, or does not speak the protocol.
 pub async fn try_runner(descriptor: &Descriptor, config: &Config) -> Result<(), Error> {
     let mut policy = LaunchPolicy::default();
-    complete_policy(&mut policy, config);
+    complete_policy(&mut policy, config)?;
     let connection = ConnectionOptions { hello_timeout: PATIENCE, ..ConnectionOptions::default() };
     start_runner(descriptor, &policy, &Access::default(), connection, None).await?;
     Ok(())

@@ -123,7 +123,8 @@ impl Pack {
         self
     }
 
-    /// Sets an option of the runner, which is stored in the carton. It overrides the metadata's option of that name.
+    /// Sets an option of the runner, which is stored in the carton. It overrides the metadata's option of that name. An option `env.NAME` is
+    /// no option but the environment variable `NAME`, which the carton sets for the process that runs the model.
     pub fn option(mut self, name: impl Into<String>, value: impl Into<OptionValue>) -> Self {
         self.options.insert(name.into(), value.into());
         self

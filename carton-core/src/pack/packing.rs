@@ -21,6 +21,7 @@ use crate::packed::{PackCheck, PackWarning, Packed};
 use crate::runner::{self, Descriptor, PLATFORM, Requirement, RunnerSources, known_platforms};
 use crate::shrink::check_links_of_new;
 use crate::tensor_data::is_tensor_file;
+use crate::variables;
 use crate::{Carton, Error, Inputs};
 
 /// A model to be packed, after the runner has described it. Made by [`Pack::prepare`].
@@ -54,6 +55,8 @@ impl Packing {
         })?;
         let mut draft = pack.metadata.clone();
         draft.opts.extend(pack.options.clone());
+        let variables = variables::take_from_options(&mut draft.opts)?;
+        draft.env.extend(variables);
         // Before the runner is asked, which may fail for this reason.
         let mut pointers = find_pointers(&path).await?;
         warnings.extend(pointers.iter().cloned().map(|path| PackWarning::GitLfsPointer { path }));

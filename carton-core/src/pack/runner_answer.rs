@@ -24,7 +24,7 @@ pub(super) async fn ask_runner(
     pack: &Pack,
 ) -> Result<PackResponse, Error> {
     let mut policy = pack.policy.clone();
-    complete_policy(&mut policy, config);
+    complete_policy(&mut policy, config)?;
     // The parts of a model may be in several files beside each other.
     let folder = if path.is_dir() { Some(path) } else { path.parent() };
     let access = Access {

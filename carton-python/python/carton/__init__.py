@@ -119,7 +119,7 @@ def load(
         expect: The hash that the carton must have, in hexadecimal digits.
         device: `cpu`, the index of a GPU, `GPU-…` or `MIG-…`. By default the runner chooses.
         runner: The runner to use instead of the one that the carton names.
-        options: Options of the runner. They override those of the carton.
+        options: Options of the runner. They override those of the carton. `env.NAME` is an environment variable, as in `env`.
         timeout: Seconds that a call may take, waiting included. A runner that is working when the time is up is killed.
         load_timeout: Seconds that the runner may take to load the model, here and when a call starts it again. No limit by default.
         pool_wait: Seconds that a call waits for room in the shared memory, which earlier calls free; 30 by default.
@@ -139,6 +139,7 @@ def load(
             model has its own files and a scratch folder, no other files, no network, and no other processes.
         allow: What a confined model may use beyond that: `network`, `read=PATH` (with `private` where the home folder or the cache is in it); and `build`, which builds Python packages from their
             sources.
+        env: Environment variables that the model gets: `NAME`, one of this process, or `NAME=VALUE`. They replace those that the carton sets.
         limits: Limits of the runner by name: `memory` and `file_size` in bytes, `processes`, `open_files`, `cpu_seconds`.
         progress: Called with `stage`, `done`, `total` and `unit` while the load goes on. By default a line on standard error shows it in
             terminals and notebooks; `False` shows nothing.

@@ -34,13 +34,14 @@ class LoadOptions(TypedDict, total=False):
     offline: bool | None
     sandbox: str | None
     allow: Sequence[str]
+    env: Sequence[str]
     limits: Mapping[str, int] | None
 
 
 #: The limits of a runner, by name.
 _LIMITS = ("memory", "processes", "open_files", "file_size", "cpu_seconds")
 
-_DEFAULTS = {"restart": True, "install_runners": False, "bare": False, "allow_file_links": False, "trusted_keys": (), "allow": ()}
+_DEFAULTS = {"restart": True, "install_runners": False, "bare": False, "allow_file_links": False, "trusted_keys": (), "allow": (), "env": ()}
 
 
 def takes_load_options(function: _Function) -> _Function:
@@ -72,24 +73,27 @@ def as_given(options: LoadOptions) -> dict[str, Any]:
         given["signature_file"] = os.fsdecode(signature_file)
     if (runner_options := given.get("options")) is not None:
         given["options"] = json.dumps(dict(runner_options))
-    given["sandbox"] = sandbox_options(given.pop("sandbox", None), given.pop("allow"), given.pop("limits", None))
+    given["sandbox"] = sandbox_options(given.pop("sandbox", None), given.pop("allow"), given.pop("env"), given.pop("limits", None))
     return given
 
 
-def sandbox_options(mode: str | None, allow: Sequence[str], limits: Mapping[str, int] | None) -> dict[str, Any]:
+def sandbox_options(mode: str | None, allow: Sequence[str], env: Sequence[str], limits: Mapping[str, int] | None) -> dict[str, Any]:
     """What confines a runner, as the extension module takes it.
 
     Raises:
-        TypeError: `allow` is a text instead of a list of texts, or there is no such limit.
+        TypeError: `allow` or `env` is a text instead of a list of texts, or there is no such limit.
     """
     if isinstance(allow, str):
         raise TypeError(f"`allow` is a list, such as [{allow!r}]")
+    if isinstance(env, str):
+        # Not shown, because it may have a password.
+        raise TypeError("`env` is a list, such as ['NAME', 'OTHER=VALUE']")
     for name in limits or ():
         if name not in _LIMITS:
             raise TypeError(f"there is no limit {name!r}, there are {', '.join(_LIMITS)}")
     # A relative path is one of the working folder.
     absolute = [f"read={os.path.abspath(text[5:])}" if text.startswith("read=") and text[5:] else text for text in allow]
-    return {"sandbox": mode, "allow": absolute, "limits": None if limits is None else dict(limits)}
+    return {"sandbox": mode, "allow": absolute, "env": list(env), "limits": None if limits is None else dict(limits)}
 
 
 def key_texts(keys: Sequence[str | os.PathLike[str]]) -> list[str]:

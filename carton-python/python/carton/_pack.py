@@ -91,6 +91,7 @@ def pack(
     install_runners: bool = False,
     sandbox: str | None = None,
     allow: Sequence[str] = (),
+    env: Sequence[str] = (),
     limits: Mapping[str, int] | None = None,
     progress: Callable[..., None] | bool | None = None,
 ) -> Packed:
@@ -118,7 +119,8 @@ def pack(
         examples: Examples for people.
         record: Inputs of further self-tests. Their expected outputs are what the packed model returns now.
         framework_version: The versions of the framework that run the model, such as `>=1.10, <2`.
-        options: Options of the runner, which are stored in the carton.
+        options: Options of the runner, which are stored in the carton. `env.NAME` is an environment variable that the carton sets for the
+            model.
         pack_options: Options of the runner for packing alone.
         misc: Files for `misc/`, by their names there.
         tensors: Further tensors for `tensor_data/`, by name.
@@ -134,6 +136,7 @@ def pack(
             model has its own files and a scratch folder, no other files, no network, and no other processes.
         allow: What a confined model may use beyond that: `network`, `read=PATH` (with `private` where the home folder or the cache is in it); and `build`, which builds Python packages from their
             sources.
+        env: Environment variables that the model gets: `NAME`, one of this process, or `NAME=VALUE`. They replace those that the carton sets.
         limits: Limits of the runner by name: `memory` and `file_size` in bytes, `processes`, `open_files`, `cpu_seconds`.
         progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
 
@@ -172,7 +175,7 @@ def pack(
         "check": check,
         "strict": strict,
         "install_runners": install_runners,
-        "sandbox": sandbox_options(sandbox, allow, limits),
+        "sandbox": sandbox_options(sandbox, allow, env, limits),
     }
     live = _live.prepared(model, example=example, inputs=inputs, outputs=outputs, runner=runner, options=options)
     with live as prepared, _progress.reporting(progress) as callback:

@@ -119,6 +119,8 @@ pub struct ModelConfig {
     /// What it may use beyond its own files.
     #[serde(deserialize_with = "permissions")]
     pub allow: Permissions,
+    /// Environment variables that it gets: `NAME`, one of the server's, or `NAME=VALUE`.
+    pub env: Vec<String>,
     /// The limits of its runners, by name: `memory`, `processes`, `open_files`, `file_size`, `cpu_seconds`.
     #[serde(deserialize_with = "runner_limits")]
     pub limits: RunnerLimits,
@@ -345,6 +347,7 @@ mod tests {
             signature_mode = "warn"
             options = { threads = 1, providers = ["cpu"] }
             allow = ["read=/srv/data"]
+            env = ["HF_TOKEN", "OMP_NUM_THREADS=1"]
             limits = { memory = 4_000_000_000 }
             [[model]]
             location = "https://example.com/other.carton"
@@ -359,6 +362,7 @@ mod tests {
         assert!(digits.location.as_deref().unwrap().ends_with("/models/digits.carton"), "{digits:?}");
         assert_eq!(digits.max_delay_ms, Some(Duration::from_micros(1500)));
         assert_eq!(digits.signature_mode, Some(SignatureMode::Warn));
+        assert_eq!(digits.env, ["HF_TOKEN", "OMP_NUM_THREADS=1"]);
         assert_eq!((digits.options.len(), digits.limits.memory), (2, Some(4_000_000_000)));
         assert_eq!(config.models[1].location.as_deref(), Some("https://example.com/other.carton"));
     }

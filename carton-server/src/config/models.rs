@@ -80,6 +80,7 @@ impl ModelConfig {
         allow.network |= self.allow.network;
         allow.build |= self.allow.build;
         allow.read.extend(self.allow.read);
+        let env = [&defaults.env[..], &self.env].concat();
         Self {
             location,
             name,
@@ -97,6 +98,7 @@ impl ModelConfig {
             options,
             sandbox: self.sandbox.or(defaults.sandbox),
             allow,
+            env,
             limits: self.limits.or(defaults.limits),
         }
     }
@@ -139,6 +141,7 @@ impl ModelConfig {
             (_, None) => Carton::load(location),
         };
         load = load.options(self.options.clone()).allow(self.allow.clone()).limits(self.limits);
+        load = self.env.iter().fold(load, Load::env);
         if let Some(hash) = self.expect {
             load = load.expect_hash(hash);
         }

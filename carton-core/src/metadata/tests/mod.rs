@@ -9,6 +9,7 @@ mod optional;
 mod random;
 mod rules;
 mod sandbox;
+mod variables;
 
 use super::*;
 

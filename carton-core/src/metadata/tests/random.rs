@@ -75,8 +75,10 @@ fn any_draft() -> impl Strategy<Value = Draft> {
     let tests = (any_tensors(), proptest::option::of(any_tensors()));
     let read = proptest::collection::vec(any_text().prop_map(|text| format!("/{}", text.replace("..", ""))), 0..3);
     let sandbox = (proptest::bool::ANY, read);
-    (texts, any_specs(), any_specs(), tests, opts, sandbox).prop_map(
-        |(mut texts, inputs, outputs, (tensors, expected), opts, (network, read))| {
+    let value = any_text().prop_map(|text| text.replace('\0', ""));
+    let env = proptest::collection::btree_map("V[A-Z_0-9]{0,3}", value, 0..3);
+    (texts, any_specs(), any_specs(), tests, (opts, env), sandbox).prop_map(
+        |(mut texts, inputs, outputs, (tensors, expected), (opts, env), (network, read))| {
             let mut text = || texts.pop().flatten();
             Draft {
                 model_name: text(),
@@ -104,6 +106,7 @@ fn any_draft() -> impl Strategy<Value = Draft> {
                 required_framework_version: Some(VersionReq::STAR),
                 runner_compat_version: Some(3),
                 opts: opts.into_iter().collect(),
+                env,
                 sandbox: SandboxRequest::new(network, read),
                 unknown_keys: vec![],
             }

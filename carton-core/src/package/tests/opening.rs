@@ -217,6 +217,7 @@ fn names_in_json() {
             "required_framework_version": "^1",
             "runner_compat_version": 1,
             "opts": { "threads": 2 },
+            "env": {},
         },
         "inputs": [{
             "name": "x",

@@ -11,6 +11,7 @@ use carton_sandbox::Policy;
 use super::policy::{LaunchPolicy, matches};
 use crate::runner::Descriptor;
 use crate::sandbox::SandboxMode;
+use crate::variables::Variables;
 
 /// What the process at hand needs beyond what its runner needs.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Access {
     pub(crate) gpus: bool,
     /// Whether it makes preparations for models, and runs nothing of them.
     pub(crate) prepares: bool,
+    /// The environment variables of the model. A process that makes preparations, which has credentials and the network, gets none.
+    pub(crate) variables: Variables,
 }
 
 /// The variable by which a runner learns that it is confined. Its value is that of the mode.

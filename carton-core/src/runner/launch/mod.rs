@@ -13,6 +13,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod unreaped;
+mod variables;
 
 use std::ffi::OsString;
 use std::io;
@@ -35,6 +36,7 @@ use self::state::{State, kill};
 use super::Descriptor;
 use crate::held_folder::{self, HeldFolder};
 use crate::sandbox::{SandboxMode, SuspectedLimit};
+use crate::variables::Variables;
 
 pub(crate) use confinement::{Access, places_of_program};
 pub(crate) use policy::Configured;
@@ -282,7 +284,12 @@ pub(crate) fn launch(
         command.args(&descriptor.args);
         (command, None)
     };
-    let mut command = wrapped(command, &policy.configured.sandbox.wrapper);
+    let wrapper = &policy.configured.sandbox.wrapper;
+    // A process that makes preparations has credentials and the network, so that nothing of a model decides what it loads.
+    let of_model = if access.prepares { &Variables::default() } else { &access.variables };
+    let (command, variables) =
+        variables::through(command, of_model, is_confined, !wrapper.is_empty()).map_err(system)?;
+    let mut command = wrapped(command, wrapper);
     let (stdout, runner_stdout) = standard_output(is_confined).map_err(|e| system(e.into()))?;
     command.stdin(Stdio::from(runner_end)).stdout(runner_stdout).stderr(Stdio::piped()).process_group(0);
     let wanted = match &descriptor.prepare {
@@ -300,6 +307,7 @@ pub(crate) fn launch(
             command.env_remove(name);
         }
     }
+    command.envs(variables);
     let child = command.spawn();
     // The command still holds the runner's end of the socket. If it were kept, the host would never see the end of the stream.
     drop(command);

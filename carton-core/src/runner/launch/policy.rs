@@ -9,6 +9,7 @@ use rustix::process::Pid;
 
 use crate::network::ProxyConfig;
 use crate::sandbox::{Limits, Permissions, PrivatePlaces, SandboxConfig, SandboxMode};
+use crate::variables::{PassedVariable, Variables};
 
 /// The variables that a runner gets by default: those that programs need to start, and those that configure frameworks. All
 /// others, credentials above all, stay with the host. The list names each variable. A prefix such as `NVIDIA_*` would also pass secrets: `NVIDIA_API_KEY`.
@@ -89,6 +90,8 @@ pub struct LaunchPolicy {
     pub sandbox: Option<SandboxMode>,
     /// What the caller lets the model use beyond its own files, whether the carton asks for it or not.
     pub allow: Permissions,
+    /// The variables that the caller passes to the model.
+    pub(crate) passed: Vec<PassedVariable>,
     /// The configuration, once it is known.
     pub(crate) configured: Configured,
 }
@@ -104,6 +107,8 @@ pub(crate) struct Configured {
     /// The folder for the runners' own data.
     pub(crate) data_dir: PathBuf,
     pub(crate) offline: bool,
+    /// The variables that the caller passes to the model, beside those that the carton sets.
+    pub(crate) variables: Variables,
     /// The proxy that preparations of a runner go through.
     pub(crate) proxy: ProxyConfig,
 }
@@ -117,6 +122,7 @@ impl Default for LaunchPolicy {
             limits: Limits::default(),
             sandbox: None,
             allow: Permissions::default(),
+            passed: Vec::new(),
             configured: Configured::default(),
         }
     }
