@@ -6,6 +6,7 @@ Written from spec/runner-protocol.md alone. It returns its inputs; a mode as its
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import sys
@@ -124,6 +125,12 @@ def main():
         sys.exit(3)
     if MODE == "never-hello":
         time.sleep(1000)
+    if MODE == "stopped-at-start":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if MODE == "slow-at-start":
+        end = time.process_time() + 3
+        while time.process_time() < end:
+            pass
     if MODE == "fork-at-start":
         if os.fork() == 0:
             time.sleep(1000)

@@ -88,8 +88,9 @@ async fn check_load(mode: &str, expected: &[&str]) {
     let carton = place.pack_noop("").await;
     let before = census(&place, &carton).await;
     let start = Instant::now();
-    // The wait for a runner that never sends hello is short; all others get enough time to start.
-    let start_timeout = if mode == "never-hello" { Duration::from_secs(1) } else { PATIENCE * 2 };
+    // The wait for a runner that hangs is short; all others get enough time to start.
+    let start_timeout =
+        if ["never-hello", "stopped-at-start"].contains(&mode) { Duration::from_secs(1) } else { PATIENCE * 2 };
     let error = load(&place, &carton).start_timeout(start_timeout).await.unwrap_err();
     assert!(start.elapsed() < PATIENCE, "{mode} took {:?}", start.elapsed());
     assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{mode}: {}", chain(&error));
@@ -151,10 +152,23 @@ async fn a_plain_runner_without_shared_memory_works() {
 #[tokio::test]
 async fn runners_that_do_not_start() {
     check_load("exit-at-start", &["exit status 3", "cannot find my framework"]).await;
-    check_load("never-hello", &["hello"]).await;
+    check_load("never-hello", &["it hangs: it did not say hello, and for 1s it neither ran"]).await;
+    check_load("stopped-at-start", &["it hangs"]).await;
     check_load("fork-at-start", &["exit status 4"]).await;
     check_load("garbage-at-start", &["protocol"]).await;
     check_load("old-version", &["version"]).await;
+}
+
+#[tokio::test]
+async fn a_runner_that_starts_slowly_is_waited_for_while_it_computes() {
+    let _alone = ALONE.lock().await;
+    let place = place("slow-at-start");
+    let carton = place.pack_noop("").await;
+    let start = Instant::now();
+    let model = load(&place, &carton).start_timeout(Duration::from_secs(1)).await;
+    let model = model.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    assert!(start.elapsed() > Duration::from_secs(3));
+    model.ping().await.unwrap();
 }
 
 #[tokio::test]

@@ -144,7 +144,9 @@ impl Load {
         self
     }
 
-    /// Sets the time that a runner may take from its start to its first message; 30 seconds by default.
+    /// Sets the time for which a runner that starts may make no progress until its first message; 30 seconds by default. On Linux, a runner
+    /// makes progress while its processes use processor time, wait for a processor, or read from a disk, so that a busy machine does not make a
+    /// start fail. On other systems all time counts. A start takes 10 minutes at most, or this time if that is longer.
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.settings.start_timeout = timeout;
         self

@@ -16,6 +16,9 @@ use crate::sandbox::{Denial, Limits, SuspectedLimit, suspected_limits};
 /// How long to wait for the exit status after the connection has ended, before the error is reported without it.
 const EXIT_REPORT_WAIT: Duration = Duration::from_secs(1);
 
+/// How long a start may take in all, however much progress the runner makes.
+const START_LIMIT: Duration = Duration::from_secs(600);
+
 /// The death of a runner: it exited, hung at its start, or broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -80,13 +83,16 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts the process and exchanges the hello messages.
+    /// Starts the process and exchanges the hello messages. `options.hello_timeout` is the time for which the runner may make no progress until
+    /// then; a start that makes some takes at most [`START_LIMIT`].
     pub(crate) async fn start(
         descriptor: &Descriptor,
         policy: &LaunchPolicy,
         access: &Access,
-        options: ConnectionOptions,
+        mut options: ConnectionOptions,
     ) -> Result<Self, StartError> {
+        let patience = options.hello_timeout;
+        options.hello_timeout = START_LIMIT.max(patience);
         let runner = descriptor.to_string();
         let limits = policy.all_limits();
         let (report_exit, exit) = watch::channel(None);
@@ -104,9 +110,12 @@ impl Session {
         .map_err(StartError::Launch)?;
         let mut died = exit.clone();
         let opened = tokio::select! {
+            // A hello that has come while this process waited for a processor counts.
+            biased;
             opened = Connection::open(socket.into(), options) => opened,
             // A child that the dead runner left behind may hold the socket open, and then no hello would ever arrive.
             _ = died.wait_for(Option::is_some) => Err(Arc::new(CloseReason::EndOfFile)),
+            () = process.is_stuck(patience) => Err(Arc::new(CloseReason::Requested(stuck(patience)))),
         };
         // A program that is no launcher, and speaks the protocol, would be a runner that nothing confines.
         let opened = match opened {
@@ -206,6 +215,14 @@ impl Drop for Session {
     fn drop(&mut self) {
         // The runner sees the end of the stream and exits. If it does not, dropping the process handle kills it.
         self.connection.close(CloseReason::Requested("the model was dropped".to_owned()));
+    }
+}
+
+/// What to say of a runner that has made no progress for `patience`.
+fn stuck(patience: Duration) -> String {
+    match cfg!(target_os = "linux") {
+        true => format!("it hangs: it did not say hello, and for {patience:?} it neither ran nor read from a disk"),
+        false => CloseReason::HelloTimeout(patience).to_string(),
     }
 }
 

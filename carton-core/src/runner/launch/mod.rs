@@ -9,6 +9,7 @@ mod confinement;
 mod exit_notice;
 mod output;
 mod policy;
+mod progress;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use tokio::sync::watch;
 
 use self::exit_notice::ExitNotice;
 use self::output::Output;
+use self::progress::Idleness;
 use self::state::{State, kill};
 use super::Descriptor;
 use crate::held_folder::{self, HeldFolder};
@@ -45,6 +47,10 @@ pub use unreaped::end_all;
 
 /// How long a launcher may take, on a busy machine, to say that it started a runner which has said hello already.
 const LAUNCH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often to look whether a starting runner makes progress.
+const SHORTEST_LOOK: Duration = Duration::from_millis(20);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a runner may take to exit by itself once the host is done with it, before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -220,6 +226,22 @@ impl Process {
         let mut started = self.started.clone();
         let said = tokio::time::timeout(LAUNCH_PATIENCE, started.wait_for(|started| *started)).await;
         matches!(said, Ok(Ok(_)))
+    }
+
+    /// Returns when the runner has made no progress for `patience` (spec/runner-descriptor.md, "The process").
+    pub(crate) async fn is_stuck(&self, patience: Duration) {
+        let interval = (patience / 10).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+        let mut idleness = Idleness::default();
+        loop {
+            let start = Instant::now();
+            tokio::time::sleep(interval).await;
+            let State::Alive(leader) = *self.state.lock() else { return std::future::pending().await };
+            let usage = tokio::task::spawn_blocking(move || progress::usage(leader)).await.ok().flatten();
+            // On a busy machine this process waits too. What its runner does meanwhile is not seen, so that the time does not count.
+            if idleness.observe(usage, start.elapsed().min(interval * 2)) >= patience {
+                return;
+            }
+        }
     }
 
     /// Kills the process and its group now. Does nothing if the process is dead.

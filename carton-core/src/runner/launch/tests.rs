@@ -127,3 +127,19 @@ fn what_cannot_be_started_is_named() {
         assert!(error.to_string().contains(path), "{error}");
     }
 }
+
+/// Returns whether a runner is seen as stuck within `limit`, if half a second without progress is.
+async fn is_stuck(script: &str, limit: Duration) -> bool {
+    let (_socket, process, _exit) = shell(script);
+    tokio::time::timeout(limit, process.is_stuck(Duration::from_millis(500))).await.is_ok()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn only_a_runner_without_progress_is_stuck() {
+    assert!(is_stuck("sleep 1000", PATIENCE).await);
+    assert!(is_stuck("kill -STOP $$", PATIENCE).await);
+    assert!(!is_stuck("while :; do :; done", Duration::from_secs(2)).await);
+    // A process below it that does something is enough.
+    assert!(!is_stuck("(while :; do :; done) & wait", Duration::from_secs(2)).await);
+}
