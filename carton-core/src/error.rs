@@ -222,12 +222,16 @@ pub enum Error {
         /// Whether the call was still waiting: for its turn, for a fresh runner, or for the answer to a ping. If it was running,
         /// the runner was killed.
         waiting: bool,
+        /// What the user can do about it, if more is known than that it takes long.
+        hint: Option<String>,
     },
     /// The runner did not load the model within [`Load::load_timeout`](crate::Load::load_timeout), and was killed.
     #[error("loading the model ran out of time; runner {runner} was killed")]
     LoadTimeout {
         /// Name and version of the runner.
         runner: String,
+        /// What the user can do about it, if more is known than that it takes long.
+        hint: Option<String>,
     },
     /// A call could not be made: too many are waiting, or there is no room for its tensors.
     #[error(transparent)]
@@ -459,8 +463,8 @@ impl Error {
             Self::Signature(error) => Some(signature_hint(error)),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
             Self::SealedForAnother => Some("seal them for the model that is called".to_owned()),
-            Self::Timeout { .. } | Self::LoadTimeout { .. } => {
-                Some("allow more time, or check that the model does not hang".to_owned())
+            Self::Timeout { hint, .. } | Self::LoadTimeout { hint, .. } => {
+                hint.clone().or_else(|| Some("allow more time, or check that the model does not hang".to_owned()))
             }
             Self::Call(CallError::InputsTooLarge { .. }) => {
                 Some("pass the input in parts, or use a runner that supports shared memory".to_owned())
@@ -554,7 +558,7 @@ impl From<StartError> for Error {
             StartError::Launch(error) => Self::Launch(error),
             StartError::Crash(crash) => Self::RunnerCrashed(crash),
             StartError::Refused { runner, error, limits } => Self::refused(runner, error, limits),
-            StartError::LoadTimeout { runner } => Self::LoadTimeout { runner },
+            StartError::LoadTimeout { runner, hint } => Self::LoadTimeout { runner, hint },
             StartError::Call(error) => Self::Call(error),
         }
     }

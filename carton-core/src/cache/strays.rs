@@ -7,11 +7,7 @@ use super::CacheError;
 
 /// Returns the files and folders in `root` that are neither `files` nor `folders`, and not below another one that is returned. `folders` are
 /// paths in `root`, which is the empty path; those that are not there are skipped.
-pub(super) fn strays(
-    root: &Path,
-    folders: &BTreeSet<&str>,
-    files: &HashSet<&str>,
-) -> Result<Vec<PathBuf>, CacheError> {
+pub(super) fn strays(root: &Path, folders: &BTreeSet<&str>, files: &HashSet<&str>) -> Result<Vec<PathBuf>, CacheError> {
     let mut found = Vec::new();
     for folder in folders {
         let path = root.join(folder);

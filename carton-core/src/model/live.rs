@@ -148,7 +148,7 @@ impl Live {
             None => Ok(work.await),
             Some(deadline) => {
                 let done = tokio::time::timeout_at(deadline.into(), work).await;
-                done.map_err(|_| self.timed_out(Phase::Queued))
+                done.map_err(|_| self.timed_out(Phase::Queued, None))
             }
         }
     }
@@ -200,17 +200,19 @@ impl Live {
                 Error::Model { runner: session.runner().to_owned(), source: runner_error(error, limits) }
             }
             Ok(CallError::DeadlineExceeded { phase }) => {
+                let mut hint = None;
                 if phase == Phase::Running {
+                    hint = session.hint_on_denial();
                     session.kill("a call ran out of time");
                 }
-                self.timed_out(phase)
+                self.timed_out(phase, hint)
             }
             Ok(other) => Error::Call(other),
         }
     }
 
     /// The error of a call that was not answered in time.
-    pub(super) fn timed_out(&self, phase: Phase) -> Error {
-        Error::Timeout { runner: self.descriptor().to_string(), waiting: phase == Phase::Queued }
+    pub(super) fn timed_out(&self, phase: Phase, hint: Option<String>) -> Error {
+        Error::Timeout { runner: self.descriptor().to_string(), waiting: phase == Phase::Queued, hint }
     }
 }

@@ -269,7 +269,7 @@ impl Carton {
         match session.connection().ping(options).await {
             Ok(()) => Ok(()),
             // Not explained as a call's error, which kills the runner: it may be busy with a model that leaves no room for answers.
-            Err(CallError::DeadlineExceeded { .. }) => Err(self.live.timed_out(Phase::Queued)),
+            Err(CallError::DeadlineExceeded { .. }) => Err(self.live.timed_out(Phase::Queued, None)),
             Err(error) => Err(self.live.explain(&session, error).await),
         }
     }

@@ -200,8 +200,9 @@ impl Starter {
                 StartError::Refused { runner, limits: session.suspected_limits(&error), error }
             }
             Ok(CallError::DeadlineExceeded { .. }) => {
+                let hint = session.hint_on_denial();
                 session.kill("loading the model ran out of time");
-                StartError::LoadTimeout { runner }
+                StartError::LoadTimeout { runner, hint }
             }
             Ok(other) => StartError::Call(other),
         }

@@ -62,6 +62,7 @@ pub(crate) enum StartError {
     /// The runner did not load the model in time.
     LoadTimeout {
         runner: String,
+        hint: Option<String>,
     },
     /// The request to load the model could not be made.
     Call(CallError),
@@ -191,6 +192,14 @@ impl Session {
     pub(crate) fn suspected_limits(&self, error: &RunnerError) -> Vec<SuspectedLimit> {
         let texts = std::iter::once(&error.message).chain(&error.causes);
         suspected_limits(&self.limits, None, texts.map(String::as_str))
+    }
+
+    /// What the user can do about a runner that does not answer, if its last words look like a refusal of the sandbox.
+    pub(crate) fn hint_on_denial(&self) -> Option<String> {
+        let HasNetwork(network) = self.confined?;
+        let lines = self.process.last_lines();
+        let denial = Denial::of(lines.iter().map(String::as_str), network)?;
+        Some(format!("the model may wait for what it was refused: {}", denial.hint()))
     }
 
     /// Turns a closed connection into a [`Crash`] that tells how the process ended. An error that looks like a refusal of the sandbox gets a

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use carton_core::{Error, Limits, SandboxMode};
 use serde_json::json;
 
-use crate::setting::Setting;
+use crate::setting::{Confinement, Setting};
 
 #[tokio::test]
 async fn reading_is_a_permission() {
@@ -50,6 +51,20 @@ async fn a_strict_sandbox_contains_too() {
     ] {
         let answer = model.call(name, &arguments).await.unwrap();
         assert!(answer.starts_with("contained: E"), "{name}: {answer}");
+    }
+}
+
+/// A model that waits for ever for a thread that was denied something.
+#[tokio::test]
+async fn a_call_that_ran_out_of_time_says_what_was_denied() {
+    for confinement in [Confinement::Plain, Confinement::Namespaces] {
+        let Some(setting) = Setting::of(confinement).await else { return };
+        let model = setting.load(SandboxMode::On).await;
+        let time = Duration::from_secs(4);
+        let error = model.call_within(time, "wait_for_network", &json!({"seconds": 18})).await.unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{confinement:?}: {error}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("allow the network"), "{confinement:?}: {hint}");
     }
 }
 

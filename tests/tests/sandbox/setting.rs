@@ -149,7 +149,12 @@ impl Model {
 
     /// Lets it try one way out, and returns its answer.
     pub(crate) async fn call(&self, attempt: &str, arguments: &Value) -> Result<String, Error> {
-        self.call_with(attempt, arguments, []).await
+        self.call_with(attempt, arguments, [], PATIENCE).await
+    }
+
+    /// The same within a time.
+    pub(crate) async fn call_within(&self, time: Duration, attempt: &str, arguments: &Value) -> Result<String, Error> {
+        self.call_with(attempt, arguments, [], time).await
     }
 
     /// The same with a tensor that lies in memory which the host lends. Also returns whether the tensor is what it was.
@@ -157,7 +162,7 @@ impl Model {
         let mut region = self.carton.alloc_dtype(DataType::Uint8, &[1 << 20]).await?;
         region.bytes_mut().unwrap().fill(7);
         let region = Tensor::from(region);
-        let answer = self.call_with(attempt, arguments, [("region", region.clone())]).await?;
+        let answer = self.call_with(attempt, arguments, [("region", region.clone())], PATIENCE).await?;
         Ok((answer, region.as_numeric().unwrap().bytes().iter().all(|&byte| byte == 7)))
     }
 
@@ -166,11 +171,12 @@ impl Model {
         attempt: &str,
         arguments: &Value,
         more: impl IntoIterator<Item = (&'static str, Tensor)>,
+        time: Duration,
     ) -> Result<String, Error> {
         let text = |text: &str| Tensor::from_strings([text], vec![]).unwrap();
         let own = [("attempt", text(attempt)), ("argument", text(&arguments.to_string()))];
         let inputs: Inputs = own.into_iter().chain(more).collect();
-        let outputs = self.carton.infer(inputs).timeout(PATIENCE).await?;
+        let outputs = self.carton.infer(inputs).timeout(time).await?;
         Ok(outputs["result"].as_string().unwrap().elements()[0].clone())
     }
 
@@ -191,7 +197,7 @@ impl Model {
         };
         let entries = fs::read_dir("/proc").unwrap().flatten();
         let mut numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        numbers.find(is_own).expect("the process of the model is in /proc")
+        numbers.find(is_own).unwrap()
     }
 
     /// A path of [`Self::places`].

@@ -56,6 +56,7 @@ fn of_gap(gap: SandboxGap, mode: SandboxMode) -> Finding {
              a container's seccomp profile may hide it",
         ),
         SandboxGap::Signals => finding.advice("boot Linux 6.12 or later"),
+        SandboxGap::Proc => finding.advice("in a container, uncover it: `--security-opt systempaths=unconfined`"),
         SandboxGap::SystemCalls => finding.advice("boot a kernel with CONFIG_SECCOMP_FILTER"),
         SandboxGap::Namespaces => match std::fs::read_to_string(APPARMOR).is_ok_and(|value| value.trim() == "1") {
             true => finding.command("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),

@@ -32,7 +32,7 @@ use rustix::process::Pid;
 use tokio::sync::watch;
 
 use self::exit_notice::ExitNotice;
-use self::output::Output;
+use self::output::{Output, Tail};
 use self::progress::Idleness;
 use self::state::{State, kill};
 use super::Descriptor;
@@ -215,6 +215,8 @@ pub(crate) struct Process {
     state: Arc<Mutex<State>>,
     /// Whether the launcher has said that it confined the runner; `true` for one that is not confined. Closed when the process has ended.
     started: watch::Receiver<bool>,
+    /// The last lines that the runner has written to standard error.
+    tail: Arc<Mutex<Tail>>,
     /// Closing it tells the supervisor that the host is done with the process.
     _stop: OwnedFd,
 }
@@ -226,6 +228,11 @@ impl Process {
         let mut started = self.started.clone();
         let said = tokio::time::timeout(LAUNCH_PATIENCE, started.wait_for(|started| *started)).await;
         matches!(said, Ok(Ok(_)))
+    }
+
+    /// Returns the last lines that the runner has written to standard error so far.
+    pub(crate) fn last_lines(&self) -> Vec<String> {
+        self.tail.lock().lines()
     }
 
     /// Returns when the runner has made no progress for `patience` (spec/runner-descriptor.md, "The process").
@@ -346,6 +353,7 @@ pub(crate) fn launch(
             return Err(system(error));
         }
     };
+    let tail = output.tail();
     let state = Arc::new(Mutex::new(State::Alive(pid)));
     let supervisor =
         Supervisor { child, state: Arc::clone(&state), exit_notice, output, stop: stop_read, is_confined, scratch };
@@ -358,7 +366,7 @@ pub(crate) fn launch(
         unreaped::remove(&state);
         return Err(system(error));
     }
-    Ok((host_end, Process { state, started, _stop: stop_write }))
+    Ok((host_end, Process { state, started, tail, _stop: stop_write }))
 }
 
 /// What the names of scratch folders begin with.
@@ -502,7 +510,6 @@ impl Supervisor {
         unreaped::remove(&self.state);
         self.output.read();
         let (stderr, is_launching) = self.output.into_tail();
-        let stderr = stderr.into_lines();
         let code = status.as_ref().ok().and_then(ExitStatus::code);
         let signal = status.as_ref().ok().and_then(ExitStatusExt::signal);
         let not_started = if self.is_confined { not_started(code, &stderr, is_launching) } else { None };

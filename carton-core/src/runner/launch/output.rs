@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// The number of last lines of standard error that are kept for the error of a runner that died.
@@ -22,7 +24,7 @@ pub(super) struct Output {
     launching: Option<watch::Sender<bool>>,
     runner: String,
     streams: Vec<Stream>,
-    tail: Tail,
+    tail: Arc<Mutex<Tail>>,
 }
 
 struct Stream {
@@ -43,8 +45,8 @@ impl Tail {
         self.0.push_back(line);
     }
 
-    pub(super) fn into_lines(self) -> Vec<String> {
-        self.0.into()
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.0.iter().cloned().collect()
     }
 }
 
@@ -61,11 +63,16 @@ impl Output {
             rustix::fs::fcntl_setfl(&descriptor, flags | rustix::fs::OFlags::NONBLOCK)?;
             streams.push(Stream { name, descriptor, line: Vec::new() });
         }
-        Ok(Self { launching, runner: runner.to_owned(), streams, tail: Tail::default() })
+        Ok(Self { launching, runner: runner.to_owned(), streams, tail: Arc::default() })
     }
 
     pub(super) fn runner(&self) -> &str {
         &self.runner
+    }
+
+    /// The last lines of standard error, which change while output is read.
+    pub(super) fn tail(&self) -> Arc<Mutex<Tail>> {
+        Arc::clone(&self.tail)
     }
 
     /// Returns the streams that have not ended.
@@ -75,22 +82,22 @@ impl Output {
 
     /// Reads the available output, logs complete lines, and drops streams that have ended.
     pub(super) fn read(&mut self) {
-        let (runner, tail, launching) = (&self.runner, &mut self.tail, &mut self.launching);
+        let (runner, tail, launching) = (&self.runner, &*self.tail, &mut self.launching);
         self.streams.retain_mut(|stream| stream.read(runner, tail, launching));
     }
 
     /// Logs the last, unterminated lines. Returns the last lines of standard error, and whether all of it is the launcher's.
-    pub(super) fn into_tail(mut self) -> (Tail, bool) {
+    pub(super) fn into_tail(mut self) -> (Vec<String>, bool) {
         for stream in &mut self.streams {
-            stream.end_line(&self.runner, &mut self.tail, &mut self.launching);
+            stream.end_line(&self.runner, &self.tail, &mut self.launching);
         }
-        (self.tail, self.launching.is_some())
+        (self.tail.lock().lines(), self.launching.is_some())
     }
 }
 
 impl Stream {
     /// Reads the available output. Returns `false` if the stream has ended.
-    fn read(&mut self, runner: &str, tail: &mut Tail, launching: &mut Option<watch::Sender<bool>>) -> bool {
+    fn read(&mut self, runner: &str, tail: &Mutex<Tail>, launching: &mut Option<watch::Sender<bool>>) -> bool {
         let mut buffer = [0_u8; 8192];
         let mut budget = MAX_BYTES_AT_ONCE;
         while budget > 0 {
@@ -118,7 +125,7 @@ impl Stream {
         true
     }
 
-    fn end_line(&mut self, runner: &str, tail: &mut Tail, launching: &mut Option<watch::Sender<bool>>) {
+    fn end_line(&mut self, runner: &str, tail: &Mutex<Tail>, launching: &mut Option<watch::Sender<bool>>) {
         if self.line.is_empty() {
             return;
         }
@@ -138,7 +145,7 @@ impl Stream {
         }
         tracing::info!(target: "carton::runner", runner, stream = self.name, "{line}");
         if self.name == "stderr" {
-            tail.push(line);
+            tail.lock().push(line);
         }
     }
 }

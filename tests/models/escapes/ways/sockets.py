@@ -7,6 +7,8 @@ import os
 import platform
 import socket
 import struct
+import threading
+import time
 
 from ways import system
 from ways.outcome import Nothing, printable
@@ -248,6 +250,14 @@ def open_socket(family, kind, protocol=0):
     """Opens a socket of a family: packets of the network card, the machine that hosts this one, the kernel's ciphers."""
     with socket.socket(family, kind, protocol) as created:
         return "opened %d" % created.fileno()
+
+
+def wait_for_network(seconds):
+    """Waits for a thread that has failed, as models do that wait for workers."""
+    address = ("192.0.2.1", 80)
+    threading.Thread(target=socket.create_connection, args=(address, 5), daemon=True).start()
+    time.sleep(seconds)
+    return "waited"
 
 
 def list_network_cards():
