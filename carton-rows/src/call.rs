@@ -47,7 +47,10 @@ impl Caller {
             }
             other => other,
         };
-        let outputs = outputs.map_err(|source| batch.failed(source))?;
+        let outputs = match outputs {
+            Ok(outputs) => outputs,
+            Err(source) => return Err(self.narrowed(model, batch, source).await),
+        };
         let n_rows = batch.n_rows;
         let mut columns = Vec::new();
         for plan in self.outputs(&outputs)? {
@@ -59,6 +62,24 @@ impl Caller {
             columns.push((plan, field, array));
         }
         Ok(Answer { kept: joined(&batch.kept)?, outputs: columns, n_rows })
+    }
+
+    /// Returns the error of a failed call for as few of its rows as possible. What a model refuses is often one row of many: halves of the
+    /// call are made until one row is left, or until neither half fails.
+    async fn narrowed(&self, model: &Carton, mut batch: Batch, mut source: carton_core::Error) -> RowsError {
+        let rows = |batch: &Batch| (batch.first_row, batch.last_row());
+        let (mut first, mut last) = rows(&batch);
+        while batch.n_rows > 1 && matches!(source, carton_core::Error::Model { .. }) {
+            let first_half = batch.split_to(batch.n_rows / 2);
+            for half in [first_half, std::mem::take(&mut batch)] {
+                if let Err(error) = self.infer(model, &half).await {
+                    (first, last) = rows(&half);
+                    (batch, source) = (half, error);
+                    break;
+                }
+            }
+        }
+        RowsError::Call { first, last, source: Box::new(source) }
     }
 
     /// The outputs that become columns: the declared ones, or those that the model returned.
@@ -102,8 +123,29 @@ impl Batch {
         self.first_row + (self.n_rows as u64).saturating_sub(1)
     }
 
-    fn failed(&self, source: carton_core::Error) -> RowsError {
-        RowsError::Call { first: self.first_row, last: self.last_row(), source: Box::new(source) }
+    /// Takes the first rows out of the inputs, at most `n_rows`.
+    fn split_to(&mut self, n_rows: usize) -> Self {
+        let n_rows = n_rows.min(self.n_rows);
+        let split = |pieces: &mut Vec<Piece>| {
+            let mut left = n_rows;
+            let mut taken = Vec::new();
+            while left > 0
+                && let Some(piece) = pieces.first_mut()
+            {
+                let first = piece.split_to(left);
+                left -= first.n_rows;
+                taken.push(first);
+                if piece.n_rows == 0 {
+                    pieces.remove(0);
+                }
+            }
+            taken
+        };
+        let inputs = self.inputs.iter_mut().map(split).collect();
+        let first = Self { first_row: self.first_row, n_rows, inputs, kept: Vec::new() };
+        self.first_row += n_rows as u64;
+        self.n_rows -= n_rows;
+        first
     }
 }
 

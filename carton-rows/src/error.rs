@@ -196,8 +196,8 @@ pub enum RowsError {
     /// The runner for another worker cannot be started.
     #[error("cannot start another runner")]
     Worker(#[source] Box<carton_core::Error>),
-    /// A call failed.
-    #[error("rows {first} to {last}")]
+    /// A call of the model failed with these rows, and with no fewer of them where the model answered with an error.
+    #[error("{}", rows_text(*first, *last))]
     Call {
         /// The first row of the call, counted from 0 over all rows.
         first: u64,
@@ -328,6 +328,11 @@ impl From<DatasetError> for RowsError {
 }
 
 /// An error of reading is the machine's if the operating system caused it, the caller's if there is no such file, else the file's.
+/// The rows of a call, in the words of an error.
+fn rows_text(first: u64, last: u64) -> String {
+    if first == last { format!("row {first}") } else { format!("rows {first} to {last}") }
+}
+
 fn kind_of_source(error: &(dyn Error + 'static)) -> ErrorKind {
     let transparent = error.downcast_ref().and_then(|error| match error {
         // The system's error is not among its sources.

@@ -1,7 +1,7 @@
 //! Landlock: which files a process may use, and that it reaches no process outside of the sandbox by TCP, signals or abstract sockets.
 //!
-//! What Landlock does not govern is refused by [`crate::syscalls`]: changing modes, owners and times, other sockets, tracing. Or it is not
-//! there, in a root folder of its own ([`crate::root`]): sockets with paths, the names and properties of files (`stat`).
+//! What Landlock does not govern is refused by [`crate::syscalls`]: changing modes, owners and times, other sockets, tracing. In namespaces,
+//! the rest is hidden by a root folder of its own ([`crate::root`]): sockets in the file system, the names and properties of files (`stat`).
 
 use std::fs;
 use std::io;

@@ -33,8 +33,8 @@ impl fmt::Display for Gap {
             }
             Self::Processes => "not enforced: the limit of processes (it binds root only with a cgroup)",
             Self::Namespaces => {
-                "missing: /dev/shm, sockets and /proc for the model's own processes, which Python's multiprocessing needs (user \
-                 namespaces are disabled)"
+                "missing: /dev/shm, sockets and /proc for the model's own processes, which Python's multiprocessing needs (this \
+                 user gets no namespaces)"
             }
             Self::Proc => {
                 "missing: /proc for the model's own processes, which some libraries read (this system covers parts of its own)"

@@ -25,8 +25,8 @@ use crate::gap::Gap;
 use crate::namespaces::{End, Init, Inside, Side};
 use crate::syscalls::Filters;
 use crate::{
-    EXIT_CANNOT_START, EXIT_REFUSED, MESSAGE_PREFIX, Policy, STARTED, delete_scratch_folder, descriptors, limiting,
-    namespaces, privileges, variables,
+    EXIT_CANNOT_START, EXIT_REFUSED, MESSAGE_PREFIX, NOTE_PREFIX, Policy, STARTED, delete_scratch_folder, descriptors,
+    limiting, namespaces, privileges, variables,
 };
 
 /// How long to kill processes one by one, before the whole group is killed, this process included.
@@ -105,7 +105,8 @@ fn enter_namespaces(policy: &Policy, gaps: &mut Vec<Gap>) -> Option<Side> {
             }
             Some(side)
         }
-        Err(_) => {
+        Err(reason) => {
+            eprintln!("{NOTE_PREFIX}namespaces cannot be made: {reason}");
             gaps.push(Gap::Namespaces);
             None
         }
@@ -209,7 +210,8 @@ fn watch(process: Pid, init: Option<&Init>, scratch: Option<&Path>) -> ! {
         let _ = delete_scratch_folder(scratch);
     }
     if is_hung_up(io::stdout().as_fd(), Some(&Timespec::default())) {
-        // Nothing can leave the group, so that this ends whatever was started faster than it was killed.
+        // Without namespaces nothing can leave the group, so that this ends whatever was started faster than it was killed. With them, all have
+        // ended with init.
         let _ = kill_current_process_group(Signal::KILL);
     }
     mirror(end)

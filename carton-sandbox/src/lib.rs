@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! host ──starts──> launcher ──confined thread starts──> program (a runner) ──> whatever the model starts
-//!                  waits, not confined                  all confined; one process group, which nobody leaves
+//!                  waits, not confined                  all confined; in one process group that they cannot leave, or in
+//!                                                     namespaces that end with process 1
 //! ```
 //!
 //! ```no_run
@@ -78,6 +79,8 @@ pub const EXIT_REFUSED: i32 = 121;
 pub const EXIT_CANNOT_START: i32 = 122;
 /// What each line begins with that a launcher writes to standard error.
 pub const MESSAGE_PREFIX: &str = "carton-sandbox: ";
+/// What a line begins with that a launcher writes in explanation of another one.
+const NOTE_PREFIX: &str = "carton-sandbox: note: ";
 /// The last line that a launcher writes to standard error, right before it starts the program, which writes there too. Lines like those of a
 /// launcher that follow are the program's.
 pub const STARTED: &str = "carton-sandbox: started";

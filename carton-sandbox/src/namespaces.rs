@@ -2,11 +2,11 @@
 //! that nobody else is in.
 //!
 //! ```text
-//! launcher ──forks──> maker ──unshares, forks──> init, the process 1 of the namespaces ──confined thread starts──> program
+//! launcher ──forks──> child ──unshares, forks──> init, the process 1 of the namespaces ──confined thread starts──> program
 //!                     ends                       waits, not confined
 //! ```
 //!
-//! The maker is there so that a failure leaves the launcher as it was. When init ends, the kernel kills everything in its namespaces.
+//! The child is there so that a failure leaves the launcher as it was. When init ends, the kernel kills everything in its namespaces.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use rustix::process::{
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::{Policy, root};
+use crate::{NOTE_PREFIX, Policy, root};
 
 /// Where Ubuntu says that user namespaces of users have no rights.
 const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
@@ -129,18 +129,21 @@ fn receive(from: &OwnedFd) -> io::Result<Option<Report>> {
 /// Must be called while this process has one thread. This process must be the one that orphans below it are left to.
 ///
 /// # Errors
-/// This system does not give this user such namespaces. Nothing of the attempt is left.
+/// This system does not give this user such namespaces, or the root folder cannot be made. Nothing of the attempt is left.
 pub(crate) fn enter(policy: &Policy) -> io::Result<Side> {
     let (reports, sender) = pipe_with(PipeFlags::CLOEXEC)?;
     match fork()? {
-        Some(maker) => {
+        Some(child) => {
             drop(sender);
-            wait_for_init(maker, reports).map(Side::Outside)
+            wait_for_init(child, reports).map(Side::Outside)
         }
         None => {
             drop(reports);
-            // The launcher takes the end of the reports for the reason.
-            become_init(policy, sender).map(Side::Inside).or_else(|_| std::process::exit(1))
+            // The launcher sees the end of the reports, and goes on without namespaces.
+            become_init(policy, sender).map(Side::Inside).or_else(|error| {
+                eprintln!("{NOTE_PREFIX}{error}");
+                std::process::exit(1)
+            })
         }
     }
 }
@@ -155,11 +158,11 @@ fn fork() -> io::Result<Option<Pid>> {
 }
 
 /// Returns init as soon as it has all that it needs.
-fn wait_for_init(maker: Pid, reports: OwnedFd) -> io::Result<Init> {
-    retry_on_intr(|| waitpid(Some(maker), WaitOptions::empty()))?;
+fn wait_for_init(child: Pid, reports: OwnedFd) -> io::Result<Init> {
+    retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()))?;
     let mut init = None;
     let mut is_ready = false;
-    // The maker and init do not wait for each other.
+    // The child and init do not wait for each other.
     while init.is_none() || !is_ready {
         match receive(&reports)? {
             Some(Report::Made(number)) => init = Pid::from_raw(number),

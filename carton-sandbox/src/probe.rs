@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{Gap, MESSAGE_PREFIX, Policy, STARTED};
+use crate::{Gap, MESSAGE_PREFIX, NOTE_PREFIX, Policy, STARTED};
 
 /// The time that a launcher gets to say what it enforces.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ fn ends(child: &mut Child) -> io::Result<bool> {
 /// Reads what a launcher wrote to standard error.
 fn gaps(output: &str) -> Result<Vec<Gap>, ProbeError> {
     let mut gaps = Vec::new();
-    for line in output.lines() {
+    for line in output.lines().filter(|line| !line.starts_with(NOTE_PREFIX)) {
         if line == STARTED {
             gaps.sort_unstable();
             return Ok(gaps);
@@ -115,8 +115,11 @@ mod tests {
     #[test]
     fn what_a_launcher_says_is_read() {
         let line = |gap: Gap| format!("{MESSAGE_PREFIX}{gap}\n");
-        let output =
-            format!("{}{}{STARTED}\n{MESSAGE_PREFIX}cannot start `/`", line(Gap::Namespaces), line(Gap::Files));
+        let output = format!(
+            "{NOTE_PREFIX}why\n{}{}{STARTED}\n{MESSAGE_PREFIX}cannot start `/`",
+            line(Gap::Namespaces),
+            line(Gap::Files)
+        );
         assert_eq!(gaps(&output).unwrap(), [Gap::Files, Gap::Namespaces]);
         assert_eq!(gaps(&format!("{STARTED}\n")).unwrap(), []);
         let refused = gaps(&format!("{MESSAGE_PREFIX}refused: no thread\n")).unwrap_err();

@@ -26,8 +26,9 @@ pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 /// What process 1 writes, so that programs find their user and `localhost`.
 pub(crate) const WRITTEN: [&str; 4] = ["/etc/group", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd"];
 
-/// Where the root folder is made, and where the system's root is until everything is in place.
+/// A folder that every system has. The root folder is made there, and `pivot_root` moves it away.
 const STAGE: &str = "/proc";
+/// Where the system's root is until everything is in place.
 const SYSTEM: &str = "/.system";
 
 /// Where programs look for temporary files that do not ask `TMPDIR`.
@@ -36,7 +37,7 @@ const TEMPORARY: &str = "/tmp";
 /// The most links that are followed in one path, as the kernel does.
 const MAX_LINKS: usize = 40;
 
-/// Gives this process such a root folder, and a working folder in it. Returns whether `/proc` shows the processes of this namespace alone.
+/// Gives this process the root folder of `policy`, and a working folder in it. Returns whether `/proc` shows the processes of this namespace alone.
 ///
 /// This process must be in mount and process namespaces of its own, with all rights there.
 pub(crate) fn enter(policy: &Policy) -> io::Result<bool> {
@@ -201,6 +202,10 @@ fn is_made_anew(path: &Path) -> bool {
     path.starts_with("/proc") || path.starts_with(SHARED_MEMORY) || path == Path::new("/dev")
 }
 
+fn in_place(place: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot mount `{}`: {error}", place.display()))
+}
+
 /// Where a path of the system is while the root folder is made.
 fn in_system(path: &Path) -> PathBuf {
     Path::new(SYSTEM).join(path.strip_prefix("/").unwrap_or(path))
@@ -216,7 +221,7 @@ fn mount_at(source: &Path, place: &Path, is_folder: bool) -> io::Result<()> {
         }
         fs::File::create(place)?;
     }
-    Ok(mount_bind_recursive(source, place)?)
+    mount_bind_recursive(source, place).map_err(|error| in_place(place, error.into()))
 }
 
 /// Mounts the scratch folder at its own path, and as `/tmp` where that is not in the way of something else.

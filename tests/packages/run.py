@@ -128,7 +128,7 @@ def main():
         write_table({name: row for name, row in table.items() if name in names}, outcomes)
         failed = 0
     else:
-        failed = sum(outcome.stored == "equal" != outcome.result for outcome in outcomes)
+        failed = sum(outcome.stored == "equal" and outcome.result != "equal" for outcome in outcomes)
     if arguments.json:
         print(json.dumps({"failed": failed, "results": [asdict(outcome) for outcome in outcomes]}, indent=2, ensure_ascii=False))
     else:

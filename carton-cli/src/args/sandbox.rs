@@ -25,7 +25,7 @@ pub(crate) struct SandboxArgs {
 
     /// Give the model an environment variable: `NAME`, one of yours, or `NAME=VALUE`
     ///
-    /// It replaces one that the carton sets. No other variables of yours reach the model, but for those that programs need to start.
+    /// It replaces one that the carton sets. Of your other variables, the model gets only those on a fixed list, such as `PATH` and `OMP_NUM_THREADS`.
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
 

@@ -116,7 +116,7 @@ impl Session {
             opened = Connection::open(socket.into(), options) => opened,
             // A child that the dead runner left behind may hold the socket open, and then no hello would ever arrive.
             _ = died.wait_for(Option::is_some) => Err(Arc::new(CloseReason::EndOfFile)),
-            () = process.is_stuck(patience) => Err(Arc::new(CloseReason::Requested(stuck(patience)))),
+            () = process.until_stuck(patience) => Err(Arc::new(CloseReason::Requested(stuck(patience)))),
         };
         // A program that is no launcher, and speaks the protocol, would be a runner that nothing confines.
         let opened = match opened {
@@ -199,7 +199,7 @@ impl Session {
         let HasNetwork(network) = self.confined?;
         let lines = self.process.last_lines();
         let denial = Denial::of(lines.iter().map(String::as_str), network)?;
-        Some(format!("the model may wait for what it was refused: {}", denial.hint()))
+        Some(format!("the model may be waiting for something that the sandbox refused: {}", denial.hint()))
     }
 
     /// Turns a closed connection into a [`Crash`] that tells how the process ended. An error that looks like a refusal of the sandbox gets a
@@ -229,9 +229,10 @@ impl Drop for Session {
 
 /// What to say of a runner that has made no progress for `patience`.
 fn stuck(patience: Duration) -> String {
-    match cfg!(target_os = "linux") {
-        true => format!("it hangs: it did not say hello, and for {patience:?} it neither ran nor read from a disk"),
-        false => CloseReason::HelloTimeout(patience).to_string(),
+    if cfg!(target_os = "linux") {
+        format!("it hangs: it did not say hello, and for {patience:?} it neither ran nor read from a disk")
+    } else {
+        CloseReason::HelloTimeout(patience).to_string()
     }
 }
 

@@ -17,19 +17,18 @@ pub(crate) enum Denial {
     Call,
 }
 
-/// What errors of the network say beside the number, in lower case. Names cannot be resolved without it.
-const OF_NETWORK: &[&str] = &[
-    "socket",
-    "connect",
+/// What errors say, in lower case, that have no other cause than a missing network, or another one than the model's own.
+const NETWORK_FAILURES: &[&str] = &[
+    "network is unreachable",
+    "connection refused",
     "name resolution",
     "name or service not known",
     "failed to resolve",
-    "urlopen",
-    "httpx.",
-    "requests.",
-    "getaddrinfo",
     "dns error",
 ];
+
+/// What errors say of sockets whose system calls are refused.
+const OF_NETWORK: &[&str] = &["socket", "connect", "urlopen", "httpx.", "requests.", "getaddrinfo"];
 
 impl Denial {
     /// Reads what an error and its causes say. `network` says whether the process has the network.
@@ -52,15 +51,7 @@ impl Denial {
         if let Some(path) = missing.filter(|path| is_there(path)) {
             return Some(Self::Read(path.to_owned()));
         }
-        let refusals = [
-            "not permitted",
-            "connection refused",
-            "name resolution",
-            "name or service not known",
-            "failed to resolve",
-            "dns error",
-        ];
-        if !network && (says(&["network is unreachable"]) || says(OF_NETWORK) && says(&refusals)) {
+        if !network && (says(NETWORK_FAILURES) || says(&["not permitted"]) && says(OF_NETWORK)) {
             return Some(Self::Network);
         }
         says(&["operation not permitted"]).then_some(Self::Call)
@@ -106,7 +97,8 @@ mod tests {
         check(&[&missing("/no/such/file")], None);
         check(&[&missing("etc")], None);
         check(&["OSError: [Errno 101] Network is unreachable"], Some(Denial::Network));
-        check(&["ConnectionRefusedError: [Errno 111] Connection refused", "socket.py"], Some(Denial::Network));
+        check(&["ConnectionRefusedError: [Errno 111] Connection refused"], Some(Denial::Network));
+        check(&["ConnectionResetError: [Errno 104] Connection reset by peer", "socket.py"], None);
         check(&["ValueError: the socket has no voltage"], None);
         check(&["the model failed", "division by zero"], None);
         check(&["Permission denied: "], None);

@@ -16,8 +16,11 @@ import struct
 import zipfile
 import zlib
 
-#: Files of these names are pickles of any protocol. Since protocol 2 a pickle says that it is one.
+#: Files of these names are pickles of any protocol.
 _SUFFIXES = (".pkl", ".pickle", ".p", ".sav", ".dill", ".joblib")
+#: What pickles begin with. Since protocol 2 it is the number of the protocol. Before, it is an object (of `copy_reg` or a class), a list or
+#: a dictionary: in protocol 0, and in 1.
+_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"ccop", b"c__m", b"(lp0", b"(dp0", b"]q\x00", b"}q\x00")
 _FILES_CAP = 1000
 #: Of all files together; half a second for a million.
 _OPCODES_CAP = 4_000_000
@@ -97,7 +100,7 @@ def names(path, budget):
             # As joblib compresses, and people do.
             if is_named_so and start.startswith(magic):
                 return _in_stream(_Sequential(io.BytesIO(_decompressed(file, decompressor(), budget)), budget), budget)
-        if is_named_so or (start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")):
+        if is_named_so or start.startswith(_STARTS):
             return _in_stream(_Seekable(file, budget), budget)
     return set()
 

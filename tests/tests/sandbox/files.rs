@@ -50,7 +50,7 @@ fn reads(scene: &Scene<'_>) -> Vec<Attempt> {
     attempts.push(Attempt::new("list_folder", json!({"path": "/tmp"})));
     attempts.push(Attempt::new("list_folder", json!({"path": "/"})).tells("proc"));
     for path in ["/etc/passwd", "/etc/hostname", "/proc/self/mountinfo", "/proc/net/tcp", "/proc/1/cmdline"] {
-        // Namespaces have their own of these, which say nothing of the system.
+        // Namespaces have their own of these.
         let attempt = Attempt::new("read_file", json!({"path": path})).works_in_namespaces_if(path != "/etc/hostname");
         attempts.push(attempt.never_works_if(fs::read(path).is_err()));
     }

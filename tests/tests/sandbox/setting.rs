@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use carton_core::machine::{SandboxGap, sandbox_support};
 use carton_core::metadata::Draft;
 use carton_core::runner::LaunchPolicy;
 use carton_core::{Carton, Error, Inputs, Limits, Load, SandboxMode};
@@ -48,6 +49,7 @@ impl Confinement {
 
 /// A place, and a victim in it.
 pub(crate) struct Setting {
+    confinement: Confinement,
     pub(crate) sources: Sources,
     pub(crate) place: TestPlace,
     pub(crate) victim: Arc<Victim>,
@@ -62,13 +64,18 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Makes a setting whose models have namespaces of their own in the sandbox. Returns `None`, and prints the reason, if there is no Python.
+    /// Makes a setting whose models have namespaces of their own in the sandbox, where this system has them. Returns `None`, and prints the
+    /// reason, if there is no Python.
     pub(crate) async fn new() -> Option<Self> {
-        Self::of(Confinement::Namespaces).await
+        Self::of(if has_namespaces() { Confinement::Namespaces } else { Confinement::Plain }).await
     }
 
-    /// The same with the runner for `confinement`.
+    /// The same with the runner for `confinement`. Returns `None`, and prints the reason, if this system does not have it.
     pub(crate) async fn of(confinement: Confinement) -> Option<Self> {
+        if confinement == Confinement::Namespaces && !has_namespaces() {
+            eprintln!("skipped: attempts in namespaces, which this user does not get");
+            return None;
+        }
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let sources = Sources::find()?;
         let place = TestPlace::new(sources.test_runner.to_str().unwrap());
@@ -79,7 +86,7 @@ impl Setting {
         let victim = Arc::new(Victim::start(&sources, &home, &secret));
         install(&place, &sources, confinement);
         let carton = pack(&place, &sources).await;
-        Some(Self { sources, place, victim, home, scratch, carton, secret, counter: AtomicU64::new(0) })
+        Some(Self { confinement, sources, place, victim, home, scratch, carton, secret, counter: AtomicU64::new(0) })
     }
 
     /// Returns a path in the home that nothing has yet.
@@ -125,8 +132,22 @@ impl Setting {
             mode != SandboxMode::Off,
             "sandbox {mode}: the runner was started without the launcher"
         );
+        let is_alone = model.places["parent"] == json!(1);
+        let expected = is_confined && self.confinement == Confinement::Namespaces;
+        assert_eq!(is_alone, expected, "sandbox {mode}: is the process in namespaces of its own?");
         Ok(model)
     }
+}
+
+/// Whether this user gets namespaces of its own.
+fn has_namespaces() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let Some(sources) = Sources::find() else { return false };
+        let place = TestPlace::new(sources.test_runner.to_str().unwrap());
+        let support = sandbox_support(&place.config()).unwrap().unwrap();
+        !support.gaps.contains(&SandboxGap::Namespaces) && !support.gaps.contains(&SandboxGap::Proc)
+    })
 }
 
 /// A loaded model that tries to escape.

@@ -48,9 +48,9 @@ pub use unreaped::end_all;
 /// How long a launcher may take, on a busy machine, to say that it started a runner which has said hello already.
 const LAUNCH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often to look whether a starting runner makes progress.
-const SHORTEST_LOOK: Duration = Duration::from_millis(20);
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// The bounds of the interval at which the progress of a starting runner is checked.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a runner may take to exit by itself once the host is done with it, before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -236,8 +236,8 @@ impl Process {
     }
 
     /// Returns when the runner has made no progress for `patience` (spec/runner-descriptor.md, "The process").
-    pub(crate) async fn is_stuck(&self, patience: Duration) {
-        let interval = (patience / 10).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+    pub(crate) async fn until_stuck(&self, patience: Duration) {
+        let interval = (patience / 10).clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
         let mut idleness = Idleness::default();
         loop {
             let start = Instant::now();
