@@ -55,11 +55,16 @@ impl FileRules {
         rules.allow(&policy.execute, execute)?;
         rules.allow(&policy.read, read)?;
         rules.allow(&policy.write, write | read)?;
-        rules.allow(policy.scratch.as_slice(), write | read)?;
+        let scratch = inside.map_or(&policy.scratch, |inside| &inside.root.scratch);
+        if let Some(scratch) = scratch {
+            // Without it, programs that need temporary files fail in ways that nobody understands.
+            fs::metadata(scratch).map_err(|source| FileRulesError::Open { path: scratch.clone(), source })?;
+        }
+        rules.allow(scratch.as_slice(), write | read)?;
         if let Some(inside) = inside {
             rules.allow(&[root::SHARED_MEMORY], write | read)?;
             rules.allow(&root::WRITTEN, read)?;
-            if inside.has_processes {
+            if inside.root.has_processes {
                 rules.allow(&["/proc"], read)?;
             }
         }

@@ -17,12 +17,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, Signal, WaitOptions, geteuid, getpid, kill_current_process_group, kill_process, set_child_subreaper, wait,
+    DumpableBehavior, Pid, Signal, WaitOptions, geteuid, getpid, kill_current_process_group, kill_process,
+    set_child_subreaper, set_dumpable_behavior, wait,
 };
 
 use crate::files::FileRules;
 use crate::gap::Gap;
 use crate::namespaces::{End, Init, Inside, Side};
+use crate::root::Root;
 use crate::syscalls::Filters;
 use crate::{
     EXIT_CANNOT_START, EXIT_REFUSED, MESSAGE_PREFIX, NOTE_PREFIX, Policy, STARTED, delete_scratch_folder, descriptors,
@@ -85,6 +87,7 @@ fn prepare(policy: &Policy) -> Result<Vec<Gap>, Failure> {
     // Processes whose parents have died become children of this one, which can kill them then.
     set_child_subreaper(Some(getpid())).map_err(refused)?;
     let is_unbound = policy.limits.processes.is_some() && policy.cgroup.is_none() && geteuid().is_root();
+    limiting::forbid_cores().map_err(cannot_limit)?;
     limiting::enter_cgroup(policy).map_err(cannot_limit)?;
     Ok(is_unbound.then_some(Gap::Processes).into_iter().collect())
 }
@@ -100,7 +103,7 @@ fn enter_namespaces(policy: &Policy, gaps: &mut Vec<Gap>) -> Option<Side> {
     }
     match namespaces::enter(policy) {
         Ok(side) => {
-            if let Side::Inside(Inside { has_processes: false, .. }) = side {
+            if let Side::Inside(Inside { root: Root { has_processes: false, .. }, .. }) = side {
                 gaps.push(Gap::Proc);
             }
             Some(side)
@@ -125,6 +128,11 @@ fn start(
     // Only a thread is confined, and the program inherits its state. The main thread stays able to clean up, and out of the program's reach.
     let mut command = Command::new(program);
     command.args(arguments);
+    if let (Some(outside), Some(scratch)) = (&policy.scratch, inside.and_then(|inside| inside.root.scratch.as_ref())) {
+        // The scratch folder has another path in its root folder.
+        let named = std::env::vars_os().filter(|(_, value)| value == outside.as_os_str());
+        command.envs(named.map(|(name, _)| (name, scratch.as_os_str())));
+    }
     variables::pass(&mut command).map_err(Failure::Refused)?;
     let start = || {
         confine(policy, inside, &mut gaps)?;
@@ -178,6 +186,8 @@ fn set_disposition(signal: libc::c_int, disposition: libc::sighandler_t) {
 
 /// Leaves the signals, the input and the errors to the program that was started.
 fn step_back() {
+    // This process has the variables of the program in its memory, and ends by the program's signals.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     // When the host dies and a process of the group is stopped, the kernel sends SIGHUP to the group. After the program was started, because
     // it would inherit this.
     for signal in IGNORED {

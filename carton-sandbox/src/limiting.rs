@@ -35,22 +35,27 @@ pub(crate) fn set_limits(policy: &Policy) -> io::Result<()> {
         (Resource::Cpu, limits.cpu_seconds),
         // Signals that wait, and timers, are counted for all processes of the user. With this, others have what is above it.
         (Resource::Sigpending, Some(SIGPENDING)),
-        // A core dump holds the model's memory, and goes where the system's configuration says. One byte is too little for a file. Where the
-        // dump is piped to a program, 0 is ignored, and the kernel dumps nothing for 1 (fs/coredump.c, `coredump_pipe`).
-        (Resource::Core, Some(1)),
     ];
-    for (resource, limit) in of_each {
-        if let Some(limit) = limit {
-            // What the user did not ask for is not raised above what the host has, which only root may do.
-            let limit = match getrlimit(resource).maximum {
-                Some(maximum) if matches!(resource, Resource::Sigpending | Resource::Core) => limit.min(maximum),
-                _ => limit,
-            };
-            setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })
-                .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{resource:?}: {error}")))?;
-        }
-    }
-    Ok(())
+    of_each.into_iter().try_for_each(|(resource, limit)| limit.map_or(Ok(()), |limit| set(resource, limit)))
+}
+
+/// Lets neither this process nor those that it starts dump a core.
+///
+/// A core has the memory of a model, or the variables that this process passes to it, and goes where the system's configuration says. One byte is
+/// too little for a file. Where the dump is piped to a program, 0 is ignored, and the kernel dumps nothing for 1 (fs/coredump.c,
+/// `coredump_pipe`).
+pub(crate) fn forbid_cores() -> io::Result<()> {
+    set(Resource::Core, 1)
+}
+
+fn set(resource: Resource, limit: u64) -> io::Result<()> {
+    // What the user did not ask for is not raised above what the host has, which only root may do.
+    let limit = match getrlimit(resource).maximum {
+        Some(maximum) if matches!(resource, Resource::Sigpending | Resource::Core) => limit.min(maximum),
+        _ => limit,
+    };
+    setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })
+        .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{resource:?}: {error}")))
 }
 
 /// Makes a cgroup (version 2) below `parent`, sets its limits, and moves this process into it. Cgroups of launchers that have ended are

@@ -15,11 +15,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    DumpableBehavior, Pid, WaitOptions, WaitStatus, getegid, geteuid, set_dumpable_behavior, waitpid,
+    DumpableBehavior, Pid, WaitOptions, WaitStatus, getegid, geteuid, set_dumpable_behavior, wait, waitpid,
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::{NOTE_PREFIX, Policy, root};
+use crate::root::{self, Root};
+use crate::{NOTE_PREFIX, Policy};
 
 /// Where Ubuntu says that user namespaces of users have no rights.
 const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
@@ -51,8 +52,7 @@ impl Init {
 /// What process 1 of the namespaces has.
 pub(crate) struct Inside {
     reports: OwnedFd,
-    /// Whether `/proc` shows the processes of these namespaces, and no others.
-    pub(crate) has_processes: bool,
+    pub(crate) root: Root,
 }
 
 impl Inside {
@@ -159,7 +159,13 @@ fn fork() -> io::Result<Option<Pid>> {
 
 /// Returns init as soon as it has all that it needs.
 fn wait_for_init(child: Pid, reports: OwnedFd) -> io::Result<Init> {
-    retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()))?;
+    let made = retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()))?;
+    if made.is_none_or(|(_, status)| status.exit_status() != Some(0)) {
+        // If init is there, it ends when nobody takes its reports.
+        drop(reports);
+        while matches!(wait(WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let mut init = None;
     let mut is_ready = false;
     // The child and init do not wait for each other.
@@ -191,11 +197,11 @@ fn become_init(policy: &Policy, reports: OwnedFd) -> io::Result<Inside> {
     if !policy.network {
         start_loopback()?;
     }
-    let has_processes = root::enter(policy)?;
+    let root = root::enter(policy)?;
     // Neither the memory nor the descriptors of this process are in the reach of what it starts, whatever else allows it.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     send(&reports, Report::Ready)?;
-    Ok(Inside { reports, has_processes })
+    Ok(Inside { reports, root })
 }
 
 /// Leaves the namespaces of `flags`. Without privileges this takes a user namespace. In it, the user is still itself.

@@ -37,12 +37,29 @@ const TEMPORARY: &str = "/tmp";
 /// The most links that are followed in one path, as the kernel does.
 const MAX_LINKS: usize = 40;
 
-/// Gives this process the root folder of `policy`, and a working folder in it. Returns whether `/proc` shows the processes of this namespace alone.
+/// A root folder that was made.
+pub(crate) struct Root {
+    /// Whether `/proc` shows the processes of this namespace alone.
+    pub(crate) has_processes: bool,
+    /// Where the scratch folder is.
+    pub(crate) scratch: Option<PathBuf>,
+}
+
+/// Gives this process the root folder of `policy`, and a working folder in it.
 ///
 /// This process must be in mount and process namespaces of its own, with all rights there.
-pub(crate) fn enter(policy: &Policy) -> io::Result<bool> {
+///
+/// # Errors
+/// Something cannot be mounted, or the path of the scratch folder has links or `..` in it.
+pub(crate) fn enter(policy: &Policy) -> io::Result<Root> {
     let working = env::current_dir().ok();
     let layout = Layout::new(policy);
+    // A path that means another folder in the new root folder would become a permission to write there.
+    if let Some(scratch) = &policy.scratch
+        && fs::canonicalize(scratch).map_err(|error| in_place(scratch, error))? != *scratch
+    {
+        return Err(in_place(scratch, io::Error::other("it is not the canonical path of the scratch folder")));
+    }
     // No mount made here may appear outside.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let plain = MountFlags::NOSUID | MountFlags::NODEV;
@@ -54,15 +71,22 @@ pub(crate) fn enter(policy: &Policy) -> io::Result<bool> {
     pivot_root(".", below(SYSTEM))?;
     chdir("/")?;
 
-    layout.mount()?;
-    mount_temporary(policy, &layout)?;
+    // What is mounted later may lie in what was mounted before. Nothing is written once the system's folders are there.
+    let is_free = layout.is_free(Path::new(TEMPORARY));
+    let scratch = policy.scratch.as_ref().map(|scratch| if is_free { Path::new(TEMPORARY) } else { scratch.as_path() });
+    write_files(scratch, &layout)?;
     fs::create_dir_all(SHARED_MEMORY)?;
-    let size = policy.limits.memory.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
-    mount("tmpfs", SHARED_MEMORY, "tmpfs", inert, CString::new(format!("mode=1777{size}"))?.as_c_str())?;
+    // A file takes memory even if it is empty.
+    let size = policy.limits.memory.map(|bytes| format!(",size={bytes},nr_inodes={}", (bytes >> 12).max(1024)));
+    let options = CString::new(format!("mode=1777{}", size.unwrap_or_default()))?;
+    mount("tmpfs", SHARED_MEMORY, "tmpfs", inert, options.as_c_str())?;
     for (link, target) in [("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")] {
         symlink(target, Path::new("/dev").join(link))?;
     }
-    write_files(policy, &layout)?;
+    layout.mount()?;
+    if let (Some(source), Some(place)) = (&policy.scratch, scratch) {
+        mount_at(&in_system(source), place, true)?;
+    }
     fs::create_dir_all("/proc")?;
     // Refused where parts of the system's are covered, as in containers.
     let has_processes = mount("proc", "/proc", "proc", inert, None).is_ok();
@@ -76,10 +100,9 @@ pub(crate) fn enter(policy: &Policy) -> io::Result<bool> {
     fs::remove_dir(SYSTEM)?;
     mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | plain, c"")?;
     // Otherwise the working folder would stay that of the system, with all that is above it.
-    let folders = working.iter().chain(&policy.scratch).map(PathBuf::as_path);
-    let folder = folders.chain([Path::new("/")]).find(|folder| folder.is_dir());
-    chdir(folder.unwrap_or(Path::new("/")))?;
-    Ok(has_processes)
+    let folders = working.as_deref().into_iter().chain(scratch).chain([Path::new("/")]);
+    chdir(folders.into_iter().find(|folder| folder.is_dir()).unwrap_or(Path::new("/")))?;
+    Ok(Root { has_processes, scratch: scratch.map(Path::to_path_buf) })
 }
 
 /// What of the system is in the root folder.
@@ -87,6 +110,8 @@ pub(crate) fn enter(policy: &Policy) -> io::Result<bool> {
 struct Layout {
     /// Files and folders, with all that is in them, by their paths without links.
     places: BTreeSet<PathBuf>,
+    /// Those of them that may be written to.
+    writable: BTreeSet<PathBuf>,
     /// Links on the way to them.
     links: BTreeMap<PathBuf, PathBuf>,
 }
@@ -107,10 +132,12 @@ impl Layout {
             add(system::GPU_DEVICES);
             numbered_devices().iter().for_each(|path| layout.add(path));
         }
-        // The scratch folder is not here, because it is mounted in two places.
+        // The scratch folder is not here, because it may be mounted in another place.
         for path in policy.execute.iter().chain(&policy.read).chain(&policy.write) {
             layout.add(path);
         }
+        let writable = policy.write.iter().filter_map(|path| fs::canonicalize(path).ok());
+        layout.writable = writable.filter(|path| layout.places.contains(path)).collect();
         // A system may have moved its folders, and leave links where they were.
         for entry in fs::read_dir("/").into_iter().flatten().flatten() {
             if let Ok(target) = fs::read_link(entry.path()) {
@@ -171,18 +198,23 @@ impl Layout {
         path.ancestors().any(|folder| self.places.contains(folder))
     }
 
-    /// Whether nothing is at `path` or below it.
+    /// Whether nothing is at `path` or below it, and no link on the way there.
     fn is_free(&self, path: &Path) -> bool {
-        !self.has(path) && !self.places.iter().any(|place| place.starts_with(path)) && !self.links.contains_key(path)
+        let is_below = |other: &PathBuf| other.starts_with(path);
+        let is_linked = path.ancestors().any(|folder| self.links.contains_key(folder));
+        !self.has(path) && !is_linked && !self.places.iter().chain(self.links.keys()).any(is_below)
     }
 
     /// Mounts all of it. Folders come before what is in them.
     fn mount(&self) -> io::Result<()> {
         let outermost = |path: &Path| path.parent().is_none_or(|folder| !self.has(folder));
-        for place in self.places.iter().filter(|place| outermost(place)) {
+        for place in self.places.iter().filter(|place| outermost(place) || self.writable.contains(*place)) {
             let source = in_system(place);
-            let is_folder = fs::symlink_metadata(&source)?.is_dir();
+            let is_folder = fs::symlink_metadata(&source).map_err(|error| in_place(place, error))?.is_dir();
             mount_at(&source, place, is_folder)?;
+            if !self.writable.contains(place) {
+                make_read_only(place).map_err(|error| in_place(place, error))?;
+            }
         }
         for (link, target) in self.links.iter().filter(|(link, _)| outermost(link)) {
             if let Some(folder) = link.parent() {
@@ -199,7 +231,10 @@ impl Layout {
 
 /// Whether the root folder has its own `path`.
 fn is_made_anew(path: &Path) -> bool {
-    path.starts_with("/proc") || path.starts_with(SHARED_MEMORY) || path == Path::new("/dev")
+    path.starts_with("/proc")
+        || ["/dev", SHARED_MEMORY, "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"]
+            .iter()
+            .any(|own| path == Path::new(own))
 }
 
 fn in_place(place: &Path, error: io::Error) -> io::Error {
@@ -224,41 +259,37 @@ fn mount_at(source: &Path, place: &Path, is_folder: bool) -> io::Result<()> {
     mount_bind_recursive(source, place).map_err(|error| in_place(place, error.into()))
 }
 
-/// Mounts the scratch folder at its own path, and as `/tmp` where that is not in the way of something else.
-fn mount_temporary(policy: &Policy, layout: &Layout) -> io::Result<()> {
-    let Some(scratch) = &policy.scratch else { return Ok(()) };
-    let source = in_system(scratch);
-    let is_free = layout.is_free(Path::new(TEMPORARY));
-    if is_free {
-        mount_at(&source, Path::new(TEMPORARY), true)?;
-    }
-    match scratch.strip_prefix(TEMPORARY) {
-        // It is in the folder that it stands for: a link leads back.
-        Ok(below) if is_free => {
-            let depth = below.components().count().saturating_sub(1);
-            if let Some(folder) = scratch.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            let up: PathBuf = std::iter::repeat_n("..", depth).collect();
-            symlink(if depth == 0 { Path::new(".") } else { &up }, scratch)
-        }
-        _ => mount_at(&source, scratch, true),
-    }
+/// Makes what is mounted at `place`, and below it, read-only. Landlock refuses to write there as well.
+fn make_read_only(place: &Path) -> io::Result<()> {
+    let place = CString::new(place.as_os_str().as_encoded_bytes())?;
+    let attributes = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: the kernel reads a path that ends with NUL, and a structure of the size that is passed, which both outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            place.as_ptr(),
+            libc::AT_RECURSIVE,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Writes [`WRITTEN`], but for what `layout` has.
-fn write_files(policy: &Policy, layout: &Layout) -> io::Result<()> {
+fn write_files(scratch: Option<&Path>, layout: &Layout) -> io::Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    let home = policy.scratch.as_deref().unwrap_or(Path::new("/")).display();
+    let home = scratch.unwrap_or(Path::new("/")).display();
     let texts = [
         format!("model:x:{group}:\n"),
         "127.0.0.1 localhost\n::1 localhost\n".to_owned(),
         "passwd: files\ngroup: files\nhosts: files dns\n".to_owned(),
         format!("model:x:{user}:{group}:model:{home}:/bin/sh\n"),
     ];
-    fs::create_dir_all("/etc")?;
     for (path, text) in WRITTEN.into_iter().zip(texts) {
         if layout.is_free(Path::new(path)) {
+            fs::create_dir_all("/etc")?;
             fs::write(path, text)?;
         }
     }

@@ -331,6 +331,12 @@ fn add_conditional(refused: &mut Rules, sockets: Sockets) -> Result<(), seccompi
     refuse(libc::SYS_socketpair, vec![is_not(0, AF_UNIX)?])?;
     // Of AF_NETLINK the protocol 0 alone, routes.
     refuse(libc::SYS_socket, vec![is(0, AF_NETLINK)?, is_not(2, libc::NETLINK_ROUTE)?])?;
+    // Of the protocols of the internet TCP and UDP. Others have a history of errors in the kernel, or would be loaded.
+    for family in [AF_INET, AF_INET6] {
+        let others = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(|protocol| is_not(2, protocol));
+        let others = others.into_iter().collect::<Result<Vec<_>, _>>()?;
+        refuse(libc::SYS_socket, [vec![is(0, family)?], others].concat())?;
+    }
     let no_family = vec![is_not(0, AF_INET)?, is_not(0, AF_INET6)?, is_not(0, AF_NETLINK)?];
     if sockets == Sockets::OfOwnNetwork {
         return refuse(libc::SYS_socket, [no_family, vec![is_not(0, AF_UNIX)?]].concat());

@@ -87,11 +87,16 @@ fn cores_are_limited_to_a_byte() {
         output.read_exact(&mut byte).unwrap();
         program.push(byte[0].into());
     }
-    let limits = fs::read_to_string(format!("/proc/{}/limits", program.trim())).unwrap();
+    // The launcher ends by the signals of its program, and has its variables in memory.
+    let launcher = child.id().to_string();
+    let limits =
+        [program.trim(), &launcher].map(|process| fs::read_to_string(format!("/proc/{process}/limits")).unwrap());
     drop(output);
     child.wait().unwrap();
-    let of_cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
-    assert_eq!(of_cores.split_whitespace().skip(4).collect::<Vec<_>>(), ["1", "1", "bytes"]);
+    for limits in limits {
+        let of_cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        assert_eq!(of_cores.split_whitespace().skip(4).collect::<Vec<_>>(), ["1", "1", "bytes"]);
+    }
 }
 
 #[test]
@@ -271,6 +276,21 @@ fn what_is_not_enforced_is_said_and_strict_refuses() {
         assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     };
     check(libc::SYS_landlock_create_ruleset, "all files of this user");
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    if let Some(mut policy) = with_namespaces(folder.path()) {
+        // In namespaces, what is not allowed is not there, and what is read cannot be written.
+        fs::write(folder.path().join("given"), "given").unwrap();
+        policy.read.push(folder.path().join("given"));
+        let script =
+            format!("cat {0}/given; echo x > {0}/given; ls /root /home; echo x > /usr/x", folder.path().display());
+        let launch = shell(&policy, &script);
+        let mut command = Command::new("python3");
+        command.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/without_system_calls.py"), "444"]);
+        let output = command.arg(launch.get_program()).args(launch.get_args()).output().unwrap();
+        assert_eq!(text(&output.stdout), "given", "{}", text(&output.stderr));
+        assert!(text(&output.stderr).matches("Read-only file system").count() >= 2, "{}", text(&output.stderr));
+        assert_eq!(fs::read_to_string(folder.path().join("given")).unwrap(), "given");
+    }
     check(libc::SYS_seccomp, "system calls");
     let output = older("9999", &strict);
     assert_eq!(text(&output.stdout), "started\n", "{}", text(&output.stderr));
@@ -306,11 +326,7 @@ fn namespaces_have_nothing_but_what_is_allowed() {
     let inside = folder.path().display();
     check(&policy, &format!("cat {inside}/link {inside}/given; test -e {inside}/other; echo $?"), "givengiven1\n");
     check(&policy, "test -e /home -o -e /root -o -e /etc/shadow -o -e /etc/hostname; echo $?", "1\n");
-    check(
-        &policy,
-        "cut -d: -f1,6,7 /etc/passwd",
-        &format!("model:{}:/bin/sh\n", folder.path().join("scratch").display()),
-    );
+    check(&policy, "cut -d: -f1,6,7 /etc/passwd", "model:/tmp:/bin/sh\n");
     check(&policy, "test \"$(id -u)\" = \"$(cut -d: -f3 /etc/passwd)\" && id -un", "model\n");
     // The shell lists the launcher's process 1, and itself.
     check(
@@ -328,6 +344,45 @@ fn namespaces_have_nothing_but_what_is_allowed() {
         "ls -A /tmp; echo 1 > /tmp/a; cat $TMPDIR/a; mkdir /dev/shm/b; ls /dev/shm; (echo 2 > /c) 2>/dev/null || echo no",
         "1\nb\nno\n",
     );
+}
+
+/// A path that would mean another folder inside could become a permission to write to that.
+#[test]
+fn the_scratch_folder_has_no_other_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut policy) = with_namespaces(folder.path()) else { return };
+    fs::create_dir(folder.path().join("given")).unwrap();
+    policy.read.push(folder.path().join("given"));
+    let name = folder.path().file_name().unwrap();
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("link")).unwrap();
+    for scratch in [folder.path().join("..").join(name).join("scratch"), folder.path().join("link/scratch")] {
+        let _ = fs::create_dir(&scratch);
+        policy.scratch = Some(scratch);
+        let output = run(&policy, &format!("echo x > {}/given/new", folder.path().display()));
+        assert!(!folder.path().join("given/new").exists(), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("it is not the canonical path"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_scratch_folder_that_is_not_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut policy = with_scratch(folder.path());
+    policy.scratch = Some(folder.path().join("missing"));
+    assert_eq!(run(&policy, "exit 0").status.code(), Some(EXIT_REFUSED));
+}
+
+#[test]
+fn what_is_in_the_shared_memory_of_the_system_can_be_given() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let Some(mut policy) = with_namespaces(folder.path()) else { return };
+    fs::write(folder.path().join("given"), "given").unwrap();
+    policy.read.push(folder.path().join("given"));
+    let script =
+        format!("cat {0}/given; echo x >> {0}/given; echo 1 > $TMPDIR/a; cat $TMPDIR/a", folder.path().display());
+    let output = run(&policy, &script);
+    assert_eq!(text(&output.stdout), "given1\n", "{}", text(&output.stderr));
+    assert_eq!(fs::read_to_string(folder.path().join("given")).unwrap(), "given");
 }
 
 /// Nobody is left when the launcher alone is killed, which the host does not do.

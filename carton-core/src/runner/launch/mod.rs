@@ -375,7 +375,9 @@ const SCRATCH_PREFIX: &str = "carton-runner-";
 /// Makes the scratch folder of a runner. The first one that this process makes sweeps those that killed hosts have left.
 fn scratch_folder(runner: &str) -> Result<HeldFolder, LaunchError> {
     static SWEPT: Once = Once::new();
+    // The launcher needs the path without links and `..`. A folder that is not there is an error below.
     let parent = std::env::temp_dir();
+    let parent = std::fs::canonicalize(&parent).unwrap_or(parent);
     SWEPT.call_once(|| held_folder::sweep(&parent, SCRATCH_PREFIX, carton_sandbox::delete_scratch_folder));
     HeldFolder::create(&parent, SCRATCH_PREFIX).map_err(|source| LaunchError::Scratch {
         runner: runner.to_owned(),
