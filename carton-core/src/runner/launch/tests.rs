@@ -131,7 +131,7 @@ fn what_cannot_be_started_is_named() {
 /// Returns whether a runner is seen as stuck within `limit`, if half a second without progress is.
 async fn is_stuck(script: &str, limit: Duration) -> bool {
     let (_socket, process, _exit) = shell(script);
-    tokio::time::timeout(limit, process.is_stuck(Duration::from_millis(500))).await.is_ok()
+    tokio::time::timeout(limit, process.until_stuck(Duration::from_millis(500))).await.is_ok()
 }
 
 #[cfg(target_os = "linux")]
