@@ -213,8 +213,8 @@ fn pack_explains_what_goes_into_the_carton() {
           --env <NAME[=VALUE]>
               Give the model an environment variable: `NAME`, one of yours, or `NAME=VALUE`
               
-              It replaces one that the carton sets. No other variables of yours reach the model, but for
-              those that programs need to start.
+              It replaces one that the carton sets. Of your other variables, the model gets only those
+              on a fixed list, such as `PATH` and `OMP_NUM_THREADS`.
 
           --limit <LIMIT>
               Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`,
@@ -421,8 +421,8 @@ fn run_explains_the_options_of_runners() {
           --env <NAME[=VALUE]>
               Give the model an environment variable: `NAME`, one of yours, or `NAME=VALUE`
               
-              It replaces one that the carton sets. No other variables of yours reach the model, but for
-              those that programs need to start.
+              It replaces one that the carton sets. Of your other variables, the model gets only those
+              on a fixed list, such as `PATH` and `OMP_NUM_THREADS`.
 
           --limit <LIMIT>
               Limit the runner: `memory=4GiB`, `processes=N`, `open_files=N`, `file_size=1GB`,

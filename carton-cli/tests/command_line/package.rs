@@ -169,7 +169,8 @@ fn info_for_programs() {
         "runner_compat_version": 1,
         "opts": {
           "threads": 4
-        }
+        },
+        "env": {}
       },
       "inputs": [{
         "name": "x",
@@ -345,7 +346,7 @@ fn the_runner_may_come_from_the_metadata() {
     sandbox.write("m.toml", "[runner]\nrunner_name = 'noop'\nrequired_framework_version = '*'\n");
     sandbox.carton("pack model.bin --metadata m.toml").expect_code(0);
     let info = sandbox.carton("info model.carton --json").json();
-    assert_snapshot!(info["runner"], @r#"{"opts":{},"required_framework_version":"*","runner_compat_version":1,"runner_name":"noop"}"#);
+    assert_snapshot!(info["runner"], @r#"{"env":{},"opts":{},"required_framework_version":"*","runner_compat_version":1,"runner_name":"noop"}"#);
     sandbox.carton("pack model.bin --runner noop --framework-version ^0.1").expect_code(0);
     assert_eq!(sandbox.carton("info model.carton --json").json()["runner"]["required_framework_version"], "^0.1");
 }

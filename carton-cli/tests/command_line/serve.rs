@@ -289,7 +289,7 @@ fn mistakes() {
         |
       3 | max_bach = 2
         | ^^^^^^^^
-      unknown field `max_bach`, expected one of `location`, `name`, `version`, `expect`, `instances`, `max_batch`, `max_delay_ms`, `max_queue`, `timeout`, `self_test`, `signature_mode`, `device`, `runner`, `options`, `sandbox`, `allow`, `limits`
+      unknown field `max_bach`, expected one of `location`, `name`, `version`, `expect`, `instances`, `max_batch`, `max_delay_ms`, `max_queue`, `timeout`, `self_test`, `signature_mode`, `device`, `runner`, `options`, `sandbox`, `allow`, `env`, `limits`
     ");
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = held.local_addr().unwrap();

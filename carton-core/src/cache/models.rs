@@ -14,7 +14,7 @@ use super::index::LARGEST_INDEX;
 use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
 use super::store::{MODELS, Made};
-use super::strays::strays;
+use super::strays::{folders_of, strays};
 use super::{Cache, CacheError, FolderIndex, Lease, Line, Sink};
 use crate::context::Meter;
 use crate::digest::Sha256Digest;
@@ -144,17 +144,11 @@ struct FolderState {
 impl<S: ModelFiles> Work<'_, S> {
     /// The folders of the model, each after its parent; the model folder itself is the empty path.
     fn folders(&self) -> BTreeSet<&str> {
-        let mut folders = BTreeSet::from([""]);
-        for file in &self.files {
-            let mut path = file.path;
-            while let Some((parent, _)) = path.rsplit_once('/') {
-                if !folders.insert(parent) {
-                    break;
-                }
-                path = parent;
-            }
-        }
-        folders
+        folders_of(&self.paths())
+    }
+
+    fn paths(&self) -> HashSet<&str> {
+        self.files.iter().map(|file| file.path).collect()
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -310,8 +304,7 @@ impl<S: ModelFiles> Work<'_, S> {
 
     /// Deletes everything that does not belong in the folder, because only the model's files were verified.
     fn remove_strays(&self) -> Result<(), CacheError> {
-        let files: HashSet<&str> = self.files.iter().map(|file| file.path).collect();
-        for path in strays(&self.path(""), &self.folders(), &files)? {
+        for path in strays(&self.path(""), &self.folders(), &self.paths())? {
             tracing::warn!(path = %path.display(), "deleting a stray file from a model folder");
             remove_tree(&path).map_err(CacheError::io("delete", &path))?;
         }

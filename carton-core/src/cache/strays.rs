@@ -5,6 +5,21 @@ use std::path::{Path, PathBuf};
 
 use super::CacheError;
 
+/// Returns the folders that `files` are in, the root folder included, which is the empty path.
+pub(super) fn folders_of<'a>(files: &HashSet<&'a str>) -> BTreeSet<&'a str> {
+    let mut folders = BTreeSet::from([""]);
+    for file in files {
+        let mut path = *file;
+        while let Some((parent, _)) = path.rsplit_once('/') {
+            if !folders.insert(parent) {
+                break;
+            }
+            path = parent;
+        }
+    }
+    folders
+}
+
 /// Returns the files and folders in `root` that are neither `files` nor `folders`, and not below another one that is returned. `folders` are
 /// paths in `root`, which is the empty path; those that are not there are skipped.
 pub(super) fn strays(root: &Path, folders: &BTreeSet<&str>, files: &HashSet<&str>) -> Result<Vec<PathBuf>, CacheError> {

@@ -18,7 +18,7 @@ use super::record::read_own_file;
 use super::registry::{MANIFEST_NAME, read_uses};
 use super::remote::{read_remote, remotes};
 use super::store::{CARTONS, FILES, MODELS};
-use super::strays::strays;
+use super::strays::{folders_of, strays};
 use super::survey::entries;
 use super::{Cache, CacheError, FolderIndex};
 use crate::context::{Cancelled, Meter};
@@ -135,11 +135,12 @@ impl Cache {
             let index = read_own_file(&path, LARGEST_INDEX).and_then(|bytes| FolderIndex::parse(&bytes));
             match index.filter(|index| index.manifest == hash) {
                 Some(index) => {
-                    let (folders, files): (Vec<_>, Vec<_>) = index.lines.iter().partition(|line| line.digest.is_none());
-                    let folders = folders.iter().map(|line| line.path.as_str()).collect();
-                    let files = files.iter().map(|line| line.path.as_str()).collect();
-                    for path in strays(&root.join(FOLDER_NAME), &folders, &files)? {
-                        findings.is_damaged(path, "the model has no such file")?;
+                    // The index lacks files that nobody has hashed yet.
+                    if let Some(manifest) = read_uses(&self.carton_root(&hash), &hash).manifest {
+                        let files = manifest.iter().filter_map(|(path, _)| path.strip_prefix("model/")).collect();
+                        for path in strays(&root.join(FOLDER_NAME), &folders_of(&files), &files)? {
+                            findings.is_damaged(path, "the model has no such file")?;
+                        }
                     }
                     for line in &index.lines {
                         if let Some(digest) = line.digest {

@@ -181,8 +181,13 @@ impl Stage {
     pub fn kill(&self) {
         let processes = self.processes();
         assert!(!processes.is_empty(), "no runner is running");
-        for process in processes {
-            kill_process(Pid::from_raw(i32::try_from(process).unwrap()).unwrap(), Signal::KILL).unwrap();
+        for process in &processes {
+            kill_process(Pid::from_raw(i32::try_from(*process).unwrap()).unwrap(), Signal::KILL).unwrap();
+        }
+        // What the launcher has started ends a moment later.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while self.processes().iter().any(|process| processes.contains(process)) && std::time::Instant::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(2));
         }
     }
 }

@@ -446,7 +446,7 @@ fn values_of_the_wrong_shape() {
     ");
 }
 
-/// An error of the model names the rows of the call.
+/// An error of the model names the row, and the end of its process the rows of the call.
 #[test]
 fn a_model_that_fails() {
     let sandbox = site();
@@ -457,7 +457,7 @@ fn a_model_that_fails() {
     ----- stdout -----
 
     ----- stderr -----
-    error: rows 0 to 1
+    error: row 0
 
     Caused by:
       the model failed in runner noop 0.1.0

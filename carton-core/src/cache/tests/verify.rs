@@ -85,12 +85,6 @@ fn whatever_is_wrong_goes() {
         fs::remove_file(root(cache, model).join("model/link")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", root(cache, model).join("model/link")).unwrap();
     });
-    check("a file too many", "model/a/b/stray.py", &|cache, model| {
-        fs::write(root(cache, model).join("model/a/b/stray.py"), "x").unwrap();
-    });
-    check("a folder too many", "model/stray", &|cache, model| {
-        fs::create_dir_all(root(cache, model).join("model/stray/deep")).unwrap();
-    });
     check("an index", "/index", &|cache, model| fs::write(root(cache, model).join("index"), "x").unwrap());
     check("a MANIFEST", "/MANIFEST", &|cache, _| {
         let manifest =
@@ -103,6 +97,30 @@ fn whatever_is_wrong_goes() {
         fs::create_dir(&root).unwrap();
         fs::write(root.join("remote-1"), "x").unwrap();
     });
+}
+
+#[test]
+fn files_that_the_model_does_not_have_go() {
+    for stray in ["stray.py", "a/b/stray.py", "stray/deep"] {
+        let (_folder, cache) = new_cache();
+        let mut model = example();
+        let digest =
+            |path: &str| model.files.iter().find(|(name, _)| name == path).map(|(_, b)| Sha256Digest::of(b)).unwrap();
+        let files = model.files.iter().map(|(path, _)| (format!("model/{path}"), digest(path)));
+        let links = model.links.iter().map(|(path, target)| (format!("model/{path}"), digest(target)));
+        let manifest = crate::manifest::Manifest::from_entries(files.chain(links)).unwrap();
+        model.manifest = manifest.hash();
+        drop(cache.lease_carton(&manifest, &[], &CancelToken::default()).unwrap());
+        model.folder(&cache);
+        assert_eq!(verify(&cache), [""; 0]);
+        let path = cache.model_root(&model.manifest).join("model").join(stray);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "x").unwrap();
+        let found = verify(&cache);
+        assert!(found.len() == 1 && found[0].contains("stray"), "{stray}: {found:?}");
+        assert!(!path.exists());
+        assert_eq!(verify(&cache), [""; 0]);
+    }
 }
 
 #[test]
