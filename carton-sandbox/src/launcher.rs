@@ -214,8 +214,10 @@ fn watch(process: Pid, init: Option<&Init>, scratch: Option<&Path>) -> ! {
     }
     let end_of_process = wait_for(process);
     let end = init.and_then(Init::end_of_program).unwrap_or(end_of_process);
-    // A host that is alive kills the group too. One that is just ending might not.
-    kill_children();
+    // With init, all others in its namespaces have ended. A host that is alive kills the group too. One that is just ending might not.
+    if init.is_none() {
+        kill_children();
+    }
     if let Some(scratch) = scratch {
         let _ = delete_scratch_folder(scratch);
     }
