@@ -54,7 +54,7 @@ def set_up(folder):
         yield path, str(secret), server.getsockname()[1]
 
 
-#: What a model is told of what is not for it: in namespaces that it is not there, else that it is denied.
+#: The errors of a model that uses what it may not: in namespaces the file is missing, elsewhere the access is denied.
 REFUSED = {"PermissionError", "FileNotFoundError", "ConnectionRefusedError"}
 
 

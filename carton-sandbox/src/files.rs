@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -57,7 +56,7 @@ impl FileRules {
         rules.allow(&policy.write, write | read)?;
         let scratch = inside.map_or(&policy.scratch, |inside| &inside.root.scratch);
         if let Some(scratch) = scratch {
-            // Without it, programs that need temporary files fail in ways that nobody understands.
+            // Without its scratch folder a program cannot make temporary files, and its errors would not say why.
             fs::metadata(scratch).map_err(|source| FileRulesError::Open { path: scratch.clone(), source })?;
         }
         rules.allow(scratch.as_slice(), write | read)?;
@@ -74,7 +73,7 @@ impl FileRules {
         if policy.gpus {
             rules.allow(system::GPU_FILES, read)?;
             rules.allow(system::GPU_DEVICES, device | AccessFs::ReadDir)?;
-            rules.allow(&numbered_devices(), device)?;
+            rules.allow(&system::numbered_devices(), device)?;
         }
         Ok(rules)
     }
@@ -140,17 +139,4 @@ pub(crate) struct Enforced {
     pub(crate) governs_truncating: bool,
     /// Whether the sockets of other programs that have abstract names are out of reach.
     pub(crate) governs_abstract_sockets: bool,
-}
-
-/// The devices of GPUs that a system names itself.
-pub(crate) fn numbered_devices() -> Vec<PathBuf> {
-    let of = |(folder, prefix): &(&str, &str)| {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let found = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
-        found
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_char_device()))
-            .map(|entry| entry.path())
-            .collect()
-    };
-    system::NUMBERED_GPU_DEVICES.iter().flat_map(|place| -> Vec<PathBuf> { of(place) }).collect()
 }

@@ -96,7 +96,7 @@ fn cannot_limit(error: io::Error) -> Failure {
     Failure::Refused(format!("a limit cannot be set: {error}"))
 }
 
-/// Enters namespaces, if `policy` wants some. `None` if it does not, or if there are none for this user.
+/// Enters namespaces if `policy` asks for them. Returns `None` if it does not, or if the system gives this user none.
 fn enter_namespaces(policy: &Policy, gaps: &mut Vec<Gap>) -> Option<Side> {
     if !policy.namespaces {
         return None;

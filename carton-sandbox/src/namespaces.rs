@@ -1,5 +1,5 @@
 //! Namespaces of its own for a program: a root folder that has nothing but what it may use ([`crate::root`]), its own processes, and a network
-//! that nobody else is in.
+//! that no other process of the system is in.
 //!
 //! ```text
 //! launcher ──forks──> child ──unshares, forks──> init, the process 1 of the namespaces ──confined thread starts──> program

@@ -17,7 +17,6 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, getegid, geteuid, pivot_root};
 
-use crate::files::numbered_devices;
 use crate::{Policy, system};
 
 /// Where programs expect shared memory of their own. The system's is shared by all processes of the user.
@@ -130,7 +129,7 @@ impl Layout {
         if policy.gpus {
             add(system::GPU_FILES);
             add(system::GPU_DEVICES);
-            numbered_devices().iter().for_each(|path| layout.add(path));
+            system::numbered_devices().iter().for_each(|path| layout.add(path));
         }
         // The scratch folder is not here, because it may be mounted in another place.
         for path in policy.execute.iter().chain(&policy.read).chain(&policy.write) {

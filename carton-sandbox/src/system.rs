@@ -1,6 +1,9 @@
 //! The files of the system that every program needs, whatever it runs. None of them holds data of a user.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
 
+#[cfg(target_os = "linux")]
+use std::{fs, path::PathBuf};
+
 /// Programs and libraries.
 pub(crate) const PROGRAMS: &[&str] = &[
     "/usr",
@@ -92,3 +95,19 @@ pub(crate) const GPU_DEVICES: &[&str] = &["/dev/kfd", "/dev/nvidia-caps", "/dev/
 
 /// Folders with devices of GPUs, and what their names begin with. Of those in `/dev/dri`, the ones that compute, not those that show pictures.
 pub(crate) const NUMBERED_GPU_DEVICES: &[(&str, &str)] = &[("/dev", "nvidia"), ("/dev/dri", "renderD")];
+
+/// The devices of GPUs that a system names itself.
+#[cfg(target_os = "linux")]
+pub(crate) fn numbered_devices() -> Vec<PathBuf> {
+    use std::os::unix::fs::FileTypeExt;
+
+    let of = |(folder, prefix): &(&str, &str)| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let found = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+        found
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_char_device()))
+            .map(|entry| entry.path())
+            .collect()
+    };
+    NUMBERED_GPU_DEVICES.iter().flat_map(|place| -> Vec<PathBuf> { of(place) }).collect()
+}

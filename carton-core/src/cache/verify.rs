@@ -135,7 +135,7 @@ impl Cache {
             let index = read_own_file(&path, LARGEST_INDEX).and_then(|bytes| FolderIndex::parse(&bytes));
             match index.filter(|index| index.manifest == hash) {
                 Some(index) => {
-                    // The index lacks files that nobody has hashed yet.
+                    // The index lists only files that were hashed. MANIFEST lists all.
                     if let Some(manifest) = read_uses(&self.carton_root(&hash), &hash).manifest {
                         let files = manifest.iter().filter_map(|(path, _)| path.strip_prefix("model/")).collect();
                         for path in strays(&root.join(FOLDER_NAME), &folders_of(&files), &files)? {

@@ -19,7 +19,7 @@ pub struct SandboxNeeds {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<String>,
     /// Whether it starts processes that talk to each other. It gets namespaces of its own: `/dev/shm`, `/tmp` and `/proc`, and a network that
-    /// nobody else is in.
+    /// no other process is in.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub namespaces: bool,
 }
