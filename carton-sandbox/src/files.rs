@@ -8,15 +8,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
     PathFdError, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 
+use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
+use crate::Policy;
 use crate::gap::Gap;
+use crate::grants::{Access, Grants};
 use crate::namespaces::Inside;
-use crate::{Policy, root, system};
 
 /// The newest version of Landlock whose rights are known here. Older kernels enforce those that they have.
 const NEWEST: ABI = ABI::V7;
@@ -30,16 +32,6 @@ impl FileRules {
     /// # Errors
     /// Landlock does not take a rule, or the process has no descriptors or memory left.
     pub(crate) fn new(policy: &Policy, inside: Option<&Inside>) -> Result<Self, FileRulesError> {
-        let read = AccessFs::ReadFile | AccessFs::ReadDir;
-        let execute = read | AccessFs::Execute;
-        // Devices are made by root alone, who has no capabilities here. Without namespaces, sockets are refused by the filters of system calls.
-        let mut write = AccessFs::from_all(NEWEST)
-            & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev);
-        if inside.is_some() {
-            write |= AccessFs::MakeSock;
-        }
-        let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-
         let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(NEWEST))?
@@ -48,52 +40,40 @@ impl FileRules {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
         let mut rules = Self(ruleset.create()?);
-        rules.allow(system::PROGRAMS, execute)?;
-        rules.allow(system::FILES, read)?;
-        rules.allow(system::DEVICES, device)?;
-        rules.allow(&policy.execute, execute)?;
-        rules.allow(&policy.read, read)?;
-        rules.allow(&policy.write, write | read)?;
-        let scratch = inside.map_or(&policy.scratch, |inside| &inside.root.scratch);
-        if let Some(scratch) = scratch {
+        let of_system;
+        let grants = if let Some(inside) = inside {
+            &inside.root.grants
+        } else {
+            let mut grants = Grants::new(policy);
+            policy.scratch.iter().for_each(|scratch| grants.add(scratch, Access::Write));
+            of_system = grants;
+            &of_system
+        };
+        if let Some(scratch) = inside.map_or(&policy.scratch, |inside| &inside.root.scratch) {
             // Without its scratch folder a program cannot make temporary files, and its errors would not say why.
             fs::metadata(scratch).map_err(|source| FileRulesError::Open { path: scratch.clone(), source })?;
         }
-        rules.allow(scratch.as_slice(), write | read)?;
-        if let Some(inside) = inside {
-            rules.allow(&[root::SHARED_MEMORY], write | read)?;
-            rules.allow(&root::WRITTEN, read)?;
-            if inside.root.has_processes {
-                rules.allow(&["/proc"], read)?;
-            }
-        }
-        if policy.network {
-            rules.allow(system::NETWORK, read)?;
-        }
-        if policy.gpus {
-            rules.allow(system::GPU_FILES, read)?;
-            rules.allow(system::GPU_DEVICES, device | AccessFs::ReadDir)?;
-            rules.allow(&system::numbered_devices(), device)?;
+        for (path, access) in grants.iter() {
+            let rights = access.iter().map(|&access| rights(access, inside.is_some())).collect();
+            rules.allow(path, rights)?;
         }
         Ok(rules)
     }
 
-    /// Allows `access` to each of `paths` that exists, and below it.
-    fn allow(&mut self, paths: &[impl AsRef<Path>], access: BitFlags<AccessFs>) -> Result<(), FileRulesError> {
-        for path in paths {
-            let path = path.as_ref();
-            let (file, metadata) = match PathFd::new(path) {
-                Ok(file) => (file, fs::metadata(path)),
-                // The path is not left out without a word, as one is where nothing is.
-                Err(PathFdError::OpenCall { source, .. }) if is_exhaustion(&source) => {
-                    return Err(FileRulesError::Open { path: path.to_path_buf(), source });
-                }
-                Err(_) => continue,
-            };
-            let Ok(metadata) = metadata else { continue };
-            let access = if metadata.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
-            (&mut self.0).add_rule(PathBeneath::new(file, access))?;
-        }
+    /// Allows `rights` to what is at `path`, and below it, if anything is.
+    fn allow(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> Result<(), FileRulesError> {
+        let file = match PathFd::new(path) {
+            Ok(file) => file,
+            // The path is not left out without a word, as one is where nothing is.
+            Err(PathFdError::OpenCall { source, .. }) if is_exhaustion(&source) => {
+                return Err(FileRulesError::Open { path: path.to_path_buf(), source });
+            }
+            Err(_) => return Ok(()),
+        };
+        let Ok(status) = fstat(&file) else { return Ok(()) };
+        let is_folder = FileType::from_raw_mode(status.st_mode) == FileType::Directory;
+        let rights = if is_folder { rights } else { rights & AccessFs::from_file(NEWEST) };
+        (&mut self.0).add_rule(PathBeneath::new(file, rights))?;
         Ok(())
     }
 
@@ -115,6 +95,26 @@ impl FileRules {
             gaps.push(Gap::Signals);
         }
         Ok(Enforced { gaps, governs_truncating: abi >= ABI::V3, governs_abstract_sockets: abi >= ABI::V6 })
+    }
+}
+
+/// The rights that Landlock has for `access`.
+fn rights(access: Access, has_namespaces: bool) -> BitFlags<AccessFs> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    match access {
+        Access::Read => read,
+        Access::Execute => read | AccessFs::Execute,
+        Access::Write => {
+            // Devices are made by root alone, who has no capabilities here. Without namespaces, sockets are refused by the filters of system calls.
+            let mut refused = AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+            if !has_namespaces {
+                refused |= AccessFs::MakeSock;
+            }
+            AccessFs::from_all(NEWEST) & !refused
+        }
+        Access::Device => device,
+        Access::Devices => device | AccessFs::ReadDir,
     }
 }
 

@@ -28,6 +28,7 @@
 //! | `limits` | the resource limits, as data |
 //! | `policy` | what a process may do, as data that can be printed |
 //! | `system` | the files of the system that every program needs |
+//! | `grants` | the files that a policy lets a program use, which `files` and `root` follow |
 //! | `files` | Landlock: files, TCP, signals, abstract sockets |
 //! | `syscalls` | seccomp: the system calls that are refused, and what each of them would give |
 //! | `namespaces`, `root` | a network, processes and a root folder of the program's own |
@@ -49,6 +50,8 @@ mod system;
 mod descriptors;
 #[cfg(target_os = "linux")]
 mod files;
+#[cfg(target_os = "linux")]
+mod grants;
 #[cfg(target_os = "linux")]
 mod launcher;
 #[cfg(target_os = "linux")]

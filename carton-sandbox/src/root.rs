@@ -13,10 +13,12 @@ use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, mount_remount, unmount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+    mount_remount, unmount,
 };
 use rustix::process::{chdir, getegid, geteuid, pivot_root};
 
+use crate::grants::{Access, Grants};
 use crate::{Policy, system};
 
 /// Where programs expect shared memory of their own. The system's is shared by all processes of the user.
@@ -42,6 +44,8 @@ pub(crate) struct Root {
     pub(crate) has_processes: bool,
     /// Where the scratch folder is.
     pub(crate) scratch: Option<PathBuf>,
+    /// What the program may do in it.
+    pub(crate) grants: Grants,
 }
 
 /// Gives this process the root folder of `policy`, and a working folder in it.
@@ -89,54 +93,45 @@ pub(crate) fn enter(policy: &Policy) -> io::Result<Root> {
     fs::create_dir_all("/proc")?;
     // Refused where parts of the system's are covered, as in containers.
     let has_processes = mount("proc", "/proc", "proc", inert, None).is_ok();
-    if has_processes {
-        cover_rest_of_proc(policy.gpus)?;
-    } else {
+    if !has_processes {
         mount_bind_recursive(format!("{SYSTEM}/proc"), "/proc")?;
     }
-
     unmount(SYSTEM, UnmountFlags::DETACH)?;
+    if has_processes {
+        // An empty folder now, which stays one, because nothing can be made in a folder that was removed.
+        cover_rest_of_proc(policy.gpus, Path::new(SYSTEM))?;
+    }
     fs::remove_dir(SYSTEM)?;
     mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | plain, c"")?;
     // Otherwise the working folder would stay that of the system, with all that is above it.
     let folders = working.as_deref().into_iter().chain(scratch).chain([Path::new("/")]);
     chdir(folders.into_iter().find(|folder| folder.is_dir()).unwrap_or(Path::new("/")))?;
-    Ok(Root { has_processes, scratch: scratch.map(Path::to_path_buf) })
+    let grants = layout.into_grants(scratch, has_processes);
+    Ok(Root { has_processes, scratch: scratch.map(Path::to_path_buf), grants })
 }
 
 /// What of the system is in the root folder.
 #[derive(Debug, Default)]
 struct Layout {
     /// Files and folders, with all that is in them, by their paths without links.
-    places: BTreeSet<PathBuf>,
-    /// Those of them that may be written to.
-    writable: BTreeSet<PathBuf>,
-    /// Links on the way to them.
+    places: Grants,
+    /// What is granted where the root folder has files of its own.
+    own: Grants,
+    /// Links on the way to the places.
     links: BTreeMap<PathBuf, PathBuf>,
+    /// Paths that are known not to be links.
+    solid: BTreeSet<PathBuf>,
 }
 
 impl Layout {
     /// What `policy` allows, and what every program needs.
     fn new(policy: &Policy) -> Self {
         let mut layout = Self::default();
-        let mut add = |paths: &[&str]| paths.iter().for_each(|path| layout.add(Path::new(path)));
-        add(system::PROGRAMS);
-        add(system::FILES);
-        add(system::DEVICES);
-        if policy.network {
-            add(system::NETWORK);
+        for (path, access) in Grants::new(policy).iter() {
+            for &access in access {
+                layout.add(path, access);
+            }
         }
-        if policy.gpus {
-            add(system::GPU_FILES);
-            add(system::GPU_DEVICES);
-            system::numbered_devices().iter().for_each(|path| layout.add(path));
-        }
-        // The scratch folder is not here, because it may be mounted in another place.
-        for path in policy.execute.iter().chain(&policy.read).chain(&policy.write) {
-            layout.add(path);
-        }
-        let writable = policy.write.iter().filter_map(|path| fs::canonicalize(path).ok());
-        layout.writable = writable.filter(|path| layout.places.contains(path)).collect();
         // A system may have moved its folders, and leave links where they were.
         for entry in fs::read_dir("/").into_iter().flatten().flatten() {
             if let Ok(target) = fs::read_link(entry.path()) {
@@ -147,7 +142,7 @@ impl Layout {
     }
 
     /// Adds what is at `path`, and the links on the way there. Nothing if nothing is there.
-    fn add(&mut self, path: &Path) {
+    fn add(&mut self, path: &Path, access: Access) {
         let Ok(path) = std::path::absolute(path) else { return };
         let names = |path: &Path| -> Vec<OsString> {
             let parts = path.components().rev();
@@ -166,7 +161,12 @@ impl Layout {
                 continue;
             }
             let next = place.join(name);
+            if self.solid.contains(&next) {
+                place = next;
+                continue;
+            }
             let Ok(target) = fs::read_link(&next) else {
+                self.solid.insert(next.clone());
                 place = next;
                 continue;
             };
@@ -183,35 +183,35 @@ impl Layout {
         if place.parent().is_none() {
             // All of the system: its parts, because the root folder itself is the new one.
             for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
-                self.add(&entry.path());
+                self.add(&entry.path(), access);
             }
-        } else if !is_made_anew(&place)
-            && fs::symlink_metadata(&place).is_ok_and(|metadata| !metadata.file_type().is_socket())
-        {
-            self.places.insert(place);
+        } else if is_made_anew(&place) {
+            self.own.add_without_links(&place, access);
+        } else if fs::symlink_metadata(&place).is_ok_and(|metadata| !metadata.file_type().is_socket()) {
+            self.places.add_without_links(&place, access);
         }
-    }
-
-    /// Whether `path` is a place, or in one.
-    fn has(&self, path: &Path) -> bool {
-        path.ancestors().any(|folder| self.places.contains(folder))
     }
 
     /// Whether nothing is at `path` or below it, and no link on the way there.
     fn is_free(&self, path: &Path) -> bool {
-        let is_below = |other: &PathBuf| other.starts_with(path);
+        let is_below = |other: &Path| other.starts_with(path);
         let is_linked = path.ancestors().any(|folder| self.links.contains_key(folder));
-        !self.has(path) && !is_linked && !self.places.iter().chain(self.links.keys()).any(is_below)
+        let mut taken = self.places.iter().map(|(place, _)| place).chain(self.links.keys().map(PathBuf::as_path));
+        !self.places.has(path) && !is_linked && !taken.any(is_below)
     }
 
     /// Mounts all of it. Folders come before what is in them.
     fn mount(&self) -> io::Result<()> {
-        let outermost = |path: &Path| path.parent().is_none_or(|folder| !self.has(folder));
-        for place in self.places.iter().filter(|place| outermost(place) || self.writable.contains(*place)) {
+        let outermost = |path: &Path| path.parent().is_none_or(|folder| !self.places.has(folder));
+        for (place, access) in self.places.iter() {
+            let is_writable = access.contains(&Access::Write);
+            if !is_writable && !outermost(place) {
+                continue;
+            }
             let source = in_system(place);
             let is_folder = fs::symlink_metadata(&source).map_err(|error| in_place(place, error))?.is_dir();
             mount_at(&source, place, is_folder)?;
-            if !self.writable.contains(place) {
+            if !is_writable {
                 make_read_only(place).map_err(|error| in_place(place, error))?;
             }
         }
@@ -225,6 +225,21 @@ impl Layout {
             }
         }
         Ok(())
+    }
+
+    /// What a program may do in the root folder.
+    fn into_grants(self, scratch: Option<&Path>, has_processes: bool) -> Grants {
+        let mut grants = self.places;
+        scratch.into_iter().for_each(|scratch| grants.add(scratch, Access::Write));
+        grants.add(Path::new(SHARED_MEMORY), Access::Write);
+        WRITTEN.iter().for_each(|path| grants.add_without_links(Path::new(path), Access::Read));
+        if has_processes {
+            grants.add(Path::new("/proc"), Access::Read);
+        }
+        for (path, access) in self.own.iter() {
+            access.iter().for_each(|&access| grants.add_without_links(path, access));
+        }
+        grants
     }
 }
 
@@ -295,9 +310,8 @@ fn write_files(scratch: Option<&Path>, layout: &Layout) -> io::Result<()> {
     Ok(())
 }
 
-/// Covers all in `/proc` that is not about the processes, and that no program needs.
-fn cover_rest_of_proc(gpus: bool) -> io::Result<()> {
-    let inert = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+/// Covers all in `/proc` that is not about the processes, and that no program needs. `empty` is an empty folder.
+fn cover_rest_of_proc(gpus: bool, empty: &Path) -> io::Result<()> {
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
         let name = entry.file_name();
@@ -308,11 +322,8 @@ fn cover_rest_of_proc(gpus: bool) -> io::Result<()> {
         if is_process || is_needed || kind.is_symlink() {
             continue;
         }
-        if kind.is_dir() {
-            mount("tmpfs", entry.path(), "tmpfs", inert, c"mode=555")?;
-        } else {
-            mount_bind_recursive("/dev/null", entry.path())?;
-        }
+        let cover = if kind.is_dir() { empty } else { Path::new("/dev/null") };
+        mount_bind(cover, entry.path())?;
     }
     Ok(())
 }
@@ -334,21 +345,21 @@ mod tests {
         symlink("loop", top.join("loop")).unwrap();
         let mut layout = Layout::default();
         for path in ["absolute/file", "relative/../missing", "loop/file"] {
-            layout.add(&top.join(path));
+            layout.add(&top.join(path), Access::Read);
         }
-        assert_eq!(layout.places.iter().collect::<Vec<_>>(), [&top.join("real/inner/file")]);
+        assert_eq!(layout.places.iter().map(|(place, _)| place).collect::<Vec<_>>(), [top.join("real/inner/file")]);
         assert_eq!(layout.links[&top.join("relative")], Path::new("real"));
         assert_eq!(layout.links[&top.join("absolute")], top.join("relative/inner"));
         assert!(!layout.is_free(&top.join("real")) && layout.is_free(&top.join("other")));
-        layout.add(&top.join("real"));
-        assert!(layout.has(&top.join("real/other")) && !layout.has(&top));
+        layout.add(&top.join("real"), Access::Read);
+        assert!(layout.places.has(&top.join("real/other")) && !layout.places.has(&top));
     }
 
     #[test]
     fn all_of_the_system_is_each_of_its_parts() {
         let mut layout = Layout::default();
-        layout.add(Path::new("/"));
-        assert!(layout.has(Path::new("/usr/bin")) && layout.has(Path::new("/etc/passwd")));
-        assert!(!layout.has(Path::new("/proc/1")) && !layout.has(Path::new("/dev/shm")));
+        layout.add(Path::new("/"), Access::Read);
+        let has = |path: &str| layout.places.has(path.as_ref());
+        assert!(has("/usr/bin") && has("/etc/passwd") && !has("/proc/1") && !has("/dev/shm"));
     }
 }
