@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,6 +14,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::log_capture;
 use super::subject::{Model, ModelFiles, Subject};
+use crate::ordinary_user;
 use crate::place::TestPlace;
 
 /// Behaviours that measure this process hold it for writing, all others for reading.
@@ -24,6 +25,9 @@ static PACKED: tokio::sync::Mutex<BTreeMap<String, PathBuf>> = tokio::sync::Mute
 
 /// Subjects that were reported as skipped.
 static SKIPPED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// What the command line of a launcher has (spec/sandbox.md). Process 1 of namespaces has it too.
+const LAUNCHER_ARGUMENT: &str = "__carton-launcher";
 
 /// The variable that distinguishes the processes of a stage from those of other tests.
 const MARK: &str = "CARTON_TEST_STAGE";
@@ -65,10 +69,12 @@ impl Stage {
             return None;
         }
         log_capture::start();
+        // The build's folder belongs to the user who built.
+        let scratch = if ordinary_user::is_current() { std::env::temp_dir() } else { scratch.into() };
         Some(Self {
             subject,
             place: TestPlace::new(executable),
-            scratch: Path::new(scratch).join("behaviour"),
+            scratch: scratch.join("behaviour"),
             mark: format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)),
             _turn: turn,
         })
@@ -143,14 +149,13 @@ impl Stage {
     /// The runner processes of this stage: the children of launchers, which are children of this process.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
-        let launchers = self.children_of(&[std::process::id()]);
-        self.children_of(&launchers)
+        self.started_by(&[std::process::id()])
     }
 
-    /// The living processes of this stage whose parent is one of these.
-    fn children_of(&self, parents: &[u32]) -> Vec<u32> {
+    /// The living processes of this stage that are children of `parents`, or children of launchers among those.
+    fn started_by(&self, parents: &[u32]) -> Vec<u32> {
         let mark = format!("{MARK}={}", self.mark);
-        let mut found = Vec::new();
+        let (mut launchers, mut found) = (Vec::new(), Vec::new());
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
             let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
             let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
@@ -160,10 +165,18 @@ impl Stage {
             if !parent.is_some_and(|parent| parents.contains(&parent)) || state == Some("Z") {
                 continue;
             }
-            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes()) {
+            let has = |file: &str, what: &str| {
+                let bytes = std::fs::read(entry.path().join(file)).unwrap_or_default();
+                bytes.split(|&byte| byte == 0).any(|part| part == what.as_bytes())
+            };
+            if has("cmdline", LAUNCHER_ARGUMENT) {
+                launchers.push(id);
+            } else if has("environ", &mark) {
                 found.push(id);
             }
+        }
+        if !launchers.is_empty() {
+            found.extend(self.started_by(&launchers));
         }
         found
     }

@@ -1,13 +1,10 @@
-//! The files that the tests use: those of the checkout, or copies of them that a user without privileges can read.
+//! The files that the tests use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-
-/// Names the folder with the copies.
-pub(crate) const COPIES: &str = "CARTON_TEST_SANDBOX_COPIES";
 
 const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -25,18 +22,12 @@ print(json.dumps({"files": [path for path in files if os.path.exists(path)] + [b
 
 /// Returns the test runner.
 pub(crate) fn test_runner() -> PathBuf {
-    match std::env::var_os(COPIES) {
-        Some(copies) => Path::new(&copies).join("test-runner"),
-        None => env!("CARGO_BIN_EXE_carton-test-runner").into(),
-    }
+    env!("CARGO_BIN_EXE_carton-test-runner").into()
 }
 
 /// Returns the folder of the models that try to escape.
 pub(crate) fn escapes() -> PathBuf {
-    match std::env::var_os(COPIES) {
-        Some(copies) => Path::new(&copies).join("escapes"),
-        None => Path::new(CHECKOUT).canonicalize().unwrap().join("tests/models/escapes"),
-    }
+    Path::new(CHECKOUT).canonicalize().unwrap().join("tests/models/escapes")
 }
 
 /// The files that the tests use.
@@ -70,56 +61,24 @@ impl Sources {
             eprintln!("skipped: this system does not enforce all of the sandbox: {}", reason.trim_end());
             return None;
         }
-        let Some(copies) = std::env::var_os(COPIES).map(PathBuf::from) else {
-            let python = carton_tests::python_runner::interpreter()?;
-            let checkout = Path::new(CHECKOUT).canonicalize().unwrap();
-            let (packages, python_files) = ask(&python, None)?;
-            return Some(Self {
-                escapes: escapes(),
-                victim: checkout.join("tests/python/victim.py"),
-                runner_package: checkout.join("runners/python"),
-                test_runner: test_runner(),
-                python,
-                packages,
-                python_files,
-            });
-        };
-        let python = PathBuf::from(fs::read_to_string(copies.join("python")).unwrap());
-        let (packages, python_files) = ask(&python, Some(&copies.join("packages")))?;
+        let python = carton_tests::python_runner::interpreter()?;
+        let checkout = Path::new(CHECKOUT).canonicalize().unwrap();
+        let (packages, python_files) = ask(&python)?;
         Some(Self {
             escapes: escapes(),
-            victim: copies.join("victim.py"),
-            runner_package: copies.join("runner"),
+            victim: checkout.join("tests/python/victim.py"),
+            runner_package: checkout.join("runners/python"),
             test_runner: test_runner(),
             python,
             packages,
             python_files,
         })
     }
-
-    /// Copies all of this into `folder` for a user without privileges, whose interpreter is `python`.
-    pub(crate) fn copy(&self, folder: &Path, python: &Path) {
-        copy_folder(&self.escapes, &folder.join("escapes"));
-        fs::copy(&self.victim, folder.join("victim.py")).unwrap();
-        copy_folder(&self.runner_package.join("carton_runner"), &folder.join("runner/carton_runner"));
-        fs::copy(&self.test_runner, folder.join("test-runner")).unwrap();
-        for name in ["numpy", "numpy.libs"] {
-            if self.packages.join(name).is_dir() {
-                copy_folder(&self.packages.join(name), &folder.join("packages").join(name));
-            }
-        }
-        fs::write(folder.join("python"), python.to_str().unwrap()).unwrap();
-    }
 }
 
-/// Returns the folder of NumPy and the files of an interpreter that finds it, if need be in `packages`.
-fn ask(python: &Path, packages: Option<&Path>) -> Option<(PathBuf, Vec<PathBuf>)> {
-    let mut command = Command::new(python);
-    command.args(["-B", "-c", QUESTION]);
-    if let Some(packages) = packages {
-        command.env("PYTHONPATH", packages);
-    }
-    let answer = command.output().unwrap();
+/// Returns the folder of NumPy and the files of an interpreter.
+fn ask(python: &Path) -> Option<(PathBuf, Vec<PathBuf>)> {
+    let answer = Command::new(python).args(["-B", "-c", QUESTION]).output().unwrap();
     if !answer.status.success() {
         eprintln!("skipped: {} finds no NumPy: {}", python.display(), String::from_utf8_lossy(&answer.stderr));
         return None;

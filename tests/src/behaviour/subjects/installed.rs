@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use carton_core::config::Config;
 
+use crate::ordinary_user;
 use crate::place::TestPlace;
 
 fn folder() -> Option<PathBuf> {
@@ -27,11 +28,12 @@ pub(super) fn unavailable(name: &str, series: &str) -> Option<String> {
     (!found).then(|| format!("no {name} {series} is installed in {}", folder.display()))
 }
 
-/// Returns a configuration with the installed runners, which share one data folder for all tests.
+/// Returns a configuration with the installed runners, which share one data folder for all tests of a user.
 pub(super) fn config(place: &TestPlace) -> Config {
     let runner_dir = folder().unwrap_or_default();
     let mut config = place.config();
-    config.runner_data_dir = runner_dir.with_extension("data");
+    let theirs = ordinary_user::is_current().then(|| std::env::temp_dir().join("runners.data"));
+    config.runner_data_dir = theirs.unwrap_or_else(|| runner_dir.with_extension("data"));
     config.runner_dir = runner_dir;
     config
 }
