@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -13,48 +14,58 @@ use landlock::{
 };
 
 use rustix::fs::{FileType, fstat};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use crate::Policy;
 use crate::gap::Gap;
 use crate::grants::{Access, Grants};
-use crate::namespaces::Inside;
+use crate::root::Root;
 
 /// The newest version of Landlock whose rights are known here. Older kernels enforce those that they have.
 const NEWEST: ABI = ABI::V7;
 
-/// The rules of a policy, whose files are open already, to be applied to a thread.
-pub(crate) struct FileRules(RulesetCreated);
+/// The rules of a policy, whose files are open already, to be applied by the process that becomes the program.
+pub(crate) struct FileRules {
+    ruleset: RulesetCreated,
+    /// What the process gets of the system's `/proc`.
+    own: &'static [(&'static str, Access)],
+}
+
+/// What NVIDIA's driver for programs reads of its own process, and the names that it gives to its threads. Others of `/proc/self` tell of the
+/// network and the mounts of the system.
+const OWN_WITH_GPUS: &[(&str, Access)] =
+    &[("/proc/self/maps", Access::Read), ("/proc/self/status", Access::Read), ("/proc/self/task", Access::Change)];
 
 impl FileRules {
     /// Opens the files of `policy`.
     ///
     /// # Errors
     /// Landlock does not take a rule, or the process has no descriptors or memory left.
-    pub(crate) fn new(policy: &Policy, inside: Option<&Inside>) -> Result<Self, FileRulesError> {
+    pub(crate) fn new(policy: &Policy, root: Option<&Root>) -> Result<Self, FileRulesError> {
         let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(NEWEST))?
             .scope(Scope::from_all(NEWEST))?;
-        if !policy.network && inside.is_none() {
+        if !policy.network && root.is_none() {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
-        let mut rules = Self(ruleset.create()?);
+        let own = if policy.gpus && root.is_none() { OWN_WITH_GPUS } else { &[] };
+        let mut rules = Self { ruleset: ruleset.create()?, own };
         let of_system;
-        let grants = if let Some(inside) = inside {
-            &inside.root.grants
+        let grants = if let Some(root) = root {
+            &root.grants
         } else {
             let mut grants = Grants::new(policy);
             policy.scratch.iter().for_each(|scratch| grants.add(scratch, Access::Write));
             of_system = grants;
             &of_system
         };
-        if let Some(scratch) = inside.map_or(&policy.scratch, |inside| &inside.root.scratch) {
+        if let Some(scratch) = root.map_or(&policy.scratch, |root| &root.scratch) {
             // Without its scratch folder a program cannot make temporary files, and its errors would not say why.
             fs::metadata(scratch).map_err(|source| FileRulesError::Open { path: scratch.clone(), source })?;
         }
         for (path, access) in grants.iter() {
-            let rights = access.iter().map(|&access| rights(access, inside.is_some())).collect();
+            let rights = access.iter().map(|&access| rights(access, root.is_some())).collect();
             rules.allow(path, rights)?;
         }
         Ok(rules)
@@ -70,19 +81,31 @@ impl FileRules {
             }
             Err(_) => return Ok(()),
         };
-        let Ok(status) = fstat(&file) else { return Ok(()) };
+        Ok(self.allow_open(file.as_fd(), rights)?)
+    }
+
+    fn allow_open(&mut self, file: BorrowedFd<'_>, rights: BitFlags<AccessFs>) -> Result<(), RulesetError> {
+        let Ok(status) = fstat(file) else { return Ok(()) };
         let is_folder = FileType::from_raw_mode(status.st_mode) == FileType::Directory;
         let rights = if is_folder { rights } else { rights & AccessFs::from_file(NEWEST) };
-        (&mut self.0).add_rule(PathBeneath::new(file, rights))?;
+        (&mut self.ruleset).add_rule(PathBeneath::new(file, rights))?;
         Ok(())
     }
 
-    /// Confines the calling thread and all processes that it starts.
+    /// Confines this process and all that it starts.
     ///
     /// # Errors
     /// The kernel has Landlock and refuses.
-    pub(crate) fn confine(self) -> Result<Enforced, RulesetError> {
-        let status = self.0.restrict_self()?;
+    pub(crate) fn confine(mut self) -> Result<Enforced, RulesetError> {
+        for &(path, access) in self.own {
+            let Ok(file) = PathFd::new(path) else { continue };
+            // The kernel makes such a file anew when nobody has it open, and a rule is for the one that is there now. So the program inherits
+            // it, by a descriptor that neither reads nor writes.
+            let _ = fcntl_setfd(&file, FdFlags::empty());
+            self.allow_open(file.as_fd(), rights(access, false))?;
+            std::mem::forget(file);
+        }
+        let status = self.ruleset.restrict_self()?;
         let abi = match status.landlock {
             LandlockStatus::Available { effective_abi, .. } => effective_abi,
             _ => ABI::Unsupported,
@@ -105,6 +128,7 @@ fn rights(access: Access, has_namespaces: bool) -> BitFlags<AccessFs> {
     match access {
         Access::Read => read,
         Access::Execute => read | AccessFs::Execute,
+        Access::Change => AccessFs::WriteFile | AccessFs::Truncate,
         Access::Write => {
             // Devices are made by root alone, who has no capabilities here. Without namespaces, sockets are refused by the filters of system calls.
             let mut refused = AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;

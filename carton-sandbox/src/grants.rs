@@ -12,6 +12,8 @@ pub(crate) enum Access {
     Read,
     /// Read and execute.
     Execute,
+    /// Write to the files that are there.
+    Change,
     /// Everything but execute.
     Write,
     /// Read, write and control a device.

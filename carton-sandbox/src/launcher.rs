@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -120,12 +121,11 @@ fn enter_namespaces(policy: &Policy, gaps: &mut Vec<Gap>) -> Option<Side> {
 fn start(
     policy: &Policy,
     inside: Option<&Inside>,
-    mut gaps: Vec<Gap>,
+    gaps: Vec<Gap>,
     program: &OsString,
     arguments: Vec<OsString>,
 ) -> Result<Pid, Failure> {
     limiting::set_limits(policy).map_err(cannot_limit)?;
-    // Only a thread is confined, and the program inherits its state. The main thread stays able to clean up, and out of the program's reach.
     let mut command = Command::new(program);
     command.args(arguments);
     if let (Some(outside), Some(scratch)) = (&policy.scratch, inside.and_then(|inside| inside.root.scratch.as_ref())) {
@@ -134,8 +134,44 @@ fn start(
         command.envs(named.map(|(name, _)| (name, scratch.as_os_str())));
     }
     variables::pass(&mut command).map_err(Failure::Refused)?;
-    let start = || {
-        confine(policy, inside, &mut gaps)?;
+    let files = FileRules::new(policy, inside.map(|inside| &inside.root)).map_err(|error| {
+        Failure::Refused(format!("rules about files cannot be made, perhaps because a limit is too low: {error}"))
+    })?;
+    let mut confinement = Some(Confinement { policy: policy.clone(), has_namespaces: inside.is_some(), files, gaps });
+    // This process stays able to clean up, and out of the program's reach.
+    let confine = move || match confinement.take().map(Confinement::apply) {
+        Some(Ok(())) => Ok(()),
+        // The launcher ends as this process does.
+        Some(Err(failure)) => end(&failure),
+        None => Err(io::ErrorKind::Unsupported.into()),
+    };
+    // SAFETY: this process has one thread, so that no lock of another one is held in the new process, which may do all that this one may.
+    let child = unsafe { command.pre_exec(confine) }
+        .spawn()
+        .map_err(|error| Failure::CannotStart(format!("cannot start `{}`: {error}", program.to_string_lossy())))?;
+    Ok(Pid::from_child(&child))
+}
+
+/// What a process needs to confine itself before it becomes the program.
+struct Confinement {
+    policy: Policy,
+    has_namespaces: bool,
+    files: FileRules,
+    /// What is known already not to be enforced.
+    gaps: Vec<Gap>,
+}
+
+impl Confinement {
+    /// Confines this process, and says what the system does not enforce.
+    fn apply(self) -> Result<(), Failure> {
+        let Self { policy, has_namespaces, files, mut gaps } = self;
+        privileges::drop_all().map_err(|error| Failure::Refused(format!("capabilities cannot be dropped: {error}")))?;
+        let enforced = files.confine().map_err(refused)?;
+        let filters = Filters::new(&policy, &enforced, has_namespaces).map_err(refused)?;
+        gaps.extend(enforced.gaps);
+        if !filters.confine().map_err(refused)? {
+            gaps.push(Gap::SystemCalls);
+        }
         gaps.sort_unstable();
         if policy.strict && gaps.iter().any(|gap| gap.is_unsafe()) {
             let gaps: Vec<String> = gaps.iter().map(Gap::to_string).collect();
@@ -145,34 +181,8 @@ fn start(
             eprintln!("{MESSAGE_PREFIX}{gap}");
         }
         eprintln!("{STARTED}");
-        command.spawn().map_err(|error| {
-            let program = command.get_program().to_string_lossy().into_owned();
-            Failure::CannotStart(format!("cannot start `{program}`: {error}"))
-        })
-    };
-    let child = thread::scope(|scope| {
-        let starter = thread::Builder::new().spawn_scoped(scope, start).map_err(|error| {
-            Failure::Refused(format!("the launcher cannot start a thread, perhaps because a limit is too low: {error}"))
-        })?;
-        starter.join().map_err(|_| Failure::Refused("the launcher panicked".to_owned()))?
-    })?;
-    Ok(Pid::from_child(&child))
-}
-
-/// Confines the calling thread.
-fn confine(policy: &Policy, inside: Option<&Inside>, gaps: &mut Vec<Gap>) -> Result<(), Failure> {
-    // Files are opened while the thread still has its rights.
-    let files = FileRules::new(policy, inside).map_err(|error| {
-        Failure::Refused(format!("rules about files cannot be made, perhaps because a limit is too low: {error}"))
-    })?;
-    privileges::drop_all().map_err(|error| Failure::Refused(format!("capabilities cannot be dropped: {error}")))?;
-    let enforced = files.confine().map_err(refused)?;
-    let filters = Filters::new(policy, &enforced, inside.is_some()).map_err(refused)?;
-    gaps.extend(enforced.gaps);
-    if !filters.confine().map_err(refused)? {
-        gaps.push(Gap::SystemCalls);
+        Ok(())
     }
-    Ok(())
 }
 
 /// The signals that a launcher ignores: whoever wants to end it kills it, or ends the program.

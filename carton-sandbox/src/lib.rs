@@ -2,11 +2,11 @@
 //!
 //! A [`Policy`] is data: what one process, and all that it starts, may read, write, reach and use. A host does not apply it to itself. It
 //! starts a *launcher* ([`Policy::launch`]): a program that calls [`launcher_main`] first in its `main`. The launcher stays as the parent of
-//! the confined program. It confines one of its threads, starts the program from there, mirrors how the program ends, and kills all that is
+//! the confined program. It forks a process that confines itself and becomes the program, mirrors how the program ends, and kills all that is
 //! left when the host is gone.
 //!
 //! ```text
-//! host ──starts──> launcher ──confined thread starts──> program (a runner) ──> whatever the model starts
+//! host ──starts──> launcher ──forks──> child, confined, becomes the program (a runner) ──> whatever the model starts
 //!                  waits, not confined                  all confined; in one process group that they cannot leave, or in
 //!                                                     namespaces that end with process 1
 //! ```

@@ -2,7 +2,7 @@
 //! that no other process of the system is in.
 //!
 //! ```text
-//! launcher ──forks──> child ──unshares, forks──> init, the process 1 of the namespaces ──confined thread starts──> program
+//! launcher ──forks──> child ──unshares, forks──> init, the process 1 of the namespaces ──forks──> confined child, becomes the program
 //!                     ends                       waits, not confined
 //! ```
 //!
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    DumpableBehavior, Pid, WaitOptions, WaitStatus, getegid, geteuid, set_dumpable_behavior, wait, waitpid,
+    DumpableBehavior, Pid, WaitOptions, WaitStatus, getegid, geteuid, set_dumpable_behavior, setsid, wait, waitpid,
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
@@ -194,6 +194,8 @@ fn become_init(policy: &Policy, reports: OwnedFd) -> io::Result<Inside> {
         let sent = send(&reports, Report::Made(init.as_raw_pid()));
         std::process::exit(i32::from(sent.is_err()));
     }
+    // The processes of a session share the turns of the processor, and each of them may set how many the session gets.
+    setsid()?;
     if !policy.network {
         start_loopback()?;
     }

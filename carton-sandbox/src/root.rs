@@ -106,7 +106,9 @@ pub(crate) fn enter(policy: &Policy) -> io::Result<Root> {
     // Otherwise the working folder would stay that of the system, with all that is above it.
     let folders = working.as_deref().into_iter().chain(scratch).chain([Path::new("/")]);
     chdir(folders.into_iter().find(|folder| folder.is_dir()).unwrap_or(Path::new("/")))?;
-    let grants = layout.into_grants(scratch, has_processes);
+    // The driver of NVIDIA's GPUs names its threads by writing to their files.
+    let of_processes: &[_] = if policy.gpus { &[Access::Read, Access::Change] } else { &[Access::Read] };
+    let grants = layout.into_grants(scratch, if has_processes { of_processes } else { &[] });
     Ok(Root { has_processes, scratch: scratch.map(Path::to_path_buf), grants })
 }
 
@@ -227,15 +229,13 @@ impl Layout {
         Ok(())
     }
 
-    /// What a program may do in the root folder.
-    fn into_grants(self, scratch: Option<&Path>, has_processes: bool) -> Grants {
+    /// What a program may do in the root folder, and in its own `/proc`.
+    fn into_grants(self, scratch: Option<&Path>, of_processes: &[Access]) -> Grants {
         let mut grants = self.places;
         scratch.into_iter().for_each(|scratch| grants.add(scratch, Access::Write));
         grants.add(Path::new(SHARED_MEMORY), Access::Write);
         WRITTEN.iter().for_each(|path| grants.add_without_links(Path::new(path), Access::Read));
-        if has_processes {
-            grants.add(Path::new("/proc"), Access::Read);
-        }
+        of_processes.iter().for_each(|&access| grants.add(Path::new("/proc"), access));
         for (path, access) in self.own.iter() {
             access.iter().for_each(|&access| grants.add_without_links(path, access));
         }
@@ -319,6 +319,11 @@ fn cover_rest_of_proc(gpus: bool, empty: &Path) -> io::Result<()> {
         let is_process = name.bytes().all(|byte| byte.is_ascii_digit());
         let is_needed = system::PROC.contains(&&*name) || gpus && system::GPU_PROC.contains(&&*name);
         let kind = entry.file_type()?;
+        if is_needed && kind.is_dir() {
+            // Root could change settings of the system there.
+            mount_bind_recursive(entry.path(), entry.path())?;
+            make_read_only(&entry.path())?;
+        }
         if is_process || is_needed || kind.is_symlink() {
             continue;
         }

@@ -251,6 +251,7 @@ impl Filters {
             (true, false) => Sockets::OfOwnNetwork,
             (true, true) if enforced.governs_abstract_sockets => Sockets::OfOwnNetwork,
             (_, true) => Sockets::OfInternet,
+            (false, false) if policy.gpus => Sockets::PairsAndNames,
             (false, false) => Sockets::Pairs,
         };
         add_conditional(&mut refused, sockets).map_err(FilterError::Invalid)?;
@@ -293,6 +294,9 @@ impl Filters {
 enum Sockets {
     /// Pairs of connected streams and sequences alone.
     Pairs,
+    /// These, and sequences with a name in the family `AF_UNIX`, to which nobody gets a connection. The driver of NVIDIA's GPUs works for nobody
+    /// who cannot take such a name.
+    PairsAndNames,
     /// Those of the internet, and the one that tells the addresses of this machine. The sockets of other programs on this machine have paths,
     /// or names, in the family `AF_UNIX`.
     OfInternet,
@@ -308,7 +312,7 @@ type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 fn add_conditional(refused: &mut Rules, sockets: Sockets) -> Result<(), seccompiler::BackendError> {
     let is = |argument, value: c_int| condition(argument, SeccompCmpOp::Eq, value as u32 as u64);
     let is_not = |argument, value: c_int| condition(argument, SeccompCmpOp::Ne, value as u32 as u64);
-    let is_not_kind = |value: c_int| condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), value as u64);
+    let is_kind = |value: c_int| condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), value as u64);
     let mut refuse = |call: c_long, conditions: Vec<SeccompCondition>| -> Result<(), seccompiler::BackendError> {
         refused.entry(call).or_default().push(SeccompRule::new(conditions)?);
         Ok(())
@@ -343,14 +347,21 @@ fn add_conditional(refused: &mut Rules, sockets: Sockets) -> Result<(), seccompi
     }
     // A datagram socket of a pair could send to any other socket.
     for kind in (0..=SOCKET_TYPE as c_int).filter(|&kind| kind != SOCK_STREAM && kind != SOCK_SEQPACKET) {
-        refuse(libc::SYS_socketpair, vec![is_not_kind(kind)?])?;
+        refuse(libc::SYS_socketpair, vec![is_kind(kind)?])?;
     }
     if sockets == Sockets::OfInternet {
         return refuse(libc::SYS_socket, no_family);
     }
-    for call in
-        [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4]
-    {
+    let mut never = vec![libc::SYS_connect, libc::SYS_accept, libc::SYS_accept4];
+    if sockets == Sockets::PairsAndNames {
+        refuse(libc::SYS_socket, vec![is_not(0, AF_UNIX)?])?;
+        for kind in (0..=SOCKET_TYPE as c_int).filter(|&kind| kind != SOCK_SEQPACKET) {
+            refuse(libc::SYS_socket, vec![is_kind(kind)?])?;
+        }
+    } else {
+        never.extend([libc::SYS_socket, libc::SYS_bind, libc::SYS_listen]);
+    }
+    for call in never {
         refuse(call, vec![condition(0, SeccompCmpOp::Ge, 0)?])?;
     }
     // An address is given. The sockets that are left are connected, and take none; this is for sockets that a host passes.

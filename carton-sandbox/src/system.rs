@@ -77,6 +77,7 @@ pub(crate) const NETWORK: &[&str] = &[
 /// Descriptions of GPUs and of their drivers.
 pub(crate) const GPU_FILES: &[&str] = &[
     "/etc/OpenCL",
+    "/etc/nvidia",
     "/etc/vulkan",
     "/proc/devices",
     "/proc/driver/nvidia",

@@ -45,15 +45,15 @@ fn is_enforced() -> bool {
     output.status.success()
 }
 
-/// The number of living processes in the group that `leader` leads or has led.
-fn processes_of(leader: u32) -> usize {
+/// The variable that distinguishes the processes of a test.
+const MARK: &str = "CARTON_TEST_LAUNCHER";
+
+/// The number of living processes with this value of [`MARK`]. Process 1 of namespaces shows its variables to nobody but root.
+fn processes_of(mark: &str) -> usize {
+    let variable = format!("{MARK}={mark}");
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    let stats = processes.filter_map(|process| fs::read_to_string(process.path().join("stat")).ok());
-    let in_group = |stat: &str| {
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        fields.first() != Some(&"Z") && fields.get(2) == Some(&leader.to_string().as_str())
-    };
-    stats.filter(|stat| in_group(stat)).count()
+    let environments = processes.filter_map(|process| fs::read(process.path().join("environ")).ok());
+    environments.filter(|bytes| bytes.split(|&byte| byte == 0).any(|found| found == variable.as_bytes())).count()
 }
 
 /// A policy with a scratch folder in `folder`.
@@ -193,15 +193,20 @@ fn nothing_is_left(namespaces: bool) {
         "cd {}; trap '' TERM HUP; (sleep 1000 & (sleep 1000 & echo x > started) & ); sleep 1000; sleep 1000",
         scratch.display()
     );
-    let mut child = shell(&policy, &script).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut command = shell(&policy, &script);
+    let mark = folder.path().to_str().unwrap();
+    let mut child = command.env(MARK, mark).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let end = Instant::now() + PATIENCE;
     while !scratch.join("started").exists() {
         assert!(Instant::now() < end, "the program did not start");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let group = child.id();
-    let left = || processes_of(group);
-    assert!(left() >= 4, "{}", left());
+    let left = || processes_of(mark);
+    // A process that is just becoming another program has no variables.
+    while left() < 4 {
+        assert!(Instant::now() < end, "{} processes were started", left());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     // What happens to this pipe if the host is killed.
     drop(child.stdout.take());
     while left() > 0 || scratch.exists() {
@@ -219,7 +224,9 @@ fn nothing_is_left_when_the_program_ends_with_the_host() {
         let policy = with_scratch(folder.path());
         let scratch = folder.path().join("scratch");
         let script = format!("cd {}; (sleep 1000 &); echo x > started; cat", scratch.display());
-        let mut child = shell(&policy, &script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mark = folder.path().to_str().unwrap();
+        let mut command = shell(&policy, &script);
+        let mut child = command.env(MARK, mark).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let end = Instant::now() + PATIENCE;
         while !scratch.join("started").exists() {
             assert!(Instant::now() < end, "the program did not start");
@@ -228,11 +235,76 @@ fn nothing_is_left_when_the_program_ends_with_the_host() {
         drop(child.stdin.take());
         drop(child.stdout.take());
         child.wait().unwrap();
-        while processes_of(child.id()) > 0 || scratch.exists() {
-            assert!(Instant::now() < end, "{} processes are left", processes_of(child.id()));
+        while processes_of(mark) > 0 || scratch.exists() {
+            assert!(Instant::now() < end, "{} processes are left", processes_of(mark));
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// The driver of NVIDIA's GPUs names its threads so, and works for nobody who cannot.
+#[test]
+fn a_program_with_gpus_names_its_own_threads() {
+    if !is_enforced() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "printf renamed >/proc/self/task/$$/comm && read -r _ name </proc/self/status && echo $name
+        sh -c 'printf renamed >/proc/self/task/$$/comm' 2>/dev/null && echo a child too
+        read -r line </proc/self/maps && test -n \"$line\" && echo maps
+        read -r line </proc/self/net/dev && echo network
+        echo 0 >/proc/2/oom_score_adj; echo 0 >/proc/sys/kernel/panic; echo x >/proc/x";
+    let mut policy = with_scratch(folder.path());
+    policy.gpus = true;
+    let check = |policy: &Policy, expected: &str, refused: &[&str]| {
+        let output = run(policy, script);
+        let errors = text(&output.stderr);
+        assert_eq!(text(&output.stdout), expected, "{errors}");
+        let found = errors.lines().filter_map(|line| line.split_once("cannot create ")?.1.split_once(':'));
+        assert_eq!(found.map(|(path, _)| path).collect::<Vec<_>>(), refused, "{errors}");
+    };
+    let all = ["/proc/2/oom_score_adj", "/proc/sys/kernel/panic", "/proc/x"];
+    check(&policy, "renamed\nmaps\n", &all);
+    // In namespaces, all processes are the program's own.
+    if let Some(mut policy) = with_namespaces(folder.path()) {
+        policy.gpus = true;
+        check(&policy, "renamed\na child too\nmaps\nnetwork\n", &all[1..]);
+    }
+}
+
+/// The same driver takes a name in the family `AF_UNIX`. Nobody else of that family is reached.
+#[test]
+fn a_program_with_gpus_takes_a_name() {
+    let python = Path::new("/usr/bin/python3");
+    if !is_enforced() || !python.exists() {
+        eprintln!(
+            "skipped: sockets of a program with GPUs: the sandbox is not enforced, or there is no {}",
+            python.display()
+        );
+        return;
+    }
+    let script = "
+import socket
+def attempt(what):
+    try:
+        what()
+        return 'done'
+    except PermissionError:
+        return 'refused'
+own = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+own.bind('\\0carton-test')
+own.listen()
+print(attempt(lambda: own.accept()), attempt(lambda: own.connect('\\0other')), attempt(lambda: own.sendto(b'x', '\\0other')),
+    *(attempt(lambda: socket.socket(family, kind)) for family, kind in
+        [(socket.AF_UNIX, socket.SOCK_STREAM), (socket.AF_UNIX, socket.SOCK_DGRAM), (socket.AF_INET, socket.SOCK_SEQPACKET),
+         (socket.AF_INET, socket.SOCK_STREAM)]))
+";
+    let folder = tempfile::tempdir().unwrap();
+    let mut policy = with_scratch(folder.path());
+    policy.gpus = true;
+    let arguments = ["-I".into(), "-c".into(), script.into()];
+    let output = policy.launch(LAUNCHER.as_ref(), python, &arguments).unwrap().stdin(Stdio::null()).output().unwrap();
+    assert_eq!(text(&output.stdout), ["refused"; 7].join(" ") + "\n", "{}", text(&output.stderr));
 }
 
 #[test]

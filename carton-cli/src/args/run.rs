@@ -62,7 +62,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "opt", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<OptionArgument>,
 
-    /// Where to run: `cpu`, the index of a GPU, or its UUID [default: the first GPU, else the CPU]
+    /// Where to run: `cpu`, the index of a GPU, or its UUID [default: the CPU in the sandbox, else the framework's choice]
     #[arg(long)]
     pub(crate) device: Option<String>,
 

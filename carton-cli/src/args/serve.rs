@@ -65,7 +65,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Where to run: `cpu`, the index of a GPU, or its UUID [default: the first GPU, else the CPU]
+    /// Where to run: `cpu`, the index of a GPU, or its UUID [default: the CPU in the sandbox, else the framework's choice]
     #[arg(long)]
     pub(crate) device: Option<String>,
 

@@ -372,8 +372,8 @@ fn run_explains_the_options_of_runners() {
               env.NAME=VALUE is an environment variable, as --env gives one.
 
           --device <DEVICE>
-              Where to run: `cpu`, the index of a GPU, or its UUID [default: the first GPU, else the
-              CPU]
+              Where to run: `cpu`, the index of a GPU, or its UUID [default: the CPU in the sandbox,
+              else the framework's choice]
 
           --runner <NAME>
               Use this runner. MODEL may then be a bare model that is in no carton

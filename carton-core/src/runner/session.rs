@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use super::Descriptor;
 use super::launch::{Access, Exit, LaunchError, LaunchPolicy, NotStarted, Process, launch};
 use crate::causes::in_one_line;
-use crate::sandbox::{Denial, Limits, SuspectedLimit, suspected_limits};
+use crate::gpus::Gpus;
+use crate::sandbox::{Denial, Limits, Reach, SuspectedLimit, suspected_limits};
 
 /// How long to wait for the exit status after the connection has ended, before the error is reported without it.
 const EXIT_REPORT_WAIT: Duration = Duration::from_secs(1);
@@ -68,9 +69,6 @@ pub(crate) enum StartError {
     Call(CallError),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct HasNetwork(bool);
-
 /// A running, connected runner. Dropping the session ends the process.
 pub(crate) struct Session {
     runner: String,
@@ -78,8 +76,8 @@ pub(crate) struct Session {
     process: Process,
     /// The limits of the process.
     limits: Limits,
-    /// What confines the process, if it runs a model: whether it has the network.
-    confined: Option<HasNetwork>,
+    /// What the process has, if it is confined and runs a model.
+    confined: Option<Reach>,
     exit: watch::Receiver<Option<Exit>>,
 }
 
@@ -134,7 +132,7 @@ impl Session {
                 if exit.borrow().is_some() {
                     connection.close(CloseReason::EndOfFile);
                 }
-                let confined = (policy.is_confined() && !access.prepares).then_some(HasNetwork(access.network));
+                let confined = (policy.is_confined() && !access.prepares).then(|| reach(access));
                 Ok(Self { runner, connection, process, limits, confined, exit })
             }
             Err(reason) => {
@@ -196,9 +194,9 @@ impl Session {
 
     /// What the user can do about a runner that does not answer, if its last words look like a refusal of the sandbox.
     pub(crate) fn hint_on_denial(&self) -> Option<String> {
-        let HasNetwork(network) = self.confined?;
+        let reach = self.confined?;
         let lines = self.process.last_lines();
-        let denial = Denial::of(lines.iter().map(String::as_str), network)?;
+        let denial = Denial::of(lines.iter().map(String::as_str), reach)?;
         Some(format!("the model may be waiting for something that the sandbox refused: {}", denial.hint()))
     }
 
@@ -211,13 +209,17 @@ impl Session {
             }
             CallError::Runner { code, mut error } => {
                 let texts = std::iter::once(&error.message).chain(&error.causes).map(String::as_str);
-                let denial = self.confined.and_then(|HasNetwork(network)| Denial::of(texts, network));
+                let denial = self.confined.and_then(|reach| Denial::of(texts, reach));
                 error.hint = error.hint.or_else(|| Some(denial?.hint()));
                 Ok(CallError::Runner { code, error })
             }
             other => Ok(other),
         }
     }
+}
+
+fn reach(access: &Access) -> Reach {
+    Reach { network: access.network, gpus: access.gpus || Gpus::find().devices.is_empty() }
 }
 
 impl Drop for Session {

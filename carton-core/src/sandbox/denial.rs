@@ -13,8 +13,18 @@ pub(crate) enum Denial {
     Read(String),
     /// Writing a file.
     Write,
+    /// The GPUs.
+    Gpus,
     /// A system call.
     Call,
+}
+
+/// What a confined process has, of what a model's error may be about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    pub(crate) network: bool,
+    /// Whether it has the GPUs of this machine, or this machine has none.
+    pub(crate) gpus: bool,
 }
 
 /// What errors say, in lower case, that have no other cause than a missing network, or another one than the model's own.
@@ -27,12 +37,26 @@ const NETWORK_FAILURES: &[&str] = &[
     "dns error",
 ];
 
+/// What errors of the libraries of GPUs say, in lower case, that find no GPU.
+const GPU_FAILURES: &[&str] = &[
+    "cuda error",
+    "cudaerror",
+    "cuda_error",
+    "cudagetdevicecount",
+    "no cuda gpus",
+    "no cuda-capable device",
+    "no nvidia driver",
+    "nvmlerror",
+    "hip error",
+    "no hip gpus",
+];
+
 /// What errors say of sockets whose system calls are refused.
 const OF_NETWORK: &[&str] = &["socket", "connect", "urlopen", "httpx.", "requests.", "getaddrinfo"];
 
 impl Denial {
-    /// Reads what an error and its causes say. `network` says whether the process has the network.
-    pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>, network: bool) -> Option<Self> {
+    /// Reads what an error of a process that has `reach`, and its causes, say.
+    pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>, reach: Reach) -> Option<Self> {
         let texts: Vec<&str> = texts.into_iter().collect();
         let says = |words: &[&str]| {
             texts.iter().any(|text| {
@@ -41,6 +65,9 @@ impl Denial {
             })
         };
         let is_there = |path: &str| Path::new(path).is_absolute() && Path::new(path).exists();
+        if !reach.gpus && says(GPU_FAILURES) {
+            return Some(Self::Gpus);
+        }
         if let Some(path) =
             texts.iter().find_map(|text| path_in(text, &["Permission denied: ", "Read-only file system: "]))
         {
@@ -51,7 +78,7 @@ impl Denial {
         if let Some(path) = missing.filter(|path| is_there(path)) {
             return Some(Self::Read(path.to_owned()));
         }
-        if !network && (says(NETWORK_FAILURES) || says(&["not permitted"]) && says(OF_NETWORK)) {
+        if !reach.network && (says(NETWORK_FAILURES) || says(&["not permitted"]) && says(OF_NETWORK)) {
             return Some(Self::Network);
         }
         says(&["operation not permitted"]).then_some(Self::Call)
@@ -63,6 +90,7 @@ impl Denial {
             Self::Network => "a confined model has no network but its own: allow the network, if the model may have it".to_owned(),
             Self::Read(path) => format!("a confined model reads its own files: allow reading `{path}`, if the model may"),
             Self::Write => "a confined model writes to its scratch folder, which `TMPDIR` names, and to no other".to_owned(),
+            Self::Gpus => "a confined model has the GPU that is asked for as its device, and no other: name a device (`--device 0`)".to_owned(),
             Self::Call => "the sandbox may have refused a system call of the model, which runs without it if the sandbox is the cause".to_owned(),
         }
     }
@@ -79,10 +107,12 @@ fn path_in<'a>(text: &'a str, errors: &[&str]) -> Option<&'a str> {
 mod tests {
     use super::*;
 
+    const NOTHING: Reach = Reach { network: false, gpus: false };
+
     #[test]
     fn what_errors_say_of_the_sandbox() {
         let check = |texts: &[&str], expected: Option<Denial>| {
-            assert_eq!(Denial::of(texts.iter().copied(), false), expected, "{texts:?}");
+            assert_eq!(Denial::of(texts.iter().copied(), NOTHING), expected, "{texts:?}");
         };
         let not_permitted = "PermissionError: [Errno 1] Operation not permitted";
         check(&[not_permitted, "  File \"socket.py\", line 233, in __init__"], Some(Denial::Network));
@@ -103,8 +133,18 @@ mod tests {
         check(&["the model failed", "division by zero"], None);
         check(&["Permission denied: "], None);
         check(&["Permission denied: 'never ends"], Some(Denial::Write));
-        assert_eq!(Denial::of(["[Errno 101] Network is unreachable"], true), None);
-        let with_network = Denial::of([not_permitted, "socket"], true);
-        assert_eq!(with_network, Some(Denial::Call));
+        let with_network = Reach { network: true, ..NOTHING };
+        assert_eq!(Denial::of(["[Errno 101] Network is unreachable"], with_network), None);
+        assert_eq!(Denial::of([not_permitted, "socket"], with_network), Some(Denial::Call));
+        // What PyTorch, CuPy and NVIDIA's management library said in the sandbox.
+        for said in [
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before",
+            "torch.AcceleratorError: CUDA error: OS call failed or operation not supported on this OS",
+            "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorOperatingSystem: OS call failed",
+            "NVMLError_DriverNotLoaded: Driver Not Loaded",
+        ] {
+            check(&[said], Some(Denial::Gpus));
+            assert_eq!(Denial::of([said], Reach { gpus: true, ..NOTHING }), None);
+        }
     }
 }

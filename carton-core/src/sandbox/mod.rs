@@ -13,7 +13,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use carton_sandbox::Limits;
-pub(crate) use denial::Denial;
+pub(crate) use denial::{Denial, Reach};
 pub use suspicion::SuspectedLimit;
 pub(crate) use suspicion::{hint as limits_hint, suspected_limits};
 

@@ -48,7 +48,8 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
     policy.cgroup = launch.configured.sandbox.cgroup.clone();
     policy.network = access.network;
     policy.gpus = access.gpus;
-    policy.namespaces = descriptor.sandbox.namespaces && !access.prepares;
+    // Frameworks start processes that use GPUs, which no rule without namespaces could name beforehand.
+    policy.namespaces = (descriptor.sandbox.namespaces || access.gpus) && !access.prepares;
 
     policy.execute.push(descriptor.runner_path.clone());
     policy.execute.extend(descriptor.folder.clone());
