@@ -49,7 +49,6 @@ mod error;
 mod error_kind;
 mod example;
 mod fetch_verified;
-mod gpus;
 mod held_folder;
 pub mod hub;
 mod inputs;

@@ -3,6 +3,7 @@
 //! What Landlock does not govern is refused by [`crate::syscalls`]: changing modes, owners and times, other sockets, tracing. In namespaces,
 //! the rest is hidden by a root folder of its own ([`crate::root`]): sockets in the file system, the names and properties of files (`stat`).
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,13 +28,13 @@ const NEWEST: ABI = ABI::V7;
 /// The rules of a policy, whose files are open already, to be applied by the process that becomes the program.
 pub(crate) struct FileRules {
     ruleset: RulesetCreated,
-    /// What the process gets of the system's `/proc`.
-    own: &'static [(&'static str, Access)],
+    /// The process's own files in the system's `/proc`, which it opens itself.
+    own_proc: &'static [(&'static str, Access)],
 }
 
-/// What NVIDIA's driver for programs reads of its own process, and the names that it gives to its threads. Others of `/proc/self` tell of the
-/// network and the mounts of the system.
-const OWN_WITH_GPUS: &[(&str, Access)] =
+/// What NVIDIA's driver needs of `/proc/self`: it reads its mappings and its state, and names its threads. The rest of `/proc/self` would show
+/// the system's network and mounts.
+const OWN_PROC_WITH_GPUS: &[(&str, Access)] =
     &[("/proc/self/maps", Access::Read), ("/proc/self/status", Access::Read), ("/proc/self/task", Access::Change)];
 
 impl FileRules {
@@ -49,17 +50,10 @@ impl FileRules {
         if !policy.network && root.is_none() {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
-        let own = if policy.gpus && root.is_none() { OWN_WITH_GPUS } else { &[] };
-        let mut rules = Self { ruleset: ruleset.create()?, own };
-        let of_system;
-        let grants = if let Some(root) = root {
-            &root.grants
-        } else {
-            let mut grants = Grants::new(policy);
-            policy.scratch.iter().for_each(|scratch| grants.add(scratch, Access::Write));
-            of_system = grants;
-            &of_system
-        };
+        let shares_proc = root.is_none_or(|root| !root.has_processes);
+        let own_proc = if policy.gpus && shares_proc { OWN_PROC_WITH_GPUS } else { &[] };
+        let mut rules = Self { ruleset: ruleset.create()?, own_proc };
+        let grants = root.map_or_else(|| Cow::Owned(Grants::with_scratch(policy)), |root| Cow::Borrowed(&root.grants));
         if let Some(scratch) = root.map_or(&policy.scratch, |root| &root.scratch) {
             // Without its scratch folder a program cannot make temporary files, and its errors would not say why.
             fs::metadata(scratch).map_err(|source| FileRulesError::Open { path: scratch.clone(), source })?;
@@ -73,15 +67,10 @@ impl FileRules {
 
     /// Allows `rights` to what is at `path`, and below it, if anything is.
     fn allow(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> Result<(), FileRulesError> {
-        let file = match PathFd::new(path) {
-            Ok(file) => file,
-            // The path is not left out without a word, as one is where nothing is.
-            Err(PathFdError::OpenCall { source, .. }) if is_exhaustion(&source) => {
-                return Err(FileRulesError::Open { path: path.to_path_buf(), source });
-            }
-            Err(_) => return Ok(()),
-        };
-        Ok(self.allow_open(file.as_fd(), rights)?)
+        match open(path)? {
+            Some(file) => Ok(self.allow_open(file.as_fd(), rights)?),
+            None => Ok(()),
+        }
     }
 
     fn allow_open(&mut self, file: BorrowedFd<'_>, rights: BitFlags<AccessFs>) -> Result<(), RulesetError> {
@@ -92,16 +81,17 @@ impl FileRules {
         Ok(())
     }
 
-    /// Confines this process and all that it starts.
+    /// Confines the calling thread, which must be the only one, and all that it starts.
     ///
     /// # Errors
-    /// The kernel has Landlock and refuses.
-    pub(crate) fn confine(mut self) -> Result<Enforced, RulesetError> {
-        for &(path, access) in self.own {
-            let Ok(file) = PathFd::new(path) else { continue };
-            // The kernel makes such a file anew when nobody has it open, and a rule is for the one that is there now. So the program inherits
-            // it, by a descriptor that neither reads nor writes.
-            let _ = fcntl_setfd(&file, FdFlags::empty());
+    /// The kernel has Landlock and refuses, or the process has no descriptors or memory left.
+    pub(crate) fn confine(mut self) -> Result<Enforced, FileRulesError> {
+        for &(path, access) in self.own_proc {
+            let Some(file) = open(Path::new(path))? else { continue };
+            // Landlock attaches a rule to an inode, and procfs makes a new one when nobody holds the old. So the program inherits a descriptor,
+            // which can neither read nor write.
+            fcntl_setfd(&file, FdFlags::empty())
+                .map_err(|error| FileRulesError::Open { path: path.into(), source: error.into() })?;
             self.allow_open(file.as_fd(), rights(access, false))?;
             std::mem::forget(file);
         }
@@ -118,6 +108,18 @@ impl FileRules {
             gaps.push(Gap::Signals);
         }
         Ok(Enforced { gaps, governs_truncating: abi >= ABI::V3, governs_abstract_sockets: abi >= ABI::V6 })
+    }
+}
+
+/// Opens what is at `path`, for rules about it; `None` if nothing is there for this process.
+fn open(path: &Path) -> Result<Option<PathFd>, FileRulesError> {
+    match PathFd::new(path) {
+        Ok(file) => Ok(Some(file)),
+        // The path is not left out without a word, as one is where nothing is.
+        Err(PathFdError::OpenCall { source, .. }) if is_exhaustion(&source) => {
+            Err(FileRulesError::Open { path: path.to_path_buf(), source })
+        }
+        Err(_) => Ok(None),
     }
 }
 

@@ -12,9 +12,9 @@ pub(crate) enum Access {
     Read,
     /// Read and execute.
     Execute,
-    /// Write to the files that are there.
+    /// Write to and truncate files that are there; neither read nor make any.
     Change,
-    /// Everything but execute.
+    /// Read, write, make, rename and delete.
     Write,
     /// Read, write and control a device.
     Device,
@@ -23,14 +23,15 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Whether who has this needs no `other`.
-    fn covers(self, other: Self) -> bool {
-        self == other || other == Self::Read && matches!(self, Self::Execute | Self::Write)
+    /// Whether `self` includes `other`.
+    fn includes(self, other: Self) -> bool {
+        use Access::{Change, Device, Devices, Execute, Read, Write};
+        self == other || matches!((self, other), (Execute | Write, Read) | (Write, Change) | (Devices, Device))
     }
 }
 
 /// Paths, with what a program may do there.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Grants(BTreeMap<PathBuf, Vec<Access>>);
 
 impl Grants {
@@ -54,6 +55,13 @@ impl Grants {
         grants
     }
 
+    /// The same with the scratch folder of `policy`, under its own path.
+    pub(crate) fn with_scratch(policy: &Policy) -> Self {
+        let mut grants = Self::new(policy);
+        policy.scratch.iter().for_each(|scratch| grants.add(scratch, Access::Write));
+        grants
+    }
+
     fn add_all(&mut self, paths: &[impl AsRef<Path>], access: Access) {
         paths.iter().for_each(|path| self.add(path.as_ref(), access));
     }
@@ -66,10 +74,10 @@ impl Grants {
         }
     }
 
-    /// Adds `access` to what is at `path`, which has no links on the way to it, unless a folder on that way gives it already.
-    pub(crate) fn add_without_links(&mut self, path: &Path, access: Access) {
+    /// Adds `access` to what is at `path`, which must be canonical, unless it or a folder above it has that access already.
+    pub(crate) fn add_canonical(&mut self, path: &Path, access: Access) {
         let mut given = path.ancestors().filter_map(|folder| self.0.get(folder)).flatten();
-        if !given.any(|given| given.covers(access)) {
+        if !given.any(|given| given.includes(access)) {
             self.add(path, access);
         }
     }
@@ -91,18 +99,14 @@ mod tests {
 
     use super::*;
 
-    fn of(grants: &Grants, path: &str) -> Vec<Access> {
-        grants
-            .iter()
-            .find(|(place, _)| *place == Path::new(path))
-            .map(|(_, access)| access.to_vec())
-            .unwrap_or_default()
+    fn access_at(grants: &Grants, path: &str) -> Vec<Access> {
+        grants.0.get(Path::new(path)).cloned().unwrap_or_default()
     }
 
     #[test]
     fn what_a_folder_grants_is_not_granted_again_in_it() {
         let mut grants = Grants::default();
-        let mut add = |path: &str, access| grants.add_without_links(path.as_ref(), access);
+        let mut add = |path: &str, access| grants.add_canonical(path.as_ref(), access);
         add("/a", Access::Execute);
         add("/a/b", Access::Read);
         add("/a/b", Access::Execute);
@@ -111,8 +115,8 @@ mod tests {
         add("/a/b/c", Access::Device);
         add("/ab", Access::Read);
         assert_eq!(grants.iter().count(), 4);
-        assert_eq!(of(&grants, "/a/b"), [Access::Write]);
-        assert_eq!(of(&grants, "/a/b/c"), [Access::Device]);
+        assert_eq!(access_at(&grants, "/a/b"), [Access::Write]);
+        assert_eq!(access_at(&grants, "/a/b/c"), [Access::Device]);
         assert!(grants.has("/ab/x".as_ref()) && !grants.has("/".as_ref()));
     }
 
@@ -123,8 +127,8 @@ mod tests {
         policy.write.push("/x".into());
         policy.read.extend(["/x/y".into(), "/x/y".into()]);
         let grants = Grants::new(&policy);
-        assert_eq!(of(&grants, "/x"), [Access::Execute, Access::Write]);
-        // It may be a link to something else.
-        assert_eq!(of(&grants, "/x/y"), [Access::Read]);
+        assert_eq!(access_at(&grants, "/x"), [Access::Execute, Access::Write]);
+        // `/x` gives it only if this is no link, which is not known here.
+        assert_eq!(access_at(&grants, "/x/y"), [Access::Read]);
     }
 }

@@ -138,10 +138,11 @@ fn start(
         Failure::Refused(format!("rules about files cannot be made, perhaps because a limit is too low: {error}"))
     })?;
     let mut confinement = Some(Confinement { policy: policy.clone(), has_namespaces: inside.is_some(), files, gaps });
-    // This process stays able to clean up, and out of the program's reach.
+    // Runs in the child, so that the launcher stays able to clean up, and out of the program's reach. The closure could be called twice, which the
+    // confinement cannot.
     let confine = move || match confinement.take().map(Confinement::apply) {
         Some(Ok(())) => Ok(()),
-        // The launcher ends as this process does.
+        // For `spawn`, the child has become the program then, and the launcher ends with the same status.
         Some(Err(failure)) => end(&failure),
         None => Err(io::ErrorKind::Unsupported.into()),
     };

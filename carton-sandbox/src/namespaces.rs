@@ -194,8 +194,11 @@ fn become_init(policy: &Policy, reports: OwnedFd) -> io::Result<Inside> {
         let sent = send(&reports, Report::Made(init.as_raw_pid()));
         std::process::exit(i32::from(sent.is_err()));
     }
-    // The processes of a session share the turns of the processor, and each of them may set how many the session gets.
-    setsid()?;
+    if policy.gpus {
+        // The scheduler shares the processor among sessions, and a program that may write to its files in `/proc` can change its session's share
+        // (`autogroup`), so that must not be the host's session. Without GPUs it is, because calls between sessions take longer.
+        setsid()?;
+    }
     if !policy.network {
         start_loopback()?;
     }

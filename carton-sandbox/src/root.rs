@@ -44,7 +44,7 @@ pub(crate) struct Root {
     pub(crate) has_processes: bool,
     /// Where the scratch folder is.
     pub(crate) scratch: Option<PathBuf>,
-    /// What the program may do in it.
+    /// What the program may do in this root folder.
     pub(crate) grants: Grants,
 }
 
@@ -98,17 +98,21 @@ pub(crate) fn enter(policy: &Policy) -> io::Result<Root> {
     }
     unmount(SYSTEM, UnmountFlags::DETACH)?;
     if has_processes {
-        // An empty folder now, which stays one, because nothing can be made in a folder that was removed.
-        cover_rest_of_proc(policy.gpus, Path::new(SYSTEM))?;
+        // `SYSTEM` is an empty folder now. It covers others after it is removed, and nothing can be made in a removed folder.
+        restrict_proc(policy.gpus, Path::new(SYSTEM))?;
     }
     fs::remove_dir(SYSTEM)?;
     mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | plain, c"")?;
     // Otherwise the working folder would stay that of the system, with all that is above it.
     let folders = working.as_deref().into_iter().chain(scratch).chain([Path::new("/")]);
     chdir(folders.into_iter().find(|folder| folder.is_dir()).unwrap_or(Path::new("/")))?;
-    // The driver of NVIDIA's GPUs names its threads by writing to their files.
-    let of_processes: &[_] = if policy.gpus { &[Access::Read, Access::Change] } else { &[Access::Read] };
-    let grants = layout.into_grants(scratch, if has_processes { of_processes } else { &[] });
+    let of_proc: &[Access] = match (has_processes, policy.gpus) {
+        (false, _) => &[],
+        (true, false) => &[Access::Read],
+        // NVIDIA's driver names its threads by writing to `/proc/self/task/*/comm`.
+        (true, true) => &[Access::Read, Access::Change],
+    };
+    let grants = layout.into_grants(scratch, of_proc);
     Ok(Root { has_processes, scratch: scratch.map(Path::to_path_buf), grants })
 }
 
@@ -117,12 +121,12 @@ pub(crate) fn enter(policy: &Policy) -> io::Result<Root> {
 struct Layout {
     /// Files and folders, with all that is in them, by their paths without links.
     places: Grants,
-    /// What is granted where the root folder has files of its own.
-    own: Grants,
+    /// What is granted of that which [`is_made_anew`].
+    made_anew: Grants,
     /// Links on the way to the places.
     links: BTreeMap<PathBuf, PathBuf>,
     /// Paths that are known not to be links.
-    solid: BTreeSet<PathBuf>,
+    not_links: BTreeSet<PathBuf>,
 }
 
 impl Layout {
@@ -163,12 +167,12 @@ impl Layout {
                 continue;
             }
             let next = place.join(name);
-            if self.solid.contains(&next) {
+            if self.not_links.contains(&next) {
                 place = next;
                 continue;
             }
             let Ok(target) = fs::read_link(&next) else {
-                self.solid.insert(next.clone());
+                self.not_links.insert(next.clone());
                 place = next;
                 continue;
             };
@@ -188,9 +192,9 @@ impl Layout {
                 self.add(&entry.path(), access);
             }
         } else if is_made_anew(&place) {
-            self.own.add_without_links(&place, access);
+            self.made_anew.add_canonical(&place, access);
         } else if fs::symlink_metadata(&place).is_ok_and(|metadata| !metadata.file_type().is_socket()) {
-            self.places.add_without_links(&place, access);
+            self.places.add_canonical(&place, access);
         }
     }
 
@@ -230,14 +234,14 @@ impl Layout {
     }
 
     /// What a program may do in the root folder, and in its own `/proc`.
-    fn into_grants(self, scratch: Option<&Path>, of_processes: &[Access]) -> Grants {
+    fn into_grants(self, scratch: Option<&Path>, of_proc: &[Access]) -> Grants {
         let mut grants = self.places;
         scratch.into_iter().for_each(|scratch| grants.add(scratch, Access::Write));
         grants.add(Path::new(SHARED_MEMORY), Access::Write);
-        WRITTEN.iter().for_each(|path| grants.add_without_links(Path::new(path), Access::Read));
-        of_processes.iter().for_each(|&access| grants.add(Path::new("/proc"), access));
-        for (path, access) in self.own.iter() {
-            access.iter().for_each(|&access| grants.add_without_links(path, access));
+        WRITTEN.iter().for_each(|path| grants.add_canonical(Path::new(path), Access::Read));
+        of_proc.iter().for_each(|&access| grants.add(Path::new("/proc"), access));
+        for (path, access) in self.made_anew.iter() {
+            access.iter().for_each(|&access| grants.add_canonical(path, access));
         }
         grants
     }
@@ -310,8 +314,8 @@ fn write_files(scratch: Option<&Path>, layout: &Layout) -> io::Result<()> {
     Ok(())
 }
 
-/// Covers all in `/proc` that is not about the processes, and that no program needs. `empty` is an empty folder.
-fn cover_rest_of_proc(gpus: bool, empty: &Path) -> io::Result<()> {
+/// Covers what in `/proc` is neither about processes nor needed, and makes the needed folders read-only. `empty` is an empty folder.
+fn restrict_proc(gpus: bool, empty: &Path) -> io::Result<()> {
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
         let name = entry.file_name();
@@ -319,12 +323,15 @@ fn cover_rest_of_proc(gpus: bool, empty: &Path) -> io::Result<()> {
         let is_process = name.bytes().all(|byte| byte.is_ascii_digit());
         let is_needed = system::PROC.contains(&&*name) || gpus && system::GPU_PROC.contains(&&*name);
         let kind = entry.file_type()?;
-        if is_needed && kind.is_dir() {
-            // Root could change settings of the system there.
-            mount_bind_recursive(entry.path(), entry.path())?;
-            make_read_only(&entry.path())?;
+        if is_process || kind.is_symlink() {
+            continue;
         }
-        if is_process || is_needed || kind.is_symlink() {
+        if is_needed {
+            if kind.is_dir() {
+                // A program whose user is root could change the system's settings there.
+                mount_bind_recursive(entry.path(), entry.path())?;
+                make_read_only(&entry.path())?;
+            }
             continue;
         }
         let cover = if kind.is_dir() { empty } else { Path::new("/dev/null") };

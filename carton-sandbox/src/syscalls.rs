@@ -251,7 +251,7 @@ impl Filters {
             (true, false) => Sockets::OfOwnNetwork,
             (true, true) if enforced.governs_abstract_sockets => Sockets::OfOwnNetwork,
             (_, true) => Sockets::OfInternet,
-            (false, false) if policy.gpus => Sockets::PairsAndNames,
+            (false, false) if policy.gpus => Sockets::PairsAndBound,
             (false, false) => Sockets::Pairs,
         };
         add_conditional(&mut refused, sockets).map_err(FilterError::Invalid)?;
@@ -274,7 +274,7 @@ impl Filters {
         ]))
     }
 
-    /// Confines the calling thread and all processes that it starts, for ever. Sets `no_new_privs`. Returns `false` if the kernel has no
+    /// Confines the calling thread, which must be the only one, and all that it starts, for ever. Sets `no_new_privs`. Returns `false` if the kernel has no
     /// filters.
     pub(crate) fn confine(&self) -> Result<bool, FilterError> {
         for (position, filter) in self.0.iter().enumerate() {
@@ -294,9 +294,9 @@ impl Filters {
 enum Sockets {
     /// Pairs of connected streams and sequences alone.
     Pairs,
-    /// These, and sequences with a name in the family `AF_UNIX`, to which nobody gets a connection. The driver of NVIDIA's GPUs works for nobody
-    /// who cannot take such a name.
-    PairsAndNames,
+    /// These, and `AF_UNIX` sockets of the kind `SOCK_SEQPACKET` that can bind and listen, but neither connect nor accept. NVIDIA's driver finds no
+    /// GPU if it cannot bind one.
+    PairsAndBound,
     /// Those of the internet, and the one that tells the addresses of this machine. The sockets of other programs on this machine have paths,
     /// or names, in the family `AF_UNIX`.
     OfInternet,
@@ -352,19 +352,20 @@ fn add_conditional(refused: &mut Rules, sockets: Sockets) -> Result<(), seccompi
     if sockets == Sockets::OfInternet {
         return refuse(libc::SYS_socket, no_family);
     }
-    let mut never = vec![libc::SYS_connect, libc::SYS_accept, libc::SYS_accept4];
-    if sockets == Sockets::PairsAndNames {
+    let mut always_refused = vec![libc::SYS_connect, libc::SYS_accept, libc::SYS_accept4];
+    if sockets == Sockets::PairsAndBound {
         refuse(libc::SYS_socket, vec![is_not(0, AF_UNIX)?])?;
         for kind in (0..=SOCKET_TYPE as c_int).filter(|&kind| kind != SOCK_SEQPACKET) {
             refuse(libc::SYS_socket, vec![is_kind(kind)?])?;
         }
     } else {
-        never.extend([libc::SYS_socket, libc::SYS_bind, libc::SYS_listen]);
+        always_refused.extend([libc::SYS_socket, libc::SYS_bind, libc::SYS_listen]);
     }
-    for call in never {
+    for call in always_refused {
         refuse(call, vec![condition(0, SeccompCmpOp::Ge, 0)?])?;
     }
-    // An address is given. The sockets that are left are connected, and take none; this is for sockets that a host passes.
+    // An address is given. Pairs are connected, and sockets of the other kind send nothing without a connection; this is for sockets that a host
+    // passes.
     let some_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
     refuse(libc::SYS_sendto, vec![some_address])?;
     Ok(())

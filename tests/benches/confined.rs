@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use carton_tests::python_runner::{install, interpreter, pack};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 
-/// The model: nothing, and what makes system calls.
+/// The model: one function does nothing, one makes a thousand system calls.
 const MODEL: &str = r#"
 import os
 
@@ -54,7 +55,7 @@ fn main() {
     let here: Vec<_> =
         ALL.into_iter().filter(|(_, which)| has_namespaces || *which != Confinement::Namespaces).collect();
     if !has_namespaces {
-        println!("skipped: namespaces, which this user does not get");
+        println!("skipped: namespaces, which this user cannot make");
     }
     start_program(&here);
     let Some(python) = interpreter() else { return };
@@ -82,11 +83,15 @@ fn start_program(here: &[(&str, Confinement)]) {
                 Confinement::Namespaces => launcher(r#"{"namespaces":true}"#),
             };
             command.arg("x").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            // A launcher kills its group when nobody reads its output any more.
+            command.process_group(0);
             let start = Instant::now();
             let mut child = command.spawn().unwrap();
-            child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+            let mut output = child.stdout.take().unwrap();
+            output.read_exact(&mut [0]).unwrap();
             times.push(start.elapsed());
             child.wait().unwrap();
+            drop(output);
         }
     }
     report("a start of a program", here.iter().map(|(name, _)| *name), times);

@@ -2,6 +2,7 @@
 //! runners, a census of this process's resources, a second run as another user, and files that stand for weights. The servers, a real one and one that misbehaves, are in
 //! a separate crate that the unit tests of `carton-core` use too.
 
+#[cfg(target_os = "linux")]
 pub mod behaviour;
 pub mod census;
 #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! Runs tests once more by a user without privileges, when the current user is root.
+//! Runs tests once more as a user without privileges, when the current user is root.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,16 +17,16 @@ use tempfile::TempDir;
 /// The user and the group of nobody.
 const NOBODY: u32 = 65534;
 
-/// Is set in the tests that run once more.
-const AGAIN: &str = "CARTON_TEST_ORDINARY_USER";
+/// Is set in the second run.
+const IS_RERUN: &str = "CARTON_TEST_ORDINARY_USER";
 
-/// What the tests read, beside the checkout and their own program: the paths in these variables.
+/// What the tests read, besides the checkout and their own program: the paths in these variables.
 const NEEDED: [&str; 3] = ["CARTON_TEST_PYTHON", "CARTON_TEST_ONNXRUNTIME", "CARTON_TEST_RUNNERS"];
 
 /// Whether these tests run once more, as a user without privileges.
 #[must_use]
 pub fn is_current() -> bool {
-    std::env::var_os(AGAIN).is_some()
+    std::env::var_os(IS_RERUN).is_some()
 }
 
 /// Runs the tests of this program once more as a user without privileges. Returns what they print, and a folder of that user with what they
@@ -39,13 +39,18 @@ pub fn is_current() -> bool {
 /// When it cannot be started, or when a test fails.
 #[must_use]
 pub fn run_again() -> Option<(String, TempDir)> {
-    if !rustix::process::geteuid().is_root() || is_current() {
+    if is_current() {
+        return None;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: a second run as another user: only root can become one");
         return None;
     }
     let executable = std::env::current_exe().unwrap();
-    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+    // The checkout itself must be open to others, the folders on the way to it need not.
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let variables = NEEDED.iter().filter_map(std::env::var_os).map(PathBuf::from);
-    let needed: Vec<PathBuf> = [executable.clone(), checkout].into_iter().chain(variables).collect();
+    let needed: Vec<PathBuf> = [executable.clone(), manifest].into_iter().chain(variables).collect();
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let [home, stage] = ["home", "stage"].map(|name| folder.path().join(name));
@@ -55,9 +60,9 @@ pub fn run_again() -> Option<(String, TempDir)> {
 
     let closed = closed_folders(&needed);
     let mut command = Command::new(&executable);
-    command.args(["--test-threads", "2", "--show-output"]).env(AGAIN, "1").env("HOME", &home).env("TMPDIR", &home);
+    command.args(["--test-threads", "2", "--show-output"]).env(IS_RERUN, "1").env("HOME", &home).env("TMPDIR", &home);
     let become_nobody = move || {
-        open(&closed, &stage)?;
+        open_folders(&closed, &stage)?;
         set_thread_groups(&[])?;
         set_thread_gid(rustix::process::Gid::from_raw(NOBODY))?;
         set_thread_uid(rustix::process::Uid::from_raw(NOBODY))?;
@@ -86,8 +91,8 @@ fn closed_folders(needed: &[PathBuf]) -> BTreeMap<PathBuf, BTreeSet<OsString>> {
     closed
 }
 
-/// Gives this process mounts of its own, in which everybody may enter `closed`. `stage` is an empty folder.
-fn open(closed: &BTreeMap<PathBuf, BTreeSet<OsString>>, stage: &Path) -> io::Result<()> {
+/// Gives this process mounts of its own, in which everybody may enter `closed`, reduced to these names. `stage` is an empty folder.
+fn open_folders(closed: &BTreeMap<PathBuf, BTreeSet<OsString>>, stage: &Path) -> io::Result<()> {
     // SAFETY: the flag changes no descriptors.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;

@@ -20,8 +20,9 @@ behaviours!(torchscript_on_debians_libtorch, super::Torchscript::Debian);
 behaviours!(torchscript_on_a_current_libtorch, super::Torchscript::Wheel);
 
 #[test]
-fn an_ordinary_user_gets_the_same() {
+fn all_hold_for_an_ordinary_user() {
     let Some((text, _)) = carton_tests::ordinary_user::run_again() else { return };
+    // What this user can test, the other one tests too.
     let subjects: [&dyn Subject; 5] = [&Onnx, &Python, &Node, &Torchscript::Debian, &Torchscript::Wheel];
     for subject in subjects.into_iter().filter(|subject| subject.unavailable().is_none()) {
         let skipped = format!("skipped: all behaviours of {}:", subject.name());

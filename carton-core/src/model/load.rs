@@ -85,7 +85,8 @@ impl Load {
 
     open_setters!(open);
 
-    /// Sets the device that the model runs on: `cpu`, a GPU index, `GPU-…`, `MIG-…`. By default the runner chooses.
+    /// Sets the device that the model runs on: `cpu`, a GPU index, `GPU-…`, `MIG-…`. By default the CPU in the sandbox; without it the
+    /// runner chooses.
     pub fn device(mut self, device: impl Into<String>) -> Self {
         self.settings.device = Some(device.into());
         self

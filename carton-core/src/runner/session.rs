@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use super::Descriptor;
 use super::launch::{Access, Exit, LaunchError, LaunchPolicy, NotStarted, Process, launch};
 use crate::causes::in_one_line;
-use crate::gpus::Gpus;
 use crate::sandbox::{Denial, Limits, Reach, SuspectedLimit, suspected_limits};
 
 /// How long to wait for the exit status after the connection has ended, before the error is reported without it.
@@ -132,7 +131,8 @@ impl Session {
                 if exit.borrow().is_some() {
                     connection.close(CloseReason::EndOfFile);
                 }
-                let confined = (policy.is_confined() && !access.prepares).then(|| reach(access));
+                let confined = (policy.is_confined() && !access.prepares)
+                    .then_some(Reach { network: access.network, gpus: access.gpus });
                 Ok(Self { runner, connection, process, limits, confined, exit })
             }
             Err(reason) => {
@@ -216,10 +216,6 @@ impl Session {
             other => Ok(other),
         }
     }
-}
-
-fn reach(access: &Access) -> Reach {
-    Reach { network: access.network, gpus: access.gpus || Gpus::find().devices.is_empty() }
 }
 
 impl Drop for Session {

@@ -1,4 +1,4 @@
-//! What the sandbox has probably refused: a guess, from what a model's error says. Pure but for a look whether a path exists.
+//! What the sandbox has probably refused: a guess, from what a model's error says. Pure but for looks whether paths exist.
 //!
 //! The kernel tells a confined process nothing but a number of an error, which looks like a fault of the machine.
 
@@ -23,7 +23,6 @@ pub(crate) enum Denial {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
     pub(crate) network: bool,
-    /// Whether it has the GPUs of this machine, or this machine has none.
     pub(crate) gpus: bool,
 }
 
@@ -51,12 +50,25 @@ const GPU_FAILURES: &[&str] = &[
     "no hip gpus",
 ];
 
+/// The devices of drivers of GPUs.
+const GPU_DRIVERS: &[&str] = &["/dev/nvidiactl", "/dev/kfd", "/dev/dxg"];
+
 /// What errors say of sockets whose system calls are refused.
 const OF_NETWORK: &[&str] = &["socket", "connect", "urlopen", "httpx.", "requests.", "getaddrinfo"];
 
 impl Denial {
     /// Reads what an error of a process that has `reach`, and its causes, say.
     pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>, reach: Reach) -> Option<Self> {
+        let has_gpus = || GPU_DRIVERS.iter().any(|driver| Path::new(driver).exists());
+        Self::on_machine(texts, reach, has_gpus)
+    }
+
+    /// As [`of`](Self::of), on a machine that has GPUs or not.
+    fn on_machine<'a>(
+        texts: impl IntoIterator<Item = &'a str>,
+        reach: Reach,
+        has_gpus: impl Fn() -> bool,
+    ) -> Option<Self> {
         let texts: Vec<&str> = texts.into_iter().collect();
         let says = |words: &[&str]| {
             texts.iter().any(|text| {
@@ -65,7 +77,7 @@ impl Denial {
             })
         };
         let is_there = |path: &str| Path::new(path).is_absolute() && Path::new(path).exists();
-        if !reach.gpus && says(GPU_FAILURES) {
+        if !reach.gpus && says(GPU_FAILURES) && has_gpus() {
             return Some(Self::Gpus);
         }
         if let Some(path) =
@@ -90,7 +102,7 @@ impl Denial {
             Self::Network => "a confined model has no network but its own: allow the network, if the model may have it".to_owned(),
             Self::Read(path) => format!("a confined model reads its own files: allow reading `{path}`, if the model may"),
             Self::Write => "a confined model writes to its scratch folder, which `TMPDIR` names, and to no other".to_owned(),
-            Self::Gpus => "a confined model has the GPU that is asked for as its device, and no other: name a device (`--device 0`)".to_owned(),
+            Self::Gpus => "a confined model has no GPU unless a device is asked for: name one (`--device 0`)".to_owned(),
             Self::Call => "the sandbox may have refused a system call of the model, which runs without it if the sandbox is the cause".to_owned(),
         }
     }
@@ -143,8 +155,10 @@ mod tests {
             "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorOperatingSystem: OS call failed",
             "NVMLError_DriverNotLoaded: Driver Not Loaded",
         ] {
-            check(&[said], Some(Denial::Gpus));
-            assert_eq!(Denial::of([said], Reach { gpus: true, ..NOTHING }), None);
+            let of = |reach, has_gpus| Denial::on_machine([said], reach, || has_gpus);
+            assert_eq!(of(NOTHING, true), Some(Denial::Gpus), "{said}");
+            assert_eq!(of(Reach { gpus: true, ..NOTHING }, true), None);
+            assert_eq!(of(NOTHING, false), None);
         }
     }
 }

@@ -117,7 +117,8 @@ def load(
     Args:
         location: A path, or an `https://` URL. It may end in `#sha256=` and the hash that the carton must have.
         expect: The hash that the carton must have, in hexadecimal digits.
-        device: `cpu`, the index of a GPU, `GPU-…` or `MIG-…`. By default the runner chooses.
+        device: `cpu`, the index of a GPU, `GPU-…` or `MIG-…`. By default the CPU in the sandbox; without it the
+            runner chooses.
         runner: The runner to use instead of the one that the carton names.
         options: Options of the runner. They override those of the carton. `env.NAME` is an environment variable, as in `env`.
         timeout: Seconds that a call may take, waiting included. A runner that is working when the time is up is killed.

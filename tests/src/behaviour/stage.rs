@@ -26,7 +26,7 @@ static PACKED: tokio::sync::Mutex<BTreeMap<String, PathBuf>> = tokio::sync::Mute
 /// Subjects that were reported as skipped.
 static SKIPPED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
-/// What the command line of a launcher has (spec/sandbox.md). Process 1 of namespaces has it too.
+/// An argument of every launcher (spec/sandbox.md). Process 1 of namespaces is a fork of one, and has it too.
 const LAUNCHER_ARGUMENT: &str = "__carton-launcher";
 
 /// The variable that distinguishes the processes of a stage from those of other tests.
@@ -146,13 +146,13 @@ impl Stage {
             .policy(self.policy())
     }
 
-    /// The runner processes of this stage: the children of launchers, which are children of this process.
+    /// The runner processes of this stage: the first below this process that are neither launchers nor process 1 of namespaces.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         self.started_by(&[std::process::id()])
     }
 
-    /// The living processes of this stage that are children of `parents`, or children of launchers among those.
+    /// The living processes of this stage below `parents`, looking through launchers.
     fn started_by(&self, parents: &[u32]) -> Vec<u32> {
         let mark = format!("{MARK}={}", self.mark);
         let (mut launchers, mut found) = (Vec::new(), Vec::new());

@@ -48,7 +48,8 @@ pub(super) fn policy(descriptor: &Descriptor, launch: &LaunchPolicy, access: &Ac
     policy.cgroup = launch.configured.sandbox.cgroup.clone();
     policy.network = access.network;
     policy.gpus = access.gpus;
-    // Frameworks start processes that use GPUs, which no rule without namespaces could name beforehand.
+    // NVIDIA's driver writes to `/proc/self`. Without namespaces a rule can name these files of the first process only, and frameworks start
+    // others that use the GPU.
     policy.namespaces = (descriptor.sandbox.namespaces || access.gpus) && !access.prepares;
 
     policy.execute.push(descriptor.runner_path.clone());
