@@ -17,10 +17,10 @@ use landlock::{
 use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
-use crate::Policy;
 use crate::gap::Gap;
 use crate::grants::{Access, Grants};
 use crate::root::Root;
+use crate::{Policy, privileges};
 
 /// The newest version of Landlock whose rights are known here. Older kernels enforce those that they have.
 const NEWEST: ABI = ABI::V7;
@@ -51,7 +51,13 @@ impl FileRules {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
         let shares_proc = root.is_none_or(|root| !root.has_processes);
-        let own_proc = if policy.gpus && shares_proc { OWN_PROC_WITH_GPUS } else { &[] };
+        let shares_network = root.is_none() || policy.network;
+        let own_proc: &[_] = match policy.gpus && shares_proc {
+            // The names of threads are not all that is below their folder.
+            true if shares_network && privileges::administers_network() => &[],
+            true => OWN_PROC_WITH_GPUS,
+            false => &[],
+        };
         let mut rules = Self { ruleset: ruleset.create()?, own_proc };
         let grants = root.map_or_else(|| Cow::Owned(Grants::with_scratch(policy)), |root| Cow::Borrowed(&root.grants));
         if let Some(scratch) = root.map_or(&policy.scratch, |root| &root.scratch) {

@@ -242,15 +242,17 @@ fn watch(process: Pid, init: Option<&Init>, scratch: Option<&Path>) -> ! {
 
 /// Waits in the namespaces of the program until it or the launcher has ended, and then ends, and with it all that the program has left.
 fn wait_inside(program: Pid, inside: &Inside) -> ! {
-    step_back();
     thread::scope(|scope| {
         let watching = thread::Builder::new().spawn_scoped(scope, || {
             wait_for_hangup(inside.launcher());
             std::process::exit(EXIT_CANNOT_START)
         });
-        if watching.is_ok() {
-            inside.report(wait_for(program));
+        if let Err(error) = watching {
+            let reason = format!("the launcher cannot start a thread, perhaps because a limit is too low: {error}");
+            end(&Failure::CannotStart(reason));
         }
+        step_back();
+        inside.report(wait_for(program));
         std::process::exit(EXIT_CANNOT_START)
     })
 }

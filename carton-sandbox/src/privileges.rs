@@ -2,9 +2,18 @@
 
 use std::io;
 
+use rustix::process::geteuid;
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities,
 };
+
+/// Whether this process is root with the right to set up the network. In `/proc`, a program whose user is root could do a part of that without the
+/// right, by files of `/proc/self/net` that ask for nothing but the user.
+pub(crate) fn administers_network() -> bool {
+    let has_right = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN));
+    geteuid().is_root() && has_right
+}
 
 /// Gives up all capabilities of this thread for ever, those of root included.
 ///

@@ -19,7 +19,7 @@ use rustix::mount::{
 use rustix::process::{chdir, getegid, geteuid, pivot_root};
 
 use crate::grants::{Access, Grants};
-use crate::{Policy, system};
+use crate::{Policy, privileges, system};
 
 /// Where programs expect shared memory of their own. The system's is shared by all processes of the user.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
@@ -109,6 +109,7 @@ pub(crate) fn enter(policy: &Policy) -> io::Result<Root> {
     let of_proc: &[Access] = match (has_processes, policy.gpus) {
         (false, _) => &[],
         (true, false) => &[Access::Read],
+        (true, true) if policy.network && privileges::administers_network() => &[Access::Read],
         // NVIDIA's driver names its threads by writing to `/proc/self/task/*/comm`.
         (true, true) => &[Access::Read, Access::Change],
     };
@@ -163,6 +164,10 @@ impl Layout {
         let mut n_links = 0;
         while let Some(name) = left.pop() {
             if name == ".." {
+                // Above what is no folder there is nothing, as for the kernel.
+                if !fs::symlink_metadata(&place).is_ok_and(|metadata| metadata.is_dir()) {
+                    return;
+                }
                 place.pop();
                 continue;
             }
@@ -187,7 +192,8 @@ impl Layout {
             self.links.insert(next, target);
         }
         if place.parent().is_none() {
-            // All of the system: its parts, because the root folder itself is the new one.
+            // All of the system: its parts, because the root folder itself is the new one, which may be listed.
+            self.made_anew.add(&place, Access::Read);
             for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
                 self.add(&entry.path(), access);
             }
@@ -352,17 +358,21 @@ mod tests {
         let top = folder.path().canonicalize().unwrap();
         fs::create_dir_all(top.join("real/inner")).unwrap();
         fs::write(top.join("real/inner/file"), "").unwrap();
+        fs::write(top.join("other"), "").unwrap();
+        fs::write(top.join("real/other"), "").unwrap();
         symlink("real", top.join("relative")).unwrap();
         symlink(top.join("relative/inner"), top.join("absolute")).unwrap();
         symlink("loop", top.join("loop")).unwrap();
         let mut layout = Layout::default();
-        for path in ["absolute/file", "relative/../missing", "loop/file"] {
+        for path in
+            ["absolute/file", "relative/../missing", "missing/../other", "real/inner/file/../../other", "loop/file"]
+        {
             layout.add(&top.join(path), Access::Read);
         }
         assert_eq!(layout.places.iter().map(|(place, _)| place).collect::<Vec<_>>(), [top.join("real/inner/file")]);
         assert_eq!(layout.links[&top.join("relative")], Path::new("real"));
         assert_eq!(layout.links[&top.join("absolute")], top.join("relative/inner"));
-        assert!(!layout.is_free(&top.join("real")) && layout.is_free(&top.join("other")));
+        assert!(!layout.is_free(&top.join("real")) && layout.is_free(&top.join("free")));
         layout.add(&top.join("real"), Access::Read);
         assert!(layout.places.has(&top.join("real/other")) && !layout.places.has(&top));
     }

@@ -250,29 +250,44 @@ fn a_program_with_gpus_names_its_own_threads() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
+    // Another process of the user.
+    let other = std::process::id();
     let script = format!(
         "printf renamed >/proc/self/task/$$/comm && read -r _ name </proc/self/status && echo $name
-        sh -c 'printf renamed >/proc/self/task/$$/comm' 2>/dev/null && echo a child too
+        sh -c 'printf renamed >/proc/self/task/$$/comm' && echo a child too
         read -r line </proc/self/maps && test -n \"$line\" && echo maps
-        (read -r line </proc/self/net/dev) 2>/dev/null && echo network
-        (echo 0 >/proc/{}/oom_score_adj) 2>/dev/null || echo not another
-        (read -r panic </proc/sys/kernel/panic && echo $panic >/proc/sys/kernel/panic) 2>/dev/null || echo no setting
-        cut -d' ' -f6 /proc/$$/stat",
-        other.id()
+        read -r line </proc/self/net/dev && echo network
+        (echo 0 >/proc/{other}/oom_score_adj) || echo not another
+        (read -r panic </proc/sys/kernel/panic && echo $panic >/proc/sys/kernel/panic) || echo no setting
+        cut -d' ' -f6 /proc/$$/stat"
     );
     let mut policy = with_scratch(folder.path());
     policy.gpus = true;
-    let output = text(&run(&policy, &script).stdout);
-    assert!(output.starts_with("renamed\nmaps\nnot another\nno setting\n"), "{output}");
+    let launch = shell(&policy, &script);
+    let mut unable = Command::new("setpriv");
+    unable
+        .args(["--inh-caps=-net_admin", "--bounding-set=-net_admin"])
+        .arg(launch.get_program())
+        .args(launch.get_args());
+    let is_root = rustix::process::geteuid().is_root();
+    let command = if is_root { &mut unable } else { &mut shell(&policy, &script) };
+    let output = text(&command.stdin(Stdio::null()).process_group(0).output().unwrap().stdout);
+    assert_eq!(output, "renamed\nmaps\nnot another\nno setting\n");
+    if is_root {
+        // Files of the network, which are below the same folder, ask for root alone.
+        fs::create_dir_all(policy.scratch.as_ref().unwrap()).unwrap();
+        assert_eq!(text(&run(&policy, &script).stdout), "not another\nno setting\n");
+    }
     if let Some(mut policy) = with_namespaces(folder.path()) {
         policy.gpus = true;
         let output = text(&run(&policy, &script).stdout);
         // The session is one of these namespaces, because one of the files that it may write to sets the session's share of the processor.
         assert_eq!(output, "renamed\na child too\nmaps\nnetwork\nnot another\nno setting\n1\n");
+        fs::create_dir_all(policy.scratch.as_ref().unwrap()).unwrap();
+        policy.network = true;
+        let output = text(&run(&policy, &script).stdout);
+        assert_eq!(output.contains("renamed"), !is_root, "{output}");
     }
-    other.kill().unwrap();
-    other.wait().unwrap();
 }
 
 /// The same driver takes a name in the family `AF_UNIX`. Nobody else of that family is reached.
