@@ -337,6 +337,10 @@ fn a_full_disk_is_an_error() {
 
 #[test]
 fn archives_larger_than_four_gigabytes() {
+    if std::env::var_os("CARTON_TEST_FULL_SIZE").is_none() {
+        eprintln!("skipped: an archive of 4 GiB takes that much disk; CARTON_TEST_FULL_SIZE=1 writes it");
+        return;
+    }
     // A sparse file as input: 4 GiB and a few more zeros, stored, then an entry at an offset beyond 32 bits.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hole");
