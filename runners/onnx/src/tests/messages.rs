@@ -10,6 +10,9 @@ use crate::{Onnx, signature};
 
 #[test]
 fn warnings() {
+    if onnx_runtime().is_none() {
+        return;
+    }
     let check = |model: &str, options: &ModelOptions, expected: &[&str]| {
         let (_, warnings) = open_with(&TestFiles::of_model(model), options, &[], &[]).unwrap();
         assert_eq!(warnings, expected, "{model}");
