@@ -94,8 +94,8 @@ impl FileRules {
     pub(crate) fn confine(mut self) -> Result<Enforced, FileRulesError> {
         for &(path, access) in self.own_proc {
             let Some(file) = open(Path::new(path))? else { continue };
-            // Landlock attaches a rule to an inode, and procfs makes a new one when nobody holds the old. So the program inherits a descriptor,
-            // which can neither read nor write.
+            // Landlock attaches a rule to an inode. Without an open descriptor, the kernel may drop the inode of a file in `/proc`, and make
+            // another one for which the rule does not hold. So the program inherits a descriptor (`O_PATH`), which can neither read nor write.
             fcntl_setfd(&file, FdFlags::empty())
                 .map_err(|error| FileRulesError::Open { path: path.into(), source: error.into() })?;
             self.allow_open(file.as_fd(), rights(access, false))?;

@@ -274,8 +274,8 @@ impl Filters {
         ]))
     }
 
-    /// Confines the calling thread, which must be the only one, and all that it starts, for ever. Sets `no_new_privs`. Returns `false` if the kernel has no
-    /// filters.
+    /// Confines the calling thread, which must be the only one, and all that it starts, for ever. Sets `no_new_privs`. Returns `false` if the
+    /// kernel has no filters.
     pub(crate) fn confine(&self) -> Result<bool, FilterError> {
         for (position, filter) in self.0.iter().enumerate() {
             match seccompiler::apply_filter(filter).map_err(FilterError::Install) {

@@ -243,7 +243,7 @@ fn nothing_is_left_when_the_program_ends_with_the_host() {
     }
 }
 
-/// The driver of NVIDIA's GPUs names its threads so, and works for nobody who cannot.
+/// NVIDIA's driver writes names of threads to `/proc/self/task/*/comm`, and finds no GPU if that is refused.
 #[test]
 fn a_program_with_gpus_names_its_own_threads() {
     if !is_enforced() {
@@ -290,7 +290,7 @@ fn a_program_with_gpus_names_its_own_threads() {
     }
 }
 
-/// The same driver takes a name in the family `AF_UNIX`. Nobody else of that family is reached.
+/// NVIDIA's driver binds an abstract `AF_UNIX` socket. The program still connects to no other socket, and accepts no connection.
 #[test]
 fn a_program_with_gpus_binds_a_socket_that_nobody_reaches() {
     let python = Path::new("/usr/bin/python3");

@@ -36,7 +36,12 @@ status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
 print(status, count.value)
 """
 #: The meanings of the driver's common error numbers.
-_REASONS = {100: "it lists no such GPU", 101: "it lists no such GPU", 304: "the sandbox, a container or the system refuses what it needs", 803: "it does not fit the kernel's part of it"}
+_REASONS = {
+    100: "it lists no such GPU",
+    101: "it lists no such GPU",
+    304: "the sandbox, a container or the system refuses what it needs",
+    803: "it does not fit the kernel's part of it",
+}
 
 
 def choose(device, is_wanted):
