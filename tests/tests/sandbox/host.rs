@@ -111,7 +111,7 @@ pub(crate) fn parse(line: &str) -> (&str, &str) {
 
 /// Waits until `condition` holds. Returns whether it does.
 pub(crate) fn holds_soon(condition: impl Fn() -> bool) -> bool {
-    let end = Instant::now() + Duration::from_secs(8);
+    let end = Instant::now() + Duration::from_secs(30);
     loop {
         if condition() {
             return true;
@@ -159,7 +159,7 @@ async fn is_the_host_of_another_test() {
         }
     }
     // The supervisor deletes the scratch folder on a thread of its own.
-    carton_core::runner::end_all(Duration::from_secs(5));
+    carton_core::runner::end_all(Duration::from_secs(60));
     // What an unconfined model leaves there may be too deep to be deleted here.
     std::mem::forget(setting);
 }

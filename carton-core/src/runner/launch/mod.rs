@@ -519,20 +519,23 @@ impl Supervisor {
     }
 }
 
-/// The number of attempts to delete a scratch folder, and the pause between two.
-const ATTEMPTS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(5);
+/// For how long the deletion of a scratch folder is tried again, and the pause between two attempts.
+const DELETION_LIMIT: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Deletes a scratch folder. Links in it are not followed. Processes that were killed may still be writing for a moment.
 fn delete(path: &Path) {
-    for _ in 0..ATTEMPTS {
-        match carton_sandbox::delete_scratch_folder(path) {
-            Ok(()) => return,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(_) => std::thread::sleep(PAUSE),
+    let end = Instant::now() + DELETION_LIMIT;
+    while let Err(error) = carton_sandbox::delete_scratch_folder(path) {
+        if error.kind() == io::ErrorKind::NotFound {
+            return;
         }
+        if Instant::now() > end {
+            tracing::warn!("cannot delete the scratch folder `{}` of a runner: {error}", path.display());
+            return;
+        }
+        std::thread::sleep(PAUSE);
     }
-    tracing::warn!("cannot delete the scratch folder `{}` of a runner", path.display());
 }
 
 /// Recognises a launcher that started nothing. A program that was started can end in the same way, and say the same: it cannot claim that
