@@ -2,7 +2,7 @@
 
 The blocks of a page run one after another in one folder, which has a copy of `examples`; its parent is the user's home. `sh` blocks run in
 bash, which stops at the first failure, and `python` blocks on this interpreter. Rust is compiled and run by rustdoc (`carton-core/src/lib.rs`,
-`carton-runner-protocol/src/lib.rs`); `text` and `toml` are not run. A comment before a block changes that:
+`carton-runner-interface/src/lib.rs`); `text` and `toml` are not run. A comment before a block changes that:
 
     <!-- file: PATH -->          the block becomes this file
     <!-- background -->          it runs until the end of the page

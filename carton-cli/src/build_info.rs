@@ -12,19 +12,34 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::python;
 
+/// The optional parts, by the names of Cargo's features.
+const FEATURES: [(&str, bool); 5] = [
+    ("card", cfg!(feature = "card")),
+    ("object-store", cfg!(feature = "object-store")),
+    ("server", cfg!(feature = "server")),
+    ("sigstore", cfg!(feature = "sigstore")),
+    ("tables", cfg!(feature = "tables")),
+];
+
+#[cfg(feature = "tables")]
+const DATASET_FORMAT: Option<&str> = Some(carton_dataset::FORMAT_VERSION);
+#[cfg(not(feature = "tables"))]
+const DATASET_FORMAT: Option<&str> = None;
+
 #[derive(Serialize)]
 struct BuildInfo {
     version: &'static str,
     /// The commit of the source, if the build knew it.
     commit: Option<&'static str>,
     target: &'static str,
-    /// The optional parts of the library.
-    features: &'static [&'static str],
+    /// The optional parts of the program.
+    features: Vec<&'static str>,
     runners: Vec<BuiltInRunner>,
     tensor_formats: Vec<&'static str>,
     /// The version of cartons that are read and written.
     carton_format: u64,
-    dataset_format: &'static str,
+    /// `None` if datasets were left out.
+    dataset_format: Option<&'static str>,
     /// The version of the runner protocol.
     runner_protocol: u64,
 }
@@ -45,11 +60,11 @@ impl BuildInfo {
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("CARTON_BUILD_COMMIT").filter(|commit| !commit.is_empty()),
             target: PLATFORM,
-            features: carton_core::FEATURES,
+            features: FEATURES.iter().filter(|(_, is_built)| *is_built).map(|(name, _)| *name).collect(),
             runners: embedded.chain([BuiltInRunner { name: python::RUNNER_NAME, version: None }]).collect(),
             tensor_formats: TensorFileFormat::ALL.iter().map(|format| format.name()).collect(),
             carton_format: SPEC_VERSION,
-            dataset_format: carton_dataset::FORMAT_VERSION,
+            dataset_format: DATASET_FORMAT,
             runner_protocol: INTERFACE_VERSION,
         }
     }
@@ -77,7 +92,7 @@ impl BuildInfo {
             runners.join(", "),
             self.tensor_formats.join(", "),
             self.carton_format,
-            self.dataset_format,
+            self.dataset_format.unwrap_or("none"),
             self.runner_protocol,
         )
     }

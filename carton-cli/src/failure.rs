@@ -139,6 +139,13 @@ impl Failure {
         Self { exit, error: error.into(), hint: None }
     }
 
+    /// The failure for `what`, which this program was built without.
+    #[cfg(not(all(feature = "card", feature = "server", feature = "tables")))]
+    pub(crate) fn absent(what: &str, feature: &str) -> Self {
+        Self::new(format!("this program was built without {what}"))
+            .hint(format!("a release has it, and `cargo build --release -p carton-cli --features {feature}`"))
+    }
+
     /// Adds a hint: what the user can do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(without_logins(&hint.into()));

@@ -105,6 +105,7 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
 ///
 /// # Errors
 /// The error of the command.
+#[cfg(feature = "server")]
 pub(crate) fn run_service<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|source| Failure::new(InterruptError::Threads(source)))?;

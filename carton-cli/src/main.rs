@@ -14,6 +14,7 @@ mod failure;
 mod hints;
 mod interrupt;
 mod logging;
+#[cfg(feature = "server")]
 mod orphans;
 mod output;
 mod process;

@@ -11,11 +11,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use carton_core::Compression;
-use carton_core::Context;
-use carton_core::internals::archive::{Archive, Content, Tail, write};
-use carton_core::internals::manifest::Manifest;
-use carton_core::internals::source::FileSource;
+use carton_format::archive::{Archive, Compression, Content, Tail, write};
+use carton_format::context::Context;
+use carton_format::manifest::Manifest;
+use carton_format::source::FileSource;
 
 fn main() {
     // Only `cargo bench` passes this; `cargo test --benches` merely checks that the benchmark runs.

@@ -12,10 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use carton_core::Compression;
-use carton_core::Context;
-use carton_core::internals::archive::{Content, Tail, write};
-use carton_core::internals::digest::Hasher;
+use carton_format::archive::{Compression, Content, Tail, write};
+use carton_format::context::Context;
+use carton_format::digest::Hasher;
 
 const PIECE: usize = 512 << 10;
 

@@ -74,16 +74,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::hub;
-pub use crate::network::{Credentials, HostToken, NetrcFile, ProxyConfig, Secret};
-use crate::network::{Network, NetworkOptions, ShownUrl, Url};
-pub use crate::oci::RegistryConfig;
 pub use crate::sandbox::SandboxConfig;
 pub use crate::trust::TrustRule;
-use crate::unknown_keys::UnknownKey;
+pub use carton_network::http::{Credentials, HostToken, NetrcFile, ProxyConfig, Secret};
+pub use carton_network::oci::RegistryConfig;
 
 pub use error::ConfigError;
 
+use carton_format::unknown_keys::UnknownKey;
+use carton_format::url::{ShownUrl, Url};
+use carton_network::http::{Network, NetworkOptions};
+use carton_network::hub;
 use file::{Netrc, RawConfig};
 
 /// Folders, sources and permissions for loading and running models.
@@ -217,7 +218,6 @@ impl Config {
     }
 
     /// The server of `hf://` names.
-    #[cfg(feature = "remote")]
     pub(crate) fn hub_endpoint(&self) -> Result<Url, ConfigError> {
         let text = self.hub.as_deref().unwrap_or(hub::ENDPOINT);
         let is_server = |url: &Url| matches!(url.scheme(), "http" | "https") && !url.has_hidden_parts();
@@ -266,9 +266,7 @@ impl Config {
             (Some(path), _) => Some(NetrcFile::new(path)),
             (None, Some(Netrc::Path(path))) => Some(NetrcFile::new(path)),
             (None, Some(Netrc::Use(false))) => None,
-            (None, Some(Netrc::Use(true)) | None) => {
-                home.as_ref().map(|home| NetrcFile { path: home.join(".netrc"), named: false })
-            }
+            (None, Some(Netrc::Use(true)) | None) => home.as_ref().map(|home| NetrcFile::optional(home.join(".netrc"))),
         };
         let registry_files = match (path_in("REGISTRY_AUTH_FILE")?, raw.registry_auth) {
             (Some(path), _) => vec![path],
@@ -282,6 +280,11 @@ impl Config {
         if let Ok(server) = Url::parse(hub.as_deref().unwrap_or(hub::ENDPOINT)) {
             tokens.extend(environment::hub_token(&|name| variable(name), home.as_deref(), &server));
         }
+        let mut credentials = Credentials::default();
+        credentials.variables = environment::tokens(&variables);
+        credentials.tokens = tokens;
+        credentials.netrc = netrc;
+        credentials.registry_files = registry_files;
         Ok(Self {
             runner_dir: directory("runner_dir", "CARTON_RUNNER_DIR", raw.runner_dir, "runners")?,
             runner_data_dir: directory(
@@ -303,7 +306,7 @@ impl Config {
             max_retries: network.max_retries,
             n_ranges: network.n_ranges,
             proxy: network.proxy(),
-            credentials: Credentials { variables: environment::tokens(&variables), tokens, netrc, registry_files },
+            credentials,
             hub,
             registries: raw.registries.into_iter().map(|entry| entry.into_inner().into()).collect(),
             trust: raw.trust.into_iter().map(|rule| rule.into_inner().into()).collect(),

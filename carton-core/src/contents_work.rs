@@ -3,15 +3,15 @@
 use std::future::IntoFuture;
 use std::path::PathBuf;
 
+use carton_format::context::Context;
+use carton_format::manifest::ManifestHash;
+use carton_format::progress::ProgressCallback;
 use carton_tensor::files::SharedBytes;
 
 use crate::Error;
 use crate::blocking::{Awaited, run_blocking};
 use crate::contents::{FileInfo, VerifyReport};
-use crate::context::Context;
-use crate::manifest::ManifestHash;
 use crate::package::Package;
-use crate::progress::ProgressCallback;
 use crate::settings::progress_setter;
 
 impl Package {

@@ -3,24 +3,25 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use carton_runner_protocol::host::CallError;
-use carton_runner_protocol::runner::{RunnerError, RunnerErrorKind};
+use carton_format::archive::ArchiveError;
+use carton_format::context::Cancelled;
+use carton_format::error_kind::ErrorKind;
+use carton_format::manifest::ManifestHash;
+use carton_format::metadata::MetadataError;
+use carton_format::signature::{SignatureError, TooManyPositional, ViolationKind};
+use carton_network::http::NetworkError;
+use carton_network::hub::HubError;
+use carton_network::oci::OciError;
+use carton_network::place::PlaceError;
+use carton_runner_interface::host::CallError;
+use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
 use carton_tensor::content::Content;
 use carton_tensor::npy::NpyError;
 
-use crate::archive::ArchiveError;
 use crate::cache::CacheError;
 use crate::config::ConfigError;
 use crate::contents::ContentsError;
-use crate::context::Cancelled;
-use crate::error_kind::ErrorKind;
-use crate::hub::HubError;
-use crate::manifest::ManifestHash;
-use crate::metadata::MetadataError;
-use crate::network::NetworkError;
-use crate::oci::OciError;
 use crate::package::PackageError;
-use crate::place::PlaceError;
 use crate::runner::launch::LaunchError;
 use crate::runner::session::StartError;
 use crate::runner::{Crash, InstallError, NoRunner, RegistryError};
@@ -28,7 +29,6 @@ use crate::runner_message::{RunnerMessage, runner_error};
 use crate::sandbox::{SuspectedLimit, limits_hint};
 use crate::self_test::SelfTestReport;
 use crate::shrink::ShrinkError;
-use crate::signature::{SignatureError, TooManyPositional, ViolationKind};
 use crate::trust::TrustError;
 use crate::variables::VariableError;
 
@@ -152,7 +152,7 @@ pub enum Error {
     Oci(Box<OciError>),
     /// Something on the Hugging Face Hub cannot be used.
     #[error(transparent)]
-    Hub(#[from] HubError),
+    Hub(HubError),
     /// Installed runners cannot be listed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -340,8 +340,8 @@ impl Error {
             Self::SignatureMismatch { .. } => ErrorKind::SignatureMismatch,
             Self::Oci(error) => error.kind(),
             Self::Hub(error) => error.kind(),
-            Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
-            Self::Network(_) | Self::RunnerNetwork { .. } => ErrorKind::Network,
+            Self::Network(error) => error.kind(),
+            Self::RunnerNetwork { .. } => ErrorKind::Network,
             Self::NoRunner(_) | Self::Unavailable { .. } => ErrorKind::NoRunner,
             Self::Install(error) => error.kind(),
             Self::Launch(
@@ -473,6 +473,15 @@ impl Error {
                 Some("drop outputs that are no longer needed, or allow more shared memory".to_owned())
             }
             _ => None,
+        }
+    }
+}
+
+impl From<HubError> for Error {
+    fn from(error: HubError) -> Self {
+        match error {
+            HubError::Network(error) => Self::Network(error),
+            error => Self::Hub(error),
         }
     }
 }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use carton_format::metadata::Reference;
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 
 use crate::Error;
-use crate::metadata::Reference;
 use crate::package::ExampleData;
 use crate::self_test::compare;
 

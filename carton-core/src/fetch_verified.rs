@@ -5,9 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
+use carton_format::digest::Sha256Digest;
+use carton_network::download::Download;
+
 use crate::cache::{CacheError, FileLock};
-use crate::digest::Sha256Digest;
-use crate::download::Download;
 
 /// A complete file on disk whose digest has not been compared yet.
 pub(crate) struct Unverified {

@@ -1,15 +1,12 @@
 //! The parts below the public API that benchmarks, tests and fuzz targets of this workspace use. They change without notice.
 
-pub mod archive {
-    pub use crate::archive::{Archive, Content, Entry, EntryKind, Tail, write};
-}
-
 pub mod cache {
     use std::path::Path;
 
+    use carton_format::manifest::ManifestHash;
+    use carton_format::source::FileIdentity;
+
     use crate::cache::{Cache, Scope};
-    use crate::manifest::ManifestHash;
-    use crate::source::FileIdentity;
 
     /// Whether `cache` remembers that every file of the carton at `path` was verified.
     #[must_use]
@@ -19,24 +16,9 @@ pub mod cache {
     }
 }
 
-pub mod digest {
-    pub use crate::digest::Hasher;
-}
-
-pub mod download {
-    pub use crate::download::{Download, Target};
-}
-
-pub mod encoding {
-    pub use crate::encoding::{Limit, decode};
-}
-
-pub mod manifest {
-    pub use crate::manifest::Manifest;
-}
-
 pub mod model {
-    use crate::context::Context;
+    use carton_format::context::Context;
+
     use crate::{Error, Package};
 
     pub use crate::contents::{ModelDirectory, ModelRange, ModelRanges};
@@ -58,29 +40,8 @@ pub mod model {
     }
 }
 
-pub mod network {
-    #[cfg(fuzzing)]
-    pub use crate::network::fuzzing;
-    pub use crate::network::{
-        Activity, Extent, Fetched, Network, NetworkOptions, Part, Reply, Request, Url, Version, Wanted,
-    };
-}
-
-pub mod registry {
-    #[cfg(fuzzing)]
-    pub use crate::oci::fuzzing;
-}
-
 pub mod runner {
     pub use crate::runner::descriptor::parse;
     #[cfg(fuzzing)]
     pub use crate::runner::fuzzing;
-}
-
-pub mod source {
-    pub use crate::source::{FileSource, MemorySource, Source};
-}
-
-pub mod tensor_data {
-    pub use crate::tensor_data::{Directories, TensorFiles, entries};
 }

@@ -34,19 +34,12 @@
 //! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user.
 //! The file format is specified in `spec/carton-format.md`.
 
-mod archive;
 mod blocking;
 pub mod cache;
-mod causes;
 pub mod config;
 mod contents;
 mod contents_work;
-mod context;
-mod digest;
-mod download;
-mod encoding;
 mod error;
-mod error_kind;
 mod example;
 mod fetch_verified;
 mod held_folder;
@@ -54,25 +47,15 @@ pub mod hub;
 mod inputs;
 #[doc(hidden)]
 pub mod internals;
-mod invalid_toml;
-mod links;
 mod location;
 pub mod machine;
-mod manifest;
-pub mod metadata;
 mod model;
-mod name;
-mod network;
-mod object_stores;
-mod oci;
 mod open;
 mod pack;
 mod package;
 mod packed;
-mod place;
 mod private_folder;
 mod process_lock;
-mod progress;
 pub mod registry;
 pub mod runner;
 mod runner_message;
@@ -80,16 +63,11 @@ mod sandbox;
 mod self_test;
 mod settings;
 mod shrink;
-mod side;
-mod signature;
-mod source;
-mod tensor_data;
 pub mod trust;
-mod unknown_keys;
 mod variables;
 
-pub use carton_runner_protocol::host::{CallError, CallTimings};
-pub use carton_runner_protocol::{OptionValue, Options, PrivateBytes, Tensors};
+pub use carton_runner_interface::host::{CallError, CallTimings};
+pub use carton_runner_interface::{OptionValue, Options, PrivateBytes, Tensors};
 pub use carton_tensor::files::SharedBytes;
 pub use carton_tensor::{
     AlignedBytes, DataType, Dimension, Element, ElementKind, NestedTensor, NumericTensor, Storage, StringTensor,
@@ -97,70 +75,63 @@ pub use carton_tensor::{
 };
 pub use semver::{Version, VersionReq};
 
-pub use archive::{Compression, Method};
+pub use carton_format::archive::{Compression, Method};
+pub use carton_format::context::{CancelGuard, CancelToken, Context};
+pub use carton_format::digest::{DigestError, Sha256Digest};
+pub use carton_format::error_kind::ErrorKind;
+pub use carton_format::invalid_toml::InvalidToml;
+pub use carton_format::links::Links;
+pub use carton_format::manifest::ManifestHash;
+pub use carton_format::metadata::{self, SandboxRequest};
+pub use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
+pub use carton_format::side::Side;
+pub use carton_format::signature::{
+    SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs, how_to_declare_bools,
+};
+pub use carton_format::tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorFormat, TensorIndex};
+pub use carton_format::unknown_keys::UnknownKey;
+pub use carton_format::url::{InvalidUrl, ShownUrl, Url};
+pub use carton_network::place::Place;
+
 pub use blocking::{Awaited, block_on};
 pub use config::Config;
 pub use contents::{BadFile, FileInfo, VerifyReport};
 pub use contents_work::{Unpack, Verify};
-pub use context::{CancelGuard, CancelToken, Context};
-pub use digest::{DigestError, Sha256Digest};
 pub use error::Error;
-pub use error_kind::ErrorKind;
 pub use example::{SampleComparison, SampleResult};
 pub use inputs::Inputs;
-pub use invalid_toml::InvalidToml;
-pub use links::Links;
 pub use location::Location;
-pub use manifest::ManifestHash;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
-pub use network::{InvalidUrl, ShownUrl, Url};
 pub use open::Open;
 pub use pack::{Pack, Packing, RecordSelfTest};
 pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
 pub use packed::{PackCheck, PackWarning, Packed, ZeroRun};
-pub use place::Place;
-pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
 pub use runner_message::RunnerMessage;
-pub use sandbox::{
-    Limits, Permissions, SandboxMode, SandboxRequest, SuspectedLimit, UnknownPermission, UnknownSandboxMode,
-};
+pub use sandbox::{Limits, Permissions, SandboxMode, SuspectedLimit, UnknownPermission, UnknownSandboxMode};
 pub use self_test::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult, SelfTests};
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
-pub use side::Side;
-pub use signature::{SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs, how_to_declare_bools};
-pub use tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorFormat, TensorIndex};
-pub use unknown_keys::UnknownKey;
 pub use variables::VariableError;
 
 /// The optional parts that this library was built with, by the names of Cargo's features.
-pub const FEATURES: &[&str] = match (cfg!(feature = "remote"), cfg!(feature = "object-store")) {
-    (_, true) => &["remote", "object-store"],
-    (true, false) => &["remote"],
+pub const FEATURES: &[&str] = match (cfg!(feature = "object-store"), cfg!(feature = "sigstore")) {
+    (true, true) => &["object-store", "sigstore"],
+    (true, false) => &["object-store"],
+    (false, true) => &["sigstore"],
     (false, false) => &[],
 };
 
 /// The errors of the lower layers, which [`Error`] wraps.
 pub mod errors {
-    pub use carton_runner_protocol::host::{CloseReason, Phase};
-    pub use carton_runner_protocol::runner::{RunnerError, RunnerErrorKind};
+    pub use carton_runner_interface::host::{CloseReason, Phase};
+    pub use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
     pub use carton_tensor::npy::NpyError;
     pub use carton_tensor::{CastError, CastProblem, LostNumber, UnknownDataType};
     pub use semver::Error as VersionError;
 
-    pub use crate::archive::ArchiveError;
     pub use crate::cache::CacheError;
     pub use crate::config::ConfigError;
     pub use crate::contents::{ContentsError, LinkFailure, LinkProblem};
-    pub use crate::download::DownloadError;
-    pub use crate::encoding::EncodingError;
-    pub use crate::hub::{HubError, InvalidHubName};
-    pub use crate::links::LinksError;
-    pub use crate::manifest::ManifestError;
-    pub use crate::metadata::{InvalidReference, MetadataError};
-    pub use crate::name::NameError;
-    pub use crate::network::{CredentialsSent, HttpStatus, NetworkError};
-    pub use crate::oci::{InvalidArtifactName, OciError};
     pub use crate::package::PackageError;
     pub use crate::private_folder::UnsafeFolder;
     pub use crate::runner::launch::LaunchError;
@@ -168,9 +139,19 @@ pub mod errors {
         Crash, DescriptorError, InstallError, NoRunner, PlaceError, RegistryError, RunnerIndexError, UnpackError,
     };
     pub use crate::shrink::ShrinkError;
-    pub use crate::signature::{CastInputError, SignatureError, TooManyPositional};
-    pub use crate::tensor_data::TensorDataError;
     pub use crate::trust::TrustError;
+    pub use carton_format::archive::ArchiveError;
+    pub use carton_format::links::LinksError;
+    pub use carton_format::manifest::ManifestError;
+    pub use carton_format::metadata::{InvalidReference, MetadataError};
+    pub use carton_format::name::NameError;
+    pub use carton_format::signature::{CastInputError, SignatureError, TooManyPositional};
+    pub use carton_format::tensor_data::TensorDataError;
+    pub use carton_network::download::DownloadError;
+    pub use carton_network::encoding::EncodingError;
+    pub use carton_network::http::{CredentialsSent, HttpStatus, NetworkError};
+    pub use carton_network::hub::{HubError, InvalidHubName};
+    pub use carton_network::oci::{InvalidArtifactName, OciError};
 }
 
 /// Compiles the examples of the README.

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use carton_format::manifest::ManifestHash;
+use carton_format::url::Url;
+use carton_network::hub::HubName;
+use carton_network::oci::Reference;
+use carton_network::place::{Place, PlaceError};
+
 use crate::Error;
-use crate::hub::HubName;
-use crate::manifest::ManifestHash;
-use crate::network::Url;
-use crate::oci::Reference;
-use crate::place::{Place, PlaceError};
 
 /// Separates the path or URL from the expected hash of the carton.
 const PIN: &str = "#sha256=";

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 
 use crate::sandbox::SuspectedLimit;
 

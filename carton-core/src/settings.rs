@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use carton_format::manifest::ManifestHash;
+use carton_format::progress::ProgressCallback;
+
 use crate::Error;
 use crate::config::Config;
-use crate::manifest::ManifestHash;
-use crate::progress::ProgressCallback;
 use crate::trust::TrustSettings;
 
 /// Settings of every operation: the configuration to use, and the callback for progress.

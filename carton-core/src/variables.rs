@@ -1,5 +1,4 @@
-//! The environment variables of models: which ones a carton may set (spec/carton-format-extensions.md, "Environment variables"), and which of
-//! the host's the user passes.
+//! The environment variables of models: those that options set, and those of the host that the user passes.
 //!
 //! They reach the process that runs the model and no other: `runner::launch` keeps them from the programs that start and confine it, and from
 //! processes that make preparations.
@@ -7,20 +6,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use carton_runner_protocol::{OptionValue, Options};
+use carton_format::variables::{check_name, check_value};
+use carton_runner_interface::{OptionValue, Options};
 
 /// What the names of options begin with that are variables, and no options of the runner.
 const OPTION_PREFIX: &str = "env.";
-
-/// The most variables that a carton sets.
-const MAX_VARIABLES: usize = 64;
-/// The most bytes that their names and values have.
-const MAX_BYTES: usize = 32 << 10;
-
-/// What the names of the host's own variables begin with.
-const OWN_PREFIX: &str = "CARTON_";
-/// The variables that are part of the sandbox.
-const OF_THE_SANDBOX: [&str; 2] = ["HOME", "TMPDIR"];
 
 /// Why a model cannot get an environment variable. No value is shown, because it may be a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,52 +62,6 @@ impl VariableError {
             Self::NotUtf8 { .. } | Self::Name { .. } | Self::Value { .. } => None,
         }
     }
-}
-
-/// Why a carton cannot set its variables.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct InvalidVariables {
-    /// The variable; `None` if all of them are too many.
-    pub(crate) name: Option<String>,
-    pub(crate) expected: String,
-    pub(crate) found: String,
-}
-
-/// Checks the variables that a carton sets.
-pub(crate) fn check(variables: &BTreeMap<String, String>) -> Result<(), InvalidVariables> {
-    for (name, value) in variables {
-        let invalid = |expected: &str, found: &str| InvalidVariables {
-            name: Some(name.clone()),
-            expected: expected.to_owned(),
-            found: format!("`{found}`"),
-        };
-        check_name(name).map_err(|expected| invalid(expected, name))?;
-        check_value(value).map_err(|expected| invalid(expected, value))?;
-    }
-    let bytes: usize = variables.iter().map(|(name, value)| name.len() + value.len()).sum();
-    let all = |expected, found| Err(InvalidVariables { name: None, expected, found });
-    match variables.len() {
-        n if n > MAX_VARIABLES => all(format!("at most {MAX_VARIABLES} variables"), n.to_string()),
-        _ if bytes > MAX_BYTES => all(format!("at most {MAX_BYTES} bytes of names and values"), bytes.to_string()),
-        _ => Ok(()),
-    }
-}
-
-fn check_name(name: &str) -> Result<(), &'static str> {
-    let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
-    let is_portable =
-        name.bytes().next().is_some_and(is_letter) && name.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit());
-    if !is_portable {
-        return Err("a name of letters, digits and `_` that begins with no digit");
-    }
-    if name.starts_with(OWN_PREFIX) || OF_THE_SANDBOX.contains(&name) {
-        return Err("another name, because `HOME`, `TMPDIR` and those that begin with `CARTON_` are the host's to set");
-    }
-    Ok(())
-}
-
-fn check_value(value: &str) -> Result<(), &'static str> {
-    if value.contains('\0') { Err("a value without NUL") } else { Ok(()) }
 }
 
 /// Takes the options that are variables, `env.NAME`, out of the options of a runner.
@@ -195,30 +139,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn names_that_a_carton_may_set() {
-        let check = |name: &str, expected: bool| assert_eq!(check_name(name).is_ok(), expected, "{name}");
-        check("OMP_NUM_THREADS", true);
-        check("LD_PRELOAD", true);
-        check("_x1", true);
-        check("CARTON", true);
-        for name in
-            ["", "1A", "A=B", "A\0", "A B", "A-B", "Ä", "BASH_FUNC_x%%", "HOME", "TMPDIR", "CARTON_SANDBOX", "CARTON_"]
-        {
-            check(name, false);
-        }
-    }
-
-    #[test]
-    fn variables_of_a_carton_are_bounded() {
-        let many = |n: usize, value: &str| (0..n).map(|i| (format!("V{i:02}"), value.to_owned())).collect();
-        assert_eq!(check(&many(64, "")), Ok(()));
-        assert_eq!(check(&many(65, "")).unwrap_err().expected, "at most 64 variables");
-        assert_eq!(check(&many(32, &"x".repeat(1021))), Ok(()));
-        assert_eq!(check(&many(32, &"x".repeat(1022))).unwrap_err().name, None);
-        assert_eq!(check(&BTreeMap::from([("A".to_owned(), "\0".to_owned())])).unwrap_err().name.unwrap(), "A");
-    }
 
     #[test]
     fn options_that_are_variables() {

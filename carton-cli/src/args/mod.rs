@@ -1,16 +1,21 @@
 //! The command line: options, arguments and their parsing. Pure: nothing here touches a file.
 
+#[cfg(not(all(feature = "server", feature = "tables")))]
+mod absent;
 mod cache;
+#[cfg(feature = "tables")]
 mod dataset;
 mod doctor;
 mod elements;
 mod model;
 mod pack;
 mod registry;
+#[cfg(feature = "tables")]
 mod rows;
 mod run;
 mod runner;
 mod sandbox;
+#[cfg(feature = "server")]
 mod serve;
 mod shrink;
 mod signature_mode;
@@ -23,7 +28,13 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+#[cfg(not(all(feature = "server", feature = "tables")))]
+pub(crate) use absent::AbsentArgs;
+#[cfg(not(all(feature = "server", feature = "tables")))]
+#[cfg(not(feature = "tables"))]
+pub(crate) use absent::AbsentRowsArgs;
 pub(crate) use cache::{CacheCommand, PruneArgs, RemoveArgs};
+#[cfg(feature = "tables")]
 pub(crate) use dataset::{
     Columns, DatasetCatArgs, DatasetCommand, DatasetLsArgs, DatasetMergeArgs, DatasetVerifyArgs, DatasetWriteArgs,
     DtypeArgument, DuplicatesChoice, IndexChoice, RoundingChoice, TailChoice, column_name,
@@ -33,11 +44,13 @@ pub(crate) use elements::ElementsArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs, TensorFormatChoice};
 pub(crate) use registry::{PullArgs, PushArgs, RegistryCommand, TagArgs};
+#[cfg(feature = "tables")]
 pub(crate) use rows::RowsArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use runner::{
     RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerPruneArgs, RunnerRmArgs,
 };
+#[cfg(feature = "server")]
 pub(crate) use serve::ServeArgs;
 pub(crate) use shrink::ShrinkArgs;
 pub(crate) use signing::{KeygenArgs, SignArgs, TrustArgs};
@@ -184,7 +197,11 @@ pub(crate) enum Command {
     /// Run a model, or its self-tests
     Run(Box<RunArgs>),
     /// Serve models over HTTP and gRPC, by the Open Inference Protocol
+    #[cfg(feature = "server")]
     Serve(Box<ServeArgs>),
+    #[cfg(not(feature = "server"))]
+    #[command(hide = true)]
+    Serve(AbsentArgs),
     /// Push a carton to a registry of container images
     Push(PushArgs),
     /// Write a carton of a registry as a file
@@ -201,8 +218,12 @@ pub(crate) enum Command {
     #[command(subcommand, arg_required_else_help = true)]
     Tensor(TensorCommand),
     /// Write, check and look into datasets of many safetensors files
+    #[cfg(feature = "tables")]
     #[command(subcommand, arg_required_else_help = true)]
     Dataset(DatasetCommand),
+    #[cfg(not(feature = "tables"))]
+    #[command(hide = true)]
+    Dataset(AbsentArgs),
     /// See, check and clear the cache of model files
     #[command(subcommand, arg_required_else_help = true)]
     Cache(CacheCommand),

@@ -5,7 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use semver::VersionReq;
 
+#[cfg(not(feature = "tables"))]
+use super::AbsentRowsArgs as RowsArgs;
 use super::model::ModelArgs;
+#[cfg(feature = "tables")]
 use super::rows::RowsArgs;
 use super::sandbox::SandboxArgs;
 use super::signature_mode::SignatureChoice;

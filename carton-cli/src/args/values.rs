@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fmt;
+#[cfg(feature = "tables")]
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use carton_core::Links;
 use carton_core::Sha256Digest;
 use carton_core::ShownUrl;
+#[cfg(feature = "tables")]
 use carton_rows::RowFormat;
 use serde_json::Value;
 
@@ -81,8 +83,7 @@ impl FromStr for OutputArgument {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, path) = split_name(text);
         let path = Path::new(path);
-        let is_table = RowFormat::of_path(path).is_some() || path.as_os_str() == STANDARD_STREAM;
-        if is_table && name.is_none() {
+        if is_table(path) && name.is_none() {
             return Ok(Self { name: None, path: path.into() });
         }
         if !has_extension(path, "npy") && !has_extension(path, "npz") {
@@ -98,8 +99,20 @@ impl FromStr for OutputArgument {
     }
 }
 
+/// Whether an output can be written there as a part of a table.
+#[cfg(feature = "tables")]
+fn is_table(path: &Path) -> bool {
+    RowFormat::of_path(path).is_some() || path.as_os_str() == STANDARD_STREAM
+}
+
+#[cfg(not(feature = "tables"))]
+fn is_table(_path: &Path) -> bool {
+    false
+}
+
 impl OutputArgument {
     /// The format of the table that is to be written; `None` for arrays.
+    #[cfg(feature = "tables")]
     pub(crate) fn table_format(&self) -> Option<RowFormat> {
         match self.is_standard_output() {
             true => Some(RowFormat::ArrowStream),
@@ -108,6 +121,7 @@ impl OutputArgument {
     }
 
     /// Whether a table goes to standard output.
+    #[cfg(feature = "tables")]
     pub(crate) fn is_standard_output(&self) -> bool {
         self.path.as_os_str() == STANDARD_STREAM
     }
@@ -118,6 +132,7 @@ impl OutputArgument {
     }
 }
 
+#[cfg(feature = "tables")]
 /// `--input-column INPUT=COLUMN` and `--output-column OUTPUT=COLUMN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnArgument {
@@ -127,6 +142,7 @@ pub(crate) struct ColumnArgument {
     pub(crate) column: String,
 }
 
+#[cfg(feature = "tables")]
 impl FromStr for ColumnArgument {
     type Err = String;
 
@@ -290,6 +306,7 @@ fn in_units(text: &str, units: &[(&str, f64)], expected: &str) -> Result<Duratio
 }
 
 /// Parses a number of bytes above zero.
+#[cfg(feature = "tables")]
 pub(super) fn positive_size(text: &str) -> Result<NonZeroUsize, String> {
     let n_bytes = usize::try_from(size(text)?).map_err(|error| error.to_string())?;
     NonZeroUsize::new(n_bytes).ok_or_else(|| "expected a size above zero".to_owned())

@@ -1,20 +1,15 @@
 //! `carton info`: prints what a carton says about its model, or writes it as a web page.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-
-use carton_card::Card;
+use carton_core::Info;
 use carton_core::metadata::TensorSpec;
 use carton_core::trust::SignatureStatus;
-use carton_core::{CancelToken, Info, ManifestHash, Package};
-use carton_tensor::files::PendingFile;
 use carton_tensor::{Dimension, SymbolicShape};
-use serde::Serialize;
 
+#[cfg(feature = "card")]
+use super::card;
 use super::{Context, how_to_run, open, warn_each};
 use crate::args::{InfoArgs, ModelArgs};
 use crate::failure::{Exit, Failure};
-use crate::interrupt;
 use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, printable};
 
 /// Longer lists of files are abbreviated.
@@ -22,68 +17,23 @@ const MAX_FILES: usize = 20;
 /// The number of files shown of an abbreviated list.
 const SHOWN_FILES: usize = 15;
 
-/// The result of `--html` for `--json`.
-#[derive(Serialize)]
-struct Written {
-    html: PathBuf,
-    manifest_sha256: Option<ManifestHash>,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum HtmlError {
-    #[error("standard output is the page, and has no room for the result of --json")]
-    JsonToo,
-    #[error("cannot write `{}`", path.display())]
-    Write { path: PathBuf, source: io::Error },
-}
-
 pub(super) async fn run(arguments: InfoArgs, all_files: bool, context: &Context<'_>) -> Result<Exit, Failure> {
     let InfoArgs { model, html } = arguments;
-    let is_standard_output = html.as_deref() == Some(Path::new("-"));
-    if is_standard_output && context.output.is_json() {
-        return Err(Failure::usage(HtmlError::JsonToo));
+    #[cfg(feature = "card")]
+    if let Some(path) = html {
+        return card::write(&model, path, context).await;
+    }
+    #[cfg(not(feature = "card"))]
+    if html.is_some() {
+        return Err(Failure::absent("`--html`", "card"));
     }
     let package = open::open_with_signature(&model, false, context).await?;
     let info = package.info();
-    match html {
-        Some(_) if is_standard_output => {
-            let page = interrupt::blocking(move |cancel_token| Ok(html_page(package, cancel_token))).await?;
-            context.output.text(&page)?;
-            return Ok(Exit::Ok);
-        }
-        Some(path) => return write_html(package, path, context).await,
-        None => {}
-    }
     if context.output.is_json() {
         context.output.json(&info)?;
     } else {
         warn_each(info.warnings.iter().cloned(), context.output);
         context.output.text(&page(&info, &model, all_files, context.output))?;
-    }
-    Ok(Exit::Ok)
-}
-
-/// Makes the web page of the carton.
-fn html_page(package: Package, cancel_token: &CancelToken) -> String {
-    Card::new(&package.cancel_token(cancel_token.clone())).standalone_html()
-}
-
-/// Writes the web page. The file is complete or absent.
-async fn write_html(package: Package, path: PathBuf, context: &Context<'_>) -> Result<Exit, Failure> {
-    let written = Written { html: path.clone(), manifest_sha256: package.manifest_sha256() };
-    interrupt::blocking(move |cancel_token| {
-        let unwritable = |source| Failure::new(HtmlError::Write { path: path.clone(), source });
-        // Made first, so that a folder that cannot be written to is reported at once.
-        let mut file = PendingFile::new(&path).map_err(unwritable)?;
-        let page = html_page(package, cancel_token);
-        file.file_mut().write_all(page.as_bytes()).map_err(unwritable)?;
-        cancel_token.begin_publishing()?;
-        file.publish().map_err(unwritable)
-    })
-    .await?;
-    match context.output.is_json() {
-        true => context.output.json(&written)?,
-        false => context.output.text(&format!("{}\n", one_line(&written.html.display().to_string())))?,
     }
     Ok(Exit::Ok)
 }

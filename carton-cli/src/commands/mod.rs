@@ -1,8 +1,11 @@
 //! The commands, one per file: arguments in, one call of the library, one result out.
 
 mod cache;
+#[cfg(feature = "card")]
+mod card;
 mod completions;
 mod context;
+#[cfg(feature = "tables")]
 mod dataset;
 mod doctor;
 mod elements;
@@ -16,9 +19,11 @@ mod open;
 mod pack;
 mod registry;
 mod run;
+#[cfg(feature = "tables")]
 mod run_rows;
 mod runner;
 mod self_test;
+#[cfg(feature = "server")]
 mod serve;
 mod shrink;
 mod sign;
@@ -68,13 +73,19 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Sign(arguments) => interrupt::run(sign::run(arguments, &context)),
         Command::Keygen(arguments) => sign::keygen(&arguments, &context),
         Command::Run(arguments) => interrupt::run(run::run(*arguments, &context)),
+        #[cfg(feature = "server")]
         Command::Serve(arguments) => interrupt::run_service(serve::run(*arguments, &context)),
         Command::Push(arguments) => interrupt::run(registry::push(arguments, &context)),
         Command::Pull(arguments) => interrupt::run(registry::pull(arguments, &context)),
         Command::Tag(arguments) => interrupt::run(registry::tag(arguments, &context)),
         Command::Registry(command) => interrupt::run(registry::run(command, &context)),
         Command::Tensor(command) => interrupt::run(tensor::run(command, &context)),
+        #[cfg(not(feature = "server"))]
+        Command::Serve(_) => Err(Failure::absent("`carton serve`", "server")),
+        #[cfg(feature = "tables")]
         Command::Dataset(command) => interrupt::run(dataset::run(command, &context)),
+        #[cfg(not(feature = "tables"))]
+        Command::Dataset(_) => Err(Failure::absent("`carton dataset`", "tables")),
         Command::Runner(command) => interrupt::run(runner::run(command, &context)),
         Command::Cache(command) => interrupt::run(cache::run(command, &context)),
         Command::Doctor(_) | Command::Completions { .. } | Command::Man { .. } => Ok(Exit::Ok),

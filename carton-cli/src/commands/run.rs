@@ -9,8 +9,10 @@ use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 
 use super::context::confined;
+#[cfg(feature = "tables")]
+use super::run_rows;
 use super::trust::with_trust;
-use super::{Context, example, open, run_rows, self_test, set};
+use super::{Context, example, open, self_test, set};
 use crate::args::RunArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -49,21 +51,19 @@ impl From<CallTimings> for Seconds {
 }
 
 pub(super) async fn run(arguments: RunArgs, context: &Context<'_>) -> Result<Exit, Failure> {
-    let table = match arguments.table.rows.is_empty() {
-        true => None,
-        false => Some(run_rows::open(&arguments, context.output.is_json()).await?),
-    };
-    if table.is_none()
-        && let Some(output) = arguments.outputs.iter().find(|output| output.table_format().is_some())
-    {
-        return Err(run_rows::unexpected(output));
+    #[cfg(not(feature = "tables"))]
+    if !arguments.table.rows.is_empty() {
+        return Err(Failure::absent("`--rows`", "tables"));
     }
+    #[cfg(feature = "tables")]
+    let table = run_rows::open(&arguments, context.output.is_json()).await?;
     let (inputs, is_cast) = (arguments.inputs.clone(), arguments.cast);
     let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(inputs, is_cast)?)).await?;
     let model = load(&arguments, context).await?;
     if arguments.self_test {
         return self_test::run(&model, tolerance(&arguments), context).await;
     }
+    #[cfg(feature = "tables")]
     if let Some(table) = table {
         return run_rows::run(&model, table, tensors(&model, inputs)?, &arguments.table, context).await;
     }

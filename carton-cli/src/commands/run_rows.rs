@@ -55,17 +55,23 @@ struct Destination {
 }
 
 /// The failure for a table among the outputs of a single call.
-pub(super) fn unexpected(output: &OutputArgument) -> Failure {
+fn unexpected(output: &OutputArgument) -> Failure {
     Failure::usage(TableError::NoRows { path: output.path.clone() })
         .hint("--rows FILE gives the rows; a single call writes its outputs to .npy and .npz files")
 }
 
-/// Opens the table and its output, so that errors in them are found before the model is loaded.
-pub(super) async fn open(arguments: &RunArgs, is_json: bool) -> Result<Table, Failure> {
+/// Opens the table and its output, so that errors in them are found before the model is loaded. Returns `None` without `--rows`.
+pub(super) async fn open(arguments: &RunArgs, is_json: bool) -> Result<Option<Table>, Failure> {
+    if arguments.table.rows.is_empty() {
+        return match arguments.outputs.iter().find(|output| output.table_format().is_some()) {
+            Some(output) => Err(unexpected(output)),
+            None => Ok(None),
+        };
+    }
     let destination = destination(&arguments.outputs, is_json)?;
     let paths = arguments.table.rows.clone();
     let rows = interrupt::blocking(move |cancel_token| Rows::open(&paths, |_| None, cancel_token)).await?;
-    Ok(Table { rows, destination })
+    Ok(Some(Table { rows, destination }))
 }
 
 /// The rows that a model is run on, and the destination of its outputs.

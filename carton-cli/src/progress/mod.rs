@@ -137,6 +137,7 @@ impl ProgressDisplay {
     }
 
     /// As [`context`](Self::context), for work on rows, whose total number it does not know.
+    #[cfg(feature = "tables")]
     pub(crate) fn context_of_rows(self: &Arc<Self>, n_rows: Option<u64>, cancel_token: &CancelToken) -> WorkContext {
         let display = Arc::clone(self);
         let show = move |event: &ProgressEvent| {

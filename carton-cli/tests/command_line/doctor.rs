@@ -174,7 +174,7 @@ fn what_was_built_in_is_printed_on_request() {
         assert_eq!(info["target"], listed["platform"]);
     }
     assert!(info["tensor_formats"].as_array().unwrap().contains(&"zTensor".into()), "{info}");
-    assert!(info["features"].as_array().unwrap().contains(&"remote".into()), "{info}");
+    assert!(info["features"].as_array().unwrap().contains(&"object-store".into()), "{info}");
     assert_eq!(info["carton_format"], 1);
     // What this checkout is, unless the build did not know it.
     if let Some(commit) = info["commit"].as_str() {

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use carton_format::manifest::ManifestHash;
 use serde::{Deserialize, Serialize};
 
 use super::record::read_own_file;
 use super::{Cache, CacheError};
-use crate::manifest::ManifestHash;
 
 const NAME: &str = "about";
 const LARGEST_RECORD: u64 = 64 << 10;

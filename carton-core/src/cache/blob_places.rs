@@ -6,10 +6,11 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use carton_format::digest::Sha256Digest;
+
 use super::files::open_regular;
 use super::store::REGISTRIES;
 use super::{Cache, CacheError};
-use crate::digest::Sha256Digest;
 
 /// The most blobs that are remembered of one registry. A line has about 100 bytes.
 const MAX_LINES: usize = 10_000;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use crate::manifest::ManifestHash;
-use crate::network::ShownUrl;
+use carton_format::manifest::ManifestHash;
+use carton_format::url::ShownUrl;
 
 /// A carton that has data in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]

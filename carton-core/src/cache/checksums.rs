@@ -13,12 +13,13 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+use carton_format::context::CancelToken;
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::ManifestHash;
+
 use super::files::{CHUNK_LENGTH, open_regular};
 use super::record::read_own_file;
 use super::{Cache, CacheError};
-use crate::context::CancelToken;
-use crate::digest::Sha256Digest;
-use crate::manifest::ManifestHash;
 
 /// Name of the record in the folder of its carton.
 pub(super) const CHECKSUMS_NAME: &str = "checksums";

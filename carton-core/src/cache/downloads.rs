@@ -10,14 +10,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use carton_format::context::CancelToken;
+use carton_format::digest::Sha256Digest;
+
 use super::files::{FILE_MODE, digest_of_name, open_regular};
 use super::folder::{create_folder, last_change, touch};
 use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by, remove_tree};
 use super::store::{DOWNLOADS, Made};
 use super::{Cache, CacheError};
-use crate::context::CancelToken;
-use crate::digest::Sha256Digest;
 
 /// A download that made no progress for this long is deleted when the cache is opened.
 const LONGEST_INTERRUPTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -4,12 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use carton_format::context::Cancelled;
+use carton_format::digest::Sha256Digest;
+use carton_format::error_kind::ErrorKind;
+use carton_format::manifest::ManifestHash;
+use carton_format::url::ShownUrl;
+
 use super::cached_carton::{CachedCarton, matches_text};
-use crate::context::Cancelled;
-use crate::digest::Sha256Digest;
-use crate::error_kind::ErrorKind;
-use crate::manifest::ManifestHash;
-use crate::network::ShownUrl;
 use crate::private_folder::UnsafeFolder;
 
 /// An operation on the cache failed. Nothing half-made is visible to others afterwards.

@@ -6,14 +6,15 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use carton_format::context::{CancelToken, Cancelled, Meter};
+use carton_format::digest::{Hasher, Sha256Digest};
+use carton_format::source::FileIdentity;
+
 use super::folder::create_folder;
 use super::partial::{Partial, create_file, remove_tree};
 use super::record::Verified;
 use super::store::{FILES, Made};
 use super::{Cache, CacheError, Moment};
-use crate::context::{CancelToken, Cancelled, Meter};
-use crate::digest::{Hasher, Sha256Digest};
-use crate::source::FileIdentity;
 
 /// Files of at least this size (bytes) are stored once and shared by hard links. For smaller files that costs more than it saves.
 pub(crate) const SHARED_FROM: u64 = 64 * 1024;

@@ -5,9 +5,9 @@
 
 use std::fmt::Write;
 
-use crate::digest::Sha256Digest;
-use crate::manifest::ManifestHash;
-use crate::source::FileIdentity;
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::ManifestHash;
+use carton_format::source::FileIdentity;
 
 /// An index takes about 200 bytes per file.
 pub(super) const LARGEST_INDEX: u64 = 512 * 1024 * 1024;

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use carton_format::context::CancelToken;
+
 use super::CacheError;
-use crate::context::CancelToken;
 
 pub(super) use crate::process_lock::{Mode, ProcessLock as Lock};
 

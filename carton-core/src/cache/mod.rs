@@ -52,7 +52,6 @@
 //! Of a carton the cache knows only the MANIFEST and what its callers recorded.
 
 mod about;
-#[cfg(feature = "remote")]
 mod blob_places;
 mod cached_carton;
 mod checksums;

@@ -6,6 +6,10 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use carton_format::context::Meter;
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::ManifestHash;
+use carton_format::source::FileIdentity;
 use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
@@ -16,10 +20,6 @@ use super::record::{Verified, read_own_file};
 use super::store::{MODELS, Made};
 use super::strays::{folders_of, strays};
 use super::{Cache, CacheError, FolderIndex, Lease, Line, Sink};
-use crate::context::Meter;
-use crate::digest::Sha256Digest;
-use crate::manifest::ManifestHash;
-use crate::source::FileIdentity;
 
 pub(super) const INDEX_NAME: &str = "index";
 pub(super) const FOLDER_NAME: &str = "model";
@@ -369,7 +369,7 @@ fn create_shared_folder(path: &Path) -> Result<(), CacheError> {
 
 /// The last line of defence, because the names come from an untrusted file.
 fn check_path(path: &str) -> Result<(), CacheError> {
-    match crate::name::check_read(format!("model/{path}").as_bytes()) {
+    match carton_format::name::check_read(format!("model/{path}").as_bytes()) {
         Ok(_) => Ok(()),
         Err(_) => Err(CacheError::Path { name: path.to_owned() }),
     }

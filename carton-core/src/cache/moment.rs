@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::time::Duration;
 
-use crate::source::FileIdentity;
+use carton_format::source::FileIdentity;
 
 const OTHER_CLOCK_MARGIN_SECONDS: i64 = 2;
 /// An upper bound for a tick of the kernel's clock (10 ms at 100 Hz).

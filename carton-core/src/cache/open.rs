@@ -4,10 +4,11 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use carton_format::context::Context;
+
 use super::folder::create_folder;
 use super::store::{BUCKETS, PARTIAL};
 use super::{Cache, CacheError, downloads, lock, partial};
-use crate::context::Context;
 use crate::private_folder;
 
 /// The signature is the one that the Cache Directory Tagging Specification prescribes.

@@ -5,15 +5,15 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::ManifestHash;
+use carton_format::source::FileIdentity;
 use serde::{Deserialize, Serialize};
 
 use super::index::LARGEST_INDEX;
 use super::partial::Partial;
 use super::store::VERIFIED;
 use super::{Cache, CacheError, FolderIndex};
-use crate::digest::Sha256Digest;
-use crate::manifest::ManifestHash;
-use crate::source::FileIdentity;
 
 /// A record is a few hundred bytes; a larger file was not written by us.
 const LARGEST_RECORD: u64 = 16 * 1024;

@@ -6,14 +6,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use carton_format::context::CancelToken;
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::{self, Manifest, ManifestHash};
+
 use super::folder::{create_folder, touch};
 use super::partial::create_file;
 use super::record::read_own_file;
 use super::store::CARTONS;
 use super::{Cache, CacheError, Lease};
-use crate::context::CancelToken;
-use crate::digest::Sha256Digest;
-use crate::manifest::{self, Manifest, ManifestHash};
 
 pub(super) const MANIFEST_NAME: &str = "MANIFEST";
 const USES_NAME: &str = "uses";

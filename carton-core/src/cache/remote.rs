@@ -11,6 +11,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use carton_format::context::CancelToken;
+use carton_format::digest::{Hasher, Sha256Digest, digest_type};
+use carton_format::manifest::ManifestHash;
+use carton_format::url::{ShownUrl, Url};
+use carton_network::http::Version;
 use serde::{Deserialize, Serialize};
 
 use super::files::open_regular;
@@ -19,10 +24,6 @@ use super::partial::Partial;
 use super::record::read_own_file;
 use super::store::URLS;
 use super::{Cache, CacheError};
-use crate::context::CancelToken;
-use crate::digest::{Hasher, Sha256Digest, digest_type};
-use crate::manifest::ManifestHash;
-use crate::network::{ShownUrl, Url, Version};
 
 /// The blocks of a carton with a hundred thousand files are about 30 MiB.
 const MAX_BLOCKS_LENGTH: u64 = 64 << 20;
@@ -153,7 +154,6 @@ impl Cache {
     }
 
     /// Records that a name stands for `url` now, of which a carton is [recorded](Self::remember_remote).
-    #[cfg(feature = "remote")]
     pub(crate) fn remember_name(&self, name: UrlKey, url: &Url) -> Result<(), CacheError> {
         let Some(UrlRecord { manifest, .. }) = self.url_record(&self.url_path(&UrlKey::from(url))) else {
             return Ok(());
@@ -166,7 +166,6 @@ impl Cache {
     }
 
     /// Returns the URL for which a name stood last, and the carton there.
-    #[cfg(feature = "remote")]
     pub(crate) fn named_url(&self, name: &UrlKey) -> Option<(Url, ManifestHash)> {
         let record = self.url_record(&self.url_path(name)).filter(|record| record.url_key == *name)?;
         Some((Url::parse(record.stands_for?.as_str()).ok()?, record.manifest))

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use carton_format::url::{ShownUrl, Url};
+
 use super::lock::Mode;
 use super::remote::UrlKey;
 use super::survey::{HolderKind, Survey};
 use super::{Cache, CacheError, CachedCarton, Pruned};
-use crate::network::{ShownUrl, Url};
 
 /// A text of at least this many hexadecimal digits can mean a manifest hash that begins with it. A shorter prefix fits several cartons
 /// too easily.

@@ -1,9 +1,10 @@
 //! The signatures of cartons that came from servers. They are verified each time that they are read.
 
+use carton_format::manifest::ManifestHash;
+
 use super::folder::create_folder;
 use super::record::read_own_file;
 use super::{Cache, CacheError};
-use crate::manifest::ManifestHash;
 
 /// Name of the signature in the folder of its carton.
 const NAME: &str = "signature";

@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use carton_format::context::{CancelToken, Context};
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::ManifestHash;
+
 use super::CacheError;
 use super::folder::last_change;
 use super::lock::{self, Lock, Mode};
 use super::partial::Partial;
-use crate::context::{CancelToken, Context, blocking_setters};
-use crate::digest::Sha256Digest;
-use crate::manifest::ManifestHash;
+use crate::blocking::blocking_setters;
 
 pub(super) const FILES: &str = "files-v1";
 pub(super) const MODELS: &str = "models-v1";

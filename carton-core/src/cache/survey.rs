@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::ManifestHash;
+use carton_format::url::ShownUrl;
+
 use super::files::digest_of_name;
 use super::folder::last_change;
 use super::lock::{self, Lock, Mode};
@@ -18,9 +22,6 @@ use super::registry::read_uses;
 use super::remote::{UrlKey, read_headers};
 use super::store::{CARTONS, DOWNLOADS, FILES, LEASES, MODELS, Made};
 use super::{About, Cache, CacheError, CachedCarton};
-use crate::digest::Sha256Digest;
-use crate::manifest::ManifestHash;
-use crate::network::ShownUrl;
 
 /// Everything that can be deleted, and the bytes that each deletion would free.
 pub(super) struct Survey {

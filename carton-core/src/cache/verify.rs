@@ -6,6 +6,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use carton_format::context::{Cancelled, Meter};
+use carton_format::digest::{Hasher, Sha256Digest};
+use carton_format::progress::Stage;
+use carton_format::source::FileIdentity;
 use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
@@ -21,10 +25,6 @@ use super::store::{CARTONS, FILES, MODELS};
 use super::strays::{folders_of, strays};
 use super::survey::entries;
 use super::{Cache, CacheError, FolderIndex};
-use crate::context::{Cancelled, Meter};
-use crate::digest::{Hasher, Sha256Digest};
-use crate::progress::Stage;
-use crate::source::FileIdentity;
 
 /// The result of hashing the whole cache.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use carton_format::url::Url;
+use carton_network::http::{HostToken, Secret, TOKEN_PREFIX};
+
 use super::ConfigError;
-use crate::network::{HostToken, Secret, TOKEN_PREFIX, Url};
 
 /// The environment variables of this process that are not empty.
 pub(super) fn variables() -> BTreeMap<OsString, OsString> {
@@ -64,7 +66,9 @@ pub(super) fn hub_token(
     let (token, from) = named("HF_TOKEN").or_else(|| named("HUGGING_FACE_HUB_TOKEN")).or_else(stored)?;
     let host = server.host_str()?;
     let host = server.expose().port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-    Some(HostToken { variable: Some(from), ..HostToken::new(host, token) })
+    let mut token = HostToken::new(host, token);
+    token.variable = Some(from);
+    Some(token)
 }
 
 /// Parses a variable that switches something on or off. `None` if it is not set.

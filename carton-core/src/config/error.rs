@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::invalid_toml::InvalidToml;
+use carton_format::invalid_toml::InvalidToml;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]

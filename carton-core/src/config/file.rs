@@ -3,19 +3,20 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use carton_format::invalid_toml::InvalidToml;
+use carton_format::unknown_keys::{Known, UnknownKey};
+use carton_format::url::Url;
+use carton_network::http::{HostToken, ProxyConfig, Secret};
+use carton_network::oci::{Reference, RegistryConfig};
+use carton_network::place::Place;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use toml::Spanned;
 
 use super::{ConfigError, home};
-use crate::invalid_toml::InvalidToml;
-use crate::network::{HostToken, ProxyConfig, Secret, Url};
-use crate::oci::{Reference, RegistryConfig};
-use crate::place::Place;
 use crate::sandbox::{Limits, SandboxConfig, SandboxMode};
 use crate::trust::{TrustRule, check_pattern};
-use crate::unknown_keys::{Known, UnknownKey};
 
 /// The accepted seconds. A server cannot answer faster than the minimum; above the maximum, the limit would be useless.
 const IDLE_TIMEOUT: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
@@ -407,7 +408,11 @@ impl RawRegistry {
 impl From<RawRegistry> for RegistryConfig {
     fn from(raw: RawRegistry) -> Self {
         let RawRegistry { host, plain_http, mirrors, token_servers } = raw;
-        Self { host, plain_http, mirrors, token_servers }
+        let mut config = Self::new(host);
+        config.plain_http = plain_http;
+        config.mirrors = mirrors;
+        config.token_servers = token_servers;
+        config
     }
 }
 
@@ -481,11 +486,9 @@ impl RawCredential {
 
     pub(super) fn resolve(self, variable: &dyn Fn(&str) -> Option<String>) -> HostToken {
         let token = self.token.or_else(|| variable(self.token_env.as_ref()?));
-        HostToken {
-            host: self.host,
-            token: token.map(Secret::new),
-            variable: self.token_env,
-            allow_http: self.allow_http,
-        }
+        let mut host = HostToken::new(self.host, token.map(Secret::new));
+        host.variable = self.token_env;
+        host.allow_http = self.allow_http;
+        host
     }
 }

@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use carton_format::url::Url;
+use carton_network::http::{HostToken, ProxyConfig};
+
 use super::*;
-use crate::network::{HostToken, ProxyConfig, Url};
 use crate::sandbox::{Limits, SandboxMode};
 
 fn load(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
@@ -91,15 +93,15 @@ fn credentials_come_from_the_file_and_the_environment() {
                 host = \"[::1]:443\"\ntoken_env = \"MINE\"\nallow_http = true\nfuture = 1\n";
     let variables = [("HOME", "/h"), ("MINE", "secret-2\n"), ("CARTON_TOKEN_a_example", "secret-3")];
     let config = load(Some(file), &variables).unwrap();
-    let token = |host: &str, token: &str, variable: Option<&str>, allow_http| HostToken {
-        host: host.to_owned(),
-        token: Some(crate::network::Secret::new(token)),
-        variable: variable.map(str::to_owned),
-        allow_http,
+    let token = |host: &str, token: &str, variable: Option<&str>, allow_http| {
+        let mut token = HostToken::new(host, carton_network::http::Secret::new(token));
+        token.variable = variable.map(str::to_owned);
+        token.allow_http = allow_http;
+        token
     };
     let tokens = [token("models.example", "secret-1", None, false), token("[::1]:443", "secret-2", Some("MINE"), true)];
     assert_eq!(config.credentials.tokens, tokens);
-    assert_eq!(config.credentials.variables["CARTON_TOKEN_a_example"], crate::network::Secret::new("secret-3"));
+    assert_eq!(config.credentials.variables["CARTON_TOKEN_a_example"], carton_network::http::Secret::new("secret-3"));
     assert_eq!(config.credentials.netrc, None);
     let config = Config { runner_index: Some("https://me:secret-4@host/i?s=secret-5".to_owned()), ..config };
     let shown = format!("{config:?} {:?}", config.network());
@@ -107,7 +109,7 @@ fn credentials_come_from_the_file_and_the_environment() {
     let invalid = Config { runner_index: Some("https://me:secret@host:port".to_owned()), ..config };
     assert!(!format!("{invalid:?}").contains("secret"));
     let netrc = |variables: &[(&str, &str)]| load(None, variables).unwrap().credentials.netrc.unwrap();
-    assert_eq!(netrc(&[("HOME", "/h")]), NetrcFile { path: "/h/.netrc".into(), named: false });
+    assert_eq!(netrc(&[("HOME", "/h")]), NetrcFile::optional("/h/.netrc"));
     assert_eq!(netrc(&[("HOME", "/h"), ("NETRC", "/n")]), NetrcFile::new("/n"));
 }
 
@@ -254,7 +256,7 @@ fn the_sandbox_is_a_mode_or_a_section() {
 fn a_wrong_sandbox_is_an_error_that_names_the_key() {
     let check = |file: &str, expected: &str| {
         let error = load(Some(file), &[("HOME", "/h")]).unwrap_err();
-        let text = crate::causes::in_one_line(&error);
+        let text = carton_format::causes::in_one_line(&error);
         assert!(text.contains(expected), "{file}: {text}");
     };
     check("sandbox = 'tight'", "expected `strict`, `on` or `off`");

@@ -6,11 +6,12 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use carton_format::links::Links;
+
 use super::open::checked_name;
 use super::origin::Origin;
 use super::tree::{Item, ItemPlace};
 use super::{Contents, ContentsError, LinkProblem};
-use crate::links::Links;
 
 /// Which symbolic links that leave the folder of a bare model are followed.
 #[derive(Clone, Debug)]

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::digest::Sha256Digest;
-use crate::network::{Network, Url};
+use carton_format::digest::Sha256Digest;
+use carton_format::url::Url;
+use carton_network::http::Network;
 
 /// The blobs of a carton in a registry. A carton from elsewhere has none.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +25,6 @@ pub(crate) struct BlobStore {
 
 impl Blobs {
     /// Blobs by digest, with their sizes in bytes, and the servers that have them, in the order to try them.
-    #[cfg(feature = "remote")]
     pub(crate) fn new(sizes: BTreeMap<Sha256Digest, u64>, stores: Vec<BlobStore>) -> Self {
         Self { sizes, stores }
     }

@@ -1,10 +1,11 @@
 //! Hands files over to the writer of another carton.
 
+use carton_format::archive::Content;
+use carton_format::context::Context;
+
 use super::locate::{Archived, Located};
 use super::tree::ItemPlace;
 use super::{Contents, ContentsError};
-use crate::archive::Content;
-use crate::context::Context;
 
 impl Contents {
     /// Returns this file in the form in which the writer of another carton takes it. The bytes are not verified here; the writer

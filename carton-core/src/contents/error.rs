@@ -3,18 +3,20 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::archive::ArchiveError;
+use carton_format::archive::ArchiveError;
+use carton_format::context::Cancelled;
+use carton_format::digest::Sha256Digest;
+use carton_format::error_kind::ErrorKind;
+use carton_format::links::LinksError;
+use carton_format::manifest::{ManifestError, ManifestHash};
+use carton_format::name::NameError;
+use carton_format::url::ShownUrl;
+use carton_network::download::DownloadError;
+use carton_network::encoding::EncodingError;
+use carton_network::http::NetworkError;
+
 use crate::cache::{CacheError, Checksum};
-use crate::context::Cancelled;
-use crate::digest::Sha256Digest;
-use crate::download::DownloadError;
-use crate::encoding::EncodingError;
-use crate::error_kind::ErrorKind;
 use crate::fetch_verified::FetchError;
-use crate::links::LinksError;
-use crate::manifest::{ManifestError, ManifestHash};
-use crate::name::NameError;
-use crate::network::{NetworkError, ShownUrl};
 
 /// A carton's contents cannot be read or fetched, or are not what they should be.
 #[derive(Debug, thiserror::Error)]
@@ -236,7 +238,7 @@ fn failures_text(failures: &[LinkFailure]) -> String {
         n => format!("any of its {n} URLs:"),
     };
     for LinkFailure { url, error } in failures {
-        let error = crate::causes::in_one_line(error);
+        let error = carton_format::causes::in_one_line(error);
         // Most messages already name the URL.
         let named = if error.contains(url.as_str()) { String::new() } else { format!("`{url}`: ") };
         text.push_str(&format!("\n  {named}{error}"));

@@ -1,12 +1,12 @@
 //! Describes the files of a carton.
 
+use carton_format::archive::Method;
+use carton_format::digest::Sha256Digest;
 use serde::Serialize;
 
 use super::locate::Located;
 use super::tree::{Item, ItemPlace};
 use super::{Contents, ContentsError};
-use crate::archive::Method;
-use crate::digest::Sha256Digest;
 
 /// What is known about a file without reading it.
 ///

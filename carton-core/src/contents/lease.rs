@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
+use carton_format::context::Context;
+
 use super::{Contents, ContentsError};
 use crate::cache::{About, Lease};
-use crate::context::Context;
 
 impl Contents {
     /// Keeps what the carton has in the cache from being deleted; none without a cache or a MANIFEST.

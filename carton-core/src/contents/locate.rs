@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use carton_format::archive::{Archive, Entry};
+use carton_format::digest::Sha256Digest;
+use carton_network::remote_source::RemoteSource;
+
 use super::origin::Origin;
 use super::tree::{Item, ItemPlace};
 use super::{Contents, ContentsError};
-use crate::archive::{Archive, Entry};
 use crate::cache::SHARED_FROM;
-use crate::digest::Sha256Digest;
-use crate::source::RemoteSource;
 
 /// Where the bytes of an item are. Symbolic links are followed. `digest` is the digest in MANIFEST.
 pub(super) enum Located<'a> {
@@ -51,9 +52,9 @@ impl Contents {
             (ItemPlace::Symlink { .. }, _) => self.locate(self.follow(item)),
             (ItemPlace::Linked { digest }, _) => Located::Linked { digest: *digest },
             (ItemPlace::Bare { path, size }, _) => Located::Bare { path, size: *size },
-            (ItemPlace::Here { entry, digest, .. }, Origin::Archive { archive, .. }) => {
+            (ItemPlace::Here { entry, digest, .. }, Origin::Archive { archive, remote, .. }) => {
                 let file = Archived { item, archive, entry: &archive.entries()[*entry], digest: *digest };
-                match archive.source().remote() {
+                match remote {
                     Some(remote) => Located::Remote { file, remote },
                     None => Located::Local(file),
                 }

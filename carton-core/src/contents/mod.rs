@@ -5,6 +5,7 @@
 //! Nothing of a file is handed out as complete before its SHA-256 matched MANIFEST. What the files mean is not known here.
 //! Cartons are read with positioned reads and never mapped: one that is truncated or replaced while open gives an error.
 
+mod archive_bytes;
 mod bare;
 mod blobs;
 mod copy;
@@ -26,8 +27,8 @@ mod tree;
 mod unpack;
 mod verify;
 
+pub(crate) use archive_bytes::ArchiveBytes;
 pub(crate) use bare::OutsideLinks;
-#[cfg(feature = "remote")]
 pub(crate) use blobs::BlobStore;
 pub(crate) use blobs::Blobs;
 pub use error::{ContentsError, LinkFailure, LinkProblem};

@@ -5,6 +5,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_format::context::{Context, Meter};
+use carton_format::digest::Sha256Digest;
+use carton_format::progress::Stage;
+use carton_format::source::FileIdentity;
 use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
@@ -15,10 +19,6 @@ use super::tree::{Item, ItemPlace};
 use super::unpack::{TemporaryFolder, write_tree};
 use super::{Contents, ContentsError};
 use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, Sink, check_bytes};
-use crate::context::{Context, Meter};
-use crate::digest::Sha256Digest;
-use crate::progress::Stage;
-use crate::source::FileIdentity;
 
 /// A folder with the model's verified files. It exists while this value lives. Its files must not be written to.
 #[derive(Debug)]

@@ -6,19 +6,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use carton_format::archive::{Archive, EntryKind};
+use carton_format::digest::Sha256Digest;
+use carton_format::links::{self, Links};
+use carton_format::manifest::{self, Manifest, ManifestHash};
+use carton_format::name;
 use parking_lot::Mutex;
 
 use super::fetch::read_ahead;
 use super::origin::Origin;
 use super::tree::{DESCRIBING, Found, Item, arrange};
-use super::{Access, Blobs, Contents, ContentsError};
-use crate::archive::{Archive, EntryKind};
+use super::{Access, ArchiveBytes, Blobs, Contents, ContentsError};
 use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
-use crate::digest::Sha256Digest;
-use crate::links::{self, Links};
-use crate::manifest::{self, Manifest, ManifestHash};
-use crate::name;
-use crate::source::Source;
 
 impl Contents {
     /// Opens a carton file. Its MANIFEST must have the hash `expect`, if one is given, before anything else is used.
@@ -28,11 +27,14 @@ impl Contents {
     /// # Errors
     /// Not a carton, another carton than expected, or one whose entries and MANIFEST do not agree.
     pub(crate) fn open_archive(
-        source: Arc<dyn Source>,
+        bytes: impl Into<ArchiveBytes>,
         cache: Option<Arc<Cache>>,
         expect: Option<ManifestHash>,
         blobs: Blobs,
     ) -> Result<Contents, ContentsError> {
+        let bytes = bytes.into();
+        let source = bytes.source();
+        let remote = bytes.remote();
         let location = source.location().to_owned();
         // A large carton that was written just now: waiting for the clock to tick is cheaper than hashing it once more.
         let opened_at = source.identity().zip(source.file()).map(|(identity, file)| match identity.size {
@@ -42,7 +44,7 @@ impl Contents {
         let archive = Archive::open(source).map_err(ContentsError::archive(&location))?;
         let described =
             DESCRIBING.iter().filter_map(|(name, cap)| archive.get(name).filter(|entry| entry.size() <= *cap));
-        read_ahead(&archive, described.map(|entry| archive.window(entry)))?;
+        read_ahead(remote.as_deref(), described.map(|entry| archive.window(entry)))?;
         let metadata_file = |name: &str, cap: usize| match archive.get(name) {
             Some(entry) if entry.kind() == EntryKind::File => {
                 archive.read(entry, cap as u64).map(Some).map_err(ContentsError::archive(name))
@@ -57,7 +59,7 @@ impl Contents {
             None => Links::default(),
         };
         let links_inside = archive.entries().iter().filter(|entry| entry.kind() == EntryKind::Symlink);
-        read_ahead(&archive, links_inside.map(|entry| archive.window(entry)))?;
+        read_ahead(remote.as_deref(), links_inside.map(|entry| archive.window(entry)))?;
         let mut found = BTreeMap::new();
         for (index, entry) in archive.entries().iter().enumerate() {
             let what = match entry.kind() {
@@ -71,7 +73,7 @@ impl Contents {
             found.insert(entry.name().to_owned(), what);
         }
         let items = arrange(&manifest, |digest| !links.urls(digest).is_empty() || blobs.has(digest), found)?;
-        let origin = Origin::Archive { archive, opened_at };
+        let origin = Origin::Archive { archive, remote, opened_at };
         let mut contents = Contents::new(origin, Some((manifest, hash)), links, items);
         contents.blobs = blobs;
         Ok(contents.with_cache(cache))

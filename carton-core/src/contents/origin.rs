@@ -1,15 +1,20 @@
 //! The archive, folder or file that a carton or a bare model was opened from.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::archive::Archive;
+use carton_format::archive::Archive;
+use carton_format::digest::Sha256Digest;
+use carton_network::remote_source::RemoteSource;
+
 use crate::cache::Moment;
-use crate::digest::Sha256Digest;
 
 /// What was opened.
 pub(super) enum Origin {
     Archive {
         archive: Archive,
+        /// The archive's bytes, if they are on a server: reading those that it does not hold costs a request.
+        remote: Option<Arc<RemoteSource>>,
         /// Opening time, before any byte was read. Later changes are detected only if the clock has ticked since.
         opened_at: Option<Moment>,
     },

@@ -5,6 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_format::context::{Context, Meter};
+use carton_format::digest::Hasher;
+use carton_format::progress::Stage;
+use carton_format::source::FileIdentity;
 use carton_tensor::files::{FileBytes, SharedBytes};
 
 use super::locate::{Archived, Located};
@@ -14,10 +18,6 @@ use super::tree::Item;
 use super::unpack::{TemporaryFolder, create_file};
 use super::{Contents, ContentsError};
 use crate::cache::Scope;
-use crate::context::{Context, Meter};
-use crate::digest::Hasher;
-use crate::progress::Stage;
-use crate::source::FileIdentity;
 
 /// The folder whose stored files are verified together, because parts of them are read.
 const TENSORS: &str = "tensor_data/";

@@ -7,6 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_format::context::{Context, Meter};
+use carton_format::digest::{Hasher, Sha256Digest};
+use carton_format::progress::Stage;
+use carton_format::source::FileIdentity;
 use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
@@ -17,10 +21,6 @@ use super::tree::Item;
 use super::unpack::TemporaryFolder;
 use super::{Contents, ContentsError};
 use crate::cache::{Cache, Lease, SHARED_FROM, Scope};
-use crate::context::{Context, Meter};
-use crate::digest::{Hasher, Sha256Digest};
-use crate::progress::Stage;
-use crate::source::FileIdentity;
 
 /// Small files share a file, each at a multiple of this: a tensor in one is then as aligned as in a file of its own.
 const ALIGNMENT: u64 = 64;

@@ -5,14 +5,16 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use carton_format::archive::{ArchiveError, EntryReader};
+use carton_format::context::Context;
+use carton_format::digest::Sha256Digest;
+use carton_format::source::FileIdentity;
+use carton_network::remote_source::RemoteSource;
+
 use super::locate::{Archived, Located};
 use super::tree::{DESCRIBING, Item};
 use super::{Contents, ContentsError};
-use crate::archive::{ArchiveError, EntryReader};
 use crate::cache::{SHARED_FROM, open_regular};
-use crate::context::Context;
-use crate::digest::Sha256Digest;
-use crate::source::{FileIdentity, RemoteSource};
 
 /// The number of bytes that are passed on at a time.
 pub(super) const CHUNK_LENGTH: usize = 256 * 1024;

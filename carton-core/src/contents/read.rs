@@ -2,11 +2,12 @@
 
 use std::io::{self, Read};
 
+use carton_format::context::Context;
+use carton_format::digest::{Hasher, Sha256Digest};
+
 use super::raw_reader::{CHUNK_LENGTH, RawReader};
 use super::tree::Item;
 use super::{Contents, ContentsError};
-use crate::context::Context;
-use crate::digest::{Hasher, Sha256Digest};
 
 impl Contents {
     /// A file as a whole, if it has at most `cap` bytes.

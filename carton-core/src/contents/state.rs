@@ -6,6 +6,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use carton_format::digest::Sha256Digest;
+use carton_format::links::Links;
+use carton_format::manifest::{Manifest, ManifestHash};
+use carton_format::source::FileIdentity;
 use carton_tensor::files::SharedBytes;
 use parking_lot::Mutex;
 
@@ -13,10 +17,6 @@ use super::origin::Origin;
 use super::tree::Item;
 use super::{Access, Blobs};
 use crate::cache::{Cache, Checksum, Checksums, Lease};
-use crate::digest::Sha256Digest;
-use crate::links::Links;
-use crate::manifest::{Manifest, ManifestHash};
-use crate::source::FileIdentity;
 
 /// The files of one carton, or of a model that is not in a carton.
 ///
@@ -97,7 +97,6 @@ impl Contents {
     }
 
     /// The file of the cache that the archive is, if it is one.
-    #[cfg(feature = "remote")]
     pub(crate) fn whole(&self) -> Option<Sha256Digest> {
         self.whole
     }

@@ -6,6 +6,8 @@
 
 use std::path::PathBuf;
 
+use carton_format::context::Context;
+use carton_format::digest::{Hasher, Sha256Digest};
 use carton_tensor::parallel::par_for_each;
 use parking_lot::MutexGuard;
 
@@ -14,8 +16,6 @@ use super::state::Known;
 use super::tree::Item;
 use super::{Contents, ContentsError};
 use crate::cache::{Checksum, Checksums, checksum_of_file};
-use crate::context::Context;
-use crate::digest::{Hasher, Sha256Digest};
 
 /// A file that the archive holds, and what it states.
 #[derive(Clone, Copy)]

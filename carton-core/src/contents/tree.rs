@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use carton_format::digest::Sha256Digest;
+use carton_format::links;
+use carton_format::manifest::{self, Manifest};
+use carton_format::name::resolve_link;
+
 use super::error::{ContentsError, LinkProblem, MAX_LINK_STEPS};
-use crate::digest::Sha256Digest;
-use crate::links;
-use crate::manifest::{self, Manifest};
-use crate::name::resolve_link;
 
 /// The files that describe a carton, and up to which size each is read ahead.
 pub(super) const DESCRIBING: [(&str, u64); 4] = [

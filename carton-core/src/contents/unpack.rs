@@ -6,16 +6,16 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use carton_format::context::{Context, Meter};
+use carton_format::digest::Hasher;
+use carton_format::manifest;
+use carton_format::progress::Stage;
 use carton_tensor::parallel::par_for_each;
 
 use super::tree::{Item, ItemPlace};
 use super::{Contents, ContentsError};
 use crate::cache::{Cache, CacheError};
-use crate::context::{Context, Meter};
-use crate::digest::Hasher;
 use crate::held_folder::{self, HeldFolder};
-use crate::manifest;
-use crate::progress::Stage;
 
 impl Contents {
     /// Writes all files and MANIFEST to a new folder. They are verified while they are written, and the folder gets its name

@@ -1,5 +1,11 @@
 //! Checks all files of a carton again, without using records.
 
+use carton_format::context::Context;
+use carton_format::digest::Hasher;
+use carton_format::error_kind::ErrorKind;
+use carton_format::manifest::ManifestHash;
+use carton_format::progress::Stage;
+use carton_format::source::FileIdentity;
 use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
@@ -7,12 +13,6 @@ use super::origin::Origin;
 use super::tree::{Item, case_collisions};
 use super::{Contents, ContentsError};
 use crate::cache::Scope;
-use crate::context::Context;
-use crate::digest::Hasher;
-use crate::error_kind::ErrorKind;
-use crate::manifest::ManifestHash;
-use crate::progress::Stage;
-use crate::source::FileIdentity;
 
 /// What `Contents::verify` found.
 #[derive(Debug)]

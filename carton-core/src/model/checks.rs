@@ -1,10 +1,10 @@
 //! Checks the inputs and outputs of a call against the carton's signature, as strictly as the caller asked for.
 
+use carton_format::side::Side;
+use carton_format::signature::{self, Bindings, SignatureError, SignatureMode};
 use carton_tensor::Tensor;
 
 use super::live::Live;
-use crate::side::Side;
-use crate::signature::{self, Bindings, SignatureError, SignatureMode};
 use crate::{Error, Inputs, Tensors};
 
 impl Live {

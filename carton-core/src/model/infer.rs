@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_runner_protocol::host::CallTimings;
+use carton_runner_interface::host::CallTimings;
 
 use super::live::Live;
 use super::sealed::SealedInputs;

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use carton_runner_protocol::host::{CallError, CallOptions, CallTimings, Phase, Turn};
+use carton_format::causes::in_one_line;
+use carton_format::progress::ProgressCallback;
+use carton_format::signature::{Bindings, SignatureMode};
+use carton_runner_interface::host::{CallError, CallOptions, CallTimings, Phase, Turn};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::start::Starter;
 use crate::blocking::spawn;
-use crate::causes::in_one_line;
 use crate::package::Package;
-use crate::progress::ProgressCallback;
 use crate::runner::Descriptor;
 use crate::runner::session::{Session, StartError};
 use crate::runner_message::runner_error;
-use crate::signature::{Bindings, SignatureMode};
 use crate::{Error, Inputs, Tensors};
 
 /// A package with a running runner.

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_runner_protocol::OptionValue;
+use carton_format::context::Context;
+use carton_format::signature::SignatureMode;
+use carton_format::source::Source;
+use carton_runner_interface::OptionValue;
 use semver::VersionReq;
 
 use super::Carton;
@@ -17,15 +20,12 @@ use super::start::{ModelFiles, Starter};
 use crate::blocking::{Awaited, run_blocking};
 use crate::config::Config;
 use crate::contents::OutsideLinks;
-use crate::context::Context;
 use crate::open::{self, Opening};
 use crate::package::{self, Package};
 use crate::runner::launch::{Configured, LaunchPolicy};
 use crate::runner::{self, Requirement, RunnerSources};
 use crate::sandbox::{PrivatePlaces, launch_setters};
 use crate::settings::{OpenSettings, open_setters};
-use crate::signature::SignatureMode;
-use crate::source::Source;
 use crate::variables::{self, VariableError, Variables};
 use crate::{Error, Location};
 

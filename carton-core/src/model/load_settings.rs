@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use carton_format::signature::SignatureMode;
 use semver::VersionReq;
 
 use crate::Options;
 use crate::runner::launch::LaunchPolicy;
-use crate::signature::SignatureMode;
 
 /// Settings of the runner and of the calls of a model.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 //!
 //! `load` opens the package, prepares the model's files and chooses the runner. `start` starts the runner and loads the model there.
 //! `live` owns the runner process and lets it be started again when it has died. `infer`, `sealed` and `stream` are the forms of a call, and `checks` compares each call with the signature.
-//! The protocol is in `carton-runner-protocol`, the start of processes in `runner`.
+//! The protocol is in `carton-runner-interface`, the start of processes in `runner`.
 
 mod checks;
 mod infer;
@@ -18,12 +18,12 @@ mod try_runner;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_runner_protocol::host::Phase;
+use carton_format::progress::ProgressCallback;
+use carton_runner_interface::host::Phase;
 use carton_tensor::{DataType, Element, NumericTensor};
 
 use self::live::Live;
 use crate::package::Package;
-use crate::progress::ProgressCallback;
 use crate::{CallError, Error, Inputs, Location, Tensors, runner};
 
 pub use infer::{CallInputs, Infer};

@@ -14,11 +14,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use carton_runner_protocol::runner::Prepared;
+use carton_format::digest::Sha256Digest;
+use carton_runner_interface::runner::Prepared;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-use crate::digest::Sha256Digest;
 use crate::package::Package;
 use crate::runner::Descriptor;
 

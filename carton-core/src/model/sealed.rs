@@ -3,11 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use carton_runner_protocol::host::{self, CallOptions, CallTimings};
+use carton_format::signature::Bindings;
+use carton_runner_interface::host::{self, CallOptions, CallTimings};
 
 use super::live::Live;
 use crate::runner::session::Session;
-use crate::signature::Bindings;
 use crate::{Error, Inputs, Tensors};
 
 /// Inputs that the runner keeps, for [`Carton::infer`](crate::Carton::infer) of the same model. Dropping the value lets the runner

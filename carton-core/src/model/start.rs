@@ -6,26 +6,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use carton_runner_protocol::DeclaredTensor;
-use carton_runner_protocol::host::{
+use carton_format::context::Context;
+use carton_format::metadata;
+use carton_format::metadata::SandboxRequest;
+use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
+use carton_runner_interface::DeclaredTensor;
+use carton_runner_interface::host::{
     CallError, CallOptions, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase,
 };
-use carton_runner_protocol::runner::RunnerErrorKind;
+use carton_runner_interface::runner::RunnerErrorKind;
 use carton_tensor::{Dimension, SymbolicShape};
 
 use super::load_settings::LoadSettings;
 use super::preparation::{Preparation, Preparations};
 use crate::Error;
 use crate::contents::{self, ModelDirectory, ModelRanges};
-use crate::context::Context;
 use crate::machine::memory_bytes;
-use crate::metadata;
 use crate::package::Package;
-use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::runner::launch::{Access, LaunchPolicy};
 use crate::runner::session::{Session, StartError};
 use crate::runner::{Descriptor, ModelFilesMode};
-use crate::sandbox::{SandboxMode, SandboxRequest};
+use crate::sandbox::SandboxMode;
 use crate::variables::Variables;
 
 /// The device that is no GPU.
@@ -131,7 +132,7 @@ impl Starter {
         let policy = &self.settings.policy;
         let request = self.package.metadata().sandbox();
         let resolve = |path: &Path| path.canonicalize().ok();
-        let (granted, refused) = request.divide(&policy.all_allowed(), &resolve);
+        let (granted, refused) = policy.all_allowed().divide(request, &resolve);
         if !refused.is_empty() && policy.mode() != SandboxMode::Off {
             // The field is for programs that name their own way to allow it.
             // A path that is never granted in this way is no advice.
@@ -164,7 +165,7 @@ impl Starter {
 
     fn request(&self) -> LoadRequest {
         let Self { package, files, settings, .. } = self;
-        let mut runner_options = carton_runner_protocol::Options::new();
+        let mut runner_options = carton_runner_interface::Options::new();
         runner_options.extend(package.metadata().runner().opts.clone());
         runner_options.extend(settings.options.clone());
         LoadRequest {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_runner_protocol::host::InferStream;
+use carton_format::signature::Bindings;
+use carton_runner_interface::host::InferStream;
 
 use super::live::Live;
 use crate::runner::session::Session;
-use crate::signature::Bindings;
 use crate::{Error, Inputs, Tensors};
 
 /// The outputs of a streamed call, from [`Infer::stream`](crate::Infer::stream). Dropping it cancels the call.

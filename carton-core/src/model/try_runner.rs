@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carton_runner_protocol::host::ConnectionOptions;
+use carton_runner_interface::host::ConnectionOptions;
 
 use super::{complete_policy, start_runner};
 use crate::Error;

@@ -1,12 +1,14 @@
 //! Finds a carton by its name on the Hugging Face Hub (spec/registries.md, "The Hugging Face Hub").
 
+use carton_format::manifest::ManifestHash;
+use carton_format::url::Url;
+use carton_network::http::Activity;
+use carton_network::hub::{self, HubName};
+
 use super::Opening;
 use crate::Error;
 use crate::cache::UrlKey;
 use crate::config::Config;
-use crate::hub::{self, HubName};
-use crate::manifest::ManifestHash;
-use crate::network::{Activity, Url};
 
 /// Returns the web URL of the carton with the name `named`: without a request, the one that the name last led to, if the network is not to be
 /// used, or if that is the expected carton.
@@ -24,7 +26,7 @@ pub(super) fn find(
         return Ok(url);
     }
     let activity = Activity::new(opening.context.cancel_token());
-    hub::carton_url(named, &config.hub_endpoint()?, &network, &activity)
+    Ok(hub::carton_url(named, &config.hub_endpoint()?, &network, &activity)?)
 }
 
 /// Records that `named` stands for `url` now.

@@ -1,9 +1,7 @@
 //! Opens a carton without starting a runner: for `info`, `verify` and `unpack`, and as the first step of `load`.
 
-#[cfg(feature = "remote")]
 mod hub;
 mod opening;
-#[cfg(feature = "remote")]
 pub(crate) mod registry;
 mod remote;
 mod signature;
@@ -13,28 +11,25 @@ use std::future::IntoFuture;
 use std::path::Path;
 use std::sync::Arc;
 
+use carton_format::archive::Archive;
+use carton_format::manifest::{self, ManifestHash};
+use carton_format::source::FileSource;
+use carton_network::http::Activity;
+use carton_network::object_stores;
+use carton_network::oci;
+
 pub(crate) use opening::Opening;
 pub(crate) use signature::refuse_bare;
 pub use signature::signature_path;
-#[cfg(feature = "remote")]
 pub(crate) use signature::{signature_in_registry, signatures_to_push};
 
-use crate::archive::Archive;
 use crate::blocking::{Awaited, run_blocking};
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::contents::Access;
-use crate::manifest::{self, ManifestHash};
-#[cfg(feature = "object-store")]
-use crate::network::Activity;
-#[cfg(not(feature = "object-store"))]
-use crate::network::NetworkError;
-use crate::object_stores;
-#[cfg(feature = "remote")]
-use crate::oci;
+
 use crate::package::{self, Package};
 use crate::settings::{OpenSettings, open_setters};
-use crate::source::FileSource;
 use crate::{Carton, Error, Location, Place};
 
 /// A carton to be opened. Made by [`Carton::open`]; setters configure it, and `.await` opens it.
@@ -122,9 +117,8 @@ pub(crate) fn open(
     let expect = location.expected(settings.expect)?;
     let found = find(named, expect, config, opening)?;
     let package = open_unsigned(&found, expect, settings, config, opening)?;
-    #[cfg(feature = "remote")]
     if let (Place::Url(name), Cow::Owned(Place::Url(url))) = (named, &found)
-        && name.scheme() == crate::hub::SCHEME
+        && name.scheme() == carton_network::hub::SCHEME
     {
         hub::remember(name, url, opening);
     }
@@ -134,30 +128,23 @@ pub(crate) fn open(
 }
 
 /// The web URL that a name of the Hub or of an object stands for; any other place itself.
-#[cfg_attr(not(feature = "remote"), allow(clippy::unnecessary_wraps, unused_variables))]
 fn find<'a>(
     place: &'a Place,
     expect: Option<ManifestHash>,
     config: &Config,
     opening: &Opening,
 ) -> Result<Cow<'a, Place>, Error> {
-    #[cfg(feature = "remote")]
     if let Place::Url(url) = place
-        && url.scheme() == crate::hub::SCHEME
+        && url.scheme() == carton_network::hub::SCHEME
     {
         return Ok(Cow::Owned(Place::Url(hub::find(url, expect, config, opening)?)));
     }
     if let Place::Url(url) = place
         && object_stores::is_scheme(url.scheme())
     {
-        #[cfg(feature = "object-store")]
-        {
-            let activity = Activity::new(opening.context.cancel_token());
-            let url = object_stores::signed_url(&config.network(), url, &activity)?;
-            return Ok(Cow::Owned(Place::Url(url)));
-        }
-        #[cfg(not(feature = "object-store"))]
-        return Err(NetworkError::NotBuilt { url: url.shown() }.into());
+        let activity = Activity::new(opening.context.cancel_token());
+        let url = object_stores::signed_url(&config.network(), url, &activity)?;
+        return Ok(Cow::Owned(Place::Url(url)));
     }
     Ok(Cow::Borrowed(place))
 }
@@ -177,7 +164,6 @@ fn open_unsigned(
             let link_network = if config.allow_private_links { network.clone() } else { network.public_only(url) };
             // The author of a carton on a server must not learn of local files.
             let access = Access { network, link_network, file_links: false };
-            #[cfg(feature = "remote")]
             if url.scheme() == oci::SCHEME {
                 return registry::open(url, expect, access, &config.registries, opening);
             }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use carton_format::context::Context;
+
 use crate::cache::Cache;
-use crate::context::Context;
 
 /// What opening a carton needs besides its location, whether it is local or on a server.
 pub(crate) struct Opening {

@@ -6,21 +6,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use carton_format::digest::{Sha256Digest, hash_all};
+use carton_format::error_kind::ErrorKind;
+use carton_format::manifest::ManifestHash;
+use carton_format::progress::fetched;
+use carton_format::source::{FileSource, MemorySource};
+use carton_format::url::Url;
+use carton_network::download::{Download, Target};
+use carton_network::http::{Activity, Network, NetworkError, Version};
+use carton_network::oci::manifest::{self, CartonManifest};
+use carton_network::oci::{Client, OciError, Reference, RegistryAccess, RegistryConfig};
+
 use super::Opening;
 use crate::Error;
 use crate::cache::{About, RemoteCarton, RemoteForm, UrlKey};
 use crate::contents::{Access, BlobStore, Blobs, ContentsError};
-use crate::digest::{Sha256Digest, hash_all};
-use crate::download::{Download, Target};
-use crate::error_kind::ErrorKind;
 use crate::fetch_verified::{Unverified, fetch_verified};
-use crate::manifest::ManifestHash;
-use crate::network::{Activity, Network, NetworkError, Url, Version};
-use crate::oci::manifest::{self, CartonManifest};
-use crate::oci::{Client, OciError, Reference, RegistryAccess, RegistryConfig};
 use crate::package::{OpenOptions, Package};
-use crate::progress::fetched;
-use crate::source::{FileSource, MemorySource};
 
 /// The largest carton without its large files that is read into memory, where there is no cache to keep it in.
 const MAX_IN_MEMORY: u64 = 256 << 20;
@@ -149,12 +151,12 @@ impl RegistryCarton<'_> {
             let limit = small.size.min(MAX_IN_MEMORY);
             let blob = self.client.small_blob(&small.digest, limit)?;
             let blob = blob.ok_or_else(|| self.missing(&small.digest))?;
-            return Ok(Package::open_archive(Arc::new(MemorySource::new(blob, &shown)), options)?);
+            return Ok(Package::open_archive(MemorySource::new(blob, &shown), options)?);
         };
         let open = |file| -> Result<Package, Error> {
             let path = Path::new(&shown);
             let source = FileSource::from_file(file, path).map_err(Error::io("open", path))?;
-            let package = Package::open_archive(Arc::new(source), options)?;
+            let package = Package::open_archive(source, options)?;
             if let Some(digest) = new {
                 self.remember(&package, bytes, digest);
             }
@@ -281,7 +283,7 @@ pub(crate) fn signatures(
             Ok(bytes) => found.extend(bytes),
             Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error.into()),
             // Anyone who may write to the repository can put a broken signature beside a good one.
-            Err(error) => tracing::warn!("a signature is passed over: {}", crate::causes::in_one_line(&error)),
+            Err(error) => tracing::warn!("a signature is passed over: {}", carton_format::causes::in_one_line(&error)),
         }
     }
     Ok(found)

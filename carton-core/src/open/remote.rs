@@ -3,19 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_format::archive::SUFFIX_LENGTH;
+use carton_format::context::Context;
+use carton_format::digest::{Sha256Digest, hash_all};
+use carton_format::manifest::ManifestHash;
+use carton_format::progress::fetched;
+use carton_format::source::{FileSource, Source};
+use carton_format::url::Url;
+use carton_network::download::{Download, Target};
+use carton_network::encoding::{self, Limit};
+use carton_network::http::{Activity, Extent, Network, NetworkError, Part, Version, Wanted};
+use carton_network::remote_source::RemoteSource;
+
 use super::Opening;
-use crate::archive::SUFFIX_LENGTH;
 use crate::cache::{About, RemoteCarton, RemoteForm, UrlKey};
 use crate::contents::{Access, ContentsError};
-use crate::context::Context;
-use crate::digest::{Sha256Digest, hash_all};
-use crate::download::{Download, Target};
-use crate::encoding::{self, Limit};
-use crate::manifest::ManifestHash;
-use crate::network::{Activity, Extent, Network, NetworkError, Part, Url, Version, Wanted};
 use crate::package::{OpenOptions, Package};
-use crate::progress::fetched;
-use crate::source::{FileSource, RemoteSource, Source};
 use crate::{Error, ErrorKind};
 
 /// Opens the carton at `url`.
@@ -226,7 +229,7 @@ impl Remote<'_> {
         let shown = self.url.to_string();
         let source = FileSource::from_file(file, Path::new(&shown)).map_err(Error::io("open", path))?;
         let options = OpenOptions { whole: Some(whole), ..self.options() };
-        Ok(Package::open_archive(Arc::new(source), options)?)
+        Ok(Package::open_archive(source, options)?)
     }
 
     /// Reads to the end and returns the digest. If `copy` names a file, creates it and writes the bytes to it.

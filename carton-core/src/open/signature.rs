@@ -4,21 +4,21 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use carton_format::context::Context;
+use carton_format::error_kind::ErrorKind;
+use carton_format::manifest::{Manifest, ManifestHash};
+use carton_format::source::{FileSource, Source};
+use carton_format::url::Url;
+use carton_network::http::{Activity, NetworkError, Part, Wanted};
+use carton_network::object_stores;
+use carton_network::oci;
+use carton_network::place::Place;
 use carton_signing::{Bundle, SignedFiles, SigningIdentity, Trusted};
 
 use super::Opening;
 use crate::Error;
 use crate::config::Config;
-#[cfg(feature = "remote")]
-use crate::context::Context;
-use crate::error_kind::ErrorKind;
-use crate::manifest::{Manifest, ManifestHash};
-use crate::network::{Activity, NetworkError, Part, Url, Wanted};
-use crate::object_stores;
-use crate::oci;
 use crate::package::Package;
-use crate::place::Place;
-use crate::source::{FileSource, Source};
 use crate::trust::{SignatureStatus, TrustError, TrustRule, TrustSettings};
 
 impl Package {
@@ -32,7 +32,6 @@ impl Package {
 
 /// A signature of a carton that was opened from the registry at `url`: the one that was accepted for it, or else the last one there. `None` if
 /// there is none. A registry that cannot be asked for signatures is no error: the carton was opened without.
-#[cfg(feature = "remote")]
 pub(crate) fn signature_in_registry(
     package: &Package,
     url: &Url,
@@ -52,7 +51,7 @@ pub(crate) fn signature_in_registry(
         Ok(found) => Ok(found.into_iter().next_back()),
         Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),
         Err(error) => {
-            tracing::warn!("no signature is pulled: {}", crate::causes::in_one_line(&error));
+            tracing::warn!("no signature is pulled: {}", carton_format::causes::in_one_line(&error));
             Ok(None)
         }
     }
@@ -63,7 +62,6 @@ pub(crate) fn signature_in_registry(
 ///
 /// # Errors
 /// The named file is missing or too large.
-#[cfg(feature = "remote")]
 pub(crate) fn signatures_to_push(
     package: &Package,
     place: &Place,
@@ -144,7 +142,10 @@ pub(super) fn check(
         None => match search.beside() {
             // The signature was looked for only to tell of it.
             Err(error) if !asked.is_required && error.kind() == ErrorKind::Network => {
-                tracing::warn!("whether there is a signature is unknown: {}", crate::causes::in_one_line(&error));
+                tracing::warn!(
+                    "whether there is a signature is unknown: {}",
+                    carton_format::causes::in_one_line(&error)
+                );
                 return Ok(None);
             }
             status => status?,
@@ -257,7 +258,6 @@ impl Search<'_> {
     }
 
     /// The signatures that refer to a carton in a registry.
-    #[cfg(feature = "remote")]
     fn in_registry(&self, url: &Url, limit: u64) -> Result<Vec<Vec<u8>>, Error> {
         super::registry::signatures(
             url,
@@ -267,11 +267,6 @@ impl Search<'_> {
             limit,
             self.opening,
         )
-    }
-
-    #[cfg(not(feature = "remote"))]
-    fn in_registry(&self, url: &Url, _limit: u64) -> Result<Vec<Vec<u8>>, Error> {
-        Err(NetworkError::NotBuilt { url: url.shown() }.into())
     }
 
     /// Verifies a signature that was read from `place`.

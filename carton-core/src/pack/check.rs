@@ -3,17 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use carton_format::context::Context;
+use carton_format::links::Links;
+use carton_format::manifest::{Manifest, ManifestHash};
+use carton_format::source::{FileIdentity, FileSource, Source};
+
 use super::Pack;
 use crate::blocking::run_blocking;
 use crate::cache::{Cache, Moment, Scope, TemporaryFolder, WORTH_WAITING};
 use crate::config::Config;
-use crate::context::Context;
-use crate::links::Links;
-use crate::manifest::{Manifest, ManifestHash};
 use crate::model::Load;
 use crate::package::{OpenOptions, Package, PackageError, Unpublished};
 use crate::self_test::{SelfTestReport, SelfTestSettings};
-use crate::source::{FileIdentity, FileSource, Source};
 use crate::{Carton, Error, open, shrink};
 
 /// A temporary cache for loading cartons that have no name yet, so that the user's cache never lists a carton that was not
@@ -174,12 +175,12 @@ mod tests {
     use std::fs::File;
     use std::time::Duration;
 
+    use carton_format::archive::Compression;
+    use carton_format::digest::Sha256Digest;
+    use carton_format::metadata::Metadata;
     use tempfile::TempDir;
 
     use super::*;
-    use crate::archive::Compression;
-    use crate::digest::Sha256Digest;
-    use crate::metadata::Metadata;
     use crate::package::{self, PackageInput};
 
     /// Longer than a tick of the clock that sets the timestamps of files.

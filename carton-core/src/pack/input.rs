@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use carton_format::archive::Compression;
+use carton_format::context::Context;
+use carton_format::metadata::{Draft, DraftReference, Metadata, Reference};
+use carton_format::side::Side;
+use carton_format::signature;
+use carton_format::tensor_data::TensorFormat;
 use carton_tensor::{Tensor, npy};
 
 use super::other_side;
 use crate::Error;
-use crate::archive::Compression;
-use crate::context::Context;
-use crate::metadata::{Draft, DraftReference, Metadata, Reference};
 use crate::package::{self, PackageInput, Unpublished};
-use crate::side::Side;
-use crate::signature;
-use crate::tensor_data::TensorFormat;
 
 /// Everything that goes into the carton.
 #[derive(Clone)]

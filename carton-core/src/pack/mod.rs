@@ -22,20 +22,20 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::path::{Path, PathBuf};
 
-use carton_runner_protocol::{OptionValue, Options};
+use carton_format::archive::Compression;
+use carton_format::links::Links;
+use carton_format::metadata::Draft;
+use carton_format::tensor_data::TensorFormat;
+use carton_runner_interface::{OptionValue, Options};
 use carton_tensor::Tensor;
 use semver::VersionReq;
 
 pub use self::packing::Packing;
-use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
-use crate::links::Links;
-use crate::metadata::Draft;
 use crate::packed::Packed;
 use crate::runner::launch::LaunchPolicy;
 use crate::sandbox::launch_setters;
 use crate::settings::{OperationSettings, operation_setters};
-use crate::tensor_data::TensorFormat;
 use crate::{Carton, Error, Inputs};
 
 /// A model to be packed. Made by [`Carton::pack`]; setters configure it, and `.await` writes the carton.

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use carton_runner_protocol::DeclaredTensor;
+use carton_runner_interface::DeclaredTensor;
 use carton_tensor::{Dimension, SymbolicShape, Tensor};
 
-use crate::metadata::{Draft, DraftReference, Reference, TensorSpec};
+use carton_format::metadata::{Draft, DraftReference, Reference, TensorSpec};
 
 /// Returns what the model has on the other side, in the symbols of the declared side.
 ///
@@ -18,10 +18,11 @@ pub(super) fn of_model(declared: &[TensorSpec], same: &[DeclaredTensor], other: 
     let symbols = Symbols::of(declared, same);
     other
         .iter()
-        .map(|tensor| TensorSpec {
-            internal_name: tensor.internal_name.clone(),
-            element: tensor.element.filter(|kind| kind.dtype() == tensor.dtype),
-            ..TensorSpec::new(tensor.name.clone(), tensor.dtype, symbols.shape(&tensor.shape))
+        .map(|tensor| {
+            let mut spec = TensorSpec::new(tensor.name.clone(), tensor.dtype, symbols.shape(&tensor.shape));
+            spec.internal_name = tensor.internal_name.clone();
+            spec.element = tensor.element.filter(|kind| kind.dtype() == tensor.dtype);
+            spec
         })
         .collect()
 }
@@ -119,7 +120,11 @@ pub(super) fn of_tests(draft: &Draft, tensors: &BTreeMap<String, Tensor>) -> Opt
             Some(shape) => SymbolicShape::Dimensions(vec![Dimension::Any; shape.len()]),
             None => SymbolicShape::Any,
         };
-        let shown = || TensorSpec { element: tensor.element_kind(), ..TensorSpec::new(name, dtype, shape.clone()) };
+        let shown = || {
+            let mut spec = TensorSpec::new(name, dtype, shape.clone());
+            spec.element = tensor.element_kind();
+            spec
+        };
         let output = outputs.entry(name).or_insert_with(shown);
         // Where one call shows booleans and another plain integers, the output is declared as what both have.
         output.element = output.element.filter(|kind| tensor.element_kind() == Some(*kind));
@@ -134,10 +139,10 @@ pub(super) fn of_tests(draft: &Draft, tensors: &BTreeMap<String, Tensor>) -> Opt
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use carton_format::metadata::{Example, SelfTest};
     use carton_tensor::DataType;
 
     use super::*;
-    use crate::metadata::{Example, SelfTest};
 
     /// `"batch 3 *"`: dimensions; `"*"` and `"~s"` are whole shapes.
     fn shape(text: &str) -> SymbolicShape {
@@ -195,16 +200,12 @@ mod tests {
 
     #[test]
     fn declared_names_are_matched_by_the_names_in_the_model() {
-        let declared = TensorSpec {
-            internal_name: Some("input:0".to_owned()),
-            ..TensorSpec::new("image", DataType::Float32, shape("batch 4"))
-        };
+        let mut declared = TensorSpec::new("image", DataType::Float32, shape("batch 4"));
+        declared.internal_name = Some("input:0".to_owned());
         let model = DeclaredTensor { internal_name: Some("output:0".to_owned()), ..in_model("output_0", "N") };
         let found = of_model(&[declared], &[in_model("input:0", "N 4")], &[model]);
-        let expected = TensorSpec {
-            internal_name: Some("output:0".to_owned()),
-            ..TensorSpec::new("output_0", DataType::Float32, shape("batch"))
-        };
+        let mut expected = TensorSpec::new("output_0", DataType::Float32, shape("batch"));
+        expected.internal_name = Some("output:0".to_owned());
         assert_eq!(found, [expected]);
     }
 
@@ -224,8 +225,8 @@ mod tests {
         };
         let check =
             |tests: &[&[(&str, &str)]], example: &[(&str, &str)], expected: Option<&[(&str, DataType, &str)]>| {
-                let self_tests = vec![SelfTest::new(BTreeMap::new())];
-                let mut draft = Draft { self_tests, ..Draft::default() };
+                let mut draft = Draft::default();
+                draft.self_tests.push(SelfTest::new(BTreeMap::new()));
                 for outputs in tests {
                     let mut test = SelfTest::new(BTreeMap::new());
                     test.expected_out = Some(references(outputs));

@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
+use carton_format::causes::in_one_line;
+use carton_format::metadata::{Draft, DraftReference, Reference, Signature, TensorSpec};
+use carton_format::signature::{Misfit, SignatureError, check_outputs, fit_outputs};
+
 use super::warnings::Warnings;
 use super::zeros::{self, ATTEMPTS};
-use crate::causes::in_one_line;
-use crate::metadata::{Draft, DraftReference, Reference, Signature, TensorSpec};
 use crate::model::Observed;
 use crate::packed::{PackWarning, ZeroRun};
-use crate::signature::{Misfit, SignatureError, check_outputs, fit_outputs};
 use crate::{Carton, Error, ErrorKind, Inputs, Tensors};
 
 /// The time that a model has to run on zeros. It may be one that generates until it is satisfied.
@@ -28,7 +29,7 @@ pub(super) fn correct(outputs: &mut [TensorSpec], observed: &Observed, warnings:
 
 /// Compares observed outputs with `outputs`, and returns all differences.
 pub(super) fn compare(outputs: &[TensorSpec], observed: &Observed) -> Result<(), SignatureError> {
-    let signature = Signature { inputs: None, outputs: Some(outputs.to_vec()) };
+    let signature = Signature::new(None, Some(outputs.to_vec()));
     let tensors = observed.outputs.iter().map(|(name, tensor)| (name.as_str(), tensor));
     check_outputs(&signature, &mut observed.bindings.clone(), tensors)
 }
@@ -68,7 +69,7 @@ pub(super) async fn correct_by_self_tests(
 /// The work was interrupted. An error of the model is a result: a model need not take zeros.
 pub(super) async fn run_on_zeros(model: &Carton) -> Result<Option<(ZeroRun, Option<Observed>)>, Error> {
     let metadata = model.package().metadata();
-    let Some(Signature { inputs: Some(inputs), outputs: Some(outputs) }) = metadata.signature() else {
+    let Some(Signature { inputs: Some(inputs), outputs: Some(outputs), .. }) = metadata.signature() else {
         return Ok(None);
     };
     if outputs.is_empty() {

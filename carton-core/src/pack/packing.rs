@@ -3,6 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::Manifest;
+use carton_format::metadata::{Metadata, SelfTest, TensorSpec};
+use carton_format::tensor_data::is_tensor_file;
 use carton_tensor::content::Content;
 use tempfile::TempDir;
 
@@ -13,14 +17,10 @@ use super::warnings::{self, Warnings};
 use super::{Pack, RecordSelfTest, outputs, pointers, recognize};
 use crate::blocking::run_blocking;
 use crate::config::Config;
-use crate::digest::Sha256Digest;
-use crate::manifest::Manifest;
-use crate::metadata::{Metadata, SelfTest, TensorSpec};
 use crate::model::Observed;
 use crate::packed::{PackCheck, PackWarning, Packed};
 use crate::runner::{self, Descriptor, PLATFORM, Requirement, RunnerSources, known_platforms};
 use crate::shrink::check_links_of_new;
-use crate::tensor_data::is_tensor_file;
 use crate::variables;
 use crate::{Carton, Error, Inputs};
 
@@ -321,12 +321,9 @@ impl Packing {
                 }
                 outputs::compare(declared, &observed)?;
             }
-            let self_test = SelfTest {
-                name: test.name,
-                description: None,
-                inputs: self.input.add_tensors(inputs),
-                expected_out: Some(self.input.add_tensors(observed.outputs)),
-            };
+            let mut self_test = SelfTest::new(self.input.add_tensors(inputs));
+            self_test.name = test.name;
+            self_test.expected_out = Some(self.input.add_tensors(observed.outputs));
             self.input.draft.self_tests.push(self_test);
         }
         Ok(())

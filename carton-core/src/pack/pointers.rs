@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use carton_format::source::{FileSource, Source};
 use carton_tensor::content::Content;
 
 use crate::Error;
 use crate::package;
-use crate::source::{FileSource, Source};
 
 /// No pointer is larger, by the specification of Git LFS.
 const LARGEST_POINTER: u64 = 1024;

@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use carton_format::archive::{Archive, ArchiveError};
+use carton_format::source::{FileSource, Source};
 use carton_tensor::content::Content;
 
 use super::pointers;
 use crate::Error;
-use crate::archive::{Archive, ArchiveError};
-use crate::source::{FileSource, Source};
 
 /// The first bytes of every zip file that has entries.
 const ZIP_MAGIC: [u8; 4] = *b"PK\x03\x04";

@@ -1,16 +1,17 @@
 //! Asks the runner what the model is, and completes the user's metadata with its answer.
 
-use carton_runner_protocol::host::{CallError, CallOptions, ConnectionOptions};
-use carton_runner_protocol::runner::{PackRequest, PackResponse};
-use carton_runner_protocol::signature::{Elements, ModelValue, output_shape_mismatches};
-use carton_runner_protocol::{DeclaredTensor, Options};
+use carton_format::metadata::{self, Draft};
+
+use carton_runner_interface::host::{CallError, CallOptions, ConnectionOptions};
+use carton_runner_interface::runner::{PackRequest, PackResponse};
+use carton_runner_interface::signature::{Elements, ModelValue, output_shape_mismatches};
+use carton_runner_interface::{DeclaredTensor, Options};
 use semver::VersionReq;
 use std::path::Path;
 
 use super::{Pack, other_side};
 use crate::Error;
 use crate::config::Config;
-use crate::metadata::{self, Draft};
 use crate::model::{complete_policy, start_runner, wire_specs};
 use crate::runner::Descriptor;
 use crate::runner::launch::Access;
@@ -128,14 +129,9 @@ pub(super) fn complete(
 }
 
 fn declared(spec: &DeclaredTensor) -> metadata::TensorSpec {
-    metadata::TensorSpec {
-        name: spec.name.clone(),
-        dtype: spec.dtype,
-        // A kind of another dtype means nothing, as in a carton.
-        element: spec.element.filter(|kind| kind.dtype() == spec.dtype),
-        shape: spec.shape.clone(),
-        description: None,
-        internal_name: spec.internal_name.clone(),
-        optional: None,
-    }
+    let mut declared = metadata::TensorSpec::new(spec.name.clone(), spec.dtype, spec.shape.clone());
+    // A kind of another dtype means nothing, as in a carton.
+    declared.element = spec.element.filter(|kind| kind.dtype() == spec.dtype);
+    declared.internal_name = spec.internal_name.clone();
+    declared
 }

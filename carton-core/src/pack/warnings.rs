@@ -1,9 +1,9 @@
 //! Collects what packing warns of, and finds the mistakes of metadata.
 
+use carton_format::metadata::Draft;
 use pulldown_cmark::{Event, Parser, Tag};
 
 use crate::Error;
-use crate::metadata::Draft;
 use crate::packed::PackWarning;
 use crate::runner::{PLATFORM, known_platforms};
 
@@ -131,7 +131,8 @@ mod tests {
     #[test]
     fn platforms_that_do_not_exist() {
         let check = |platform: &str, expected: Option<Option<&'static str>>| {
-            let draft = Draft { required_platforms: vec![platform.to_owned()], ..Draft::default() };
+            let mut draft = Draft::default();
+            draft.required_platforms = vec![platform.to_owned()];
             let found = mistakes(&draft);
             let expected = expected
                 .map(|nearest| PackWarning::UnknownPlatform { platform: platform.to_owned(), nearest })
@@ -150,7 +151,8 @@ mod tests {
     #[test]
     fn files_that_descriptions_refer_to() {
         let check = |text: &str, expected: &[&str]| {
-            let draft = Draft { model_description: Some(text.to_owned()), ..Draft::default() };
+            let mut draft = Draft::default();
+            draft.model_description = Some(text.to_owned());
             let found = missing_files(&draft, |path| path == "cat.png" || path == "a b.png");
             let expected = expected.iter().map(|path| PackWarning::MissingFile {
                 place: "model_description".to_owned(),

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carton_format::metadata::TensorSpec;
 use carton_tensor::{DataType, Dimension, NumericTensor, StringTensor, SymbolicShape, Tensor};
 
 use crate::Tensors;
-use crate::metadata::TensorSpec;
 
 /// The sizes that unknown dimensions get. Models refuse sizes for many reasons, so that there are several attempts.
 #[derive(Clone, Copy, Debug)]

@@ -3,13 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::archive::ArchiveError;
+use carton_format::archive::ArchiveError;
+use carton_format::context::Cancelled;
+use carton_format::error_kind::ErrorKind;
+use carton_format::metadata::MetadataError;
+use carton_format::name::NameError;
+use carton_format::tensor_data::TensorDataError;
+
 use crate::contents::ContentsError;
-use crate::context::Cancelled;
-use crate::error_kind::ErrorKind;
-use crate::metadata::MetadataError;
-use crate::name::NameError;
-use crate::tensor_data::TensorDataError;
 
 /// The largest carton.toml that is read, in bytes.
 pub(super) const MAX_METADATA_LENGTH: u64 = 4 << 20;

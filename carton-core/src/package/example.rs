@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use carton_format::metadata::Reference;
 use carton_tensor::Tensor;
 
 use super::{ExampleData, Package, PackageError};
-use crate::metadata::Reference;
 
 impl Package {
     /// Returns the first example with this name, or else the one with this label, `example_N`.

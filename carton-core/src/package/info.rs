@@ -1,12 +1,12 @@
 //! What a carton says about itself. The names of the fields in JSON are stable.
 
+use carton_format::manifest::ManifestHash;
+use carton_format::metadata::SandboxRequest;
+use carton_format::metadata::{Runner, TensorSpec};
 use serde::Serialize;
 
 use super::Package;
 use crate::contents::FileInfo;
-use crate::manifest::ManifestHash;
-use crate::metadata::{Runner, TensorSpec};
-use crate::sandbox::SandboxRequest;
 use crate::trust::SignatureStatus;
 
 /// Everything that is known about a carton without reading a file of the model.

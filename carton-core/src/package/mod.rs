@@ -29,18 +29,19 @@ pub(crate) use walk::model_files;
 pub(crate) use write::write;
 pub(crate) use write::{PackageInput, Unpublished, write_unpublished};
 
+use carton_format::archive::Archive;
+use carton_format::context::Context;
+use carton_format::digest::Sha256Digest;
+use carton_format::error_kind::ErrorKind;
+use carton_format::manifest::ManifestHash;
+use carton_format::metadata::{Draft, Example, Metadata, MetadataError, Oddity, Reference, SelfTest};
+use carton_format::source::FileSource;
+use carton_format::tensor_data::{self, Directories, TensorDataError, TensorIndex};
 use error::MAX_METADATA_LENGTH;
 
-use crate::archive::Archive;
+use crate::blocking::blocking_setters;
 use crate::cache::Cache;
-use crate::contents::{Access, Blobs, Contents, ContentsError, OutsideLinks};
-use crate::context::{Context, blocking_setters};
-use crate::digest::Sha256Digest;
-use crate::error_kind::ErrorKind;
-use crate::manifest::ManifestHash;
-use crate::metadata::{Draft, Example, Metadata, MetadataError, Oddity, Reference, SelfTest};
-use crate::source::{FileSource, Source};
-use crate::tensor_data::{self, Directories, TensorDataError, TensorIndex};
+use crate::contents::{Access, ArchiveBytes, Blobs, Contents, ContentsError, OutsideLinks};
 use crate::trust::SignatureStatus;
 
 /// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.
@@ -99,7 +100,7 @@ impl Package {
         let metadata = std::fs::metadata(path).map_err(PackageError::io("open", path))?;
         if !metadata.is_dir() {
             let source = FileSource::open(path).map_err(PackageError::io("open", path))?;
-            return Self::open_archive(Arc::new(source), options);
+            return Self::open_archive(source, options);
         }
         match Contents::open_folder(path, options.expect) {
             Ok(contents) => Self::from_contents(contents.with_cache(options.cache).with_access(options.access)),
@@ -114,8 +115,10 @@ impl Package {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub(crate) fn open_archive(source: Arc<dyn Source>, options: OpenOptions) -> Result<Self, PackageError> {
-        match Contents::open_archive(Arc::clone(&source), options.cache, options.expect, options.blobs) {
+    pub(crate) fn open_archive(bytes: impl Into<ArchiveBytes>, options: OpenOptions) -> Result<Self, PackageError> {
+        let bytes = bytes.into();
+        let source = bytes.source();
+        match Contents::open_archive(bytes, options.cache, options.expect, options.blobs) {
             Ok(contents) => Self::from_contents(contents.with_access(options.access).with_whole(options.whole)),
             Err(error) => {
                 let bytes = || {
@@ -154,11 +157,9 @@ impl Package {
         required_framework_version: VersionReq,
         cache: Option<Arc<Cache>>,
     ) -> Result<Self, PackageError> {
-        let draft = Draft {
-            runner_name: Some(runner_name.to_owned()),
-            required_framework_version: Some(required_framework_version),
-            ..Draft::default()
-        };
+        let mut draft = Draft::default();
+        draft.runner_name = Some(runner_name.to_owned());
+        draft.required_framework_version = Some(required_framework_version);
         let metadata = draft.validate()?;
         // Reported like the path of a carton where nothing is.
         std::fs::metadata(path).map_err(PackageError::io("open", path))?;

@@ -1,7 +1,8 @@
 //! Checks that everything that carton.toml refers to exists. Used both for opening and for packing a carton.
 
+use carton_format::metadata::{Metadata, Reference};
+
 use super::PackageError;
-use crate::metadata::{Metadata, Reference};
 
 /// Looks up every reference of `metadata`: tensors by name, files by their path in the carton. The first one that leads nowhere
 /// is the error.

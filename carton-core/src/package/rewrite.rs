@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use carton_format::archive::{self, ArchiveError, Compression, Content, Tail};
+use carton_format::context::Context;
+use carton_format::links::Links;
+use carton_format::tensor_data;
 use carton_tensor::files::PendingFile;
 
 use super::error::MAX_METADATA_LENGTH;
 use super::write::unwritten;
 use super::{METADATA, PackageError};
-use crate::archive::{self, ArchiveError, Compression, Content, Tail};
 use crate::contents::{Contents, ContentsError};
-use crate::context::Context;
-use crate::links::Links;
-use crate::tensor_data;
 
 /// Writes the carton of `contents` to `output`. An existing file of that name is replaced only when the new one is complete.
 ///

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use carton_format::tensor_data::TensorFiles;
 use carton_tensor::Tensor;
 use carton_tensor::files::SharedBytes;
 
 use super::{Package, PackageError};
-use crate::tensor_data::TensorFiles;
 
 /// The files of a carton that hold its tensors.
 struct Files<'a> {

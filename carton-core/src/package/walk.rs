@@ -9,9 +9,10 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use carton_format::archive::MAX_ENTRIES;
+use carton_format::name;
+
 use super::PackageError;
-use crate::archive::MAX_ENTRIES;
-use crate::name;
 
 /// The folder of the carton that the model goes to.
 const MODEL: &str = "model";

@@ -5,21 +5,21 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use carton_format::archive::{self, ArchiveError, Compression, Content, Tail};
+use carton_format::context::Context;
+use carton_format::digest::{Sha256Digest, hash_all};
+use carton_format::links::Links;
+use carton_format::manifest::Manifest;
+use carton_format::metadata::Metadata;
+use carton_format::name;
+use carton_format::source::FileSource;
+use carton_format::tensor_data::{self, TensorFormat};
 use carton_tensor::Tensor;
 use carton_tensor::files::PendingFile;
 
 use super::error::MAX_METADATA_LENGTH;
 use super::walk::{self, Found};
 use super::{PackageError, references};
-use crate::archive::{self, ArchiveError, Compression, Content, Tail};
-use crate::context::Context;
-use crate::digest::{Sha256Digest, hash_all};
-use crate::links::Links;
-use crate::manifest::Manifest;
-use crate::metadata::Metadata;
-use crate::name;
-use crate::source::FileSource;
-use crate::tensor_data::{self, TensorFormat};
 
 /// Everything that goes into a carton.
 #[derive(Clone, Debug)]

@@ -6,12 +6,12 @@ mod warning;
 use std::fmt;
 use std::path::PathBuf;
 
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::ManifestHash;
 use serde::Serialize;
 
 pub use self::warning::PackWarning;
 use crate::SelfTestReport;
-use crate::digest::Sha256Digest;
-use crate::manifest::ManifestHash;
 
 /// The result of packing.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use carton_format::digest::Sha256Digest;
+use carton_format::metadata::Metadata;
+use carton_format::unknown_keys::UnknownKey;
 use carton_tensor::SymbolicShape;
 use carton_tensor::content::Content;
 
-use crate::digest::Sha256Digest;
-use crate::metadata::Metadata;
 use crate::runner::PLATFORM;
-use crate::unknown_keys::UnknownKey;
 
 /// Something about a packed model that may be unintended, that differs from what the model says of itself, or that keeps other readers from
 /// opening the carton. The text form is one sentence.

@@ -2,16 +2,16 @@
 
 use std::future::IntoFuture;
 
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::ManifestHash;
+use carton_network::http::Activity;
+use carton_network::oci::manifest::CartonManifest;
+use carton_network::oci::{Client, RegistryAccess};
 use carton_tensor::parallel::par_map;
 
 use super::Reference;
 use crate::Error;
 use crate::blocking::{Awaited, run_blocking};
-use crate::digest::Sha256Digest;
-use crate::manifest::ManifestHash;
-use crate::network::Activity;
-use crate::oci::manifest::CartonManifest;
-use crate::oci::{Client, RegistryAccess};
 use crate::settings::{OperationSettings, operation_setters};
 
 /// How many manifests are read at once.
@@ -79,7 +79,7 @@ impl List {
                         Ok((bytes, digest)) => Ok(Some(Listed::of(reference, &bytes, digest))),
                         // The tag was deleted meanwhile, or its artifact was; or this one artifact is not for the user.
                         Err(error) if error.is_refusal() => {
-                            tracing::warn!("{}", crate::causes::in_one_line(&error));
+                            tracing::warn!("{}", carton_format::causes::in_one_line(&error));
                             Ok(Some(Listed { reference, digest: None, manifest_sha256: None, size: None }))
                         }
                         Err(error) => Err(error.into()),

@@ -6,24 +6,15 @@
 //!
 //! `Carton::push` sends a carton to a registry, and `Carton::pull` writes one as a file. `list` and `tag` work on the names in a repository.
 
-#[cfg(feature = "remote")]
 mod list;
-#[cfg(feature = "remote")]
 mod pull;
-#[cfg(feature = "remote")]
 mod push;
-#[cfg(feature = "remote")]
 mod tag;
-#[cfg(feature = "remote")]
 mod upload;
 
-#[cfg(feature = "remote")]
 pub use list::{List, Listed, list};
-#[cfg(feature = "remote")]
 pub use pull::{Pull, Pulled};
-#[cfg(feature = "remote")]
 pub use push::{Push, Pushed};
-#[cfg(feature = "remote")]
 pub use tag::{Tag, Tagged, tag};
 
-pub use crate::oci::Reference;
+pub use carton_network::oci::Reference;

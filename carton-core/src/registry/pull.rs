@@ -5,14 +5,14 @@ use std::future::IntoFuture;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use carton_format::archive::Compression;
+use carton_format::manifest::ManifestHash;
+use carton_format::url::Url;
 use carton_tensor::files::PendingFile;
 
 use super::Reference;
-use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
 use crate::contents::ContentsError;
-use crate::manifest::ManifestHash;
-use crate::network::Url;
 use crate::open::{self, Open, signature_path};
 use crate::package;
 use crate::settings::{OpenSettings, open_setters};

@@ -2,13 +2,14 @@
 
 use std::future::IntoFuture;
 
+use carton_format::digest::Sha256Digest;
+use carton_network::http::Activity;
+use carton_network::oci::manifest::{CartonManifest, IMAGE_MANIFEST};
+use carton_network::oci::{Client, InvalidArtifactName, OciError, RegistryAccess};
+
 use super::Reference;
 use crate::Error;
 use crate::blocking::{Awaited, run_blocking};
-use crate::digest::Sha256Digest;
-use crate::network::Activity;
-use crate::oci::manifest::{CartonManifest, IMAGE_MANIFEST};
-use crate::oci::{Client, InvalidArtifactName, OciError, RegistryAccess};
 use crate::settings::{OperationSettings, operation_setters};
 
 /// An artifact to be tagged. Made by [`tag`]; setters configure it, and `.await` sets the tag.

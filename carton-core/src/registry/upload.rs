@@ -4,13 +4,13 @@ use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use carton_format::context::Meter;
+use carton_format::digest::Sha256Digest;
+use carton_network::oci::{Client, UploadStart};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::Error;
-use crate::context::Meter;
-use crate::digest::Sha256Digest;
-use crate::oci::{Client, UploadStart};
 
 /// The length of the pieces that a file is sent in, and how many of them wait, in bytes and pieces.
 const PIECE: usize = 256 << 10;

@@ -1,8 +1,9 @@
 //! Finds the runner for a model: an installed one or, if that is allowed, one from the configured index.
 
+use carton_format::context::Context;
+
 use super::{Descriptor, InstallError, Installer, PLATFORM, Place, Registry, Requirement, select};
 use crate::config::Config;
-use crate::context::Context;
 
 /// Where a runner may come from, and the context of the operation that needs it.
 pub(crate) struct RunnerSources<'a> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use carton_runner_protocol::runner::EmbeddedRunner;
+use carton_runner_interface::runner::EmbeddedRunner;
 
 use super::descriptor::{Descriptor, INTERFACE_VERSION};
 use super::needs::SandboxNeeds;

@@ -4,14 +4,16 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use carton_format::context::Context;
+use carton_format::digest::{Sha256Digest, hash_all};
+use carton_format::progress::{ProgressEvent, Stage};
+use carton_format::url::Url;
+use carton_network::download::{Download, DownloadError, Target};
+use carton_network::http::{Activity, Network, Part as RequestPart, Wanted};
+
 use super::{InstallError, MAX_INDEX_BYTES, Part, Place};
 use crate::cache::Cache;
-use crate::context::Context;
-use crate::digest::{Sha256Digest, hash_all};
-use crate::download::{Download, DownloadError, Target};
 use crate::fetch_verified::{FetchError, Unverified, fetch_verified};
-use crate::network::{Activity, Network, Part as RequestPart, Url, Wanted};
-use crate::progress::{ProgressEvent, Stage};
 
 /// The largest archive in bytes.
 const MAX_ARCHIVE_BYTES: u64 = 64 << 30;

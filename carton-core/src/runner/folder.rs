@@ -35,7 +35,7 @@ pub(super) fn list(folder: &Path) -> Result<Vec<Found>, UnpackError> {
             let file_name = entry.file_name();
             let not_utf8 = || UnpackError::Name {
                 name: file_name.as_bytes().escape_ascii().to_string(),
-                source: crate::name::NameError::NotUtf8,
+                source: carton_format::name::NameError::NotUtf8,
             };
             let own = file_name.to_str().ok_or_else(not_utf8)?;
             let name = if prefix.is_empty() { own.to_owned() } else { format!("{prefix}/{own}") };

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use carton_format::context::CancelToken;
+
 use super::UnpackError;
 use super::unpack::{Tree, UnpackLimits, unpack as unpack_into};
-use crate::context::CancelToken;
 
 /// Unpacks an archive into `folder`, which must exist and be empty, under limits that keep a fuzz target fast.
 ///

@@ -4,6 +4,10 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::path::PathBuf;
 
+use carton_format::causes::without_value;
+use carton_format::digest::Sha256Digest;
+use carton_format::name::{self, NameError};
+use carton_network::place::{Place, ResolveError};
 use serde::Deserialize;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -15,10 +19,6 @@ use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, RawD
 use super::library::LibraryNeed;
 use super::needs::{PrepareNeeds, SandboxNeeds};
 use super::select::{NoRunner, Requirement, select};
-use crate::causes::without_value;
-use crate::digest::Sha256Digest;
-use crate::name::{self, NameError};
-use crate::place::{Place, ResolveError};
 
 /// The largest index that is read, in bytes. The index of the original Carton, with every release, has some tens of kilobytes.
 pub const MAX_INDEX_BYTES: u64 = 16 << 20;
@@ -370,7 +370,7 @@ mod tests {
         let place = Place::parse("https://host/index.json").unwrap();
         let check = |text: &[u8], expected: &str| {
             let error = RunnerIndex::parse(text, &place).unwrap_err();
-            let text = format!("{error}: {}", crate::causes::in_one_line(&error));
+            let text = format!("{error}: {}", carton_format::causes::in_one_line(&error));
             assert!(text.contains(expected), "{text}");
         };
         check(b"", "JSON list");

@@ -5,10 +5,11 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use carton_format::context::CancelToken;
+
 use super::embedded;
 use super::workspace::Lock;
 use crate::config::Config;
-use crate::context::CancelToken;
 
 /// The names in `PATH` of programs that are launchers.
 const NAMES: &[&str] = &["carton", "carton-launcher"];

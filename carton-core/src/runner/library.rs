@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use semver::{Version, VersionReq};
 use serde::{Deserialize, Serialize};
 
-use crate::digest::Sha256Digest;
+use carton_format::digest::Sha256Digest;
 
 /// The link in a runner's folder that leads to the folder of its library.
 pub(super) const LIBRARY_LINK: &str = "lib";

@@ -1,7 +1,7 @@
 //! Runners (spec/runner-descriptor.md): finds the existing ones, selects one that fits a model, installs and packages them, and
 //! starts and supervises their processes.
 //!
-//! This module never opens a carton. The protocol that runners speak is in `carton-runner-protocol`.
+//! This module never opens a carton. The protocol that runners speak is in `carton-runner-interface`.
 
 mod choose;
 pub(crate) mod descriptor;
@@ -26,8 +26,8 @@ mod unpack;
 mod wheel;
 mod workspace;
 
-pub use crate::place::{Place, PlaceError};
-pub use carton_runner_protocol::runner::{EmbeddedRunner, ModelFilesMode};
+pub use carton_network::place::{Place, PlaceError};
+pub use carton_runner_interface::runner::{EmbeddedRunner, ModelFilesMode};
 pub(crate) use choose::{RunnerSources, choose};
 pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VERSION};
 pub use embedded::{RUNNER_ARGUMENT, runner_main, runners_of};

@@ -4,6 +4,10 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use carton_format::context::{CancelToken, Context};
+use carton_format::digest::{Hasher, Sha256Digest};
+use carton_format::progress::Stage;
+use carton_format::url::Url;
 use carton_tensor::files::PendingFile;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -16,10 +20,6 @@ use super::unpack::names::Names;
 use super::unpack::{UnpackError, UnpackLimits};
 use super::workspace::Lock;
 use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
-use crate::context::{CancelToken, Context};
-use crate::digest::{Hasher, Sha256Digest};
-use crate::network::Url;
-use crate::progress::Stage;
 
 /// 1980-01-01 in seconds since 1970, the date that entries of cartons also have.
 const DATE: u64 = 315_532_800;

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use carton_format::context::CancelToken;
 use semver::{Version, VersionReq};
 
 use super::launcher;
 use super::workspace::Workspace;
 use super::{Descriptor, InstallError, Registry};
 use crate::config::Config;
-use crate::context::CancelToken;
 
 /// Removes the installed runner that `asked` names: `NAME`, `NAME@VERSION` or `NAME@REQUIREMENT`. A version with all three
 /// numbers means exactly that version. Returns the runner and its former folder.

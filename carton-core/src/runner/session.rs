@@ -1,16 +1,16 @@
-//! A runner process and the connection to it, which end together. The protocol itself is in `carton-runner-protocol`.
+//! A runner process and the connection to it, which end together. The protocol itself is in `carton-runner-interface`.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use carton_runner_protocol::host::{CallError, CloseReason, Connection, ConnectionOptions};
-use carton_runner_protocol::runner::RunnerError;
+use carton_format::causes::in_one_line;
+use carton_runner_interface::host::{CallError, CloseReason, Connection, ConnectionOptions};
+use carton_runner_interface::runner::RunnerError;
 use tokio::sync::watch;
 
 use super::Descriptor;
 use super::launch::{Access, Exit, LaunchError, LaunchPolicy, NotStarted, Process, launch};
-use crate::causes::in_one_line;
 use crate::sandbox::{Denial, Limits, Reach, SuspectedLimit, suspected_limits};
 
 /// How long to wait for the exit status after the connection has ended, before the error is reported without it.

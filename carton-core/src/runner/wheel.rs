@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
+use carton_format::digest::Sha256Digest;
+use carton_format::progress::Stage;
+
 use super::install::{InstallError, Installer, unpack_error};
 use super::unpack::{self, Tree, UnpackLimits};
 use super::{Part, Place};
-use crate::digest::Sha256Digest;
-use crate::progress::Stage;
 
 /// A file of a package index.
 #[derive(Clone, Copy, Debug)]

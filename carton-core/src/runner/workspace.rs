@@ -16,10 +16,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use carton_format::context::CancelToken;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::context::CancelToken;
 use crate::process_lock::{Mode, ProcessLock};
 
 /// The prefix of the names of workspaces.

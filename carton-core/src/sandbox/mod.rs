@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use carton_format::metadata::SandboxRequest;
 use serde::{Deserialize, Serialize};
 
 pub use carton_sandbox::Limits;
@@ -106,6 +107,28 @@ impl Permissions {
         self.private |= other.private;
         self.read.extend(other.read.iter().cloned());
     }
+
+    /// Divides what a carton asks for by these permissions: first what the model gets, then what it does not get.
+    ///
+    /// `resolve` returns a path without links, or `None` if nothing is there. Links are followed before paths are compared, because the kernel
+    /// follows them when it makes a rule of a path.
+    pub(crate) fn divide(
+        &self,
+        request: &SandboxRequest,
+        resolve: &dyn Fn(&Path) -> Option<PathBuf>,
+    ) -> (Permissions, SandboxRequest) {
+        let folders: Vec<PathBuf> = self.read.iter().filter_map(|folder| resolve(folder)).collect();
+        let mut granted = Permissions { network: request.network && self.network, ..Permissions::default() };
+        let mut refused = Vec::new();
+        for text in &request.read {
+            let path = Some(Path::new(text)).filter(|path| path.is_absolute()).and_then(resolve);
+            match path.filter(|path| folders.iter().any(|folder| path.starts_with(folder))) {
+                Some(path) => granted.read.push(path),
+                None => refused.push(text.clone()),
+            }
+        }
+        (granted, SandboxRequest::new(request.network && !self.network, refused))
+    }
 }
 
 /// What `read` alone does not reach ([`Permissions::private`]).
@@ -147,70 +170,6 @@ pub struct SandboxConfig {
     pub cgroup: Option<PathBuf>,
     /// A program and its arguments, which starts the command line that follows them: another layer around each runner.
     pub wrapper: Vec<String>,
-}
-
-/// What a carton asks for (spec/carton-format-extensions.md, "Sandbox").
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct SandboxRequest {
-    /// The network.
-    pub network: bool,
-    /// Files and folders to be read. Absolute paths.
-    pub read: Vec<String>,
-}
-
-impl SandboxRequest {
-    /// The most paths that a carton asks for. Further ones are ignored.
-    pub const MAX_PATHS: usize = 64;
-
-    /// Asks for this.
-    #[must_use]
-    pub fn new(network: bool, mut read: Vec<String>) -> Self {
-        read.truncate(Self::MAX_PATHS);
-        Self { network, read }
-    }
-
-    /// Whether it asks for nothing.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        !self.network && self.read.is_empty()
-    }
-
-    /// Returns the permissions that it asks for, as [`Permissions::add`] takes them.
-    pub(crate) fn permissions(&self) -> Vec<String> {
-        let network = self.network.then(|| "network".to_owned());
-        network.into_iter().chain(self.read.iter().map(|path| format!("read={path}"))).collect()
-    }
-
-    /// Divides what is asked for by what is allowed: first what the model gets, then what it does not get.
-    ///
-    /// `resolve` returns a path without links, or `None` if nothing is there. Links are followed before paths are compared, because the kernel
-    /// follows them when it makes a rule of a path.
-    pub(crate) fn divide(
-        &self,
-        allowed: &Permissions,
-        resolve: &dyn Fn(&Path) -> Option<PathBuf>,
-    ) -> (Permissions, Self) {
-        let folders: Vec<PathBuf> = allowed.read.iter().filter_map(|folder| resolve(folder)).collect();
-        let mut granted = Permissions { network: self.network && allowed.network, ..Permissions::default() };
-        let mut refused = Self { network: self.network && !allowed.network, read: Vec::new() };
-        for text in &self.read {
-            let path = Some(Path::new(text)).filter(|path| path.is_absolute()).and_then(resolve);
-            match path.filter(|path| folders.iter().any(|folder| path.starts_with(folder))) {
-                Some(path) => granted.read.push(path),
-                None => refused.read.push(text.clone()),
-            }
-        }
-        (granted, refused)
-    }
-}
-
-impl fmt::Display for SandboxRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let network = self.network.then(|| "the network".to_owned());
-        let read = self.read.iter().map(|path| format!("reading `{}`", path.escape_debug()));
-        f.write_str(&network.into_iter().chain(read).collect::<Vec<_>>().join(", "))
-    }
 }
 
 /// Defines the setters of an operation that starts runners under the [`LaunchPolicy`](crate::runner::LaunchPolicy) in the field `$field`.
@@ -293,7 +252,7 @@ mod tests {
         let allowed = Permissions { read: vec![root.join("data")], build: true, ..Permissions::default() };
         let check = |asked: &str, granted: bool| {
             let asked = if asked.starts_with("./") { asked.to_owned() } else { root.join(asked).display().to_string() };
-            let (permissions, refused) = SandboxRequest::new(false, vec![asked.clone()]).divide(&allowed, &resolve);
+            let (permissions, refused) = allowed.divide(&SandboxRequest::new(false, vec![asked.clone()]), &resolve);
             assert_eq!(permissions.read.len(), usize::from(granted), "{asked}");
             assert_eq!(refused.read.len(), usize::from(!granted), "{asked}");
         };
@@ -306,12 +265,12 @@ mod tests {
         check("data/link", false);
         check("data/missing", false);
         check("./data", false);
-        let network = |allowed: &Permissions| SandboxRequest::new(true, Vec::new()).divide(allowed, &resolve);
+        let network = |allowed: &Permissions| allowed.divide(&SandboxRequest::new(true, Vec::new()), &resolve);
         let (permissions, refused) = network(&allowed);
         assert!(!permissions.network && !permissions.build && refused.network);
         let all = Permissions { network: true, ..allowed };
         assert!(network(&all).0.network);
-        assert!(!SandboxRequest::default().divide(&all, &resolve).0.network);
+        assert!(!all.divide(&SandboxRequest::default(), &resolve).0.network);
     }
 
     #[test]

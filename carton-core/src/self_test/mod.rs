@@ -6,14 +6,14 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::time::Instant;
 
+use carton_format::causes::in_one_line;
+use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
 use carton_tensor::{Tensor, Tolerance, allclose};
 
 pub use report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult};
 
 use crate::blocking::{Awaited, run_blocking};
-use crate::causes::in_one_line;
 use crate::package::Package;
-use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::settings::progress_setter;
 use crate::{Carton, Error, ErrorKind, Inputs};
 

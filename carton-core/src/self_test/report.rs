@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::error_kind::ErrorKind;
+use carton_format::error_kind::ErrorKind;
 
 /// The results of the self-tests of a carton. `Display` counts them: `2 self-tests passed, 1 ran`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

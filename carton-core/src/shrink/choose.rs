@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carton_format::digest::Sha256Digest;
+use carton_format::links::{self, Links};
+use carton_format::tensor_data;
+use carton_format::url::{ShownUrl, Url};
+
 use super::error::READABLE;
 use super::{LeaveOut, LeftOut, ShrinkError};
 use crate::contents::{Contents, FileInfo};
-use crate::digest::Sha256Digest;
-use crate::links::{self, Links};
-use crate::network::{ShownUrl, Url};
-use crate::{package, tensor_data};
+
+use crate::package;
 
 /// What will be in the carton and what will not. Made without reading any file.
 pub(super) struct ShrinkPlan {

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::digest::Sha256Digest;
-use crate::links::LinksError;
-use crate::network::{InvalidUrl, ShownUrl};
+use carton_format::digest::Sha256Digest;
+use carton_format::links::LinksError;
+use carton_format::url::{InvalidUrl, ShownUrl};
 
 /// Why a URL with a user or password is refused.
 pub(super) const READABLE: &str = "readers of the carton could read the URL's user and password";

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::digest::Sha256Digest;
-use crate::links::Links;
-use crate::network::{ShownUrl, Url};
+use carton_format::digest::Sha256Digest;
+use carton_format::links::Links;
+use carton_format::url::{ShownUrl, Url};
 
 /// The default minimum size of the files that are left out, in bytes. For a smaller file, a request costs more than its bytes.
 pub const DEFAULT_MIN_SIZE: u64 = 64 << 10;

@@ -15,21 +15,21 @@ use std::path::{Path, PathBuf};
 pub use error::ShrinkError;
 pub use leave_out::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut};
 
+use carton_format::archive::Compression;
+use carton_format::context::Context;
+use carton_format::digest::Sha256Digest;
+use carton_format::links::Links;
+use carton_format::manifest::{Manifest, ManifestHash};
+use carton_format::tensor_data::is_tensor_file;
 pub(crate) use choose::may_be_left_out;
 use choose::{ShrinkPlan, check_prefix, check_urls};
 
-use crate::archive::Compression;
 use crate::blocking::{Awaited, run_blocking};
 use crate::contents::{Contents, ContentsError};
-use crate::context::Context;
-use crate::digest::Sha256Digest;
-use crate::links::Links;
-use crate::manifest::{Manifest, ManifestHash};
 use crate::open::Open;
 use crate::package::{self, PackageError};
 use crate::packed::{PackWarning, Packed};
 use crate::settings::{OpenSettings, open_setters};
-use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Location};
 
 /// A carton to be made smaller. Made by [`Carton::shrink`]; setters configure it, and `.await` writes the result.

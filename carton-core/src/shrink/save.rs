@@ -6,15 +6,18 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use carton_format::context::{Context, Meter};
+use carton_format::digest::{Sha256Digest, hash_all};
+use carton_format::name;
+use carton_format::progress::Stage;
+use carton_format::source::{FileSource, Source};
+use carton_format::url::Url;
+
 use super::{LeftOut, ShrinkError};
 use crate::contents::{Contents, ContentsError};
-use crate::context::{Context, Meter};
-use crate::digest::{Sha256Digest, hash_all};
-use crate::network::Url;
 use crate::package;
-use crate::progress::Stage;
-use crate::source::{FileSource, Source};
-use crate::{Error, name};
+
+use crate::Error;
 
 /// Writes the files that are left out to `folder`, each under the name that its first URL ends with, and records the path in
 /// `left_out`. A URL without a usable name gives the file its SHA-256 as its name.

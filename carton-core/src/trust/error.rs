@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use carton_signing::{CertificateError, KeyError, SigstoreRootError};
 
-use crate::error_kind::ErrorKind;
+use carton_format::error_kind::ErrorKind;
 
 /// Why a carton is not trusted, or why that cannot be found out.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +83,7 @@ fn no_signature(place: &str) -> String {
 }
 
 fn is_in_registry(place: &str) -> bool {
-    place.split_once("://").is_some_and(|(scheme, _)| scheme == crate::oci::SCHEME)
+    place.split_once("://").is_some_and(|(scheme, _)| scheme == carton_network::oci::SCHEME)
 }
 
 impl TrustError {

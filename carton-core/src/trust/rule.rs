@@ -2,12 +2,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use carton_network::oci::Reference;
+use carton_network::place::Place;
 use carton_signing::{Authority, Certificate, KeylessAuthority, PublicKey, SigstoreRoot, Trusted};
 use glob::{MatchOptions, Pattern};
 
 use super::TrustError;
-use crate::oci::Reference;
-use crate::place::Place;
 
 /// A rule of the configuration: `[[trust]]`. Files are read when a carton of one of its places is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]

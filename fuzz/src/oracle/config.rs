@@ -1,7 +1,7 @@
 //! Arbitrary bytes as a configuration and as a netrc file. No secret value appears in an error or a `Debug` form.
 
 use carton_core::config::Config;
-use carton_core::internals::network::fuzzing::netrc;
+use carton_network::http::fuzzing::netrc;
 
 use crate::generate::file::MemoryFile;
 

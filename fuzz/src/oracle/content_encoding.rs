@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use carton_core::internals::encoding::{Limit, decode};
+use carton_network::encoding::{Limit, decode};
 
 use crate::generate::pieces::head_and_rest;
 

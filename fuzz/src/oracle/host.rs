@@ -5,9 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carton_runner_protocol::Tensors;
-use carton_runner_protocol::host::{CallOptions, Connection, ConnectionOptions, Files, LoadRequest};
-use carton_runner_protocol::runner::PackRequest;
+use carton_runner_interface::Tensors;
+use carton_runner_interface::host::{CallOptions, Connection, ConnectionOptions, Files, LoadRequest};
+use carton_runner_interface::runner::PackRequest;
 use carton_tensor::{NumericTensor, Tensor};
 
 use crate::generate::peer;

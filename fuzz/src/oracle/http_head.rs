@@ -3,8 +3,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use carton_core::internals::network::fuzzing::{reply, retry_after};
-use carton_core::internals::network::{Extent, Part, Request, Url, Version};
+use carton_network::http::fuzzing::{reply, retry_after};
+use carton_format::url::Url;
+use carton_network::http::{Extent, Part, Request, Version};
 
 use crate::generate::pieces::text_of;
 

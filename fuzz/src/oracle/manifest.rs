@@ -2,7 +2,7 @@
 //! MANIFEST that is written for them, whatever the order of the lines.
 
 use carton_core::ManifestHash;
-use carton_core::internals::manifest::Manifest;
+use carton_format::manifest::Manifest;
 
 /// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {

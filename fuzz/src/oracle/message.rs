@@ -1,7 +1,7 @@
 //! Arbitrary bytes as the data that a peer sends, frame by frame, without a connection: frames, messages, and tensors in frames. What
 //! is accepted is the same after writing and reading it again.
 
-use carton_runner_protocol::fuzzing::{Said, frame, passed_on, write_frame};
+use carton_runner_interface::fuzzing::{Said, frame, passed_on, write_frame};
 
 use super::same::is_same;
 

@@ -2,7 +2,7 @@
 //! the text of names. What is accepted is the same after it was written and read again, and shows no more than it should.
 
 use carton_core::hub::HubName;
-use carton_core::internals::registry::fuzzing;
+use carton_network::oci::fuzzing;
 use carton_core::registry::Reference;
 
 /// Checks these bytes. Returns whether they are accepted as any of these.

@@ -3,8 +3,8 @@
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use carton_runner_protocol::Tensors;
-use carton_runner_protocol::runner::{
+use carton_runner_interface::Tensors;
+use carton_runner_interface::runner::{
     Call, Description, LoadRequest, OutputStream, Runner, RunnerError, ServeOptions, serve,
 };
 

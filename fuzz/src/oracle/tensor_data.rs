@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use carton_core::errors::TensorDataError;
-use carton_core::internals::archive::Content;
-use carton_core::internals::tensor_data::{Directories, TensorFiles, entries};
+use carton_format::archive::Content;
+use carton_format::tensor_data::{Directories, TensorFiles, entries};
 use carton_core::{TensorEntry, TensorFormat, TensorIndex};
 use carton_tensor::Tensor;
 

@@ -1,6 +1,6 @@
 //! Seeds of the messages on both sides of a connection.
 
-use carton_runner_protocol::fuzzing::write_frame;
+use carton_runner_interface::fuzzing::write_frame;
 use serde_json::{Value, json};
 
 use super::Seed;

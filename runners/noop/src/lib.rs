@@ -26,8 +26,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use carton_runner_protocol::Tensors;
-use carton_runner_protocol::runner::{
+use carton_runner_interface::Tensors;
+use carton_runner_interface::runner::{
     self, Call, Description, Device, EmbeddedRunner, LoadRequest, Options, OutputStream, Runner, RunnerError,
 };
 use carton_tensor::{NestedTensor, NumericTensor, Tensor};

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_runner_protocol::Tensors;
-use carton_runner_protocol::host::{
+use carton_runner_interface::Tensors;
+use carton_runner_interface::host::{
     CallError, CallOptions, CloseReason, Connection, ConnectionOptions, Files, LoadRequest,
 };
 use carton_tensor::NumericTensor;

@@ -24,7 +24,7 @@ mod tests;
 use std::path::Path;
 use std::process::ExitCode;
 
-use carton_runner_protocol::runner::EmbeddedRunner;
+use carton_runner_interface::runner::EmbeddedRunner;
 
 pub use identity::{COMPAT_VERSION, LIBRARY_VARIABLES, RUNNER_NAME};
 pub use runner::Onnx;
@@ -51,5 +51,5 @@ pub fn run() -> ExitCode {
     {
         return onnx_runtime_library::check(Path::new(&path));
     }
-    carton_runner_protocol::runner::run::<Onnx>()
+    carton_runner_interface::runner::run::<Onnx>()
 }

@@ -1,6 +1,6 @@
 //! Finds the `.onnx` file among the files of a model, and the paths of its external data. Pure: paths in, paths out.
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 
 /// Picks the `.onnx` file among `paths` (relative, with `/`): the only one, or the one that `wanted` names.
 ///

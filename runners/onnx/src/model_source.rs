@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carton_runner_protocol::runner::{ModelFiles, RunnerError};
+use carton_runner_interface::runner::{ModelFiles, RunnerError};
 use carton_tensor::Storage;
 
 use crate::model_file::{ExternalTensor, ModelFile};

@@ -1,6 +1,6 @@
 //! Reads and checks the options of a model (`[runner.opts]`), and warns about unknown ones.
 
-use carton_runner_protocol::runner::{Options, RunnerError};
+use carton_runner_interface::runner::{Options, RunnerError};
 use serde_json::Value;
 
 /// Every option, in the order in which messages list them.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carton_runner_protocol::runner::{PackRequest, PackResponse, RunnerError};
+use carton_runner_interface::runner::{PackRequest, PackResponse, RunnerError};
 use carton_tensor::Storage;
 
 use crate::model_file::{ExternalTensor, ModelFile};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use carton_runner_protocol::runner::{
+use carton_runner_interface::runner::{
     Call, DeclaredTensor, Description, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, Tensors,
 };
 

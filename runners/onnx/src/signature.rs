@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use carton_runner_protocol::runner::{DeclaredTensor, RunnerError, Tensors};
-use carton_runner_protocol::signature::{Elements, ModelValue, input_mismatches, output_mismatches};
+use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
+use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches, output_mismatches};
 use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
 use crate::model_file::{GraphValue, ModelFile, ValueKind};

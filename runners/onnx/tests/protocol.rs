@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use carton_runner_interface::host::{CallOptions, Connection, ConnectionOptions, Event, FileRange, Files, LoadRequest};
+use carton_runner_interface::runner::{ServeOptions, serve};
+use carton_runner_interface::{Options, Tensors};
 use carton_runner_onnx::Onnx;
-use carton_runner_protocol::host::{CallOptions, Connection, ConnectionOptions, Event, FileRange, Files, LoadRequest};
-use carton_runner_protocol::runner::{ServeOptions, serve};
-use carton_runner_protocol::{Options, Tensors};
 use carton_tensor::{NumericTensor, Tensor, Tolerance, allclose};
 
 fn models() -> PathBuf {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use carton_core::Config;
 use carton_core::{Carton, Inputs, Tensors};
-use carton_runner_protocol::runner::ModelFiles;
+use carton_runner_interface::runner::ModelFiles;
 use carton_runner_torchscript::LIBTORCH_VERSION;
 use carton_runner_torchscript::libtorch::{Device, Module, Results, SharedTensor, Value, process};
 use carton_tensor::{NumericTensor, Tensor};

@@ -9,7 +9,7 @@
 
 use std::io::{Cursor, Read};
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use zip::{CompressionMethod, ZipArchive};
 
 /// An archive may unpack to 64 MiB plus [`MAX_RATIO`] times its own length.

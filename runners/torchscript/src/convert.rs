@@ -1,6 +1,6 @@
 //! Converts tensors into values for forward, and outputs of the model into tensors.
 
-use carton_runner_protocol::runner::{Call, RunnerError};
+use carton_runner_interface::runner::{Call, RunnerError};
 use carton_tensor::{DataType, StringTensor, Tensor};
 
 use crate::binding::Bound;

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use carton_runner_protocol::runner::{self, RunnerError};
+use carton_runner_interface::runner::{self, RunnerError};
 
 use crate::identity::LIBTORCH_VERSION;
 use crate::libtorch::{Device, process};

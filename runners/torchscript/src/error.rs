@@ -1,6 +1,6 @@
 //! Converts libtorch's message about a failure into an error of a call. Pure: text in, error out.
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 
 /// The beginning of TorchScript's tracebacks.
 const TRACEBACK: &str = "Traceback of TorchScript";

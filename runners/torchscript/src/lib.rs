@@ -26,5 +26,5 @@ pub use runner::TorchScript;
 /// Serves the protocol over standard input until the host is gone.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
-    carton_runner_protocol::runner::run::<TorchScript>()
+    carton_runner_interface::runner::run::<TorchScript>()
 }

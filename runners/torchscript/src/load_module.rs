@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use carton_tensor::Storage;
 
 use crate::archive;

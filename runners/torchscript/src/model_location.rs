@@ -1,6 +1,6 @@
 //! Finds the TorchScript file among the files of a model. Pure: paths in, path out.
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 
 /// The extensions of TorchScript files.
 const EXTENSIONS: [&str; 3] = ["pt", "pth", "ts"];

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use carton_runner_protocol::runner::{Call, ModelFiles, PackRequest, PackResponse, RunnerError};
+use carton_runner_interface::runner::{Call, ModelFiles, PackRequest, PackResponse, RunnerError};
 
 use crate::binding::{self, Binding};
 use crate::identity::LIBTORCH_VERSION;

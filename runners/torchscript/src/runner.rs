@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use carton_runner_protocol::LogLevel;
-use carton_runner_protocol::runner::{
+use carton_runner_interface::LogLevel;
+use carton_runner_interface::runner::{
     Call, Description, LoadRequest, ModelFiles, PackRequest, PackResponse, Runner, RunnerError, Tensors,
 };
 use carton_tensor::Storage;

@@ -3,7 +3,7 @@
 
 mod support;
 
-use carton_runner_protocol::host::CallError;
+use carton_runner_interface::host::CallError;
 use serde_json::json;
 
 use support::{Served, bytes_as_file, models, one_file, request};

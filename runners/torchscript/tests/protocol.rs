@@ -6,9 +6,9 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use carton_runner_protocol::host::{CallOptions, Files, LoadRequest};
-use carton_runner_protocol::runner::{PackRequest, PackResponse};
-use carton_runner_protocol::{DeclaredTensor, Tensors};
+use carton_runner_interface::host::{CallOptions, Files, LoadRequest};
+use carton_runner_interface::runner::{PackRequest, PackResponse};
+use carton_runner_interface::{DeclaredTensor, Tensors};
 use carton_runner_torchscript::LIBTORCH_VERSION;
 use carton_runner_torchscript::libtorch::process;
 use carton_tensor::{NumericTensor, Tensor, Tolerance, allclose};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use carton_core::internals::archive::Archive;
-use carton_core::internals::source::FileSource;
 use carton_core::{Carton, LeaveOut, Links, Package, Sha256Digest};
+use carton_format::archive::Archive;
+use carton_format::source::FileSource;
 
 use crate::judge::Court;
 

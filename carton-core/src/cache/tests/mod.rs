@@ -19,14 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use carton_format::context::{CancelToken, Context};
+use carton_format::digest::Sha256Digest;
+use carton_format::manifest::ManifestHash;
+use carton_format::progress::Stage;
+use carton_format::source::FileIdentity;
+
 use super::lock::{self, Mode};
 use super::store::*;
 use super::*;
-use crate::context::{CancelToken, Context};
-use crate::digest::Sha256Digest;
-use crate::manifest::ManifestHash;
-use crate::progress::Stage;
-use crate::source::FileIdentity;
 
 /// A model made of names and sizes; the bytes of each file follow from its name.
 struct Model {

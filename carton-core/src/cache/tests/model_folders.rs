@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use carton_format::manifest::ManifestHash;
+
 use crate::cache::lock::{self, Mode};
 use crate::cache::store::MODELS;
 use crate::cache::{Cache, CacheError};
-use crate::manifest::ManifestHash;
 
 /// The result of a request to delete something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

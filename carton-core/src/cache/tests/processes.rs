@@ -165,5 +165,5 @@ fn a_cache_that_cannot_be_written_to_can_be_read() {
     });
     Command::new("umount").arg(folder.path()).status().unwrap();
     let error = result.unwrap().unwrap_err();
-    assert!(crate::causes::in_one_line(&error).contains("Read-only file system"), "{error:?}");
+    assert!(carton_format::causes::in_one_line(&error).contains("Read-only file system"), "{error:?}");
 }

@@ -2,9 +2,10 @@
 
 use std::time::SystemTime;
 
+use carton_format::manifest::Manifest;
+use carton_format::url::ShownUrl;
+
 use super::*;
-use crate::manifest::Manifest;
-use crate::network::ShownUrl;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -251,7 +252,7 @@ fn what_is_known_of_urls_goes_with_the_carton() {
         url_key,
         address: ShownUrl::of_text("https://host/one.carton"),
         form: RemoteForm::Carton,
-        version: crate::network::Version { etag: None, last_modified: None, length: None },
+        version: carton_network::http::Version { etag: None, last_modified: None, length: None },
         manifest: carton.hash(),
         blocks: Vec::new(),
         whole: Some(whole),
@@ -350,12 +351,12 @@ fn single_cartons_are_removed_by_what_they_are_called() {
 fn a_remote_carton_is_removed_by_its_url() {
     let (_folder, cache) = new_cache();
     let remember = |url: &str, manifest: &str| {
-        let url: crate::network::Url = url.parse().unwrap();
+        let url: carton_format::url::Url = url.parse().unwrap();
         let carton = RemoteCarton {
             url_key: UrlKey::from(&url),
             address: url.shown(),
             form: RemoteForm::Carton,
-            version: crate::network::Version { etag: None, last_modified: None, length: Some(1) },
+            version: carton_network::http::Version { etag: None, last_modified: None, length: Some(1) },
             manifest: ManifestHash::of(manifest.as_bytes()),
             blocks: vec![(0, vec![1])],
             whole: None,

@@ -1,8 +1,9 @@
 //! Which cartons use the cache.
 
+use carton_format::manifest::Manifest;
+
 use super::super::registry::read_uses;
 use super::*;
-use crate::manifest::Manifest;
 
 fn manifest(names: &[&str]) -> Manifest {
     Manifest::from_entries(names.iter().map(|name| ((*name).to_owned(), Sha256Digest::of(name.as_bytes())))).unwrap()

@@ -1,8 +1,9 @@
 //! The records of remote cartons.
 
+use carton_format::url::ShownUrl;
+use carton_network::http::Version;
+
 use super::*;
-use crate::network::ShownUrl;
-use crate::network::Version;
 
 fn example_remote(url: &str, manifest: &str) -> RemoteCarton {
     RemoteCarton {

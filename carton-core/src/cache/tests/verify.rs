@@ -88,7 +88,7 @@ fn whatever_is_wrong_goes() {
     check("an index", "/index", &|cache, model| fs::write(root(cache, model).join("index"), "x").unwrap());
     check("a MANIFEST", "/MANIFEST", &|cache, _| {
         let manifest =
-            crate::manifest::Manifest::from_entries([("model/a".to_owned(), Sha256Digest::of(b"a"))]).unwrap();
+            carton_format::manifest::Manifest::from_entries([("model/a".to_owned(), Sha256Digest::of(b"a"))]).unwrap();
         drop(cache.lease_carton(&manifest, &[], &CancelToken::default()).unwrap());
         fs::write(cache.carton_root(&manifest.hash()).join("MANIFEST"), "x").unwrap();
     });
@@ -108,7 +108,7 @@ fn files_that_the_model_does_not_have_go() {
             |path: &str| model.files.iter().find(|(name, _)| name == path).map(|(_, b)| Sha256Digest::of(b)).unwrap();
         let files = model.files.iter().map(|(path, _)| (format!("model/{path}"), digest(path)));
         let links = model.links.iter().map(|(path, target)| (format!("model/{path}"), digest(target)));
-        let manifest = crate::manifest::Manifest::from_entries(files.chain(links)).unwrap();
+        let manifest = carton_format::manifest::Manifest::from_entries(files.chain(links)).unwrap();
         model.manifest = manifest.hash();
         drop(cache.lease_carton(&manifest, &[], &CancelToken::default()).unwrap());
         model.folder(&cache);

@@ -1,6 +1,6 @@
 //! What fetching may use.
 
-use crate::network::Network;
+use carton_network::http::Network;
 
 /// How files that are elsewhere may be fetched.
 #[derive(Clone, Debug)]

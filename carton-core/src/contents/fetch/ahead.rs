@@ -2,16 +2,17 @@
 
 use std::ops::Range;
 
+use carton_network::remote_source::RemoteSource;
+
 use super::plan::LARGEST_GAP;
-use crate::archive::Archive;
 use crate::contents::ContentsError;
 
 /// Reads parts of an archive on a server that are about to be used, neighbours together.
 pub(in crate::contents) fn read_ahead(
-    archive: &Archive,
+    remote: Option<&RemoteSource>,
     parts: impl IntoIterator<Item = Range<u64>>,
 ) -> Result<(), ContentsError> {
-    let Some(remote) = archive.source().remote() else { return Ok(()) };
+    let Some(remote) = remote else { return Ok(()) };
     let mut parts: Vec<Range<u64>> = parts.into_iter().filter(|part| !remote.holds(part)).collect();
     parts.sort_by_key(|part| part.start);
     let mut joined: Vec<Range<u64>> = Vec::new();

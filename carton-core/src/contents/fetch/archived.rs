@@ -5,20 +5,22 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use carton_format::archive::{Archive, Method};
+use carton_format::digest::{Hasher, Sha256Digest};
+use carton_format::error_kind::ErrorKind;
+use carton_format::progress::Stage;
+use carton_format::source::Nearby;
+use carton_network::download::{Download, Target};
+use carton_network::remote_source::RemoteSource;
+
 use super::plan::Candidate;
 use super::settle::{DECODED, settle};
 use super::{Failure, Fetch};
-use crate::archive::{Archive, Method};
 use crate::cache::{Cache, CacheError, Checksum, FileLock, SHARED_FROM};
 use crate::contents::ContentsError;
 use crate::contents::locate::Archived;
 use crate::contents::raw_reader::CHUNK_LENGTH;
-use crate::digest::{Hasher, Sha256Digest};
-use crate::download::{Download, Target};
-use crate::error_kind::ErrorKind;
 use crate::fetch_verified::Unverified;
-use crate::progress::Stage;
-use crate::source::{Nearby, RemoteSource};
 
 /// Verified small files that are not yet in the cache. They can be many times larger than their compressed bytes.
 pub(super) struct Small<'a> {

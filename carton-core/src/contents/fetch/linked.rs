@@ -3,18 +3,20 @@
 use std::io::Read;
 use std::path::Path;
 
+use carton_format::causes::in_one_line;
+use carton_format::digest::Sha256Digest;
+use carton_format::error_kind::ErrorKind;
+use carton_format::source::{FileSource, Source};
+use carton_format::url::{ShownUrl, Url};
+use carton_network::download::{Download, DownloadError, Target};
+use carton_network::encoding::{self, Limit};
+use carton_network::http::{Network, NetworkError};
+
 use super::Fetch;
 use super::settle::{DECODED, settle};
-use crate::causes::in_one_line;
 use crate::contents::tree::Item;
 use crate::contents::{ContentsError, LinkFailure};
-use crate::digest::Sha256Digest;
-use crate::download::{Download, DownloadError, Target};
-use crate::encoding::{self, Limit};
-use crate::error_kind::ErrorKind;
 use crate::fetch_verified::Unverified;
-use crate::network::{Network, NetworkError, ShownUrl, Url};
-use crate::source::{FileSource, Source};
 
 /// Where a file may be.
 struct Candidate<'a> {

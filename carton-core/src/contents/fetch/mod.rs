@@ -19,6 +19,12 @@ use std::time::Duration;
 
 pub(crate) use self::access::Access;
 pub(super) use self::ahead::read_ahead;
+use carton_format::context::Context;
+use carton_format::digest::Sha256Digest;
+use carton_format::error_kind::ErrorKind;
+use carton_format::progress::fetched;
+use carton_network::http::Activity;
+use carton_network::remote_source::RemoteSource;
 use parking_lot::{Condvar, Mutex};
 
 use self::plan::{Candidate, Planned};
@@ -26,12 +32,6 @@ use super::locate::{Archived, Located};
 use super::tree::Item;
 use super::{Contents, ContentsError};
 use crate::cache::Cache;
-use crate::context::Context;
-use crate::digest::Sha256Digest;
-use crate::error_kind::ErrorKind;
-use crate::network::Activity;
-use crate::progress::fetched;
-use crate::source::RemoteSource;
 
 /// How many files, or groups of small ones, are fetched at once.
 const N_WORKERS: usize = 4;

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use carton_format::digest::{Sha256Digest, hash_all};
+
 use super::Fetch;
 use crate::cache::FileLock;
 use crate::contents::ContentsError;
-use crate::digest::{Sha256Digest, hash_all};
 use crate::fetch_verified::{Unverified, fetch_verified};
 
 /// The name of the decoded file in the folder of its download.

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use carton_format::context::Context;
+use carton_format::source::Source;
 use carton_tensor::parallel::par_for_each;
 
 use super::Fetch;
@@ -11,8 +13,6 @@ use crate::contents::locate::{Archived, Located};
 use crate::contents::origin::Origin;
 use crate::contents::tree::Item;
 use crate::contents::{Contents, ContentsError};
-use crate::context::Context;
-use crate::source::Source;
 
 impl Contents {
     /// Copies every file of the archive from the local source `local` into the cache, verified, and leases them while this lives.

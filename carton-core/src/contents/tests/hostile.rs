@@ -45,8 +45,7 @@ fn a_carton_has_a_manifest() {
             }
         }
         let error =
-            Contents::open_archive(Arc::new(MemorySource::new(bytes, "x.carton")), None, None, Blobs::default())
-                .unwrap_err();
+            Contents::open_archive(MemorySource::new(bytes, "x.carton"), None, None, Blobs::default()).unwrap_err();
         assert_eq!(error.to_string(), "`x.carton` is not a carton: it has no file MANIFEST");
         assert_eq!(error.kind(), ErrorKind::Integrity);
     }
@@ -65,7 +64,7 @@ fn another_carton_than_expected_is_refused_first() {
     // Its MANIFEST could not even be parsed.
     let builder = Builder::example().manifest(b"nonsense");
     let expected = ManifestHash::of(b"expected");
-    let source = Arc::new(MemorySource::new(builder.bytes(), "memory"));
+    let source = MemorySource::new(builder.bytes(), "memory");
     let error = Contents::open_archive(source, None, Some(expected), Blobs::default()).unwrap_err();
     let found = builder.hash();
     assert_eq!(
@@ -176,8 +175,7 @@ fn verify_reports_every_bad_file_and_warns() {
     let mut bytes = builder.bytes();
     let at = bytes.windows(16).position(|window| window == b"model/large.json").unwrap() + 60;
     bytes[at] ^= 0x55;
-    let contents =
-        Contents::open_archive(Arc::new(MemorySource::new(bytes, "memory")), None, None, Blobs::default()).unwrap();
+    let contents = Contents::open_archive(MemorySource::new(bytes, "memory"), None, None, Blobs::default()).unwrap();
     let report = contents.verify(&Context::default()).unwrap();
     assert_eq!(report.bad.len(), 1);
     assert_eq!(report.bad[0].error.kind(), ErrorKind::Integrity, "{:?}", report.bad[0]);

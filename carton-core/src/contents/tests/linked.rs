@@ -1,7 +1,8 @@
 //! Files that LINKS leads to, here on this machine.
 
+use carton_network::http::{Network, NetworkOptions};
+
 use super::*;
-use crate::network::{Network, NetworkOptions};
 
 /// A carton without its weights, whose LINKS leads to `url` and says what is in `sizes`.
 fn linked(url: &str, sizes: &str) -> Builder {

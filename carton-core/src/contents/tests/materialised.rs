@@ -53,7 +53,7 @@ fn an_unpacked_carton_is_used_where_it_is() {
     assert_eq!(open().model_directory(&Context::default()).unwrap().path(), folder.path().join("model"));
     let is_remembered = |path: &str| {
         let metadata = fs::metadata(folder.path()).unwrap();
-        let index = desk.cache.folder_index(&crate::source::FileIdentity::of(&metadata)).unwrap();
+        let index = desk.cache.folder_index(&carton_format::source::FileIdentity::of(&metadata)).unwrap();
         index.lines.iter().any(|line| line.path == path)
     };
     assert!(is_remembered("model/weights.bin"));

@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use carton_format::context::Context;
+use carton_format::digest::Sha256Digest;
+use carton_format::error_kind::ErrorKind;
+use carton_format::manifest::ManifestHash;
+use carton_format::source::{FileSource, MemorySource};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::origin::Origin;
 use super::*;
 use crate::cache::Cache;
-use crate::context::Context;
-use crate::digest::Sha256Digest;
-use crate::error_kind::ErrorKind;
-use crate::manifest::ManifestHash;
-use crate::source::{FileSource, MemorySource};
 
 /// A carton in the making, written with the `zip` crate, so that it can be what our writer refuses.
 #[derive(Clone, Default)]
@@ -98,7 +98,7 @@ impl Builder {
         let mut lines: std::collections::BTreeMap<String, Sha256Digest> =
             self.files.iter().map(|(path, bytes, _)| (path.clone(), Sha256Digest::of(bytes))).collect();
         for (path, target) in &self.symlinks {
-            let leads_to = crate::name::resolve_link(path, target.as_bytes()).ok();
+            let leads_to = carton_format::name::resolve_link(path, target.as_bytes()).ok();
             let digest = leads_to.and_then(|path| lines.get(&path).copied());
             lines.insert(path.clone(), digest.unwrap_or(Sha256Digest::of(b"nothing")));
         }
@@ -138,7 +138,7 @@ impl Builder {
     }
 
     fn in_memory(&self) -> Result<Contents, ContentsError> {
-        Contents::open_archive(Arc::new(MemorySource::new(self.bytes(), "memory")), None, None, Blobs::default())
+        Contents::open_archive(MemorySource::new(self.bytes(), "memory"), None, None, Blobs::default())
     }
 
     /// As an unpacked carton.
@@ -196,7 +196,7 @@ impl Desk {
 
     fn open(&self) -> Result<Contents, ContentsError> {
         let source = FileSource::open(&self.path()).map_err(ContentsError::io("open", &self.path()))?;
-        Contents::open_archive(Arc::new(source), Some(Arc::clone(&self.cache)), None, Blobs::default())
+        Contents::open_archive(source, Some(Arc::clone(&self.cache)), None, Blobs::default())
     }
 }
 

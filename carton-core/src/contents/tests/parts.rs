@@ -32,8 +32,7 @@ fn parts_of_files_wherever_they_are() {
     desk.write(&builder);
     let all = [
         desk.open().unwrap(),
-        Contents::open_archive(Arc::new(FileSource::open(&desk.path()).unwrap()), None, None, Blobs::default())
-            .unwrap(),
+        Contents::open_archive(FileSource::open(&desk.path()).unwrap(), None, None, Blobs::default()).unwrap(),
         builder.in_memory().unwrap(),
         Contents::open_folder(folder.path(), None).unwrap(),
         Contents::open_folder(folder.path(), None).unwrap().with_cache(Some(Arc::clone(&desk.cache))),
@@ -74,7 +73,7 @@ fn a_file_that_is_not_the_listed_one_gives_no_part() {
         let desk = Desk::new();
         desk.write(&builder);
         let without_cache =
-            Contents::open_archive(Arc::new(FileSource::open(&desk.path()).unwrap()), None, None, Blobs::default());
+            Contents::open_archive(FileSource::open(&desk.path()).unwrap(), None, None, Blobs::default());
         for contents in [desk.open(), without_cache, builder.in_memory(), Contents::open_folder(folder.path(), None)] {
             let error = part(&contents.unwrap(), path, 0, 1).unwrap_err();
             assert!(matches!(&error, ContentsError::Digest { path: named, .. } if named == path), "{error}");

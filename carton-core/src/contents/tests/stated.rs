@@ -1,7 +1,8 @@
 //! Cartons that were changed and zipped again, while the cache has the files that their MANIFEST lists.
 
+use carton_format::source::FileIdentity;
+
 use super::*;
-use crate::source::FileIdentity;
 
 /// The same MANIFEST over other bytes of one file.
 fn edited(builder: &Builder, path: &str, edit: impl Fn(&mut Vec<u8>)) -> Builder {

@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use carton_format::archive::Compression;
 use carton_tensor::{NestedTensor, NumericTensor, StringTensor};
 use tempfile::TempDir;
 
 use super::*;
-use crate::archive::Compression;
 
 /// Returns the error chain on one line.
 fn chain(error: &dyn std::error::Error) -> String {
-    crate::causes::in_one_line(error).replace('\n', " ")
+    carton_format::causes::in_one_line(error).replace('\n', " ")
 }
 
 /// A temporary folder to build models and cartons in.

@@ -1,8 +1,9 @@
 //! Cartons of other writers, with oddities that this library does not write.
 
+use carton_format::metadata::Oddity;
+
 use super::opening::{carton, valid};
 use super::*;
-use crate::metadata::Oddity;
 
 const TENSOR: &str = "[[tensor]]\nname = 't'\ndtype = 'uint8'\nshape = [1]\nfile = 't.bin'";
 
@@ -42,9 +43,16 @@ fn it_is_read_and_written_again() {
     let package = open(&path).unwrap();
     assert_eq!(package.misc(r"in\cat.png").unwrap(), b"cat");
     let copy = folder.path("copy.carton");
-    let none = (BTreeSet::new(), crate::links::Links::default());
-    rewrite(package.contents(), &none.0, &none.1, &copy, crate::archive::Compression::Auto, &Context::default())
-        .unwrap();
+    let none = (BTreeSet::new(), carton_format::links::Links::default());
+    rewrite(
+        package.contents(),
+        &none.0,
+        &none.1,
+        &copy,
+        carton_format::archive::Compression::Auto,
+        &Context::default(),
+    )
+    .unwrap();
     let again = open(&copy).unwrap();
     assert_eq!(again.contents().manifest_hash(), package.contents().manifest_hash());
     assert_eq!(again.contents().read("carton.toml", 1 << 20, &Context::default()).unwrap(), text.as_bytes());

@@ -21,7 +21,7 @@ fn check(carton_toml: &str, files: &[(&str, &[u8])], kind: ErrorKind, expected: 
     let folder = Folder::new();
     let path = carton(&folder, carton_toml, files);
     let unpacked = folder.path("unpacked");
-    let source = Arc::new(FileSource::open(&path).unwrap());
+    let source = FileSource::open(&path).unwrap();
     Contents::open_archive(source, None, None, Blobs::default())
         .unwrap()
         .unpack(&unpacked, &Context::default())
@@ -137,7 +137,7 @@ fn the_expected_hash() {
     let hash = open(&path).unwrap().contents().manifest_hash();
     let open = |expect| Package::open(&path, OpenOptions { expect, ..OpenOptions::default() });
     assert!(open(hash).is_ok());
-    let error = open(Some(crate::manifest::ManifestHash::of(b""))).unwrap_err();
+    let error = open(Some(carton_format::manifest::ManifestHash::of(b""))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Integrity, "{error:?}");
 }
 
@@ -234,7 +234,7 @@ fn names_in_json() {
         "files": [
             {
                 "path": "carton.toml",
-                "sha256": crate::digest::Sha256Digest::of(&carton_toml).to_string(),
+                "sha256": carton_format::digest::Sha256Digest::of(&carton_toml).to_string(),
                 "size": carton_toml.len(),
                 "stored": found["files"][0]["stored"],
                 "method": "deflate",
@@ -243,7 +243,7 @@ fn names_in_json() {
             },
             {
                 "path": "model/m",
-                "sha256": crate::digest::Sha256Digest::of(b"1").to_string(),
+                "sha256": carton_format::digest::Sha256Digest::of(b"1").to_string(),
                 "size": 1,
                 "stored": 1,
                 "method": "stored",

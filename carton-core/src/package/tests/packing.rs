@@ -4,9 +4,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use carton_format::digest::Sha256Digest;
+use carton_format::links::Links;
+
 use super::*;
-use crate::digest::Sha256Digest;
-use crate::links::Links;
 
 /// Packs the model at `model` in the folder and compares its files in the carton.
 fn check_model(folder: &Folder, model: &str, expected: BTreeMap<String, String>) {

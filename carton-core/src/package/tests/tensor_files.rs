@@ -3,13 +3,13 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use carton_format::links::Links;
+use carton_format::tensor_data::{FileFormat, TensorFormat};
 use carton_tensor::{safetensors, ztensor};
 
 use super::*;
 use crate::cache::Scope;
-use crate::links::Links;
 use crate::package::rewrite;
-use crate::tensor_data::{FileFormat, TensorFormat};
 
 const FORMATS: [FileFormat; 2] = [FileFormat::Safetensors, FileFormat::Ztensor];
 
@@ -197,7 +197,7 @@ fn verification_is_remembered() {
         let package =
             Package::open(&carton, OpenOptions { cache: Some(Arc::clone(&cache)), ..OpenOptions::default() }).unwrap();
         package.tensor("x").unwrap();
-        let identity = crate::source::FileIdentity::of(&std::fs::metadata(&carton).unwrap());
+        let identity = carton_format::source::FileIdentity::of(&std::fs::metadata(&carton).unwrap());
         let hash = package.contents().manifest_hash().unwrap();
         assert!(cache.is_carton_verified(&identity, &hash, Scope::StoredTensorFiles));
         assert!(!cache.is_carton_verified(&identity, &hash, Scope::StoredModelFiles));

@@ -3,14 +3,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use carton_format::context::Cancelled;
+use carton_format::digest::Sha256Digest;
+use carton_format::url::ShownUrl;
+use carton_network::http::NetworkError;
+
 use super::super::unpack::UnpackError;
 use super::super::{DescriptorError, NoRunner, PlaceError, RegistryError, RunnerIndexError};
 use crate::ErrorKind;
 use crate::cache::CacheError;
-use crate::context::Cancelled;
-use crate::digest::Sha256Digest;
 use crate::fetch_verified::FetchError;
-use crate::network::{NetworkError, ShownUrl};
 
 /// Why a runner could not be installed, removed or packaged.
 #[derive(Debug, thiserror::Error)]

@@ -13,6 +13,11 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use carton_format::context::Context;
+use carton_format::digest::Sha256Digest;
+use carton_format::progress::Stage;
+use carton_network::http::Network;
+
 use self::check::Expected;
 use super::fetch::Fetcher;
 use super::folder::{self, FoundKind};
@@ -21,11 +26,8 @@ use super::select::{Requirement, select};
 use super::unpack::{self, Tree, UnpackError, UnpackLimits};
 use super::workspace::{Lock, Workspace};
 use super::{Descriptor, ExecutablePaths, IndexEntry, LibraryNeed, PLATFORM, Part, Place, RunnerIndex, embedded};
+use crate::blocking::blocking_setters;
 use crate::config::Config;
-use crate::context::{Context, blocking_setters};
-use crate::digest::Sha256Digest;
-use crate::network::Network;
-use crate::progress::Stage;
 
 pub use assembled::Assembled;
 pub(super) use check::check_executable;

@@ -4,13 +4,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use carton_format::context::CancelToken;
 use semver::{Version, VersionReq};
 use tempfile::TempDir;
 
 use super::super::{ExecutablePaths, FoundLibrary, Registry, add_to_index, descriptor, package, remove};
 use super::*;
 use crate::ErrorKind;
-use crate::context::CancelToken;
 
 /// A folder for runners, and one for work files.
 struct Site {
@@ -92,7 +92,7 @@ fn index(path: &Path) -> Place {
 #[track_caller]
 fn failed<T: std::fmt::Debug>(result: Result<T, InstallError>, kind: ErrorKind, expected: &str) {
     let error = result.unwrap_err();
-    let text = format!("{error}: {}", crate::causes::in_one_line(&error));
+    let text = format!("{error}: {}", carton_format::causes::in_one_line(&error));
     assert!(text.contains(expected), "expected `{expected}`, found: {text}");
     assert_eq!(error.kind(), kind, "{text}");
 }
@@ -332,7 +332,7 @@ fn what_is_installed_stays_in_its_folder() {
     failed(place.install(|i| i.from_folder(&folder)), ErrorKind::Integrity, refused);
     let output = place.path("t.tar.gz");
     let packaged = package(&folder, &output, &Context::default());
-    assert!(crate::causes::in_one_line(&packaged.unwrap_err()).contains(refused));
+    assert!(carton_format::causes::in_one_line(&packaged.unwrap_err()).contains(refused));
     assert!(place.installed().is_empty());
 
     let own = place.runner_dir().join("own");

@@ -5,9 +5,9 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
+use carton_network::http::ProxyConfig;
 use rustix::process::Pid;
 
-use crate::network::ProxyConfig;
 use crate::sandbox::{Limits, Permissions, PrivatePlaces, SandboxConfig, SandboxMode};
 use crate::variables::{PassedVariable, Variables};
 

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use carton_format::archive::ArchiveError;
+use carton_format::context::Cancelled;
+use carton_format::name::NameError;
+
 use crate::ErrorKind;
-use crate::archive::ArchiveError;
-use crate::context::Cancelled;
-use crate::name::NameError;
 
 /// Why an archive cannot be unpacked, or breaks a rule.
 #[derive(Debug, thiserror::Error)]

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use carton_format::name;
+
 use super::{UnpackError, UnpackLimits};
-use crate::name;
 
 /// The largest total size of all names in bytes. They are kept in memory until the folder is complete.
 const MAX_NAME_BYTES: u64 = 256 << 20;
@@ -241,7 +242,8 @@ mod tests {
     #[test]
     fn names_and_links() {
         let check = |entries: &[&str], expected: Option<&str>| {
-            let error = names(entries).err().map(|error| format!("{error}: {}", crate::causes::in_one_line(&error)));
+            let error =
+                names(entries).err().map(|error| format!("{error}: {}", carton_format::causes::in_one_line(&error)));
             match (&error, expected) {
                 (None, None) => {}
                 (Some(error), Some(expected)) => assert!(error.contains(expected), "{entries:?}: {error}"),

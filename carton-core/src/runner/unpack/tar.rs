@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::io::{self, Read};
 use std::rc::Rc;
 
+use carton_format::context::CancelToken;
 use tar::{Archive, Entry, EntryType, Header};
 
 use super::names::inside;
 use super::{Tree, UnpackError};
-use crate::context::CancelToken;
 
 /// The size of a tar header; a tar file has at least one.
 pub(super) const TAR_BLOCK: usize = 512;
@@ -89,8 +89,10 @@ fn unpack_entry(entry: &mut Entry<'_, impl Read>, folder: &str, tree: &mut Tree<
 
 /// Removes the `./` before and the slash after a name, which tar files have; `None` for the top folder itself.
 fn plain_name(path: &[u8]) -> Result<Option<&str>, UnpackError> {
-    let not_utf8 =
-        |_| UnpackError::Name { name: path.escape_ascii().to_string(), source: crate::name::NameError::NotUtf8 };
+    let not_utf8 = |_| UnpackError::Name {
+        name: path.escape_ascii().to_string(),
+        source: carton_format::name::NameError::NotUtf8,
+    };
     let text = std::str::from_utf8(path).map_err(not_utf8)?;
     let text = text.strip_prefix("./").unwrap_or(text);
     let text = text.strip_suffix('/').unwrap_or(text);

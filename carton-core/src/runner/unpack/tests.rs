@@ -10,12 +10,12 @@ use std::process::Command;
 use ::tar::{Builder, EntryType, Header};
 use ::zip::ZipWriter;
 use ::zip::write::SimpleFileOptions;
+use carton_format::context::CancelToken;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tempfile::TempDir;
 
 use super::*;
-use crate::context::CancelToken;
 
 /// Lists everything below a folder: the type (`d`, `f` or `l`), the mode, the name, and the contents of a file or the target of a
 /// link.
@@ -56,7 +56,7 @@ fn unpacked_below(bytes: &[u8], folder: &str, limits: UnpackLimits) -> Result<Ve
     let result = unpack(&archive, folder, &mut tree).and_then(|()| tree.finish());
     // Nothing was written beside the folder, whatever the archive holds.
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
-    result.map(|()| listed(&out)).map_err(|error| format!("{error}: {}", crate::causes::in_one_line(&error)))
+    result.map(|()| listed(&out)).map_err(|error| format!("{error}: {}", carton_format::causes::in_one_line(&error)))
 }
 
 fn unpacked(bytes: &[u8]) -> Result<Vec<String>, String> {

@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use carton_format::context::CancelToken;
+
 use super::names::Names;
 use super::{UnpackError, UnpackLimits};
-use crate::context::CancelToken;
 
 /// The number of bytes that are read from an archive and written to a file at once.
 pub(super) const BUFFER_LENGTH: usize = 256 << 10;

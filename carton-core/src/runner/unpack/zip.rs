@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use carton_format::archive::{Archive, EntryKind};
+use carton_format::name;
+use carton_format::source::FileSource;
+
 use super::names::inside;
 use super::{Tree, UnpackError};
-use crate::archive::{Archive, EntryKind};
-use crate::name;
-use crate::source::FileSource;
 
 pub(super) fn unpack(path: &Path, folder: &str, tree: &mut Tree<'_>) -> Result<(), UnpackError> {
     let source = FileSource::open(path).map_err(UnpackError::io("open", path))?;

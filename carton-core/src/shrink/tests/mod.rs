@@ -11,18 +11,18 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use carton_format::archive::Archive;
+use carton_format::metadata::Metadata;
+use carton_format::progress::ProgressEvent;
+use carton_format::source::FileSource;
+use carton_format::url::Url;
 use tempfile::TempDir;
 
 use super::*;
 use crate::ErrorKind;
-use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::config::Config;
-use crate::metadata::Metadata;
-use crate::network::Url;
 use crate::package::PackageInput;
-use crate::progress::ProgressEvent;
-use crate::source::FileSource;
 
 const PREFIX: &str = "https://example.com/files";
 

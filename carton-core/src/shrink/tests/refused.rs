@@ -154,7 +154,7 @@ async fn a_full_disk_is_an_error() {
     assert!(!desk.path("x.carton").exists());
     for error in [not_saved.unwrap_err(), not_written.unwrap_err(), not_resolved.unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Machine);
-        let text = crate::causes::in_one_line(&error);
+        let text = carton_format::causes::in_one_line(&error);
         assert!(text.contains("No space left"), "{text}");
     }
 }

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use carton_tensor::{Dimension, NumericTensor, SymbolicShape, Tensor};
 use ort::session::Session;
 use ort::value::{TensorElementType, ValueType};

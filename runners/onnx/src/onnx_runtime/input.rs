@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use carton_tensor::{AlignedBytes, DataType, Number, NumericTensor, Tensor, convert_numbers};
 use half::{bf16, f16};
 use ort::sys::OrtValue;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use carton_tensor::{DataType, NumericTensor, Tensor};
 use ort::AsPointer;
 use ort::environment::Environment;

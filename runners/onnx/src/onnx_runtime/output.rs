@@ -1,6 +1,6 @@
 //! Converts outputs in the runtime's own memory into tensors. Each element is written once.
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use carton_tensor::{DataType, NumericTensor, StringTensor, Tensor, element_count};
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};

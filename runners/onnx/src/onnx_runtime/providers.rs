@@ -6,7 +6,7 @@
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-use carton_runner_protocol::runner::{Device, RunnerError};
+use carton_runner_interface::runner::{Device, RunnerError};
 use ort::AsPointer;
 use ort::ep;
 use ort::session::builder::SessionBuilder;

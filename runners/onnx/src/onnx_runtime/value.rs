@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use ort::AsPointer;
 use ort::memory::{Allocator, MemoryInfo};
 use ort::sys::{ONNXTensorElementDataType as ElementNumber, ONNXType, OrtStatusPtr, OrtValue};

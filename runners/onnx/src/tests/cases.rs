@@ -1,6 +1,6 @@
 //! Each model returns the outputs that ONNX Runtime recorded for it.
 
-use carton_runner_protocol::runner::{DeclaredTensor, Tensors};
+use carton_runner_interface::runner::{DeclaredTensor, Tensors};
 use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor, Tolerance, allclose};
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! The messages that users get about models, options, inputs and libraries.
 
-use carton_runner_protocol::runner::{DeclaredTensor, Tensors};
+use carton_runner_interface::runner::{DeclaredTensor, Tensors};
 use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor};
 
 use super::{TestFiles, onnx_runtime, open, open_with, run};

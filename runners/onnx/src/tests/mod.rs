@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carton_runner_protocol::runner::{DeclaredTensor, RunnerError, Tensors};
+use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
 use carton_tensor::{AlignedBytes, DataType, NumericTensor, Storage, StringTensor, Tensor};
 use serde_json::Value;
 

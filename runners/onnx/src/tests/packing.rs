@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use carton_runner_protocol::runner::{DeclaredTensor, PackRequest, PackResponse};
+use carton_runner_interface::runner::{DeclaredTensor, PackRequest, PackResponse};
 use carton_tensor::{DataType, ElementKind};
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carton_runner_protocol::runner::{RunnerError, Tensors};
+use carton_runner_interface::runner::{RunnerError, Tensors};
 use carton_tensor::{AlignedBytes, DataType, NumericTensor, StringTensor, Tensor, Tolerance, allclose};
 use serde_json::Value;
 
@@ -161,7 +161,7 @@ fn outputs_are_written_straight_into_memory_of_ours() {
         ]);
         (x, inputs)
     };
-    let spec = |name: &str| carton_runner_protocol::runner::DeclaredTensor {
+    let spec = |name: &str| carton_runner_interface::runner::DeclaredTensor {
         name: name.to_owned(),
         dtype: DataType::Float32,
         element: None,

@@ -1,6 +1,6 @@
 //! libtorch's state of the whole process: its threads, and the GPUs that it finds.
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 
 use super::shim;
 

@@ -3,7 +3,7 @@
 use std::ptr::{NonNull, null};
 use std::sync::MutexGuard;
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use carton_tensor::DataType;
 
 use super::shim::{self, bytes_of, dtype_from_number, slice_of};

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use carton_tensor::DataType;
 
 use crate::error::from_libtorch;

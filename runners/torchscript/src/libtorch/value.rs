@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::Arc;
 
-use carton_runner_protocol::runner::RunnerError;
+use carton_runner_interface::runner::RunnerError;
 use carton_tensor::{DataType, ElementKind, NumericTensor};
 
 use super::shim::{self, dtype_number, text};

@@ -7,11 +7,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use carton_runner_protocol::host::{
+use carton_runner_interface::host::{
     CallError, CallOptions, Connection, ConnectionOptions, Event, FileRange, Files, LoadRequest,
 };
-use carton_runner_protocol::runner::{ServeOptions, serve};
-use carton_runner_protocol::{DeclaredTensor, Options, Tensors};
+use carton_runner_interface::runner::{ServeOptions, serve};
+use carton_runner_interface::{DeclaredTensor, Options, Tensors};
 use carton_runner_torchscript::TorchScript;
 use carton_tensor::{DataType, Element, Tensor};
 use serde_json::{Value, json};

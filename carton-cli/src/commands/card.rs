@@ -1,0 +1,70 @@
+//! `carton info --html`: writes the card of a model as a web page.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use carton_card::Card;
+use carton_core::{CancelToken, ManifestHash, Package};
+use carton_tensor::files::PendingFile;
+use serde::Serialize;
+
+use super::{Context, open};
+use crate::args::ModelArgs;
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+use crate::output::one_line;
+
+/// The result of `--html` for `--json`.
+#[derive(Serialize)]
+struct Written {
+    html: PathBuf,
+    manifest_sha256: Option<ManifestHash>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum HtmlError {
+    #[error("standard output is the page, and has no room for the result of --json")]
+    JsonToo,
+    #[error("cannot write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+/// Writes the card to `path`; `-` is standard output.
+pub(super) async fn write(model: &ModelArgs, path: PathBuf, context: &Context<'_>) -> Result<Exit, Failure> {
+    let is_standard_output = path == Path::new("-");
+    if is_standard_output && context.output.is_json() {
+        return Err(Failure::usage(HtmlError::JsonToo));
+    }
+    let package = open::open_with_signature(model, false, context).await?;
+    if !is_standard_output {
+        return write_file(package, path, context).await;
+    }
+    let page = interrupt::blocking(move |cancel_token| Ok(html_page(package, cancel_token))).await?;
+    context.output.text(&page)?;
+    Ok(Exit::Ok)
+}
+
+/// Makes the web page of the carton.
+fn html_page(package: Package, cancel_token: &CancelToken) -> String {
+    Card::new(&package.cancel_token(cancel_token.clone())).standalone_html()
+}
+
+/// Writes the card as a file, which is complete or absent.
+async fn write_file(package: Package, path: PathBuf, context: &Context<'_>) -> Result<Exit, Failure> {
+    let written = Written { html: path.clone(), manifest_sha256: package.manifest_sha256() };
+    interrupt::blocking(move |cancel_token| {
+        let unwritable = |source| Failure::new(HtmlError::Write { path: path.clone(), source });
+        // Made first, so that a folder that cannot be written to is reported at once.
+        let mut file = PendingFile::new(&path).map_err(unwritable)?;
+        let page = html_page(package, cancel_token);
+        file.file_mut().write_all(page.as_bytes()).map_err(unwritable)?;
+        cancel_token.begin_publishing()?;
+        file.publish().map_err(unwritable)
+    })
+    .await?;
+    match context.output.is_json() {
+        true => context.output.json(&written)?,
+        false => context.output.text(&format!("{}\n", one_line(&written.html.display().to_string())))?,
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,69 @@
+//! The protocol between Carton and its runners (spec/runner-protocol.md), for both sides.
+//!
+//! A runner is a process that holds a machine-learning framework. It implements [`runner::Runner`] and needs nothing else of
+//! Carton: this program is a whole runner, for models that return their inputs.
+//!
+//! ```no_run
+//! use carton_runner_interface::Tensors;
+//! use carton_runner_interface::runner::{self, Call, Description, LoadRequest, Runner, RunnerError};
+//!
+//! struct Echo;
+//!
+//! impl Runner for Echo {
+//!     fn describe() -> Description {
+//!         Description { name: "echo".to_owned(), framework_version: "1.0.0".to_owned() }
+//!     }
+//!     fn load(_: LoadRequest, _: &Call) -> Result<Self, RunnerError> {
+//!         Ok(Self)
+//!     }
+//!     fn infer(&self, inputs: Tensors, _: &Call) -> Result<Tensors, RunnerError> {
+//!         Ok(inputs)
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     runner::run::<Echo>()
+//! }
+//! ```
+//!
+//! Public modules:
+//! - [`runner`]: the trait, and the loop that serves it;
+//! - `host`, behind the feature of that name: a connection to a runner, used by any number of tasks at once;
+//! - [`signature`]: compares declared inputs and outputs with those of a model, for runners that can read them from it;
+//! - [`version`]: the versions and features of the protocol.
+//!
+//! Private modules, from the wire up: `frame` (bytes to frames), `message` (frames to messages; knows no transport), `transport`
+//! (carries frames), `shared_memory` (pools of this side, and regions of the peer), `tensor_encoding` (tensors to messages and back),
+//! `link` (what both sides share).
+
+#![cfg_attr(not(feature = "host"), allow(dead_code, reason = "what only hosts use of the parts both sides share"))]
+
+mod frame;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+#[cfg(feature = "host")]
+pub mod host;
+mod housekeeper;
+mod link;
+mod message;
+mod model;
+mod private_bytes;
+mod protocol_error;
+pub mod runner;
+mod shared_memory;
+pub mod signature;
+mod spin;
+mod tensor_encoding;
+mod transport;
+pub mod version;
+
+pub use message::{LogLevel, code};
+pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Prepared, Tensors};
+pub use private_bytes::PrivateBytes;
+pub use protocol_error::ProtocolError;
+pub use transport::Transport;
+
+/// Compiles the example of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guides/runner.md")]
+struct WriteARunner;

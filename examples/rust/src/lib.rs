@@ -1,0 +1,1 @@
+//! Example programs of `carton-core`, in `examples`.
