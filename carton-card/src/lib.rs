@@ -19,6 +19,17 @@
 //! # let _ = (index, page);
 //! # }
 //! ```
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `text`, `bars`, `budget`, `document`, `datatype`, `served`: small parts of pages; the limit of what is shown; the frame of a page:
+//!   style, script and content security policy; what only a server knows of a model.
+//! - `form`, `markdown`, `media`, `read`: the fields of a signature; descriptions, whose HTML stays text; pictures and sounds, decided
+//!   by their bytes; parts of a carton, read once.
+//! - `self_tests`, `picture`, `tensor`: the list of self-tests; PNG; tensors.
+//! - `card`: the sections of the pages.
 
 mod bars;
 mod budget;

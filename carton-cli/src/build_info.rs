@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use carton_core::metadata::SPEC_VERSION;
 use carton_core::runner::{INTERFACE_VERSION, PLATFORM};
-use carton_tensor::files::TensorFileFormat;
+use carton_tensor::any_file::TensorFileFormat;
 use serde::Serialize;
 
 use crate::EMBEDDED_RUNNERS;

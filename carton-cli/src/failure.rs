@@ -7,7 +7,7 @@ use carton_core::ErrorKind;
 use serde::Serialize;
 
 use crate::hints;
-use crate::output::printable::{shortened, without_logins};
+use crate::text::{shortened, without_logins};
 
 /// The exit codes of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

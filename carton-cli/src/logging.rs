@@ -18,9 +18,10 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFi
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::GlobalArgs;
-use crate::output::shell::shell_word;
-use crate::output::{Colors, Output, Role, without_logins};
+use crate::output::{Colors, Output, Role};
 use crate::progress::ProgressDisplay;
+use crate::text::shell_word;
+use crate::text::without_logins;
 
 /// Starts logging for the rest of the process.
 pub(crate) fn start(global: &GlobalArgs, output: &Output) {

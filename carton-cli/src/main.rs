@@ -5,6 +5,24 @@
 //!
 //! Data goes to standard output, everything else to standard error. With `--json`, standard output holds exactly one object, also when
 //! the command fails (`{"error": …}`).
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `args`: the command line's arguments, parsed and nothing else.
+//! - `text`: numbers, words of a shell and text of others, as they are printed.
+//! - `progress`, `hints`, `failure`: what is printed while work goes on; advice about an error in terms of commands and options, which
+//!   the library does not know; exit codes.
+//! - `output`: what goes to standard output and standard error.
+//! - `interrupt`: signals, and whether one arrives before the output gets its name or too late.
+//! - `process`, `python`: other programs; the package of the python runner, and the interpreter that it is installed for.
+//! - `build_info`, `completion`: what was built in; the suggestions that shells offer.
+//! - `tensor_files`, `tensors`: sources and destinations of `carton tensor`, planned before the first tensor is read; JSON, `.npy`
+//!   files and text for people, from and to tensors.
+//! - `orphans`, `commands`: children that a process 1 must reap; one verb a file: arguments in, one call of the library, one result
+//!   out.
+//! - `logging`: log records on standard error.
 
 mod args;
 mod build_info;
@@ -22,6 +40,7 @@ mod progress;
 mod python;
 mod tensor_files;
 mod tensors;
+mod text;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -32,7 +51,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, without_logins};
+use crate::output::Output;
+use crate::text::without_logins;
 
 /// The runners in this binary. `carton runner install` makes them available to other programs.
 static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[carton_runner_onnx::RUNNER, carton_noop_runner::RUNNER];

@@ -21,14 +21,15 @@ use carton_tensor::npy::NpyError;
 use crate::cache::CacheError;
 use crate::config::ConfigError;
 use crate::contents::ContentsError;
+use crate::location::PinError;
 use crate::package::PackageError;
 use crate::runner::launch::LaunchError;
 use crate::runner::session::StartError;
 use crate::runner::{Crash, InstallError, NoRunner, RegistryError};
 use crate::runner_message::{RunnerMessage, runner_error};
 use crate::sandbox::{SuspectedLimit, limits_hint};
-use crate::self_test::SelfTestReport;
-use crate::shrink::ShrinkError;
+use crate::self_test_report::SelfTestReport;
+use crate::shrink_error::ShrinkError;
 use crate::trust::TrustError;
 use crate::variables::VariableError;
 
@@ -473,6 +474,15 @@ impl Error {
                 Some("drop outputs that are no longer needed, or allow more shared memory".to_owned())
             }
             _ => None,
+        }
+    }
+}
+
+impl From<PinError> for Error {
+    fn from(error: PinError) -> Self {
+        match error {
+            PinError::Invalid { found } => Self::Pin { found },
+            PinError::Two { pinned, expect } => Self::TwoPins { pinned, expect },
         }
     }
 }

@@ -33,12 +33,56 @@
 //!
 //! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user.
 //! The file format is specified in `spec/carton-format.md`.
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `private_folder`, `process_lock`, `held_folder`: whether another user can write to a folder, or move it; locks between processes;
+//!   temporary folders outside of the cache, and what killed processes have left of them.
+//! - `location`, `memory`, `inputs`, `context_setters`: the place of a carton, and the hash that it must have; the memory of this
+//!   machine; what callers pass as inputs; the setters of types whose calls block.
+//! - `variables`: the environment variables that options set, and that users pass; `runner/launch/variables` brings them past the
+//!   programs that start and confine a runner.
+//! - `cache`: files by hash, model folders by manifest hash, downloads, stored facts about cartons on servers, records of verified
+//!   files, locks and leases. It also knows which cartons use which files, and deletes files that none needs. It opens no carton and
+//!   fetches nothing.
+//! - `fetch_verified`: fetches a file of known SHA-256 into its download folder in the cache, and compares the digest.
+//! - `contents`: a path in, verified bytes out; from an archive, an unpacked folder, or the cache. A file is *elsewhere* if its carton
+//!   is on a server, or if the carton only links to it: `contents/fetch` fetches such files into the cache. `contents/locate` alone
+//!   decides where the bytes of a file are.
+//! - `sandbox`: what the user allows and limits; `suspicion` guesses which limit a failure comes from, `denial` what the sandbox has
+//!   refused. Pure.
+//! - `trust`: the rules of the configuration, and what was found out about a carton's signature.
+//! - `package`: an open carton: contents, metadata and tensors as one unit, read and written.
+//! - `config`: the configuration file and the environment.
+//! - `runner`: descriptors, the registry and the index, selection (pure); install, which downloads archives into the cache (`fetch`)
+//!   and unpacks them under stricter rules (`unpack`) into a hidden folder that is renamed when it is complete (`workspace`); launch (a
+//!   process and its supervisor, confined by `launch/confinement`), session (process and connection).
+//! - `runner_message`, `self_test_report`, `shrink_error`, `packed`: what a runner said; the results of self-tests; why files cannot be
+//!   left out; the result of packing, with all that it warns of.
+//! - `error`, `blocking`: one error type for the errors of all layers; async operations on tokio for work that blocks.
+//! - `settings`: the settings that operations share.
+//! - `contents_work`: unpacking and verifying as operations.
+//! - `open`: opens a carton without a runner. `open/signature` looks for the signature and applies the rules of trust: whatever opens a
+//!   carton passes there. `open/remote` opens one on a server, `open/registry` one in a registry: it gives `contents` the small layer as
+//!   an archive, and the digests of the other layers as `Blobs`, which are fetched as linked files are.
+//! - `model`: package and runner joined: load and infer. A call waits for its turn before it gives its inputs away (`model/live`), so
+//!   that it can wait again for a fresh runner. `model/preparation` remembers what a runner has prepared for a model.
+//! - `self_test`, `example`, `shrink`, `hub`: runs self-tests; runs examples and compares their outputs; leaves files out of a carton,
+//!   and puts them back; fetches the files of a repository.
+//! - `pack`: `pack/pointers` finds Git LFS pointers in place of files, `pack/recognize` determines the runner, `pack/packing` is
+//!   packing in two steps, `pack/check` loads and tests a carton that does not have its final name yet, `pack/outputs` compares what the
+//!   model returns with what it declares, on `pack/zeros` where there is no self-test.
+//! - `registry`, `machine`: pushes, pulls, lists and tags cartons in registries; what this machine has and lacks, for `carton doctor`.
+//! - `internals`: what benchmarks and tests of this workspace use below the public API.
 
 mod blocking;
 pub mod cache;
 pub mod config;
 mod contents;
 mod contents_work;
+mod context_setters;
 mod error;
 mod example;
 mod fetch_verified;
@@ -49,6 +93,7 @@ mod inputs;
 pub mod internals;
 mod location;
 pub mod machine;
+mod memory;
 mod model;
 mod open;
 mod pack;
@@ -61,8 +106,10 @@ pub mod runner;
 mod runner_message;
 mod sandbox;
 mod self_test;
+mod self_test_report;
 mod settings;
 mod shrink;
+mod shrink_error;
 pub mod trust;
 mod variables;
 
@@ -109,7 +156,8 @@ pub use packed::{PackCheck, PackWarning, Packed, ZeroRun};
 pub use runner::runner_main;
 pub use runner_message::RunnerMessage;
 pub use sandbox::{Limits, Permissions, SandboxMode, SuspectedLimit, UnknownPermission, UnknownSandboxMode};
-pub use self_test::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult, SelfTests};
+pub use self_test::SelfTests;
+pub use self_test_report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult};
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
 pub use variables::VariableError;
 
@@ -138,7 +186,7 @@ pub mod errors {
     pub use crate::runner::{
         Crash, DescriptorError, InstallError, NoRunner, PlaceError, RegistryError, RunnerIndexError, UnpackError,
     };
-    pub use crate::shrink::ShrinkError;
+    pub use crate::shrink_error::ShrinkError;
     pub use crate::trust::TrustError;
     pub use carton_format::archive::ArchiveError;
     pub use carton_format::links::LinksError;

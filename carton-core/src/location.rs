@@ -9,8 +9,6 @@ use carton_network::hub::HubName;
 use carton_network::oci::Reference;
 use carton_network::place::{Place, PlaceError};
 
-use crate::Error;
-
 /// Separates the path or URL from the expected hash of the carton.
 const PIN: &str = "#sha256=";
 /// Why another fragment is refused.
@@ -35,6 +33,15 @@ const NO_PIN: &str = "it has a fragment that is not `#sha256=` and the hash of a
 pub struct Location {
     place: Result<Place, PlaceError>,
     pin: Option<String>,
+}
+
+/// Why the hash that a carton must have is not known.
+#[derive(Debug)]
+pub(crate) enum PinError {
+    /// The location ends in something else than a hash.
+    Invalid { found: String },
+    /// The location and the caller demand different hashes.
+    Two { pinned: ManifestHash, expect: ManifestHash },
 }
 
 impl Location {
@@ -100,11 +107,11 @@ impl Location {
     }
 
     /// The hash that the carton's MANIFEST must have: `expect`, or what follows `#sha256=`.
-    pub(crate) fn expected(&self, expect: Option<ManifestHash>) -> Result<Option<ManifestHash>, Error> {
+    pub(crate) fn expected(&self, expect: Option<ManifestHash>) -> Result<Option<ManifestHash>, PinError> {
         let Some(pin) = &self.pin else { return Ok(expect) };
-        let pinned = pin.parse().map_err(|_| Error::Pin { found: pin_shown(pin) })?;
+        let pinned = pin.parse().map_err(|_| PinError::Invalid { found: pin_shown(pin) })?;
         match expect {
-            Some(expect) if expect != pinned => Err(Error::TwoPins { pinned, expect }),
+            Some(expect) if expect != pinned => Err(PinError::Two { pinned, expect }),
             _ => Ok(Some(pinned)),
         }
     }
@@ -307,7 +314,7 @@ mod tests {
         check(&format!("https://me:secret@host:8443/m?sig=secret#sha256={digest}"), &plain);
         check("https://host/m#sha256=12&token=secret", "https://host/m#sha256=…");
         let error = Location::from("https://host/m#sha256=12&token=secret").expected(None).unwrap_err();
-        assert!(!format!("{error} {error:?}").contains("secret"));
+        assert!(!format!("{error:?}").contains("secret"));
         let place = Location::from("https://me:secret@host/m?secret");
         assert!(!format!("{:?}", place.place()).contains("secret"));
     }
@@ -319,8 +326,8 @@ mod tests {
         assert_eq!(pinned.path(), Some(Path::new("m.carton")));
         assert_eq!(pinned.expected(None).unwrap(), Some(digest("ab")));
         assert_eq!(pinned.expected(Some(digest("ab"))).unwrap(), Some(digest("ab")));
-        assert!(matches!(pinned.expected(Some(digest("cd"))), Err(Error::TwoPins { .. })));
-        assert!(matches!(Location::from("m#sha256=12").expected(None), Err(Error::Pin { .. })));
+        assert!(matches!(pinned.expected(Some(digest("cd"))), Err(PinError::Two { .. })));
+        assert!(matches!(Location::from("m#sha256=12").expected(None), Err(PinError::Invalid { .. })));
         assert_eq!(Location::from(Path::new("m#sha256=12")).expected(None).unwrap(), None);
     }
 }

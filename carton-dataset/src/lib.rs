@@ -42,6 +42,25 @@
 //! | convert an Arrow column to tensors, without a dataset | [`mod@column`] |
 //!
 //! The crate reads and writes shards through `carton-tensor`. It knows neither cartons nor runners.
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `shard_path`, `part_name`: names of shards and parts. Pure.
+//! - `options`, `manifest`: how a dataset is written; its manifest, which is consistent in itself. Pure.
+//! - `error`: one error type, with those of the parts.
+//! - `input`: rows from Parquet and Arrow IPC. The sizes that such files claim are compared with their real sizes before `arrow` and
+//!   `parquet` rely on them; `guard` turns the remaining panics into errors.
+//! - `index`: the table of tensors, one file when we write it, one file or many when we read it.
+//! - `column`: one Arrow column as the bytes of tensors, as slices of its buffers where they have the right layout. Knows no files.
+//! - `shard_metadata`, `report`, `sample_names`, `fuzzing`, `rows`: what a shard says of itself; what was written; names of tensors
+//!   split into samples and columns, also where neither shard nor manifest names the separator; what fuzz targets call; rows as columns.
+//! - `write`: `task` is one attempt at one task; `batch` and `key_value` cut its rows into shards, `attempt` is the folder that holds
+//!   them until the commit. `commit` makes a dataset of one attempt at each task, by a record of its steps; `publish` gives index and
+//!   manifest their names, last. `merge` does the same for shards without reports.
+//! - `read`: `Dataset` opens shards when they are needed; `assignment` divides them among workers; `verify` compares everything with
+//!   everything, and reports problems as findings, not as errors.
 
 pub mod column;
 mod error;

@@ -6,7 +6,16 @@ use std::num::NonZeroUsize;
 use carton_tensor::files::ElementType;
 use uuid::Uuid;
 
-use crate::index::IndexLayout;
+/// Whether the index is a folder or a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexLayout {
+    /// A folder that contains one Parquet file. Spark reads it, and so do the libraries that accept folders, such as pyarrow. Spark reads
+    /// no single file whose name begins with `_`.
+    #[default]
+    Folder,
+    /// A single Parquet file, for programs that open nothing else, such as the Python class of the Spark connector.
+    File,
+}
 
 /// How rows become tensors and shards.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,25 @@
 //! the bytes come from a [`source`]. Programs use `carton-core`, which has all of this behind one type.
 //!
 //! Whatever is read is hostile: no size that it states is allocated before it was compared with the bytes that there are.
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `name`, `source`: the valid paths in a carton, and which of them collide; bytes at offsets, from a file or memory.
+//! - `progress`, `context`: the stages of all work, and the context of `carton-tensor` with these stages.
+//! - `digest`, `causes`, `error_kind`: SHA-256; an error and its causes in one line; the kinds of failures, from which exit codes and
+//!   statuses follow.
+//! - `invalid_toml`, `unknown_keys`: errors in a TOML file, described without its values; its unknown keys.
+//! - `url`: URLs, and the form in which they may be shown.
+//! - `links`, `manifest`: LINKS and MANIFEST.
+//! - `archive`: parses and writes zip records itself, because it must refuse archives (duplicate names, disagreeing headers,
+//!   overlapping entries) that a general zip library accepts, or whose faults it hides.
+//! - `variables`, `side`: the environment variables that a carton may set; input or output.
+//! - `metadata`: carton.toml.
+//! - `signature`: the checks of the tensors of a call.
+//! - `tensor_data`: the tensors of self-tests and examples, in one file each or in one safetensors or zTensor file for all. Of such a
+//!   shared file it reads the header, and then single tensors.
 
 pub mod archive;
 pub mod causes;

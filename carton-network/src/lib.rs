@@ -6,6 +6,19 @@
 //! knows no cache.
 //!
 //! No server is trusted: each answer is compared with its request, and no size that a server states is allocated.
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `encoding`: decodes content encodings while reading.
+//! - `http`: one ranged request and its answer, retries, credentials, private addresses, logins at registries.
+//! - `download`: fetches a file, or a range of it, into a local file, with several requests at once, resumable.
+//! - `hub`: names on the Hugging Face Hub, and the files of its repositories.
+//! - `object_stores`: turns names of objects into signed web URLs.
+//! - `oci`: registries of artifacts. `reference` and `manifest` are pure; `client` makes the requests of the protocol.
+//! - `place`: a path or a URL.
+//! - `remote_source`: the small parts of a file on a server that describe the rest.
 
 pub mod download;
 pub mod encoding;

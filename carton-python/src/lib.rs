@@ -1,19 +1,24 @@
 //! The extension module `carton._carton`: `carton_core` as Python objects.
 //!
 //! This crate translates, and decides nothing about cartons. `python/carton` has the parts that are simpler in Python: the exceptions,
-//! conversions of other libraries' arrays, the packing of live objects, and what a notebook shows. Modules, from the bottom up:
-//!
-//! - `runtime`: the threads that operations run on, and how a Python thread waits for them;
-//! - `python_call`: calls of Python code that may take long; `bridge`: awaits operations in `asyncio`;
-//! - `errors`: errors as exceptions; `reports`: progress and log records; `results`: reports as instances of classes;
-//! - `memory` and `tensors`: tensors as arrays, and arrays as tensors; `arrow`: the same for Arrow;
-//! - `paths`: paths of any type; `closing`: tells work that its object was closed;
-//! - `row_source`: the tables that `rows` maps;
-//! - `specs`, `load`, `model`, `stream`, `rows`, `package`, `pack`, `signing`, `upkeep`, `tensor_files`: the functions and classes.
+//! conversions of other libraries' arrays, the packing of live objects, and what a notebook shows.
 //!
 //! **No thread of the runtime takes the interpreter's lock.** Results, progress and log records wait in queues until a thread of Python
 //! fetches them. An interpreter that exits kills threads that wait for its lock, and then the whole process aborts (see `runtime::Inside`).
 //! Where another library calls this module, `runtime::attached` takes the lock on the thread of that library.
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `errors`, `paths`, `python_call`, `reports`: errors as exceptions; paths of any type; calls of Python code that may take long;
+//!   progress and log records.
+//! - `runtime`: the threads that operations run on, and how a Python thread waits for them.
+//! - `row_source`, `memory`, `tensors`, `arrow`: the tables that `rows` maps; what arrays show; arrays of tensors and tensors of
+//!   arrays; the same for Arrow.
+//! - `bridge`, `calls`, `closing`, `results`, `specs`: awaits operations in `asyncio`; calls of models; tells work that its object was
+//!   closed; reports as instances of classes; declared tensors.
+//! - `package`, `stream`, `model`, `sandbox`, `load`, `pack`, `rows`, `signing`, `tensor_files`, `upkeep`: the functions and classes.
 
 #![allow(clippy::result_large_err, reason = "the library's own error, which becomes an exception at once")]
 

@@ -1,7 +1,7 @@
 //! Tensor files: safetensors, sharded checkpoints, zTensor, `.npy` and `.npz`.
 
 use carton_core::ErrorKind;
-use carton_tensor::files::{TensorFile as AnyFile, TensorFileError};
+use carton_tensor::any_file::{TensorFile as AnyFile, TensorFileError};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 

@@ -26,11 +26,17 @@
 //! Rows stay in order. Memory is bounded by the number of calls in flight, not by the number of rows. Reading files is left to
 //! `carton-dataset`, running models to `carton-core`.
 //!
-//! - `plan` decides which columns are inputs, which outputs become columns, and which columns are kept. Pure.
-//! - `input` converts the values of a column to pieces of tensors (`strings` those of text), and `cut` makes calls of them. Pure.
-//! - `call` is one call of the model, `output` makes columns of what it returns.
-//! - `map` keeps calls in flight on all workers, and returns their results in order.
-//! - `format` writes record batches as Parquet or Arrow IPC. `write` maps a whole table and writes the results.
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `error`, `row_shape`, `strings`: the error; the declared shape of one row; columns of text.
+//! - `input`, `plan`, `cut`: columns as pieces of tensors; which columns are inputs, which outputs become columns, and which columns
+//!   are kept; calls made of the pieces of many record batches, or of one. Pure.
+//! - `output`, `call`: columns of what the model returns, with a check of sizes that only the model claims; one call, made again if the
+//!   runner dies.
+//! - `format`, `map`, `write`: record batches as Parquet or Arrow IPC; calls in flight on all workers, whose results are in order; the
+//!   thread that writes.
 
 mod call;
 mod cut;

@@ -32,9 +32,24 @@
 //! - [`signature`]: compares declared inputs and outputs with those of a model, for runners that can read them from it;
 //! - [`version`]: the versions and features of the protocol.
 //!
-//! Private modules, from the wire up: `frame` (bytes to frames), `message` (frames to messages; knows no transport), `transport`
-//! (carries frames), `shared_memory` (pools of this side, and regions of the peer), `tensor_encoding` (tensors to messages and back),
-//! `link` (what both sides share).
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `protocol_error`, `model`: what a peer did wrong; what is said about a model: load and pack requests, declared tensors.
+//! - `frame`, `message`: bytes to frames to messages. `message` knows no transport, `frame` knows no message.
+//! - `shared_memory`: regions (memfd with seals), the pool that hands out pieces of them, the maps of the peer's regions.
+//! - `tensor_encoding`: tensors to messages and back.
+//! - `fuzzing`: what fuzz targets call.
+//! - `housekeeper`, `transport`: the thread for work that can wait; a Unix socket that passes descriptors, or a pair of pipes inside
+//!   one process for tests.
+//! - `link`, `version`, `spin`: what both sides share; the versions and features of the protocol; the moment in which a waiting side
+//!   yields its core before it sleeps.
+//! - `runner`: the trait of a runner, and the loop that serves it.
+//! - `host`: behind the feature of that name: `Connection`, used by any number of tasks at once; `turn` is a call that may be sent now,
+//!   `exchange` sends it and waits for its answer, and `reading` decides who reads it.
+//! - `private_bytes`: a runner's memory, shown so that writing to it copies it.
+//! - `signature`: declared inputs and outputs compared with those of a model, for runners that can read them. Pure.
 
 #![cfg_attr(not(feature = "host"), allow(dead_code, reason = "what only hosts use of the parts both sides share"))]
 

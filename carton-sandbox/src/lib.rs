@@ -23,22 +23,24 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! | module | |
-//! | --- | --- |
-//! | `limits` | the resource limits, as data |
-//! | `policy` | what a process may do, as data that can be printed |
-//! | `system` | the files of the system that every program needs |
-//! | `grants` | the files that a policy lets a program use, which `files` and `root` follow |
-//! | `files` | Landlock: files, TCP, signals, abstract sockets |
-//! | `syscalls` | seccomp: the system calls that are refused, and what each of them would give |
-//! | `namespaces`, `root` | a network, processes and a root folder of the program's own |
-//! | `privileges`, `limiting`, `descriptors` | the rest of confining |
-//! | `variables` | the environment variables of the program, which are not the launcher's |
-//! | `scratch` | deletes scratch folders |
-//! | `launcher` | the launcher's life |
-//! | `probe` | what this system can enforce, found out by starting a launcher |
-//!
 //! On systems other than Linux there is no sandbox: [`launcher_main`] refuses every policy.
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `descriptors`, `gap`, `limits`, `policy`: descriptors of a process; what a system cannot enforce; the resource limits; what a
+//!   process may do. All of it is data.
+//! - `system`: the files of the system that every program needs.
+//! - `grants`: the files that a policy lets a program use.
+//! - `privileges`, `root`: rights that are given up; a root folder that has only what is granted.
+//! - `files`: Landlock: files, TCP, signals, abstract sockets.
+//! - `namespaces`, `syscalls`, `scratch`: a network, processes and a root of the program's own; seccomp: the system calls that are
+//!   refused, and what each of them would give; the deletion of scratch folders.
+//! - `limiting`, `variables`: limits applied; the environment variables of the program, which are not the launcher's.
+//! - `launcher`: starts one program, waits for it, and leaves nothing of it behind. It forks a process that confines itself and becomes
+//!   the program.
+//! - `probe`: what this system can enforce, found out by starting a launcher.
 
 mod gap;
 mod limits;

@@ -14,18 +14,25 @@
 //! A model is a queue, a batcher and runners. A request is admitted by what the server holds already, its tensors are read into memory
 //! that a runner shares, and calls that come together are run together where the carton declares a batch dimension.
 //!
-//! | module | what it has |
-//! |---|---|
-//! | `server` | [`Server`]: built, bound, run and drained |
-//! | `config` | [`ServeConfig`]: all of it as data, and as a file |
-//! | `model` | [`ModelSpec`]; the models by name, their queues, runners and states |
-//! | `protocol` | the protocol's messages, as bytes and as tensors; pure |
-//! | `http` | the REST side, metrics and probes |
-//! | `grpc` | the gRPC side, and probes by gRPC's health protocol |
-//! | `connection` | listeners, TLS, and the limits of connections |
-//! | `body`, `encoding` | the bodies of requests, read within the limits; gzip, deflate and zstd |
-//! | `access`, `observe` | tokens, the access log, and trace contexts; what is recorded of each request |
-//! | `listing` | what both faces say of all models |
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `failure`, `access`, `limits`, `metrics`, `work`: one error for both faces, whose text may leave the server; tokens, allowed
+//!   origins and hosts, the access log, trace contexts; limits; metrics; long work on other threads.
+//! - `model`: `repository` finds models by name, and loads and swaps them. `served` is one of them: `admission` counts its calls and
+//!   their bytes, `queue` lets a call wait, `run` runs what came together by `batch` (pure), `instance` is one runner, and `health`
+//!   (pure) decides when a model pauses.
+//! - `app`: what the requests of a server share.
+//! - `encoding`, `body`: gzip, deflate and zstd; bodies of requests, read within the limits, straight into the memory that a runner
+//!   shares.
+//! - `connection`: listeners, TLS, and the limits of connections; `watchdog` finds clients that do not read.
+//! - `protocol`: the Open Inference Protocol, bytes in and tensors out, and back. Pure, for both faces.
+//! - `listing`, `counted_chunks`, `observe`: what both faces say of all models; answers whose bytes are counted; what is recorded of
+//!   each request.
+//! - `grpc`, `http`: the faces, which use nothing of each other.
+//! - `server`, `config`: built, bound, run and drained; `serve.toml`.
+//! - `fuzzing`: what fuzz targets call.
 
 mod access;
 mod app;

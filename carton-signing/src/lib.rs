@@ -18,14 +18,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | Module | |
-//! | --- | --- |
-//! | `key` | private and public keys |
-//! | `certificate` | X.509 certificates and their chains |
-//! | `statement` | what is signed |
-//! | `bundle` | the file of a signature |
-//! | `keyless` | signatures of Sigstore, without keys of the signer's own |
-//! | `sign`, `verify` | making and checking one |
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `key`, `certificate`, `statement`: private and public keys; X.509 certificates and their chains; what is signed, and its
+//!   comparison with a carton.
+//! - `error`, `pattern`, `signer`: why a bundle or a signature is not accepted; patterns of identities; who signed, once that is
+//!   verified.
+//! - `keyless`: signatures of Sigstore, without keys of the signer's own.
+//! - `bundle`: the file of a signature.
+//! - `sign`, `verify`: making and checking one.
 
 mod bundle;
 mod certificate;

@@ -18,7 +18,8 @@ use std::thread;
 use std::time::Instant;
 
 use carton_tensor::AlignedBytes;
-use carton_tensor::files::{ElementType, RawTensor, TensorFile};
+use carton_tensor::any_file::TensorFile;
+use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Header, Layout, Metadata};
 use carton_tensor::weights::{self, LoadOptions, QuantizeOptions};
 use carton_tensor::ztensor::{self, DigestAlgorithm, Footer, Manifest, StoreAs};

@@ -24,11 +24,42 @@
 //! | `ztensor` | `ztensor` | zTensor files, versions 1.1 and 1.2 (spec/ztensor.md) |
 //! | `files` | `files` | what the formats share: element types of files, byte ranges with many owners, files that appear whole or not at all |
 //! | `weights` | `weights` | all tensors of a file at once: loading, statistics, quantization, validation (spec/weights.md) |
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `dtype`, `element_kind`, `element`, `shape`, `position`: what elements and shapes there are; positions of elements.
+//! - `storage`: the trait behind a numeric tensor's bytes: a vector, a block of shared memory, a mapped file. Cloning a tensor clones
+//!   an `Arc`.
+//! - `tensor`, `allclose`: tensors, and their comparison by NumPy's rule.
+//! - `cast`: the one rule by which a number that comes in becomes one of another type, for tensors, tensors of files, columns of tables
+//!   and inputs of engines. Pure.
+//! - `ndarray_conversion`, `fill`: views as arrays of the crate `ndarray`; memory filled in place.
+//! - `content`: recognizes by its bytes what a file is that is no tensor file, so that errors can name it. Pure.
+//! - `context`: the token that cancels work, and the callback for its progress. It knows no work: the stages that progress names are a
+//!   parameter. The token also decides whether a cancellation comes before the results are published, or too late.
+//! - `parallel`: work on all cores.
+//! - `files`: what the formats share. `ElementType` covers every element type of both formats, `SharedBytes` is a range of memory with
+//!   many owners, `FileBytes` the source of a file's bytes, and `RawTensor` combines all three. A `PendingFile` gives every written file
+//!   its final name.
+//! - `npy`: `.npy` and `.npz`.
+//! - `safetensors`: `header` is the format, bytes in and tensors out, with a parser for headers as writers usually write them and one
+//!   for any JSON; `layout` is the same for a file to be written, `index` names the files of a sharded checkpoint.
+//! - `ztensor`: `footer`, `parse` and `manifest` are the format. `reader` performs the requested checks before it returns anything;
+//!   `writer` only ever appends. `sparse` and `quantized_group` convert objects of several components into arrays, and check every index
+//!   first.
+//! - `any_file`: detects the format of a tensor file, and opens it.
+//! - `weights`: operations on all tensors of a file at once, on all cores. `kernels` are the inner loops, chosen by the CPU's features;
+//!   `schemes` says which tensors are quantized already, and which scales belong to them; `description` says what a model should be, and
+//!   `validate` checks it.
 
 #[cfg(target_endian = "big")]
 compile_error!("tensors hold little-endian elements that are viewed in place, so a big-endian machine cannot use them");
 
 mod allclose;
+#[cfg(feature = "weights")]
+pub mod any_file;
 mod cast;
 pub mod content;
 pub mod context;
@@ -44,6 +75,7 @@ mod ndarray_conversion;
 pub mod npy;
 #[doc(hidden)]
 pub mod parallel;
+mod position;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 mod shape;

@@ -5,8 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use carton_tensor::any_file::{TensorFile, TensorFileError, TensorFileFormat};
 use carton_tensor::context::Context;
-use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileError, TensorFileFormat};
+use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Metadata};
 use carton_tensor::weights::{self, Description, Filter, LoadOptions, QuantizeOptions, WeightsError};
 use carton_tensor::ztensor::{self, DigestAlgorithm, StoreAs};

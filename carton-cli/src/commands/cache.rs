@@ -12,7 +12,8 @@ use super::{Context, open, set};
 use crate::args::{CacheCommand, PruneArgs, RemoveArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Align, Role, Table, ago, byte_size, count, one_line};
+use crate::output::{Align, Role, Table};
+use crate::text::{ago, byte_size, count, one_line};
 
 #[derive(Serialize)]
 struct Listing<'a> {

@@ -12,7 +12,7 @@ use super::{Context, open};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::one_line;
+use crate::text::one_line;
 
 /// The result of `--html` for `--json`.
 #[derive(Serialize)]

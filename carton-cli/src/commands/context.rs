@@ -2,7 +2,8 @@
 
 use carton_core::Config;
 
-use crate::output::{Output, one_line};
+use crate::output::Output;
+use crate::text::one_line;
 
 /// The context that every command gets.
 pub(super) struct Context<'a> {

@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::self_test::difference;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{Align, Output, Role, Table, one_line};
+use crate::output::{Align, Output, Role, Table};
+use crate::text::one_line;
 
 /// The comparison of the outputs with the samples of an example, as `--json` prints it.
 #[derive(Serialize)]

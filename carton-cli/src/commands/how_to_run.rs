@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use carton_core::Info;
 
 use crate::args::ModelArgs;
-use crate::output::{printable, shell_word};
+use crate::text::{printable, shell_word};
 
 /// Returns a command line with files for the declared inputs, and one for the self-tests if there are any. `None` if the model's location
 /// cannot be written as text, or may be secret.

@@ -10,7 +10,8 @@ use super::card;
 use super::{Context, how_to_run, open, warn_each};
 use crate::args::{InfoArgs, ModelArgs};
 use crate::failure::{Exit, Failure};
-use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, printable};
+use crate::output::{Align, Output, Role, Table};
+use crate::text::{byte_size, count, one_line, printable};
 
 /// Longer lists of files are abbreviated.
 const MAX_FILES: usize = 20;

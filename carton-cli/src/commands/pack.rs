@@ -20,8 +20,8 @@ use super::{Context, open, set, shrink};
 use crate::args::{LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{byte_size, one_line};
 use crate::tensors::{DeclaredInput, ReadInputs};
+use crate::text::{byte_size, one_line};
 
 #[derive(Debug, thiserror::Error)]
 enum PackArgumentError {

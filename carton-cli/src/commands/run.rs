@@ -16,8 +16,9 @@ use super::{Context, example, open, self_test, set};
 use crate::args::RunArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Role, one_line};
+use crate::output::Role;
 use crate::tensors::{DeclaredInput, Destinations, JsonOutput, ReadInputs, summary};
+use crate::text::one_line;
 
 /// The output of `--json`.
 #[derive(Serialize)]

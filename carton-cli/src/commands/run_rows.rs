@@ -21,8 +21,9 @@ use crate::args::{OutputArgument, RowsArgs, RunArgs};
 use crate::failure::{Exit, Failure};
 use crate::hints;
 use crate::interrupt::{self, InterruptError};
-use crate::output::{StdoutError, count, ignore_broken_pipe, one_line, standard_output};
+use crate::output::{StdoutError, ignore_broken_pipe, standard_output};
 use crate::progress::WorkContext;
+use crate::text::{count, one_line};
 
 #[derive(Debug, thiserror::Error)]
 enum TableError {

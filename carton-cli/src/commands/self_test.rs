@@ -8,7 +8,8 @@ use carton_tensor::Tolerance;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, Role, one_line, printable, seconds};
+use crate::output::{Output, Role};
+use crate::text::{one_line, printable, seconds};
 
 #[derive(Debug, thiserror::Error)]
 #[error("there are no self-tests")]

@@ -12,7 +12,7 @@ use super::{Context, open};
 use crate::args::ServeArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
 use crate::orphans;
-use crate::output::one_line;
+use crate::text::one_line;
 
 /// Where the server listens unless something else is asked for: on this machine alone.
 const HTTP: &str = "127.0.0.1:8080";

@@ -13,7 +13,8 @@ use super::trust::with_trust;
 use super::{Context, open, set};
 use crate::args::ShrinkArgs;
 use crate::failure::{Exit, Failure};
-use crate::output::{Align, Table, byte_size, count, one_line};
+use crate::output::{Align, Table};
+use crate::text::{byte_size, count, one_line};
 
 #[derive(Debug, thiserror::Error)]
 enum ShrinkArgumentError {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Context, open, set, shrink};
 use crate::args::UnpackArgs;
 use crate::failure::{Exit, Failure};
-use crate::output::{count, one_line};
+use crate::text::{count, one_line};
 
 #[derive(Serialize)]
 struct Unpacked {

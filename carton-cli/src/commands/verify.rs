@@ -8,7 +8,8 @@ use super::info::signature_line;
 use super::{Context, open, set, warn_each};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
-use crate::output::{Role, byte_size, count, one_line};
+use crate::output::Role;
+use crate::text::{byte_size, count, one_line};
 
 #[derive(Serialize)]
 struct Report {

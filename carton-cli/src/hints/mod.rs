@@ -7,7 +7,7 @@ use carton_core::errors::{
 };
 use carton_core::{CallError, DataType, Error, Limits, SuspectedLimit, ViolationKind};
 
-use crate::output::shell::shell_word;
+use crate::text::shell_word;
 
 /// Returns what can be done about `error`; `None` if nothing is known.
 pub(crate) fn hint(error: &Error) -> Option<String> {

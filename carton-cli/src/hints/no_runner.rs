@@ -9,7 +9,7 @@ use carton_runner_onnx::onnx_runtime_library;
 
 use semver::Version;
 
-use crate::output::shell::shell_word;
+use crate::text::shell_word;
 
 /// The runners that this program contains and installs.
 const INSTALLABLE: [&str; 2] = ["onnx", "noop"];

@@ -4,9 +4,6 @@
 //! ends as it would have.
 
 mod json;
-pub(crate) mod numbers;
-pub(crate) mod printable;
-pub(crate) mod shell;
 pub(crate) mod standard_output;
 mod table;
 
@@ -16,14 +13,12 @@ use std::sync::Arc;
 use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
 
-pub(crate) use numbers::{ago, byte_size, count, large_count, seconds, six_digits};
-pub(crate) use printable::{one_line, printable, shortened, without_logins};
-pub(crate) use shell::shell_word;
 pub(crate) use table::{Align, Table};
 
 use crate::args::{ColorChoice, GlobalArgs};
 use crate::failure::Failure;
 use crate::progress::ProgressDisplay;
+use crate::text::{printable, without_logins};
 
 /// The streams of this process and how to write to them.
 pub(crate) struct Output {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::printable::one_line;
+use crate::text::one_line;
 
 /// How a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

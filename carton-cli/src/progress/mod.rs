@@ -15,7 +15,7 @@ use meter::{Meter, duration_text};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::args::ProgressChoice;
-use crate::output::numbers::byte_size;
+use crate::text::byte_size;
 
 /// The interval between two lines of plain progress, and before the first one.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
+use carton_tensor::any_file;
 use carton_tensor::content::Content;
 use carton_tensor::context::Cancelled;
-use carton_tensor::files;
 use carton_tensor::npy::NpyError;
 use carton_tensor::safetensors::SafetensorsError;
 use carton_tensor::weights::WeightsError;
@@ -14,7 +14,7 @@ use carton_tensor::ztensor::{SparseError, ZTensorError};
 
 use crate::failure::{Exit, Failure};
 use crate::hints;
-use crate::output::count;
+use crate::text::count;
 
 /// An error of reading or writing tensors.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub(crate) enum TensorFileError {
     #[error("cannot use the slice `{slice}`: {reason}")]
     Slice { slice: String, reason: String },
     #[error(transparent)]
-    File(#[from] files::TensorFileError),
+    File(#[from] any_file::TensorFileError),
     #[error(transparent)]
     Safetensors(#[from] SafetensorsError),
     #[error(transparent)]
@@ -100,7 +100,7 @@ impl TensorFileError {
     /// Returns the error of a zTensor file, if this is one.
     fn as_ztensor(&self) -> Option<&ZTensorError> {
         match self {
-            Self::File(files::TensorFileError::ZTensor { source, .. }) => Some(source),
+            Self::File(any_file::TensorFileError::ZTensor { source, .. }) => Some(source),
             Self::Ztensor(error) => Some(error),
             _ => None,
         }
@@ -138,7 +138,7 @@ impl TensorFileError {
                 Some("name it FILE.carton, or read its tensors as FILE#tensor_data".to_owned())
             }
             // The library reads tensor files only.
-            Self::File(error @ files::TensorFileError::Unknown { .. }) => {
+            Self::File(error @ any_file::TensorFileError::Unknown { .. }) => {
                 error.hint().map(|hint| format!("{hint}, and cartons (.carton)"))
             }
             Self::File(error) if error.hint().is_some() => error.hint().map(str::to_owned),

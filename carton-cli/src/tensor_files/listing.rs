@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use carton_core::TensorEntry;
-use carton_tensor::files::{ElementType, Entry, TensorFile, TensorFileFormat};
+use carton_tensor::any_file::{Entry, TensorFile, TensorFileFormat};
+use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::Version;
 use carton_tensor::{DataType, element_count};
 use serde::Serialize;

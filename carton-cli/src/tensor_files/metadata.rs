@@ -1,6 +1,6 @@
 //! The metadata of files and of their tensors.
 
-use carton_tensor::files::TensorFile;
+use carton_tensor::any_file::TensorFile;
 use carton_tensor::ztensor::{Attribute, Attributes};
 use serde_json::{Map, Number, Value};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use carton_core::Package;
-use carton_tensor::files::TensorFile;
+use carton_tensor::any_file::TensorFile;
 
 /// A file, with its path, or a carton.
 pub(super) enum Opened {

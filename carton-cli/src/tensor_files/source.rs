@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use carton_core::Package;
-use carton_tensor::files::{ElementOrder, Entry, RawTensor, TensorFile, TensorFileFormat};
+use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileFormat};
+use carton_tensor::files::RawTensor;
 use carton_tensor::npy::Array;
 use carton_tensor::weights::{self, Filter, LoadOptions, Statistics};
 use carton_tensor::ztensor::{self, Checks};

@@ -47,7 +47,7 @@ fn kind(tensor: &Tensor) -> String {
     let dtype = tensor.element_name().unwrap_or("nothing").to_owned();
     match (tensor, tensor.shape()) {
         (Tensor::Nested(nested), _) => {
-            format!("nested {dtype}, {}", crate::output::count(nested.elements().len(), "tensor"))
+            format!("nested {dtype}, {}", crate::text::count(nested.elements().len(), "tensor"))
         }
         (_, Some(shape)) => format!("{dtype} {shape:?}"),
         (_, None) => dtype,

@@ -11,7 +11,7 @@ use super::CacheError;
 use super::folder::last_change;
 use super::lock::{self, Lock, Mode};
 use super::partial::Partial;
-use crate::blocking::blocking_setters;
+use crate::context_setters::blocking_setters;
 
 pub(super) const FILES: &str = "files-v1";
 pub(super) const MODELS: &str = "models-v1";

@@ -9,6 +9,7 @@ mod infer;
 mod live;
 mod load;
 mod load_settings;
+mod open;
 mod preparation;
 mod sealed;
 mod start;

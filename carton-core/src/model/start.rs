@@ -21,7 +21,7 @@ use super::load_settings::LoadSettings;
 use super::preparation::{Preparation, Preparations};
 use crate::Error;
 use crate::contents::{self, ModelDirectory, ModelRanges};
-use crate::machine::memory_bytes;
+use crate::memory::memory_bytes;
 use crate::package::Package;
 use crate::runner::launch::{Access, LaunchPolicy};
 use crate::runner::session::{Session, StartError};

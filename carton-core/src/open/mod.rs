@@ -8,19 +8,16 @@ mod signature;
 
 use std::borrow::Cow;
 use std::future::IntoFuture;
-use std::path::Path;
 use std::sync::Arc;
 
-use carton_format::archive::Archive;
-use carton_format::manifest::{self, ManifestHash};
-use carton_format::source::FileSource;
+use carton_format::manifest::ManifestHash;
 use carton_network::http::Activity;
 use carton_network::object_stores;
 use carton_network::oci;
+use carton_network::place::Place;
 
 pub(crate) use opening::Opening;
 pub(crate) use signature::refuse_bare;
-pub use signature::signature_path;
 pub(crate) use signature::{signature_in_registry, signatures_to_push};
 
 use crate::blocking::{Awaited, run_blocking};
@@ -28,11 +25,12 @@ use crate::cache::Cache;
 use crate::config::Config;
 use crate::contents::Access;
 
+use crate::error::Error;
+use crate::location::Location;
 use crate::package::{self, Package};
 use crate::settings::{OpenSettings, open_setters};
-use crate::{Carton, Error, Location, Place};
 
-/// A carton to be opened. Made by [`Carton::open`]; setters configure it, and `.await` opens it.
+/// A carton to be opened. Made by [`Carton::open`](crate::Carton::open); setters configure it, and `.await` opens it.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is opened until this is awaited"]
 pub struct Open {
@@ -73,36 +71,6 @@ impl IntoFuture for Open {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.open())
-    }
-}
-
-impl Carton {
-    /// Opens a carton, or a folder that holds an unpacked one, without starting a runner: to read its metadata, files and
-    /// tensors, to verify it, or to unpack it.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), carton_core::Error> {
-    /// use carton_core::Carton;
-    /// let package = Carton::open("digits.carton").await?;
-    /// println!("{:?}, {} files", package.metadata().model_name(), package.info().files.len());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// The carton is malformed, or its MANIFEST is not the [expected](Open::expect_hash) one. Files are verified only when they
-    /// are read.
-    pub fn open(location: impl Into<Location>) -> Open {
-        Open::new(location.into(), OpenSettings::default())
-    }
-
-    /// Whether the file at `path` is a zip file with a MANIFEST and a carton.toml. Frameworks use zip files too, so a file's name
-    /// and first bytes are not enough to recognize a carton. Nothing is verified.
-    #[must_use]
-    pub fn looks_like_one(path: impl AsRef<Path>) -> bool {
-        let Ok(source) = FileSource::open(path.as_ref()) else { return false };
-        let archive = Archive::open(Arc::new(source));
-        archive.is_ok_and(|archive| archive.get(manifest::NAME).is_some() && archive.get(package::METADATA).is_some())
     }
 }
 

@@ -1,8 +1,7 @@
 //! Looks for the signature of an open carton, and checks it as rules and caller ask (spec/signing.md, "Where signatures are").
 
-use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use carton_format::context::Context;
 use carton_format::error_kind::ErrorKind;
@@ -19,7 +18,7 @@ use super::Opening;
 use crate::Error;
 use crate::config::Config;
 use crate::package::Package;
-use crate::trust::{SignatureStatus, TrustError, TrustRule, TrustSettings};
+use crate::trust::{SignatureStatus, TrustError, TrustRule, TrustSettings, signature_path};
 
 impl Package {
     /// Signs the carton: its MANIFEST, and so each of its files. Returns the bytes of the signature, which belong beside the carton,
@@ -297,27 +296,6 @@ impl Search<'_> {
     fn hash(&self) -> ManifestHash {
         self.manifest.hash()
     }
-}
-
-/// Where the signature of a carton on this machine is by default: under its name and `.sig`.
-///
-/// ```
-/// use carton_core::trust::signature_path;
-///
-/// assert_eq!(signature_path("models/digits.carton").to_str(), Some("models/digits.carton.sig"));
-/// assert_eq!(signature_path("unpacked/").to_str(), Some("unpacked.sig"));
-/// ```
-#[must_use]
-pub fn signature_path(carton: impl AsRef<Path>) -> PathBuf {
-    let path = carton.as_ref();
-    // A path that ends with a slash, or is `.`, has no name to add to.
-    let path: PathBuf = match path.file_name() {
-        Some(_) => path.components().collect(),
-        None => path.canonicalize().unwrap_or_else(|_| path.to_path_buf()),
-    };
-    let mut name = OsString::from(path);
-    name.push(".sig");
-    name.into()
 }
 
 /// Where the signature of a carton is by default: under its name and `.sig`, or in its registry.

@@ -14,7 +14,8 @@ use crate::cache::{Cache, Moment, Scope, TemporaryFolder, WORTH_WAITING};
 use crate::config::Config;
 use crate::model::Load;
 use crate::package::{OpenOptions, Package, PackageError, Unpublished};
-use crate::self_test::{SelfTestReport, SelfTestSettings};
+use crate::self_test::SelfTestSettings;
+use crate::self_test_report::SelfTestReport;
 use crate::{Carton, Error, open, shrink};
 
 /// A temporary cache for loading cartons that have no name yet, so that the user's cache never lists a carton that was not

@@ -34,7 +34,7 @@ pub use self::packing::Packing;
 use crate::blocking::{Awaited, run_blocking};
 use crate::packed::Packed;
 use crate::runner::launch::LaunchPolicy;
-use crate::sandbox::launch_setters;
+use crate::runner::launch_setters;
 use crate::settings::{OperationSettings, operation_setters};
 use crate::{Carton, Error, Inputs};
 

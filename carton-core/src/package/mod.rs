@@ -39,9 +39,9 @@ use carton_format::source::FileSource;
 use carton_format::tensor_data::{self, Directories, TensorDataError, TensorIndex};
 use error::MAX_METADATA_LENGTH;
 
-use crate::blocking::blocking_setters;
 use crate::cache::Cache;
 use crate::contents::{Access, ArchiveBytes, Blobs, Contents, ContentsError, OutsideLinks};
+use crate::context_setters::blocking_setters;
 use crate::trust::SignatureStatus;
 
 /// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.

@@ -11,7 +11,7 @@ use carton_format::manifest::ManifestHash;
 use serde::Serialize;
 
 pub use self::warning::PackWarning;
-use crate::SelfTestReport;
+use crate::self_test_report::SelfTestReport;
 
 /// The result of packing.
 #[derive(Clone, Debug, PartialEq)]

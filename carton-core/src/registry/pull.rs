@@ -13,9 +13,10 @@ use carton_tensor::files::PendingFile;
 use super::Reference;
 use crate::blocking::{Awaited, run_blocking};
 use crate::contents::ContentsError;
-use crate::open::{self, Open, signature_path};
+use crate::open::{self, Open};
 use crate::package;
 use crate::settings::{OpenSettings, open_setters};
+use crate::trust::signature_path;
 use crate::{Carton, Error, Location};
 
 /// A carton to be written as a file. Made by [`Carton::pull`]; setters configure it, and `.await` writes the file.

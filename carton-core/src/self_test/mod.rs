@@ -1,7 +1,5 @@
 //! Runs the self-tests of a loaded carton and compares the outputs with the expected ones.
 
-mod report;
-
 use std::fmt;
 use std::future::IntoFuture;
 use std::time::Instant;
@@ -10,7 +8,7 @@ use carton_format::causes::in_one_line;
 use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
 use carton_tensor::{Tensor, Tolerance, allclose};
 
-pub use report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult};
+use crate::self_test_report::{OutputResult, SelfTestOutcome, SelfTestReport, SelfTestResult};
 
 use crate::blocking::{Awaited, run_blocking};
 use crate::package::Package;

@@ -7,9 +7,9 @@ use carton_format::links::{self, Links};
 use carton_format::tensor_data;
 use carton_format::url::{ShownUrl, Url};
 
-use super::error::READABLE;
 use super::{LeaveOut, LeftOut, ShrinkError};
 use crate::contents::{Contents, FileInfo};
+use crate::shrink_error::READABLE;
 
 use crate::package;
 

@@ -2,7 +2,6 @@
 //! and so does the hash of the carton (spec/carton-format.md, "LINKS").
 
 mod choose;
-mod error;
 mod leave_out;
 mod save;
 #[cfg(test)]
@@ -12,7 +11,6 @@ use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::path::{Path, PathBuf};
 
-pub use error::ShrinkError;
 pub use leave_out::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut};
 
 use carton_format::archive::Compression;
@@ -30,6 +28,7 @@ use crate::open::Open;
 use crate::package::{self, PackageError};
 use crate::packed::{PackWarning, Packed};
 use crate::settings::{OpenSettings, open_setters};
+use crate::shrink_error::ShrinkError;
 use crate::{Carton, Error, Location};
 
 /// A carton to be made smaller. Made by [`Carton::shrink`]; setters configure it, and `.await` writes the result.

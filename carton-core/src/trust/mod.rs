@@ -23,6 +23,7 @@
 //! ```
 
 mod error;
+mod place;
 mod rule;
 mod status;
 
@@ -32,7 +33,7 @@ pub use carton_signing::{
 };
 pub use error::TrustError;
 
-pub use crate::open::signature_path;
+pub use place::signature_path;
 pub use rule::TrustRule;
 pub(crate) use rule::{TrustSettings, check_pattern};
 pub use status::SignatureStatus;

@@ -3,7 +3,6 @@
 //! [`write()`] writes a folder with one part file, which is what Spark reads under this name, or a single file. [`read`] reads a single
 //! file, and a folder of part files as Spark writes it. Comparing an index with the shards is left to [`verify`](crate::verify).
 
-mod error;
 mod reader;
 mod writer;
 
@@ -12,27 +11,17 @@ use std::sync::Arc;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::{Header, dtype_name};
 
-pub use self::error::IndexError;
 pub use self::reader::{TensorIndex, read};
 pub(crate) use self::writer::put;
 pub use self::writer::write;
+pub use crate::error::IndexError;
+pub use crate::options::IndexLayout;
 
 /// The name of the index: a file or a folder in the dataset's folder.
 pub const INDEX_NAME: &str = "_tensor_index.parquet";
 
 /// The columns of the index, in their order.
 const COLUMNS: [&str; 4] = ["tensor_key", "file_name", "shape", "dtype"];
-
-/// Whether the index is a folder or a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IndexLayout {
-    /// A folder that contains one Parquet file. Spark reads it, and so do the libraries that accept folders, such as pyarrow. Spark reads
-    /// no single file whose name begins with `_`.
-    #[default]
-    Folder,
-    /// A single Parquet file, for programs that open nothing else, such as the Python class of the Spark connector.
-    File,
-}
 
 /// A row of the index: a tensor, and the shard that it is in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,6 @@
 //! columns are decoded. The files are untrusted: their claims are compared with the actual bytes before memory is allocated for them
 //! ([`ipc_message`], [`parquet`]), and a panic of a library on a corrupt file becomes an error ([`guard`]).
 
-pub(crate) mod error;
 mod guard;
 mod ipc;
 mod ipc_message;
@@ -27,11 +26,11 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use carton_tensor::content::Content;
 
-pub use self::error::InputError;
 pub(crate) use self::guard::guarded;
 use self::read_start::read_start;
 use self::rows::Rows;
 use crate::error::DatasetError;
+pub use crate::error::InputError;
 
 /// The largest number of rows in a batch, unless [`Input::max_rows`] sets another.
 const MAX_ROWS: usize = 65_536;

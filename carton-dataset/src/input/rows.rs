@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use super::error::InputError;
+use crate::error::InputError;
 
 /// The reader of one file format.
 pub(super) trait Rows: Send {

@@ -4,6 +4,9 @@ import logging
 
 from . import _carton
 
+# The crates of the library, whose modules are loggers below `carton`.
+_LOGGERS = {"carton_core": "carton", "carton_format": "carton", "carton_network": "carton.network"}
+
 
 def start() -> None:
     """Collects records from the level that the logger `carton` has now, and from INFO on if it has none."""
@@ -13,6 +16,7 @@ def start() -> None:
 
 def deliver() -> None:
     for level, name, text in _carton.take_log():
-        logger = logging.getLogger(name.replace("carton_core", "carton", 1))
+        crate, _, module = name.partition(".")
+        logger = logging.getLogger(".".join(filter(None, (_LOGGERS.get(crate, crate), module))))
         if logger.isEnabledFor(level):
             logger.log(level, "%s", text)

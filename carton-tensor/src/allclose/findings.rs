@@ -37,20 +37,3 @@ pub(super) fn merge(into: &mut Option<f64>, difference: Option<f64>) {
 pub(super) fn how_many(differing: usize, total: usize) -> String {
     format!("{differing} of {total} {}", if total == 1 { "element differs" } else { "elements differ" })
 }
-
-/// Returns the index of the element at `position` in C order.
-pub(crate) fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
-    let mut rest = position;
-    let mut index: Vec<usize> = shape
-        .iter()
-        .rev()
-        .map(|&size| {
-            let size = size.max(1);
-            let coordinate = rest % size;
-            rest /= size;
-            coordinate
-        })
-        .collect();
-    index.reverse();
-    index
-}

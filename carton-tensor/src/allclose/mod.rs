@@ -5,13 +5,13 @@
 
 use std::fmt;
 
+use crate::position::index_of;
 use crate::{NestedTensor, StringTensor, Tensor};
 
 mod findings;
 mod numbers;
 mod tolerance;
 
-pub(crate) use findings::index_of;
 use findings::{Findings, Worst, how_many, merge};
 use numbers::compare_numeric;
 pub use tolerance::Tolerance;

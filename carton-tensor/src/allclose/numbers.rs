@@ -3,9 +3,10 @@
 //! Tensors are read in blocks. A loop without branches judges each block first; the compiler turns it into vector instructions. Only a
 //! block with an element that is not close is walked element by element.
 
-use super::findings::{Findings, Worst, how_many, index_of, merge};
+use super::findings::{Findings, Worst, how_many, merge};
 use super::tolerance::Tolerance;
 use crate::element::with_element;
+use crate::position::index_of;
 use crate::{Element, NumericTensor, element_count};
 
 pub(super) fn compare_numeric(actual: &NumericTensor, expected: &NumericTensor, tolerance: Tolerance) -> Findings {

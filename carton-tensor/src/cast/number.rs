@@ -14,7 +14,7 @@ use std::fmt;
 use bytemuck::{Pod, Zeroable};
 
 use super::CastError;
-use crate::allclose::index_of;
+use crate::position::index_of;
 
 /// The reason that a number has no value in another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,8 @@
 //! What the formats of tensor files share: element types, tensors as a file holds them, access to the bytes of a file, and publishing a
 //! new file under its name.
 //!
-//! No module but `any`, which opens a file of any format, knows a format. `safetensors` and `ztensor` implement theirs.
+//! No module here knows a format. `safetensors`, `ztensor` and `npy` implement theirs; `any_file` opens a file of any format.
 
-#[cfg(feature = "weights")]
-mod any;
 mod casting;
 mod element_type;
 mod file_bytes;
@@ -15,8 +13,6 @@ mod shared_bytes;
 mod visit;
 mod widening;
 
-#[cfg(feature = "weights")]
-pub use any::{ElementOrder, Entry, TensorFile, TensorFileError, TensorFileFormat};
 pub use element_type::ElementType;
 pub use file_bytes::FileBytes;
 pub use pending::PendingFile;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::error::{TensorError, check_rank};
 use super::shape::element_count;
-use crate::allclose::index_of;
 use crate::element::with_element;
+use crate::position::index_of;
 use crate::{AlignedBytes, DataType, Element, ElementKind, Storage};
 
 /// Numbers: a dtype, a shape, and little-endian elements in C order without gaps.

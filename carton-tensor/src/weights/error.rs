@@ -1,7 +1,8 @@
 //! The errors of loading, inspecting and merging weights.
 
+use crate::any_file::TensorFileError;
 use crate::context::Cancelled;
-use crate::files::{ElementType, TensorFileError};
+use crate::files::ElementType;
 
 /// The reason that weights cannot be loaded, inspected or merged.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,8 @@ use std::time::Instant;
 use super::arena::Arena;
 use super::options::{LoadOptions, LoaderStatistics};
 use super::{Filter, WeightsError};
-use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, TensorFileError};
+use crate::any_file::{Entry, TensorFile, TensorFileError};
+use crate::files::{ElementType, RawTensor, SharedBytes};
 use crate::parallel::par_map;
 use crate::ztensor::{self, Checks};
 

@@ -10,7 +10,8 @@ use super::options::{LoadOptions, LoaderStatistics};
 use super::pieces::{Data, Job};
 use super::quantize::{QuantizeOptions, QuantizedTensor, Work, run};
 use super::schemes::{Described, quantized_already};
-use crate::files::{ElementType, Entry, RawTensor, TensorFileError};
+use crate::any_file::{Entry, TensorFileError};
+use crate::files::{ElementType, RawTensor};
 use crate::parallel::par_map;
 use crate::ztensor::Format;
 

@@ -11,8 +11,9 @@ use std::time::Instant;
 use super::WeightsError;
 use super::load::stored_bytes;
 use super::options::{LoadOptions, LoaderStatistics};
+use crate::any_file::{Entry, TensorFile};
 use crate::context::Meter;
-use crate::files::{Entry, FileBytes, PendingFile, TensorFile};
+use crate::files::{FileBytes, PendingFile};
 use crate::safetensors::{self, Layout, Metadata};
 use crate::ztensor::{self, Attribute, Checks, Component, Encoding, Format, Object, StoreAs, ZTensorError};
 
@@ -271,7 +272,7 @@ fn stored_as(component: &Component<'_>) -> Result<StoreAs, ZTensorError> {
 const DEFAULT_LEVEL: i32 = 3;
 
 fn read_error(entry: &Entry<'_>, source: io::Error) -> WeightsError {
-    crate::files::TensorFileError::Io { place: entry.place().to_owned(), source }.into()
+    crate::any_file::TensorFileError::Io { place: entry.place().to_owned(), source }.into()
 }
 
 /// A range of a file that is read from front to back.

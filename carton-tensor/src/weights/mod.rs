@@ -1,5 +1,5 @@
 //! Works with the weights of a model, on all cores: loading, statistics, int8 quantization, and validation against a description
-//! (spec/weights.md). Knows files only by [`TensorFile`](crate::files::TensorFile), whatever their format.
+//! (spec/weights.md). Knows files only by [`TensorFile`](crate::any_file::TensorFile), whatever their format.
 
 mod arena;
 mod description;

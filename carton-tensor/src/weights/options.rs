@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Filter;
+use crate::any_file::{TensorFile, TensorFileError};
 use crate::context::Context;
-use crate::files::{TensorFile, TensorFileError};
 use crate::ztensor::MAX_DENSE;
 
 /// Where the bytes of loaded tensors are.
@@ -33,7 +33,7 @@ pub struct LoadOptions {
     /// [`LoaderStatistics::n_verified`] is the number of tensors that had one.
     pub verify: bool,
     /// The most bytes that a sparse object may have once it is dense; [`MAX_DENSE`](crate::ztensor::MAX_DENSE) if `None`. This applies
-    /// to files that the load opens. A file that is already open has [its own limit](crate::files::TensorFile::with_max_dense).
+    /// to files that the load opens. A file that is already open has [its own limit](crate::any_file::TensorFile::with_max_dense).
     pub max_dense: Option<u64>,
     /// The number of threads; `None` for all cores.
     pub n_threads: Option<usize>,

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::error::WeightsError;
 use super::kernels::LARGE_BLOCK;
-use crate::files::{ElementOrder, ElementType, Entry, FileBytes, RawTensor};
+use crate::any_file::{ElementOrder, Entry};
+use crate::files::{ElementType, FileBytes, RawTensor};
 use crate::parallel::par_map;
 
 /// Elements in a piece.

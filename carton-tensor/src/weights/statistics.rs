@@ -6,7 +6,8 @@ use super::error::WeightsError;
 use super::kernels::{Level, Moments, moments, with_encoding};
 use super::options::LoadOptions;
 use super::pieces::{Data, Job, for_each_piece, stream};
-use crate::files::{ElementOrder, ElementType, Entry, RawTensor, TensorFileError};
+use crate::any_file::{ElementOrder, Entry, TensorFileError};
+use crate::files::{ElementType, RawTensor};
 use crate::parallel::available_threads;
 
 /// The statistics of a tensor, from one pass over its numbers.
@@ -94,10 +95,11 @@ pub fn stats_of_all<'a>(tensors: impl IntoIterator<Item = &'a RawTensor>) -> Res
 /// Fortran order is measured in that order.
 ///
 /// Of `options`, this uses the number of threads and the context. Digests are verified if the file was asked to
-/// ([`TensorFile::checking`](crate::files::TensorFile::checking)).
+/// ([`TensorFile::checking`](crate::any_file::TensorFile::checking)).
 ///
 /// ```
-/// use carton_tensor::files::{ElementType, RawTensor, TensorFile};
+/// use carton_tensor::any_file::TensorFile;
+/// use carton_tensor::files::{ElementType, RawTensor};
 /// use carton_tensor::weights::{LoadOptions, stats, stats_of_entry};
 /// use carton_tensor::ztensor::{StoreAs, Writer};
 /// let tensor = RawTensor::new(ElementType::Uint8, vec![4], vec![1_u8, 2, 3, 4].into())?;

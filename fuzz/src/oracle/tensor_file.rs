@@ -2,7 +2,7 @@
 //! reading it whole gives, or an error where that is an error.
 
 use carton_tensor::content::Content;
-use carton_tensor::files::{ElementOrder, Entry, TensorFile, TensorFileError};
+use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileError};
 
 /// The most bytes of a tensor that is read. Compressed and sparse ones can represent any number.
 const MAX_TENSOR: u64 = 1 << 20;

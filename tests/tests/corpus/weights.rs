@@ -5,7 +5,8 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 
 use carton_core::Sha256Digest;
-use carton_tensor::files::{RawTensor, TensorFile};
+use carton_tensor::any_file::TensorFile;
+use carton_tensor::files::RawTensor;
 use carton_tensor::weights::{
     self, Description, Filter, Finding, LoadOptions, QuantizationError, QuantizeOptions, Statistics,
 };

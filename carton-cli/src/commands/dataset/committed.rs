@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::args::{DuplicatesChoice, IndexChoice};
 use crate::commands::warn_each;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, byte_size, count, one_line};
+use crate::output::Output;
+use crate::text::{byte_size, count, one_line};
 
 /// Converts the choice of the index's layout.
 pub(super) fn index_layout(choice: IndexChoice) -> IndexLayout {

@@ -8,7 +8,8 @@ use super::{Context, failure};
 use crate::args::DatasetVerifyArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Role, count, one_line};
+use crate::output::Role;
+use crate::text::{count, one_line};
 
 /// The output of `--json`.
 #[derive(Serialize)]

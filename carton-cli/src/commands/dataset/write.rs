@@ -17,8 +17,8 @@ use super::{Context, committed, contents, failure, index_layout, warnings_of_ign
 use crate::args::{DatasetWriteArgs, DtypeArgument, RoundingChoice, TailChoice, column_name};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Leftover};
-use crate::output::one_line;
 use crate::progress::ProgressDisplay;
+use crate::text::one_line;
 
 #[derive(Debug, thiserror::Error)]
 enum WriteArgumentError {

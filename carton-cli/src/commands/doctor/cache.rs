@@ -8,7 +8,7 @@ use carton_core::machine::{free_bytes, is_writable};
 use super::finding::Finding;
 use crate::failure::{Exit, Failure, causes_in_one_line};
 use crate::interrupt;
-use crate::output::byte_size;
+use crate::text::byte_size;
 
 const CHECK: &str = "cache";
 /// Below this, a single model may fill the disk.

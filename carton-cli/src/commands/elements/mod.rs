@@ -12,9 +12,10 @@ use serde::ser::SerializeMap;
 
 use crate::args::ElementsArgs;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, Role, ignore_broken_pipe, one_line, printable, standard_output};
+use crate::output::{Output, Role, ignore_broken_pipe, standard_output};
 use crate::tensor_files::{TensorFileError, Value, is_in_numpy, shown_name};
 use crate::tensors::{JsonTensor, json_rows, summary};
+use crate::text::{one_line, printable};
 
 /// Returns the requested part of a tensor: a slice, and of that the first elements.
 pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failure> {

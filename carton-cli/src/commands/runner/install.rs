@@ -16,9 +16,9 @@ use super::{failure, index_place, onnx_runtime, place, uv, with_installer};
 use crate::args::RunnerInstallArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::one_line;
 use crate::progress::Unit;
 use crate::python;
+use crate::text::one_line;
 
 /// A folder with this subfolder is the source of the runner `python`.
 const PYTHON_PACKAGE: &str = "carton_runner";

@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::library::Linked;
 use super::{onnx_runtime, uv};
 use crate::failure::Failure;
-use crate::output::{Output, one_line};
+use crate::output::Output;
+use crate::text::one_line;
 
 /// The output of `--json`.
 #[derive(Serialize)]

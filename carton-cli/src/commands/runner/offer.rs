@@ -8,7 +8,8 @@ use super::list::why_not;
 use super::{index_place, with_installer};
 use crate::args::RunnerLsArgs;
 use crate::failure::{Exit, Failure};
-use crate::output::{Align, Role, Table, one_line};
+use crate::output::{Align, Role, Table};
+use crate::text::one_line;
 
 #[derive(Debug, thiserror::Error)]
 #[error("no runner index is configured")]

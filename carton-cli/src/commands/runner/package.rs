@@ -11,7 +11,7 @@ use super::failure;
 use crate::args::RunnerPackageArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{byte_size, one_line};
+use crate::text::{byte_size, one_line};
 
 #[derive(Serialize)]
 struct Answer<'a> {

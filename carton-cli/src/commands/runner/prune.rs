@@ -9,8 +9,8 @@ use super::super::Context;
 use crate::args::RunnerPruneArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{byte_size, count};
 use crate::python::environments;
+use crate::text::{byte_size, count};
 
 #[derive(Serialize)]
 struct Report {

@@ -9,7 +9,7 @@ use super::super::Context;
 use super::failure;
 use crate::args::RunnerRmArgs;
 use crate::failure::{Exit, Failure};
-use crate::output::one_line;
+use crate::text::one_line;
 
 #[derive(Serialize)]
 struct Removed<'a> {

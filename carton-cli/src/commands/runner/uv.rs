@@ -20,9 +20,9 @@ use super::consent::Consent;
 use super::failure;
 use super::package_index::package_index;
 use crate::failure::{Exit, Failure};
-use crate::output::{byte_size, one_line};
 use crate::process::{Ended, run};
 use crate::python::UV_FOLDER;
+use crate::text::{byte_size, one_line};
 
 pub(super) const VERSION: &str = "0.13.9";
 /// The wheels: platform, tag of the wheel, hash, bytes. Those with musl work on the same systems, and are not needed.

@@ -14,12 +14,13 @@ use super::groups::Groups;
 use crate::args::{SinkArgs, TensorConvertArgs, VersionChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Output, byte_size, count, one_line};
+use crate::output::Output;
 use crate::progress::WorkContext;
 use crate::tensor_files::{
     Listed, Metadata, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, TensorLayout,
     shown_name,
 };
+use crate::text::{byte_size, count, one_line};
 
 /// The output of `--json`.
 #[derive(Serialize)]

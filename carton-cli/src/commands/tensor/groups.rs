@@ -9,8 +9,8 @@ use carton_tensor::weights::SCALE_SUFFIX;
 use carton_tensor::ztensor::QuantizedGroup;
 
 use super::numbers;
-use crate::output::one_line;
 use crate::tensor_files::{Listed, Source, TensorFileError, TensorLayout};
+use crate::text::one_line;
 
 /// The tensors that become groups, each with the factor by which the group multiplies its integers.
 #[derive(Default)]

@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 use super::Context;
 use crate::args::{DenseArgs, TensorLsArgs};
 use crate::failure::{Exit, Failure};
-use crate::output::{Align, Output, Role, Table, byte_size, count, large_count, one_line, shortened};
+use crate::output::{Align, Output, Role, Table};
 use crate::tensor_files::{Listed, TensorFileError, attribute_to_json, metadata_object};
+use crate::text::{byte_size, count, large_count, one_line, shortened};
 
 /// The output of `--json`.
 #[derive(Serialize)]

@@ -6,7 +6,7 @@ use carton_tensor::files::ElementType;
 use carton_tensor::weights::Statistics;
 use serde::Serialize;
 
-use crate::output::six_digits;
+use crate::text::six_digits;
 
 /// The number of bins, or a few less.
 const N_BINS: usize = 20;

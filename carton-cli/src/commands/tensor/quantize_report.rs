@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::convert::Written;
 use crate::failure::Failure;
-use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, six_digits};
+use crate::output::{Align, Output, Role, Table};
+use crate::text::{byte_size, count, one_line, six_digits};
 
 /// The output of `--json`.
 #[derive(Serialize)]

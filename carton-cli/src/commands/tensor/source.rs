@@ -6,8 +6,8 @@ use super::super::{Context, open};
 use crate::args::{DenseArgs, DigestsArgs, ModelArgs, OnlyArgs, SourceArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::one_line;
 use crate::tensor_files::{Source, SourceLocation, TensorFileError, Value};
+use crate::text::one_line;
 
 /// Opens the source of the tensors.
 pub(super) async fn open_source(source: SourceArgs, context: &Context<'_>) -> Result<Source, Failure> {

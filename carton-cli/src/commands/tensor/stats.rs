@@ -9,9 +9,10 @@ use super::{Context, ls, numbers, plot};
 use crate::args::TensorStatsArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Align, Role, Table, one_line, six_digits};
+use crate::output::{Align, Role, Table};
 use crate::progress::WorkContext;
 use crate::tensor_files::{Listed, Source, TensorLayout};
+use crate::text::{one_line, six_digits};
 
 /// The output of `--json`. Numbers that JSON lacks, and statistics of empty tensors, are `null`.
 #[derive(Serialize)]

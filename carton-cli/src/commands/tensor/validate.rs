@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use carton_tensor::files;
+use carton_tensor::any_file;
 use carton_tensor::weights::{
     self, Description, DescriptionError, Filter, LoadOptions, LoaderStatistics, Validation, Weights,
 };
@@ -13,9 +13,10 @@ use super::{Context, numbers};
 use crate::args::TensorValidateArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Role, count, one_line};
+use crate::output::Role;
 use crate::progress::WorkContext;
 use crate::tensor_files::{Source, TensorFileError};
+use crate::text::{count, one_line};
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -37,7 +38,7 @@ pub(super) async fn run(arguments: TensorValidateArgs, context: &Context<'_>) ->
     let description = description(&arguments.model, arguments.size.into_iter().collect())?;
     let validation = match super::try_open_source(arguments.source, context).await? {
         // A file without bytes has no tensors, like one with an empty list of them.
-        Err(TensorFileError::File(files::TensorFileError::Empty { place, .. })) => {
+        Err(TensorFileError::File(any_file::TensorFileError::Empty { place, .. })) => {
             Validation::of_no_tensors(&place, &description)
         }
         opened => {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use carton_tensor::any_file::{TensorFile, TensorFileFormat};
 use carton_tensor::context::ProgressEvent;
-use carton_tensor::files::{ElementType, TensorFile, TensorFileFormat};
+use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{self, Checks, Encoding, Format, QuantizedGroup, QuantizedGroupError, ZTensorError};
 use serde::Serialize;
 
@@ -13,9 +14,10 @@ use super::Context;
 use crate::args::TensorVerifyArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
 use crate::interrupt;
-use crate::output::{Role, byte_size, count, one_line};
+use crate::output::Role;
 use crate::progress::WorkContext;
 use crate::tensor_files::{Source, TensorFileError};
+use crate::text::{byte_size, count, one_line};
 
 /// The output of `--json`.
 #[derive(Default, Serialize)]

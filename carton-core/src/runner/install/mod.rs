@@ -26,8 +26,8 @@ use super::select::{Requirement, select};
 use super::unpack::{self, Tree, UnpackError, UnpackLimits};
 use super::workspace::{Lock, Workspace};
 use super::{Descriptor, ExecutablePaths, IndexEntry, LibraryNeed, PLATFORM, Part, Place, RunnerIndex, embedded};
-use crate::blocking::blocking_setters;
 use crate::config::Config;
+use crate::context_setters::blocking_setters;
 
 pub use assembled::Assembled;
 pub(super) use check::check_executable;

@@ -10,6 +10,7 @@ mod exit_notice;
 mod output;
 mod policy;
 mod progress;
+mod setters;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ use crate::variables::Variables;
 pub(crate) use confinement::{Access, places_of_program};
 pub(crate) use policy::Configured;
 pub use policy::LaunchPolicy;
+pub(crate) use setters::launch_setters;
 pub use unreaped::end_all;
 
 /// How long a launcher may take, on a busy machine, to say that it started a runner which has said hello already.

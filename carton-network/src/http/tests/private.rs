@@ -115,7 +115,7 @@ fn a_host_that_redirected_the_user_may_be_linked_to() {
 
 #[test]
 fn an_answer_through_a_proxy_makes_no_address_usable() {
-    const NAME: &str = "network::tests::private::an_answer_through_a_proxy_makes_no_address_usable";
+    const NAME: &str = "http::tests::private::an_answer_through_a_proxy_makes_no_address_usable";
     let named = Url::parse("http://models.example/model.carton").unwrap();
     // The HTTP library reads the variable when it is set up, and no other test may see it, so this test runs itself again in a process.
     if std::env::var_os("CARTON_TEST_BEHIND_PROXY").is_none() {

@@ -123,7 +123,7 @@ fn no_failure_shows_a_secret() {
     let records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let records = String::from_utf8_lossy(&records);
     // The libraries do report what they do, so this search could find a secret.
-    for reporter in ["hyper_util::", "reqwest::", "carton_core::network::"] {
+    for reporter in ["hyper_util::", "reqwest::", "carton_network::http::"] {
         assert!(records.contains(reporter), "{reporter}");
     }
     let found = records.lines().find(|line| line.contains(SECRET) || line.contains("dXNlci1LZWVw"));

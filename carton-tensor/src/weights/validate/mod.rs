@@ -8,8 +8,9 @@ use super::options::LoadOptions;
 use super::pieces::{Data, Sink, piece_size, stream};
 use super::statistics::Statistics;
 use super::{SCALE_SUFFIX, Weights, WeightsError};
+use crate::any_file::{ElementOrder, Entry, TensorFile, TensorFileError};
 use crate::element_count;
-use crate::files::{ElementOrder, ElementType, Entry, RawTensor, TensorFile, TensorFileError};
+use crate::files::{ElementType, RawTensor};
 
 mod finding;
 mod numbers;

@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::super::WeightsError;
 use super::super::load::Weights;
 use super::super::scales::{Channels, Granularity, NoScales, SCALE_SUFFIX, scales_of};
-use crate::files::{ElementType, TensorFile};
+use crate::any_file::TensorFile;
+use crate::files::ElementType;
 use crate::ztensor;
 
 /// The purpose of a tensor.

@@ -16,7 +16,7 @@ use super::consent::Consent;
 use super::package_manager::PackageManager;
 use super::{failure, uv};
 use crate::failure::Failure;
-use crate::output::{byte_size, one_line};
+use crate::text::{byte_size, one_line};
 
 /// What the user asked for.
 pub(super) struct Request<'a> {

@@ -319,7 +319,8 @@ impl<'a> Entry<'a> {
     /// from the same file.
     ///
     /// ```
-    /// use carton_tensor::files::{ElementOrder, ElementType, RawTensor, TensorFile, TensorFileError};
+    /// use carton_tensor::any_file::{ElementOrder, TensorFile, TensorFileError};
+    /// use carton_tensor::files::{ElementType, RawTensor};
     /// use carton_tensor::ztensor::{StoreAs, Writer};
     /// let tensor = RawTensor::new(ElementType::Uint8, vec![10], vec![7_u8; 10].into())?;
     /// let mut writer = Writer::new(Vec::new())?;

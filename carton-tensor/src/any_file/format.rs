@@ -45,7 +45,7 @@ impl TensorFileFormat {
     /// reports the version.
     ///
     /// ```
-    /// use carton_tensor::files::TensorFileFormat;
+    /// use carton_tensor::any_file::TensorFileFormat;
     /// assert_eq!(TensorFileFormat::of_bytes(b"PK\x03\x04\x14\0\0\0\0"), Some(TensorFileFormat::Npz));
     /// // A header whose length begins with the same bytes.
     /// assert_eq!(TensorFileFormat::of_bytes(b"PK\x03\x04\0\0\0\0{"), Some(TensorFileFormat::Safetensors));

@@ -7,7 +7,7 @@ use carton_format::links::LinksError;
 use carton_format::url::{InvalidUrl, ShownUrl};
 
 /// Why a URL with a user or password is refused.
-pub(super) const READABLE: &str = "readers of the carton could read the URL's user and password";
+pub(crate) const READABLE: &str = "readers of the carton could read the URL's user and password";
 
 /// Why a carton cannot be shrunk.
 #[derive(Debug, thiserror::Error)]

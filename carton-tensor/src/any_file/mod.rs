@@ -5,8 +5,8 @@ use std::io::{Read, Seek};
 use std::ops::Range;
 use std::path::Path;
 
-use super::{FileBytes, Visit};
 use crate::content::Content;
+use crate::files::{FileBytes, Visit};
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
 use crate::safetensors::{self, Sharded, ShardedError};
 use crate::ztensor::{self, Attribute, Checks, MAX_DENSE, ZTensorError};
@@ -26,7 +26,8 @@ use format::has_ending;
 /// from the file.
 ///
 /// ```
-/// use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileFormat};
+/// use carton_tensor::any_file::{TensorFile, TensorFileFormat};
+/// use carton_tensor::files::{ElementType, RawTensor};
 /// use carton_tensor::safetensors::{self, Metadata};
 /// let tensor = RawTensor::new(ElementType::Uint8, vec![3], vec![1_u8, 2, 3].into())?;
 /// let mut bytes = Vec::new();

@@ -1,6 +1,9 @@
 //! Errors of writing and reading datasets (spec/dataset.md). Errors of manifest, index and input files are their sources, with types of
 //! their own.
 
+mod index;
+mod input;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,8 +14,9 @@ use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::SafetensorsError;
 use uuid::Uuid;
 
-use crate::index::IndexError;
-use crate::input::error::InputError;
+pub use index::IndexError;
+pub use input::InputError;
+
 use crate::manifest::ManifestError;
 
 /// An error of writing or reading a dataset.
