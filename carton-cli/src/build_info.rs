@@ -88,7 +88,7 @@ impl BuildInfo {
             self.version,
             self.commit.unwrap_or("unknown"),
             self.target,
-            self.features.join(", "),
+            if self.features.is_empty() { "none".to_owned() } else { self.features.join(", ") },
             runners.join(", "),
             self.tensor_formats.join(", "),
             self.carton_format,

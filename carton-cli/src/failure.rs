@@ -141,9 +141,9 @@ impl Failure {
 
     /// The failure for `what`, which this program was built without.
     #[cfg(not(all(feature = "card", feature = "server", feature = "tables")))]
-    pub(crate) fn absent(what: &str, feature: &str) -> Self {
+    pub(crate) fn absent(what: &str) -> Self {
         Self::new(format!("this program was built without {what}"))
-            .hint(format!("a release has it, and `cargo build --release -p carton-cli --features {feature}`"))
+            .hint("a release has it, and so has what `cargo build --release -p carton-cli` builds")
     }
 
     /// Adds a hint: what the user can do about it.

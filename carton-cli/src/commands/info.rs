@@ -26,7 +26,7 @@ pub(super) async fn run(arguments: InfoArgs, all_files: bool, context: &Context<
     }
     #[cfg(not(feature = "card"))]
     if html.is_some() {
-        return Err(Failure::absent("`--html`", "card"));
+        return Err(Failure::absent("`--html`"));
     }
     let package = open::open_with_signature(&model, false, context).await?;
     let info = package.info();

@@ -81,11 +81,11 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Registry(command) => interrupt::run(registry::run(command, &context)),
         Command::Tensor(command) => interrupt::run(tensor::run(command, &context)),
         #[cfg(not(feature = "server"))]
-        Command::Serve(_) => Err(Failure::absent("`carton serve`", "server")),
+        Command::Serve(_) => Err(Failure::absent("`carton serve`")),
         #[cfg(feature = "tables")]
         Command::Dataset(command) => interrupt::run(dataset::run(command, &context)),
         #[cfg(not(feature = "tables"))]
-        Command::Dataset(_) => Err(Failure::absent("`carton dataset`", "tables")),
+        Command::Dataset(_) => Err(Failure::absent("`carton dataset`")),
         Command::Runner(command) => interrupt::run(runner::run(command, &context)),
         Command::Cache(command) => interrupt::run(cache::run(command, &context)),
         Command::Doctor(_) | Command::Completions { .. } | Command::Man { .. } => Ok(Exit::Ok),

@@ -54,7 +54,7 @@ impl From<CallTimings> for Seconds {
 pub(super) async fn run(arguments: RunArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     #[cfg(not(feature = "tables"))]
     if !arguments.table.rows.is_empty() {
-        return Err(Failure::absent("`--rows`", "tables"));
+        return Err(Failure::absent("`--rows`"));
     }
     #[cfg(feature = "tables")]
     let table = run_rows::open(&arguments, context.output.is_json()).await?;

@@ -203,7 +203,7 @@ impl NetworkError {
                     .to_owned(),
             ),
             Self::Offline { .. } => Some("allow the network, or fetch it once while it is allowed".to_owned()),
-            Self::NotBuilt { .. } => Some("build it with the feature `object-store`".to_owned()),
+            Self::NotBuilt { .. } => Some("a release of the command has it; a library is built with the feature `object-store`".to_owned()),
             Self::Connection { action: THROUGH_PROXY, .. } => Some(
                 "the proxy is that of `network.proxy` in the configuration, or else of HTTPS_PROXY or ALL_PROXY; it may refuse the server, or \
                  want a user and a password"
