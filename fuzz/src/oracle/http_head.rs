@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use carton_network::http::fuzzing::{reply, retry_after};
 use carton_format::url::Url;
+use carton_network::http::fuzzing::{reply, retry_after};
 use carton_network::http::{Extent, Part, Request, Version};
 
 use crate::generate::pieces::text_of;

@@ -2,8 +2,8 @@
 //! the text of names. What is accepted is the same after it was written and read again, and shows no more than it should.
 
 use carton_core::hub::HubName;
-use carton_network::oci::fuzzing;
 use carton_core::registry::Reference;
+use carton_network::oci::fuzzing;
 
 /// Checks these bytes. Returns whether they are accepted as any of these.
 pub fn check(bytes: &[u8]) -> bool {

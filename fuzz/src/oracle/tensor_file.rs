@@ -1,8 +1,8 @@
 //! Arbitrary bytes as a tensor file of any format. It is opened, or named as another kind of file. Reading a tensor piece by piece gives what
 //! reading it whole gives, or an error where that is an error.
 
-use carton_tensor::content::Content;
 use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileError};
+use carton_tensor::content::Content;
 
 /// The most bytes of a tensor that is read. Compressed and sparse ones can represent any number.
 const MAX_TENSOR: u64 = 1 << 20;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 
 use carton_core::Context;
+use carton_core::{Compression, Links, Sha256Digest, TensorFormat};
 use carton_format::archive::{Content, Tail, write};
 use carton_format::tensor_data::entries;
-use carton_core::{Compression, Links, Sha256Digest, TensorFormat};
 use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor};
 
 use super::Seed;
