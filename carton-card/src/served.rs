@@ -13,12 +13,12 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State<'a> {
-    /// It does.
+    /// The model answers calls.
     #[default]
     Ready,
-    /// It is being loaded.
+    /// The model is being loaded.
     Loading,
-    /// It does not, for this reason.
+    /// The model answers no calls, for this reason.
     NotReady(&'a str),
 }
 

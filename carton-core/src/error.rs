@@ -64,7 +64,7 @@ pub enum Error {
     TensorFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: NpyError,
     },
     /// The model to be packed is an empty or truncated file.
@@ -90,7 +90,7 @@ pub enum Error {
         place: String,
         /// The file, and the array in it.
         reference: String,
-        /// Why.
+        /// The cause.
         source: Box<Error>,
     },
     /// An `.npz` file holds several arrays and none was named.
@@ -127,7 +127,7 @@ pub enum Error {
     Check {
         /// What went wrong: `does not load`, `stops in a self-test`.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: Box<Error>,
     },
     /// A runner gave an invalid answer.
@@ -180,7 +180,7 @@ pub enum Error {
     LoadRefused {
         /// Name and version of the runner.
         runner: String,
-        /// What it says.
+        /// The message of the runner.
         source: RunnerMessage,
     },
     /// The runner lacks something on this machine that the model needs: a library, a tool, packages.
@@ -188,7 +188,7 @@ pub enum Error {
     Unavailable {
         /// Name and version of the runner.
         runner: String,
-        /// What it says.
+        /// The message of the runner.
         source: RunnerMessage,
     },
     /// Something that the runner needs for the model must be fetched over the network and cannot be.
@@ -196,7 +196,7 @@ pub enum Error {
     RunnerNetwork {
         /// Name and version of the runner.
         runner: String,
-        /// What it says.
+        /// The message of the runner.
         source: RunnerMessage,
     },
     /// Something on this machine, or in what was asked for, keeps the runner from preparing the model.
@@ -204,7 +204,7 @@ pub enum Error {
     RunnerSetup {
         /// Name and version of the runner.
         runner: String,
-        /// What it says.
+        /// The message of the runner.
         source: RunnerMessage,
     },
     /// The model or its framework failed in this call; the runner goes on.
@@ -212,7 +212,7 @@ pub enum Error {
     Model {
         /// Name and version of the runner.
         runner: String,
-        /// What it says.
+        /// The message of the runner.
         source: RunnerMessage,
     },
     /// A call took longer than its timeout.

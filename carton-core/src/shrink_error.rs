@@ -24,7 +24,7 @@ pub enum ShrinkError {
     Url {
         /// As much of the URL as may be shown.
         url: ShownUrl,
-        /// What is wrong with it.
+        /// The cause.
         source: InvalidUrl,
     },
     /// The prefix cannot begin the URLs of the files that are left out.
@@ -32,7 +32,7 @@ pub enum ShrinkError {
     Prefix {
         /// The prefix, without secrets.
         prefix: ShownUrl,
-        /// What is wrong with it.
+        /// The reason, in words.
         reason: &'static str,
     },
     /// No file is large enough.

@@ -122,13 +122,13 @@ pub enum ManifestError {
     Tensor {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The reason, in words.
         problem: String,
     },
     /// The separator is not allowed in names.
     #[error("{problem} (spec/dataset.md §3.6)")]
     Separator {
-        /// What is wrong with it.
+        /// The reason, in words.
         problem: String,
     },
     /// A total is not the sum over the shards.

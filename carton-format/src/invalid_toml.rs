@@ -11,7 +11,7 @@ use crate::causes::without_value;
 pub struct InvalidToml {
     /// The line, counted from 1.
     pub line: usize,
-    /// The reason.
+    /// The reason, in words.
     pub reason: String,
 }
 

@@ -85,7 +85,7 @@ pub enum ManifestError {
         line: usize,
         /// The path.
         found: Vec<u8>,
-        /// The reason.
+        /// The cause.
         #[source]
         source: NameError,
     },

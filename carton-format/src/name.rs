@@ -186,7 +186,7 @@ pub struct Tree<'a> {
 /// The reason why two names exclude each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlap<'a> {
-    /// They are equal.
+    /// The names are equal.
     Duplicate,
     /// One lies inside the other, which is not a folder.
     InsideFile(&'a str),

@@ -27,7 +27,7 @@ pub enum Place {
 pub struct PlaceError {
     /// The scheme. The rest is not shown, because a password in it cannot be found in an invalid URL.
     pub scheme: String,
-    /// What is wrong with it.
+    /// The reason, in words.
     pub reason: String,
 }
 

@@ -203,7 +203,7 @@ pub enum RowsError {
         first: u64,
         /// The last one.
         last: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<carton_core::Error>,
     },
@@ -226,7 +226,7 @@ pub enum RowsError {
     Output {
         /// The file, as the caller named it.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },

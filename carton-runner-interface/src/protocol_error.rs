@@ -33,7 +33,7 @@ pub enum ProtocolError {
     Malformed {
         /// The message's name, where it could be read.
         message: Option<String>,
-        /// What is wrong with it.
+        /// The reason, in words.
         problem: String,
     },
     /// The first message was not a hello.
@@ -101,7 +101,7 @@ pub enum ProtocolError {
     Region {
         /// The region's number.
         region: u64,
-        /// What is wrong with it.
+        /// The reason, in words.
         problem: String,
     },
     /// A tensor whose data does not match its description.
@@ -109,7 +109,7 @@ pub enum ProtocolError {
     Tensor {
         /// The tensor's name.
         name: String,
-        /// What is wrong with it.
+        /// The reason, in words.
         problem: String,
     },
     /// The peer released a buffer that was not lent to it.

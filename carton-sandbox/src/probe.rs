@@ -22,10 +22,10 @@ const NO_PROGRAM: &str = "/";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// It cannot be started.
+    /// The launcher cannot be started.
     #[error("the launcher cannot be started")]
     Start(#[source] io::Error),
-    /// It did not end.
+    /// The launcher did not end.
     #[error("the launcher did not end within {} seconds", PATIENCE.as_secs())]
     Hangs,
     /// It refused the policy, or it is no launcher.

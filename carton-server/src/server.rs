@@ -33,7 +33,7 @@ pub enum ServerError {
     Bind {
         /// The address.
         address: Address,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// TLS cannot be set up.

@@ -38,7 +38,7 @@ pub enum CertificateError {
     Untrusted {
         /// The subject of the leaf.
         subject: String,
-        /// Why.
+        /// The reason, in words.
         reason: String,
     },
     /// The certificate is not one for signatures.
@@ -54,7 +54,7 @@ pub enum CertificateError {
     Key {
         /// The subject of the leaf.
         subject: String,
-        /// Why.
+        /// The cause.
         source: KeyError,
     },
 }

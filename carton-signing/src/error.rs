@@ -84,7 +84,7 @@ pub enum VerifyError {
     /// The signature is a keyless one, and the trusted root does not confirm it.
     #[error("the keyless signature is not confirmed: {reason}")]
     Keyless {
-        /// Why.
+        /// The reason, in words.
         reason: String,
         /// Whether no trusted root would confirm it.
         is_broken: bool,

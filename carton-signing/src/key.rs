@@ -25,7 +25,7 @@ pub enum KeyError {
     /// The text has no PEM block of a kind that is expected.
     #[error("expected a PEM block with {expected}, found {found}")]
     NotAKey {
-        /// What is expected.
+        /// A description of what was expected.
         expected: &'static str,
         /// What the text has.
         found: String,

@@ -33,7 +33,7 @@ pub enum Dimension {
     Any,
     /// A symbol that has one value across all inputs and outputs of a call.
     Symbol(String),
-    /// This number of elements.
+    /// A fixed number of elements.
     Fixed(u64),
 }
 

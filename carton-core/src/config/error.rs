@@ -48,7 +48,7 @@ pub enum ConfigError {
         key: &'static str,
         /// The first component of the path.
         found: String,
-        /// The reason.
+        /// The reason, in words.
         reason: &'static str,
     },
     /// There is no home directory for the default folders.

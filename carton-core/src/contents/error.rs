@@ -71,7 +71,7 @@ pub enum ContentsError {
         path: String,
         /// Its target as written.
         target: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: LinkProblem,
     },
     /// A symbolic link in the folder of a bare model leads out of the folder, to something that the model may not read.
@@ -105,7 +105,7 @@ pub enum ContentsError {
     Archive {
         /// The entry, or the carton when no entry is concerned.
         path: String,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: ArchiveError,
     },
@@ -137,7 +137,7 @@ pub enum ContentsError {
     Encoding {
         /// The file's path in the carton.
         path: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: EncodingError,
     },
@@ -227,7 +227,7 @@ pub enum ContentsError {
 pub struct LinkFailure {
     /// The URL, as far as it may be shown.
     pub url: ShownUrl,
-    /// What is wrong.
+    /// The cause.
     pub error: Box<ContentsError>,
 }
 

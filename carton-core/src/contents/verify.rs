@@ -46,7 +46,7 @@ struct Findings {
 pub struct BadFile {
     /// Its path in the carton.
     pub path: String,
-    /// What is wrong with it.
+    /// The cause.
     pub error: ContentsError,
 }
 

@@ -70,7 +70,7 @@ pub enum PackageError {
     SpecialFile {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// A description of what was found.
         found: &'static str,
     },
     /// A file to be packed has a name that a carton cannot have.
@@ -87,7 +87,7 @@ pub enum PackageError {
     Link {
         /// The link.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason, in words.
         reason: &'static str,
     },
     /// There is nothing to pack.

@@ -19,11 +19,11 @@ const N_WAITING: usize = 8;
 /// How a blob got into a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was there.
+    /// The registry had the blob already.
     Present,
     /// The registry took it over from another repository.
     Mounted,
-    /// It was sent.
+    /// The blob was sent.
     Sent,
 }
 

@@ -66,7 +66,7 @@ pub struct Part {
 pub struct BrokenEntry {
     /// The position of the entry, counted from 0.
     pub position: usize,
-    /// What is wrong with it.
+    /// The reason, in words.
     pub reason: String,
 }
 

@@ -29,7 +29,7 @@ pub struct Registry {
 pub struct BrokenRunner {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The cause.
     pub error: RegistryError,
 }
 

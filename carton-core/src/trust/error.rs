@@ -25,7 +25,7 @@ pub enum TrustError {
         carton: String,
         /// The signature.
         signature: String,
-        /// Why.
+        /// The reason, in words.
         reason: String,
     },
     /// A signature is required, and a model that is not in a carton cannot have one.
@@ -45,7 +45,7 @@ pub enum TrustError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A file that a rule names holds no usable key.
@@ -53,7 +53,7 @@ pub enum TrustError {
     Key {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: KeyError,
     },
     /// A file that a rule names holds no usable certificates.
@@ -61,7 +61,7 @@ pub enum TrustError {
     Certificates {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: CertificateError,
     },
     /// A file that a rule names holds no usable trusted root.
@@ -69,7 +69,7 @@ pub enum TrustError {
     TrustedRoot {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: SigstoreRootError,
     },
 }

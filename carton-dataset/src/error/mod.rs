@@ -64,7 +64,7 @@ pub enum DatasetError {
     Column {
         /// Its name, escaped.
         column: String,
-        /// Why.
+        /// The problem.
         #[source]
         problem: ColumnProblem,
     },
@@ -77,7 +77,7 @@ pub enum DatasetError {
         row: u64,
         /// The column, escaped.
         column: String,
-        /// Why.
+        /// The problem.
         #[source]
         problem: ColumnProblem,
     },
@@ -106,7 +106,7 @@ pub enum DatasetError {
     Input {
         /// The file.
         place: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: InputError,
     },
@@ -121,7 +121,7 @@ pub enum DatasetError {
     Attempts {
         /// The folder of the dataset.
         folder: PathBuf,
-        /// Why.
+        /// The reason, in words.
         problem: String,
     },
     /// The folder of the attempt that is being written was removed by someone else. A commit removes all attempts.
@@ -140,7 +140,7 @@ pub enum DatasetError {
     Staging {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason, in words.
         problem: String,
     },
     /// The folder of a dataset does not exist.
@@ -160,7 +160,7 @@ pub enum DatasetError {
     Manifest {
         /// The file.
         place: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: ManifestError,
     },
@@ -169,7 +169,7 @@ pub enum DatasetError {
     Index {
         /// The file or folder.
         place: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: IndexError,
     },
@@ -178,7 +178,7 @@ pub enum DatasetError {
     Shard {
         /// The file.
         shard: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<SafetensorsError>,
     },
@@ -265,7 +265,7 @@ pub enum DatasetError {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -317,7 +317,7 @@ pub enum ColumnProblem {
     InvalidExtension {
         /// The name of the extension type, escaped.
         name: String,
-        /// What is wrong.
+        /// The reason, in words.
         problem: String,
     },
     /// A value is missing.

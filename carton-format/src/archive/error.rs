@@ -49,7 +49,7 @@ pub enum ArchiveError {
     Name {
         /// The name, with unprintable bytes escaped.
         name: String,
-        /// The reason.
+        /// The cause.
         #[source]
         source: NameError,
     },
@@ -98,7 +98,7 @@ pub enum ArchiveError {
     Input {
         /// The path in the carton.
         name: String,
-        /// The reason.
+        /// The reason, in words.
         reason: String,
     },
     /// A file to pack does not have the digest that the given MANIFEST lists.

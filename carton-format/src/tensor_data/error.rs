@@ -36,7 +36,7 @@ pub enum TensorDataError {
         field: String,
         /// What the format requires.
         expected: String,
-        /// What was found.
+        /// A description of what was found.
         found: String,
     },
     /// There is no tensor of that name.

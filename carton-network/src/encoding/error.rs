@@ -26,7 +26,7 @@ pub enum EncodingError {
     Corrupt {
         /// The encoding.
         encoding: &'static str,
-        /// The reason.
+        /// The cause.
         #[source]
         source: io::Error,
     },

@@ -29,7 +29,7 @@ pub enum NetworkError {
     Url {
         /// The URL.
         url: ShownUrl,
-        /// What is wrong with it.
+        /// The reason, in words.
         reason: String,
     },
     /// The server cannot be reached, or the connection broke.
@@ -56,7 +56,7 @@ pub enum NetworkError {
     Tls {
         /// The URL.
         url: ShownUrl,
-        /// What is wrong.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// This machine trusts no server, because it has no certificates of certification authorities.

@@ -16,7 +16,7 @@ pub enum ConfigError {
         what: &'static str,
         /// The file, or a folder of cartons.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file is not TOML, or has a key or a value that it may not have.
@@ -32,7 +32,7 @@ pub enum ConfigError {
     Model {
         /// Its name, or its number in the file.
         model: String,
-        /// What is wrong.
+        /// The reason, in words.
         reason: String,
     },
     /// A token cannot be used.
@@ -40,7 +40,7 @@ pub enum ConfigError {
     Token {
         /// What the token allows.
         purpose: &'static str,
-        /// What is wrong.
+        /// The reason, in words.
         reason: String,
     },
     /// The access log cannot be written.

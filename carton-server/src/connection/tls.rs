@@ -48,7 +48,7 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file does not hold what it should.
@@ -56,7 +56,7 @@ pub enum TlsError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason, in words.
         reason: String,
     },
 }

@@ -50,7 +50,7 @@ pub enum LoadError {
     Load {
         /// The name under which it would be served.
         name: String,
-        /// Why.
+        /// The cause.
         source: Box<Error>,
     },
     /// The model loads, and does not pass its self-tests.

@@ -37,7 +37,7 @@ pub struct LostNumber {
     pub value: String,
     /// The type that cannot hold it.
     pub to: &'static str,
-    /// Why.
+    /// The problem.
     pub problem: CastProblem,
 }
 

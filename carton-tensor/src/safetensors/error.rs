@@ -292,7 +292,7 @@ pub enum SafetensorsError {
         place: String,
         /// The tensor's name.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: RawTensorError,
     },

@@ -30,7 +30,7 @@ pub enum WeightsError {
     Pattern {
         /// The pattern, escaped.
         pattern: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: glob::PatternError,
     },
@@ -69,7 +69,7 @@ pub enum WeightsError {
     Write {
         /// The file.
         place: String,
-        /// The reason.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

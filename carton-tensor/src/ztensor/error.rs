@@ -23,7 +23,7 @@ pub enum ZTensorError {
     Open {
         /// The file.
         path: PathBuf,
-        /// The reason.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -132,7 +132,7 @@ pub enum ZTensorError {
     Cbor {
         /// The position in the file.
         position: u64,
-        /// What is wrong.
+        /// The reason, in words.
         problem: String,
     },
     /// §2.1: bytes follow the map of the manifest.
@@ -227,7 +227,7 @@ pub enum ZTensorError {
     Attributes {
         /// The owner of the attributes.
         at: Box<FilePart>,
-        /// The reason.
+        /// The reason, in words.
         problem: String,
     },
 
@@ -419,7 +419,7 @@ pub enum ZTensorError {
     Tensor {
         /// The object.
         at: Box<FilePart>,
-        /// The reason.
+        /// The cause.
         #[source]
         source: RawTensorError,
     },

@@ -8,7 +8,7 @@ use crate::output::Role;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
-    /// It is there and works.
+    /// The thing is there and works.
     Ok,
     /// It is not there, and only some models need it.
     Missing,

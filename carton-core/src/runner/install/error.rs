@@ -113,7 +113,7 @@ pub enum InstallError {
         runner: String,
         /// Its path relative to the runner's folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason, in words.
         problem: &'static str,
     },
     /// The runner needs a library of this machine, and nothing was done to find it.

@@ -16,7 +16,7 @@ pub enum UnpackError {
     /// The file has another format.
     #[error("expected a zip, tar or tar.gz file, found {found}")]
     Format {
-        /// What was found.
+        /// A description of what was found.
         found: &'static str,
     },
     /// The zip file breaks a rule.
@@ -54,7 +54,7 @@ pub enum UnpackError {
     Kind {
         /// The name.
         name: String,
-        /// What was found.
+        /// A description of what was found.
         found: &'static str,
     },
     /// A limit is exceeded.
