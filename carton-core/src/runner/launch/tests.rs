@@ -130,8 +130,12 @@ fn what_cannot_be_started_is_named() {
 
 /// Returns whether a runner is seen as stuck within `limit`, if half a second without progress is.
 async fn is_stuck(script: &str, limit: Duration) -> bool {
-    let (_socket, process, _exit) = shell(script);
-    tokio::time::timeout(limit, process.until_stuck(Duration::from_millis(500))).await.is_ok()
+    let (_socket, process, exit) = shell(script);
+    let is_stuck = tokio::time::timeout(limit, process.until_stuck(Duration::from_millis(500))).await.is_ok();
+    // Or the scripts that work would do so for as long as the machine is up, if the tests end before the grace of a runner.
+    process.kill();
+    exit.recv_timeout(PATIENCE).unwrap();
+    is_stuck
 }
 
 #[cfg(target_os = "linux")]
