@@ -1,7 +1,7 @@
 """Runs the examples of the documentation: pytest, on an interpreter that has the module `carton` and, beside it, the command.
 
 The blocks of a page run one after another in one folder, which has a copy of `examples`; its parent is the user's home. `sh` blocks run in
-bash, which stops at the first failure, and `python` blocks on this interpreter. Rust is compiled and run by rustdoc (`carton-core/src/lib.rs`,
+bash, which stops at the first failure, and `python` blocks on this interpreter. Rust is compiled and run by rustdoc (`examples/rust/src/lib.rs`,
 `carton-runner-interface/src/lib.rs`); `text` and `toml` are not run. A comment before a block changes that:
 
     <!-- file: PATH -->          the block becomes this file

@@ -1,7 +1,7 @@
 //! Writes log records to standard error.
 //!
 //! Shows warnings by default. `-v` adds what is done and what runners print, `-vv` what is needed for debugging, `-vvv` everything.
-//! `CARTON_LOG` takes a filter such as `carton_core=debug,carton::runner=trace`, which overrides these options.
+//! `CARTON_LOG` takes a filter such as `carton_core=debug,carton_network=debug,carton::runner=trace`, which overrides these options.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -20,8 +20,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::args::GlobalArgs;
 use crate::output::{Colors, Output, Role};
 use crate::progress::ProgressDisplay;
-use crate::text::shell_word;
-use crate::text::without_logins;
+use crate::text::{shell_word, without_logins};
 
 /// Starts logging for the rest of the process.
 pub(crate) fn start(global: &GlobalArgs, output: &Output) {

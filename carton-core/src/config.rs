@@ -74,17 +74,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use crate::sandbox::SandboxConfig;
-pub use crate::trust::TrustRule;
-pub use carton_network::http::{Credentials, HostToken, NetrcFile, ProxyConfig, Secret};
-pub use carton_network::oci::RegistryConfig;
-
-pub use error::ConfigError;
-
 use carton_format::unknown_keys::UnknownKey;
 use carton_format::url::{ShownUrl, Url};
 use carton_network::http::{Network, NetworkOptions};
 use carton_network::hub;
+
+pub use carton_network::http::{Credentials, HostToken, NetrcFile, ProxyConfig, Secret};
+pub use carton_network::oci::RegistryConfig;
+
+pub use crate::sandbox::SandboxConfig;
+pub use crate::trust::TrustRule;
+pub use error::ConfigError;
 use file::{Netrc, RawConfig};
 
 /// Folders, sources and permissions for loading and running models.

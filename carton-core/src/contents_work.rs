@@ -1,18 +1,37 @@
 //! Reads files of an open carton; verifies all of them, or writes them into a folder.
 
 use std::future::IntoFuture;
+use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use carton_format::context::Context;
 use carton_format::manifest::ManifestHash;
 use carton_format::progress::ProgressCallback;
-use carton_tensor::files::SharedBytes;
+use carton_tensor::files::{FileBytes, ReadAt, SharedBytes};
 
 use crate::Error;
 use crate::blocking::{Awaited, run_blocking};
 use crate::contents::{FileInfo, VerifyReport};
 use crate::package::Package;
 use crate::settings::progress_setter;
+
+/// A file of an open carton, read by position.
+struct PackageFile {
+    package: Package,
+    path: String,
+    length: u64,
+}
+
+impl ReadAt for PackageFile {
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.package.read_file_range(&self.path, offset, buffer).map_err(io::Error::other)
+    }
+}
 
 impl Package {
     /// Returns the SHA-256 of MANIFEST, the model's hash; `None` for a model that is not in a carton.
@@ -77,6 +96,25 @@ impl Package {
     /// As [`read_file_range`](Self::read_file_range); or the operating system cannot map the file.
     pub fn map_file(&self, path: &str) -> Result<Option<SharedBytes>, Error> {
         Ok(self.contents().map(path, self.context())?)
+    }
+
+    /// Returns the bytes of a file, to be read by position, as [`read_file_range`](Self::read_file_range) reads them.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let package = carton_core::Carton::open("model.carton").await?;
+    /// let file = carton_tensor::safetensors::Reader::new(package.file_bytes("model/weights.safetensors")?, "weights")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The file does not exist. Reads have the errors of [`read_file_range`](Self::read_file_range).
+    pub fn file_bytes(&self, path: &str) -> Result<FileBytes, Error> {
+        // Fails if there is no such file. One that is only linked has a known length once it was fetched.
+        self.read_file_range(path, 0, &mut [])?;
+        let length = self.files().iter().find(|file| file.path == path).and_then(|file| file.size).unwrap_or(0);
+        Ok(FileBytes::from_reader(Arc::new(PackageFile { package: self.clone(), path: path.to_owned(), length })))
     }
 
     /// Hashes every file, using all cores and ignoring remembered verifications, and reports all bad files. If none is bad, the

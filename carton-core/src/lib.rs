@@ -22,6 +22,7 @@
 //!   self-tests;
 //! - [`Carton::open`] returns a [`Package`] without starting a runner: metadata, files and tensors, [`Package::verify`] and
 //!   [`Package::unpack`];
+//! - [`file_bytes`] reads one file by ranges, such as a tensor file on a server;
 //! - [`Carton::pack`] writes a carton, [`Carton::shrink`] replaces files by links to where they can be fetched,
 //!   [`Carton::resolve`] puts such files back;
 //! - [`hub`] fetches models from the Hugging Face Hub;
@@ -58,7 +59,7 @@
 //! - `config`: the configuration file and the environment.
 //! - `runner`: descriptors, the registry and the index, selection (pure); install, which downloads archives into the cache (`fetch`)
 //!   and unpacks them under stricter rules (`unpack`) into a hidden folder that is renamed when it is complete (`workspace`); launch (a
-//!   process and its supervisor, confined by `launch/confinement`), session (process and connection).
+//!   process and its supervisor, confined by `runner/launch/confinement`), session (process and connection).
 //! - `runner_message`, `self_test_report`, `shrink_error`, `packed`: what a runner said; the results of self-tests; why files cannot be
 //!   left out; the result of packing, with all that it warns of.
 //! - `error`, `blocking`: one error type for the errors of all layers; async operations on tokio for work that blocks.
@@ -115,7 +116,7 @@ mod variables;
 
 pub use carton_runner_interface::host::{CallError, CallTimings};
 pub use carton_runner_interface::{OptionValue, Options, PrivateBytes, Tensors};
-pub use carton_tensor::files::SharedBytes;
+pub use carton_tensor::files::{FileBytes, SharedBytes};
 pub use carton_tensor::{
     AlignedBytes, DataType, Dimension, Element, ElementKind, NestedTensor, NumericTensor, Storage, StringTensor,
     SymbolicShape, Tensor, TensorError, Tolerance,
@@ -149,7 +150,7 @@ pub use example::{SampleComparison, SampleResult};
 pub use inputs::Inputs;
 pub use location::Location;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
-pub use open::Open;
+pub use open::{Open, OpenBytes, file_bytes};
 pub use pack::{Pack, Packing, RecordSelfTest};
 pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
 pub use packed::{PackCheck, PackWarning, Packed, ZeroRun};
@@ -206,8 +207,3 @@ pub mod errors {
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
-
-/// Runs the examples of the documentation.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/start/rust.md")]
-struct StartInRust;

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 use carton_format::error_kind::ErrorKind;
+use serde::Serialize;
 
 /// The results of the self-tests of a carton. `Display` counts them: `2 self-tests passed, 1 ran`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

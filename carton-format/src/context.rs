@@ -1,7 +1,6 @@
 //! The context of an operation: its cancel token, and the callback for its progress.
 
-pub use carton_tensor::context::Cancelled;
-pub use carton_tensor::context::{CancelGuard, CancelToken};
+pub use carton_tensor::context::{CancelGuard, CancelToken, Cancelled};
 
 use crate::progress::Stage;
 

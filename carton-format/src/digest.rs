@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 /// different MANIFESTs, and so two different cartons.
 ///
 /// ```
-/// use carton_core::Sha256Digest;
+/// use carton_format::digest::Sha256Digest;
 ///
 /// let digest = Sha256Digest::of(b"");
 /// assert_eq!(digest.to_string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -176,7 +176,7 @@ pub use digest_type;
 /// A running SHA-256.
 ///
 /// ```
-/// use carton_core::Sha256Digest;
+/// use carton_format::digest::Sha256Digest;
 /// use carton_format::digest::Hasher;
 ///
 /// let mut hasher = Hasher::new();

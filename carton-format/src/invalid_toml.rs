@@ -32,7 +32,7 @@ impl InvalidToml {
 }
 
 /// The line of a byte of `text`, counted from 1.
-pub fn line_at(text: &str, position: usize) -> usize {
+pub(crate) fn line_at(text: &str, position: usize) -> usize {
     text.bytes().take(position).filter(|byte| *byte == b'\n').count() + 1
 }
 
@@ -40,7 +40,7 @@ pub fn line_at(text: &str, position: usize) -> usize {
 ///
 /// The TOML reader takes a word with the first letters of `inf`, `nan`, `true` or `false` for a misspelling of it, and reports that. It
 /// does not take a version requirement such as `>=1.2` for a word at all.
-pub fn unquoted_word<'text>(text: &'text str, error: &toml::de::Error) -> Option<(usize, &'text str)> {
+pub(crate) fn unquoted_word<'text>(text: &'text str, error: &toml::de::Error) -> Option<(usize, &'text str)> {
     let span = error.span()?;
     let line = line_at(text, span.start);
     let word = text.get(span.clone()).unwrap_or_default();

@@ -18,13 +18,14 @@ pub const NAME: &str = "LINKS";
 /// URLs for files, by digest.
 ///
 /// ```
-/// use carton_core::{Links, Sha256Digest};
+/// use carton_format::digest::Sha256Digest;
+/// use carton_format::links::Links;
 ///
 /// let digest = Sha256Digest::of(b"");
 /// let links = Links::parse(format!("version = 1\n[urls]\n{digest} = [\"https://example.com/empty\"]").as_bytes())?;
 /// assert_eq!(links.urls(&digest), ["https://example.com/empty"]);
 /// assert!(links.urls(&Sha256Digest::of(b"other")).is_empty());
-/// # Ok::<(), carton_core::errors::LinksError>(())
+/// # Ok::<(), carton_format::links::LinksError>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Links {

@@ -21,11 +21,11 @@ digest_type! {
     /// of its contents. Its text is that of a [`Sha256Digest`].
     ///
     /// ```
-    /// use carton_core::ManifestHash;
+    /// use carton_format::manifest::ManifestHash;
     ///
     /// let hash: ManifestHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".parse()?;
     /// assert_eq!(hash, ManifestHash::of(b""));
-    /// # Ok::<(), carton_core::DigestError>(())
+    /// # Ok::<(), carton_format::digest::DigestError>(())
     /// ```
     pub struct ManifestHash
 }
@@ -33,7 +33,7 @@ digest_type! {
 /// The files of a carton and their digests, sorted by path.
 ///
 /// ```
-/// use carton_core::Sha256Digest;
+/// use carton_format::digest::Sha256Digest;
 /// use carton_format::manifest::Manifest;
 ///
 /// let empty = Sha256Digest::of(b"");
@@ -41,7 +41,7 @@ digest_type! {
 /// assert_eq!(manifest.to_bytes(), format!("carton.toml={empty}\nmodel/a=b={empty}\n").as_bytes());
 /// assert_eq!(manifest.get("model/a=b"), Some(empty));
 /// assert_eq!(Manifest::parse(manifest.to_bytes())?.hash(), manifest.hash());
-/// # Ok::<(), carton_core::errors::ManifestError>(())
+/// # Ok::<(), carton_format::manifest::ManifestError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {

@@ -110,7 +110,7 @@ fn with_slashes(name: &str) -> String {
 
 /// Finds a name with a back slash that, where back slashes are taken for slashes, names the same file as another name, lies inside a
 /// file, or has a name inside it. `files` are the names of files, which must not exclude each other in any other way.
-pub fn back_slash_overlap<'a>(files: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn back_slash_overlap<'a>(files: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let mut names: Vec<(String, &str)> = files.map(|name| (with_slashes(name), name)).collect();
     names.sort_unstable();
     let mut tree = Tree::default();

@@ -1,4 +1,4 @@
-//! The stages of the work of this crate, and the types that report their progress.
+//! The stages of the work on cartons, in this crate and those above it, and the types that report their progress.
 
 use std::fmt;
 

@@ -211,7 +211,7 @@ impl ShownUrl {
     /// but cannot be parsed loses all but the scheme, because any other part may be a password. All other text is returned as it is.
     ///
     /// ```
-    /// use carton_core::ShownUrl;
+    /// use carton_format::url::ShownUrl;
     /// let shown = |text| ShownUrl::of_text(text).to_string();
     /// assert_eq!(shown("https://me:secret@host/index.json?token=secret"), "https://host/index.json?…");
     /// assert_eq!(shown("https://me:secret@host:port/index.json"), "https:…");

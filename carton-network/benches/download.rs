@@ -1,7 +1,7 @@
 //! Measures a download of 1 GiB into a file, hashed while it arrives, against the bound: four ranges at a time into memory,
 //! unverified.
 //!
-//! `cargo bench -p carton-core --bench download`; needs nginx. The two kinds of runs alternate, so that both see the same noise.
+//! `cargo bench -p carton-network --bench download`; needs nginx. The two kinds of runs alternate, so that both see the same noise.
 //! Set `TMPDIR` to choose the file system.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use carton_format::digest::Hasher;
-use carton_format::digest::Sha256Digest;
+use carton_format::digest::{Hasher, Sha256Digest};
 use carton_format::url::Url;
 use carton_network::download::{Download, Target};
 use carton_network::http::{Activity, Network, NetworkOptions};

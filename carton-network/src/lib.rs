@@ -1,6 +1,6 @@
 //! The network of Carton: what is fetched from servers, and sent to them.
 //!
-//! [`http`] makes requests, and everything else here goes through it. [`download`] fetches a file, or a range of it, into a local file, by several
+//! [`http`] makes requests, and everything else here goes through it, but for the library that finds the credentials of object stores. [`download`] fetches a file, or a range of it, into a local file, by several
 //! requests at once; [`remote_source`] reads the small parts of a file that describe the rest. [`oci`] speaks with registries, [`hub`] with the Hugging
 //! Face Hub, [`object_stores`] signs the names of objects, and a [`place`] is the name of a file in any of them. This crate opens no carton and
 //! knows no cache.

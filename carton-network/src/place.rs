@@ -138,6 +138,19 @@ impl Place {
         place.map_err(|reason| PlaceError { scheme: url.scheme().to_owned(), reason: reason.to_owned() })
     }
 
+    /// Whether this names one file: not a repository on the Hub, which has many, and not an artifact of a registry.
+    #[must_use]
+    pub fn names_a_file(&self) -> bool {
+        match self {
+            Self::Path(_) => true,
+            Self::Url(url) if url.scheme() == oci::SCHEME => false,
+            Self::Url(url) if url.scheme() == hub::SCHEME => {
+                HubName::from_url(url).is_ok_and(|name| name.file().is_some())
+            }
+            Self::Url(_) => true,
+        }
+    }
+
     /// Returns the place of the file that an index at this place refers to by `url`: an absolute URL, or one relative to the index. An
     /// index on a server must not refer to files of this machine: it could have any of them read.
     ///

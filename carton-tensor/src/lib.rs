@@ -23,6 +23,7 @@
 //! | `safetensors` | `safetensors` | safetensors files and sharded checkpoints (spec/safetensors.md) |
 //! | `ztensor` | `ztensor` | zTensor files, versions 1.1 and 1.2 (spec/ztensor.md) |
 //! | `files` | `files` | what the formats share: element types of files, byte ranges with many owners, files that appear whole or not at all |
+//! | `any_file` | `weights` | a tensor file of any format: its format detected, and the file opened |
 //! | `weights` | `weights` | all tensors of a file at once: loading, statistics, quantization, validation (spec/weights.md) |
 //!
 //! # Modules

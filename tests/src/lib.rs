@@ -1,6 +1,6 @@
 //! Shared by the end-to-end tests: the suite that every runner passes, a temporary place with its own configuration, installed test
 //! runners, a census of this process's resources, a second run as another user, and files that stand for weights. The servers, a real one and one that misbehaves, are in
-//! a separate crate that the unit tests of `carton-core` use too.
+//! a separate crate that the unit tests of `carton-network` use too.
 
 #[cfg(target_os = "linux")]
 pub mod behaviour;

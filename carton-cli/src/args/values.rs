@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use carton_core::Links;
-use carton_core::Sha256Digest;
-use carton_core::ShownUrl;
+use carton_core::{Links, Sha256Digest, ShownUrl};
 #[cfg(feature = "tables")]
 use carton_rows::RowFormat;
 use serde_json::Value;
@@ -132,8 +130,8 @@ impl OutputArgument {
     }
 }
 
-#[cfg(feature = "tables")]
 /// `--input-column INPUT=COLUMN` and `--output-column OUTPUT=COLUMN`.
+#[cfg(feature = "tables")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnArgument {
     /// The input or output.

@@ -1,7 +1,6 @@
 //! `carton ls`: lists the files in a carton.
 
-use carton_core::FileInfo;
-use carton_core::Method;
+use carton_core::{FileInfo, Method};
 use serde::Serialize;
 
 use super::{Context, open};

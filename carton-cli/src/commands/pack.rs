@@ -5,14 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::Links;
-use carton_core::TensorFormat;
-use carton_core::cast_inputs;
 use carton_core::errors::MetadataError;
 use carton_core::hub::{self, FetchSnapshot, HubName, Snapshot};
 use carton_core::metadata::Draft;
-use carton_core::{Carton, Error, Location, Pack, PackCheck, Resolve};
-use carton_core::{ManifestHash, Sha256Digest};
+use carton_core::{
+    Carton, Error, Links, Location, ManifestHash, Pack, PackCheck, Resolve, Sha256Digest, TensorFormat, cast_inputs,
+};
 use serde::Serialize;
 
 use super::context::confined;

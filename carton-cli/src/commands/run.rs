@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use carton_core::metadata::Signature;
-use carton_core::{CallTimings, Carton, Load};
-use carton_core::{Tensors, cast_inputs};
+use carton_core::{CallTimings, Carton, Load, Tensors, cast_inputs};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 

@@ -5,8 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_core::errors::{LinksError, ShrinkError};
-use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, Location, ShownUrl, Shrink, Url};
-use carton_core::{ManifestHash, Sha256Digest};
+use carton_core::{
+    Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, Location, ManifestHash, Sha256Digest, ShownUrl, Shrink,
+    Url,
+};
 use serde::Serialize;
 
 use super::trust::with_trust;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use carton_core::Package;
+use carton_core::{FileBytes, Package, Place};
 use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileFormat};
 use carton_tensor::files::RawTensor;
 use carton_tensor::npy::Array;
@@ -39,6 +39,8 @@ pub(crate) enum SourceLocation {
     File(PathBuf, Option<String>),
     /// A carton, and the text after its `#`: see [`Source::carton`].
     Carton(PathBuf, Option<String>),
+    /// A URL that may be that of a tensor file or of a carton, which its bytes decide, and the text after its `#`.
+    Unknown(String, Option<String>),
 }
 
 /// The folder of a carton's tensors, which may stand between `#` and a name.
@@ -50,6 +52,9 @@ impl SourceLocation {
     /// Parses `FILE#NAME`, `CARTON#NAME` and `CARTON#tensor_data/NAME`. An existing file whose own name contains `#` is taken as it is.
     pub(crate) fn parse(source: &Path) -> Self {
         let Some(text) = source.to_str() else { return Self::File(source.to_path_buf(), None) };
+        if Place::is_url(text) && !text.starts_with("file:") {
+            return Self::parse_url(text);
+        }
         let exists = source.exists();
         // Splits at the first `#`, because the name of a tensor may contain another one.
         let is_carton = |place: &str, rest: &str| {
@@ -71,18 +76,49 @@ impl SourceLocation {
     }
 }
 
-/// Whether text is the location of a carton, judged by the text and by what exists there.
+/// The scheme of registries, which have cartons and no other files.
+const REGISTRY: &str = "oci:";
+
+impl SourceLocation {
+    /// Splits a URL from what follows its `#`. A pin follows one of its own.
+    fn parse_url(text: &str) -> Self {
+        let (place, part) = match text.split_once('#') {
+            Some((place, rest)) if rest.starts_with(PIN) => match rest.split_once('#') {
+                Some((pin, part)) => (format!("{place}#{pin}"), Some(part)),
+                None => (text.to_owned(), None),
+            },
+            Some((place, part)) => (place.to_owned(), Some(part)),
+            None => (text.to_owned(), None),
+        };
+        let is_carton = place.starts_with(REGISTRY)
+            || place.contains('#')
+            || place.ends_with(".carton")
+            || part.is_some_and(|part| tensor_data_part(part).is_some());
+        let part = part.filter(|part| !part.is_empty()).map(str::to_owned);
+        if is_carton { Self::Carton(place.into(), part) } else { Self::Unknown(place, part) }
+    }
+}
+
+/// Whether text is the path of a carton, judged by the text and by what exists there.
 fn names_a_carton(text: &str) -> bool {
     let place = text.split_once(&format!("#{PIN}")).map_or(text, |(place, _)| place);
-    let is_url = ["http://", "https://"].iter().any(|scheme| place.starts_with(scheme));
     let path = Path::new(place);
-    is_url || place.ends_with(".carton") || (path.is_dir() && path.join("carton.toml").is_file())
+    place.ends_with(".carton") || (path.is_dir() && path.join("carton.toml").is_file())
 }
 
 /// Returns the text after the folder of tensors, if `part` begins with it; empty if `part` is that folder.
 fn tensor_data_part(part: &str) -> Option<&str> {
     let rest = part.strip_prefix(TENSOR_DATA)?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+}
+
+/// The file of the carton that `part` begins with, and the name of a tensor in it, which follows a `#`.
+fn file_in<'a>(package: &Package, part: &'a str) -> Option<(&'a str, Option<&'a str>)> {
+    let is_file = |path: &str| path.starts_with("model/") && package.info().files.iter().any(|file| file.path == path);
+    if is_file(part) {
+        return Some((part, None));
+    }
+    split_where(part, "#", |path, _| is_file(path)).map(|(path, name)| (path, Some(name)))
 }
 
 /// Splits the text at the first separator for which `is_right` accepts the text before and after it.
@@ -107,8 +143,18 @@ impl Source {
         Self::new(path.display().to_string(), Opened::File(file, path.to_path_buf()), only)
     }
 
-    /// Takes the tensors of a carton. With a `part`, takes the tensor with that name, or with the name after `tensor_data/`.
+    /// Opens the bytes of a tensor file that is elsewhere. `place` is its name in messages, by whose ending formats without a mark are recognized.
+    pub(crate) fn of_bytes(bytes: FileBytes, place: &str, only: Option<&str>) -> Result<Self, TensorFileError> {
+        let file = Box::new(TensorFile::new(bytes, place)?);
+        Self::new(place.to_owned(), Opened::File(file, PathBuf::from(place)), only)
+    }
+
+    /// Takes the tensors of a carton, or with `model/…` as the `part` those of one of its files. With another `part`, takes the tensor with that name, or with the name after `tensor_data/`.
     pub(crate) fn carton(package: Package, path: &Path, part: Option<&str>) -> Result<Self, TensorFileError> {
+        if let Some((file, only)) = part.and_then(|part| file_in(&package, part)) {
+            let bytes = package.file_bytes(file)?;
+            return Self::of_bytes(bytes, &format!("{}#{file}", path.display()), only);
+        }
         let is_name = part.is_some_and(|part| package.tensors().get(part).is_some());
         let only = match part.and_then(tensor_data_part) {
             Some(name) if !is_name => Some(name).filter(|name| !name.is_empty()),
@@ -324,8 +370,16 @@ mod tests {
         check("m.carton#sha256=12", carton("m.carton#sha256=12", ""));
         check("m.carton#sha256=12#x", carton("m.carton#sha256=12", "x"));
         check("https://host/m#tensor_data/x", carton("https://host/m", "tensor_data/x"));
-        check("https://host/m#x", carton("https://host/m", "x"));
         check("https://host/m.carton", carton("https://host/m.carton", ""));
+        check("https://host/m.carton#x", carton("https://host/m.carton", "x"));
         check("https://host/m#sha256=12", carton("https://host/m#sha256=12", ""));
+        check("https://host/m#sha256=12#x", carton("https://host/m#sha256=12", "x"));
+        check("oci://host/m:1#x", carton("oci://host/m:1", "x"));
+        let unknown =
+            |place: &str, part: Option<&str>| SourceLocation::Unknown(place.to_owned(), part.map(str::to_owned));
+        check("https://host/m", unknown("https://host/m", None));
+        check("https://host/m#x#y", unknown("https://host/m", Some("x#y")));
+        check("hf://a/b/c.safetensors#x", unknown("hf://a/b/c.safetensors", Some("x")));
+        check("s3://a/b.npy", unknown("s3://a/b.npy", None));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{DirBuilder, File};
-
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 

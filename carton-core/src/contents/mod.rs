@@ -1,6 +1,5 @@
-//! From a path in a carton to its verified bytes, wherever they are: in the archive, in an unpacked folder, in the cache, or on a
-//! server
-//! (spec/carton-format.md, "MANIFEST").
+//! From a path in a carton to its verified bytes, wherever they are: in the archive, in an unpacked folder, in the cache, or
+//! on a server (spec/carton-format.md, "MANIFEST").
 //!
 //! Nothing of a file is handed out as complete before its SHA-256 matched MANIFEST. What the files mean is not known here.
 //! Cartons are read with positioned reads and never mapped: one that is truncated or replaced while open gives an error.
@@ -29,8 +28,7 @@ mod verify;
 
 pub(crate) use archive_bytes::ArchiveBytes;
 pub(crate) use bare::OutsideLinks;
-pub(crate) use blobs::BlobStore;
-pub(crate) use blobs::Blobs;
+pub(crate) use blobs::{BlobStore, Blobs};
 pub use error::{ContentsError, LinkFailure, LinkProblem};
 pub(crate) use fetch::Access;
 pub use file_info::FileInfo;

@@ -1,5 +1,6 @@
 //! Opens a carton without starting a runner: for `info`, `verify` and `unpack`, and as the first step of `load`.
 
+mod bytes;
 mod hub;
 mod opening;
 pub(crate) mod registry;
@@ -16,6 +17,7 @@ use carton_network::object_stores;
 use carton_network::oci;
 use carton_network::place::Place;
 
+pub use bytes::{OpenBytes, file_bytes};
 pub(crate) use opening::Opening;
 pub(crate) use signature::refuse_bare;
 pub(crate) use signature::{signature_in_registry, signatures_to_push};
@@ -24,7 +26,6 @@ use crate::blocking::{Awaited, run_blocking};
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::contents::Access;
-
 use crate::error::Error;
 use crate::location::Location;
 use crate::package::{self, Package};

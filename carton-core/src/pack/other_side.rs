@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use carton_format::metadata::{Draft, DraftReference, Reference, TensorSpec};
 use carton_runner_interface::DeclaredTensor;
 use carton_tensor::{Dimension, SymbolicShape, Tensor};
-
-use carton_format::metadata::{Draft, DraftReference, Reference, TensorSpec};
 
 /// Returns what the model has on the other side, in the symbols of the declared side.
 ///

@@ -1,13 +1,13 @@
 //! Asks the runner what the model is, and completes the user's metadata with its answer.
 
-use carton_format::metadata::{self, Draft};
+use std::path::Path;
 
+use carton_format::metadata::{self, Draft};
 use carton_runner_interface::host::{CallError, CallOptions, ConnectionOptions};
 use carton_runner_interface::runner::{PackRequest, PackResponse};
 use carton_runner_interface::signature::{Elements, ModelValue, output_shape_mismatches};
 use carton_runner_interface::{DeclaredTensor, Options};
 use semver::VersionReq;
-use std::path::Path;
 
 use super::{Pack, other_side};
 use crate::Error;

@@ -1,8 +1,7 @@
 //! What a carton says about itself. The names of the fields in JSON are stable.
 
 use carton_format::manifest::ManifestHash;
-use carton_format::metadata::SandboxRequest;
-use carton_format::metadata::{Runner, TensorSpec};
+use carton_format::metadata::{Runner, SandboxRequest, TensorSpec};
 use serde::Serialize;
 
 use super::Package;

@@ -15,7 +15,6 @@ use serde_json::value::RawValue;
 use super::ModelFilesMode;
 use super::PLATFORM;
 use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, RawDate, RawDescriptor};
-
 use super::library::LibraryNeed;
 use super::needs::{PrepareNeeds, SandboxNeeds};
 use super::select::{NoRunner, Requirement, select};

@@ -2,10 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use carton_format::digest::Sha256Digest;
 use semver::{Version, VersionReq};
 use serde::{Deserialize, Serialize};
-
-use carton_format::digest::Sha256Digest;
 
 /// The link in a runner's folder that leads to the folder of its library.
 pub(super) const LIBRARY_LINK: &str = "lib";

@@ -33,9 +33,8 @@ pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VER
 pub use embedded::{RUNNER_ARGUMENT, runner_main, runners_of};
 pub use index::{BrokenEntry, IndexEntry, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part, RunnerIndex, RunnerIndexError};
 pub use install::{Assembled, InstallError, Installed, Installer, RunnerFile};
-pub(crate) use launch::launch_setters;
-pub(crate) use launch::places_of_program;
 pub use launch::{LaunchPolicy, end_all};
+pub(crate) use launch::{launch_setters, places_of_program};
 pub(crate) use launcher::launcher;
 pub use library::{FoundLibrary, LibraryNeed, LibraryWheel};
 pub use needs::{PrepareNeeds, SandboxNeeds};

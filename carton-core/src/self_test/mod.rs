@@ -8,10 +8,9 @@ use carton_format::causes::in_one_line;
 use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
 use carton_tensor::{Tensor, Tolerance, allclose};
 
-use crate::self_test_report::{OutputResult, SelfTestOutcome, SelfTestReport, SelfTestResult};
-
 use crate::blocking::{Awaited, run_blocking};
 use crate::package::Package;
+use crate::self_test_report::{OutputResult, SelfTestOutcome, SelfTestReport, SelfTestResult};
 use crate::settings::progress_setter;
 use crate::{Carton, Error, ErrorKind, Inputs};
 

@@ -9,9 +9,8 @@ use carton_format::url::{ShownUrl, Url};
 
 use super::{LeaveOut, LeftOut, ShrinkError};
 use crate::contents::{Contents, FileInfo};
-use crate::shrink_error::READABLE;
-
 use crate::package;
+use crate::shrink_error::READABLE;
 
 /// What will be in the carton and what will not. Made without reading any file.
 pub(super) struct ShrinkPlan {

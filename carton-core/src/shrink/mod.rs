@@ -11,16 +11,16 @@ use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::path::{Path, PathBuf};
 
-pub use leave_out::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut};
-
 use carton_format::archive::Compression;
 use carton_format::context::Context;
 use carton_format::digest::Sha256Digest;
 use carton_format::links::Links;
 use carton_format::manifest::{Manifest, ManifestHash};
 use carton_format::tensor_data::is_tensor_file;
+
 pub(crate) use choose::may_be_left_out;
 use choose::{ShrinkPlan, check_prefix, check_urls};
+pub use leave_out::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut};
 
 use crate::blocking::{Awaited, run_blocking};
 use crate::contents::{Contents, ContentsError};

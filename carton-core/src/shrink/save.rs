@@ -14,10 +14,9 @@ use carton_format::source::{FileSource, Source};
 use carton_format::url::Url;
 
 use super::{LeftOut, ShrinkError};
+use crate::Error;
 use crate::contents::{Contents, ContentsError};
 use crate::package;
-
-use crate::Error;
 
 /// Writes the files that are left out to `folder`, each under the name that its first URL ends with, and records the path in
 /// `left_out`. A URL without a usable name gives the file its SHA-256 as its name.

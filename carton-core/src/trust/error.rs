@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use carton_signing::{CertificateError, KeyError, SigstoreRootError};
-
 use carton_format::error_kind::ErrorKind;
+use carton_signing::{CertificateError, KeyError, SigstoreRootError};
 
 /// Why a carton is not trusted, or why that cannot be found out.
 #[derive(Debug, thiserror::Error)]

@@ -31,8 +31,8 @@ pub use carton_signing::{
     Certificate, CertificateError, ClaimedSigner, Curve, IdentityError, KeyError, PrivateKey, PublicKey,
     SigningIdentity, SigstoreRootError, VerifiedSigner, VerifyError,
 };
-pub use error::TrustError;
 
+pub use error::TrustError;
 pub use place::signature_path;
 pub use rule::TrustRule;
 pub(crate) use rule::{TrustSettings, check_pattern};

@@ -33,7 +33,7 @@ pub const SUFFIX_LENGTH: u64 = 64 << 10;
 /// let bytes = [b"PK\x05\x06".as_slice(), &[0; 18]].concat();
 /// let archive = Archive::open(Arc::new(MemorySource::new(bytes, "empty.zip")))?;
 /// assert!(archive.entries().is_empty());
-/// # Ok::<(), carton_core::errors::ArchiveError>(())
+/// # Ok::<(), carton_format::archive::ArchiveError>(())
 /// ```
 #[derive(Clone)]
 pub struct Archive {

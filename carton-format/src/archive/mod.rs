@@ -24,8 +24,7 @@ mod section;
 mod tests;
 mod writer;
 
-pub use directory::Archive;
-pub use directory::SUFFIX_LENGTH;
+pub use directory::{Archive, SUFFIX_LENGTH};
 pub use entry::{Entry, EntryKind, Method};
 pub use entry_reader::EntryReader;
 pub use error::ArchiveError;

@@ -6,15 +6,14 @@ use std::path::Path;
 use carton_tensor::{DataType, Dimension, ElementKind, SymbolicShape};
 use semver::VersionReq;
 
-use crate::unknown_keys::UnknownKey;
-use crate::variables::{self, InvalidVariables};
-
 use super::left_out::Calls;
 use super::raw::{RawExample, RawMetadata, RawSelfTest, RawTensorSpec, Version, described};
 use super::{
     DraftReference, Example, Metadata, MetadataError, Options, Reference, Runner, SandboxRequest, SelfTest, Signature,
     Table, TensorSpec, options,
 };
+use crate::unknown_keys::UnknownKey;
+use crate::variables::{self, InvalidVariables};
 
 /// Metadata to be packed: nothing is required yet, and references may name files.
 ///

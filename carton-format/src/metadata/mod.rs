@@ -1,4 +1,4 @@
-//! carton.toml (spec/carton-format.md, "carton.toml"): text in, validated [`Metadata`] out, and back. Pure: `package` checks whether the
+//! carton.toml (spec/carton-format.md, "carton.toml"): text in, validated [`Metadata`] out, and back. Pure: `carton-core` checks whether the
 //! files that it refers to exist.
 //!
 //! `raw` is the file as serde reads it; a [`Draft`] holds values that are valid one by one; [`Metadata`] is valid as a whole. Metadata

@@ -2,8 +2,7 @@
 
 use carton_tensor::{Dimension, SymbolicShape, Tensor};
 
-use super::Tensors;
-use super::{Bindings, TensorCheck, ViolationKind, described_tensor};
+use super::{Bindings, TensorCheck, Tensors, ViolationKind, described_tensor};
 use crate::metadata::TensorSpec;
 use crate::side::Side;
 

@@ -1,4 +1,4 @@
-//! The bytes of a carton, from a file, memory or a server, behind one small trait.
+//! The bytes of a carton behind one small trait: from a file or memory here, from a server in `carton-network` (`remote_source`).
 //!
 //! Reads are positioned and blocking, and keep no position: several threads may read one source at once. This layer does not interpret
 //! the bytes.

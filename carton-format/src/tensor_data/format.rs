@@ -27,6 +27,8 @@ impl TensorFormat {
 }
 
 /// A format of files that hold many tensors of a carton.
+///
+/// The variants are complete: readers have one branch for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFormat {
     /// safetensors (spec/safetensors.md).

@@ -17,7 +17,7 @@ pub const MAX_INDEX_LENGTH: u64 = 8 << 20;
 /// The index of the tensors of a carton, by name. It holds no data of tensors.
 ///
 /// ```
-/// use carton_core::TensorIndex;
+/// use carton_format::tensor_data::TensorIndex;
 /// let index = TensorIndex::parse(br#"
 ///     [[tensor]]
 ///     name = "x"
@@ -26,7 +26,7 @@ pub const MAX_INDEX_LENGTH: u64 = 8 << 20;
 ///     file = "tensor_0.bin"
 /// "#)?;
 /// assert_eq!(index.names().collect::<Vec<_>>(), ["x"]);
-/// # Ok::<(), carton_core::errors::TensorDataError>(())
+/// # Ok::<(), carton_format::tensor_data::TensorDataError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TensorIndex {

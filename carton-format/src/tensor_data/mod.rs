@@ -29,10 +29,8 @@ mod tests;
 pub use directory::Directories;
 pub use error::TensorDataError;
 pub use files::TensorFiles;
-pub use format::is_tensor_file;
-pub use format::{FileFormat, TensorFormat};
-pub use index::MAX_INDEX_LENGTH;
-pub use index::{Entry, TensorIndex};
+pub use format::{FileFormat, TensorFormat, is_tensor_file};
+pub use index::{Entry, MAX_INDEX_LENGTH, TensorIndex};
 pub use read::MAX_STRINGS_LENGTH;
 pub use write::entries;
 

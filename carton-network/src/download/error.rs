@@ -8,6 +8,8 @@ use carton_format::url::ShownUrl;
 use crate::http::NetworkError;
 
 /// Why a download ended early. The bytes that had arrived stay in its folder.
+///
+/// The variants are complete: callers match on both.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     /// The bytes could not be fetched.

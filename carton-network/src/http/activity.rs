@@ -36,12 +36,12 @@ impl Activity {
     }
 
     /// Counts bytes that came from a server.
-    pub fn add_received(&self, n_bytes: u64) {
+    pub(crate) fn add_received(&self, n_bytes: u64) {
         self.received.fetch_add(n_bytes, Ordering::Relaxed);
     }
 
     /// Counts bytes that an earlier attempt had received.
-    pub fn add_kept(&self, n_bytes: u64) {
+    pub(crate) fn add_kept(&self, n_bytes: u64) {
         self.kept.fetch_add(n_bytes, Ordering::Relaxed);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use carton_format::url::Url;
-pub use reqwest::Method;
+pub(crate) use reqwest::Method;
 use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -17,7 +17,7 @@ use super::reply::{LEAST_BYTES, encodings};
 use super::{CredentialsSent, HttpStatus, Network, NetworkError, failure, send};
 
 /// One request of a registry's protocol.
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     /// The method.
     pub method: Method,
     /// The address.
@@ -33,7 +33,7 @@ pub struct Call<'a> {
 }
 
 /// The body of a call.
-pub enum CallBody {
+pub(crate) enum CallBody {
     /// These bytes.
     Bytes(Bytes),
     /// This many bytes, which arrive in pieces. Such a call is sent once: a refusal is not answered with a login.
@@ -47,7 +47,7 @@ pub enum CallBody {
 
 /// The answer to a call, whatever its status.
 #[derive(Debug)]
-pub struct Answered {
+pub(crate) struct Answered {
     /// The status of the answer.
     pub status: HttpStatus,
     /// The body of the answer.
@@ -59,12 +59,12 @@ pub struct Answered {
 
 impl Answered {
     /// The value of a header, if it is text.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
     /// The URL that `Location` leads to.
-    pub fn location(&self) -> Option<Url> {
+    pub(crate) fn location(&self) -> Option<Url> {
         self.url.join(self.header("location")?).ok()
     }
 
@@ -72,7 +72,7 @@ impl Answered {
     ///
     /// # Errors
     /// The next page is at another server.
-    pub fn next_page(&self) -> Result<Option<Url>, NetworkError> {
+    pub(crate) fn next_page(&self) -> Result<Option<Url>, NetworkError> {
         let links = self.headers.get_all(header::LINK).iter().filter_map(|link| link.to_str().ok());
         let Some(next) = links.filter_map(next_page).next() else { return Ok(None) };
         match self.url.join(next).ok().filter(|next| next.origin() == self.url.origin() && *next != self.url) {
@@ -86,7 +86,7 @@ impl Answered {
     }
 
     /// The error that the status means.
-    pub fn refusal(&self) -> NetworkError {
+    pub(crate) fn refusal(&self) -> NetworkError {
         let status = StatusCode::from_u16(self.status.code()).unwrap_or_default();
         send::refusal(self.url.shown(), status, &self.headers, self.credentials.clone())
     }
@@ -111,7 +111,12 @@ impl Network {
     ///
     /// # Errors
     /// As [`call`](Self::call).
-    pub async fn get(&self, url: &Url, headers: &[(&'static str, &str)], limit: u64) -> Result<Answered, NetworkError> {
+    pub(crate) async fn get(
+        &self,
+        url: &Url,
+        headers: &[(&'static str, &str)],
+        limit: u64,
+    ) -> Result<Answered, NetworkError> {
         let body = CallBody::Bytes(Bytes::new());
         self.call(Call { method: Method::GET, url, headers, body, is_anonymous: false, limit }).await
     }
@@ -124,7 +129,7 @@ impl Network {
     /// # Errors
     /// [`NetworkError::Offline`]; no connection, or no answer in time; a redirect that may not be followed; an answer beyond the limit. A
     /// status is no error.
-    pub async fn call(&self, call: Call<'_>) -> Result<Answered, NetworkError> {
+    pub(crate) async fn call(&self, call: Call<'_>) -> Result<Answered, NetworkError> {
         let (bytes, mut stream) = match call.body {
             CallBody::Bytes(bytes) => (bytes, None),
             CallBody::Stream { length, pieces } => (Bytes::new(), Some((length, pieces))),

@@ -94,7 +94,7 @@ impl Network {
 
     /// The same access, whose requests to a registry have this login instead of the usual credentials.
     #[must_use]
-    pub fn with_registry(&self, login: Arc<RegistryLogin>) -> Network {
+    pub(crate) fn with_registry(&self, login: Arc<RegistryLogin>) -> Network {
         Network { registry: Some(login), ..self.clone() }
     }
 

@@ -225,6 +225,7 @@ impl NetworkError {
             Self::Status { url, status, credentials, .. } if matches!(status.code(), 401 | 403) => {
                 Some(access_hint(url, credentials))
             }
+            Self::NoRanges { .. } => Some("download the whole file, and give its path".to_owned()),
             _ => None,
         }
     }

@@ -16,10 +16,12 @@
 //! - **Registries** let a [`Network`] in that has a login for them; it answers their challenges and renews its tokens.
 //! - **Private addresses** are refused by a [`Network::public_only`], at every hop, and by the address that is connected to.
 //! - **Credentials** go only to the scheme, host and port of the requested URL, see [`Credentials`].
-//! - **Secrets.** Errors and log records of every level show a URL as a [`ShownUrl`](carton_format::url::ShownUrl): without user, password and query. A [`Url`](carton_format::url::Url) shows no
+//! - **Secrets.** Errors and log records of every level show a URL as a [`ShownUrl`]: without user, password and query. A [`Url`] shows no
 //!   more of itself, and a [`Secret`] shows nothing.
 //!
 //! [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110
+//! [`ShownUrl`]: carton_format::url::ShownUrl
+//! [`Url`]: carton_format::url::Url
 
 mod activity;
 mod call;
@@ -55,16 +57,14 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 pub use activity::Activity;
-pub use call::{Answered, Call, CallBody, Method};
+pub(crate) use call::{Answered, Call, CallBody, Method};
 pub use client::Network;
-pub use credentials::CredentialsSent;
-pub use credentials::TOKEN_PREFIX;
-pub use credentials::{Credentials, HostToken, NetrcFile, Secret};
+pub use credentials::{Credentials, CredentialsSent, HostToken, NetrcFile, Secret, TOKEN_PREFIX};
 pub use error::NetworkError;
 pub use options::NetworkOptions;
 pub use proxy::ProxyConfig;
 pub use read::{Fetched, Wanted};
-pub use registry::RegistryLogin;
+pub(crate) use registry::RegistryLogin;
 pub use reply::Reply;
 pub use request::{Extent, Part, Request};
 pub use retries::Retries;
@@ -118,7 +118,7 @@ impl Network {
 ///
 /// # Errors
 /// The operating system cannot start threads.
-pub fn runtime() -> Result<&'static Runtime, NetworkError> {
+pub(crate) fn runtime() -> Result<&'static Runtime, NetworkError> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);

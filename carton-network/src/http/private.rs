@@ -6,9 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use url::Host;
-
 use carton_format::url::Url;
+use url::Host;
 
 /// Whether an address belongs to this machine, to a private network, or to no single machine at all.
 ///

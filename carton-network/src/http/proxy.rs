@@ -106,7 +106,7 @@ impl NetworkOptions {
     /// The proxy for the library that asks servers for credentials of object stores, and the hosts that are reached without it. `None` if
     /// it is for that library to read the environment.
     #[cfg(feature = "object-store")]
-    pub fn proxy_for_credentials(&self) -> Option<(&str, String)> {
+    pub(crate) fn proxy_for_credentials(&self) -> Option<(&str, String)> {
         match &self.proxy {
             ProxyConfig::Through { proxy, except } => {
                 Some((proxy.expose_str(), format!("{},{METADATA_SERVERS}", exceptions(except))))

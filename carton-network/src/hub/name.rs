@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-
 use carton_format::name;
 use carton_format::url::Url;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// The scheme of the names.
 pub const SCHEME: &str = "hf";
@@ -23,12 +22,12 @@ const ESCAPED_PART: &AsciiSet = &ESCAPED.add(b'/');
 /// The name of a file or a repository on the Hub: `hf://OWNER/REPOSITORY[@REVISION][/FILE]`.
 ///
 /// ```
-/// use carton_core::hub::HubName;
+/// use carton_network::hub::HubName;
 ///
 /// let name: HubName = "hf://team/digits@v1/digits.carton".parse()?;
 /// assert_eq!((name.owner(), name.repository(), name.revision()), ("team", "digits", "v1"));
 /// assert_eq!(name.file(), Some("digits.carton"));
-/// # Ok::<(), carton_core::errors::InvalidHubName>(())
+/// # Ok::<(), carton_network::hub::InvalidHubName>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct HubName {
@@ -129,7 +128,7 @@ impl HubName {
     }
 
     /// The path of the question `what` about the repository at `revision`, relative to the server's root.
-    pub fn question_path(&self, what: &str, revision: &str) -> String {
+    pub(crate) fn question_path(&self, what: &str, revision: &str) -> String {
         let revision = utf8_percent_encode(revision, ESCAPED_PART);
         format!("api/models/{}/{}/{what}/{revision}", self.owner, self.repository)
     }

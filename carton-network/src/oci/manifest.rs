@@ -15,7 +15,7 @@ pub const MAX_LENGTH: u64 = 4 << 20;
 /// The media types of manifests that are asked for.
 pub const IMAGE_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// The media type of an index of images.
-pub const IMAGE_INDEX: &str = "application/vnd.oci.image.index.v1+json";
+pub(crate) const IMAGE_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// The kind of a model's artifact, and of its configuration (ModelPack 0.0.7).
 const MODEL: &str = "application/vnd.cncf.model.manifest.v1+json";

@@ -15,7 +15,5 @@ pub use blobs::UploadStart;
 pub use client::Client;
 pub use endpoint::{Endpoint, RegistryAccess};
 pub use error::OciError;
-pub use reference::SCHEME;
-pub use reference::{InvalidArtifactName, Reference};
-pub use reference::{is_repository, oci_digest};
+pub use reference::{InvalidArtifactName, Reference, SCHEME, is_repository, oci_digest};
 pub use server::RegistryConfig;

@@ -17,13 +17,13 @@ const MAX_TAG: usize = 128;
 /// The name of an artifact in a registry.
 ///
 /// ```
-/// use carton_core::registry::Reference;
+/// use carton_network::oci::Reference;
 ///
 /// let reference: Reference = "oci://models.example.com/team/digits:1.0".parse()?;
 /// assert_eq!(reference.host(), "models.example.com");
 /// assert_eq!(reference.repository(), "team/digits");
 /// assert_eq!(reference.tag(), Some("1.0"));
-/// # Ok::<(), carton_core::errors::InvalidArtifactName>(())
+/// # Ok::<(), carton_network::oci::InvalidArtifactName>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reference {

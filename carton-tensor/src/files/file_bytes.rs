@@ -1,5 +1,6 @@
 //! Access to the bytes of a tensor file: from memory, from a map, or by positioned reads.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -11,14 +12,42 @@ use memmap2::{MmapMut, MmapOptions};
 use super::SharedBytes;
 use crate::{AlignedBytes, Storage};
 
+/// Bytes that are read by position from somewhere else than a file of this machine, by any number of threads.
+pub trait ReadAt: Send + Sync {
+    /// The number of bytes, which does not change.
+    fn len(&self) -> u64;
+
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills all of `buffer` with the bytes that start at `offset`.
+    ///
+    /// # Errors
+    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a range past the end; any other error of the source.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+}
+
 /// The bytes of a tensor file: in memory, mapped, or read on demand by position. Any number of threads may read.
 #[derive(Clone, Debug)]
 pub struct FileBytes(Inner);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Inner {
     Memory(SharedBytes),
     File(Arc<File>, u64),
+    Reader(Arc<dyn ReadAt>),
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(bytes) => f.debug_tuple("Memory").field(bytes).finish(),
+            Self::File(file, length) => f.debug_tuple("File").field(file).field(length).finish(),
+            Self::Reader(reader) => f.debug_tuple("Reader").field(&reader.len()).finish(),
+        }
+    }
 }
 
 /// A mapped file as storage of tensors.
@@ -50,6 +79,12 @@ impl FileBytes {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file"));
         }
         Ok(Self(Inner::File(Arc::new(file), metadata.len())))
+    }
+
+    /// Uses the bytes of `reader`, which is asked for each range that is read.
+    #[must_use]
+    pub fn from_reader(reader: Arc<dyn ReadAt>) -> Self {
+        Self(Inner::Reader(reader))
     }
 
     /// Maps the file at `path`. Its bytes are views of the page cache, and nothing is copied.
@@ -104,6 +139,7 @@ impl FileBytes {
             // Every platform that Rust supports has a usize of at most 64 bits.
             Inner::Memory(bytes) => bytes.len() as u64,
             Inner::File(_, len) => *len,
+            Inner::Reader(reader) => reader.len(),
         }
     }
 
@@ -128,10 +164,10 @@ impl FileBytes {
         let (start, end) = self.check(&range)?;
         match &self.0 {
             Inner::Memory(bytes) => bytes.slice(start..end).ok_or_else(|| past_the_end(&range, self.len())),
-            Inner::File(file, _) => {
+            Inner::File(..) | Inner::Reader(_) => {
                 let bytes = AlignedBytes::try_zeroed(end - start);
                 let mut bytes = bytes.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-                read_exact_at(file, bytes.as_mut_slice(), range.start)?;
+                self.read_into(range.start, bytes.as_mut_slice())?;
                 Ok(bytes.into())
             }
         }
@@ -151,6 +187,7 @@ impl FileBytes {
                 Ok(())
             }
             Inner::File(file, _) => read_exact_at(file, buffer, offset),
+            Inner::Reader(reader) => reader.read_at(offset, buffer),
         }
     }
 
@@ -224,14 +261,33 @@ mod tests {
 
     use super::*;
 
+    struct Elsewhere([u8; 4]);
+
+    impl ReadAt for Elsewhere {
+        fn len(&self) -> u64 {
+            4
+        }
+
+        /// Panics outside of the bytes.
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+            let offset = offset as usize;
+            buffer.copy_from_slice(&self.0[offset..offset + buffer.len()]);
+            Ok(())
+        }
+    }
+
     #[test]
     fn ranges_are_checked_wherever_the_bytes_are() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("bytes");
         std::fs::write(&path, [1, 2, 3, 4]).unwrap();
-        for bytes in
-            [FileBytes::from(vec![1, 2, 3, 4]), FileBytes::open(&path).unwrap(), FileBytes::map(&path).unwrap()]
-        {
+        let elsewhere = FileBytes::from_reader(Arc::new(Elsewhere([1, 2, 3, 4])));
+        for bytes in [
+            FileBytes::from(vec![1, 2, 3, 4]),
+            FileBytes::open(&path).unwrap(),
+            FileBytes::map(&path).unwrap(),
+            elsewhere,
+        ] {
             assert_eq!(bytes.len(), 4);
             assert_eq!(*bytes.read(1..3).unwrap(), [2, 3]);
             assert!(bytes.read(4..4).unwrap().is_empty());

@@ -14,7 +14,7 @@ mod visit;
 mod widening;
 
 pub use element_type::ElementType;
-pub use file_bytes::FileBytes;
+pub use file_bytes::{FileBytes, ReadAt};
 pub use pending::PendingFile;
 pub use raw_tensor::{FileElement, RawTensor, RawTensorError};
 pub use shared_bytes::SharedBytes;

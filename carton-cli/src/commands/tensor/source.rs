@@ -1,5 +1,6 @@
 //! Opening what the tensors come from, and what all commands do with it.
 
+use carton_core::{Location, file_bytes};
 use carton_tensor::files::RawTensor;
 
 use super::super::{Context, open};
@@ -23,12 +24,38 @@ pub(super) async fn try_open_source(
         SourceLocation::File(path, only) => {
             interrupt::blocking(move |_| Ok(Source::open(&path, only.as_deref()))).await
         }
+        SourceLocation::Unknown(url, only) => open_url(url, only, context).await,
         SourceLocation::Carton(path, only) => {
             let model = ModelArgs { path: path.clone(), ..ModelArgs::default() };
             let package = open::open(&model, context).await?;
             interrupt::blocking(move |_| Ok(Source::carton(package, &path, only.as_deref()))).await
         }
     }
+}
+
+/// Opens a tensor file at a URL, of which only what is needed is fetched, or the carton that is there.
+async fn open_url(
+    url: String,
+    only: Option<String>,
+    context: &Context<'_>,
+) -> Result<Result<Source, TensorFileError>, Failure> {
+    /// What a zip file begins with: a carton, or an archive of NumPy's.
+    const ZIP: &[u8] = b"PK";
+    let location = Location::from(url.as_str());
+    // A name without a file is that of a repository, which has a carton.
+    let is_file = location.place().is_ok_and(|place| place.names_a_file());
+    if is_file {
+        let bytes = file_bytes(location.clone()).config(context.config.clone()).await?;
+        let shown = location.to_string();
+        let is_carton =
+            bytes.len() >= 2 && bytes.read(0..2).is_ok_and(|start| *start == *ZIP) && !shown.ends_with(".npz");
+        if !is_carton {
+            return interrupt::blocking(move |_| Ok(Source::of_bytes(bytes, &shown, only.as_deref()))).await;
+        }
+    }
+    let model = ModelArgs { path: url.clone().into(), ..ModelArgs::default() };
+    let package = open::open(&model, context).await?;
+    interrupt::blocking(move |_| Ok(Source::carton(package, url.as_ref(), only.as_deref()))).await
 }
 
 /// As [`open_source`], with only the requested tensors.

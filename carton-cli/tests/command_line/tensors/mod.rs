@@ -3,6 +3,7 @@
 mod cartons;
 mod cat;
 mod convert;
+mod elsewhere;
 mod full_size;
 mod ls;
 mod memory;

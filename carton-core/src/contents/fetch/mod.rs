@@ -17,8 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-pub(crate) use self::access::Access;
-pub(super) use self::ahead::read_ahead;
 use carton_format::context::Context;
 use carton_format::digest::Sha256Digest;
 use carton_format::error_kind::ErrorKind;
@@ -26,6 +24,9 @@ use carton_format::progress::fetched;
 use carton_network::http::Activity;
 use carton_network::remote_source::RemoteSource;
 use parking_lot::{Condvar, Mutex};
+
+pub(crate) use self::access::Access;
+pub(super) use self::ahead::read_ahead;
 
 use self::plan::{Candidate, Planned};
 use super::locate::{Archived, Located};

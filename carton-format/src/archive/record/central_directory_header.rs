@@ -8,22 +8,22 @@ const LENGTH: usize = 46;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CentralDirectoryHeader<'a> {
-    pub version_made_by: u16,
-    pub version_needed: u16,
-    pub flags: u16,
-    pub method: u16,
-    pub time: u16,
-    pub date: u16,
-    pub crc32: u32,
-    pub compressed_size: u32,
-    pub size: u32,
-    pub disk: u16,
-    pub internal_attributes: u16,
-    pub external_attributes: u32,
-    pub header_offset: u32,
-    pub name: &'a [u8],
-    pub extra: &'a [u8],
-    pub comment: &'a [u8],
+    pub(crate) version_made_by: u16,
+    pub(crate) version_needed: u16,
+    pub(crate) flags: u16,
+    pub(crate) method: u16,
+    pub(crate) time: u16,
+    pub(crate) date: u16,
+    pub(crate) crc32: u32,
+    pub(crate) compressed_size: u32,
+    pub(crate) size: u32,
+    pub(crate) disk: u16,
+    pub(crate) internal_attributes: u16,
+    pub(crate) external_attributes: u32,
+    pub(crate) header_offset: u32,
+    pub(crate) name: &'a [u8],
+    pub(crate) extra: &'a [u8],
+    pub(crate) comment: &'a [u8],
 }
 
 impl<'a> CentralDirectoryHeader<'a> {

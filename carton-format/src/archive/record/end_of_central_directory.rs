@@ -8,13 +8,13 @@ const LENGTH: usize = 22;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EndOfCentralDirectory {
-    pub disk: u16,
-    pub directory_disk: u16,
-    pub entries_on_disk: u16,
-    pub entries: u16,
-    pub directory_size: u32,
-    pub directory_offset: u32,
-    pub comment_length: u16,
+    pub(crate) disk: u16,
+    pub(crate) directory_disk: u16,
+    pub(crate) entries_on_disk: u16,
+    pub(crate) entries: u16,
+    pub(crate) directory_size: u32,
+    pub(crate) directory_offset: u32,
+    pub(crate) comment_length: u16,
 }
 
 impl EndOfCentralDirectory {

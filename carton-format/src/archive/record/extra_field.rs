@@ -6,9 +6,9 @@ use crate::archive::ArchiveError;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ExtraFields<'a> {
     /// Zip64 extended information (§4.5.3).
-    pub zip64: Option<&'a [u8]>,
+    pub(crate) zip64: Option<&'a [u8]>,
     /// Info-ZIP Unicode path (§4.6.9): the name once more, in UTF-8.
-    pub unicode_path: Option<&'a [u8]>,
+    pub(crate) unicode_path: Option<&'a [u8]>,
 }
 
 pub(crate) const ZIP64: u16 = 0x0001;
@@ -20,9 +20,9 @@ const ALIGNMENT: u16 = 0xA11E;
 /// The values in a zip64 field, in this order; each is present if the corresponding 32-bit or 16-bit value is saturated (§4.5.3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Zip64Values {
-    pub size: Option<u64>,
-    pub compressed_size: Option<u64>,
-    pub header_offset: Option<u64>,
+    pub(crate) size: Option<u64>,
+    pub(crate) compressed_size: Option<u64>,
+    pub(crate) header_offset: Option<u64>,
 }
 
 impl<'a> ExtraFields<'a> {

@@ -8,16 +8,16 @@ const LENGTH: usize = 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LocalFileHeader<'a> {
-    pub version_needed: u16,
-    pub flags: u16,
-    pub method: u16,
-    pub time: u16,
-    pub date: u16,
-    pub crc32: u32,
-    pub compressed_size: u32,
-    pub size: u32,
-    pub name: &'a [u8],
-    pub extra: &'a [u8],
+    pub(crate) version_needed: u16,
+    pub(crate) flags: u16,
+    pub(crate) method: u16,
+    pub(crate) time: u16,
+    pub(crate) date: u16,
+    pub(crate) crc32: u32,
+    pub(crate) compressed_size: u32,
+    pub(crate) size: u32,
+    pub(crate) name: &'a [u8],
+    pub(crate) extra: &'a [u8],
 }
 
 impl<'a> LocalFileHeader<'a> {

@@ -9,15 +9,15 @@ const LENGTH: usize = 56;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Zip64EndOfCentralDirectory {
     /// The length of the rest of the record, after this field.
-    pub record_size: u64,
-    pub version_made_by: u16,
-    pub version_needed: u16,
-    pub disk: u32,
-    pub directory_disk: u32,
-    pub entries_on_disk: u64,
-    pub entries: u64,
-    pub directory_size: u64,
-    pub directory_offset: u64,
+    pub(crate) record_size: u64,
+    pub(crate) version_made_by: u16,
+    pub(crate) version_needed: u16,
+    pub(crate) disk: u32,
+    pub(crate) directory_disk: u32,
+    pub(crate) entries_on_disk: u64,
+    pub(crate) entries: u64,
+    pub(crate) directory_size: u64,
+    pub(crate) directory_offset: u64,
 }
 
 impl Zip64EndOfCentralDirectory {

@@ -9,11 +9,11 @@ const LENGTH: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Zip64EndOfCentralDirectoryLocator {
     /// The disk that holds the zip64 end of central directory record.
-    pub disk: u32,
+    pub(crate) disk: u32,
     /// The offset of that record.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// The number of disks.
-    pub disks: u32,
+    pub(crate) disks: u32,
 }
 
 impl Zip64EndOfCentralDirectoryLocator {

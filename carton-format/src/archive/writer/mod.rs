@@ -38,8 +38,8 @@ const MAX_THREADS: usize = 16;
 /// `output` are overwritten; after an error its contents are unspecified. The caller names the file, and renames it when it is complete.
 ///
 /// ```
-/// use carton_core::Compression;
-/// use carton_core::Context;
+/// use carton_format::archive::Compression;
+/// use carton_format::context::Context;
 /// use carton_format::archive::{Content, Tail, write};
 ///
 /// let mut output = tempfile::tempfile()?;

@@ -1,11 +1,11 @@
 //! Drafts of metadata.
 
-use crate::metadata::Options;
 use std::path::Path;
 
 use carton_tensor::Dimension;
 
 use super::*;
+use crate::metadata::Options;
 
 #[test]
 fn drafts_may_be_unfinished() {

@@ -110,7 +110,7 @@ impl Credentials {
     /// with other characters have no variable, for the same reason.
     ///
     /// ```
-    /// use carton_core::config::Credentials;
+    /// use carton_network::http::Credentials;
     /// assert_eq!(Credentials::variable("my-models.example").as_deref(), Some("CARTON_TOKEN_my__models_example"));
     /// assert_eq!(Credentials::variable("my_models.example"), None);
     /// ```

@@ -23,7 +23,7 @@ const MAX_TOKEN_ANSWER: usize = 1 << 20;
 
 /// A login at one registry, for some of its repositories. Clones of a [`Network`] share it.
 #[derive(Debug)]
-pub struct RegistryLogin {
+pub(crate) struct RegistryLogin {
     /// Any URL of the registry. Its scheme, host and port are those that may receive the login.
     registry: Url,
     /// The repository whose login is used; files of logins can have one for each.
@@ -46,7 +46,7 @@ struct Answer {
 
 impl RegistryLogin {
     /// The login for `scopes` of a repository. Tokens are fetched from the registry's host, its subdomains and `token_servers` alone.
-    pub fn new(registry: Url, repository: String, scopes: Vec<String>, token_servers: Vec<String>) -> Arc<Self> {
+    pub(crate) fn new(registry: Url, repository: String, scopes: Vec<String>, token_servers: Vec<String>) -> Arc<Self> {
         let (answer, answering) = (Mutex::default(), tokio::sync::Mutex::default());
         Arc::new(Self { registry, repository, scopes, token_servers, answer, answering })
     }

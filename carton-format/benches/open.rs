@@ -1,6 +1,6 @@
 //! Measures opening an archive of 100,000 entries against a raw read of its central directory, and against the `zip` crate.
 //!
-//! `cargo bench -p carton-core --bench open`; the kinds of runs alternate, so that all see the same noise.
+//! `cargo bench -p carton-format --bench open`; the kinds of runs alternate, so that all see the same noise.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
