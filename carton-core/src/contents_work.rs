@@ -109,11 +109,9 @@ impl Package {
     /// ```
     ///
     /// # Errors
-    /// The file does not exist. Reads have the errors of [`read_file_range`](Self::read_file_range).
+    /// As [`read_file_range`](Self::read_file_range), whose first call this makes: the whole file is verified, or fetched.
     pub fn file_bytes(&self, path: &str) -> Result<FileBytes, Error> {
-        // Fails if there is no such file. One that is only linked has a known length once it was fetched.
-        self.read_file_range(path, 0, &mut [])?;
-        let length = self.files().iter().find(|file| file.path == path).and_then(|file| file.size).unwrap_or(0);
+        let length = self.contents().verified_length(path, self.context())?;
         Ok(FileBytes::from_reader(Arc::new(PackageFile { package: self.clone(), path: path.to_owned(), length })))
     }
 

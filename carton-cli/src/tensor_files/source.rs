@@ -114,7 +114,11 @@ fn tensor_data_part(part: &str) -> Option<&str> {
 
 /// The file of the carton that `part` begins with, and the name of a tensor in it, which follows a `#`.
 fn file_in<'a>(package: &Package, part: &'a str) -> Option<(&'a str, Option<&'a str>)> {
-    let is_file = |path: &str| path.starts_with("model/") && package.info().files.iter().any(|file| file.path == path);
+    if !part.starts_with("model/") {
+        return None;
+    }
+    let files = package.files();
+    let is_file = |path: &str| files.iter().any(|file| file.path == path);
     if is_file(part) {
         return Some((part, None));
     }
