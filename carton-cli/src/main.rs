@@ -14,12 +14,12 @@
 //! - `text`: numbers, words of a shell and text of others, as they are printed.
 //! - `progress`, `hints`, `failure`: what is printed while work goes on; advice about an error in terms of commands and options, which
 //!   the library does not know; exit codes.
+//! - `tensor_failure`: exit codes and advice for errors of tensor files.
 //! - `output`: what goes to standard output and standard error.
 //! - `interrupt`: signals, and whether one arrives before the output gets its name or too late.
 //! - `process`, `python`: other programs; the package of the python runner, and the interpreter that it is installed for.
 //! - `build_info`, `completion`: what was built in; the suggestions that shells offer.
-//! - `tensor_files`, `tensors`: sources and destinations of `carton tensor`, planned before the first tensor is read; JSON, `.npy`
-//!   files and text for people, from and to tensors.
+//! - `tensors`: JSON, `.npy` files and text for people, from and to tensors.
 //! - `orphans`, `commands`: children that a process 1 must reap; one verb a file: arguments in, one call of the library, one result
 //!   out.
 //! - `logging`: log records on standard error.
@@ -38,7 +38,7 @@ mod output;
 mod process;
 mod progress;
 mod python;
-mod tensor_files;
+mod tensor_failure;
 mod tensors;
 mod text;
 

@@ -92,15 +92,14 @@ impl Location {
                 }
                 name.to_owned()
             }
-            Place::Url(url) => {
-                if let Ok(reference) = Reference::from_url(url) {
-                    return reference.repository().rsplit('/').next().map(str::to_owned);
-                }
-                match HubName::from_url(url) {
-                    Ok(name) if name.file().is_none() => return Some(name.repository().to_owned()),
-                    _ => url.file_name()?.to_owned(),
-                }
+            Place::Oci(url) => {
+                return Reference::from_url(url).ok()?.repository().rsplit('/').next().map(str::to_owned);
             }
+            Place::Hub(url) => match HubName::from_url(url) {
+                Ok(name) if name.file().is_none() => return Some(name.repository().to_owned()),
+                _ => url.file_name()?.to_owned(),
+            },
+            Place::Web(url) | Place::ObjectStore(url) => url.file_name()?.to_owned(),
         };
         let name = file.strip_suffix(".carton").or_else(|| file.rsplit_once('.').map(|(name, _)| name));
         Some(name.unwrap_or(&file).to_owned()).filter(|name| !name.is_empty())
@@ -154,6 +153,12 @@ impl From<Url> for Location {
             Some(pin) => Self { place: Place::from_url(url.without_fragment(), NO_PIN), pin: Some(pin) },
             None => Self { place: Place::from_url(url, NO_PIN), pin: None },
         }
+    }
+}
+
+impl From<Place> for Location {
+    fn from(place: Place) -> Self {
+        Self { place: Ok(place), pin: None }
     }
 }
 
@@ -222,7 +227,7 @@ mod tests {
         path("./odd://name", "./odd://name");
         path(" name", " name");
         let url = |text: &str, url: &str| {
-            assert_eq!(Location::from(text).place(), Ok(&Place::Url(Url::parse(url).unwrap())), "{text}");
+            assert_eq!(Location::from(text).place(), Ok(&Place::Web(Url::parse(url).unwrap())), "{text}");
         };
         url(" https://host/model.carton\n", "https://host/model.carton");
         url("HTTPS://Host/model.carton", "https://host/model.carton");

@@ -109,6 +109,14 @@ impl Url {
         Self(url)
     }
 
+    /// The URL of the file of this name in the same folder. It keeps the query, which may be a login. `None` if the path has no segments.
+    pub fn with_file_name(&self, name: &str) -> Option<Self> {
+        let mut url = self.0.clone();
+        url.path_segments_mut().ok()?.pop().push(name);
+        url.set_fragment(None);
+        Some(Self(url))
+    }
+
     /// Whether the URL has a user or a password.
     pub fn has_user(&self) -> bool {
         !self.0.username().is_empty() || self.0.password().is_some()

@@ -9,15 +9,21 @@ use crate::hub::{self, HubName};
 use crate::object_stores;
 use crate::oci::{self, Reference};
 
-/// A path or a URL. `Display` and `Debug` leave out the parts of a URL that may be secret.
+/// A path or a URL, by what it names. `Display` and `Debug` leave out the parts of a URL that may be secret.
 ///
-/// The variants are complete: callers match on both.
+/// The variants are complete: callers match on all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// An `http`, `https`, `oci`, `hf`, `s3`, `gs` or `az` URL: something on a server.
-    Url(Url),
     /// A file or folder of this machine.
     Path(PathBuf),
+    /// An `http` or `https` URL: a file on a server.
+    Web(Url),
+    /// An `oci` URL: an artifact in a registry of container images.
+    Oci(Url),
+    /// An `hf` URL: a repository on the Hugging Face Hub, or a file in one.
+    Hub(Url),
+    /// An `s3`, `gs` or `az` URL: an object in an object store.
+    ObjectStore(Url),
 }
 
 /// The text begins as a URL but is not a valid one.
@@ -111,22 +117,22 @@ impl Place {
         let whole = url.expose();
         let place = match url.scheme() {
             "http" | "https" | "file" if whole.fragment().is_some() => Err(fragment),
-            "http" | "https" => return Ok(Self::Url(url)),
+            "http" | "https" => return Ok(Self::Web(url)),
             oci::SCHEME => {
                 return match Reference::from_url(&url) {
-                    Ok(_) => Ok(Self::Url(url)),
+                    Ok(_) => Ok(Self::Oci(url)),
                     Err(error) => Err(PlaceError { scheme: oci::SCHEME.to_owned(), reason: error.to_string() }),
                 };
             }
             hub::SCHEME => {
                 return match HubName::from_url(&url) {
-                    Ok(_) => Ok(Self::Url(url)),
+                    Ok(_) => Ok(Self::Hub(url)),
                     Err(error) => Err(PlaceError { scheme: hub::SCHEME.to_owned(), reason: error.to_string() }),
                 };
             }
             scheme if object_stores::is_scheme(scheme) => {
                 return match object_stores::check(&url) {
-                    Ok(()) if whole.fragment().is_none() => Ok(Self::Url(url)),
+                    Ok(()) if whole.fragment().is_none() => Ok(Self::ObjectStore(url)),
                     Ok(()) => Err(PlaceError { scheme: scheme.to_owned(), reason: fragment.to_owned() }),
                     Err(reason) => Err(PlaceError { scheme: scheme.to_owned(), reason: reason.to_owned() }),
                 };
@@ -142,12 +148,9 @@ impl Place {
     #[must_use]
     pub fn names_a_file(&self) -> bool {
         match self {
-            Self::Path(_) => true,
-            Self::Url(url) if url.scheme() == oci::SCHEME => false,
-            Self::Url(url) if url.scheme() == hub::SCHEME => {
-                HubName::from_url(url).is_ok_and(|name| name.file().is_some())
-            }
-            Self::Url(_) => true,
+            Self::Path(_) | Self::Web(_) | Self::ObjectStore(_) => true,
+            Self::Oci(_) => false,
+            Self::Hub(url) => HubName::from_url(url).is_ok_and(|name| name.file().is_some()),
         }
     }
 
@@ -158,7 +161,7 @@ impl Place {
     /// The text is no URL; the URL has another scheme, or leads from a server to this machine.
     pub fn resolve(&self, url: &str) -> Result<Self, ResolveError> {
         let (base, files_allowed) = match self {
-            Self::Url(index) => (index.clone(), false),
+            Self::Web(index) | Self::Oci(index) | Self::Hub(index) | Self::ObjectStore(index) => (index.clone(), false),
             Self::Path(path) => {
                 let absolute = std::path::absolute(path).ok();
                 let base = absolute.and_then(Url::from_file_path);
@@ -167,7 +170,7 @@ impl Place {
         };
         let url = base.join(url).map_err(ResolveError::Url)?;
         match url.scheme() {
-            "http" | "https" => Ok(Self::Url(url)),
+            "http" | "https" => Ok(Self::Web(url)),
             "file" if files_allowed => url.expose().to_file_path().map(Self::Path).map_err(|()| ResolveError::NoPath),
             scheme => Err(ResolveError::Scheme { scheme: scheme.to_owned() }),
         }
@@ -177,8 +180,8 @@ impl Place {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Url(_) => None,
             Self::Path(path) => Some(path),
+            _ => None,
         }
     }
 
@@ -186,8 +189,23 @@ impl Place {
     #[must_use]
     pub fn url(&self) -> Option<&Url> {
         match self {
-            Self::Url(url) => Some(url),
+            Self::Web(url) | Self::Oci(url) | Self::Hub(url) | Self::ObjectStore(url) => Some(url),
             Self::Path(_) => None,
+        }
+    }
+
+    /// The place of the file `name` beside the file that this place names. A URL keeps its query, which may be a login. `None` if this place
+    /// names no file.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> Option<Self> {
+        let beside = |url: &Url| url.with_file_name(name);
+        match self {
+            _ if !self.names_a_file() => None,
+            Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
+            Self::Web(url) => beside(url).map(Self::Web),
+            Self::Hub(url) => beside(url).map(Self::Hub),
+            Self::ObjectStore(url) => beside(url).map(Self::ObjectStore),
+            Self::Oci(_) => None,
         }
     }
 }
@@ -217,8 +235,8 @@ fn is_scheme(text: &str) -> bool {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url(url) => url.fmt(f),
             Self::Path(path) => path.display().fmt(f),
+            Self::Web(url) | Self::Oci(url) | Self::Hub(url) | Self::ObjectStore(url) => url.fmt(f),
         }
     }
 }
@@ -233,8 +251,8 @@ mod tests {
     fn parts_are_found_from_the_index() {
         let check = |index: &str, url: &str, expected: Result<&str, &str>| {
             let found = Place::parse(index).unwrap().resolve(url).map(|place| match place {
-                Place::Url(url) => url.expose_str().to_owned(),
                 Place::Path(path) => path.display().to_string(),
+                place => place.url().unwrap().expose_str().to_owned(),
             });
             match (&found, expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{index} {url}"),
@@ -294,9 +312,28 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_files_beside_it() {
+        let check = |place: &str, expected: Option<&str>| {
+            let beside = Place::parse(place).unwrap().beside("a b?#.x");
+            let text = |place: &Place| match place.url() {
+                Some(url) => url.expose_str().to_owned(),
+                None => place.to_string(),
+            };
+            assert_eq!(beside.as_ref().map(text).as_deref(), expected, "{place}");
+        };
+        check("folder/index.json", Some("folder/a b?#.x"));
+        check("index.json", Some("a b?#.x"));
+        check("https://host/a/index.json?key=1", Some("https://host/a/a%20b%3F%23.x?key=1"));
+        check("hf://team/model@v1/a/index.json", Some("hf://team/model@v1/a/a%20b%3F%23.x"));
+        check("s3://bucket/a/index.json", Some("s3://bucket/a/a%20b%3F%23.x"));
+        check("hf://team/model", None);
+        check("oci://host/model:1", None);
+    }
+
+    #[test]
     fn secrets_are_not_shown() {
         let place = Place::parse("https://me:secret@host/index.json?key=1").unwrap();
         assert_eq!(place.to_string(), "https://host/index.json?…");
-        assert_eq!(format!("{place:?}"), "Url(\"https://host/index.json?…\")");
+        assert_eq!(format!("{place:?}"), "Web(\"https://host/index.json?…\")");
     }
 }

@@ -88,6 +88,11 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(arrow::arrow_strings, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::arrow_struct, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::from_arrow, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_files::tensor_convert, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_files::tensor_quantize, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_files::tensor_save, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_files::tensor_validate, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_files::tensor_verify, module)?)?;
     module.add_function(wrap_pyfunction!(reports::take_log, module)?)?;
     module.add_function(wrap_pyfunction!(reports::start_log, module)?)?;
     module.add_class::<arrow::ArrowArray>()?;

@@ -52,6 +52,12 @@ impl Progress {
         Box::new(move |event| *latest.lock() = Some(event.into()))
     }
 
+    /// As [`listener`](Self::listener), for work whose stages are texts.
+    pub(crate) fn listener_of_text(&self) -> context::ProgressCallback<&'static str> {
+        let latest = Arc::clone(&self.latest);
+        Arc::new(move |event: &context::ProgressEvent| *latest.lock() = Some(event.into()))
+    }
+
     /// Sets the latest event, for work whose progress the library does not report.
     pub(crate) fn report(&self, event: Event) {
         *self.latest.lock() = Some(event);

@@ -1,61 +1,328 @@
-//! Tensor files: safetensors, sharded checkpoints, zTensor, `.npy` and `.npz`.
+//! Tensor files: safetensors, sharded checkpoints, zTensor, `.npy` and `.npz`, at any place and in cartons.
 
-use carton_core::ErrorKind;
-use carton_tensor::any_file::{TensorFile as AnyFile, TensorFileError};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use carton_core::StringTensor;
+use carton_tensor::context::{CancelToken, Context};
+use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
+use carton_tensor::weights::Granularity;
+use carton_tensor::ztensor::{DigestAlgorithm, Version};
+use carton_tensor_files::{
+    ConvertOptions, GroupHandling, QuantizeOptions, TensorFilesError, TensorInfo, TensorLocation, TensorSource, Value,
+    Verification, WriteOptions, convert, description, open, quantize, save, validate, verify,
+};
+use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
+use serde::Serialize;
 
+use crate::errors::{self, Raise};
+use crate::package::{config, to_python};
 use crate::paths::GivenPath;
-use crate::{errors, memory, tensors};
+use crate::reports::Progress;
+use crate::runtime::wait;
+use crate::{memory, tensors};
 
-fn failed(py: Python<'_>, error: &TensorFileError) -> PyErr {
-    let kind = match error {
-        error if error.is_malformed() => ErrorKind::Integrity,
-        error if error.is_about_content() => ErrorKind::InvalidInput,
-        _ => ErrorKind::Machine,
-    };
-    errors::of_kind_with_hint(py, kind, error, error.hint())
+impl Raise for TensorFilesError {
+    fn raise(&self, py: Python<'_>) -> PyErr {
+        match self.carton() {
+            Some(error) => errors::of_error(py, error),
+            None => errors::of_kind_with_hint(py, self.kind(), self, self.hint().as_deref()),
+        }
+    }
 }
 
-/// An open tensor file, whose tensors are views of the mapped file. `carton.tensors` documents it.
+/// Open tensors, which are views of the mapped file where that is on this machine. `carton.tensors` documents it.
 #[pyclass(frozen, module = "carton.tensors", name = "_TensorFile")]
-pub(crate) struct TensorFile(AnyFile);
+pub(crate) struct TensorFile(TensorSource);
+
+impl TensorFile {
+    fn info(&self, name: &str) -> PyResult<&TensorInfo> {
+        let found = self.0.tensors().iter().find(|info| info.name == name);
+        found.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
+    }
+}
 
 #[pymethods]
 impl TensorFile {
     #[new]
-    fn new(py: Python<'_>, path: GivenPath) -> PyResult<Self> {
-        py.detach(|| AnyFile::map(path.0)).map(Self).map_err(|error| failed(py, &error))
+    #[pyo3(signature = (place, *, offline=None))]
+    fn new(py: Python<'_>, place: GivenPath, offline: Option<bool>) -> PyResult<Self> {
+        let opening = open(TensorLocation::from(place.0)).config(config(py, offline)?).mapped(true);
+        wait(py, None, opening.into_future()).map(Self)
     }
 
+    /// The format of the file; of a carton's own tensors `carton`.
     #[getter]
     fn format(&self) -> &'static str {
-        self.0.format().name()
+        self.0.file().map_or("carton", |file| file.format().name())
     }
 
     fn names(&self) -> Vec<&str> {
-        self.0.entries().map(|entry| entry.name()).collect()
+        self.0.tensors().iter().map(|info| info.name.as_str()).collect()
     }
 
     fn metadata(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        self.0.metadata().map_err(|error| failed(py, &error))
+        let pairs = self.0.metadata().map_err(|error| error.raise(py))?;
+        Ok(pairs.into_iter().filter_map(|(key, value)| Some((key, value.as_text()?.to_owned()))).collect())
     }
 
     /// The dtype's name, the shape and the layout of a tensor; the dtype is `None` where it is not a number.
-    fn describe(&self, name: &str) -> PyResult<(Option<String>, Vec<usize>, &str)> {
-        let entry = self.0.entry(name).map_err(|_| PyKeyError::new_err(name.to_owned()))?;
-        Ok((entry.dtype().map(|dtype| dtype.to_string()), entry.shape().to_vec(), entry.layout()))
+    fn describe(&self, name: &str) -> PyResult<(Option<&str>, Vec<usize>, &str)> {
+        let info = self.info(name)?;
+        let dtype = info.element_type.map(ElementType::name);
+        Ok((dtype, info.shape.clone().unwrap_or_default(), info.format.name()))
     }
 
-    /// The dtype's name, the shape, and the bytes of a tensor as an array of `uint8`; or, of strings, an array of them.
+    /// The dtype's name, the shape, and the bytes of a tensor as an array of `uint8`; or, of strings and lists, their value.
     fn read<'py>(&self, py: Python<'py>, name: &str) -> PyResult<(Option<String>, Vec<usize>, Bound<'py, PyAny>)> {
-        let entry = self.0.entry(name).map_err(|_| PyKeyError::new_err(name.to_owned()))?;
-        if entry.dtype().is_none() {
-            let tensor = py.detach(|| entry.read_tensor()).map_err(|error| failed(py, &error))?;
-            return Ok((None, entry.shape().to_vec(), tensors::value(py, tensor)?));
+        self.info(name)?;
+        match py.detach(|| self.0.read(name)).map_err(|error| error.raise(py))? {
+            Value::Numbers(tensor) => {
+                let array = memory::bytes_array(py, tensor.bytes())?;
+                Ok((Some(tensor.dtype().to_string()), tensor.shape().to_vec(), array))
+            }
+            Value::Strings(tensor) => Ok((None, tensor.shape().to_vec(), tensors::value(py, tensor.into())?)),
+            Value::Nested(tensor) => Ok((None, Vec::new(), tensors::value(py, tensor.into())?)),
         }
-        let tensor = py.detach(|| entry.read()).map_err(|error| failed(py, &error))?;
-        let array = memory::bytes_array(py, tensor.bytes())?;
-        Ok((Some(tensor.dtype().to_string()), tensor.shape().to_vec(), array))
     }
+}
+
+/// How a file is written: `zstd`, `digest`, `version`, `sparse_below`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Storing {
+    zstd: Option<i32>,
+    digest: Option<String>,
+    version: Option<String>,
+    sparse_below: Option<f64>,
+}
+
+impl Storing {
+    fn options(self, py: Python<'_>) -> PyResult<WriteOptions> {
+        let refused = |name: &str, found: &str, expected: &str| {
+            Err(errors::invalid(py, &format!("{name} is `{found}`, expected {expected}")))
+        };
+        let mut options = WriteOptions::default();
+        options.zstd = match self.zstd {
+            Some(level) if !(1..=22).contains(&level) => return refused("zstd", &level.to_string(), "1 to 22"),
+            level => level,
+        };
+        options.digest = match self.digest.as_deref() {
+            None => None,
+            Some("sha256") => Some(DigestAlgorithm::Sha256),
+            Some("crc32c") => Some(DigestAlgorithm::Crc32c),
+            Some(other) => return refused("digest", other, "`sha256` or `crc32c`"),
+        };
+        options.version = match self.version.as_deref() {
+            None => None,
+            Some("1.1") => Some(Version::V1_1),
+            Some("1.2") => Some(Version::V1_2),
+            Some(other) => return refused("version", other, "`1.1` or `1.2`"),
+        };
+        options.sparse_below = match self.sparse_below {
+            Some(share) if !(0.0..=1.0).contains(&share) => {
+                return refused("sparse_below", &share.to_string(), "a number from 0 to 1");
+            }
+            share => share,
+        };
+        Ok(options)
+    }
+}
+
+/// Where tensors come from: a place, the patterns of their names, and the largest size that a sparse one may have as a dense one.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Origin {
+    place: GivenPath,
+    only: Vec<String>,
+    max_dense: Option<u64>,
+    digests: bool,
+    offline: Option<bool>,
+}
+
+/// Opens the origin, does `work` on a thread of the runtime, and returns its result as dicts and lists.
+fn on_source<'py, T: Serialize + Send + 'static>(
+    py: Python<'py>,
+    origin: Origin,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(&TensorSource, Context) -> Result<T, TensorFilesError> + Send + 'static,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Origin { place, only, max_dense, digests, offline } = origin;
+    let opening = open(TensorLocation::from(place.0)).config(config(py, offline)?);
+    working(py, progress, async move { opening.await }, move |source, context| {
+        let mut source = source.with_max_dense(max_dense).verifying(digests);
+        source.keep_matching(&only)?;
+        work(&source, context)
+    })
+}
+
+/// Waits for `opening`, does `work` with what it gives on a thread of the runtime, and returns its result as dicts and lists.
+fn working<'py, S: Send + 'static, T: Serialize + Send + 'static>(
+    py: Python<'py>,
+    progress: Option<Py<PyAny>>,
+    opening: impl Future<Output = Result<S, TensorFilesError>> + Send,
+    work: impl FnOnce(S, Context) -> Result<T, TensorFilesError> + Send + 'static,
+) -> PyResult<Bound<'py, PyAny>> {
+    let progress = Progress::new(progress);
+    let cancel_token = CancelToken::default();
+    let guard = cancel_token.guard();
+    let mut context = Context::new(cancel_token, None);
+    if let Some(progress) = &progress {
+        context = context.with_progress(progress.listener_of_text());
+    }
+    let result = wait(py, progress.as_ref(), async move {
+        let _guard = guard;
+        let opened = opening.await?;
+        let ended = |error: tokio::task::JoinError| TensorFilesError::Thread(error.to_string());
+        tokio::task::spawn_blocking(move || work(opened, context)).await.map_err(ended)?
+    })?;
+    to_python(py, &result)
+}
+
+/// Writes tensors of a place to a file. `carton.tensors.convert` documents it.
+#[pyfunction]
+#[pyo3(signature = (origin, output, storing, *, groups, progress=None))]
+pub(crate) fn tensor_convert<'py>(
+    py: Python<'py>,
+    origin: Origin,
+    output: GivenPath,
+    storing: Storing,
+    groups: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut options = ConvertOptions::default();
+    options.write = storing.options(py)?;
+    options.groups = match groups {
+        "kept" => GroupHandling::Kept,
+        "numbers" => GroupHandling::Numbers,
+        "made" => GroupHandling::Made,
+        other => {
+            let text = format!("groups is `{other}`, expected `kept`, `numbers` or `made`");
+            return Err(errors::invalid(py, &text));
+        }
+    };
+    on_source(py, origin, progress, move |source, context| {
+        options.write = options.write.context(context);
+        convert(source, &output.0, &options)
+    })
+}
+
+/// How tensors are quantized: `per_channel`, `group_size`, `only`, `measure`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Quantizing {
+    per_channel: bool,
+    group_size: Option<usize>,
+    only: Vec<String>,
+    measure: bool,
+}
+
+/// The report of a quantization, with the number of tensors that were left.
+#[derive(Serialize)]
+struct Quantized {
+    #[serde(flatten)]
+    report: carton_tensor_files::QuantizeReport,
+    unchanged: usize,
+}
+
+/// Writes the float tensors of a place as integers. `carton.tensors.quantize` documents it.
+#[pyfunction]
+#[pyo3(signature = (origin, output, storing, quantizing, *, progress=None))]
+pub(crate) fn tensor_quantize<'py>(
+    py: Python<'py>,
+    origin: Origin,
+    output: GivenPath,
+    storing: Storing,
+    quantizing: Quantizing,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if quantizing.group_size == Some(0) {
+        return Err(errors::invalid(py, "group_size is 0, expected at least 1"));
+    }
+    let mut options = QuantizeOptions::default();
+    options.write = storing.options(py)?;
+    options.granularity = if quantizing.per_channel { Granularity::Channel } else { Granularity::Tensor };
+    options.group_size = quantizing.group_size;
+    options.only = quantizing.only;
+    options.measure = quantizing.measure;
+    on_source(py, origin, progress, move |source, context| {
+        options.write = options.write.context(context);
+        let report = quantize(source, &output.0, &options)?;
+        Ok(Quantized { unchanged: report.unchanged, report })
+    })
+}
+
+/// Compares the tensors of a place with a description. `carton.tensors.validate` documents it.
+#[pyfunction]
+#[pyo3(signature = (origin, model, sizes, *, progress=None))]
+pub(crate) fn tensor_validate<'py>(
+    py: Python<'py>,
+    origin: Origin,
+    model: &str,
+    sizes: BTreeMap<String, usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let description = description(model, &sizes).map_err(|error| error.raise(py))?;
+    on_source(py, origin, progress, move |source, context| validate(source, &description, context))
+}
+
+/// Checks every rule of a file's format. `carton.tensors.verify` documents it.
+#[pyfunction]
+#[pyo3(signature = (origin, *, progress=None))]
+pub(crate) fn tensor_verify<'py>(
+    py: Python<'py>,
+    origin: Origin,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    on_source(py, origin, progress, move |source, context| -> Result<Verification, _> { verify(source, &context) })
+}
+
+/// A tensor of the caller: its dtype and shape, and its bytes; or strings.
+#[derive(FromPyObject)]
+pub(crate) enum Given<'py> {
+    Numbers(String, Vec<usize>, PyReadonlyArray1<'py, u8>),
+    Strings(Vec<usize>, Vec<String>),
+}
+
+impl Given<'_> {
+    fn value(self, py: Python<'_>, name: &str) -> PyResult<Value> {
+        let wrong = |error: &dyn std::error::Error| errors::invalid(py, &format!("`{name}`: {error}"));
+        match self {
+            Self::Numbers(dtype, shape, bytes) => {
+                let unknown = || errors::invalid(py, &format!("`{name}` is {dtype}, which tensor files do not have"));
+                let dtype = ElementType::ALL.into_iter().find(|known| known.name() == dtype).ok_or_else(unknown)?;
+                let bytes = bytes.as_slice().map_err(|error| wrong(&error))?;
+                let tensor = RawTensor::new(dtype, shape, SharedBytes::from(bytes.to_vec()));
+                Ok(Value::Numbers(tensor.map_err(|error| wrong(&error))?))
+            }
+            Self::Strings(shape, elements) => {
+                Ok(Value::Strings(StringTensor::new(elements, shape).map_err(|error| wrong(&error))?))
+            }
+        }
+    }
+}
+
+/// Writes tensors of the caller to a file. `carton.tensors.save` documents it.
+#[pyfunction]
+#[pyo3(signature = (given, output, storing, metadata, *, progress=None))]
+pub(crate) fn tensor_save<'py>(
+    py: Python<'py>,
+    given: Vec<(String, Given<'_>)>,
+    output: GivenPath,
+    storing: Storing,
+    metadata: Vec<(String, String)>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let options = storing.options(py)?;
+    let output: PathBuf = output.0;
+    let mut values = Vec::with_capacity(given.len());
+    for (name, tensor) in given {
+        let value = tensor.value(py, &name)?;
+        values.push((name, value));
+    }
+    working(py, progress, std::future::ready(Ok(values)), move |values, context| {
+        save(values, &metadata, &output, &options.context(context))
+    })
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use carton_format::source::Source;
 use carton_network::http::{Activity, Extent, Network, NetworkError, Part, Wanted};
-use carton_network::oci;
 use carton_network::place::Place;
 use carton_network::remote_source::RemoteSource;
 use carton_tensor::files::{FileBytes, ReadAt};
@@ -63,11 +62,11 @@ impl OpenBytes {
                 Place::Path(path) => {
                     FileBytes::open(path).map_err(|source| Error::Io { what: "open", path: path.clone(), source })
                 }
-                Place::Url(url) if url.scheme() == oci::SCHEME => {
+                Place::Oci(url) => {
                     let reason = "names an artifact of a registry, which is no single file".to_owned();
                     Err(NetworkError::Url { url: url.shown(), reason }.into())
                 }
-                Place::Url(url) => {
+                Place::Web(url) | Place::Hub(url) | Place::ObjectStore(url) => {
                     let activity = Activity::new(opening.context.cancel_token());
                     Ok(FileBytes::from_reader(Arc::new(Remote::open(&config.network(), url, activity)?)))
                 }
@@ -116,14 +115,24 @@ impl ReadAt for Remote {
         let length = buffer.len() as u64;
         let end = offset.checked_add(length).filter(|end| *end <= self.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         if length <= KEPT || self.source.holds(&(offset..end)) {
-            return self.source.read_at(offset, buffer);
+            return self.source.read_at(offset, buffer).map_err(as_error);
         }
         let mut start = offset;
         for piece in buffer.chunks_mut(REQUEST as usize) {
             let range = start..start + piece.len() as u64;
             start = range.end;
-            piece.copy_from_slice(&self.source.fetch(range, &self.activity).map_err(io::Error::other)?);
+            piece.copy_from_slice(
+                &self.source.fetch(range, &self.activity).map_err(|error| io::Error::other(Error::from(error)))?,
+            );
         }
         Ok(())
+    }
+}
+
+/// Makes an error of the network one of this library, so that whoever reads the file can tell its kind.
+fn as_error(error: io::Error) -> io::Error {
+    match error.downcast::<NetworkError>() {
+        Ok(error) => io::Error::other(Error::from(error)),
+        Err(error) => error,
     }
 }

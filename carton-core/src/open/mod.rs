@@ -12,9 +12,9 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use carton_format::manifest::ManifestHash;
-use carton_network::http::Activity;
+use carton_format::url::Url;
+use carton_network::http::{Activity, Network};
 use carton_network::object_stores;
-use carton_network::oci;
 use carton_network::place::Place;
 
 pub use bytes::{OpenBytes, file_bytes};
@@ -86,9 +86,7 @@ pub(crate) fn open(
     let expect = location.expected(settings.expect)?;
     let found = find(named, expect, config, opening)?;
     let package = open_unsigned(&found, expect, settings, config, opening)?;
-    if let (Place::Url(name), Cow::Owned(Place::Url(url))) = (named, &found)
-        && name.scheme() == carton_network::hub::SCHEME
-    {
+    if let (Place::Hub(name), Place::Web(url)) = (named, &*found) {
         hub::remember(name, url, opening);
     }
     let place = signature::CartonPlace { named, found: &found };
@@ -103,19 +101,14 @@ fn find<'a>(
     config: &Config,
     opening: &Opening,
 ) -> Result<Cow<'a, Place>, Error> {
-    if let Place::Url(url) = place
-        && url.scheme() == carton_network::hub::SCHEME
-    {
-        return Ok(Cow::Owned(Place::Url(hub::find(url, expect, config, opening)?)));
-    }
-    if let Place::Url(url) = place
-        && object_stores::is_scheme(url.scheme())
-    {
-        let activity = Activity::new(opening.context.cancel_token());
-        let url = object_stores::signed_url(&config.network(), url, &activity)?;
-        return Ok(Cow::Owned(Place::Url(url)));
-    }
-    Ok(Cow::Borrowed(place))
+    Ok(match place {
+        Place::Hub(url) => Cow::Owned(Place::Web(hub::find(url, expect, config, opening)?)),
+        Place::ObjectStore(url) => {
+            let activity = Activity::new(opening.context.cancel_token());
+            Cow::Owned(Place::Web(object_stores::signed_url(&config.network(), url, &activity)?))
+        }
+        Place::Path(_) | Place::Web(_) | Place::Oci(_) => Cow::Borrowed(place),
+    })
 }
 
 /// Opens the carton at `place`, without a look at its signature.
@@ -127,16 +120,19 @@ fn open_unsigned(
     opening: &Opening,
 ) -> Result<Package, Error> {
     let network = config.network();
+    let elsewhere = |network: Network, url: &Url| {
+        let link_network = if config.allow_private_links { network.clone() } else { network.public_only(url) };
+        // The author of a carton on a server must not learn of local files.
+        Access { network, link_network, file_links: false }
+    };
     let path = match place {
         Place::Path(path) => path,
-        Place::Url(url) => {
-            let link_network = if config.allow_private_links { network.clone() } else { network.public_only(url) };
-            // The author of a carton on a server must not learn of local files.
-            let access = Access { network, link_network, file_links: false };
-            if url.scheme() == oci::SCHEME {
-                return registry::open(url, expect, access, &config.registries, opening);
-            }
-            return remote::open(url, expect, access, opening);
+        Place::Oci(url) => {
+            return registry::open(url, expect, elsewhere(network, url), &config.registries, opening);
+        }
+        // `find` has made web URLs of the others.
+        Place::Web(url) | Place::Hub(url) | Place::ObjectStore(url) => {
+            return remote::open(url, expect, elsewhere(network, url), opening);
         }
     };
     let access = Access {

@@ -9,8 +9,6 @@ use carton_format::manifest::{Manifest, ManifestHash};
 use carton_format::source::{FileSource, Source};
 use carton_format::url::Url;
 use carton_network::http::{Activity, NetworkError, Part, Wanted};
-use carton_network::object_stores;
-use carton_network::oci;
 use carton_network::place::Place;
 use carton_signing::{Bundle, SignedFiles, SigningIdentity, Trusted};
 
@@ -87,9 +85,7 @@ pub(crate) fn signatures_to_push(
             Ok(vec![read_within(path)?.ok_or_else(missing)?])
         }
         (None, Place::Path(path)) => Ok(read_within(&signature_path(path))?.into_iter().collect()),
-        (_, Place::Url(url)) if url.scheme() == oci::SCHEME => {
-            Ok(signature_in_registry(package, url, config, context)?.into_iter().collect())
-        }
+        (_, Place::Oci(url)) => Ok(signature_in_registry(package, url, config, context)?.into_iter().collect()),
         // The signature of a carton at another URL was read if somebody is trusted, and is in the cache then.
         _ => {
             let is_trusted = matches!(package.signature_status(), Some(SignatureStatus::Trusted { .. }));
@@ -133,7 +129,7 @@ pub(super) fn check(
         return Err(TrustError::NoTrust { carton: place.named.to_string() }.into());
     }
     // The signature in an object store needs a signed URL of its own.
-    let is_object = place.named.url().is_some_and(|url| object_stores::is_scheme(url.scheme()));
+    let is_object = matches!(place.named, Place::ObjectStore(_));
     let place_of_carton = if is_object { place.named } else { place.found };
     let search = Search { place: place_of_carton, manifest, trusted, config, opening };
     let status = match &settings.signature {
@@ -212,7 +208,7 @@ impl Search<'_> {
     /// same carton at any time.
     fn beside(&self) -> Result<SignatureStatus, Error> {
         let place = beside(self.place);
-        if let (Place::Url(_), Some(cache)) = (&place, &self.opening.cache)
+        if let (Some(_), Some(cache)) = (place.url(), &self.opening.cache)
             && let Some(bytes) = cache.signature(&self.hash(), self.files().max_bundle_length())
             && let status @ SignatureStatus::Trusted { .. } = self.judge(&place, &bytes)
         {
@@ -225,8 +221,8 @@ impl Search<'_> {
         let limit = self.files().max_bundle_length();
         let found = match &*super::find(place, None, self.config, self.opening)? {
             Place::Path(path) => read(path, limit)?.into_iter().collect(),
-            Place::Url(url) if url.scheme() == oci::SCHEME => self.in_registry(url, limit as u64)?,
-            Place::Url(url) => {
+            Place::Oci(url) => self.in_registry(url, limit as u64)?,
+            Place::Web(url) | Place::Hub(url) | Place::ObjectStore(url) => {
                 let part = Part::Whole;
                 let wanted = Wanted { url: url.clone(), part, version: None, known: None, limit: limit as u64 };
                 match self.config.network().read(wanted, &Activity::new(self.opening.context.cancel_token())) {
@@ -246,7 +242,7 @@ impl Search<'_> {
                 last = status;
                 continue;
             }
-            if let (Place::Url(_), Some(cache)) = (self.place, &self.opening.cache)
+            if let (Some(_), Some(cache)) = (self.place.url(), &self.opening.cache)
                 && let Err(error) = cache.remember_signature(&self.hash(), &bytes)
             {
                 tracing::debug!(%error, "cannot keep the signature");
@@ -303,8 +299,10 @@ fn beside(place: &Place) -> Place {
     match place {
         Place::Path(path) => Place::Path(signature_path(path)),
         // What refers to the artifact is found by the artifact's own name.
-        Place::Url(url) if url.scheme() == oci::SCHEME => Place::Url(url.clone()),
-        Place::Url(url) => Place::Url(url.with_suffix(".sig")),
+        Place::Oci(url) => Place::Oci(url.clone()),
+        Place::Web(url) => Place::Web(url.with_suffix(".sig")),
+        Place::Hub(url) => Place::Hub(url.with_suffix(".sig")),
+        Place::ObjectStore(url) => Place::ObjectStore(url.with_suffix(".sig")),
     }
 }
 

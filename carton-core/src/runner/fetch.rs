@@ -30,7 +30,7 @@ impl Fetcher<'_> {
     /// Returns the bytes of an index.
     pub(super) fn index(&self, place: &Place) -> Result<Vec<u8>, InstallError> {
         match place {
-            Place::Url(url) => {
+            Place::Web(url) | Place::Oci(url) | Place::Hub(url) | Place::ObjectStore(url) => {
                 let what = Wanted {
                     url: url.clone(),
                     part: RequestPart::Whole,
@@ -69,7 +69,7 @@ impl Fetcher<'_> {
                 }
                 work(path)
             }
-            Place::Url(url) => {
+            Place::Web(url) | Place::Oci(url) | Place::Hub(url) | Place::ObjectStore(url) => {
                 let cache = Cache::open(self.cache_dir)?;
                 let lock = cache.lock_file(&part.sha256, self.context.cancel_token())?;
                 let name = part.place.to_string();

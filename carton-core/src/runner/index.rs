@@ -296,8 +296,8 @@ mod tests {
 
     fn url(place: &Place) -> &str {
         match place {
-            Place::Url(url) => url.expose_str(),
             Place::Path(path) => path.to_str().unwrap(),
+            place => place.url().unwrap().expose_str(),
         }
     }
 

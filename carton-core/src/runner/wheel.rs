@@ -38,10 +38,7 @@ impl Installer<'_> {
     /// [`InstallError::NoWheel`] if the index does not list it; for others see [`InstallError`].
     pub fn unpack_wheel(&self, index: &Place, wheel: &WheelFile<'_>, folder: &Path) -> Result<(), InstallError> {
         let no_wheel = || InstallError::NoWheel { file: wheel.file_name.to_owned(), index: index.to_string() };
-        let text = match index {
-            Place::Url(url) => url.expose_str(),
-            Place::Path(_) => return Err(no_wheel()),
-        };
+        let text = index.url().ok_or_else(no_wheel)?.expose_str();
         let page = format!("{}/{}/", text.trim_end_matches('/'), wheel.project);
         let page = Place::parse(&page).map_err(InstallError::place(&page))?;
         let bytes = self.fetcher().index(&page)?;

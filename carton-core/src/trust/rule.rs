@@ -120,13 +120,16 @@ fn normalized(pattern: &str) -> String {
 /// may read it: decoded, and then without empty segments and `..`, where a backslash is a slash too. A path is absolute, as it was given and with its symlinks followed.
 fn names(place: &Place) -> Vec<String> {
     match place {
-        Place::Url(url) => {
-            let whole = url.expose();
-            // The name of an artifact with its tag or digest, and without them: a rule for a repository is for all in it.
-            if let Ok(reference) = Reference::from_url(url) {
+        // The name of an artifact with its tag or digest, and without them: a rule for a repository is for all in it.
+        Place::Oci(url) => Reference::from_url(url).map_or_else(
+            |_| Vec::new(),
+            |reference| {
                 let repository = format!("oci://{}/{}", reference.host(), reference.repository());
-                return vec![reference.to_string(), repository];
-            }
+                vec![reference.to_string(), repository]
+            },
+        ),
+        Place::Web(url) | Place::Hub(url) | Place::ObjectStore(url) => {
+            let whole = url.expose();
             let origin = match whole.origin() {
                 // The standard knows the origins of web URLs alone.
                 url::Origin::Opaque(_) => format!("{}://{}", whole.scheme(), whole.host_str().unwrap_or_default()),

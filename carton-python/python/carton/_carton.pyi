@@ -26,6 +26,11 @@ __all__ = [
     "cache_list",
     "cache_prune",
     "cache_remove",
+    "tensor_convert",
+    "tensor_quantize",
+    "tensor_save",
+    "tensor_validate",
+    "tensor_verify",
     "take_log",
     "start_log",
     "arrow_numbers",
@@ -256,7 +261,7 @@ class Bridge:
 
 @final
 class _TensorFile:
-    def __new__(cls, path: AnyPath) -> _TensorFile: ...
+    def __new__(cls, place: AnyPath, *, offline: bool | None = None) -> _TensorFile: ...
     @property
     def format(self) -> str: ...
     def names(self) -> list[str]: ...
@@ -327,5 +332,37 @@ def cache_prune(
     *, older_than: float | None = None, max_size: int | None = None, dry_run: bool = False
 ) -> Pruned: ...
 def cache_remove(wanted: Sequence[str]) -> Pruned: ...
+def tensor_convert(
+    origin: Mapping[str, Any],
+    output: AnyPath,
+    storing: Mapping[str, Any],
+    *,
+    groups: str,
+    progress: Callable[..., None] | None = None,
+) -> dict[str, Any]: ...
+def tensor_quantize(
+    origin: Mapping[str, Any],
+    output: AnyPath,
+    storing: Mapping[str, Any],
+    quantizing: Mapping[str, Any],
+    *,
+    progress: Callable[..., None] | None = None,
+) -> dict[str, Any]: ...
+def tensor_validate(
+    origin: Mapping[str, Any],
+    model: str,
+    sizes: Mapping[str, int],
+    *,
+    progress: Callable[..., None] | None = None,
+) -> dict[str, Any]: ...
+def tensor_verify(origin: Mapping[str, Any], *, progress: Callable[..., None] | None = None) -> dict[str, Any]: ...
+def tensor_save(
+    given: Sequence[tuple[str, tuple[Any, ...]]],
+    output: AnyPath,
+    storing: Mapping[str, Any],
+    metadata: Sequence[tuple[str, str]],
+    *,
+    progress: Callable[..., None] | None = None,
+) -> dict[str, Any]: ...
 def start_log(level: int) -> None: ...
 def take_log() -> list[tuple[int, str, str]]: ...

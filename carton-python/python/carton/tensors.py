@@ -1,11 +1,21 @@
-"""Tensor files: safetensors, sharded checkpoints (`model.safetensors.index.json`), zTensor, `.npz` and `.npy`.
+"""Tensor files: safetensors, sharded checkpoints (`model.safetensors.index.json`), zTensor, `.npz` and `.npy`; opened, written, converted,
+quantized and checked.
 
     >>> from carton import tensors
     >>> with tensors.open("weights.safetensors") as file:
     ...     print(file["layer.weight"].shape)
     (4, 3)
 
-Nothing is read before it is used. Arrays that the file holds as NumPy has them are views of the mapped file, of which only the parts that
+Functions that read take a *place*: the path of a file, of the folder of a checkpoint, or of a carton; or the URL of a file or a carton
+(`https://…`, `hf://OWNER/REPOSITORY/FILE`, `s3://…`, `gs://…`, `az://…`), of which only what is needed is fetched. `#NAME` after a place is one
+tensor, `model.carton` has those of its self-tests and examples, and `model.carton#model/weights.safetensors` those of a file of its model.
+
+    >>> tensors.save({"bias": np.zeros(3, np.float32)}, "bias.safetensors").tensors
+    1
+    >>> tensors.convert("bias.safetensors", "bias.zt", zstd=3).path
+    'bias.zt'
+
+Nothing is read before it is used. Arrays that a file of this machine holds as NumPy has them are views of the mapped file, of which only the parts that
 are used are read: tensors of safetensors and zTensor files, and arrays of `.npy` and `.npz` that are uncompressed (`numpy.savez`),
 little-endian and in C order. Do not change the file while such views are in use. Other libraries rely on arrays whose address is a multiple
 of the element size, so an array at any other address is copied: most arrays of `.npz` are. Compressed arrays are decoded when they are
@@ -15,16 +25,171 @@ asked for. Arrays of objects are refused, because reading them runs code.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Literal, Mapping
 
 import numpy as np
 
-from . import _carton
+from . import _carton, _progress
 from ._errors import ClosedError, InvalidInputError, UnsupportedError
 from ._paths import AnyPath
 
-__all__ = ["TensorFile", "open"]
+__all__ = [
+    "Finding",
+    "Loss",
+    "Quantized",
+    "QuantizedTensor",
+    "TensorFile",
+    "Validation",
+    "Verification",
+    "Written",
+    "convert",
+    "open",
+    "quantize",
+    "save",
+    "validate",
+    "verify",
+]
+
+_Progress = Callable[..., None] | bool | None
+
+
+@dataclass(frozen=True)
+class Written:
+    """The result of `save` and `convert`.
+
+    Attributes:
+        path: The file.
+        tensors: The number of tensors in it.
+        size: Its size in bytes.
+        warnings: What was lost or left out, one sentence each.
+    """
+
+    path: str
+    tensors: int
+    size: int
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What quantization lost.
+
+    Attributes:
+        relative: The norm of the differences divided by the norm of the numbers.
+        norm_of_error: The Euclidean norm of the differences.
+        norm: The Euclidean norm of the numbers.
+        max_absolute: The largest absolute difference.
+    """
+
+    relative: float
+    norm_of_error: float
+    norm: float
+    max_absolute: float
+
+
+@dataclass(frozen=True)
+class QuantizedTensor:
+    """A tensor that `quantize` made integers of.
+
+    Attributes:
+        name: Its name.
+        scale: The factor of all its numbers; None if it has several scales.
+        scales: The number of its scales.
+        non_finite: The number of values that were not finite, and became 0.
+        error: What was lost, if that was measured.
+    """
+
+    name: str
+    scale: float | None
+    scales: int
+    non_finite: int
+    error: Loss | None
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """The result of `quantize`.
+
+    Attributes:
+        path: The file.
+        tensors: The number of tensors in it, scales among them.
+        size: Its size in bytes.
+        warnings: What was lost or left out, one sentence each.
+        quantized: The tensors that were quantized, by name.
+        unchanged: The number of tensors that were written as they were.
+        total: What was lost of all of them together, if that was measured.
+    """
+
+    path: str
+    tensors: int
+    size: int
+    warnings: list[str]
+    quantized: list[QuantizedTensor]
+    unchanged: int
+    total: Loss | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An error or warning of `validate`.
+
+    Attributes:
+        category: Its kind, such as `missing_tensor`.
+        tensor: The tensor that it is about, if it is about one.
+        message: What is wrong, in words.
+    """
+
+    category: str
+    tensor: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The result of `validate`.
+
+    Attributes:
+        ok: Whether there are no errors.
+        model: The name of the model in the description.
+        tensors: The number of tensors, without scales.
+        scales: The number of tensors that hold, or should hold, the scales of others.
+        parameters: The number of their elements.
+        errors: What makes the weights unusable or wrong.
+        warnings: What deserves attention.
+    """
+
+    ok: bool
+    model: str
+    tensors: int
+    scales: int
+    parameters: int
+    errors: list[Finding]
+    warnings: list[Finding]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of `verify`.
+
+    Attributes:
+        ok: Whether there is no problem, and nothing that could not be checked.
+        tensors: The number of tensors.
+        bytes: The size of all tensors in bytes.
+        digests: The number of digests that match.
+        problems: The rules that the file breaks, one line each.
+        unchecked: What could not be checked, and may be whole or damaged, one line each.
+        findings: What a version of the format forbids and can be read, and digests of unknown algorithms. They are not damage.
+    """
+
+    ok: bool
+    tensors: int
+    bytes: int
+    digests: int
+    problems: list[str]
+    unchecked: list[str]
+    findings: list[str]
 
 
 class TensorFile(Mapping[str, np.ndarray]):
@@ -34,8 +199,8 @@ class TensorFile(Mapping[str, np.ndarray]):
     without it. Sparse and quantized tensors of zTensor are returned dense.
     """
 
-    def __init__(self, path: AnyPath) -> None:
-        self._file: _carton._TensorFile | None = _carton._TensorFile(os.fspath(path))
+    def __init__(self, place: AnyPath, *, offline: bool | None = None) -> None:
+        self._file: _carton._TensorFile | None = _carton._TensorFile(os.fspath(place), offline=offline)
         self._names = self._file.names()
         self._known = frozenset(self._names)
 
@@ -46,7 +211,7 @@ class TensorFile(Mapping[str, np.ndarray]):
 
     @property
     def format(self) -> str:
-        """`safetensors`, `sharded safetensors`, `zTensor`, `npz` or `npy`."""
+        """`safetensors`, `sharded safetensors`, `zTensor`, `npz` or `npy`; `carton` for a carton's own tensors."""
         return self._open().format
 
     @property
@@ -145,16 +310,269 @@ def _numpy_dtype(name: str, tensor: str) -> np.dtype:
     return dtype
 
 
-def open(path: AnyPath) -> TensorFile:
-    """Opens a tensor file of any supported format. The format is detected from its bytes.
+def open(place: AnyPath, *, offline: bool | None = None) -> TensorFile:
+    """Opens the tensors at a place. The format is detected from the bytes.
+
+    Args:
+        place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        offline: Whether the network may not be used. By default the configuration says so.
 
     Raises:
         IntegrityError: The file is malformed.
         InvalidInputError: It is no tensor file; the message names what it is, where that is recognized (a Git LFS pointer, a web page, a
             PyTorch checkpoint, …), and `hint` says what to do. If its name claims a tensor file, this is an IntegrityError.
+        NetworkError: It must be fetched and cannot be.
         MachineError: It cannot be read.
 
         >>> sorted(tensors.open("weights.safetensors"))
         ['layer.weight']
     """
-    return TensorFile(path)
+    return TensorFile(place, offline=offline)
+
+
+def save(
+    tensors: Mapping[str, Any],
+    output: AnyPath,
+    *,
+    metadata: Mapping[str, str] | None = None,
+    zstd: int | None = None,
+    digest: Literal["sha256", "crc32c"] | None = None,
+    version: Literal["1.1", "1.2"] | None = None,
+    sparse_below: float | None = None,
+    progress: _Progress = None,
+) -> Written:
+    """Writes tensors to a file, in the format that its extension names: `.safetensors`, `.zt`, `.npz`, or `.npy` for one tensor. The file
+    appears under its name when it is complete.
+
+    Args:
+        tensors: Arrays by name: NumPy arrays, also of the types of `ml_dtypes`, tensors of PyTorch, numbers and lists.
+        output: The file; an existing one is replaced.
+        metadata: Texts by name, for safetensors and zTensor.
+        zstd: The level of compression, from 1 to 22; for `.zt`, as the following ones.
+        digest: The algorithm of the digest that each tensor gets.
+        version: The version of the format; 1.2 by default.
+        sparse_below: Stores a tensor as sparse if less than this share of its elements is not 0.
+        progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
+
+    Raises:
+        InvalidInputError: The format cannot hold a tensor, or the metadata.
+        MachineError: The file cannot be written.
+
+        >>> tensors.save({"x": np.eye(2), "y": np.array([True, False])}, "xy.safetensors", metadata={"made by": "me"}).size > 0
+        True
+    """
+    given = [(name, _given(name, value)) for name, value in tensors.items()]
+    storing = _storing(zstd, digest, version, sparse_below)
+    with _progress.reporting(progress) as callback:
+        result = _carton.tensor_save(given, os.fspath(output), storing, list((metadata or {}).items()), progress=callback)
+    return Written(**result)
+
+
+def convert(
+    place: AnyPath,
+    output: AnyPath,
+    *,
+    only: str | Iterable[str] = (),
+    groups: Literal["kept", "numbers", "made"] = "kept",
+    zstd: int | None = None,
+    digest: Literal["sha256", "crc32c"] | None = None,
+    version: Literal["1.1", "1.2"] | None = None,
+    sparse_below: float | None = None,
+    max_dense: int | None = None,
+    offline: bool | None = None,
+    progress: _Progress = None,
+) -> Written:
+    """Writes the tensors of a place to a file of another format, one at a time. It changes no bit: what a format cannot hold is refused.
+
+    Args:
+        place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        output: The file, as in `save`.
+        only: Patterns of the names of the tensors to write; `*` stands for any characters, `?` for one.
+        groups: What happens to the quantized groups of zTensor files: they are `kept`; the float32 `numbers` that they represent are written;
+            or groups are `made` of each int8 matrix `NAME` and its scale `NAME.scale`.
+        zstd: As in `save`, like `digest`, `version`, `sparse_below` and `progress`.
+        max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        offline: Whether the network may not be used. By default the configuration says so.
+
+    Raises:
+        InvalidInputError: The format cannot hold a tensor; no name matches.
+        Error: Any other failure; see its subclasses.
+
+        >>> tensors.convert("weights.safetensors", "weights.zt", digest="sha256").tensors
+        1
+    """
+    origin = _origin(place, only, max_dense, offline)
+    storing = _storing(zstd, digest, version, sparse_below)
+    with _progress.reporting(progress) as callback:
+        result = _carton.tensor_convert(origin, os.fspath(output), storing, groups=groups, progress=callback)
+    return Written(**result)
+
+
+def quantize(
+    place: AnyPath,
+    output: AnyPath,
+    *,
+    per_channel: bool = False,
+    group_size: int | None = None,
+    only: str | Iterable[str] = (),
+    measure: bool = False,
+    zstd: int | None = None,
+    digest: Literal["sha256", "crc32c"] | None = None,
+    version: Literal["1.1", "1.2"] | None = None,
+    max_dense: int | None = None,
+    offline: bool | None = None,
+    progress: _Progress = None,
+) -> Quantized:
+    """Writes float tensors as int8: a tensor `NAME` becomes its integers, and `NAME.scale`, the float64 number that they were multiplied by.
+    Others are written unchanged, and so is what is quantized already.
+
+    Args:
+        place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        output: The file, as in `save`.
+        per_channel: Whether each index of axis 0 has a scale of its own.
+        group_size: Makes a quantized group of each matrix instead, with one scale for this many rows of each column; for `.zt`.
+        only: Patterns of the names of the tensors to quantize. The others are written unchanged.
+        measure: Whether to measure what is lost.
+        zstd: As in `save`, like `digest`, `version` and `progress`.
+        max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        offline: Whether the network may not be used. By default the configuration says so.
+
+    Raises:
+        InvalidInputError: There is nothing to quantize.
+        Error: Any other failure; see its subclasses.
+
+        >>> report = tensors.quantize("weights.safetensors", "weights.int8.safetensors", measure=True)
+        >>> [tensor.name for tensor in report.quantized], report.total.relative
+        (['layer.weight'], 0.0)
+    """
+    quantizing = {
+        "per_channel": per_channel,
+        "group_size": group_size,
+        "only": _patterns(only),
+        "measure": measure,
+    }
+    storing = _storing(zstd, digest, version, None)
+    with _progress.reporting(progress) as callback:
+        result = _carton.tensor_quantize(
+            _origin(place, (), max_dense, offline), os.fspath(output), storing, quantizing, progress=callback
+        )
+    result["quantized"] = [
+        QuantizedTensor(**{**tensor, "error": _loss(tensor.get("error"))}) for tensor in result["quantized"]
+    ]
+    return Quantized(**{**result, "total": _loss(result.get("total"))})
+
+
+def validate(
+    place: AnyPath,
+    model: AnyPath,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    digests: bool = True,
+    max_dense: int | None = None,
+    offline: bool | None = None,
+    progress: _Progress = None,
+) -> Validation:
+    """Compares tensors with what a kind of model should have: names, shapes, dtypes, and the values of scales.
+
+    Args:
+        place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        model: `bitnet-7b`, or a description in a TOML file.
+        sizes: Sizes in place of those that the description names, for a smaller or larger model.
+        digests: Whether the digests of a zTensor file are compared.
+        max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        offline: Whether the network may not be used. By default the configuration says so.
+        progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
+
+    Raises:
+        InvalidInputError: There is no such description, or it has no such size.
+        Error: Any other failure; see its subclasses.
+
+        >>> report = tensors.validate("weights.safetensors", "bitnet-7b")
+        >>> report.ok, report.tensors
+        (False, 1)
+    """
+    origin = _origin(place, (), max_dense, offline, digests)
+    with _progress.reporting(progress) as callback:
+        found = _carton.tensor_validate(origin, os.fspath(model), dict(sizes or {}), progress=callback)
+    errors, warnings = ([_finding(finding) for finding in found[kind]] for kind in ("errors", "warnings"))
+    return Validation(
+        ok=not errors,
+        model=found["model"],
+        tensors=found["n_tensors"],
+        scales=found["n_scales"],
+        parameters=found["n_parameters"],
+        errors=errors,
+        warnings=warnings,
+    )
+
+
+def verify(place: AnyPath, *, offline: bool | None = None, progress: _Progress = None) -> Verification:
+    """Checks a file against every rule of its format, and the digests in it.
+
+    Args:
+        place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        offline: Whether the network may not be used. By default the configuration says so.
+        progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
+
+    Raises:
+        IntegrityError: The file is so malformed that it cannot be opened.
+        Error: Any other failure; see its subclasses.
+
+        >>> tensors.verify("weights.safetensors").ok
+        True
+    """
+    with _progress.reporting(progress) as callback:
+        found = _carton.tensor_verify(_origin(place, (), None, offline, False), progress=callback)
+    return Verification(ok=found.pop("passed"), **found)
+
+
+def _patterns(only: str | Iterable[str]) -> list[str]:
+    return [only] if isinstance(only, str) else list(only)
+
+
+def _origin(
+    place: AnyPath, only: str | Iterable[str], max_dense: int | None, offline: bool | None, digests: bool = True
+) -> dict[str, Any]:
+    return {
+        "place": os.fspath(place),
+        "only": _patterns(only),
+        "max_dense": max_dense,
+        "digests": digests,
+        "offline": offline,
+    }
+
+
+def _storing(
+    zstd: int | None, digest: str | None, version: str | None, sparse_below: float | None
+) -> dict[str, Any]:
+    return {"zstd": zstd, "digest": digest, "version": version, "sparse_below": sparse_below}
+
+
+def _loss(found: Mapping[str, float] | None) -> Loss | None:
+    return None if found is None else Loss(**found)
+
+
+def _finding(found: Mapping[str, Any]) -> Finding:
+    return Finding(category=found["category"], tensor=found.get("tensor"), message=found["message"])
+
+
+def _given(name: str, value: Any) -> tuple[Any, ...]:
+    """The dtype, the shape and the bytes of a tensor; or the shape and the strings."""
+    # NumPy lacks types that PyTorch has, so their bytes are taken.
+    if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
+        tensor = value.detach().cpu().contiguous()
+        import torch
+
+        flat = tensor.reshape(-1).view(torch.uint8).numpy()
+        return str(tensor.dtype).removeprefix("torch."), list(tensor.shape), flat
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidInputError(f"`{name}` is no array: {error}") from None
+    if array.dtype.kind in "UO":
+        elements = array.ravel().tolist()
+        if not all(isinstance(element, str) for element in elements):
+            raise InvalidInputError(f"`{name}` is an array of objects, expected numbers or strings")
+        return list(array.shape), elements
+    little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+    return array.dtype.name, list(array.shape), little.reshape(-1).view(np.uint8)

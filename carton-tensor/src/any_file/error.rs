@@ -115,7 +115,10 @@ impl TensorFileError {
         match self {
             Self::Safetensors(error) => error.is_about_content(),
             Self::Sharded(ShardedError::Shard(error)) => error.is_about_content(),
-            Self::Sharded(error) => !matches!(error, ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. }),
+            Self::Sharded(error) => !matches!(
+                error,
+                ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. } | ShardedError::TooMany { .. }
+            ),
             Self::ZTensor { source, .. } => source.is_malformed(),
             Self::Npy(error) => matches!(error, NpyError::Format { .. }),
             Self::Empty { .. } => true,

@@ -127,13 +127,30 @@ impl TensorFile {
         let failed = |source| TensorFileError::Io { place: place.clone(), source };
         let bytes = open(path).map_err(failed)?;
         let start = bytes.start(Content::START).map_err(failed)?;
-        // Only an index starts like JSON: a safetensors file starts with a length below 100 MB.
-        let is_json = || match Content::of_start(&start) {
-            Some(content) => content == Content::Json,
-            None => !start.is_empty() && (start.starts_with(b"{") || has_ending(&place, ".index.json")),
-        };
-        if TensorFileFormat::of_bytes(&start).is_none() && is_json() {
+        if is_index(&start, &place) {
             let inner = Inner::Sharded(open_index(path)?);
+            return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false });
+        }
+        Self::new(bytes, place)
+    }
+
+    /// Opens a file from its bytes, as [`new`](Self::new) does, or the sharded checkpoint of which it is the index. `beside` opens the file of a
+    /// name in the folder of the index, on several threads.
+    ///
+    /// # Errors
+    /// [`TensorFileError`].
+    pub fn with_files_beside(
+        bytes: FileBytes,
+        place: impl Into<String>,
+        beside: impl Fn(&str) -> std::io::Result<FileBytes> + Sync,
+    ) -> Result<Self, TensorFileError> {
+        let place = place.into();
+        let start = match bytes.start(Content::START) {
+            Ok(start) => start,
+            Err(source) => return Err(TensorFileError::Io { place, source }),
+        };
+        if is_index(&start, &place) {
+            let inner = Inner::Sharded(Sharded::of_index(&bytes, place.as_str(), beside)?);
             return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false });
         }
         Self::new(bytes, place)
@@ -315,6 +332,15 @@ impl TensorFile {
             }
         }
     }
+}
+
+/// Whether a file is the index of a sharded checkpoint. Only an index starts like JSON: a safetensors file starts with a length below 100 MB.
+fn is_index(start: &[u8], place: &str) -> bool {
+    let is_json = match Content::of_start(start) {
+        Some(content) => content == Content::Json,
+        None => !start.is_empty() && (start.starts_with(b"{") || has_ending(place, ".index.json")),
+    };
+    is_json && TensorFileFormat::of_bytes(start).is_none()
 }
 
 /// As many of the first bytes of a file are shown if it is not recognized.

@@ -9,6 +9,7 @@ use super::error::quoted;
 use super::index::{ShardIndex, ShardIndexError};
 use super::{Reader, SafetensorsError, TensorInfo};
 use crate::files::{FileBytes, RawTensor};
+use crate::parallel::par_map;
 
 /// The reason that a sharded checkpoint cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +106,14 @@ pub enum ShardedError {
     /// One of the files cannot be read.
     #[error(transparent)]
     Shard(#[from] SafetensorsError),
+    /// The index of a checkpoint that is not in a folder of this machine names too many files.
+    #[error("`{place}` names {found} files, and elsewhere than in a folder at most {MAX_ELSEWHERE} are opened")]
+    TooMany {
+        /// The index.
+        place: String,
+        /// The number of files.
+        found: usize,
+    },
     /// The index or the folder cannot be read.
     #[error("cannot read `{place}`")]
     Io {
@@ -115,6 +124,9 @@ pub enum ShardedError {
         source: io::Error,
     },
 }
+
+/// The most files of a checkpoint that is not in a folder of this machine: each takes a request.
+const MAX_ELSEWHERE: usize = 10_000;
 
 /// The most file names that an error lists.
 const LISTED: usize = 10;
@@ -172,6 +184,42 @@ impl Sharded {
             let bytes = open(&path).map_err(|source| ShardedError::Io { place: shown.clone(), source })?;
             shards.push(Reader::new(bytes, shown)?);
         }
+        let sharded = Self { place, index, shards };
+        sharded.check_tensors()?;
+        Ok(sharded)
+    }
+
+    /// Opens the checkpoint whose index has these bytes and is at `place`, a path or a URL. `open` opens the file of a name beside the index, on
+    /// several threads. A file beside the index that the index should name (§7.4) is not noticed.
+    ///
+    /// # Errors
+    /// [`ShardedError`].
+    pub fn of_index(
+        index: &FileBytes,
+        place: impl Into<String>,
+        open: impl Fn(&str) -> io::Result<FileBytes> + Sync,
+    ) -> Result<Self, ShardedError> {
+        /// How many files are opened at a time: each waits for an answer of its server.
+        const AT_ONCE: usize = 8;
+        let place = place.into();
+        let index = parse_index(index, &place)?;
+        let files: Vec<&str> = index.files().collect();
+        if files.len() > MAX_ELSEWHERE {
+            return Err(ShardedError::TooMany { place, found: files.len() });
+        }
+        check_series(&index, &place)?;
+        let folder = place.rfind('/').map_or("", |end| &place[..=end]);
+        let shards = par_map(
+            files.len(),
+            AT_ONCE,
+            || (),
+            |(), position| {
+                let file = files[position];
+                let shown = format!("{folder}{file}");
+                let bytes = open(file).map_err(|source| ShardedError::Io { place: shown.clone(), source })?;
+                Ok::<_, ShardedError>(Reader::new(bytes, shown)?)
+            },
+        )?;
         let sharded = Self { place, index, shards };
         sharded.check_tensors()?;
         Ok(sharded)
@@ -253,9 +301,13 @@ impl Sharded {
 }
 
 fn read_index(path: &Path, place: &str) -> Result<ShardIndex, ShardedError> {
+    let bytes = FileBytes::open(path).map_err(|source| ShardedError::Io { place: place.to_owned(), source })?;
+    parse_index(&bytes, place)
+}
+
+fn parse_index(bytes: &FileBytes, place: &str) -> Result<ShardIndex, ShardedError> {
     let io = |source| ShardedError::Io { place: place.to_owned(), source };
     let invalid = |source| ShardedError::Index { place: place.to_owned(), source };
-    let bytes = FileBytes::open(path).map_err(io)?;
     let length = bytes.len();
     if length > ShardIndex::MAX_LENGTH {
         return Err(invalid(ShardIndexError::TooLong { length }));
@@ -325,42 +377,47 @@ impl Folders {
 
     /// Checks that the index names all files of each numbered series, and that the folder has no other file of such a series (§7.4).
     fn check_numbers(&self, index: &ShardIndex, place: &str) -> Result<(), ShardedError> {
-        let named: BTreeSet<&str> = index.files().collect();
-        // For each series, the numbers and how many digits they have.
-        let mut series: BTreeMap<(&str, &str), (BTreeSet<u32>, usize)> = BTreeMap::new();
-        for file in index.files().filter_map(Numbered::parse) {
-            let (numbers, width) = series.entry((file.prefix, file.total)).or_default();
-            numbers.extend(file.number.parse::<u32>());
-            *width = file.number.len();
-        }
-        for (&(prefix, total), (numbers, width)) in &series {
-            let Ok(n_files) = total.parse::<u32>() else { continue };
-            // Almost all writers count from 1.
-            let first = u32::from(!numbers.contains(&0));
-            let expected = first..first.saturating_add(n_files);
-            let count = n_files as usize - numbers.range(expected.clone()).count();
-            if count > 0 {
-                let missing = expected.filter(|number| !numbers.contains(number)).take(LISTED);
-                let files = missing.map(|number| format!("{prefix}-{number:0width$}-of-{total}.safetensors")).collect();
-                return Err(ShardedError::MissingShards { place: place.to_owned(), files, count, section: "7.4" });
-            }
-        }
+        let series = check_series(index, place)?;
         if series.is_empty() {
             return Ok(());
         }
+        let named: BTreeSet<&str> = index.files().collect();
         let io = |source| ShardedError::Io { place: self.named.display().to_string(), source };
         for entry in fs::read_dir(&self.named).map_err(io)? {
             let name = entry.map_err(io)?.file_name();
             // The index cannot contain a name that is not UTF-8.
             let Some(name) = name.to_str() else { continue };
-            let is_of_series =
-                Numbered::parse(name).is_some_and(|file| series.contains_key(&(file.prefix, file.total)));
+            let is_of_series = Numbered::parse(name).is_some_and(|file| series.contains(&(file.prefix, file.total)));
             if is_of_series && !named.contains(name) {
                 return Err(ShardedError::ExtraShard { place: place.to_owned(), file: name.to_owned() });
             }
         }
         Ok(())
     }
+}
+
+/// Checks that the index names all files of each numbered series (§7.4). Returns the prefix and the total of each.
+fn check_series<'i>(index: &'i ShardIndex, place: &str) -> Result<BTreeSet<(&'i str, &'i str)>, ShardedError> {
+    // For each series, the numbers and how many digits they have.
+    let mut series: BTreeMap<(&str, &str), (BTreeSet<u32>, usize)> = BTreeMap::new();
+    for file in index.files().filter_map(Numbered::parse) {
+        let (numbers, width) = series.entry((file.prefix, file.total)).or_default();
+        numbers.extend(file.number.parse::<u32>());
+        *width = file.number.len();
+    }
+    for (&(prefix, total), (numbers, width)) in &series {
+        let Ok(n_files) = total.parse::<u32>() else { continue };
+        // Almost all writers count from 1.
+        let first = u32::from(!numbers.contains(&0));
+        let expected = first..first.saturating_add(n_files);
+        let count = n_files as usize - numbers.range(expected.clone()).count();
+        if count > 0 {
+            let missing = expected.filter(|number| !numbers.contains(number)).take(LISTED);
+            let files = missing.map(|number| format!("{prefix}-{number:0width$}-of-{total}.safetensors")).collect();
+            return Err(ShardedError::MissingShards { place: place.to_owned(), files, count, section: "7.4" });
+        }
+    }
+    Ok(series.into_keys().collect())
 }
 
 /// A name of the form `PREFIX-NUMBER-of-TOTAL.safetensors`.

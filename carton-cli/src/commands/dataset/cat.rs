@@ -4,12 +4,13 @@ use carton_dataset::{Dataset, DatasetError};
 use carton_tensor::files::RawTensor;
 use carton_tensor::safetensors::dtype_name;
 
+use carton_tensor_files::Value;
+
 use super::{Context, failure};
 use crate::args::DatasetCatArgs;
 use crate::commands::elements::{cut, print};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::tensor_files::Value;
 
 #[derive(Debug, thiserror::Error)]
 enum CatError {

@@ -7,15 +7,29 @@ use std::io::{self, Write};
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
 use carton_tensor::npy::{Array, NpyError, write_array};
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
+use carton_tensor_files::{TensorFilesError, Value, is_in_numpy, shown_name};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
 use crate::args::ElementsArgs;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Role, ignore_broken_pipe, standard_output};
-use crate::tensor_files::{TensorFileError, Value, is_in_numpy, shown_name};
 use crate::tensors::{JsonTensor, json_rows, summary};
 use crate::text::{one_line, printable};
+
+/// A slice cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the slice `{slice}`: {reason}")]
+pub(super) struct SliceError {
+    slice: String,
+    reason: String,
+}
+
+impl From<SliceError> for Failure {
+    fn from(error: SliceError) -> Self {
+        Self::usage(error)
+    }
+}
 
 /// Returns the requested part of a tensor: a slice, and of that the first elements.
 pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failure> {
@@ -24,7 +38,7 @@ pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failur
         return match (&value, slice, first) {
             (_, None, None) => Ok(value),
             (Value::Strings(strings), None, Some(first)) => Ok(Value::Strings(first_strings(strings, first))),
-            _ => Err(TensorFileError::Slice {
+            _ => Err(SliceError {
                 slice: slice.unwrap_or_default().to_owned(),
                 reason: "only tensors of numbers are sliced".to_owned(),
             }
@@ -36,7 +50,7 @@ pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failur
         None => tensor.clone(),
     };
     let Some(first) = first else { return Ok(Value::Numbers(part)) };
-    let part = slice::first(&part, first).ok_or_else(|| TensorFileError::Slice {
+    let part = slice::first(&part, first).ok_or_else(|| SliceError {
         slice: format!("--first {first}"),
         reason: format!("so many numbers of {} do not end between bytes", part.dtype()),
     });
@@ -151,7 +165,7 @@ fn lines(tensor: &Tensor) -> String {
 /// Writes an array to standard output, for programs.
 fn write_npy(name: &str, value: Value) -> Result<Exit, Failure> {
     let refused = |what: String, hint| {
-        TensorFileError::CannotHold { format: "an .npy file", name: shown_name(name), what, hint }.into()
+        TensorFilesError::CannotHold { format: "an .npy file", name: shown_name(name), what, hint }.into()
     };
     let array = match value {
         Value::Numbers(tensor) if !is_in_numpy(tensor.dtype()) => {
@@ -169,7 +183,7 @@ fn write_npy(name: &str, value: Value) -> Result<Exit, Failure> {
     let written = match write_array(&mut bytes, &array) {
         Err(NpyError::Io { source, .. }) => Err(source),
         other => {
-            other.map_err(TensorFileError::from)?;
+            other.map_err(TensorFilesError::from)?;
             bytes.flush()
         }
     };

@@ -2,7 +2,7 @@
 
 use carton_tensor::files::{RawTensor, SharedBytes};
 
-use crate::tensor_files::TensorFileError;
+use super::SliceError;
 
 /// The part of one dimension that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ struct Taken {
 }
 
 /// Returns the part of `tensor` that `text` describes.
-pub(super) fn slice(tensor: &RawTensor, text: &str) -> Result<RawTensor, TensorFileError> {
-    let refused = |reason: String| TensorFileError::Slice { slice: text.to_owned(), reason };
+pub(super) fn slice(tensor: &RawTensor, text: &str) -> Result<RawTensor, SliceError> {
+    let refused = |reason: String| SliceError { slice: text.to_owned(), reason };
     let shape = tensor.shape();
     let size = match tensor.dtype().bits() {
         bits if bits.is_multiple_of(8) => bits / 8,

@@ -1,11 +1,12 @@
 //! `carton tensor cat`: prints the elements of a tensor.
 
+use carton_tensor_files::TensorFilesError;
+
 use super::Context;
 use crate::args::TensorCatArgs;
 use crate::commands::elements::{cut, print};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::tensor_files::TensorFileError;
 
 pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
@@ -14,9 +15,9 @@ pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Resu
     if let Some(name) = &name {
         source.keep(name)?;
     }
-    let listed = match source.listed() {
+    let listed = match source.tensors() {
         [only] => only.clone(),
-        listed => return Err(TensorFileError::NotOne { place: source.place.clone(), found: listed.len() }.into()),
+        listed => return Err(TensorFilesError::NotOne { place: source.place().to_owned(), found: listed.len() }.into()),
     };
     let source = super::with_digests(source, digests, context);
     let (listed, value, elements) = interrupt::blocking(move |_| {

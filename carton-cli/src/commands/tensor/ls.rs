@@ -1,6 +1,7 @@
 //! `carton tensor ls`: lists tensors, without reading their elements.
 
 use carton_tensor::ztensor::Attribute;
+use carton_tensor_files::{TensorFilesError, TensorInfo, attribute_to_json};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -8,7 +9,6 @@ use super::Context;
 use crate::args::{DenseArgs, TensorLsArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::{Align, Output, Role, Table};
-use crate::tensor_files::{Listed, TensorFileError, attribute_to_json, metadata_object};
 use crate::text::{byte_size, count, large_count, one_line, shortened};
 
 /// The output of `--json`.
@@ -26,7 +26,7 @@ struct Listing<'a> {
 #[derive(Serialize)]
 struct Described<'a> {
     #[serde(flatten)]
-    listed: &'a Listed,
+    listed: &'a TensorInfo,
     #[serde(skip_serializing_if = "Map::is_empty")]
     attributes: Map<String, Value>,
 }
@@ -36,35 +36,35 @@ pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Resul
     let nothing = DenseArgs { max_dense: None };
     let source = super::open_some(arguments.source, arguments.only, nothing, context).await?;
     let metadata = source.metadata()?;
-    let attributes = |listed: &Listed| source.attributes(&listed.name);
+    let attributes = |listed: &TensorInfo| source.attributes(&listed.name);
     if output.is_json() {
         let describe = |listed| Ok(Described { listed, attributes: metadata_object(&attributes(listed)?) });
-        let tensors = source.listed().iter().map(describe).collect::<Result<_, TensorFileError>>()?;
+        let tensors = source.tensors().iter().map(describe).collect::<Result<_, TensorFilesError>>()?;
         let metadata = metadata_object(metadata.iter().map(|(key, value)| (key, value)));
         output.json(&Listing { tensors, parameters: source.n_elements(), metadata })?;
         return Ok(Exit::Ok);
     }
-    let mut text = table(source.listed(), output);
+    let mut text = table(source.tensors(), output);
     text.push_str(&described("metadata", metadata.iter().map(|(key, value)| (key, value)), output));
-    for listed in source.listed() {
+    for listed in source.tensors() {
         text.push_str(&described(&format!("attributes of {}", listed.name), &attributes(listed)?, output));
     }
     output.text(&text)?;
-    for listed in source.listed() {
+    for listed in source.tensors() {
         if let Some(reason) = &listed.unusable {
             output.note(&one_line(&format!("`{}` cannot be read: {reason}", listed.name)));
         }
     }
     output.note(&format!(
         "{}, {}, {}",
-        count(source.listed().len(), "tensor"),
+        count(source.tensors().len(), "tensor"),
         large_count(source.n_elements(), "parameter"),
         byte_size(source.total())
     ));
     Ok(Exit::Ok)
 }
 
-fn table(tensors: &[Listed], output: &Output) -> String {
+fn table(tensors: &[TensorInfo], output: &Output) -> String {
     let text = |text: Option<&str>| text.unwrap_or("-").to_owned();
     let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let mut table =
@@ -106,4 +106,9 @@ fn described<'a>(title: &str, pairs: impl IntoIterator<Item = (&'a String, &'a A
 /// `[2, 3]`.
 pub(super) fn shape(shape: Option<&[usize]>) -> String {
     shape.map_or_else(|| "-".to_owned(), |shape| format!("{shape:?}"))
+}
+
+/// Converts several attributes to one JSON object.
+fn metadata_object<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a Attribute)>) -> Map<String, Value> {
+    pairs.into_iter().map(|(key, value)| (key.clone(), attribute_to_json(value))).collect()
 }

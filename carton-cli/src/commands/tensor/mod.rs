@@ -2,7 +2,6 @@
 
 mod cat;
 mod convert;
-mod groups;
 mod ls;
 mod plot;
 mod quantize;
@@ -12,11 +11,16 @@ mod stats;
 mod validate;
 mod verify;
 
+use std::sync::Arc;
+
+use carton_tensor_files::{Temporary, WriteOptions};
+
 use source::{numbers, open_some, open_source, try_open_source, with_digests};
 
 use super::Context;
-use crate::args::TensorCommand;
+use crate::args::{SinkArgs, TensorCommand};
 use crate::failure::{Exit, Failure};
+use crate::interrupt::Leftover;
 
 pub(super) async fn run(command: TensorCommand, context: &Context<'_>) -> Result<Exit, Failure> {
     match command {
@@ -28,4 +32,15 @@ pub(super) async fn run(command: TensorCommand, context: &Context<'_>) -> Result
         TensorCommand::Validate(arguments) => validate::run(arguments, context).await,
         TensorCommand::Quantize(arguments) => quantize::run(arguments, context).await,
     }
+}
+
+/// How tensors are stored, as the user asks.
+fn write_options(arguments: &SinkArgs) -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.zstd = arguments.zstd;
+    options.digest = arguments.digest.map(Into::into);
+    options.version = arguments.version.map(Into::into);
+    options.sparse_below = arguments.sparse_below;
+    options.on_temporary = Some(Arc::new(|path| Box::new(Leftover::new(path.to_path_buf())) as Temporary));
+    options
 }

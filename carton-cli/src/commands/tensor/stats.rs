@@ -3,6 +3,7 @@
 use carton_tensor::context::ProgressEvent;
 use carton_tensor::files::ElementType;
 use carton_tensor::weights::{self, Statistics};
+use carton_tensor_files::{TensorInfo, TensorLayout, TensorSource};
 use serde::Serialize;
 
 use super::{Context, ls, numbers, plot};
@@ -11,7 +12,6 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Align, Role, Table};
 use crate::progress::WorkContext;
-use crate::tensor_files::{Listed, Source, TensorLayout};
 use crate::text::{one_line, six_digits};
 
 /// The output of `--json`. Numbers that JSON lacks, and statistics of empty tensors, are `null`.
@@ -36,7 +36,7 @@ struct TensorStats {
 }
 
 impl TensorStats {
-    fn new(listed: &Listed, statistics: &Statistics, histogram: Option<plot::Histogram>) -> Self {
+    fn new(listed: &TensorInfo, statistics: &Statistics, histogram: Option<plot::Histogram>) -> Self {
         Self {
             name: listed.name.clone(),
             dtype: listed.dtype.clone(),
@@ -111,10 +111,10 @@ pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Re
 
 type Measured = (Vec<TensorStats>, Vec<String>);
 
-fn measure(source: &Source, plot: bool, context: &WorkContext) -> Result<Measured, Failure> {
+fn measure(source: &TensorSource, plot: bool, context: &WorkContext) -> Result<Measured, Failure> {
     let total = source.total();
     let (mut tensors, mut passed_over, mut done) = (Vec::new(), Vec::new(), 0_u64);
-    for listed in source.listed() {
+    for listed in source.tensors() {
         context.advance(&ProgressEvent::new("measuring", done, Some(total), "bytes"))?;
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));
@@ -136,8 +136,8 @@ type MeasuredOne = (Statistics, Option<plot::Histogram>);
 
 /// Measures one tensor. `None` if it has no numbers after all.
 fn measure_one(
-    source: &Source,
-    listed: &Listed,
+    source: &TensorSource,
+    listed: &TensorInfo,
     plot: bool,
     context: &WorkContext,
 ) -> Result<Option<MeasuredOne>, Failure> {

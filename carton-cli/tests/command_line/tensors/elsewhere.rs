@@ -102,3 +102,77 @@ fn files_of_a_model_are_read_in_its_carton() {
     let error = sandbox.carton("tensor ls m.carton#model/none.zt").expect_code(1);
     assert!(error.stderr.contains("has no tensor `model/none.zt`"), "{}", error.stderr);
 }
+
+/// Writes a checkpoint of two files and its index into a folder.
+fn write_checkpoint(sandbox: &Sandbox, folder: &str) {
+    fs::create_dir(sandbox.work().join(folder)).unwrap();
+    let [first, second] = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+    let numbers = |n: usize| tensor(ElementType::Uint8, &[n], (0..n).map(|i| i as u8).collect::<Vec<u8>>());
+    write_safetensors(sandbox, &format!("{folder}/{first}"), &[("a", numbers(5)), ("b", numbers(2 * LONG))]);
+    write_safetensors(sandbox, &format!("{folder}/{second}"), &[("c", numbers(7))]);
+    let index = format!(r#"{{"metadata": {{}}, "weight_map": {{"a": "{first}", "b": "{first}", "c": "{second}"}}}}"#);
+    sandbox.write(&format!("{folder}/{INDEX}"), index);
+}
+
+const INDEX: &str = "model.safetensors.index.json";
+
+#[test]
+fn a_checkpoint_of_several_files_is_one_wherever_it_is() {
+    let Some(nginx) = Nginx::start("") else { return };
+    let sandbox = Sandbox::new();
+    write_checkpoint(&sandbox, "model");
+    for entry in fs::read_dir(sandbox.work().join("model")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), nginx.root().join(entry.file_name())).unwrap();
+    }
+    sandbox.carton("pack model --runner noop -o m.carton").expect_code(0);
+    let local = sandbox.run(["tensor", "ls", &format!("model/{INDEX}")]).expect_code(0).stdout;
+    let url = nginx.url(INDEX);
+    for place in ["model", "model/", &url, &format!("m.carton#model/{INDEX}")] {
+        assert_eq!(sandbox.run(["tensor", "ls", place]).expect_code(0).stdout, local, "{place}");
+    }
+    let requests = nginx.requests();
+    let sent: u64 = requests.iter().map(|request| request.body_bytes).sum();
+    assert!(requests.len() == 3 && sent < LONG as u64 / 10, "{requests:?}");
+    sandbox.run(["tensor", "convert", &url, "fetched.safetensors"]).expect_code(0);
+    sandbox.carton("tensor convert model copied.safetensors").expect_code(0);
+    let read = |name: &str| fs::read(sandbox.work().join(name)).unwrap();
+    assert!(read("fetched.safetensors") == read("copied.safetensors"));
+    let one = sandbox.carton("tensor cat model#c").expect_code(0).stdout;
+    assert_eq!(sandbox.run(["tensor", "cat", &format!("{url}#c")]).expect_code(0).stdout, one);
+    // A file that the index names is not there.
+    fs::remove_file(nginx.root().join("model-00002-of-00002.safetensors")).unwrap();
+    let error = sandbox.run(["tensor", "ls", &url]).expect_code(7);
+    assert!(error.stderr.contains("model-00002-of-00002.safetensors") && error.stderr.contains("404"), "{error}");
+}
+
+#[test]
+fn a_folder_that_is_no_checkpoint_is_refused() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.work().join("folder")).unwrap();
+    let error = sandbox.carton("tensor ls folder").expect_code(1);
+    assert!(error.stderr.contains("the folder `folder` has no tensor file"), "{error}");
+    for name in ["a", "b"] {
+        write_safetensors(&sandbox, &format!("folder/{name}.safetensors"), &example());
+    }
+    let error = sandbox.carton("tensor ls folder").expect_code(1);
+    assert!(error.stderr.contains("has 2 tensor files and no index of them"), "{error}");
+    assert!(error.stderr.contains("hint: name one of its files"), "{error}");
+    fs::remove_file(sandbox.work().join("folder/b.safetensors")).unwrap();
+    sandbox.carton("tensor ls folder#ids").expect_code(0);
+}
+
+#[test]
+fn a_network_that_fails_while_tensors_are_read_is_told_from_a_damaged_file() {
+    let sandbox = with_tensor_files();
+    let whole = fs::read(sandbox.work().join("weights.safetensors")).unwrap();
+    let server = Server::start();
+    let is_gone = std::sync::atomic::AtomicBool::new(false);
+    let file = carton_test_server::File::new(whole);
+    server.route("/w.safetensors", move |request| {
+        let first = !is_gone.swap(true, std::sync::atomic::Ordering::Relaxed);
+        if first { file.answer(request) } else { Answer::bytes(404, "gone") }
+    });
+    let error = sandbox.run(["tensor", "cat", &format!("{}#long", server.url("/w.safetensors"))]).expect_code(7);
+    assert!(error.stderr.contains("404"), "{error}");
+}

@@ -127,7 +127,7 @@ fn files_of_version_1_1_are_written_for_old_readers() {
     ----- stdout -----
     wrote fp8.zt (1 tensor, 202 B)
     ----- stderr -----
-    warning: version 1.1 of the format has float8_e5m2, but its libraries read no file that has it: `fp8` and any other such tensor can be left out with --only
+    warning: version 1.1 of the format has float8_e5m2, but its libraries read no file that has it: `fp8` and any other such tensor can be left out
     ");
 }
 

@@ -196,7 +196,7 @@ impl Installer<'_> {
                 self.fetcher().archive(&part, &Stage::Install(place.to_string()), unpack)?;
             }
             (Place::Path(path), None) => unpack(path)?,
-            (Place::Url(_), None) => return Err(InstallError::NoDigest { place: place.to_string() }),
+            (_, None) => return Err(InstallError::NoDigest { place: place.to_string() }),
         }
         assembled(workspace, place.to_string(), Expected::Usable)
     }

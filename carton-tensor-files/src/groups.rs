@@ -8,25 +8,29 @@ use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
 use carton_tensor::weights::SCALE_SUFFIX;
 use carton_tensor::ztensor::QuantizedGroup;
 
-use super::numbers;
-use crate::tensor_files::{Listed, Source, TensorFileError, TensorLayout};
-use crate::text::one_line;
+use crate::copy::numbers;
+use crate::error::TensorFilesError;
+use crate::layout::TensorLayout;
+use crate::source::TensorSource;
+use crate::tensor_info::TensorInfo;
+use crate::text::shown_names;
 
 /// The tensors that become groups, each with the factor by which the group multiplies its integers.
 #[derive(Default)]
-pub(super) struct Groups<'a> {
+pub(crate) struct Groups<'a> {
     scales: BTreeMap<&'a str, f32>,
 }
 
 impl<'a> Groups<'a> {
     /// Finds the groups among the tensors to be written, and reads their scales. Adds a warning for tensors that have a scale but fit no
     /// group.
-    pub(super) fn find(
-        source: &Source,
-        listed: &[&'a Listed],
+    pub(crate) fn find(
+        source: &TensorSource,
+        listed: &[&'a TensorInfo],
         warnings: &mut Vec<String>,
-    ) -> Result<Self, TensorFileError> {
-        let by_name: BTreeMap<&str, &Listed> = listed.iter().map(|listed| (listed.name.as_str(), *listed)).collect();
+    ) -> Result<Self, TensorFilesError> {
+        let by_name: BTreeMap<&str, &TensorInfo> =
+            listed.iter().map(|listed| (listed.name.as_str(), *listed)).collect();
         let mut scales = BTreeMap::new();
         let mut left = Vec::new();
         for scale in listed {
@@ -46,11 +50,10 @@ impl<'a> Groups<'a> {
             }
         }
         if !left.is_empty() {
-            let names: Vec<String> = left.iter().take(5).map(|name| one_line(name)).collect();
-            let more = if left.len() > names.len() { " and others" } else { "" };
             warnings.push(format!(
-                "written as they are, because a quantized group needs a matrix of a multiple of 4 rows, and one scale whose reciprocal is a float32 other than 0: `{}`{more}",
-                names.join("`, `")
+                "written as they are, because a quantized group needs a matrix of a multiple of 4 rows, and one scale whose reciprocal is a \
+                 float32 other than 0: {}",
+                shown_names(left)
             ));
         } else if scales.is_empty() {
             warnings.push("no tensor becomes a quantized group: none of int8 has its scale beside it".to_owned());
@@ -59,17 +62,17 @@ impl<'a> Groups<'a> {
     }
 
     /// Whether a tensor becomes a group.
-    pub(super) fn contains(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.scales.contains_key(name)
     }
 
     /// Whether a tensor is the scale of one that becomes a group, and is written with it.
-    pub(super) fn is_scale(&self, name: &str) -> bool {
+    pub(crate) fn is_scale(&self, name: &str) -> bool {
         name.strip_suffix(SCALE_SUFFIX).is_some_and(|of| self.contains(of))
     }
 
     /// Reads a tensor as a group, with the fewest bits that hold its integers.
-    pub(super) fn read(&self, source: &Source, name: &str) -> Result<Option<QuantizedGroup>, TensorFileError> {
+    pub(crate) fn read(&self, source: &TensorSource, name: &str) -> Result<Option<QuantizedGroup>, TensorFilesError> {
         let Some(&factor) = self.scales.get(name) else { return Ok(None) };
         let Some(integers) = numbers(source.read(name)?) else { return Ok(None) };
         let (Some(bits), &[_, columns]) = (QuantizedGroup::fewest_bits(&integers), integers.shape()) else {
@@ -78,19 +81,19 @@ impl<'a> Groups<'a> {
         // At most as many as there are integers, which were just read.
         let scales = SharedBytes::from(vec![factor; columns]);
         let scales = RawTensor::new(ElementType::Float32, vec![1, columns], scales)
-            .map_err(|_| TensorFileError::UnknownKind { name: name.to_owned() })?;
+            .map_err(|_| TensorFilesError::UnknownKind { name: name.to_owned() })?;
         Ok(Some(QuantizedGroup::from_integers(&integers, bits, None, scales)?))
     }
 }
 
 /// Whether a tensor is dense, and its dtype is known and accepted by `fits`.
-fn is_dense(listed: &Listed, fits: impl Fn(ElementType) -> bool) -> bool {
+fn is_dense(listed: &TensorInfo, fits: impl Fn(ElementType) -> bool) -> bool {
     listed.format == TensorLayout::Dense
         && listed.element_type.is_some_and(|dtype| fits(dtype) && listed.dtype.as_deref() == Some(dtype.name()))
 }
 
 /// Returns the factor for the integers: 1 divided by their scale. `None` if that is not a normal `float32`.
-fn factor(source: &Source, scale: &str) -> Result<Option<f32>, TensorFileError> {
+fn factor(source: &TensorSource, scale: &str) -> Result<Option<f32>, TensorFilesError> {
     let Some(tensor) = numbers(source.read(scale)?) else { return Ok(None) };
     let scale = match tensor.dtype() {
         ElementType::Float64 => tensor.bytes().first_chunk().map(|bytes| f64::from_le_bytes(*bytes)),

@@ -1,4 +1,4 @@
-//! Descriptions of tensors, known without reading their elements.
+//! What is known of tensors without reading their elements.
 
 use std::path::Path;
 
@@ -9,49 +9,43 @@ use carton_tensor::ztensor::Version;
 use carton_tensor::{DataType, element_count};
 use serde::Serialize;
 
-use super::error::shown_name;
-use super::layout::TensorLayout;
-use super::opened::Opened;
+use crate::layout::TensorLayout;
+use crate::text::shown_name;
 
 /// A tensor of a file or carton.
 ///
 /// In JSON, the fields have these names; unknown values are `null`.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Listed {
-    pub(crate) name: String,
+pub struct TensorInfo {
+    /// Its name.
+    pub name: String,
     /// The name of the element type; `string`, `nested`, or `null` for an object of several components.
-    pub(crate) dtype: Option<String>,
+    pub dtype: Option<String>,
     /// `null` for a nested tensor.
-    pub(crate) shape: Option<Vec<usize>>,
+    pub shape: Option<Vec<usize>>,
     /// The size of its elements in bytes.
-    pub(crate) bytes: Option<u64>,
+    pub bytes: Option<u64>,
     /// The size in the file in bytes.
-    pub(crate) stored: Option<u64>,
+    pub stored: Option<u64>,
     /// `dense`, the format of another object of a zTensor file, or `nested`.
-    pub(crate) format: TensorLayout,
+    pub format: TensorLayout,
     /// How its bytes are stored: `raw`, `zstd`, or `zip` in an archive that may compress them.
-    pub(crate) encoding: Option<&'static str>,
+    pub encoding: Option<&'static str>,
     /// The algorithms of its digests.
-    pub(crate) digest: Option<String>,
+    pub digest: Option<String>,
     /// Why it cannot be read, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unusable: Option<String>,
+    pub unusable: Option<String>,
+    /// The type of its elements, if it is one that files of tensors have.
     #[serde(skip)]
-    pub(crate) element_type: Option<ElementType>,
+    pub element_type: Option<ElementType>,
     /// Describes the elements of a component that version 1.1 of zTensor cannot represent, if there is one.
     #[serde(skip)]
     pub(crate) not_in_1_1: Option<String>,
 }
 
-/// Lists the tensors of a file, in its order.
-pub(super) fn list(opened: &Opened) -> Vec<Listed> {
-    match opened {
-        Opened::File(file, path) => file.entries().map(|entry| of_file(file, path, &entry)).collect(),
-        Opened::Carton(package) => package.tensors().iter().map(|(name, entry)| of_carton(name, entry)).collect(),
-    }
-}
-
-fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Listed {
+/// Describes a tensor of a file.
+pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> TensorInfo {
     let components = || entry.as_ztensor().into_iter().flat_map(|object| object.components());
     let is_strings = matches!(file.format(), TensorFileFormat::Npy | TensorFileFormat::Npz) && entry.dtype().is_none();
     let unusable = entry.unsupported().map(str::to_owned);
@@ -72,7 +66,7 @@ fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Listed {
             .map(|dtype| format!("numbers of {dtype}")),
     });
     let is_zip = file.format() == TensorFileFormat::Npz;
-    Listed {
+    TensorInfo {
         name: match file.format() {
             TensorFileFormat::Npy => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             _ => entry.name().to_owned(),
@@ -91,8 +85,9 @@ fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Listed {
     }
 }
 
-fn of_carton(name: &str, entry: &TensorEntry) -> Listed {
-    let nothing = Listed {
+/// Describes a tensor of a carton.
+pub(crate) fn of_carton(name: &str, entry: &TensorEntry) -> TensorInfo {
+    let nothing = TensorInfo {
         name: name.to_owned(),
         dtype: None,
         shape: None,
@@ -110,8 +105,14 @@ fn of_carton(name: &str, entry: &TensorEntry) -> Listed {
             let element_type = ElementType::from_data_type(*dtype);
             let bytes = element_type.and_then(|dtype| dtype.n_bytes(element_count(shape)?));
             let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());
-            Listed { dtype: Some(dtype.name().to_owned()), shape: Some(shape.clone()), bytes, element_type, ..nothing }
+            TensorInfo {
+                dtype: Some(dtype.name().to_owned()),
+                shape: Some(shape.clone()),
+                bytes,
+                element_type,
+                ..nothing
+            }
         }
-        _ => Listed { dtype: Some("nested".to_owned()), format: TensorLayout::Nested, ..nothing },
+        _ => TensorInfo { dtype: Some("nested".to_owned()), format: TensorLayout::Nested, ..nothing },
     }
 }

@@ -7,35 +7,24 @@ use carton_tensor::ztensor::{
     self, Attributes, Checks, Component, Format, Object, QuantizedGroup, StoreAs, Version, density,
 };
 
-use super::error::TensorFileError;
-use crate::args::SinkArgs;
+use crate::error::TensorFilesError;
+use crate::write_options::WriteOptions;
 
 /// The options for zTensor files.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ZtensorOutput {
-    pub(super) version: Version,
+pub(crate) struct ZtensorOutput {
+    pub(crate) version: Version,
     store_as: StoreAs,
     sparse_below: Option<f64>,
 }
 
 impl ZtensorOutput {
-    pub(super) fn new(arguments: &SinkArgs) -> Self {
+    pub(crate) fn new(options: &WriteOptions) -> Self {
         Self {
-            version: arguments.version.map(Into::into).unwrap_or_default(),
-            store_as: StoreAs { zstd: arguments.zstd, digest: arguments.digest.map(Into::into) },
-            sparse_below: arguments.sparse_below,
+            version: options.version.unwrap_or_default(),
+            store_as: StoreAs { zstd: options.zstd, digest: options.digest },
+            sparse_below: options.sparse_below,
         }
-    }
-
-    /// Returns the first given option that applies to zTensor files only.
-    pub(super) fn option_of(arguments: &SinkArgs) -> Option<&'static str> {
-        let options = [
-            ("--zstd", arguments.zstd.is_some()),
-            ("--digest", arguments.digest.is_some()),
-            ("--version", arguments.version.is_some()),
-            ("--sparse-below", arguments.sparse_below.is_some()),
-        ];
-        options.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }
 
     fn becomes_sparse(&self, tensor: &RawTensor) -> bool {
@@ -43,12 +32,12 @@ impl ZtensorOutput {
     }
 
     /// Writes a tensor without attributes.
-    pub(super) fn numbers(
+    pub(crate) fn numbers(
         &self,
         writer: &mut ztensor::Writer<impl Write>,
         name: &str,
         tensor: &RawTensor,
-    ) -> Result<(), TensorFileError> {
+    ) -> Result<(), TensorFilesError> {
         if self.becomes_sparse(tensor) {
             writer.add_sparse(name, tensor, &Attributes::new(), self.store_as)?;
         } else {
@@ -58,22 +47,22 @@ impl ZtensorOutput {
     }
 
     /// Writes a group of integers and scales.
-    pub(super) fn group(
+    pub(crate) fn group(
         &self,
         writer: &mut ztensor::Writer<impl Write>,
         name: &str,
         group: &QuantizedGroup,
-    ) -> Result<(), TensorFileError> {
+    ) -> Result<(), TensorFilesError> {
         Ok(writer.quantized_group(name, group, self.store_as)?)
     }
 
     /// Copies an object of another zTensor file, or writes it as sparse if that is requested and its tensor is all it has.
-    pub(super) fn object(
+    pub(crate) fn object(
         &self,
         writer: &mut ztensor::Writer<impl Write>,
         reader: &ztensor::Reader,
         object: &Object<'_>,
-    ) -> Result<(), TensorFileError> {
+    ) -> Result<(), TensorFilesError> {
         // An existing digest is kept, with another algorithm if one is requested.
         let store_as = |component: &Component<'_>| {
             // One of an algorithm that is not known cannot be made again; the caller has said so.

@@ -2,17 +2,20 @@
 
 use carton_tensor::any_file::TensorFile;
 use carton_tensor::ztensor::{Attribute, Attributes};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
-use super::error::TensorFileError;
-use super::source::Source;
+use crate::error::TensorFilesError;
+use crate::source::TensorSource;
 
 /// Names and values, in the order of the file.
-pub(crate) type Metadata = Vec<(String, Attribute)>;
+pub type Metadata = Vec<(String, Attribute)>;
 
-impl Source {
+impl TensorSource {
     /// Returns the metadata of the file: `__metadata__` of safetensors, the attributes of zTensor.
-    pub(crate) fn metadata(&self) -> Result<Metadata, TensorFileError> {
+    ///
+    /// # Errors
+    /// The attributes are malformed, or beyond the limits.
+    pub fn metadata(&self) -> Result<Metadata, TensorFilesError> {
         if let Some(reader) = self.as_ztensor() {
             return Ok(reader.manifest().attributes()?.into_iter().collect());
         }
@@ -21,7 +24,10 @@ impl Source {
     }
 
     /// Returns the attributes of an object in a zTensor file; empty for other formats.
-    pub(crate) fn attributes(&self, name: &str) -> Result<Attributes, TensorFileError> {
+    ///
+    /// # Errors
+    /// There is no such object, or its attributes are malformed.
+    pub fn attributes(&self, name: &str) -> Result<Attributes, TensorFilesError> {
         match self.as_ztensor() {
             Some(reader) => Ok(reader.object(name)?.attributes()?),
             None => Ok(Attributes::new()),
@@ -31,7 +37,8 @@ impl Source {
 
 /// Converts an attribute to JSON. Values that JSON lacks become text: bytes in hexadecimal digits, large integers and NaN in their usual
 /// form. Values without a meaning of their own become null.
-pub(crate) fn to_json(attribute: &Attribute) -> Value {
+#[must_use]
+pub fn attribute_to_json(attribute: &Attribute) -> Value {
     match attribute {
         Attribute::Bool(value) => Value::Bool(*value),
         Attribute::Integer(value) => {
@@ -43,17 +50,12 @@ pub(crate) fn to_json(attribute: &Attribute) -> Value {
         }
         Attribute::Text(text) => Value::String(text.clone()),
         Attribute::Bytes(bytes) => Value::String(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-        Attribute::Array(values) => Value::Array(values.iter().map(to_json).collect()),
+        Attribute::Array(values) => Value::Array(values.iter().map(attribute_to_json).collect()),
         Attribute::Map(pairs) => {
-            let key = |key: &Attribute| key.as_text().map_or_else(|| to_json(key).to_string(), str::to_owned);
-            Value::Object(pairs.iter().map(|(name, value)| (key(name), to_json(value))).collect())
+            let key = |key: &Attribute| key.as_text().map_or_else(|| attribute_to_json(key).to_string(), str::to_owned);
+            Value::Object(pairs.iter().map(|(name, value)| (key(name), attribute_to_json(value))).collect())
         }
-        Attribute::Tagged(_, value) => to_json(value),
+        Attribute::Tagged(_, value) => attribute_to_json(value),
         _ => Value::Null,
     }
-}
-
-/// Converts several attributes to one JSON object.
-pub(crate) fn object<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a Attribute)>) -> Map<String, Value> {
-    pairs.into_iter().map(|(key, value)| (key.clone(), to_json(value))).collect()
 }

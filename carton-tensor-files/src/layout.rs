@@ -5,11 +5,15 @@ use serde::{Serialize, Serializer};
 
 /// How a tensor is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TensorLayout {
+#[non_exhaustive]
+pub enum TensorLayout {
     /// Its elements, one after another.
     Dense,
+    /// The values of a matrix that are not 0, row by row.
     SparseCsr,
+    /// The values that are not 0, each with its position.
     SparseCoo,
+    /// Integers of few bits, with scales for groups of them.
     QuantizedGroup,
     /// An object of a zTensor file whose format is not known.
     Other(String),
@@ -19,7 +23,8 @@ pub(crate) enum TensorLayout {
 
 impl TensorLayout {
     /// The name that is shown: `nested`, or that of the format in the specification of zTensor.
-    pub(crate) fn name(&self) -> &str {
+    #[must_use]
+    pub fn name(&self) -> &str {
         match self {
             Self::Dense => Format::Dense.name(),
             Self::SparseCsr => Format::SparseCsr.name(),

@@ -1,4 +1,4 @@
-//! The output of `carton tensor`: a file in the format that its extension names, written under a temporary name and renamed when it is
+//! The file that is written, in the format that its extension names, written under a temporary name and renamed when it is
 //! complete. All tensors are planned before the first one is read, so that tensors that the format cannot hold are refused at once.
 
 use std::collections::BTreeSet;
@@ -6,63 +6,23 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use carton_core::CancelToken;
+use carton_tensor::context::CancelToken;
 use carton_tensor::files::{ElementType, PendingFile, RawTensor};
 use carton_tensor::npy::{Array, NpzWriter, write_array};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
 use carton_tensor::ztensor::{self, Attribute, Object, QuantizedGroup, Version};
 
-use super::error::{TensorFileError, io_cause, shown_name};
-use super::source::Value;
-use super::ztensor_output::ZtensorOutput;
-use crate::args::SinkArgs;
-use crate::interrupt::Leftover;
+use crate::error::TensorFilesError;
+use crate::source::Value;
+use crate::text::shown_name;
+use crate::write_options::{OutputFormat, Temporary, WriteOptions};
+use crate::ztensor_output::ZtensorOutput;
 
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
 
 /// The hint for a tensor that version 1.1 of zTensor cannot hold.
-const TOO_NEW: &str = "write version 1.2, or leave such tensors out with --only";
-
-/// A file format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutputFormat {
-    Safetensors,
-    Ztensor,
-    Npz,
-    Npy,
-}
-
-impl OutputFormat {
-    /// Returns the format that the extension of a file names.
-    pub(crate) fn of(path: &Path) -> Result<Self, TensorFileError> {
-        let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-        match extension.as_deref() {
-            Some("safetensors") => Ok(Self::Safetensors),
-            Some("zt") => Ok(Self::Ztensor),
-            Some("npz") => Ok(Self::Npz),
-            Some("npy") => Ok(Self::Npy),
-            _ => Err(TensorFileError::UnknownOutput { path: path.to_path_buf() }),
-        }
-    }
-
-    /// Returns an error if an option for zTensor files is used with another format.
-    pub(crate) fn expect_ztensor(self, option: &'static str, path: &Path) -> Result<(), TensorFileError> {
-        if self == Self::Ztensor {
-            return Ok(());
-        }
-        Err(TensorFileError::NotForFormat { option, path: path.to_path_buf(), format: self.name() })
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Safetensors => "a safetensors file",
-            Self::Ztensor => "a zTensor file",
-            Self::Npz => "an .npz file",
-            Self::Npy => "an .npy file",
-        }
-    }
-}
+const TOO_NEW: &str = "write version 1.2, or leave such tensors out";
 
 /// A tensor that is to be written.
 #[derive(Clone, Debug)]
@@ -103,7 +63,7 @@ pub(crate) struct Sink {
     path: PathBuf,
     file: PendingFile,
     /// Dropped after the file has its name or has been removed.
-    _leftover: Option<Leftover>,
+    _temporary: Option<Temporary>,
     writer: Writer,
     ztensor: ZtensorOutput,
     order: Vec<usize>,
@@ -145,25 +105,25 @@ impl Seek for Stoppable {
 impl Sink {
     /// Checks that the file can hold all planned tensors, and begins it.
     pub(crate) fn create(
-        arguments: &SinkArgs,
+        path: &Path,
+        options: &WriteOptions,
         planned: &[Planned],
         metadata: &[(String, Attribute)],
-        cancel_token: &CancelToken,
-    ) -> Result<Self, TensorFileError> {
-        let path = arguments.output.clone();
+    ) -> Result<Self, TensorFilesError> {
+        let (path, cancel_token) = (path.to_path_buf(), options.context.cancel_token());
         let format = OutputFormat::of(&path)?;
-        if let Some(option) = ZtensorOutput::option_of(arguments) {
+        if let Some(option) = options.for_ztensor() {
             format.expect_ztensor(option, &path)?;
         }
         check_names(planned)?;
-        let ztensor = ZtensorOutput::new(arguments);
+        let ztensor = ZtensorOutput::new(options);
         planned.iter().try_for_each(|planned| check(planned, format, ztensor.version))?;
         if format == OutputFormat::Npy && planned.len() != 1 {
-            return Err(TensorFileError::OneFits { path, found: planned.len() });
+            return Err(TensorFilesError::OneFits { path, found: planned.len() });
         }
-        let unwritable = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
+        let unwritable = |source| TensorFilesError::Io { action: "write", path: path.clone(), source };
         let file = PendingFile::new(&path).map_err(unwritable)?;
-        let leftover = file.temporary_name().map(|name| Leftover::new(name.to_path_buf()));
+        let temporary = file.temporary_name().and_then(|name| Some((options.on_temporary.as_ref()?)(name)));
         let output =
             Stoppable { file: file.file().try_clone().map_err(unwritable)?, cancel_token: cancel_token.clone() };
         let mut order: Vec<usize> = (0..planned.len()).collect();
@@ -193,7 +153,7 @@ impl Sink {
             OutputFormat::Npy => Writer::Npy(BufWriter::new(output)),
         };
         let cancel_token = cancel_token.clone();
-        Ok(Self { path, file, _leftover: leftover, writer, ztensor, order, cancel_token })
+        Ok(Self { path, file, _temporary: temporary, writer, ztensor, order, cancel_token })
     }
 
     /// Returns the order in which the tensors have to be written, by their positions among the planned ones.
@@ -202,29 +162,29 @@ impl Sink {
     }
 
     /// Writes the next tensor in the order.
-    pub(crate) fn write(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFileError> {
+    pub(crate) fn write(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFilesError> {
         let path = self.path.clone();
         self.write_piece(name, piece).map_err(|error| unwritable(&path, error))
     }
 
     /// Reserves space for the next tensor, a numeric one, to be [filled](Self::fill) later. Returns `false` if the format can only be
     /// written in order.
-    pub(crate) fn reserve(&mut self, name: &str) -> Result<bool, TensorFileError> {
+    pub(crate) fn reserve(&mut self, name: &str) -> Result<bool, TensorFilesError> {
         let Writer::Safetensors(writer) = &mut self.writer else { return Ok(false) };
         writer.reserve(name).map(|()| true).map_err(|error| unwritable(&self.path, error.into()))
     }
 
     /// Writes a tensor for which space was reserved.
-    pub(crate) fn fill(&mut self, name: &str, tensor: &RawTensor) -> Result<(), TensorFileError> {
+    pub(crate) fn fill(&mut self, name: &str, tensor: &RawTensor) -> Result<(), TensorFilesError> {
         let Writer::Safetensors(writer) = &mut self.writer else {
             let source = io::Error::other("no space was reserved in it");
-            return Err(TensorFileError::Io { action: "write", path: self.path.clone(), source });
+            return Err(TensorFilesError::Io { action: "write", path: self.path.clone(), source });
         };
         writer.fill(name, tensor.bytes()).map_err(|error| unwritable(&self.path, error.into()))
     }
 
-    fn write_piece(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFileError> {
-        let refused = |what: &str| TensorFileError::CannotHold {
+    fn write_piece(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFilesError> {
+        let refused = |what: &str| TensorFilesError::CannotHold {
             format: "this file",
             name: name.to_owned(),
             what: what.to_owned(),
@@ -253,9 +213,9 @@ impl Sink {
     }
 
     /// Completes the file and gives it its name. Returns its size in bytes.
-    pub(crate) fn finish(self) -> Result<u64, TensorFileError> {
-        let Self { path, file, writer, cancel_token, _leftover, .. } = self;
-        let failed = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
+    pub(crate) fn finish(self) -> Result<u64, TensorFilesError> {
+        let Self { path, file, writer, cancel_token, _temporary, .. } = self;
+        let failed = |source| TensorFilesError::Io { action: "write", path: path.clone(), source };
         writer.finish().map_err(|error| unwritable(&path, error))?;
         let length = file.file().metadata().map_err(failed)?.len();
         cancel_token.begin_publishing()?;
@@ -265,14 +225,14 @@ impl Sink {
 }
 
 impl Writer {
-    fn finish(self) -> Result<(), TensorFileError> {
+    fn finish(self) -> Result<(), TensorFilesError> {
         match self {
             Self::Safetensors(writer) => drop(writer.finish()?),
             Self::Ztensor(writer) => drop(writer.finish()?),
             Self::Npz(writer) => writer.finish()?,
             Self::Npy(mut writer) => writer.flush().map_err(|source| {
                 // The caller fills in the path.
-                TensorFileError::Io { action: "write", path: PathBuf::new(), source }
+                TensorFilesError::Io { action: "write", path: PathBuf::new(), source }
             })?,
         }
         Ok(())
@@ -280,9 +240,9 @@ impl Writer {
 }
 
 /// Converts an IO error to one that names the user's file: the errors of the formats name a temporary file, or none.
-fn unwritable(path: &Path, error: TensorFileError) -> TensorFileError {
-    match io_cause(&error) {
-        Some(source) => TensorFileError::Io { action: "write", path: path.to_path_buf(), source },
+fn unwritable(path: &Path, error: TensorFilesError) -> TensorFilesError {
+    match error.io_cause() {
+        Some(source) => TensorFilesError::Io { action: "write", path: path.to_path_buf(), source },
         None => error,
     }
 }
@@ -295,18 +255,18 @@ fn array(value: Value) -> Option<Array> {
     }
 }
 
-fn check_names(planned: &[Planned]) -> Result<(), TensorFileError> {
+fn check_names(planned: &[Planned]) -> Result<(), TensorFilesError> {
     let mut names = BTreeSet::new();
     match planned.iter().find(|planned| !names.insert(planned.name.as_str())) {
-        Some(twice) => Err(TensorFileError::TwoOfOneName { name: twice.name.clone() }),
+        Some(twice) => Err(TensorFilesError::TwoOfOneName { name: twice.name.clone() }),
         None => Ok(()),
     }
 }
 
 /// Checks that a file of this format can hold a tensor.
-fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<(), TensorFileError> {
+fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<(), TensorFilesError> {
     let refused = |what: String, hint| {
-        Err(TensorFileError::CannotHold { format: format.name(), name: shown_name(&planned.name), what, hint })
+        Err(TensorFilesError::CannotHold { format: format.name(), name: shown_name(&planned.name), what, hint })
     };
     if format == OutputFormat::Npz && planned.name.len() > LONGEST_NPZ_NAME {
         return refused("whose name is too long for the entry of a zip".to_owned(), "write a .safetensors or .zt file");
@@ -316,11 +276,9 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
             "a list of tensors".to_owned(),
             "the tensors in the list have names of their own: convert them instead",
         ),
-        (PlannedKind::Unusable(reason), _) => {
-            refused(format!("which cannot be read: {reason}"), "choose the others with --only")
-        }
+        (PlannedKind::Unusable(reason), _) => refused(format!("which cannot be read: {reason}"), "choose the others"),
         (PlannedKind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor) => {
-            refused("strings".to_owned(), "write strings to an .npz or .npy file, or leave them out with --only")
+            refused("strings".to_owned(), "write strings to an .npz or .npy file, or leave them out")
         }
         (PlannedKind::Group, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
             refused("a quantized group".to_owned(), "write a .zt file")
@@ -334,8 +292,7 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
         (PlannedKind::Object { what, .. }, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
             refused(
                 what.clone(),
-                "write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of quantized \
-             groups",
+                "write a .zt file, which keeps it as it is, or have the float32 numbers of quantized groups written",
             )
         }
         (PlannedKind::Numbers(dtype, _), OutputFormat::Npz | OutputFormat::Npy) if !is_in_numpy(*dtype) => {
@@ -352,7 +309,8 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
 }
 
 /// Whether NumPy's file formats have a name for this type.
-pub(crate) fn is_in_numpy(dtype: ElementType) -> bool {
+#[must_use]
+pub fn is_in_numpy(dtype: ElementType) -> bool {
     dtype.data_type().is_some()
         || matches!(dtype, ElementType::Bool | ElementType::Float16 | ElementType::Complex64 | ElementType::Complex128)
 }

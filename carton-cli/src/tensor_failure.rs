@@ -1,0 +1,74 @@
+//! Errors of tensor files: their exit codes, and the library's hints in options of this program.
+
+use carton_tensor::weights::DescriptionError;
+use carton_tensor::ztensor::{SparseError, ZTensorError};
+use carton_tensor_files::TensorFilesError;
+
+use crate::failure::{Exit, Failure};
+use crate::hints;
+
+impl From<TensorFilesError> for Failure {
+    fn from(error: TensorFilesError) -> Self {
+        use TensorFilesError::{NotForFormat, NotOne, OneFits, OutputIsSource, Pattern, UnknownOutput};
+        let hint = hint(&error);
+        let failure = match error {
+            TensorFilesError::Carton(error) => Self::from(*error),
+            NotForFormat { option, path, format } => {
+                let option = option.replace('_', "-");
+                Self::usage(format!("--{option} is for .zt files: `{}` would be {format}", path.display()))
+            }
+            error @ (UnknownOutput { .. } | OutputIsSource { .. } | Pattern(_) | OneFits { .. } | NotOne { .. }) => {
+                Self::usage(error)
+            }
+            // A file that cannot be used is no wrong argument.
+            error @ TensorFilesError::Description(DescriptionError::Io { .. } | DescriptionError::File { .. }) => {
+                Self::new(error)
+            }
+            error @ (TensorFilesError::NoDescription { .. } | TensorFilesError::Description(_)) => Self::usage(error),
+            error => Self::with_exit(Exit::from(error.kind()), error),
+        };
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+fn hint(error: &TensorFilesError) -> Option<String> {
+    let text = |text: &str| Some(text.to_owned());
+    match error {
+        TensorFilesError::NoSuchTensor { present, .. } if !present.is_empty() => {
+            error.hint().map(|hint| format!("{hint}; `carton tensor ls` shows all"))
+        }
+        TensorFilesError::NothingToQuantize { schemes, .. } if schemes.is_empty() => {
+            text("`carton tensor ls` shows their dtypes, and --only chooses by name")
+        }
+        TensorFilesError::TwoOfOneName { .. } | TensorFilesError::CannotHold { .. } => {
+            let hint = error.hint()?;
+            let hint = match hint.strip_suffix(", or have the float32 numbers of quantized groups written") {
+                Some(start) => {
+                    format!("{start}; `carton tensor convert --dequantize` makes float32 numbers of quantized groups")
+                }
+                None => hint,
+            };
+            let is_left = ["as it is", "leave them out", "leave such tensors out", "choose the others"];
+            let is_left = is_left.iter().any(|words| hint.ends_with(words));
+            Some(if is_left { format!("{hint} with --only") } else { hint })
+        }
+        TensorFilesError::NotInGroups { .. } => text("leave it as it is with --only, or leave --group-size out"),
+        TensorFilesError::OneFits { .. } => text("choose one with --only NAME, or write an .npz file"),
+        TensorFilesError::NoneMatches { .. } | TensorFilesError::NotOne { .. } => {
+            text("`carton tensor ls` shows their names")
+        }
+        TensorFilesError::UnknownOutput { .. } => {
+            error.hint().map(|hint| format!("{hint}; `carton pack` makes cartons"))
+        }
+        error if error.carton().is_some() => error.carton().and_then(hints::hint),
+        error => match error.as_ztensor() {
+            Some(ZTensorError::Sparse(SparseError::DenseSize { .. })) => {
+                text("if it should be that large, allow it with --max-dense SIZE, such as 64GB")
+            }
+            _ => error.hint(),
+        },
+    }
+}

@@ -1,0 +1,348 @@
+//! Why tensors cannot be read or written.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use carton_core::ErrorKind;
+use carton_tensor::any_file;
+use carton_tensor::content::Content;
+use carton_tensor::context::Cancelled;
+use carton_tensor::npy::NpyError;
+use carton_tensor::safetensors::SafetensorsError;
+use carton_tensor::weights::{DescriptionError, WeightsError};
+use carton_tensor::ztensor::{SparseError, ZTensorError};
+
+use crate::text::{count, shown_name};
+
+/// An error of reading or writing tensors. [`kind`](Self::kind) classifies it, and [`hint`](Self::hint) says what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorFilesError {
+    /// The operating system refused something.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// What was tried, as a verb: `open`, `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The path is that of a device, a pipe or a socket.
+    #[error("`{}` is not a file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A folder is neither a carton nor a checkpoint.
+    #[error("the folder `{}` has {found}, and one checkpoint was expected", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The tensor files in it.
+        found: String,
+    },
+    /// There is no tensor of this name.
+    #[error("`{place}` has no tensor `{name}`")]
+    NoSuchTensor {
+        /// The file or carton.
+        place: String,
+        /// The name.
+        name: String,
+        /// The names of the tensors that are there.
+        present: Vec<String>,
+    },
+    /// No name matches.
+    #[error("no tensor of `{place}` is called `{}`", patterns.join("` or `"))]
+    NoneMatches {
+        /// The file or carton.
+        place: String,
+        /// The patterns.
+        patterns: Vec<String>,
+    },
+    /// A pattern of names is not valid.
+    #[error(transparent)]
+    Pattern(WeightsError),
+    /// One tensor is needed, and there are more or none.
+    #[error("`{place}` has {}, and one was expected", count(*found, "tensor"))]
+    NotOne {
+        /// The file or carton.
+        place: String,
+        /// The number of tensors.
+        found: usize,
+    },
+    /// Several tensors would go to a file that holds one.
+    #[error("an .npy file holds one tensor, and {} would go to `{}`", count(*found, "tensor"), path.display())]
+    OneFits {
+        /// The file to write.
+        path: PathBuf,
+        /// The number of tensors.
+        found: usize,
+    },
+    /// A tensor of a carton is of a kind of a later version.
+    #[error("tensor `{name}` is of a kind that this version does not know")]
+    UnknownKind {
+        /// The tensor.
+        name: String,
+    },
+    /// The name of the file to write does not say its format.
+    #[error("cannot write to `{}`: its extension names no format", path.display())]
+    UnknownOutput {
+        /// The file to write.
+        path: PathBuf,
+    },
+    /// The file to write is one that is read.
+    #[error("`{}` is the file that is read", path.display())]
+    OutputIsSource {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An option of zTensor files was used for another format.
+    #[error("the option `{option}` is for .zt files: `{}` would be {format}", path.display())]
+    NotForFormat {
+        /// The name of the option, as the field of [`WriteOptions`](crate::WriteOptions) and others.
+        option: &'static str,
+        /// The file to write.
+        path: PathBuf,
+        /// Its format.
+        format: &'static str,
+    },
+    /// The format of the file to write cannot hold metadata.
+    #[error("`{}` would be {format}, which cannot hold metadata", path.display())]
+    NoMetadata {
+        /// The file to write.
+        path: PathBuf,
+        /// Its format.
+        format: &'static str,
+    },
+    /// The format of the file to write cannot hold a tensor.
+    #[error("{format} cannot hold tensor `{name}`, {what}")]
+    CannotHold {
+        /// The format.
+        format: &'static str,
+        /// The tensor, as messages show it.
+        name: String,
+        /// What it is.
+        what: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// Two tensors would have one name.
+    #[error("two tensors would be called `{name}`")]
+    TwoOfOneName {
+        /// The name.
+        name: String,
+    },
+    /// There are no floats to quantize.
+    #[error("`{place}` has no tensor of floats to quantize")]
+    NothingToQuantize {
+        /// The file or carton.
+        place: String,
+        /// How its tensors are quantized already.
+        schemes: Vec<&'static str>,
+    },
+    /// A tensor cannot become a quantized group.
+    #[error("cannot make a quantized group of tensor `{name}`")]
+    NotInGroups {
+        /// The tensor, as messages show it.
+        name: String,
+        /// The cause.
+        source: Box<WeightsError>,
+    },
+    /// There is no description of this name.
+    #[error("there is no description `{name}`, neither built in nor in a file")]
+    NoDescription {
+        /// The name.
+        name: String,
+    },
+    /// The description of a kind of model cannot be used.
+    #[error(transparent)]
+    Description(#[from] DescriptionError),
+    /// A thread ended early: a bug.
+    #[error("a thread ended early: {0}")]
+    Thread(String),
+    /// The work was cancelled.
+    #[error("interrupted")]
+    Interrupted,
+    /// A tensor file cannot be read.
+    #[error(transparent)]
+    File(#[from] Box<any_file::TensorFileError>),
+    /// A safetensors file cannot be written.
+    #[error(transparent)]
+    Safetensors(#[from] SafetensorsError),
+    /// A zTensor file cannot be read or written.
+    #[error(transparent)]
+    Ztensor(#[from] Box<ZTensorError>),
+    /// A NumPy file cannot be written.
+    #[error(transparent)]
+    Npy(#[from] NpyError),
+    /// An operation on tensors failed.
+    #[error(transparent)]
+    Weights(WeightsError),
+    /// A carton cannot be read, or a file cannot be fetched.
+    #[error(transparent)]
+    Carton(#[from] Box<carton_core::Error>),
+}
+
+impl From<carton_core::Error> for TensorFilesError {
+    fn from(error: carton_core::Error) -> Self {
+        Self::Carton(Box::new(error))
+    }
+}
+
+impl From<any_file::TensorFileError> for TensorFilesError {
+    fn from(error: any_file::TensorFileError) -> Self {
+        Self::File(Box::new(error))
+    }
+}
+
+impl From<ZTensorError> for TensorFilesError {
+    fn from(error: ZTensorError) -> Self {
+        Self::Ztensor(Box::new(error))
+    }
+}
+
+impl From<Cancelled> for TensorFilesError {
+    fn from(_: Cancelled) -> Self {
+        Self::Interrupted
+    }
+}
+
+impl From<WeightsError> for TensorFilesError {
+    fn from(error: WeightsError) -> Self {
+        match error {
+            WeightsError::Interrupted => Self::Interrupted,
+            WeightsError::File(error) => error.into(),
+            error @ WeightsError::Pattern { .. } => Self::Pattern(error),
+            error => Self::Weights(error),
+        }
+    }
+}
+
+impl TensorFilesError {
+    pub(crate) fn not_in_groups(name: &str, source: WeightsError) -> Self {
+        Self::NotInGroups { name: shown_name(name), source: Box::new(source) }
+    }
+
+    /// Whether the file breaks a rule of its format.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        match self {
+            Self::File(error) => error.is_malformed(),
+            Self::Ztensor(error) => error.is_malformed(),
+            _ => false,
+        }
+    }
+
+    /// The error of a carton or of the network, if it is one.
+    #[must_use]
+    pub fn carton(&self) -> Option<&carton_core::Error> {
+        if let Self::Carton(error) = self {
+            return Some(error);
+        }
+        self.io_causes().find_map(|io| io.get_ref()?.downcast_ref::<carton_core::Error>())
+    }
+
+    /// The error of a zTensor file, if it is one.
+    #[must_use]
+    pub fn as_ztensor(&self) -> Option<&ZTensorError> {
+        match self {
+            Self::File(error) => match &**error {
+                any_file::TensorFileError::ZTensor { source, .. } => Some(source),
+                _ => None,
+            },
+            Self::Ztensor(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns the kind of failure.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        if let Some(error) = self.carton() {
+            return error.kind();
+        }
+        match self {
+            error if error.is_malformed() => ErrorKind::Integrity,
+            Self::Interrupted => ErrorKind::Interrupted,
+            Self::Thread(_) => ErrorKind::Other,
+            Self::Io { action, source, .. } => ErrorKind::of_io(action, source),
+            Self::File(error) => match &**error {
+                any_file::TensorFileError::Io { source, .. } => ErrorKind::of_io("open", source),
+                error if error.is_about_content() => ErrorKind::InvalidInput,
+                _ => ErrorKind::Machine,
+            },
+            Self::Safetensors(_) | Self::Ztensor(_) | Self::Npy(_) if self.io_causes().next().is_some() => {
+                ErrorKind::Machine
+            }
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+
+    /// What the user can do about the error, if anything.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let text = |text: &str| Some(text.to_owned());
+        match self {
+            Self::NoSuchTensor { present, .. } if present.is_empty() => text("it has none"),
+            Self::NoSuchTensor { present, .. } => {
+                const SHOWN: usize = 5;
+                // Names come from a file, so control characters are not printed.
+                let shown: Vec<String> = present.iter().take(SHOWN).map(|name| shown_name(name)).collect();
+                let more = present.len().saturating_sub(SHOWN);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                Some(format!("it has `{}`{more}", shown.join("`, `")))
+            }
+            Self::NothingToQuantize { schemes, .. } if !schemes.is_empty() => Some(format!(
+                "what it has is quantized already ({}), and would only lose precision",
+                schemes.join("; ")
+            )),
+            Self::TwoOfOneName { .. } => text("a quantized tensor has its scale beside it; leave one as it is"),
+            Self::NotInGroups { .. } => text("leave it as it is, or make no groups"),
+            Self::OneFits { .. } => text("choose one, or write an .npz file"),
+            Self::Folder { .. } => text("name one of its files"),
+            Self::File(error) if error.content() == Some(Content::Carton) => {
+                text("name it FILE.carton, or read its tensors as FILE#tensor_data")
+            }
+            Self::File(error) if error.hint().is_some() => {
+                // That library reads tensor files only.
+                let more = match **error {
+                    any_file::TensorFileError::Unknown { .. } => ", and cartons (.carton)",
+                    _ => "",
+                };
+                error.hint().map(|hint| format!("{hint}{more}"))
+            }
+            Self::UnknownOutput { .. } => text("name a file .safetensors, .zt, .npz or .npy"),
+            Self::OutputIsSource { .. } => text("write to another file, and rename it afterwards"),
+            Self::CannotHold { hint, .. } => text(hint),
+            Self::NoDescription { .. } => {
+                let names = carton_tensor::weights::Description::BUILT_IN.join("` or `");
+                Some(format!("name `{names}`, or a TOML file"))
+            }
+            Self::Carton(error) => error.hint(),
+            error => match error.as_ztensor()? {
+                ZTensorError::Sparse(SparseError::DenseSize { .. }) => {
+                    text("allow a larger one, if it should be that large")
+                }
+                ZTensorError::OtherVersion { version } => Some(format!(
+                    "read it with a release {version} of the ztensor library, and save its tensors as safetensors, which can be converted"
+                )),
+                _ => None,
+            },
+        }
+    }
+
+    fn io_causes(&self) -> impl Iterator<Item = &io::Error> {
+        std::iter::successors(Some(self as &(dyn Error + 'static)), |error: &&(dyn Error + 'static)| (*error).source())
+            .filter_map(|error| error.downcast_ref::<io::Error>())
+    }
+
+    /// Returns the operating system's error, if that is why writing failed, whatever the format.
+    pub(crate) fn io_cause(&self) -> Option<io::Error> {
+        self.io_causes().next().map(|io| match io.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(io.kind(), io.to_string()),
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! Tensor files at any place: on this machine, at a URL, in a carton; and the tensors of a carton's self-tests and examples. They are listed,
+//! read, verified, validated, converted and quantized. The formats themselves are in `carton-tensor`.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use carton_tensor_files::{ConvertOptions, convert, open};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let source = open("hf://team/model/model.safetensors").await?;
+//! for tensor in source.tensors() {
+//!     println!("{} {:?} {:?}", tensor.name, tensor.dtype, tensor.shape);
+//! }
+//! let written = convert(&source, Path::new("model.zt"), &ConvertOptions::default())?;
+//! println!("{} tensors, {} bytes", written.tensors, written.size);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Modules
+//!
+//! Each uses only those before it.
+//!
+//! - `text`, `error`: names and numbers in messages; why tensors cannot be read or written.
+//! - `location`: what the text of a place names: a tensor file, a carton, one tensor of either. Pure but for the look at what exists.
+//! - `layout`, `tensor_info`: how tensors are stored, and what is known of them without reading their elements.
+//! - `source`, `metadata`, `open`: what tensors are read from; its metadata; how it is opened.
+//! - `write_options`, `ztensor_output`, `sink`: how tensors are stored in a new file, which gets its name when it is complete.
+//! - `copy`: what all files made of others have in common.
+//! - `groups`, `convert`, `quantize`, `save`: the files that are written.
+//! - `verify`, `validate`: checks of what is there.
+
+mod convert;
+mod copy;
+mod error;
+mod groups;
+mod layout;
+mod location;
+mod metadata;
+mod open;
+mod quantize;
+mod save;
+mod sink;
+mod source;
+mod tensor_info;
+mod text;
+mod validate;
+mod verify;
+mod write_options;
+mod ztensor_output;
+
+pub use convert::{ConvertOptions, GroupHandling, Written, convert};
+pub use error::TensorFilesError;
+pub use layout::TensorLayout;
+pub use location::TensorLocation;
+pub use metadata::{Metadata, attribute_to_json};
+pub use open::{OpenTensors, open};
+pub use quantize::{Loss, QuantizeOptions, QuantizeReport, QuantizedInfo, quantize};
+pub use save::save;
+pub use sink::is_in_numpy;
+pub use source::{TensorSource, Value};
+pub use tensor_info::TensorInfo;
+pub use text::shown_name;
+pub use validate::{description, validate};
+pub use verify::{Verification, verify};
+pub use write_options::{OnTemporary, OutputFormat, Temporary, WriteOptions};

@@ -1,0 +1,178 @@
+//! Opens tensors wherever they are.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+
+use carton_core::{Carton, Config, FileBytes, Location, Open, OpenBytes, Place, file_bytes};
+use carton_tensor::any_file::TensorFile;
+use tokio::runtime::Handle;
+
+use crate::error::TensorFilesError;
+use crate::location::TensorLocation;
+use crate::source::TensorSource;
+use crate::text::count;
+
+/// Sets how a carton is opened.
+type Opening = Box<dyn Fn(Open) -> Open + Send>;
+
+/// Tensors to be opened. Made by [`open()`]; setters configure it, and `.await` opens them.
+#[must_use = "nothing is opened until this is awaited"]
+pub struct OpenTensors {
+    location: TensorLocation,
+    config: Option<Config>,
+    is_mapped: bool,
+    opening: Option<Opening>,
+}
+
+/// Opens the tensors at a location: a tensor file, the folder of a checkpoint, a carton, or a tensor file in the model of a carton; on this
+/// machine, or at an `http`, `https`, `hf`, `s3`, `gs` or `az` URL, of which only what is needed is fetched; a carton also at an `oci` URL.
+/// Nothing but names, dtypes and shapes is read.
+///
+/// # Errors
+/// [`TensorFilesError`]: nothing is there, it is no tensor file, or its description is malformed.
+pub fn open(location: impl Into<TensorLocation>) -> OpenTensors {
+    OpenTensors { location: location.into(), config: None, is_mapped: false, opening: None }
+}
+
+impl fmt::Debug for OpenTensors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenTensors").field("location", &self.location).finish_non_exhaustive()
+    }
+}
+
+impl OpenTensors {
+    /// Uses the folders, permissions and credentials of `config`, instead of those of the configuration file and the environment.
+    pub fn config(self, config: Config) -> Self {
+        Self { config: Some(config), ..self }
+    }
+
+    /// Maps files of this machine, so that tensors are views of them. No process may write to a file while it is mapped.
+    pub fn mapped(self, is_mapped: bool) -> Self {
+        Self { is_mapped, ..self }
+    }
+
+    /// Sets how a carton is opened, if it is one: its hash, who must have signed it.
+    pub fn opening(self, opening: impl Fn(Open) -> Open + Send + 'static) -> Self {
+        Self { opening: Some(Box::new(opening)), ..self }
+    }
+
+    async fn open(self) -> Result<TensorSource, TensorFilesError> {
+        match self.location.clone() {
+            TensorLocation::File(path, only) => blocking(move || of_path(&path, only.as_deref(), self.is_mapped)).await,
+            TensorLocation::Carton(place, part) => self.carton(place, part).await,
+            TensorLocation::Url(url, part) => self.url(url, part).await,
+        }
+    }
+
+    /// Opens a tensor file at a URL, or the carton that is there.
+    async fn url(self, url: String, part: Option<String>) -> Result<TensorSource, TensorFilesError> {
+        let location = Location::from(url.as_str());
+        // A name without a file is that of a repository, which has a carton.
+        if !location.place().is_ok_and(Place::names_a_file) {
+            return self.carton(url, part).await;
+        }
+        let bytes = bytes_at(location.clone(), self.config.as_ref()).await?;
+        let shown = location.to_string();
+        if is_carton(&bytes, &shown) {
+            return self.carton(url, part).await;
+        }
+        let (config, runtime) = (self.config, Handle::current());
+        blocking(move || {
+            let beside = |name: &str| {
+                let place =
+                    location.place().ok().and_then(|place| place.beside(name)).ok_or(io::ErrorKind::NotFound)?;
+                runtime
+                    .block_on(bytes_at(Location::from(place), config.as_ref()).into_future())
+                    .map_err(io::Error::other)
+            };
+            let file = TensorFile::with_files_beside(bytes, shown.as_str(), beside)?;
+            TensorSource::file_at(file, &shown, part.as_deref())
+        })
+        .await
+    }
+
+    async fn carton(self, place: String, part: Option<String>) -> Result<TensorSource, TensorFilesError> {
+        let mut open = Carton::open(place.as_str());
+        if let Some(config) = self.config {
+            open = open.config(config);
+        }
+        if let Some(opening) = self.opening {
+            open = opening(open);
+        }
+        let package = open.await?;
+        blocking(move || TensorSource::of_carton(package, &place, part.as_deref())).await
+    }
+}
+
+impl IntoFuture for OpenTensors {
+    type Output = Result<TensorSource, TensorFilesError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.open())
+    }
+}
+
+/// Runs blocking work on tokio's threads for such work.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TensorFilesError> + Send + 'static,
+) -> Result<T, TensorFilesError> {
+    let ended = |error: tokio::task::JoinError| TensorFilesError::Thread(error.to_string());
+    tokio::task::spawn_blocking(work).await.map_err(ended)?
+}
+
+fn bytes_at(location: Location, config: Option<&Config>) -> OpenBytes {
+    let bytes = file_bytes(location);
+    match config {
+        Some(config) => bytes.config(config.clone()),
+        None => bytes,
+    }
+}
+
+/// Whether bytes are those of a carton: a zip file that is not named as an archive of NumPy's.
+fn is_carton(bytes: &FileBytes, place: &str) -> bool {
+    const ZIP: &[u8] = b"PK";
+    bytes.len() >= 2 && bytes.read(0..2).is_ok_and(|start| *start == *ZIP) && !place.ends_with(".npz")
+}
+
+fn of_path(path: &Path, only: Option<&str>, is_mapped: bool) -> Result<TensorSource, TensorFilesError> {
+    let unreadable = |source| TensorFilesError::Io { action: "open", path: path.to_path_buf(), source };
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if metadata.is_dir() {
+        return of_path(&checkpoint_in(path)?, only, is_mapped);
+    }
+    if !metadata.is_file() {
+        return Err(TensorFilesError::NotAFile { path: path.to_path_buf() });
+    }
+    let file = if is_mapped { TensorFile::map(path)? } else { TensorFile::open(path)? };
+    TensorSource::file_at(file, &path.display().to_string(), only)
+}
+
+/// The checkpoint in a folder: its index, or the only tensor file.
+fn checkpoint_in(folder: &Path) -> Result<PathBuf, TensorFilesError> {
+    const INDEX: &str = ".safetensors.index.json";
+    const FILES: [&str; 4] = [".safetensors", ".zt", ".npz", ".npy"];
+    let unreadable = |source| TensorFilesError::Io { action: "read", path: folder.to_path_buf(), source };
+    let (mut indexes, mut files) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let is_tensors = FILES.iter().any(|ending| name.ends_with(ending));
+        // A folder that is named as a file would be searched in turn.
+        if path.is_file() && name.ends_with(INDEX) {
+            indexes.push(path);
+        } else if path.is_file() && is_tensors {
+            files.push(path);
+        }
+    }
+    let found = match (indexes.as_slice(), files.as_slice()) {
+        ([only], _) | ([], [only]) => return Ok(only.clone()),
+        ([], []) => "no tensor file".to_owned(),
+        ([], files) => format!("{} and no index of them", count(files.len(), "tensor file")),
+        (indexes, _) => format!("{} indexes of checkpoints", indexes.len()),
+    };
+    Err(TensorFilesError::Folder { path: folder.to_path_buf(), found })
+}

@@ -1,0 +1,330 @@
+//! Writes float tensors as int8, each with its scale or the scales of its channels, or as quantized groups (spec/weights.md §2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use carton_tensor::context::ProgressEvent;
+use carton_tensor::files::{ElementType, RawTensor};
+use carton_tensor::weights::{
+    self, Described, Filter, Granularity, QuantizationError, QuantizedMatrix, QuantizedTensor, SCALE_SUFFIX, Scales,
+};
+use carton_tensor::ztensor::QuantizedGroup;
+use serde::Serialize;
+
+use crate::convert::Written;
+use crate::copy::{self, numbers};
+use crate::error::TensorFilesError;
+use crate::layout::TensorLayout;
+use crate::sink::{Piece, Planned, PlannedKind, Sink};
+use crate::source::{TensorSource, Value};
+use crate::tensor_info::TensorInfo;
+use crate::text::shown_names;
+use crate::write_options::{OutputFormat, WriteOptions};
+
+/// The role of a tensor that is written.
+#[derive(Clone, Copy)]
+enum Role {
+    AsItIs,
+    Integers,
+    Scale,
+    Group(usize),
+}
+
+/// How [`quantize()`] quantizes and writes tensors.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct QuantizeOptions {
+    /// How they are stored.
+    pub write: WriteOptions,
+    /// Which numbers share a scale.
+    pub granularity: Granularity,
+    /// The rows of a column that share a scale, if matrices become quantized groups; for zTensor files.
+    pub group_size: Option<usize>,
+    /// Whether to measure what is lost.
+    pub measure: bool,
+    /// Quantizes only tensors whose names match one of these patterns, if there are any, and writes the others unchanged.
+    pub only: Vec<String>,
+}
+
+impl Default for QuantizeOptions {
+    fn default() -> Self {
+        Self {
+            write: WriteOptions::default(),
+            granularity: Granularity::Tensor,
+            group_size: None,
+            measure: false,
+            only: Vec::new(),
+        }
+    }
+}
+
+/// What was written and, if it was measured, what was lost (spec/weights.md §2.4).
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct QuantizeReport {
+    /// The file.
+    #[serde(flatten)]
+    pub written: Written,
+    /// The tensors that were quantized, by name.
+    pub quantized: Vec<QuantizedInfo>,
+    /// The number of tensors that were written as they were.
+    #[serde(skip)]
+    pub unchanged: usize,
+    /// The error of all quantized tensors together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<Loss>,
+}
+
+/// A tensor that was quantized.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct QuantizedInfo {
+    /// Its name.
+    pub name: String,
+    /// The factor of all its numbers; `None` if there are several scales.
+    pub scale: Option<f64>,
+    /// The number of scales.
+    pub scales: usize,
+    /// The number of values that were not finite, and became 0.
+    pub non_finite: u64,
+    /// What was lost, if that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Loss>,
+}
+
+/// The loss of quantization.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Loss {
+    /// The norm of the differences divided by the norm of the numbers.
+    pub relative: f64,
+    /// The differences.
+    #[serde(flatten)]
+    pub error: QuantizationError,
+}
+
+impl From<QuantizationError> for Loss {
+    fn from(error: QuantizationError) -> Self {
+        Self { relative: error.relative(), error }
+    }
+}
+
+impl QuantizedInfo {
+    fn new(name: &str, tensor: &QuantizedTensor) -> Self {
+        Self {
+            name: name.to_owned(),
+            scale: tensor.scales.of_tensor(),
+            scales: tensor.scales.as_slice().len(),
+            non_finite: tensor.n_non_finite,
+            error: tensor.error.map(Loss::from),
+        }
+    }
+
+    fn of_group(name: &str, matrix: &QuantizedMatrix) -> Self {
+        Self {
+            name: name.to_owned(),
+            scale: None,
+            scales: matrix.scales.n_elements(),
+            non_finite: matrix.n_non_finite,
+            error: matrix.error.map(Loss::from),
+        }
+    }
+}
+
+/// Returns a warning about values that were not finite.
+fn not_finite(quantized: &[QuantizedInfo]) -> Option<String> {
+    let lost: u64 = quantized.iter().map(|one| one.non_finite).sum();
+    let names = quantized.iter().filter(|one| one.non_finite > 0).map(|one| one.name.as_str());
+    let names = shown_names(names);
+    let were = if lost == 1 { "1 number was".to_owned() } else { format!("{lost} numbers were") };
+    (lost > 0).then(|| format!("{were} not finite and became 0, in {names}"))
+}
+
+impl QuantizeReport {
+    fn new(mut written: Written, mut quantized: Vec<QuantizedInfo>, unchanged: usize) -> Self {
+        quantized.sort_by(|one, other| one.name.cmp(&other.name));
+        written.warnings.extend(not_finite(&quantized));
+        let errors = quantized.iter().filter_map(|one| one.error).map(|loss| loss.error);
+        let total = errors.reduce(QuantizationError::merge).map(Loss::from);
+        Self { written, quantized, unchanged, total }
+    }
+}
+
+/// Whether a tensor holds floats, stored dense or sparse.
+fn is_float(listed: &TensorInfo) -> bool {
+    matches!(listed.format, TensorLayout::Dense | TensorLayout::SparseCsr | TensorLayout::SparseCoo)
+        // An unknown logical type may mean anything, regardless of its storage type.
+        && listed.element_type.is_some_and(|dtype| dtype.is_float() && listed.dtype.as_deref() == Some(dtype.name()))
+}
+
+/// Returns the tensors that are quantized already, with what belongs to them, each with the name of its scheme (spec/weights.md §2.3).
+fn quantized_already(source: &TensorSource) -> BTreeMap<&str, &'static str> {
+    // A scale belongs to its tensor even if only one of them is asked for.
+    let mut already = match source.file() {
+        Some(file) => weights::quantized_already(
+            file.entries().map(|entry| Described { name: entry.name(), dtype: entry.dtype() }),
+        ),
+        None => {
+            let described = source.tensors().iter();
+            let described = described.map(|listed| Described { name: &listed.name, dtype: listed.element_type });
+            weights::quantized_already(described)
+        }
+    };
+    let listed: BTreeSet<&str> = source.tensors().iter().map(|listed| listed.name.as_str()).collect();
+    already.retain(|name, _| listed.contains(name));
+    let groups = source.tensors().iter().filter(|listed| listed.format == TensorLayout::QuantizedGroup);
+    already.extend(groups.map(|listed| (listed.name.as_str(), "in groups")));
+    already
+}
+
+/// Says of each scheme which tensors are written as they are because of it.
+fn left_as_they_are(already: &BTreeMap<&str, &'static str>) -> Vec<String> {
+    let mut by_scheme: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, scheme) in already {
+        by_scheme.entry(scheme).or_default().push(name);
+    }
+    let warning = |(scheme, names)| {
+        format!("written as they are, because they are quantized already ({scheme}): {}", shown_names::<'_>(names))
+    };
+    by_scheme.into_iter().map(warning).collect()
+}
+
+/// Writes the tensors of `source` to the file at `output`, its float tensors as int8 (spec/weights.md §2). The file appears under its name when
+/// it is complete. Tensors of other types are written unchanged, and so is what is quantized already, with its scales.
+///
+/// # Errors
+/// [`TensorFilesError`]; nothing is left behind then.
+pub fn quantize(
+    source: &TensorSource,
+    output: &Path,
+    settings: &QuantizeOptions,
+) -> Result<QuantizeReport, TensorFilesError> {
+    let context = &settings.write.context;
+    let filter = match settings.only.is_empty() {
+        true => Filter::ALL,
+        false => Filter::any_glob(&settings.only)?,
+    };
+    let mut options = weights::QuantizeOptions::default();
+    options.granularity = settings.granularity;
+    options.measure = settings.measure;
+    let options = &options;
+    copy::check_output(source, output)?;
+    let format = OutputFormat::of(output)?;
+    if settings.group_size.is_some() {
+        format.expect_ztensor("group_size", output)?;
+    }
+    let mut warnings = source.not_written();
+    let mut planned = Vec::new();
+    let mut roles: Vec<(&TensorInfo, Role)> = Vec::new();
+    let already = quantized_already(source);
+    for listed in copy::expanded(source, &mut warnings) {
+        let name = listed.name.clone();
+        if is_float(listed) && !already.contains_key(name.as_str()) && filter.accepts(&name) {
+            let shape = listed.shape.clone().unwrap_or_default();
+            let fits = QuantizedGroup::fits(&shape) && !shape.contains(&0);
+            if let Some(group_size) = settings.group_size.filter(|_| fits) {
+                planned.push(Planned { name, kind: PlannedKind::Group });
+                roles.push((listed, Role::Group(group_size)));
+                continue;
+            }
+            let (scale, scale_shape) = (format!("{name}{SCALE_SUFFIX}"), options.granularity.scale_shape(&shape));
+            planned.push(Planned { name, kind: PlannedKind::Numbers(ElementType::Int8, shape) });
+            roles.push((listed, Role::Integers));
+            planned.push(Planned { name: scale, kind: PlannedKind::Numbers(ElementType::Float64, scale_shape) });
+            roles.push((listed, Role::Scale));
+        } else {
+            planned.push(Planned { name, kind: copy::kind(listed, format, false) });
+            roles.push((listed, Role::AsItIs));
+        }
+    }
+    if !roles.iter().any(|(_, role)| matches!(role, Role::Integers | Role::Group(_))) {
+        let schemes: BTreeSet<&str> = already.into_values().collect();
+        let (place, schemes) = (source.place().to_owned(), schemes.into_iter().collect());
+        return Err(TensorFilesError::NothingToQuantize { place, schemes });
+    }
+    if settings.group_size.is_some() && !roles.iter().any(|(_, role)| matches!(role, Role::Group(_))) {
+        let what = "no tensor becomes a quantized group: none is a matrix of floats whose rows are a multiple of 4";
+        warnings.push(what.to_owned());
+    }
+    warnings.extend(left_as_they_are(&already));
+    let metadata = copy::metadata(source, format, &mut warnings)?;
+    let mut sink = Sink::create(output, &settings.write, &planned, &metadata)?;
+    let total = source.total();
+    let (mut done, mut quantized) = (0_u64, Vec::new());
+    // The scales of the tensor whose integers were written last. In a zTensor file they come next.
+    let mut last: Option<(&str, Scales)> = None;
+    // The names of scales for which space was reserved, by the names of their tensors.
+    let mut reserved: BTreeMap<&str, &str> = BTreeMap::new();
+    for position in sink.order() {
+        context.advance(&ProgressEvent::new("quantizing", done, Some(total), "bytes"))?;
+        let (Some(planned), Some((listed, role))) = (planned.get(position), roles.get(position)) else { continue };
+        let piece = match role {
+            Role::AsItIs => copy::piece(source, listed, format, false, &mut warnings)?,
+            Role::Scale => {
+                let scales = match last.take().filter(|(name, _)| *name == listed.name) {
+                    Some((_, scales)) => scales,
+                    // A safetensors file has them before the integers. They are filled in when the integers are written.
+                    None if sink.reserve(&planned.name)? => {
+                        reserved.insert(listed.name.as_str(), planned.name.as_str());
+                        continue;
+                    }
+                    None => one(source, listed, options)?.scales,
+                };
+                Piece::Value(Value::Numbers(scales.to_tensor()?))
+            }
+            Role::Group(group_size) => {
+                warn_of_lost(source, listed, &mut warnings)?;
+                let matrix = weights::quantize_groups(&read(source, listed)?, *group_size, options);
+                let matrix = matrix.map_err(|error| TensorFilesError::not_in_groups(&listed.name, error))?;
+                quantized.push(QuantizedInfo::of_group(&listed.name, &matrix));
+                let group = QuantizedGroup::from_integers(&matrix.integers, 8, Some(*group_size), matrix.scales);
+                Piece::Group(Box::new(group?))
+            }
+            Role::Integers => {
+                warn_of_lost(source, listed, &mut warnings)?;
+                let one = one(source, listed, options)?;
+                quantized.push(QuantizedInfo::new(&listed.name, &one));
+                match reserved.remove(listed.name.as_str()) {
+                    Some(scale) => sink.fill(scale, &one.scales.to_tensor()?)?,
+                    None => last = Some((&listed.name, one.scales)),
+                }
+                Piece::Value(Value::Numbers(one.tensor))
+            }
+        };
+        sink.write(&planned.name, piece)?;
+        if !matches!(role, Role::Scale) {
+            done = done.saturating_add(listed.bytes.unwrap_or(0));
+        }
+    }
+    context.check()?;
+    let written = Written { path: output.to_path_buf(), tensors: planned.len(), size: sink.finish()?, warnings };
+    let unchanged = roles.iter().filter(|(_, role)| matches!(role, Role::AsItIs)).count();
+    Ok(QuantizeReport::new(written, quantized, unchanged))
+}
+
+fn warn_of_lost(
+    source: &TensorSource,
+    listed: &TensorInfo,
+    warnings: &mut Vec<String>,
+) -> Result<(), TensorFilesError> {
+    if let Some(reader) = source.as_ztensor() {
+        let object = reader.object(&listed.name)?;
+        copy::warn_of_lost(&object, warnings)?;
+    }
+    Ok(())
+}
+
+fn read(source: &TensorSource, listed: &TensorInfo) -> Result<RawTensor, TensorFilesError> {
+    let unknown = || TensorFilesError::UnknownKind { name: listed.name.clone() };
+    numbers(source.read(&listed.name)?).ok_or_else(unknown)
+}
+
+fn one(
+    source: &TensorSource,
+    listed: &TensorInfo,
+    options: &weights::QuantizeOptions,
+) -> Result<QuantizedTensor, TensorFilesError> {
+    let quantized = weights::quantize_all([&read(source, listed)?], options)?;
+    let unknown = || TensorFilesError::UnknownKind { name: listed.name.clone() };
+    quantized.into_iter().next().ok_or_else(unknown)
+}

@@ -1,0 +1,58 @@
+//! Writes tensors of the caller to a file.
+
+use std::path::Path;
+
+use carton_tensor::context::ProgressEvent;
+use carton_tensor::ztensor::Attribute;
+
+use crate::convert::Written;
+use crate::error::TensorFilesError;
+use crate::metadata::Metadata;
+use crate::sink::{Piece, Planned, PlannedKind, Sink};
+use crate::source::Value;
+use crate::write_options::{OutputFormat, WriteOptions};
+
+/// Writes named tensors, and metadata, to the file at `output`, in the format that its extension names. The file appears under its name when it
+/// is complete.
+///
+/// # Errors
+/// The format cannot hold a tensor, or the metadata; the file cannot be written. Nothing is left behind then.
+pub fn save(
+    tensors: Vec<(String, Value)>,
+    metadata: &[(String, String)],
+    output: &Path,
+    options: &WriteOptions,
+) -> Result<Written, TensorFilesError> {
+    let format = OutputFormat::of(output)?;
+    if !metadata.is_empty() && matches!(format, OutputFormat::Npz | OutputFormat::Npy) {
+        return Err(TensorFilesError::NoMetadata { path: output.to_path_buf(), format: format.name() });
+    }
+    let kind = |value: &Value| match value {
+        Value::Numbers(tensor) => PlannedKind::Numbers(tensor.dtype(), tensor.shape().to_vec()),
+        Value::Strings(_) => PlannedKind::Strings,
+        Value::Nested(_) => PlannedKind::Nested,
+    };
+    let planned: Vec<Planned> =
+        tensors.iter().map(|(name, value)| Planned { name: name.clone(), kind: kind(value) }).collect();
+    let metadata: Metadata =
+        metadata.iter().map(|(key, value)| (key.clone(), Attribute::Text(value.clone()))).collect();
+    let mut sink = Sink::create(output, options, &planned, &metadata)?;
+    let total = tensors.iter().map(|(_, value)| n_bytes(value)).sum();
+    let mut tensors: Vec<Option<(String, Value)>> = tensors.into_iter().map(Some).collect();
+    let mut done = 0;
+    for position in sink.order() {
+        options.context.advance(&ProgressEvent::new("saving", done, Some(total), "bytes"))?;
+        let Some((name, value)) = tensors.get_mut(position).and_then(Option::take) else { continue };
+        done += n_bytes(&value);
+        sink.write(&name, Piece::Value(value))?;
+    }
+    options.context.check()?;
+    Ok(Written { path: output.to_path_buf(), tensors: planned.len(), size: sink.finish()?, warnings: Vec::new() })
+}
+
+fn n_bytes(value: &Value) -> u64 {
+    match value {
+        Value::Numbers(tensor) => tensor.bytes().len() as u64,
+        Value::Strings(_) | Value::Nested(_) => 0,
+    }
+}

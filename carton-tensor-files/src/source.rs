@@ -1,0 +1,304 @@
+//! What tensors are read from: files of several formats, and cartons. Names, dtypes and shapes are known once it is open; a tensor is read on
+//! request.
+
+use std::io;
+use std::path::PathBuf;
+
+use carton_core::{FileBytes, Package};
+use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileFormat};
+use carton_tensor::context::Context;
+use carton_tensor::files::RawTensor;
+use carton_tensor::npy::Array;
+use carton_tensor::weights::{self, Filter, LoadOptions, Statistics};
+use carton_tensor::ztensor::{self, Checks};
+use carton_tensor::{NestedTensor, StringTensor, Tensor};
+
+use crate::error::TensorFilesError;
+use crate::location::{TENSOR_DATA, split_where, tensor_data_part};
+use crate::tensor_info::{TensorInfo, of_carton, of_file};
+use crate::text::{shown_name, shown_names};
+
+/// A tensor that was read.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Numbers, as the file has them.
+    Numbers(RawTensor),
+    /// Strings.
+    Strings(StringTensor),
+    /// A list of tensors, which only cartons have.
+    Nested(NestedTensor),
+}
+
+/// An open tensor file, or the tensors of a carton, made by [`open`](crate::open()).
+pub struct TensorSource {
+    place: String,
+    opened: Opened,
+    tensors: Vec<TensorInfo>,
+}
+
+/// A file, with its path or place, or a carton.
+enum Opened {
+    File(Box<TensorFile>, PathBuf),
+    Carton(Package),
+}
+
+/// The file of the carton that `part` begins with, and the name of a tensor in it, which follows a `#`.
+fn file_in<'a>(package: &Package, part: &'a str) -> Option<(&'a str, Option<&'a str>)> {
+    if !part.starts_with("model/") {
+        return None;
+    }
+    let files = package.files();
+    let is_file = |path: &str| files.iter().any(|file| file.path == path);
+    if is_file(part) {
+        return Some((part, None));
+    }
+    split_where(part, "#", |path, _| is_file(path)).map(|(path, name)| (path, Some(name)))
+}
+
+impl TensorSource {
+    /// Takes the tensors of an open file, which `place` names in messages, or the one called `only`.
+    ///
+    /// # Errors
+    /// It has no tensor of this name.
+    pub(crate) fn file_at(file: TensorFile, place: &str, only: Option<&str>) -> Result<Self, TensorFilesError> {
+        Self::new(place.to_owned(), Opened::File(Box::new(file), PathBuf::from(place)), only)
+    }
+
+    /// Takes the tensors of a carton, or with `model/…` as the `part` those of one of its files. With another `part`, takes the tensor with that
+    /// name, or with the name after `tensor_data/`. `place` names the carton in messages.
+    ///
+    /// # Errors
+    /// The carton has no such file or tensor; the file is none of tensors.
+    pub fn of_carton(package: Package, place: &str, part: Option<&str>) -> Result<Self, TensorFilesError> {
+        if let Some((file, only)) = part.and_then(|part| file_in(&package, part)) {
+            let folder = file.rfind('/').map_or("", |end| &file[..=end]);
+            let beside = |name: &str| bytes_of(&package, &format!("{folder}{name}"));
+            let file_place = format!("{place}#{file}");
+            let opened = TensorFile::with_files_beside(package.file_bytes(file)?, file_place.as_str(), beside)?;
+            return Self::file_at(opened, &file_place, only);
+        }
+        let is_name = part.is_some_and(|part| package.tensors().get(part).is_some());
+        let only = match part.and_then(tensor_data_part) {
+            Some(name) if !is_name => Some(name).filter(|name| !name.is_empty()),
+            _ => part,
+        };
+        Self::new(format!("{place}#{TENSOR_DATA}"), Opened::Carton(package), only)
+    }
+
+    fn new(place: String, opened: Opened, only: Option<&str>) -> Result<Self, TensorFilesError> {
+        let tensors = match &opened {
+            Opened::File(file, path) => file.entries().map(|entry| of_file(file, path, &entry)).collect(),
+            Opened::Carton(package) => package.tensors().iter().map(|(name, entry)| of_carton(name, entry)).collect(),
+        };
+        let mut source = Self { tensors, opened, place };
+        if let Some(only) = only {
+            source.keep(only)?;
+        }
+        Ok(source)
+    }
+
+    /// The location as it was given, for messages.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Sets the largest size in bytes of sparse tensors that are made dense.
+    #[must_use]
+    pub fn with_max_dense(self, n_bytes: Option<u64>) -> Self {
+        match (self.opened, n_bytes) {
+            (Opened::File(file, path), Some(n_bytes)) => {
+                Self { opened: Opened::File(Box::new(file.with_max_dense(n_bytes)), path), ..self }
+            }
+            (opened, _) => Self { opened, ..self },
+        }
+    }
+
+    /// Keeps only the tensor of this name.
+    ///
+    /// # Errors
+    /// It has no tensor of this name.
+    pub fn keep(&mut self, only: &str) -> Result<(), TensorFilesError> {
+        if !self.tensors.iter().any(|info| info.name == only) {
+            let present = self.tensors.iter().map(|info| info.name.clone()).collect();
+            let (place, name) = (self.place.clone(), only.to_owned());
+            return Err(TensorFilesError::NoSuchTensor { place, name, present });
+        }
+        self.tensors.retain(|info| info.name == only);
+        Ok(())
+    }
+
+    /// Keeps only tensors whose names match one of the patterns, if there are patterns.
+    ///
+    /// # Errors
+    /// A pattern is not valid, or no name matches.
+    pub fn keep_matching(&mut self, patterns: &[String]) -> Result<(), TensorFilesError> {
+        if patterns.is_empty() {
+            return Ok(());
+        }
+        let filter = Filter::any_glob(patterns)?;
+        self.tensors.retain(|info| filter.accepts(&info.name));
+        match self.tensors.is_empty() {
+            true => Err(TensorFilesError::NoneMatches { place: self.place.clone(), patterns: patterns.to_vec() }),
+            false => Ok(()),
+        }
+    }
+
+    /// The tensors, in the order of the file.
+    #[must_use]
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// Reads a tensor. Sparse and quantized tensors become dense.
+    ///
+    /// # Errors
+    /// There is no such tensor, its data is damaged, or it cannot be read.
+    pub fn read(&self, name: &str) -> Result<Value, TensorFilesError> {
+        match &self.opened {
+            Opened::File(file, _) => Ok(match entry(file, name)?.read_array()? {
+                Array::Numbers(tensor) => Value::Numbers(tensor),
+                Array::Strings(tensor) => Value::Strings(tensor),
+            }),
+            Opened::Carton(package) => Ok(match package.tensor(name).map_err(carton_core::Error::from)? {
+                Tensor::Numeric(tensor) => Value::Numbers(RawTensor::from(&tensor)),
+                Tensor::String(tensor) => Value::Strings(tensor),
+                Tensor::Nested(tensor) => Value::Nested(tensor),
+                _ => return Err(TensorFilesError::UnknownKind { name: name.to_owned() }),
+            }),
+        }
+    }
+
+    /// Reads all that a file has of a tensor, and checks it, piece by piece. A tensor of a carton is read whole.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn check(&self, name: &str) -> Result<(), TensorFilesError> {
+        match &self.opened {
+            Opened::File(file, _) => Ok(entry(file, name)?.check()?),
+            Opened::Carton(_) => self.read(name).map(drop),
+        }
+    }
+
+    /// Measures the numbers of a tensor of a file, which is read piece by piece. `None` for a carton.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); the work was cancelled.
+    pub fn measure(&self, name: &str, context: &Context) -> Result<Option<Statistics>, TensorFilesError> {
+        let Opened::File(file, _) = &self.opened else { return Ok(None) };
+        let options = LoadOptions::default().context(context.clone());
+        Ok(Some(weights::stats_of_entry(&entry(file, name)?, &options)?))
+    }
+
+    /// Passes the numbers of a tensor of a file to `visit`, piece by piece, in the order in which they are measured.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); the work was cancelled.
+    pub fn visit(&self, name: &str, context: &Context, mut visit: impl FnMut(&[u8])) -> Result<(), TensorFilesError> {
+        /// The numbers that are passed at a time.
+        const AT_ONCE: usize = 1 << 16;
+        let Opened::File(file, _) = &self.opened else { return Ok(()) };
+        entry(file, name)?.visit(ElementOrder::File, AT_ONCE, |piece| {
+            visit(piece);
+            Ok(context.check()?)
+        })
+    }
+
+    /// The file, if the source is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&TensorFile> {
+        match &self.opened {
+            Opened::File(file, _) => Some(file),
+            Opened::Carton(_) => None,
+        }
+    }
+
+    /// The reader, if the source is a zTensor file.
+    #[must_use]
+    pub fn as_ztensor(&self) -> Option<&ztensor::Reader> {
+        self.file().and_then(TensorFile::as_ztensor)
+    }
+
+    /// The paths of all files of the source.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let Opened::File(file, path) = &self.opened else { return Vec::new() };
+        let shards = file.as_sharded().into_iter().flat_map(|sharded| sharded.shards());
+        std::iter::once(path.clone()).chain(shards.map(|(name, _)| path.with_file_name(name))).collect()
+    }
+
+    /// Whether to compare each digest with the bytes that are read, so that no damaged bytes are shown, or written again.
+    #[must_use]
+    pub fn verifying(self, digests: bool) -> Self {
+        let opened = match self.opened {
+            Opened::File(file, path) => Opened::File(Box::new(file.checking(Checks { digests, bools: false })), path),
+            other => other,
+        };
+        Self { opened, ..self }
+    }
+
+    /// Names the digests of the listed tensors that are not `compared`, because their algorithms are not known, if there are any.
+    #[must_use]
+    pub fn unknown_digests(&self, not_compared: &str) -> Option<String> {
+        const SHOWN: usize = 5;
+        let reader = self.as_ztensor()?;
+        let mut unknown = Vec::new();
+        for object in self.tensors.iter().filter_map(|info| reader.object(&info.name).ok()) {
+            let algorithms = object.components().filter_map(|component| component.unknown_digest());
+            unknown.extend(
+                algorithms.map(|algorithm| format!("{} of `{}`", shown_name(algorithm), shown_name(object.name()))),
+            );
+        }
+        let shown = unknown.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if unknown.len() > SHOWN { " and others" } else { "" };
+        (!unknown.is_empty()).then(|| {
+            format!("{not_compared}, because their algorithms are not known: the digests {shown}{more} [spec/ztensor.md §4.3]")
+        })
+    }
+
+    /// The names of the entries of an archive that are no arrays, and are not read, unless only one tensor was asked for.
+    #[must_use]
+    pub fn other_entries(&self) -> Vec<String> {
+        let is_whole = |file: &&TensorFile| file.entries().count() == self.tensors.len();
+        self.file().filter(is_whole).map(TensorFile::other_entries).unwrap_or_default()
+    }
+
+    /// Says what is lost of the source whatever is written: digests that cannot be compared, and entries that are no arrays.
+    pub(crate) fn not_written(&self) -> Vec<String> {
+        let others = self.other_entries();
+        let others = (!others.is_empty()).then(|| {
+            let names = shown_names(others.iter().map(String::as_str));
+            format!("not written, because they are no arrays (.npy): {names}")
+        });
+        self.unknown_digests("neither compared nor written").into_iter().chain(others).collect()
+    }
+
+    /// The number of elements in all tensors, as far as it is known. Saturates, because a file may claim more than fits.
+    #[must_use]
+    pub fn n_elements(&self) -> u64 {
+        let of_one =
+            |shape: &[usize]| shape.iter().fold(1, |product: u64, &length| product.saturating_mul(length as u64));
+        let shapes = self.tensors.iter().filter_map(|info| info.shape.as_deref());
+        shapes.map(of_one).fold(0, u64::saturating_add)
+    }
+
+    /// The size of all tensors in bytes, as far as it is known. Saturates, because a file may claim more than fits.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.tensors.iter().filter_map(|info| info.bytes).fold(0, u64::saturating_add)
+    }
+}
+
+/// The bytes of a file of a carton, as the opening of a sharded checkpoint takes them.
+fn bytes_of(package: &Package, path: &str) -> io::Result<FileBytes> {
+    package.file_bytes(path).map_err(io::Error::other)
+}
+
+/// Returns the tensor of this name. The only array of an .npy file has no name, and is listed under the name of the file.
+fn entry<'a>(file: &'a TensorFile, name: &str) -> Result<Entry<'a>, TensorFilesError> {
+    let only = if file.format() == TensorFileFormat::Npy { file.entries().next() } else { None };
+    match only {
+        Some(only) => Ok(only),
+        None => Ok(file.entry(name)?),
+    }
+}
