@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use carton_core::StringTensor;
+use carton_core::{ErrorKind, StringTensor};
 use carton_tensor::context::{CancelToken, Context};
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
 use carton_tensor::weights::Granularity;
@@ -28,6 +28,8 @@ impl Raise for TensorFilesError {
     fn raise(&self, py: Python<'_>) -> PyErr {
         match self.carton() {
             Some(error) => errors::of_error(py, error),
+            // Python programs expect an `OSError` for a file that is missing too.
+            None if self.is_io() => errors::of_kind_with_hint(py, ErrorKind::Machine, self, self.hint().as_deref()),
             None => errors::of_kind_with_hint(py, self.kind(), self, self.hint().as_deref()),
         }
     }

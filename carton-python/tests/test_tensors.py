@@ -383,7 +383,7 @@ def test_other_files_are_called_what_they_are(tmp_path: Path, kind: str) -> None
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing", tmp_path, Path("/dev/null")):
+    for path in (tmp_path / "missing", Path("/dev/null")):
         with pytest.raises(carton.MachineError) as caught:
             tensors.open(path)
         assert isinstance(caught.value, OSError)
@@ -406,3 +406,164 @@ def test_a_file_from_a_carton(digits_path: Path, tmp_path: Path) -> None:
     (stored,) = (tmp_path / "unpacked" / "tensor_data").glob("*.safetensors")
     assert [array.tolist() for array in tensors.open(stored).values()] == [[[0, 1, 2], [3, 4, 5]]]
     assert safetensors.load_file(stored)
+
+
+@many
+@given(saved=arrays(SAFETENSORS_DTYPES))
+def test_what_is_saved_is_what_safetensors_reads(tmp_path: Path, saved: dict[str, np.ndarray]) -> None:
+    path = tmp_path / "saved.safetensors"
+    written = tensors.save(saved, path, metadata={"made by": "a test"})
+    assert (written.path, written.tensors, written.size) == (str(path), len(saved), path.stat().st_size)
+    found = safetensors.load_file(path)
+    assert set(found) == set(saved)
+    for name, array in saved.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert found[name].tobytes() == array.tobytes()
+    with tensors.open(path) as file:
+        assert file.metadata == {"made by": "a test"}
+
+
+def test_what_is_saved_is_what_numpy_reads(tmp_path: Path) -> None:
+    saved = {
+        "big": np.arange(6, dtype=">f4").reshape(2, 3),
+        "fortran": np.asfortranarray(np.arange(6).reshape(2, 3)),
+        "words": np.array(["a", "ü€"]),
+        "number": 3.5,
+        "list": [[1, 2], [3, 4]],
+        "empty": np.zeros((0, 3), np.float16),
+    }
+    tensors.save(saved, tmp_path / "a.npz")
+    found = np.load(tmp_path / "a.npz")
+    for name, array in saved.items():
+        assert found[name].tolist() == np.asarray(array).tolist(), name
+    tensors.save({"one": np.eye(3)}, tmp_path / "one.npy")
+    assert (np.load(tmp_path / "one.npy") == np.eye(3)).all()
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"])
+def test_types_that_numpy_lacks_are_saved(tmp_path: Path, name: str) -> None:
+    array = np.array([[0, 1.5], [-2, 0.25]], np.float32).astype(getattr(ml_dtypes, name))
+    tensors.save({"x": array}, tmp_path / "a.zt", digest="sha256", zstd=3)
+    same(tensors.open(tmp_path / "a.zt")["x"], array)
+
+
+def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    for wrong, match in [
+        ({"x": np.array([None])}, "array of objects"),
+        ({"x": np.array(1, "M8[s]")}, "datetime64"),
+        ({"x": [[1], [1, 2]]}, "is no array"),
+        ({"x": np.array(["a"])}, "strings"),
+    ]:
+        with pytest.raises(carton.InvalidInputError, match=match):
+            tensors.save(wrong, path)
+    for options, match in [({"zstd": 3}, "zstd"), ({"digest": "md5"}, "sha256"), ({"version": "2"}, "1.2")]:
+        with pytest.raises(carton.InvalidInputError, match=match):
+            tensors.save({"x": 1}, path, **options)
+    with pytest.raises(carton.InvalidInputError, match="extension"):
+        tensors.save({"x": 1}, tmp_path / "a.pt")
+    with pytest.raises(carton.InvalidInputError, match="metadata"):
+        tensors.save({"x": 1}, tmp_path / "a.npz", metadata={"a": "b"})
+    with pytest.raises(carton.MachineError):
+        tensors.save({"x": 1}, tmp_path / "none" / "a.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_convert(tmp_path: Path) -> None:
+    saved = {"a.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "b.bias": np.array([True, False])}
+    tensors.save(saved, tmp_path / "a.safetensors")
+    seen: list[str] = []
+    written = tensors.convert(
+        tmp_path / "a.safetensors", tmp_path / "a.zt", zstd=3, progress=lambda stage, **_: seen.append(stage)
+    )
+    assert written.tensors == 2 and set(seen) <= {"converting"}
+    for name, array in saved.items():
+        same(tensors.open(tmp_path / "a.zt")[name], array)
+    assert tensors.convert(tmp_path / "a.zt", tmp_path / "b.npz", only="*.bias").tensors == 1
+    assert np.load(tmp_path / "b.npz")["b.bias"].tolist() == [True, False]
+    with pytest.raises(carton.InvalidInputError, match="no tensor"):
+        tensors.convert(tmp_path / "a.zt", tmp_path / "c.npz", only=["*.nothing"])
+    with pytest.raises(carton.InvalidInputError, match="the file that is read"):
+        tensors.convert(tmp_path / "a.zt", tmp_path / "a.zt")
+
+
+def test_quantize(tmp_path: Path) -> None:
+    weight = np.random.default_rng(1).normal(size=(8, 16)).astype(np.float32)
+    weight[0, 0] = np.nan
+    tensors.save({"w": weight, "n": np.arange(3)}, tmp_path / "w.safetensors")
+    report = tensors.quantize(tmp_path / "w.safetensors", tmp_path / "q.safetensors", measure=True)
+    (one,) = report.quantized
+    assert (one.name, one.scales, one.non_finite, report.unchanged) == ("w", 1, 1, 1) and report.warnings
+    found = tensors.open(tmp_path / "q.safetensors")
+    restored = found["w"] / found["w.scale"]
+    expected = np.nan_to_num(weight, nan=0)
+    loss = np.linalg.norm(restored - expected) / np.linalg.norm(expected)
+    assert found["w"].dtype == np.int8 and report.total is not None
+    assert abs(report.total.relative - loss) < 1e-6 and one.error == report.total
+    report = tensors.quantize(tmp_path / "w.safetensors", tmp_path / "c.safetensors", per_channel=True)
+    assert report.quantized[0].scales == 8 and report.total is None
+    with pytest.raises(carton.InvalidInputError, match="no tensor of floats"):
+        tensors.quantize(tmp_path / "q.safetensors#n", tmp_path / "d.safetensors")
+
+
+def test_verify_and_validate(tmp_path: Path) -> None:
+    tensors.save({"x": np.arange(1000)}, tmp_path / "a.zt", digest="sha256")
+    assert tensors.verify(tmp_path / "a.zt").ok and tensors.verify(tmp_path / "a.zt").digests == 1
+    raw = bytearray((tmp_path / "a.zt").read_bytes())
+    raw[raw.index(np.arange(1000).tobytes()) + 5] ^= 1
+    (tmp_path / "a.zt").write_bytes(raw)
+    report = tensors.verify(tmp_path / "a.zt")
+    assert not report.ok and len(report.problems) >= 1
+    found = tensors.validate(tmp_path / "a.zt", "bitnet-7b", digests=False)
+    assert not found.ok and found.errors[0].category and found.model
+    with pytest.raises(carton.InvalidInputError, match="no description"):
+        tensors.validate(tmp_path / "a.zt", "nothing")
+    with pytest.raises(carton.Error, match="layers"):
+        tensors.validate(tmp_path / "a.zt", "bitnet-7b", sizes={"layers": 2})
+
+
+def test_tensors_at_a_url_and_in_a_carton(tmp_path: Path) -> None:
+    import functools
+    import http.server
+    import re as regex
+    import threading
+
+    class Ranges(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = (tmp_path / self.path.lstrip("/")).read_bytes()
+            wanted = regex.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            assert wanted is not None
+            start, end = int(wanted[1]), min(int(wanted[2]), len(content) - 1)
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{end}/{len(content)}")
+            self.send_header("Content-Length", str(end + 1 - start))
+            self.send_header("ETag", '"1"')
+            self.end_headers()
+            self.wfile.write(content[start : end + 1])
+
+        def log_message(self, *_: object) -> None: ...
+
+    saved = {"x": np.arange(100_000), "y": np.eye(2)}
+    tensors.save(saved, tmp_path / "a.safetensors")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Ranges, directory=tmp_path))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/a.safetensors"
+    try:
+        file = tensors.open(url)
+        assert sorted(file) == ["x", "y"]
+        for name, array in saved.items():
+            same(file[name], array)
+        assert list(tensors.open(f"{url}#y")) == ["y"]
+        with pytest.raises(carton.NetworkError):
+            tensors.open(url, offline=True)
+    finally:
+        server.shutdown()
+    with pytest.raises(carton.NetworkError):
+        tensors.open(url.replace("/a.", "/b."))
+
+
+def test_tensors_of_a_carton(digits_path: Path) -> None:
+    with tensors.open(digits_path) as file:
+        assert file.format == "carton" and len(file) > 0
+        name = next(iter(file))
+        assert file.shape(name) == file[name].shape

@@ -244,6 +244,12 @@ impl TensorFilesError {
         self.io_causes().find_map(|io| io.get_ref()?.downcast_ref::<carton_core::Error>())
     }
 
+    /// Whether the operating system refused to open, read or write a file, also because there is none.
+    #[must_use]
+    pub fn is_io(&self) -> bool {
+        matches!(self, Self::Io { .. } | Self::NotAFile { .. }) || self.io_causes().next().is_some()
+    }
+
     /// The error of a zTensor file, if it is one.
     #[must_use]
     pub fn as_ztensor(&self) -> Option<&ZTensorError> {
@@ -267,6 +273,7 @@ impl TensorFilesError {
             error if error.is_malformed() => ErrorKind::Integrity,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Thread(_) => ErrorKind::Other,
+            Self::NotAFile { .. } => ErrorKind::Machine,
             Self::Io { action, source, .. } => ErrorKind::of_io(action, source),
             Self::File(error) => match &**error {
                 any_file::TensorFileError::Io { source, .. } => ErrorKind::of_io("open", source),

@@ -493,7 +493,7 @@ def validate(
     """
     origin = _origin(place, (), max_dense, offline, digests)
     with _progress.reporting(progress) as callback:
-        found = _carton.tensor_validate(origin, os.fspath(model), dict(sizes or {}), progress=callback)
+        found = _carton.tensor_validate(origin, os.fsdecode(model), dict(sizes or {}), progress=callback)
     errors, warnings = ([_finding(finding) for finding in found[kind]] for kind in ("errors", "warnings"))
     return Validation(
         ok=not errors,

@@ -481,7 +481,8 @@ impl<'a> Entry<'a> {
     /// As [`read`](Self::read), but strings are not an error.
     pub fn read_array(&self) -> Result<npy::Array, TensorFileError> {
         if let Source::Array(array) = &self.source {
-            return Ok(self.file.read_array(&array.name)?);
+            let is_view = self.file.has_array_views && array.plain.is_some() && array.info.dtype.is_some();
+            return if is_view { self.read().map(npy::Array::Numbers) } else { Ok(self.file.read_array(&array.name)?) };
         }
         Ok(npy::Array::Numbers(self.dequantize()?))
     }
