@@ -23,6 +23,15 @@ fn releases() -> Vec<PathBuf> {
     releases
 }
 
+/// The releases whose runners are stored. Those of a version are stored when it is released: until then they would be copies of what is here.
+fn releases_with_runners() -> Option<Vec<PathBuf>> {
+    let releases: Vec<PathBuf> = releases().into_iter().filter(|release| release.join("runners").is_dir()).collect();
+    if releases.is_empty() {
+        println!("skipped: no release has stored its runners");
+    }
+    Some(releases).filter(|releases| !releases.is_empty())
+}
+
 /// A copy that can be written to, as the cache has to be.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -228,7 +237,8 @@ fn adopt(descriptor: &Path, files: &[String]) {
 
 #[test]
 fn runners_of_earlier_releases_run_models() {
-    for release in releases() {
+    let Some(releases) = releases_with_runners() else { return };
+    for release in releases {
         let (sandbox, _) = sandbox_of(&release);
         copy(&release.join("runners"), &sandbox.runner_dir());
         adopt(&sandbox.runner_dir().join("plain/runner.toml"), &interpreter_files("/usr/bin/python3".as_ref()));
@@ -239,8 +249,10 @@ fn runners_of_earlier_releases_run_models() {
 
 #[test]
 fn python_runners_of_earlier_releases_run_models() {
-    let Some(python) = carton_tests::python_runner::interpreter() else { return };
-    for release in releases() {
+    let (Some(releases), Some(python)) = (releases_with_runners(), carton_tests::python_runner::interpreter()) else {
+        return;
+    };
+    for release in releases {
         let (sandbox, _) = sandbox_of(&release);
         copy(&release.join("runners"), &sandbox.runner_dir());
         let folder = sandbox.runner_dir().join("python");

@@ -482,7 +482,11 @@ impl<'a> Entry<'a> {
     pub fn read_array(&self) -> Result<npy::Array, TensorFileError> {
         if let Source::Array(array) = &self.source {
             let is_view = self.file.has_array_views && array.plain.is_some() && array.info.dtype.is_some();
-            return if is_view { self.read().map(npy::Array::Numbers) } else { Ok(self.file.read_array(&array.name)?) };
+            return if is_view {
+                self.read().map(npy::Array::Numbers)
+            } else {
+                Ok(self.file.read_array(&array.name)?)
+            };
         }
         Ok(npy::Array::Numbers(self.dequantize()?))
     }

@@ -14,7 +14,6 @@ mod dtype;
 mod error;
 mod header;
 mod header_json;
-mod header_plain;
 mod index;
 mod layout;
 mod metadata;
