@@ -223,7 +223,7 @@ def test_an_onnx_model(tmp_path: Path) -> None:
     assert specs(package.inputs) == [("x", "float32", ("n", 2))]
     assert package.self_tests == ["example"]
     with carton.load(packed.path) as model:
-        assert model.self_test()["passed"]
+        assert model.self_test().ok
         np.testing.assert_array_equal(model(x=np.ones((1, 2), np.float32))["y"], [[3, 3]])
 
 
