@@ -190,8 +190,8 @@ def load(
         allow_file_links: Whether LINKS of a local carton may name local files.
         trusted_keys: Public keys, as paths or as PEM text, by one of which the carton must be signed. The trust rules of the
             configuration do not apply then.
-        bundle: The path or URL of the Sigstore bundle that says who signed the carton. By default it is beside the carton, under its name
-            and `.sig`.
+        bundle: The Sigstore bundle that says who signed the carton: a path, or a URL of any kind that `location` may be. By default it is
+            beside the carton, under its name and `.sig`.
         require_signed: Whether a carton is refused that no trusted signer has signed. By default the configuration says so.
         restart: Whether a call starts a fresh runner if the last one has died.
         pool_bytes: The most shared memory for inputs, in bytes.
@@ -220,6 +220,10 @@ def load(
 @takes_load_options
 async def load_async(location: AnyPath, **options: Unpack[LoadOptions]) -> Model:
     """Does the same as `load`, for a task of `asyncio`. Cancelling the task cancels the load.
+
+    Args:
+        location: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+        options: Those of `load`, all but `progress`.
 
     Raises:
         Error: The errors that `load` raises.
@@ -380,7 +384,7 @@ def install_runner(
     Args:
         name: The name of the runner.
         version: The version of its framework, such as `>=1.10, <2`.
-        index: The URL or path of the index; by default the configured one.
+        index: The index: a path, or a URL that begins with `https://` or `http://`; by default the configured one.
         progress: As in `load`.
 
     Raises:

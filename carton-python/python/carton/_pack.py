@@ -52,7 +52,7 @@ def pack(
     The carton appears under its name only when it is complete, was loaded and passed its self-tests.
 
     Args:
-        model: The file or folder of the model; or a live object: an `onnx.ModelProto`, a `torch.nn.Module` (see `runner`), a
+        model: The file or folder of the model, on this machine; or a live object: an `onnx.ModelProto`, a `torch.nn.Module` (see `runner`), a
             scikit-learn or XGBoost estimator, a function whose parameters are the inputs, or a class or an object with the method
             `infer_with_tensors(inputs)`. Python objects get the packages that they need, in the versions that are installed here.
         output: The carton to be written. An existing file is replaced.

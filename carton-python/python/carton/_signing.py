@@ -36,7 +36,8 @@ def sign(
     model-signing makes such bundles of unpacked cartons.
 
     Args:
-        location: The carton, packed or unpacked: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+        location: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+            It may be packed or unpacked.
         key: The private key, as a path or as PEM text.
         password: The password of an encrypted key. By default that in the variable CARTON_KEY_PASSWORD.
         certificates: The key's certificate and those that lead to a root, as paths or as PEM texts.

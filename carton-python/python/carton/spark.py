@@ -53,7 +53,8 @@ def predict(
 
     Args:
         df: The rows. All their columns are kept.
-        model: A path that all machines have, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`. It is opened here once, and the workers load exactly this carton, by its hash.
+        model: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+            All machines have it at this place. It is opened here once, and the workers load exactly this carton, by its hash.
         inputs: The column of each input. By default each input is the column of its name.
         outputs: The new column of each output that is wanted. By default all of them, each under its name.
         batch_size: The most rows of a call, 1024 by default. Where the carton declares the number of rows, calls have that one.
