@@ -1,4 +1,4 @@
-"""Keys, signatures, and whose signature a carton must have."""
+"""Keys, signing, and who must have signed a carton."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_keys_have_passwords(unsigned: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert carton.keygen(unsigned.with_name("too.pem")).encrypted
 
 
-def test_signatures_are_shown(unsigned: Path) -> None:
+def test_who_signed_is_shown(unsigned: Path) -> None:
     def status(**options: object) -> carton.SigningStatus:
         found = carton.open(unsigned, **options).signing  # type: ignore[arg-type]
         assert found is not None

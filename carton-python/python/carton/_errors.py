@@ -98,4 +98,6 @@ class ForkError(Error, RuntimeError):
 
 def machine_error(error: OSError) -> MachineError:
     """What the operating system refused to Python code of this package, as carton raises it: with the `errno` and the file."""
-    return MachineError(error.errno, error.strerror or str(error), error.filename)
+    if error.errno is None:
+        return MachineError(str(error))
+    return MachineError(error.errno, error.strerror, error.filename)

@@ -148,7 +148,17 @@ class SandboxRequest:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A declared input or output as plain data, from `Package.info`. `Package.inputs` has them as `carton.TensorSpec`, which documents the values."""
+    """A declared input or output as plain data, from `Package.info`. `Package.inputs` and `Package.outputs` have them as `carton.TensorSpec`.
+
+    Attributes:
+        name: The name that callers use.
+        dtype: The element type, such as `float32`; `string` for texts.
+        shape: A list of sizes (`int`), symbols (`str`) and `*` for any size; or one text for the whole shape.
+        element: What the elements are, where `dtype` does not say it: `bool` for `uint8` that are booleans; otherwise None.
+        description: What it is, in Markdown.
+        internal_name: The name inside the model, if it differs.
+        optional: Whether a call may leave the input out.
+    """
 
     name: str
     dtype: str
