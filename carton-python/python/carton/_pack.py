@@ -75,7 +75,7 @@ def pack(
         pack_options: Options of the runner for packing alone.
         check: Whether the packed model is loaded and tested. Without self-tests it is run on zeros, if it takes them. Output shapes that
             the model itself declares and does not have are corrected with a warning.
-        sandbox: How the model is confined while it is checked: `on`, `strict` or `off`, or a `Sandbox`.
+        sandbox: How the model is confined while it is packed and checked: `on`, `strict` or `off`, or a `Sandbox`.
         install_runners: Whether a missing runner is installed from the configured index.
         progress: Called with `stage`, `done`, `total` and `unit` while the work goes on. By default a line on standard error shows it in
             terminals and notebooks; `False` shows nothing.
