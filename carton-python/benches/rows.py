@@ -84,8 +84,8 @@ def main() -> None:
             "pyarrow and ONNX Runtime": lambda: loop(onnx, source, theirs),
             "carton run --rows, 1 worker": lambda: command(path, source, ours, 1),
             "carton run --rows, 2 workers": lambda: command(path, source, ours, 2),
-            "Model.map, 1 worker": lambda: loaded.map(source, output=ours, batch_size=BATCH, progress=False),
-            "Model.map, 2 workers": lambda: loaded.map(source, output=ours, batch_size=BATCH, workers=2, progress=False),
+            "Model.map_to, 1 worker": lambda: loaded.map_to(ours, source, batch_size=BATCH, progress=False),
+            "Model.map_to, 2 workers": lambda: loaded.map_to(ours, source, batch_size=BATCH, workers=2, progress=False),
         }
         durations: dict[str, list[float]] = {name: [] for name in works}
         for _ in range(ROUNDS):

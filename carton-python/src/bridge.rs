@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
-use carton_core::Error;
+use carton_core::{Error, ErrorKind};
 use parking_lot::Mutex;
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use rustix::event::EventfdFlags;
 use tokio::task::AbortHandle;
@@ -51,9 +50,9 @@ struct Waiting {
 #[pymethods]
 impl Bridge {
     #[new]
-    fn new() -> PyResult<Self> {
+    fn new(py: Python<'_>) -> PyResult<Self> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let event = event.map_err(|error| PyOSError::new_err(error.to_string()))?;
+        let event = event.map_err(|error| errors::of_kind(py, ErrorKind::Machine, &error))?;
         Ok(Self { results: Arc::new(Results { finished: Mutex::default(), event }), waiting: Arc::default() })
     }
 

@@ -83,10 +83,10 @@ fn class_name(error: &Error) -> &'static str {
 fn class_of_kind(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::InvalidInput => "InvalidInputError",
-        ErrorKind::Timeout => "Timeout",
+        ErrorKind::Timeout => "TimedOutError",
         ErrorKind::Busy => "BusyError",
         ErrorKind::Model => "ModelError",
-        ErrorKind::RunnerCrashed => "RunnerCrashed",
+        ErrorKind::RunnerCrashed => "RunnerCrashedError",
         ErrorKind::NoRunner => "NoRunnerError",
         ErrorKind::Integrity => "IntegrityError",
         ErrorKind::Untrusted => "UntrustedError",
@@ -95,7 +95,7 @@ fn class_of_kind(kind: ErrorKind) -> &'static str {
         ErrorKind::Machine => "MachineError",
         ErrorKind::SelfTest => "SelfTestError",
         ErrorKind::SignatureMismatch => "SignatureMismatchError",
-        ErrorKind::Interrupted => "Cancelled",
+        ErrorKind::Interrupted => "AbortedError",
         _ => "Error",
     }
 }

@@ -18,7 +18,8 @@
 //!   arrays; the same for Arrow.
 //! - `bridge`, `calls`, `closing`, `results`, `specs`: awaits operations in `asyncio`; calls of models; tells work that its object was
 //!   closed; reports as instances of classes; declared tensors.
-//! - `package`, `stream`, `model`, `sandbox`, `load`, `pack`, `rows`, `signing`, `tensor_files`, `upkeep`: the functions and classes.
+//! - `package`, `stream`, `model`, `sandbox`, `load`, `pack`, `registry`, `rows`, `signing`, `tensor_files`, `upkeep`: the functions and
+//!   classes.
 
 #![allow(clippy::result_large_err, reason = "the library's own error, which becomes an exception at once")]
 
@@ -34,6 +35,7 @@ mod pack;
 mod package;
 mod paths;
 mod python_call;
+mod registry;
 mod reports;
 mod results;
 mod row_source;
@@ -79,6 +81,10 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pack::resolve, module)?)?;
     module.add_function(wrap_pyfunction!(signing::generate_key, module)?)?;
     module.add_function(wrap_pyfunction!(signing::sign, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::push, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::pull, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::tag, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::tags, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::runners, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::install_runner, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::cache_list, module)?)?;

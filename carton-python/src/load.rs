@@ -34,9 +34,9 @@ pub(crate) struct LoadOptions {
     allow_file_links: bool,
     trusted_keys: Vec<String>,
     #[pyo3(default)]
-    signature_file: Option<String>,
+    bundle: Option<String>,
     #[pyo3(default)]
-    require_signature: Option<bool>,
+    require_signed: Option<bool>,
     restart: bool,
     #[pyo3(default)]
     pool_bytes: Option<u64>,
@@ -62,10 +62,10 @@ impl LoadOptions {
         for key in package::public_keys(py, &self.trusted_keys)? {
             load = load.trust_key(key);
         }
-        if let Some(signature) = self.signature_file {
-            load = load.signature_file(signature);
+        if let Some(bundle) = self.bundle {
+            load = load.signature_file(bundle);
         }
-        if let Some(required) = self.require_signature {
+        if let Some(required) = self.require_signed {
             load = load.require_signature(required);
         }
         if let Some(device) = self.device {

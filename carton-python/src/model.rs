@@ -16,9 +16,10 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::calls::{CallInputs, duration, limited};
 use crate::closing::Closing;
 use crate::package::Package;
+use crate::results::{self, fields};
 use crate::specs::{self, TensorSpec};
 use crate::stream::Stream;
-use crate::{bridge, errors, memory, package, runtime, tensors};
+use crate::{bridge, errors, memory, runtime, tensors};
 
 /// A model that is loaded in its runner.
 #[pyclass(frozen, module = "carton", weakref)]
@@ -129,8 +130,8 @@ impl Model {
     /// Outputs have the declared dtypes and shapes; strings are arrays of `str`, and nested tensors lists of arrays. `carton.arrow` makes
     /// Arrow arrays of them.
     ///
-    /// Raises `SignatureError` for inputs that contradict the signature, `ModelError` where the model fails, `RunnerCrashed` where its
-    /// process dies, `Timeout` and `BusyError`. After each of these the model can be called again.
+    /// Raises `SignatureError` for inputs that contradict the signature, `ModelError` where the model fails, `RunnerCrashedError` where its
+    /// process dies, `TimedOutError` and `BusyError`. After each of these the model can be called again.
     ///
     ///     >>> outputs = model.infer(image=np.zeros((3, 1, 8, 8), np.float32), timeout=10)
     ///     >>> outputs["probabilities"].shape, str(outputs["probabilities"].dtype)
@@ -262,14 +263,13 @@ impl Model {
         }
     }
 
-    /// Runs the model on the rows of a table, and returns the rows with its outputs.
+    /// Runs the model on the rows of a table: a `MappedRows`, which has the rows with its outputs.
     ///
-    /// A row is one element of the first dimension of inputs and outputs. `rows` is a path (Parquet, Arrow), or anything with an Arrow
-    /// stream: a table, a record batch or a reader of pyarrow, a DataFrame of polars or pandas. Rows are read and mapped when they are
-    /// needed, and keep their order. Memory does not grow with their number.
+    /// A row is one element of the first dimension of inputs and outputs. `rows` is a path of this machine (Parquet, Arrow), or anything with
+    /// an Arrow stream: a table, a record batch or a reader of pyarrow, a DataFrame of polars or pandas. Rows are read and mapped when they
+    /// are needed, and keep their order. Memory does not grow with their number. Iterate over the result, pass it to `pyarrow.table` or
+    /// `polars.DataFrame`, or call `write`. `map_to` writes a file at once.
     ///
-    /// - `output`: a file (.parquet, .arrow, .arrows) that all rows are written to; it is complete or absent. Returns their number.
-    ///   Without it, the result is a `MappedRows`: iterate over it, pass it to `pyarrow.table` or `polars.DataFrame`, or call `write`.
     /// - `inputs`: the column of each input, where it has another name. `constants`: inputs with one value for all rows.
     /// - `outputs`: the new column of each output that is wanted. By default all of them, each under its name.
     /// - `keep`: the columns that are returned too: a list of names, `True` for all, `False` for none. By default all that are not inputs.
@@ -281,19 +281,51 @@ impl Model {
     /// pyarrow, is raised as it is. Such code must not hold a daemon thread for more than 5 seconds while the interpreter exits: that can
     /// abort the process.
     ///
-    ///     model.map("images.parquet", output="digits.parquet", inputs={"image": "pixels"})
-    ///
     ///     >>> import pyarrow
     ///     >>> table = pyarrow.table({"image": [[0.0] * 64] * 3, "id": [1, 2, 3]})
     ///     >>> pyarrow.table(model.map(table)).column_names
     ///     ['id', 'probabilities']
-    #[pyo3(signature = (rows, *, output=None, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None,
-        workers=1, progress=None))]
+    #[pyo3(signature = (rows, *, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None, workers=1))]
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of Python")]
     fn map<'py>(
         slf: &Bound<'py, Self>,
         rows: &Bound<'py, PyAny>,
-        output: Option<&Bound<'py, PyAny>>,
+        inputs: Option<&Bound<'py, PyAny>>,
+        outputs: Option<&Bound<'py, PyAny>>,
+        keep: Option<&Bound<'py, PyAny>>,
+        constants: Option<&Bound<'py, PyAny>>,
+        batch_size: Option<i128>,
+        batch_bytes: Option<i128>,
+        workers: i128,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let options = fields!(slf.py(), {
+            "inputs": inputs,
+            "outputs": outputs,
+            "keep": keep,
+            "constants": constants,
+            "batch_size": batch_size,
+            "batch_bytes": batch_bytes,
+            "workers": workers,
+        });
+        slf.py().import("carton._rows")?.call_method("map_rows", (slf, rows), Some(&options))
+    }
+
+    /// Runs the model on the rows of a table, and writes them with its outputs to a file: a `MapReport`.
+    ///
+    /// `path` is a file (.parquet, .arrow, .arrows) of this machine; it is complete or absent. `progress` is called as `carton.load` calls
+    /// it, with the number of rows. The other arguments, and what is raised, are those of `map`.
+    ///
+    ///     >>> import pyarrow
+    ///     >>> table = pyarrow.table({"image": [[0.0] * 64] * 3, "id": [1, 2, 3]})
+    ///     >>> model.map_to("digits.parquet", table)
+    ///     MapReport(path='digits.parquet', rows=3, calls=1)
+    #[pyo3(signature = (path, rows, *, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None, workers=1,
+        progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of Python")]
+    fn map_to<'py>(
+        slf: &Bound<'py, Self>,
+        path: &Bound<'py, PyAny>,
+        rows: &Bound<'py, PyAny>,
         inputs: Option<&Bound<'py, PyAny>>,
         outputs: Option<&Bound<'py, PyAny>>,
         keep: Option<&Bound<'py, PyAny>>,
@@ -303,28 +335,27 @@ impl Model {
         workers: i128,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let named = PyDict::new(slf.py());
-        named.set_item("output", output)?;
-        named.set_item("inputs", inputs)?;
-        named.set_item("outputs", outputs)?;
-        named.set_item("keep", keep)?;
-        named.set_item("constants", constants)?;
-        named.set_item("batch_size", batch_size)?;
-        named.set_item("batch_bytes", batch_bytes)?;
-        named.set_item("workers", workers)?;
-        named.set_item("progress", progress)?;
-        slf.py().import("carton._rows")?.call_method("map_rows", (slf, rows), Some(&named))
+        let options = fields!(slf.py(), {
+            "inputs": inputs,
+            "outputs": outputs,
+            "keep": keep,
+            "constants": constants,
+            "batch_size": batch_size,
+            "batch_bytes": batch_bytes,
+            "workers": workers,
+            "progress": progress,
+        });
+        slf.py().import("carton._rows")?.call_method("map_to", (slf, path, rows), Some(&options))
     }
 
-    /// Runs the self-tests of the carton, and returns their report: `passed`, `counts` and `self_tests`, as `carton run --self-test --json`
-    /// has them. `rtol` and `atol` are the tolerances of the comparison, as NumPy's `allclose` has them. `progress` is called as
-    /// `carton.load` calls it.
+    /// Runs the self-tests of the carton: a `SelfTestReport`. `rtol` and `atol` are the tolerances of the comparison, as NumPy's `allclose`
+    /// has them. `progress` is called as `carton.load` calls it.
     ///
-    /// A test that fails is in the report. Raises `BusyError`, `RunnerCrashed` or `IntegrityError` where a test cannot be run.
+    /// A test that fails is in the report. Raises `BusyError`, `RunnerCrashedError` or `IntegrityError` where a test cannot be run.
     ///
     ///     >>> report = model.self_test(rtol=1e-4)
-    ///     >>> report["passed"], report["counts"]["failed"]
-    ///     (True, 0)
+    ///     >>> report.ok, report.failed, [test.outcome for test in report.tests]
+    ///     (True, 0, ['passed', 'passed'])
     #[pyo3(signature = (*, rtol=None, atol=None, progress=None))]
     fn self_test<'py>(
         &self,
@@ -339,10 +370,10 @@ impl Model {
         tolerance.atol = atol.unwrap_or(tolerance.atol);
         let self_test = carton.self_test().tolerance(tolerance);
         let report: SelfTestReport = runtime::wait_with_progress(py, progress, self_test, SelfTests::progress)?;
-        package::to_python(py, &report)
+        results::report(py, "self_test_report", &report)
     }
 
-    /// Asks the runner for an answer. Raises `RunnerCrashed` or `Timeout` if it gives none.
+    /// Asks the runner for an answer. Raises `RunnerCrashedError` or `TimedOutError` if it gives none.
     ///
     ///     >>> model.ping()
     fn ping(&self, py: Python<'_>) -> PyResult<()> {

@@ -64,7 +64,7 @@ fn links(py: Python<'_>, urls: BTreeMap<String, Vec<String>>) -> PyResult<Links>
     Links::from_urls(urls).map_err(|error| errors::invalid(py, &error.to_string()))
 }
 
-fn compression(py: Python<'_>, name: &str) -> PyResult<Compression> {
+pub(crate) fn compression(py: Python<'_>, name: &str) -> PyResult<Compression> {
     Ok(match name {
         "auto" => Compression::Auto,
         "stored" => Compression::Stored,
@@ -215,13 +215,15 @@ pub(crate) fn pack<'py>(
         pack = pack.tensor(name, tensor);
     }
     pack = added.tensors.into_iter().fold(pack, |pack, (name, tensor)| pack.tensor(name, tensor));
-    for (name, _, inputs, _) in options.record {
-        let inputs = Inputs::Named(tensors::named_tensors(&inputs)?);
-        let test = RecordSelfTest::from(inputs);
-        pack = pack.record_self_test(match name {
-            Some(name) => test.named(name),
-            None => test,
-        });
+    for (name, description, inputs, _) in options.record {
+        let mut test = RecordSelfTest::from(Inputs::Named(tensors::named_tensors(&inputs)?));
+        if let Some(name) = name {
+            test = test.named(name);
+        }
+        if let Some(description) = description {
+            test = test.described(description);
+        }
+        pack = pack.record_self_test(test);
     }
     pack = pack.links(links(py, options.links)?);
     let packed = runtime::wait_with_progress(py, progress, pack, Pack::progress)?;
@@ -229,7 +231,7 @@ pub(crate) fn pack<'py>(
         "path": packed.path.as_os_str(),
         "manifest_sha256": packed.manifest_sha256.to_string(),
         "warnings": packed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "check": packed.check.map(|check| package::to_python(py, &check)).transpose()?,
+        "check": packed.check.map(|check| results::report(py, "pack_check", &check)).transpose()?,
     });
     results::result(py, "Packed", &fields)
 }

@@ -5,7 +5,6 @@ use carton_core::trust::{PublicKey, SignatureStatus};
 use carton_core::{Carton, Error, ExampleValue, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use serde::Serialize;
 
 use crate::paths::GivenPath;
 use crate::results::{self, fields};
@@ -17,12 +16,9 @@ pub(crate) fn hash(py: Python<'_>, text: &str) -> PyResult<ManifestHash> {
     text.parse().map_err(|error: carton_core::DigestError| errors::invalid(py, &error.to_string()))
 }
 
-/// What was found out about a signature, as Python has it.
+/// Who signed a carton, as Python has it.
 fn shown_status<'py>(py: Python<'py>, status: Option<&SignatureStatus>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Some(status) = status else { return Ok(None) };
-    // The names of the fields are those of the command's JSON.
-    let fields = to_python(py, status)?.cast_into::<PyDict>()?;
-    results::result(py, "SignatureStatus", &fields).map(Some)
+    status.map(|status| results::report(py, "signing_status", status)).transpose()
 }
 
 /// A requirement on a version, from text.
@@ -42,12 +38,6 @@ pub(crate) fn config(py: Python<'_>, offline: Option<bool>) -> PyResult<Config> 
     Ok(config)
 }
 
-/// A value as Python has it: dicts, lists, strings and numbers, as in the JSON of the command.
-pub(crate) fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
-    let json = serde_json::to_string(value).map_err(|error| errors::invalid(py, &error.to_string()))?;
-    py.import("json")?.call_method1("loads", (json,))
-}
-
 /// Reads public keys from their PEM texts.
 pub(crate) fn public_keys(py: Python<'_>, texts: &[String]) -> PyResult<Vec<PublicKey>> {
     let read = |text: &String| {
@@ -58,8 +48,8 @@ pub(crate) fn public_keys(py: Python<'_>, texts: &[String]) -> PyResult<Vec<Publ
 
 /// Opens a carton and waits for it. `carton.open` documents it.
 #[pyfunction]
-#[pyo3(signature = (location, *, expect=None, allow_file_links=false, trusted_keys=None, signature_file=None,
-    require_signature=None, offline=None, progress=None))]
+#[pyo3(signature = (location, *, expect=None, allow_file_links=false, trusted_keys=None, bundle=None, require_signed=None,
+    offline=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn open(
     py: Python<'_>,
@@ -67,8 +57,8 @@ pub(crate) fn open(
     expect: Option<&str>,
     allow_file_links: bool,
     trusted_keys: Option<Vec<String>>,
-    signature_file: Option<&str>,
-    require_signature: Option<bool>,
+    bundle: Option<&str>,
+    require_signed: Option<bool>,
     offline: Option<bool>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Package> {
@@ -76,7 +66,7 @@ pub(crate) fn open(
     let location = Location::from(location);
     // As `carton info` does: it costs a request only if somebody is trusted.
     let trusted_keys = public_keys(py, &trusted_keys.unwrap_or_default())?;
-    let is_trust_given = !trusted_keys.is_empty() || signature_file.is_some() || require_signature.is_some();
+    let is_trust_given = !trusted_keys.is_empty() || bundle.is_some() || require_signed.is_some();
     let is_looked_for = location.path().is_some() || is_trust_given || !config.trust.is_empty();
     let mut open = Carton::open(location).allow_file_links(allow_file_links).config(config);
     if is_looked_for {
@@ -88,10 +78,10 @@ pub(crate) fn open(
     for key in trusted_keys {
         open = open.trust_key(key);
     }
-    if let Some(signature) = signature_file {
-        open = open.signature_file(signature);
+    if let Some(bundle) = bundle {
+        open = open.signature_file(bundle);
     }
-    if let Some(required) = require_signature {
+    if let Some(required) = require_signed {
         open = open.require_signature(required);
     }
     Ok(Package(runtime::wait_with_progress(py, progress, open, Open::progress)?))
@@ -130,12 +120,12 @@ impl Package {
         self.0.manifest_sha256().map(|hash| hash.to_string())
     }
 
-    /// What is known of the carton's signature: a `SignatureStatus`; None if it was not looked for.
+    /// Who signed the carton: a `SigningStatus`; None if that was not looked for.
     ///
-    /// `carton.open` looks for the signature of a local carton, and of one on a server where somebody is trusted. `carton.load` does so where
-    /// a signature is required.
+    /// `carton.open` looks for the signing bundle of a local carton, and of one on a server where somebody is trusted. `carton.load` does so
+    /// where the carton must be signed.
     #[getter]
-    fn signature_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn signing<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         shown_status(py, self.0.signature_status())
     }
 
@@ -193,12 +183,13 @@ impl Package {
         self.0.tensors().names().map(str::to_owned).collect()
     }
 
-    /// Everything that is known without reading a file of the model, as `carton info --json` prints it.
+    /// Everything that is known without reading a file of the model: an `Info`.
     ///
-    ///     >>> carton.open("digits.carton").info()["runner"]["runner_name"]
-    ///     'onnx'
+    ///     >>> info = carton.open("digits.carton").info()
+    ///     >>> info.runner.name, [spec.shape for spec in info.inputs]
+    ///     ('onnx', [['batch', 1, 8, 8]])
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(py, &self.0.info())
+        results::report(py, "info", &self.0.info())
     }
 
     /// Reads a tensor of `tensor_data/`: an array that is yours, in the dtype and shape that it was packed with.
@@ -251,7 +242,7 @@ impl Package {
 
     /// Hashes every file, and returns a `VerifyReport`. `progress` is called as `carton.load` calls it.
     ///
-    /// Damage is in the report, and so is a signature that is not one of this carton. Raises `MachineError` where a file cannot be read.
+    /// Damage is in the report, and so is a signing bundle that is not one of this carton. Raises `MachineError` where a file cannot be read.
     ///
     ///     >>> report = carton.open("digits.carton").verify()
     ///     >>> report.ok, report.bad
@@ -270,7 +261,7 @@ impl Package {
             "bad": bad.collect::<Vec<_>>(),
             "not_fetched": report.not_fetched,
             "warnings": report.warnings,
-            "signature_status": shown_status(py, status)?,
+            "signing": shown_status(py, status)?,
         });
         results::result(py, "VerifyReport", &fields)
     }

@@ -1,4 +1,4 @@
-//! Models on the rows of tables: `Model.map`. Tables come from files, or through the Arrow PyCapsule interface, and leave the same way.
+//! Models on the rows of tables: `Model.map` and `Model.map_to`. Tables come from files, or through the Arrow PyCapsule interface, and leave the same way.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter};
@@ -24,6 +24,7 @@ use crate::errors::{self, Raise as _};
 use crate::model::{self, Model};
 use crate::paths::GivenPath;
 use crate::reports::{self, Event, Progress};
+use crate::results::{self, fields};
 use crate::row_source::{Batches, RowSource, Rows, STREAM};
 use crate::runtime::{self, Inside};
 use crate::tensors;
@@ -160,9 +161,9 @@ impl MappedRows {
         Ok(Self { unread: Mutex::new(Some(unread)), raised: Arc::default() })
     }
 
-    /// Writes all rows to a file, whose format is that of its extension. Returns their number.
+    /// Writes all rows to a file (.parquet, .arrow, .arrows), which is complete or absent: a `MapReport`.
     #[pyo3(signature = (path, progress=None))]
-    fn write(&self, py: Python<'_>, path: GivenPath, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+    fn write<'py>(&self, py: Python<'py>, path: GivenPath, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let GivenPath(path) = path;
         let Some(format) = RowFormat::of_path(&path) else {
             let text = format!("`{}`: expected a file .parquet, .arrow or .arrows", path.display());
@@ -203,7 +204,10 @@ impl MappedRows {
         let raised = raised.lock().take();
         match (written, raised) {
             (_, Some(error)) => Err(error),
-            (Ok(done), None) => Ok(done.rows),
+            (Ok(done), None) => {
+                let fields = fields!(py, { "path": path.as_os_str(), "rows": done.rows, "calls": done.calls });
+                results::result(py, "MapReport", &fields)
+            }
             (Err(error), None) => Err(rows.exception(py, &error)),
         }
     }

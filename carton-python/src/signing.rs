@@ -1,10 +1,10 @@
-//! Keys and signatures: making them, and what was found out about the signature of a carton.
+//! Keys, and signing: making them, and signing cartons.
 
 use std::io::Write as _;
 use std::path::Path;
 
 use carton_core::trust::{Certificate, Curve, KeyError, PrivateKey, SigningIdentity, signature_path};
-use carton_core::{Carton, Location, Open};
+use carton_core::{Carton, ErrorKind, Location, Open};
 use carton_tensor::files::PendingFile;
 use pyo3::prelude::*;
 
@@ -65,7 +65,10 @@ pub(crate) fn sign<'py>(
     let Some(signature) = package.sign(&identity) else {
         return Err(errors::invalid(py, "only a carton can be signed, and this is a bare model"));
     };
-    write(&output, &signature)?;
+    write(&output, &signature).map_err(|error| {
+        let error = std::io::Error::new(error.kind(), format!("cannot write `{}`: {error}", output.display()));
+        errors::of_kind(py, ErrorKind::Machine, &error)
+    })?;
     let fields = fields!(py, {
         "path": output.as_os_str(),
         "manifest_sha256": package.manifest_sha256().map(|hash| hash.to_string()),

@@ -12,5 +12,5 @@ with carton.load(sys.argv[1]) as model:
 probabilities = outputs["probabilities"]
 assert probabilities.shape == (3, 10), probabilities.shape
 assert np.allclose(probabilities.sum(axis=1), 1), probabilities
-assert report["passed"] and report["counts"]["passed"] == 2, report
+assert report.ok and report.passed == 2, report
 print(f"Python {sys.version.split()[0]}: ok")

@@ -63,7 +63,7 @@ def test_errors_of_awaited_calls(noop: MakeNoop, digits: carton.Model) -> None:
             await digits.infer_async(image=1j)
         with pytest.raises(carton.ModelError, match="the weights are melting"):
             await noop(fail="the weights are melting").infer_async(x=1)
-        with pytest.raises(carton.RunnerCrashed):
+        with pytest.raises(carton.RunnerCrashedError):
             await noop(crash=True).infer_async(x=1)
         with pytest.raises(TimeoutError):
             await noop(delay_ms=20_000).infer_async(x=1, timeout=0.2)
@@ -253,7 +253,7 @@ def test_closing_while_calls_are_awaited(noop: MakeNoop) -> None:
         await asyncio.sleep(0.05)
         model.close()
         for result in await asyncio.gather(*calls, return_exceptions=True):
-            assert isinstance(result, (dict, carton.ClosedError, carton.RunnerCrashed)), result
+            assert isinstance(result, (dict, carton.ClosedError, carton.RunnerCrashedError)), result
 
     asyncio.run(main())
 

@@ -111,7 +111,7 @@ def test_a_seal_checks_the_signature(digits: carton.Model, pictures: Pictures) -
 def test_sealed_inputs_survive_the_death_of_the_runner(noop: MakeNoop) -> None:
     model = noop(crash=True, only_with="bad")
     sealed = model.seal(x=5)
-    with pytest.raises(carton.RunnerCrashed):
+    with pytest.raises(carton.RunnerCrashedError):
         model(bad=1)
     assert model(sealed)["x"] == 5
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import carton
-from carton import Example, SelfTest, TensorSpec, _card
+from carton import Example, Metadata, SelfTest, TensorSpec, _card
 
 #: What a card may consist of.
 ELEMENTS = {"a", "code", "div", "img", "span", "strong", "table", "td", "th", "tr"}
@@ -94,14 +94,13 @@ EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;"
 def test_everything_is_escaped(pack: Any, tmp_path: Path) -> None:
     spec = TensorSpec("<b>", "float32", ["n", 2], description=EVIL)
     package = pack(
-        model_name=EVIL,
-        short_description=EVIL,
-        model_description=EVIL + "\n# Title",
-        license="MIT",
+        metadata=Metadata(model_name=EVIL, short_description=EVIL, model_description=EVIL + "\n# Title", license="MIT"),
         inputs=[spec],
         outputs=[spec],
-        self_tests=[SelfTest({"<b>": np.zeros((1, 2), np.float32)}, name=EVIL)],
-        examples=[Example({"<b>": np.array(EVIL)}, {"<b>": np.zeros((1, 2), np.float32)}, name=EVIL)],
+        tests=[
+            SelfTest({"<b>": np.zeros((1, 2), np.float32)}, name=EVIL),
+            Example({"<b>": np.array(EVIL)}, {"<b>": np.zeros((1, 2), np.float32)}, name=EVIL),
+        ],
     )
     parsed = Parsed(_card.card(package))
     # The name, the descriptions of the model and of two tensors, the test, and the example with its text.
@@ -110,7 +109,7 @@ def test_everything_is_escaped(pack: Any, tmp_path: Path) -> None:
 
 
 def test_links(pack: Any) -> None:
-    package = pack(homepage="https://example.com/?a=1&b=\"2\"", repository="https://example.com/x")
+    package = pack(metadata=Metadata(homepage="https://example.com/?a=1&b=\"2\"", repository="https://example.com/x"))
     assert Parsed(_card.card(package)).links == ['https://example.com/?a=1&b="2"', "https://example.com/x"]
     assert Parsed(_card._link("javascript:alert(1)")).links == []
 
@@ -118,7 +117,7 @@ def test_links(pack: Any) -> None:
 def test_values(pack: Any) -> None:
     def check(value: Any, expected: str) -> None:
         dtype = value[0].dtype if isinstance(value, list) else np.asarray(value).dtype
-        package = pack(dtype=dtype, examples=[Example({"x": value}, {"y": np.zeros(2, np.float32)})])
+        package = pack(dtype=dtype, tests=[Example({"x": value}, {"y": np.zeros(2, np.float32)})])
         assert expected in Parsed(_card.card(package)).text, expected
 
     check(np.zeros((3, 4), np.int8), "int8 [3, 4]")
@@ -154,7 +153,7 @@ def test_pictures(pack: Any, tmp_path: Path) -> None:
 
 
 def test_large_and_missing_examples_are_only_named(pack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = pack(dtype="float64", examples=[Example({"x": np.zeros(1000)}, {"y": np.zeros(2, np.float32)}, name="large one")])
+    package = pack(dtype="float64", tests=[Example({"x": np.zeros(1000)}, {"y": np.zeros(2, np.float32)}, name="large one")])
     assert "float64 [1000]" in Parsed(_card.card(package)).text
     monkeypatch.setattr(_card, "_MAX_EXAMPLE_BYTES", 100)
     text = Parsed(_card.card(package)).text
@@ -162,7 +161,7 @@ def test_large_and_missing_examples_are_only_named(pack: Any, tmp_path: Path, mo
 
 
 def test_many_examples(pack: Any) -> None:
-    package = pack(examples=[Example({"x": np.float32(number)}, {"y": np.zeros(2, np.float32)}, name=f"number {number}") for number in range(11)])
+    package = pack(tests=[Example({"x": np.float32(number)}, {"y": np.zeros(2, np.float32)}, name=f"number {number}") for number in range(11)])
     text = Parsed(_card.card(package)).text
     assert "number 7" in text and "number 8" not in text and "and 3 more examples" in text
 

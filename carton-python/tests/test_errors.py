@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import builtins
 import logging
 import time
 from pathlib import Path
@@ -27,7 +29,7 @@ def test_a_call_that_takes_too_long(noop: MakeNoop) -> None:
         lambda: model(model.seal(slow=1), timeout=0.2),
     ):
         start = time.monotonic()
-        with pytest.raises(carton.Timeout) as caught:
+        with pytest.raises(carton.TimedOutError) as caught:
             call()
         assert isinstance(caught.value, TimeoutError) and caught.value.hint
         assert 0.15 < time.monotonic() - start < 3
@@ -36,7 +38,7 @@ def test_a_call_that_takes_too_long(noop: MakeNoop) -> None:
 
 def test_the_timeout_of_a_model(noop: MakeNoop) -> None:
     model = noop(timeout=0.2, delay_ms=600, only_with="slow")
-    with pytest.raises(carton.Timeout):
+    with pytest.raises(carton.TimedOutError):
         model(slow=1)
     assert model(slow=1, timeout=20)["slow"] == 1
 
@@ -56,8 +58,8 @@ def test_errors_of_the_model_and_the_runner(noop: MakeNoop) -> None:
     cases: list[tuple[dict[str, Any], type[carton.Error], type[Exception], str]] = [
         ({"fail": "the weights are melting"}, carton.ModelError, RuntimeError, "the weights are melting"),
         ({"panic": True}, carton.ModelError, RuntimeError, "panicked"),
-        ({"crash": True, "last_words": "farewell"}, carton.RunnerCrashed, RuntimeError, "farewell"),
-        ({"exit": 3}, carton.RunnerCrashed, RuntimeError, "status 3"),
+        ({"crash": True, "last_words": "farewell"}, carton.RunnerCrashedError, RuntimeError, "farewell"),
+        ({"exit": 3}, carton.RunnerCrashedError, RuntimeError, "status 3"),
     ]
     for options, kind, builtin, text in cases:
         model = noop(only_with="bad", **options)
@@ -80,7 +82,7 @@ def test_the_text_of_an_error_is_never_lost(noop: MakeNoop, text: str) -> None:
 def test_a_model_that_must_not_restart(noop: MakeNoop) -> None:
     model = noop(restart=False, crash=True, only_with="bad")
     for arguments in ({"bad": 1}, {"x": 1}):
-        with pytest.raises(carton.RunnerCrashed):
+        with pytest.raises(carton.RunnerCrashedError):
             model(arguments)
 
 
@@ -113,7 +115,9 @@ def test_the_tree_of_exceptions() -> None:
     errors = [value for value in classes if issubclass(value, Exception)]
     assert len(errors) == 18
     for error in errors:
-        assert issubclass(error, carton.Error)
+        assert issubclass(error, carton.Error) and error.__name__.endswith("Error")
+        # `from carton import *` hides no builtin, and nothing is taken for what asyncio raises.
+        assert not hasattr(builtins, error.__name__) and not hasattr(asyncio, error.__name__)
         raised = error("it broke")
         assert raised.hint is None and str(raised) == "it broke"
         raised.hint = "mend it"

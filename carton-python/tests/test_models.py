@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
+import json
 import threading
 import time
 from pathlib import Path
@@ -59,7 +61,7 @@ def test_closing_while_calls_run(noop: MakeNoop) -> None:
         try:
             results.append(model(x=1)["x"] == 1)
         except carton.Error as error:
-            results.append(isinstance(error, (carton.ClosedError, carton.RunnerCrashed)))
+            results.append(isinstance(error, (carton.ClosedError, carton.RunnerCrashedError)))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -99,8 +101,18 @@ def test_the_declaration_and_self_tests_of_a_model(digits: carton.Model) -> None
     assert (probabilities.name, probabilities.shape) == ("probabilities", ("batch", 10))
     assert "digits" in repr(digits) and digits.runner.startswith("onnx ") and digits.package.model_name == "digits"
     report = digits.self_test()
-    assert report["passed"] and [test["name"] for test in report["self_tests"]] == ["one digit", "sixteen digits"]
-    assert digits.self_test(rtol=0.5, atol=0.5)["passed"]
+    assert report.ok and [test.name for test in report.tests] == ["one digit", "sixteen digits"]
+    assert (report.passed, report.ran, report.failed) == (2, 0, 0)
+    assert digits.self_test(rtol=0.5, atol=0.5).ok
+    (test, _), ((output,), _) = report.tests, (test.outputs for test in report.tests)
+    assert (test.outcome, test.error, output.name, output.ok) == ("passed", None, "probabilities", True)
+    assert output.max_abs_diff is not None and output.max_abs_diff < 1e-4
+    assert repr(report) == "SelfTestReport(ok=True, passed=2, ran=0, failed=0)"
+    assert repr(test) == "SelfTestResult(name='one digit', outcome='passed', error=None)"
+    plain = json.loads(json.dumps(dataclasses.asdict(report)))
+    assert plain["tests"][0]["outputs"][0]["ok"] is True
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        report.ok = False  # type: ignore[misc]
 
 
 def test_progress_of_a_load(digits_path: Path) -> None:
@@ -127,7 +139,7 @@ def test_a_time_to_load(digits_path: Path, tmp_path: Path) -> None:
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
     slow = tmp_path / "slow.onnx"
     onnx.save(model, slow)
-    with pytest.raises(carton.Timeout, match="load"):
+    with pytest.raises(carton.TimedOutError, match="load"):
         carton.load(slow, runner="onnx", bare=True, load_timeout=0.001)
     with carton.load(digits_path, load_timeout=60) as model:
         assert model.runner.startswith("onnx ")

@@ -61,7 +61,7 @@ def test_outputs_outlive_a_crash_of_the_runner(noop: MakeNoop) -> None:
     model = noop(copy=True, crash=True, only_with="bad")
     sent = np.arange(1_000_000)
     output = model(x=sent)["x"]
-    with pytest.raises(carton.RunnerCrashed):
+    with pytest.raises(carton.RunnerCrashedError):
         model(bad=1)
     assert np.array_equal(output, sent)
     assert np.array_equal(model(x=output)["x"], sent)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import inspect
+import json
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
 from typing import Any, Callable
@@ -13,7 +17,7 @@ import numpy as np
 import pytest
 
 import carton
-from carton import Example, SelfTest, TensorSpec
+from carton import Example, Files, Metadata, SelfTest, TensorSpec
 from conftest import RunScript
 
 Pictures = tuple[np.ndarray, np.ndarray]
@@ -34,22 +38,31 @@ def full(tmp_path_factory: pytest.TempPathFactory, model_file: Path, digits_fold
     packed = carton.pack(
         model_file,
         path,
-        model_name="digits",
-        short_description="Tells digits",
-        model_description="*Digits*, and what they are.",
-        license="Apache-2.0",
-        repository="https://example.org/repository",
-        homepage="https://example.org",
+        metadata=Metadata(
+            model_name="digits",
+            short_description="Tells digits",
+            model_description="*Digits*, and what they are.",
+            license="Apache-2.0",
+            repository="https://example.org/repository",
+            homepage="https://example.org",
+        ),
         inputs=INPUTS,
         outputs=OUTPUTS,
-        self_tests=[SelfTest({"image": images}, {"probabilities": expected}, name="all", description="sixteen"),
-                    SelfTest({"image": images[:1]}, name="runs")],
-        examples=[Example({"image": images[:1]}, {"probabilities": expected[:1]}, name="a two", description="**2**")],
-        record=[{"image": images[:2]}, SelfTest({"image": images[2:3]}, name="recorded")],
-        misc={"picture.png": digits_folder / "digit.png", "deep/er.txt": digits_folder / "requirements.txt"},
-        tensors={"labels": ["zero", "one"], "numbers": np.arange(6, dtype=np.int16).reshape(2, 3)[:, ::-1]},
+        example={"image": images[:2]},
+        tests=[
+            SelfTest({"image": images}, {"probabilities": expected}, name="all", description="sixteen"),
+            SelfTest({"image": images[:1]}, name="runs"),
+            Example({"image": images[:1]}, {"probabilities": expected[:1]}, name="a two", description="**2**"),
+            SelfTest({"image": images[2:3]}, expected="record", name="recorded", description="as it is now"),
+        ],
+        files=Files(
+            misc={"picture.png": digits_folder / "digit.png", "deep/er.txt": digits_folder / "requirements.txt"},
+            tensors={"labels": ["zero", "one"], "numbers": np.arange(6, dtype=np.int16).reshape(2, 3)[:, ::-1]},
+        ),
     )
-    assert packed.path == str(path) and packed.check is not None and packed.check["passed"]
+    assert packed.path == str(path) and packed.check is not None and packed.check.runner.startswith("onnx ")
+    assert packed.check.self_test.ok and packed.check.self_test.passed == 3 and packed.check.zeros is None
+    assert dataclasses.asdict(packed)["check"]["self_test"]["ran"] == 1
     assert packed.manifest_sha256 == carton.open(path).manifest_sha256
     return path
 
@@ -60,7 +73,8 @@ def test_what_was_packed(full: Path, pictures: Pictures, digits_folder: Path, mo
     assert package.model_description == "*Digits*, and what they are."
     assert package.inputs == INPUTS and package.outputs == OUTPUTS
     assert package.inputs[0].description == "Brightness of the ink"
-    assert sorted(package.self_tests)[:3] == ["all", "recorded", "runs"] and len(package.self_tests) == 4
+    assert sorted(package.self_tests) == ["all", "example", "recorded", "runs"]
+    assert b"as it is now" in package.read("carton.toml") and b"sixteen" in package.read("carton.toml")
     assert package.examples == ["a two"]
     assert {"labels", "numbers"} <= set(package.tensors)
     assert package.tensor("labels").tolist() == ["zero", "one"]
@@ -73,8 +87,16 @@ def test_what_was_packed(full: Path, pictures: Pictures, digits_folder: Path, mo
     assert package.read("misc/deep/er.txt") == (digits_folder / "requirements.txt").read_bytes()
     assert package.read("model/model.onnx") == model_file.read_bytes()
     info = package.info()
-    assert info["homepage"] == "https://example.org" and info["runner"]["runner_name"] == "onnx"
-    assert info["manifest_sha256"] == package.manifest_sha256 and "digits" in repr(package)
+    assert info.homepage == "https://example.org" and info.runner.name == "onnx" and info.runner.framework_version
+    assert info.manifest_sha256 == package.manifest_sha256 and "digits" in repr(package)
+    assert info.self_tests == package.self_tests and info.signing == package.signing and not info.sandbox.network
+    assert [(spec.name, spec.dtype, spec.shape, spec.optional) for spec in info.inputs] == [("image", "float32", ["batch", 1, 8, 8], False)]
+    assert info.inputs[0].description == "Brightness of the ink" and info.outputs[0].name == "probabilities"
+    (file,) = [file for file in info.files if file.path == "model/model.onnx"]
+    assert (file.sha256, file.size) == (hashlib.sha256(model_file.read_bytes()).hexdigest(), model_file.stat().st_size)
+    assert json.loads(json.dumps(dataclasses.asdict(info)))["runner"]["name"] == "onnx"
+    # A notebook shows it whole.
+    assert len(repr(info)) < 250 and "model_name='digits'" in repr(info)
     report = package.verify()
     assert report.ok and not report.bad and not report.not_fetched and report.files > 5
 
@@ -82,7 +104,7 @@ def test_what_was_packed(full: Path, pictures: Pictures, digits_folder: Path, mo
 def test_the_packed_model_runs(full: Path, pictures: Pictures) -> None:
     with carton.load(full, expect=carton.open(full).manifest_sha256) as model:
         np.testing.assert_allclose(model(pictures[0])["probabilities"], pictures[1], rtol=1e-5, atol=1e-6)
-        outcomes = {test["name"]: test["outcome"] for test in model.self_test()["self_tests"]}
+        outcomes = {test.name: test.outcome for test in model.self_test().tests}
         assert outcomes["all"] == "passed" and outcomes["recorded"] == "passed" and outcomes["runs"] == "ran"
 
 
@@ -97,7 +119,7 @@ def test_the_least_that_can_be_packed(model_file: Path, tmp_path: Path) -> None:
 
 def test_metadata_from_a_file_and_from_arguments(model_file: Path, digits_folder: Path, tmp_path: Path) -> None:
     packed = carton.pack(
-        model_file, tmp_path / "a.carton", metadata=digits_folder / "carton.toml", model_name="other", license="MIT"
+        model_file, tmp_path / "a.carton", metadata=Metadata(model_name="other", license="MIT", file=digits_folder / "carton.toml")
     )
     package = carton.open(packed.path)
     assert (package.model_name, package.license) == ("other", "MIT")
@@ -106,7 +128,7 @@ def test_metadata_from_a_file_and_from_arguments(model_file: Path, digits_folder
 
 def test_inputs_of_other_names(model_file: Path, pictures: Pictures, tmp_path: Path) -> None:
     inputs = [TensorSpec("picture", "float32", ["n", 1, 8, 8], internal_name="image")]
-    carton.pack(model_file, tmp_path / "a.carton", inputs=inputs, outputs=OUTPUTS, record=[{"picture": pictures[0]}])
+    carton.pack(model_file, tmp_path / "a.carton", inputs=inputs, outputs=OUTPUTS, example={"picture": pictures[0]})
     with carton.load(tmp_path / "a.carton") as model:
         assert model.inputs == inputs and model.inputs[0].internal_name == "image"
         found = model(picture=pictures[0])["probabilities"]
@@ -121,8 +143,8 @@ def test_formats_and_compressions(
 ) -> None:
     path = tmp_path / "a.carton"
     carton.pack(
-        model_file, path, record=[{"image": pictures[0]}], tensor_format=tensor_format, compression=compression,
-        tensors={"zeros": np.zeros(50_000), "words": ["a", "b"]}, check=True,
+        model_file, path, example={"image": pictures[0]}, check=True,
+        files=Files(tensors={"zeros": np.zeros(50_000), "words": ["a", "b"]}, tensor_format=tensor_format, compression=compression),  # type: ignore[arg-type]
     )  # fmt: skip
     package = carton.open(path)
     assert package.verify().ok and package.tensor("zeros").shape == (50_000,)
@@ -138,7 +160,7 @@ def test_one_side_is_declared(model_file: Path, tmp_path: Path, pictures: Pictur
     images, expected = pictures
     image = TensorSpec("image", "float32", ["rows", 1, 8, 8])
     tests = [SelfTest({"image": images}, {"probabilities": expected})]
-    packed = carton.pack(model_file, tmp_path / "a.carton", inputs=[image], self_tests=tests)
+    packed = carton.pack(model_file, tmp_path / "a.carton", inputs=[image], tests=tests)
     package = carton.open(packed.path)
     # The model has the outputs; its symbol is the one that is declared.
     assert package.inputs == [image] and package.outputs == [TensorSpec("probabilities", "float32", ["rows", 10])]
@@ -155,10 +177,10 @@ def test_outputs_that_only_calls_show(noop_folder: Path, tmp_path: Path) -> None
     inputs = [TensorSpec("x", "float32", ["n", 3])]
     shown = [TensorSpec("x", "float32", ["*", "*"])]
     ways: list[dict[str, Any]] = [
-        {"self_tests": [SelfTest({"x": x}, {"x": x})]},
-        {"record": [{"x": x}]},
+        {"tests": [SelfTest({"x": x}, {"x": x})]},
+        {"tests": [SelfTest({"x": x}, "record")]},
         {"example": x},
-        {"examples": [Example({"x": x}, {"x": x})]},
+        {"tests": [Example({"x": x}, {"x": x})]},
     ]
     for way in ways:
         carton.pack(noop_folder, path, runner="noop", inputs=inputs, **way)
@@ -166,7 +188,7 @@ def test_outputs_that_only_calls_show(noop_folder: Path, tmp_path: Path) -> None
         with carton.load(path) as model:
             assert model(np.zeros((5, 3), np.float32))["x"].shape == (5, 3)
         path.unlink()
-    for way in [{}, {"self_tests": [SelfTest({"x": x})]}]:
+    for way in [{}, {"tests": [SelfTest({"x": x})]}]:
         with pytest.raises(carton.InvalidInputError, match="neither the model nor a self-test") as caught:
             carton.pack(noop_folder, path, runner="noop", inputs=inputs, **way)
         assert caught.value.hint is not None and "record" in caught.value.hint
@@ -180,20 +202,22 @@ def test_a_self_test_that_fails(model_file: Path, pictures: Pictures, tmp_path: 
     wrong = SelfTest({"image": pictures[0][:1]}, {"probabilities": np.zeros((1, 10), np.float32)}, name="wrong one")
     path = tmp_path / "a.carton"
     with pytest.raises(carton.SelfTestError, match="wrong one") as caught:
-        carton.pack(model_file, path, self_tests=[wrong])
+        carton.pack(model_file, path, tests=[wrong])
     assert isinstance(caught.value, AssertionError) and "expected 0" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
     # An existing carton stays as it is.
     carton.pack(model_file, path)
     before = path.read_bytes()
     with pytest.raises(carton.SelfTestError):
-        carton.pack(model_file, path, self_tests=[wrong])
+        carton.pack(model_file, path, tests=[wrong])
     assert path.read_bytes() == before
     # Without the check nothing runs.
-    carton.pack(model_file, path, self_tests=[wrong], check=False)
+    carton.pack(model_file, path, tests=[wrong], check=False)
     with carton.load(path) as model:
         report = model.self_test()
-        assert not report["passed"] and report["counts"]["failed"] == 1
+        assert not report.ok and report.failed == 1
+        ((test,), ((output,),)) = report.tests, [test.outputs for test in report.tests]
+        assert (test.outcome, output.ok) == ("failed", False) and output.detail and "expected 0" in output.detail
 
 
 def test_what_packing_refuses(model_file: Path, pictures: Pictures, tmp_path: Path) -> None:
@@ -211,23 +235,22 @@ def test_what_packing_refuses(model_file: Path, pictures: Pictures, tmp_path: Pa
         outputs=[TensorSpec("probabilities", "float32", ["b", 10])],
     )
     check(carton.InvalidInputError, "`picture`", inputs=[TensorSpec("picture", "float32")], outputs=[TensorSpec("probabilities", "float32")])
-    check(carton.Error, "`picture`", record=[{"picture": image}])
-    check(carton.Error, "expected 8, found 7", record=[{"image": image[..., :7]}])
-    check(carton.InvalidInputError, "bool", record=[{"image": image > 0}])
-    check(carton.InvalidInputError, "complex", tensors={"a": 1j})
-    check(carton.InvalidInputError, "compression", compression="best")
-    check(carton.InvalidInputError, "tensor format", tensor_format="npz")
+    check(carton.Error, "`picture`", example={"picture": image})
+    check(carton.Error, "expected 8, found 7", tests=[SelfTest({"image": image[..., :7]}, "record")])
+    check(carton.InvalidInputError, "bool", tests=[SelfTest({"image": image > 0}, "record")])
+    check(carton.InvalidInputError, "complex", files=Files(tensors={"a": 1j}))
+    check(carton.InvalidInputError, "compression", files=Files(compression="best"))  # type: ignore[arg-type]
+    check(carton.InvalidInputError, "tensor format", files=Files(tensor_format="npz"))  # type: ignore[arg-type]
     check(carton.InvalidInputError, "version requirement", framework_version="latest")
     check(carton.NoRunnerError, ">99", framework_version=">99")
     check(carton.NoRunnerError, "`nope`", runner="nope")
-    check(carton.InvalidInputError, "int", record=[5])
     check(carton.InvalidInputError, "metadata", metadata=tmp_path / "missing.toml")
-    check(carton.InvalidInputError, "not allowed", misc={"../out": model_file})
-    check(carton.Error, "missing", misc={"a": tmp_path / "missing"})
-    check(carton.InvalidInputError, "64 hexadecimal", links={"zz": ["https://example.org"]})
-    check(carton.Error, "riscv64gc-unknown-linux-gnu only", required_platforms=["riscv64gc-unknown-linux-gnu"])
-    check(carton.InvalidInputError, "`pdp-11` is no known target triple", required_platforms=["pdp-11"], strict=True)
-    check(carton.InvalidInputError, "@misc/gone.png", model_description="![x](@misc/gone.png)", strict=True)
+    check(carton.InvalidInputError, "not allowed", files=Files(misc={"../out": model_file}))
+    check(carton.Error, "missing", files=Files(misc={"a": tmp_path / "missing"}))
+    check(carton.InvalidInputError, "64 hexadecimal", files=Files(links={"zz": ["https://example.org"]}))
+    check(carton.Error, "riscv64gc-unknown-linux-gnu only", metadata=Metadata(required_platforms=["riscv64gc-unknown-linux-gnu"]))
+    check(carton.InvalidInputError, "`pdp-11` is no known target triple", metadata=Metadata(required_platforms=["pdp-11"], strict=True))
+    check(carton.InvalidInputError, "@misc/gone.png", metadata=Metadata(model_description="![x](@misc/gone.png)", strict=True))
     check(TypeError, "unexpected keyword", colour="red")
     with pytest.raises(carton.MachineError, match="missing.onnx"):
         carton.pack(tmp_path / "missing.onnx", output)
@@ -237,13 +260,56 @@ def test_what_packing_refuses(model_file: Path, pictures: Pictures, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_values_of_the_wrong_type_are_named(model_file: Path, tmp_path: Path) -> None:
+    def check(text: str, make: Callable[[], object]) -> None:
+        with pytest.raises(carton.InvalidInputError, match=re.escape(text)) as caught:
+            make()
+        assert isinstance(caught.value, ValueError)
+
+    wrong: Any = 5
+    check("`metadata.model_name`: expected a text, found a value of type int", lambda: Metadata(model_name=wrong))
+    check("`metadata.required_platforms`: expected a list", lambda: Metadata(required_platforms="x86_64-unknown-linux-gnu"))
+    check("`metadata.required_platforms[1]`: expected a text", lambda: Metadata(required_platforms=["a", wrong]))
+    check("`metadata.file`: expected a path", lambda: Metadata(file=wrong))
+    check("`metadata.strict`: expected True or False", lambda: Metadata(strict=wrong))
+    check("`files.misc`: expected a dict", lambda: Files(misc=["a.png"]))  # type: ignore[arg-type]
+    check("`files.misc['a']`: expected a path", lambda: Files(misc={"a": wrong}))
+    check("`files.tensors`: expected texts as the keys", lambda: Files(tensors={wrong: 1}))
+    check("`files.compression`: expected a text, found None", lambda: Files(compression=None))  # type: ignore[arg-type]
+    check("`files.links['00']`: expected a list", lambda: Files(links={"00": "https://example.org"}))
+    check("`SelfTest.inputs`: expected a dict", lambda: SelfTest(wrong))
+    check("`SelfTest.expected`: expected a dict, the text `record` or None", lambda: SelfTest({}, "recorded"))  # type: ignore[arg-type]
+    check("`SelfTest.expected`: expected a dict", lambda: SelfTest({}, np.zeros(3)))  # type: ignore[arg-type]
+    check("`Example.outputs`: expected a dict", lambda: Example({}, wrong))
+    check("`Example.name`: expected a text", lambda: Example({}, {}, name=wrong))
+
+    def packing(**options: Any) -> Callable[[], object]:
+        return lambda: carton.pack(model_file, tmp_path / "a.carton", **options)
+
+    check("`metadata`: expected a Metadata or the path of a carton.toml", packing(metadata={"model_name": "a"}))
+    check("`files`: expected a Files", packing(files={"misc": {}}))
+    check("`tests`: expected a list", packing(tests=SelfTest({})))
+    check("`tests[1]`: expected a SelfTest or an Example", packing(tests=[SelfTest({}), {"image": 1}]))
+    check("`inputs[0]`: expected a TensorSpec", packing(inputs=["image"]))
+    check("`runner`: expected a text", packing(runner=wrong))
+    check("`options`: expected a dict", packing(options=["a"]))
+    check("`options`: Object of type set is not JSON", packing(options={"a": set()}))
+    check("`check`: expected True or False", packing(check="no"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pack_has_few_keywords() -> None:
+    parameters = inspect.signature(carton.pack).parameters.values()
+    assert sum(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters) <= 14
+
+
 def test_warnings(model_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    packed = carton.pack(model_file, tmp_path / "a.carton", model_description="![x](@misc/gone.png)")
+    packed = carton.pack(model_file, tmp_path / "a.carton", metadata=Metadata(model_description="![x](@misc/gone.png)"))
     expected = "`model_description` refers to `@misc/gone.png`, which is not in the carton"
     assert packed.warnings == [expected]
     assert expected in [record.getMessage() for record in caplog.records]
-    assert packed.check is not None and packed.check["zeros"] == {"ran": True}
-    assert carton.pack(model_file, tmp_path / "a.carton", strict=True).warnings == []
+    assert packed.check is not None and packed.check.zeros == carton.ZeroRun(True, None)
+    assert carton.pack(model_file, tmp_path / "a.carton", metadata=Metadata(strict=True)).warnings == []
 
 
 def test_specs() -> None:
@@ -279,13 +345,13 @@ def test_progress(model_file: Path, tmp_path: Path, pictures: Pictures) -> None:
         stages.append(stage)
 
     tensors = {"a": np.random.default_rng(0).standard_normal(1_000_000)}
-    carton.pack(model_file, tmp_path / "a.carton", tensors=tensors, progress=progress)
+    carton.pack(model_file, tmp_path / "a.carton", files=Files(tensors=tensors), progress=progress)
     assert stages
     stages.clear()
     carton.open(tmp_path / "a.carton").verify(progress=progress)
     assert stages
     with pytest.raises(KeyError):
-        carton.pack(model_file, tmp_path / "b.carton", tensors=tensors, progress=lambda **_: {}["stop"])
+        carton.pack(model_file, tmp_path / "b.carton", files=Files(tensors=tensors), progress=lambda **_: {}["stop"])
     # The callback may see the last event when the carton is complete.
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"a.carton"} or (left == {"a.carton", "b.carton"} and carton.open(tmp_path / "b.carton").verify().ok)

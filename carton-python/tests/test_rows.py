@@ -1,4 +1,4 @@
-"""`Model.map`: tables in, tables out."""
+"""`Model.map` and `Model.map_to`: tables in, tables out."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_every_way_to_read_the_rows(digits: carton.Model, table: pa.Table, pixel
     check(pa.table(digits.map(table)), digits, pixels)
     check(pa.Table.from_batches(list(digits.map(table))), digits, pixels)
     for name in ("rows.parquet", "rows.arrow", "rows.arrows"):
-        assert digits.map(table, output=tmp_path / name) == N_ROWS
+        assert digits.map_to(tmp_path / name, table) == carton.MapReport(str(tmp_path / name), N_ROWS, 5)
     check(pq.read_table(tmp_path / "rows.parquet"), digits, pixels)
     check(pa.ipc.open_file(tmp_path / "rows.arrow").read_all(), digits, pixels)
     check(pa.ipc.open_stream(tmp_path / "rows.arrows").read_all(), digits, pixels)
@@ -185,9 +185,7 @@ def test_rows_of_several_shapes(echo: carton.Model) -> None:
 def test_what_is_wrong(digits: carton.Model, table: pa.Table, tmp_path: Path) -> None:
     def check(kind: type[Exception], text: str, rows: Any = table, **options: Any) -> None:
         with pytest.raises(kind, match=text):
-            rows = digits.map(rows, **options)
-            if isinstance(rows, carton.MappedRows):
-                rows.read_all()
+            digits.map(rows, **options).read_all()
 
     check(carton.SignatureError, "no input `nosuch`; it has `image`", inputs={"nosuch": "id"})
     check(carton.SignatureError, "no output `nosuch`", outputs={"nosuch": "id"})
@@ -199,7 +197,9 @@ def test_what_is_wrong(digits: carton.Model, table: pa.Table, tmp_path: Path) ->
     check(carton.InvalidInputError, "list of columns", keep="id")
     check(TypeError, "Arrow stream", 5)
     check(carton.InvalidInputError, "No such file", tmp_path / "nosuch.parquet")
-    check(carton.InvalidInputError, "expected a file .parquet", output=tmp_path / "rows.csv")
+    check(TypeError, "output", output=tmp_path / "rows.parquet")
+    with pytest.raises(carton.InvalidInputError, match="expected a file .parquet"):
+        digits.map_to(tmp_path / "rows.csv", table)
     nulls = pa.table({"image": pa.array([[0.0] * 64, None, [0.0] * 64])})
     check(carton.InvalidInputError, "row 1 of column `image`: is null", nulls)
     short = pa.table({"image": pa.array([[0.0] * 64, [0.0] * 63])})
@@ -225,7 +225,7 @@ def test_no_rows(digits: carton.Model, table: pa.Table, tmp_path: Path) -> None:
     found = digits.map(table.slice(0, 0)).read_all()
     assert found.num_rows == 0
     assert found.schema.field("probabilities").type == pa.list_(pa.float32(), 10)
-    assert digits.map(table.slice(0, 0), output=tmp_path / "none.parquet") == 0
+    assert digits.map_to(tmp_path / "none.parquet", table.slice(0, 0)).rows == 0
     assert pq.read_table(tmp_path / "none.parquet").schema.names == ["id", "probabilities"]
 
 
@@ -248,7 +248,7 @@ def test_progress_is_reported(digits: carton.Model, table: pa.Table, tmp_path: P
     seen: list[dict[str, Any]] = []
     path = tmp_path / "rows.parquet"
     pq.write_table(table, path)
-    digits.map(path, output=tmp_path / "out.parquet", progress=lambda **event: seen.append(event))
+    digits.map_to(tmp_path / "out.parquet", path, progress=lambda **event: seen.append(event))
     assert seen[-1] == {"stage": "running", "done": N_ROWS, "total": N_ROWS, "unit": "rows"}
 
 
@@ -259,7 +259,7 @@ def test_an_error_in_the_callback_leaves_no_file(digits: carton.Model, table: pa
     path = tmp_path / "rows.parquet"
     pq.write_table(table, path)
     with pytest.raises(RuntimeError, match="enough"):
-        digits.map(path, output=tmp_path / "out.parquet", progress=callback)
+        digits.map_to(tmp_path / "out.parquet", path, progress=callback)
     assert not (tmp_path / "out.parquet").exists()
 
 
@@ -287,13 +287,15 @@ def endless():
 
 def mapped(**options):
     reader = pa.RecordBatchReader.from_batches(schema, endless())
-    return noop().map(reader, inputs={"x": "x"}, **options)
+    if "path" in options:
+        return noop().map_to(options["path"], reader, inputs={"x": "x"})
+    return noop().map(reader, inputs={"x": "x"})
 """
 
 
 def test_ctrl_c_ends_the_work_and_leaves_no_file(run_script: RunScript, tmp_path: Path) -> None:
     """Also where the signal interrupts the source."""
-    for work in ("mapped(output='out.parquet')", "mapped().read_all()", "[None for _ in mapped()]"):
+    for work in ("mapped(path='out.parquet')", "mapped().read_all()", "[None for _ in mapped()]"):
         ended = run_script(
             f"""{ENDLESS}
 os.chdir({str(tmp_path)!r})
@@ -310,7 +312,7 @@ print(os.path.exists("out.parquet"))
         assert ended.stdout == "KeyboardInterrupt\nFalse\n", (work, ended)
 
 
-@pytest.mark.parametrize("work", ["mapped(output='/dev/shm/out.parquet')", "mapped().read_all()", "[None for _ in mapped()]"])
+@pytest.mark.parametrize("work", ["mapped(path='/dev/shm/out.parquet')", "mapped().read_all()", "[None for _ in mapped()]"])
 def test_the_interpreter_may_exit_meanwhile(run_script: RunScript, work: str) -> None:
     ended = run_script(
         f"""{ENDLESS}
@@ -418,7 +420,7 @@ def test_the_rows_may_come_from_another_model(echo: carton.Model, tmp_path: Path
 
     assert mapped().read_all()["x"].to_pylist() == list(range(100)) * 20
     assert sum(len(batch) for batch in mapped()) == 2000
-    assert echo.map(mapped(), inputs={"x": "x"}, output=tmp_path / "rows.parquet") == 2000
+    assert echo.map_to(tmp_path / "rows.parquet", mapped(), inputs={"x": "x"}).rows == 2000
 
 
 def test_threads_take_turns_at_one_stream(run_script: RunScript) -> None:
@@ -455,9 +457,9 @@ def test_a_column_that_parquet_cannot_hold(echo: carton.Model, tmp_path: Path) -
     union = pa.UnionArray.from_dense(kinds, offsets, [pa.array([1]), pa.array(["a"])])
     table = pa.table({"x": [1, 2], "kept": pa.array([{"u": value} for value in (1, 2)]), "union": union})
     with pytest.raises(carton.InvalidInputError, match="column `union`: Parquet has no type for Union"):
-        echo.map(table, inputs={"x": "x"}, output=tmp_path / "rows.parquet")
+        echo.map_to(tmp_path / "rows.parquet", table, inputs={"x": "x"})
     assert not (tmp_path / "rows.parquet").exists()
-    assert echo.map(table, inputs={"x": "x"}, output=tmp_path / "rows.arrow") == 2
+    assert echo.map_to(tmp_path / "rows.arrow", table, inputs={"x": "x"}).rows == 2
 
 
 def test_a_corrupt_page_blames_the_file(digits: carton.Model, table: pa.Table, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_an_exception_of_the_source_is_raised_as_it_is(echo: carton.Model, tmp_p
 
     check(lambda: echo.map(failing(error), inputs=INPUTS).read_all())
     check(lambda: list(echo.map(failing(error), inputs=INPUTS)))
-    check(lambda: echo.map(failing(error), inputs=INPUTS, output=tmp_path / "rows.parquet"))
+    check(lambda: echo.map_to(tmp_path / "rows.parquet", failing(error), inputs=INPUTS))
     # Rows of a model that are the rows of another one.
     check(lambda: echo.map(echo.map(failing(error), inputs=INPUTS), inputs=INPUTS).read_all())
     assert os.listdir(tmp_path) == []
@@ -80,20 +80,20 @@ def test_numbers_that_are_no_numbers_of_rows(echo: carton.Model) -> None:
     with pytest.raises(carton.InvalidInputError, match="100000 workers, expected at most 1024"):
         echo.map(TABLE, inputs=INPUTS, workers=100_000)
     with pytest.raises(TypeError):
-        echo.map(TABLE, inputs=INPUTS, batch_size=1.5)  # type: ignore[call-overload]
+        echo.map(TABLE, inputs=INPUTS, batch_size=1.5)  # type: ignore[arg-type]
 
 
 def test_a_name_that_no_arrow_stream_can_hold(echo: carton.Model, tmp_path: Path) -> None:
     outputs = {"x": "a\0b"}
     with pytest.raises(carton.InvalidInputError, match=r"column `a\\0b` cannot be in an Arrow stream"):
         echo.map(TABLE, inputs=INPUTS, outputs=outputs).read_all()
-    assert echo.map(TABLE, inputs=INPUTS, outputs=outputs, output=tmp_path / "rows.parquet") == 3
+    assert echo.map_to(tmp_path / "rows.parquet", TABLE, inputs=INPUTS, outputs=outputs).rows == 3
 
 
 def test_an_output_that_cannot_be_written(echo: carton.Model, tmp_path: Path) -> None:
     def check(kind: type[Exception], path: Path, text: str) -> None:
         with pytest.raises(kind) as raised:
-            echo.map(TABLE, inputs=INPUTS, output=path)
+            echo.map_to(path, TABLE, inputs=INPUTS)
         assert str(raised.value) == f"cannot write `{path}`: {text}"
 
     (tmp_path / "folder.parquet").mkdir()
@@ -105,13 +105,13 @@ def test_an_output_that_cannot_be_written(echo: carton.Model, tmp_path: Path) ->
 def test_paths_may_be_bytes(digits_path: Path, echo: carton.Model, tmp_path: Path) -> None:
     rows, output = os.fsencode(tmp_path / "rows.parquet"), os.fsencode(tmp_path / "out.parquet")
     pq.write_table(TABLE, tmp_path / "rows.parquet")
-    assert echo.map(rows, inputs=INPUTS, output=output) == 3
-    assert echo.map(TABLE, inputs=INPUTS).write(output) == 3
+    assert echo.map_to(output, rows, inputs=INPUTS).rows == 3
+    assert echo.map(TABLE, inputs=INPUTS).write(output).rows == 3
     carton.open(os.fsencode(digits_path)).unpack(os.fsencode(tmp_path / "unpacked"))
     model = os.fsencode(tmp_path / "unpacked" / "model" / "model.onnx")
     assert carton.runner_for(model) == "onnx"
     packed = os.fsencode(tmp_path / "packed.carton")
-    carton.pack(model, packed, misc={"notes": os.fsencode(digits_path)})
+    carton.pack(model, packed, files=carton.Files(misc={"notes": os.fsencode(digits_path)}))
     shrunk = os.fsencode(tmp_path / "shrunk.carton")
     carton.shrink(packed, shrunk, url_prefix="https://example.org", min_size=1000, save_files=os.fsencode(tmp_path / "saved"))
     assert carton.open(shrunk).manifest_sha256 == carton.open(packed).manifest_sha256

@@ -8,6 +8,7 @@ from pathlib import Path
 import carton
 import numpy as np
 import pytest
+from carton import Sandbox
 
 
 def tries(path, port):
@@ -72,8 +73,8 @@ def test_a_model_reads_and_reaches_nothing(trying):
 
 
 def test_a_model_gets_what_is_allowed(trying):
-    assert results(trying, allow=["network"]) == ["refused", "connected", "True"]
-    assert results(trying, allow=["read=" + trying[1]]) == ["secret", "refused", "True"]
+    assert results(trying, sandbox=Sandbox(allow=["network"])) == ["refused", "connected", "True"]
+    assert results(trying, sandbox=Sandbox("on", allow=["read=" + trying[1]])) == ["secret", "refused", "True"]
     assert results(trying, sandbox="off")[:2] == ["secret", "connected"]
 
 
@@ -96,14 +97,14 @@ def test_a_model_gets_the_variables_that_are_passed(trying, tmp_path, monkeypatc
             return model(names=names)["result"].tolist()
 
     assert results() == ["1", "-", "-"]
-    assert results(env=["PASSED", "OF_CARTON=4"]) == ["4", "2", "-"]
+    assert results(sandbox=Sandbox(env=["PASSED", "OF_CARTON=4"])) == ["4", "2", "-"]
     assert results(options={"env.OF_CARTON": 5}) == ["5", "-", "-"]
 
 
 def test_limits_hold(trying):
     path, secret, port = trying
     with pytest.raises(carton.Error):
-        with carton.load(path, limits={"open_files": 3}) as model:
+        with carton.load(path, sandbox=Sandbox(limits={"open_files": 3})) as model:
             model(path=secret, port=port)
 
 
@@ -111,14 +112,31 @@ def test_wrong_options_are_named(trying):
     with pytest.raises(carton.InvalidInputError, match="strict"):
         carton.load(trying[0], sandbox="tight")
     with pytest.raises(carton.InvalidInputError, match="everything"):
-        carton.load(trying[0], allow=["everything"])
-    with pytest.raises(TypeError, match="list"):
-        carton.load(trying[0], allow="network")
-    with pytest.raises(TypeError, match="list"):
-        carton.load(trying[0], env="PATH")
+        carton.load(trying[0], sandbox=Sandbox(allow=["everything"]))
     with pytest.raises(carton.InvalidInputError, match="`NOT_SET` is not set"):
-        carton.load(trying[0], env=["NOT_SET"])
+        carton.load(trying[0], sandbox=Sandbox(env=["NOT_SET"]))
     with pytest.raises(carton.InvalidInputError, match="HOME"):
-        carton.load(trying[0], env=["HOME"])
-    with pytest.raises(TypeError, match="speed"):
-        carton.load(trying[0], limits={"speed": 1})
+        carton.load(trying[0], sandbox=Sandbox(env=["HOME"]))
+
+
+def test_values_of_the_wrong_type_are_named():
+    """These need no runner."""
+    for options, name in (
+        ({"mode": 5}, "`sandbox.mode`: expected a text, found a value of type int"),
+        ({"allow": "network"}, "`sandbox.allow`: expected a list"),
+        ({"allow": [5]}, r"`sandbox.allow\[0\]`: expected a text"),
+        ({"env": "PATH=secret"}, "`sandbox.env`: expected a list"),
+        ({"limits": {"speed": 1}}, "`sandbox.limits`: there is no limit `speed`"),
+        ({"limits": {"memory": "4G"}}, r"`sandbox.limits\['memory'\]`: expected a whole number"),
+    ):
+        with pytest.raises(carton.InvalidInputError, match=name) as caught:
+            Sandbox(**options)
+        assert "secret" not in str(caught.value)
+    for wrong in (5, ["network"], {"allow": []}):
+        with pytest.raises(carton.InvalidInputError, match="`sandbox`: expected a text or a Sandbox"):
+            carton.load("none.carton", sandbox=wrong)
+        with pytest.raises(carton.InvalidInputError, match="`sandbox`: expected a text or a Sandbox"):
+            carton.pack("none.onnx", "none.carton", sandbox=wrong)
+    with pytest.raises(carton.InvalidInputError, match="tight"):
+        carton.load("none.carton", sandbox="tight")
+    assert "secret" not in repr(Sandbox(env=["KEY=secret"]))

@@ -1,7 +1,8 @@
-"""Keys, signatures, and whose signature a carton must have."""
+"""Keys, signing, and who must have signed a carton."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -35,11 +36,11 @@ def test_a_carton_is_loaded_by_the_key_that_signed_it(signed: Path) -> None:
     key = signed.with_name("key.pub.pem")
     with carton.load(signed, trusted_keys=[key]) as model:
         assert model(image=np.zeros((1, 1, 8, 8), np.float32))
-        status = model.package.signature_status
+        status = model.package.signing
         assert status is not None and status.status == "trusted"
     assert carton.open(signed, trusted_keys=[key.read_text()]).inputs
     moved = shutil.move(f"{signed}.sig", signed.with_name("elsewhere"))
-    assert carton.open(signed, trusted_keys=[key], signature_file=moved).inputs
+    assert carton.open(signed, trusted_keys=[key], bundle=moved).inputs
     with pytest.raises(carton.UntrustedError, match="is not signed, and a signature is required") as raised:
         carton.load(signed, trusted_keys=[key])
     assert isinstance(raised.value, PermissionError)
@@ -50,10 +51,13 @@ def test_other_signers_are_refused(signed: Path) -> None:
         carton.load(signed, trusted_keys=[signed.with_name("other.pub.pem")])
     with pytest.raises(carton.InvalidInputError, match="not a usable public key"):
         carton.open(signed, trusted_keys=[signed.with_name("key.pem")])
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(carton.MachineError, match="none.pem") as missing:
         carton.open(signed, trusted_keys=["none.pem"])
+    assert missing.value.errno == errno.ENOENT and missing.value.filename == "none.pem"
+    with pytest.raises(carton.InvalidInputError, match="expected a list"):
+        carton.open(signed, trusted_keys="key.pub.pem")
     with pytest.raises(carton.Error, match="no key, certificate or identity is trusted"):
-        carton.open(signed, require_signature=True)
+        carton.open(signed, require_signed=True)
 
 
 def test_signing_says_what_was_signed(unsigned: Path) -> None:
@@ -81,9 +85,9 @@ def test_signing_is_refused_for_a_reason(unsigned: Path) -> None:
         carton.sign(unsigned, key=key, expect="0" * 64)
     with pytest.raises(carton.InvalidInputError, match="the carton is on a server: name the file to write"):
         carton.sign("https://example.org/a.carton", key=key)
-    with pytest.raises(OSError):
+    with pytest.raises(carton.MachineError, match="none/a.sig"):
         carton.sign(unsigned, key=key, output=unsigned.with_name("none") / "a.sig")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(carton.MachineError):
         carton.sign(unsigned, key="none.pem")
     assert not Path(f"{unsigned}.sig").exists()
 
@@ -94,11 +98,12 @@ def test_keys_are_never_replaced(tmp_path: Path) -> None:
     assert len(keys.key) == 64 and not keys.encrypted
     assert (tmp_path / "key.pem").stat().st_mode & 0o777 == 0o600
     before = (tmp_path / "key.pem").read_bytes()
-    with pytest.raises(FileExistsError):
+    with pytest.raises(carton.MachineError) as raised:
         carton.keygen(tmp_path / "key.pem")
+    assert raised.value.errno == errno.EEXIST and isinstance(raised.value, OSError)
     assert (tmp_path / "key.pem").read_bytes() == before
     (tmp_path / "second.pub.pem").touch()
-    with pytest.raises(FileExistsError):
+    with pytest.raises(carton.MachineError):
         carton.keygen(os.fsencode(tmp_path / "second.pem"))
     assert not (tmp_path / "second.pem").exists()
     with pytest.raises(carton.InvalidInputError, match="expected the curve"):
@@ -119,16 +124,16 @@ def test_keys_have_passwords(unsigned: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert carton.keygen(unsigned.with_name("too.pem")).encrypted
 
 
-def test_signatures_are_shown(unsigned: Path) -> None:
-    def status(**options: object) -> carton.SignatureStatus:
-        found = carton.open(unsigned, **options).signature_status  # type: ignore[arg-type]
+def test_who_signed_is_shown(unsigned: Path) -> None:
+    def status(**options: object) -> carton.SigningStatus:
+        found = carton.open(unsigned, **options).signing  # type: ignore[arg-type]
         assert found is not None
         return found
 
     place = f"{unsigned}.sig"
-    assert status() == carton.SignatureStatus("unsigned", place, None, None)
+    assert status() == carton.SigningStatus("unsigned", place, None, None)
     signed = carton.sign(unsigned, key=unsigned.with_name("key.pem"))
-    trusted = carton.SignatureStatus("trusted", place, f"key {signed.key}", None)
+    trusted = carton.SigningStatus("trusted", place, f"key {signed.key}", None)
     assert status(trusted_keys=[unsigned.with_name("key.pub.pem")]) == trusted
     assert f"key {signed.key}" in carton.open(unsigned, trusted_keys=[unsigned.with_name("key.pub.pem")])._repr_html_()
     assert "signed by" not in carton.open(unsigned)._repr_html_()
@@ -136,16 +141,16 @@ def test_signatures_are_shown(unsigned: Path) -> None:
     assert (untrusted.status, untrusted.signer) == ("untrusted", f"key {signed.key}")
     assert untrusted.reason is not None and "no key is trusted" in untrusted.reason
     package = carton.open(unsigned)
-    assert package.info()["signature"]["status"] == "untrusted"
+    assert package.info().signing == untrusted
     report = package.verify()
-    assert report.ok and report.signature_status == untrusted
+    assert report.ok and report.signing == untrusted
     # A signature of something else is wrong, whoever is trusted.
     bundle = json.loads(Path(place).read_text())
     bundle["dsseEnvelope"]["payload"] = "e30="
     Path(place).write_text(json.dumps(bundle))
     report = carton.open(unsigned).verify()
-    assert not report.ok and report.bad == [] and report.signature_status is not None
-    assert report.signature_status.status == "broken"
+    assert not report.ok and report.bad == [] and report.signing is not None
+    assert report.signing.status == "broken"
 
 
 def test_the_command_and_the_module_do_the_same(unsigned: Path) -> None:
@@ -162,7 +167,7 @@ def test_the_command_and_the_module_do_the_same(unsigned: Path) -> None:
     path = carton.sign(unsigned, key=unsigned.with_name("key.pem")).path
     assert Path(path).read_bytes() == unsigned.with_name("command.sig").read_bytes()
     shown = run("info", "digits.carton", "--key", "key.pub.pem")["signature"]
-    status = carton.open(unsigned, trusted_keys=[unsigned.with_name("key.pub.pem")]).signature_status
+    status = carton.open(unsigned, trusted_keys=[unsigned.with_name("key.pub.pem")]).signing
     assert isinstance(shown, dict) and status is not None
     assert (shown["status"], shown["signer"]) == (status.status, status.signer)
 
@@ -170,7 +175,7 @@ def test_the_command_and_the_module_do_the_same(unsigned: Path) -> None:
 def test_rules_of_the_configuration_apply(signed: Path) -> None:
     """Read from a configuration of its own, in a process of its own."""
     config = signed.with_name("config.toml")
-    script = "import carton, sys; print(carton.open(sys.argv[1]).signature_status.status)"
+    script = "import carton, sys; print(carton.open(sys.argv[1]).signing.status)"
     for key, expected in (("key.pub.pem", "trusted"), ("other.pub.pem", "UntrustedError")):
         config.write_text(f'[[trust]]\nfor = ["**"]\nkeys = ["{key}"]\n')
         environment = dict(os.environ, CARTON_CONFIG_PATH=str(config))

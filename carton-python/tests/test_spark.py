@@ -132,6 +132,16 @@ def test_a_worker_loads_the_model_once(session: SparkSession, pictures_frame: An
     assert set(found) <= {0, 1} and 1 in found
 
 
+def test_models_of_other_options_are_other_models() -> None:
+    """A group of options that hides values when it is shown does not hide them from the key of a model."""
+
+    def key(secret: str) -> str:
+        sandbox = carton.Sandbox("off", env=[f"KEY={secret}"])
+        return json.dumps({"sandbox": sandbox, "trusted_keys": [Path("a.pem")]}, default=carton_spark._plain)
+
+    assert key("a") == key("a") != key("b")
+
+
 @pytest.fixture(scope="module")
 def echo_path(noop_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A carton that returns its inputs."""

@@ -399,7 +399,7 @@ def test_a_file_from_a_carton(digits_path: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.write_text("nothing")
     carton.pack(
-        model, path, runner="noop", tensors={"w": np.arange(6).reshape(2, 3)}, tensor_format="safetensors", check=False
+        model, path, runner="noop", files=carton.Files(tensors={"w": np.arange(6).reshape(2, 3)}, tensor_format="safetensors"), check=False
     )
     package = carton.open(path)
     package.unpack(tmp_path / "unpacked")

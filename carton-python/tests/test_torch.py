@@ -55,11 +55,11 @@ def specs(found: Any) -> list[tuple[str, str, Any]]:
 def check_packed(module: Any, example: Any, runner: str | None, path: Path, **options: Any) -> carton.Package:
     """Packs a module, and checks the self-test that was recorded."""
     packed = carton.pack(module, path, example=example, runner=runner, **options)
-    assert packed.check is not None and packed.check["counts"] == {"passed": 1, "ran": 0, "failed": 0}
+    assert packed.check is not None and (packed.check.self_test.passed, packed.check.self_test.ran) == (1, 0)
     package = carton.open(packed.path)
     assert package.self_tests == ["example"]
     if runner is not None:
-        assert package.info()["runner"]["runner_name"] == runner
+        assert package.info().runner.name == runner
     return package
 
 
@@ -77,7 +77,7 @@ def test_a_module(runner: str, tmp_path: Path) -> None:
     other = torch.randn(7, 3, 8, 8)
     net.eval()
     with carton.load(tmp_path / "net.carton") as model, torch.no_grad():
-        assert model.self_test()["passed"]
+        assert model.self_test().ok
         np.testing.assert_allclose(model(other)["output"], net(other).numpy(), rtol=1e-4, atol=1e-5)
 
 
@@ -101,7 +101,7 @@ def test_the_example_stays_as_it_was(runner: str, tmp_path: Path) -> None:
         check_packed(Writing(), x, runner, tmp_path / "writing.carton")
         assert not x.any()
         with carton.load(tmp_path / "writing.carton") as model:
-            assert model.self_test()["passed"] and model(x)["output"].tolist() == [[1, 1, 1]] * 2
+            assert model.self_test().ok and model(x)["output"].tolist() == [[1, 1, 1]] * 2
 
 
 class Recurrent(nn.Module):
@@ -225,7 +225,7 @@ def test_the_default_is_what_runs_here(
 ) -> None:
     def packed_for() -> str:
         package = check_packed(small_net(), torch.randn(2, 3, 8, 8), None, tmp_path / "net.carton")
-        name: str = package.info()["runner"]["runner_name"]
+        name: str = package.info().runner.name
         return name
 
     assert packed_for() == "torchscript"
@@ -240,7 +240,7 @@ def test_an_onnx_carton_needs_no_torch(tmp_path: Path, run_script: RunScript) ->
     ended = run_script(
         f"sys.modules['torch'] = None\n"
         f"with carton.load({str(tmp_path / 'net.carton')!r}) as model:\n"
-        f"    print(model.self_test()['passed'], model.runner)\n"
+        f"    print(model.self_test().ok, model.runner)\n"
     )
     assert ended.stdout.startswith("True onnx"), ended.stderr
 
@@ -260,10 +260,10 @@ def test_large_weights_are_in_a_file_of_their_own(tmp_path: Path, monkeypatch: p
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     monkeypatch.setattr("carton._live.torch_export.MAX_PROTOBUF_BYTES", 1)
     package = check_packed(small_net(), torch.randn(2, 3, 8, 8), "onnx", tmp_path / "net.carton")
-    sizes = {file["path"]: file["size"] for file in package.info()["files"] if file["path"].startswith("model/")}
+    sizes = {file.path: file.size for file in package.info().files if file.path.startswith("model/")}
     assert sizes["model/model.onnx.data"] >= 4 * 8 * 6 * 6 * 5 > sizes["model/model.onnx"] / 2
     with carton.load(tmp_path / "net.carton") as model:
-        assert model.self_test()["passed"]
+        assert model.self_test().ok
 
 
 def test_modules_that_cannot_be_packed(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import doctest
 import importlib
 import importlib.util
 import inspect
 import os
 import pkgutil
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,7 @@ import numpy as np
 import pytest
 
 import carton
-from carton import _carton
+from carton import _carton, _paths
 
 PACKAGE = Path(carton.__file__).resolve().parent
 MODULES = ["carton", *(f"carton.{module.name}" for module in pkgutil.iter_modules([str(PACKAGE)]))]
@@ -75,6 +77,29 @@ def main() -> None:
         array[...] = 0
         with model.seal(image=array) as sealed:
             model.infer(sealed)
+        report: carton.SelfTestReport = model.self_test()
+        differences = [output.max_abs_diff for test in report.tests for output in test.outputs]
+        rows: carton.MappedRows = model.map("rows.parquet", workers=2)
+        written: carton.MapReport = model.map_to("out.parquet", rows, batch_size=5)
+        print(report.ok, differences, written.rows)
+    packed = carton.pack(
+        "model.onnx",
+        "digits.carton",
+        example={"image": 1},
+        metadata=carton.Metadata(model_name="digits"),
+        tests=[carton.SelfTest({"image": 1}, expected="record"), carton.Example({"image": 1}, name="one")],
+        files=carton.Files(misc={"a.png": "a.png"}, compression="zstd"),
+        sandbox=carton.Sandbox("strict", limits={"memory": 1 << 30}),
+    )
+    if packed.check is not None and packed.check.zeros is not None:
+        print(packed.check.zeros.ok, packed.check.self_test.failed)
+    pushed: carton.Pushed = carton.push(packed.path, "oci://example.org/a:1", min_size=1)
+    info: carton.Info = carton.open(pushed.artifact, bundle="a.sig", require_signed=True).info()
+    print(info.runner.name, [file.size for file in info.files], [found.tag for found in carton.tags("oci://example.org/a")])
+    try:
+        carton.load("digits.carton", sandbox="off")
+    except carton.TimedOutError as error:
+        print(error.hint)
     names: list[str] = [spec.name for spec in carton.open("digits.carton").inputs]
     print(names, carton.tensors.open("a.safetensors")["w"].shape)
 
@@ -86,9 +111,16 @@ async def awaited(model: carton.Model) -> None:
 """
     )
     run("mypy", "--strict", str(program), folder=tmp_path, cache=mypy_cache)
-    program.write_text("import carton\ncarton.load(5)\n")
-    with pytest.raises(AssertionError, match="incompatible type"):
-        run("mypy", "--strict", str(program), folder=tmp_path, cache=mypy_cache)
+    for wrong in (
+        "carton.load(5)",
+        "carton.pack('a', 'b', metadata={'model_name': 'a'})",
+        "carton.SelfTest({}, expected='recorded')",
+        "carton.Sandbox('tight')",
+        "carton.pack('a', 'b', tests=[{'x': 1}])",
+    ):
+        program.write_text(f"import carton\n{wrong}\n")
+        with pytest.raises(AssertionError, match="incompatible type"):
+            run("mypy", "--strict", str(program), folder=tmp_path, cache=mypy_cache)
 
 
 @needs_mypy
@@ -128,6 +160,45 @@ def test_every_function_has_an_example() -> None:
         functions |= {f"{class_.__name__}.{name}": member for name, member in vars(class_).items() if not name.startswith("_")}
     missing = [name for name, member in functions.items() if inspect.isroutine(member) and ">>>" not in (inspect.getdoc(member) or "")]
     assert missing == []
+
+
+def test_every_kind_of_place_is_named() -> None:
+    """Where a function takes the place of a carton, its documentation has the same words, and they are true."""
+    functions = {name: value for name in carton.__all__ if inspect.isroutine(value := getattr(carton, name))}
+    taking = {name: value for name, value in functions.items() if "location" in inspect.signature(value).parameters}
+    assert set(taking) == {"load", "load_async", "open", "push", "resolve", "shrink", "sign"}
+    for name, value in {**taking, "predict": carton.spark.predict, "Predictor": carton.ray.Predictor}.items():
+        assert f"The carton: {_paths.PLACES}." in " ".join((inspect.getdoc(value) or "").split()), name
+    for name in ("push", "pull", "tag", "tags"):
+        assert "`oci://HOST/REPOSITORY" in (inspect.getdoc(functions[name]) or ""), name
+    schemes = re.findall(r"`(\w+)://`", _paths.PLACES)
+    assert schemes == ["https", "http", "oci", "hf", "s3", "gs", "az"]
+    for scheme in schemes:
+        assert f"{scheme}://" in (carton.__doc__ or "")
+        with pytest.raises(carton.NetworkError, match="the network is not to be used"):
+            carton.open(f"{scheme}://example.org/team/digits", offline=True)
+    with pytest.raises(carton.InvalidInputError, match="only `http`"):
+        carton.open("ftp://example.org/digits", offline=True)
+
+
+def test_a_signature_is_what_a_carton_declares() -> None:
+    """What cryptography does is called signing, in every name."""
+    names = [*carton.__all__, *inspect.signature(carton.load).parameters, *inspect.signature(carton.open).parameters]
+    for value in (getattr(carton, name) for name in carton.__all__):
+        if dataclasses.is_dataclass(value):
+            names += [field.name for field in dataclasses.fields(value)]
+    names += [name for value in (carton.Package, carton.Model) for name in dir(value)]
+    found = {name for name in names if "signature" in name.lower() and not name.startswith("__")}
+    assert found == {"SignatureError", "SignatureMismatchError", "signature"}
+
+
+def test_results_are_frozen_and_documented() -> None:
+    classes = [value for name in carton.__all__ if dataclasses.is_dataclass(value := getattr(carton, name))]
+    assert len(classes) > 20
+    for value in classes:
+        assert value.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        for field in dataclasses.fields(value):
+            assert re.search(rf"^ *{field.name}: ", value.__doc__ or "", re.M), f"{value.__name__}.{field.name}"
 
 
 def test_options_of_load_are_shown_by_name() -> None:

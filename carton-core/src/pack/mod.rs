@@ -264,6 +264,7 @@ impl fmt::Debug for Pack {
 #[derive(Clone, Debug)]
 pub struct RecordSelfTest {
     name: Option<String>,
+    description: Option<String>,
     inputs: Inputs,
 }
 
@@ -274,11 +275,18 @@ impl RecordSelfTest {
         self.name = Some(name.into());
         self
     }
+
+    /// Says what the test shows, in Markdown.
+    #[must_use]
+    pub fn described(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
 }
 
 impl<T: Into<Inputs>> From<T> for RecordSelfTest {
     fn from(inputs: T) -> Self {
-        Self { name: None, inputs: inputs.into() }
+        Self { name: None, description: None, inputs: inputs.into() }
     }
 }
 

@@ -323,6 +323,7 @@ impl Packing {
             }
             let mut self_test = SelfTest::new(self.input.add_tensors(inputs));
             self_test.name = test.name;
+            self_test.description = test.description;
             self_test.expected_out = Some(self.input.add_tensors(observed.outputs));
             self.input.draft.self_tests.push(self_test);
         }

@@ -7,6 +7,15 @@
     (1, 10)
 
 The model runs in a process of its own, the runner. Tensors are passed in memory that both processes share.
+
+A carton is named by a path, or by a URL, of which only what is needed is fetched:
+
+- `https://models.example.com/digits.carton`, or `http://`: a file of a web server.
+- `oci://registry.example.com/team/digits:1.0`: an artifact of a registry of container images, from `carton.push`.
+- `hf://team/digits@main/digits.carton`: a file of a repository of the Hugging Face Hub.
+- `s3://bucket/digits.carton`, `gs://…`, `az://…`: an object of Amazon S3, Google Cloud Storage or Azure Blob Storage.
+
+A word has one meaning: a *signature* is what a carton declares of inputs and outputs; who vouches for a carton has *signed* it.
 """
 
 from __future__ import annotations
@@ -17,10 +26,11 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from . import _carton, _log, _program, _progress, cache, ray, spark, tensors
 from ._arrow import arrow
+from ._arguments import Example, Files, Metadata, Sandbox, SelfTest
 from ._carton import ArrowArray, MappedRows, Model, Package, Sealed, Stream, TensorSpec, __version__
 from ._errors import (
+    AbortedError,
     BusyError,
-    Cancelled,
     ClosedError,
     Error,
     ForkError,
@@ -30,61 +40,105 @@ from ._errors import (
     ModelError,
     NetworkError,
     NoRunnerError,
-    RunnerCrashed,
+    RunnerCrashedError,
     SelfTestError,
     SignatureError,
     SignatureMismatchError,
-    Timeout,
+    TimedOutError,
     UnsupportedError,
     UntrustedError,
 )
 from ._options import LoadOptions, as_given, key_texts, takes_load_options
-from ._pack import Example, SelfTest, pack
+from ._pack import pack
 from ._paths import AnyPath, location_text
-from ._results import Keys, LeftOut, Packed, Resolved, Runner, Shrunk, SignatureStatus, Signed, VerifyReport
+from ._registry import pull, push, tag, tags
+from ._results import (
+    FileInfo,
+    Info,
+    Keys,
+    LeftOut,
+    MapReport,
+    OutputResult,
+    PackCheck,
+    Packed,
+    Pulled,
+    Pushed,
+    RequiredRunner,
+    Resolved,
+    Runner,
+    SandboxRequest,
+    SelfTestReport,
+    SelfTestResult,
+    Shrunk,
+    Signed,
+    SigningStatus,
+    TagInfo,
+    Tagged,
+    TensorInfo,
+    VerifyReport,
+    ZeroRun,
+)
 from ._signing import keygen, sign
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = [
+    "AbortedError",
     "ArrowArray",
     "BusyError",
-    "Cancelled",
     "ClosedError",
     "Error",
     "Example",
+    "FileInfo",
+    "Files",
     "ForkError",
+    "Info",
     "IntegrityError",
     "InvalidInputError",
     "Keys",
     "LeftOut",
     "LoadOptions",
     "MachineError",
+    "MapReport",
     "MappedRows",
+    "Metadata",
     "Model",
     "ModelError",
     "NetworkError",
     "NoRunnerError",
+    "OutputResult",
+    "PackCheck",
     "Package",
     "Packed",
+    "Pulled",
+    "Pushed",
+    "RequiredRunner",
     "Resolved",
     "Runner",
-    "RunnerCrashed",
+    "RunnerCrashedError",
+    "Sandbox",
+    "SandboxRequest",
     "Sealed",
     "SelfTest",
     "SelfTestError",
+    "SelfTestReport",
+    "SelfTestResult",
     "Shrunk",
     "SignatureError",
     "SignatureMismatchError",
-    "SignatureStatus",
     "Signed",
+    "SigningStatus",
     "Stream",
+    "TagInfo",
+    "Tagged",
+    "TensorInfo",
     "TensorSpec",
-    "Timeout",
+    "TimedOutError",
     "UnsupportedError",
     "UntrustedError",
     "VerifyReport",
+    "ZeroRun",
     "__version__",
     "arrow",
     "cache",
@@ -94,6 +148,8 @@ __all__ = [
     "load_async",
     "open",
     "pack",
+    "pull",
+    "push",
     "ray",
     "resolve",
     "runner_for",
@@ -101,6 +157,8 @@ __all__ = [
     "shrink",
     "sign",
     "spark",
+    "tag",
+    "tags",
     "tensors",
 ]
 
@@ -115,7 +173,8 @@ def load(
     """Loads a carton, verifies it, and starts its runner with the model.
 
     Args:
-        location: A path, or an `https://` URL. It may end in `#sha256=` and the hash that the carton must have.
+        location: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+            It may end in `#sha256=` and the hash that the carton must have. `help(carton)` says what the URLs are.
         expect: The hash that the carton must have, in hexadecimal digits.
         device: `cpu`, the index of a GPU, `GPU-…` or `MIG-…`. By default the CPU in the sandbox; without it the
             runner chooses.
@@ -131,17 +190,14 @@ def load(
         allow_file_links: Whether LINKS of a local carton may name local files.
         trusted_keys: Public keys, as paths or as PEM text, by one of which the carton must be signed. The trust rules of the
             configuration do not apply then.
-        signature_file: The path or URL of the carton's signature. By default it is beside the carton, under its name and `.sig`.
-        require_signature: Whether a carton without a trusted signature is refused. By default the configuration says so.
+        bundle: The Sigstore bundle that says who signed the carton: a path, or a URL of any kind that `location` may be. By default it is
+            beside the carton, under its name and `.sig`.
+        require_signed: Whether a carton is refused that no trusted signer has signed. By default the configuration says so.
         restart: Whether a call starts a fresh runner if the last one has died.
         pool_bytes: The most shared memory for inputs, in bytes.
         offline: Whether the network may not be used. By default the configuration says so.
-        sandbox: How the model is confined: `on` (the default), as far as this system can; `strict`, or not run at all; `off`. A confined
-            model has its own files and a scratch folder, no other files, no network, and no other processes.
-        allow: What a confined model may use beyond that: `network`, `read=PATH` (with `private` where the home folder or the cache is in it); and `build`, which builds Python packages from their
-            sources.
-        env: Environment variables that the model gets: `NAME`, one of this process, or `NAME=VALUE`. They replace those that the carton sets.
-        limits: Limits of the runner by name: `memory` and `file_size` in bytes, `processes`, `open_files`, `cpu_seconds`.
+        sandbox: How the model is confined: `on`, as far as this system can (the default); `strict`, or not run at all; `off`; or a `Sandbox`,
+            which also says what the model may use.
         progress: Called with `stage`, `done`, `total` and `unit` while the load goes on. By default a line on standard error shows it in
             terminals and notebooks; `False` shows nothing.
 
@@ -149,7 +205,7 @@ def load(
         IntegrityError: The carton is damaged, or not the expected one.
         UntrustedError: The carton is not signed as it must be.
         NoRunnerError: No installed runner fits.
-        Timeout: The runner did not load the model in time.
+        TimedOutError: The runner did not load the model in time.
         NetworkError: A file must be fetched and cannot be.
         Error: Any other failure; see its subclasses.
 
@@ -164,6 +220,10 @@ def load(
 @takes_load_options
 async def load_async(location: AnyPath, **options: Unpack[LoadOptions]) -> Model:
     """Does the same as `load`, for a task of `asyncio`. Cancelling the task cancels the load.
+
+    Args:
+        location: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+        options: Those of `load`, all but `progress`.
 
     Raises:
         Error: The errors that `load` raises.
@@ -184,15 +244,20 @@ def open(
     expect: str | None = None,
     allow_file_links: bool = False,
     trusted_keys: Sequence[str | os.PathLike[str]] = (),
-    signature_file: str | os.PathLike[str] | None = None,
-    require_signature: bool | None = None,
+    bundle: AnyPath | None = None,
+    require_signed: bool | None = None,
     offline: bool | None = None,
     progress: Callable[..., None] | bool | None = None,
 ) -> Package:
-    """Opens a carton without starting a runner: its metadata, files and tensors. The options are those of `load`.
+    """Opens a carton without starting a runner: its metadata, files and tensors.
 
-    `Package.signature_status` says who signed the carton. A signature that is not required is looked for too, where that needs no server or
+    `Package.signing` says who signed the carton. A signing bundle that is not required is looked for too, where that needs no server or
     where somebody is trusted.
+
+    Args:
+        location: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+            It may end in `#sha256=` and the hash that the carton must have.
+        expect: As in `load`, and so are the other options.
 
     Raises:
         IntegrityError: The carton is malformed, or not the expected one.
@@ -210,8 +275,8 @@ def open(
             expect=expect,
             allow_file_links=allow_file_links,
             trusted_keys=key_texts(trusted_keys),
-            signature_file=None if signature_file is None else location_text(signature_file),
-            require_signature=require_signature,
+            bundle=None if bundle is None else location_text(bundle),
+            require_signed=require_signed,
             offline=offline,
             progress=callback,
         )
@@ -230,7 +295,7 @@ def shrink(
     """Writes a carton without files that can be fetched from elsewhere. Its hash stays the same.
 
     Args:
-        location: The carton.
+        location: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
         output: The smaller carton.
         url_prefix: Leaves out large files of the model. The URL of each is the prefix, a slash and its SHA-256.
         min_size: The size from which a file is large, in bytes; 64 KiB by default.
@@ -268,7 +333,7 @@ def resolve(
     """Writes a carton with all its files, of which some were left out.
 
     Args:
-        location: The carton.
+        location: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
         output: The whole carton.
         allow_file_links: Whether LINKS of a local carton may name local files.
         progress: As in `load`.
@@ -288,7 +353,7 @@ def resolve(
 
 
 def runner_for(model: AnyPath) -> str | None:
-    """The runner for the model at a path, if its files leave no doubt.
+    """The runner for the model at a path of this machine, if its files leave no doubt.
 
     Raises:
         MachineError: The path cannot be read.
@@ -319,7 +384,7 @@ def install_runner(
     Args:
         name: The name of the runner.
         version: The version of its framework, such as `>=1.10, <2`.
-        index: The URL or path of the index; by default the configured one.
+        index: The index: a path, or a URL that begins with `https://` or `http://`; by default the configured one.
         progress: As in `load`.
 
     Raises:

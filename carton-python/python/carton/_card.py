@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _carton
 from ._errors import Error
+from ._results import Info
 
 #: Larger pictures are named, not shown.
 _MAX_PICTURE_BYTES = 1 << 20
@@ -37,8 +38,8 @@ def card(shown: _carton.Package | _carton.Model) -> str:
     info = package.info()
     running = shown.runner if isinstance(shown, _carton.Model) else None
     parts = [_heading(info)]
-    if info.get("model_description"):
-        parts.append(_element("div", "white-space:pre-wrap;margin:.4em 0", _text(_cut(info["model_description"], _MAX_TEXT))))
+    if info.model_description:
+        parts.append(_element("div", "white-space:pre-wrap;margin:.4em 0", _text(_cut(info.model_description, _MAX_TEXT))))
     parts.append(_table([("inputs", spec) for spec in package.inputs] + [("outputs", spec) for spec in package.outputs]))
     parts.append(_facts(info, running))
     parts += [_example(package, name, _can_be_read(info)) for name in package.examples[:_MAX_EXAMPLES]]
@@ -48,9 +49,9 @@ def card(shown: _carton.Package | _carton.Model) -> str:
     return _element("div", style, "".join(parts))
 
 
-def _heading(info: dict[str, Any]) -> str:
-    name = _element("strong", "font-size:1.2em", _text(info.get("model_name") or "unnamed model"))
-    short = info.get("short_description")
+def _heading(info: Info) -> str:
+    name = _element("strong", "font-size:1.2em", _text(info.model_name or "unnamed model"))
+    short = info.short_description
     below = _element("div", "", _text(_cut(short, _MAX_TEXT))) if short else ""
     return _element("div", "margin-bottom:.4em", name + below)
 
@@ -79,29 +80,27 @@ def _shape(shape: str | tuple[int | str, ...]) -> str:
     return "[" + ", ".join(map(str, shape)) + "]" if shape else "scalar"
 
 
-def _facts(info: dict[str, Any], running: str | None) -> str:
-    runner = info.get("runner") or {}
-    required = f"{runner.get('runner_name', '')} {runner.get('required_framework_version', '')}".strip()
+def _facts(info: Info, running: str | None) -> str:
+    required = f"{info.runner.name} {info.runner.framework_version}".strip()
     facts = [("runner", _text(f"{running} (the carton requires {required})" if running else required))]
-    if tests := info.get("self_tests"):
-        facts.append(("self-tests", _text(_cut(", ".join(tests), _MAX_TEXT))))
-    if info.get("license"):
-        facts.append(("license", _text(info["license"])))
-    facts += [(name, _link(info[name])) for name in ("homepage", "repository") if info.get(name)]
-    facts += [("warning", _text(_cut(str(warning), _MAX_TEXT))) for warning in info.get("warnings") or []]
-    # Whom another signature names as its signer, anyone can write.
-    if (signature := info.get("signature") or {}).get("status") == "trusted":
-        facts.append(("signed by", _text(_cut(signature["signer"], _MAX_TEXT))))
-    digest = info.get("manifest_sha256")
-    facts.append(("SHA-256", _code(digest) if digest else "not in a carton"))
+    if info.self_tests:
+        facts.append(("self-tests", _text(_cut(", ".join(info.self_tests), _MAX_TEXT))))
+    if info.license:
+        facts.append(("license", _text(info.license)))
+    facts += [(name, _link(url)) for name, url in (("homepage", info.homepage), ("repository", info.repository)) if url]
+    facts += [("warning", _text(_cut(warning, _MAX_TEXT))) for warning in info.warnings]
+    # Whom another bundle names as its signer, anyone can write.
+    if info.signing is not None and info.signing.status == "trusted" and info.signing.signer:
+        facts.append(("signed by", _text(_cut(info.signing.signer, _MAX_TEXT))))
+    facts.append(("SHA-256", _code(info.manifest_sha256) if info.manifest_sha256 else "not in a carton"))
     lines = [_element("div", "", _element("span", _MUTED, f"{name}: ") + value) for name, value in facts]
     return _element("div", "margin:.4em 0;overflow-wrap:anywhere", "".join(lines))
 
 
-def _can_be_read(info: dict[str, Any]) -> bool:
+def _can_be_read(info: Info) -> bool:
     """Whether the files of examples are here and small."""
-    files = [file for file in info.get("files") or [] if file["path"].startswith(("misc/", "tensor_data/"))]
-    return not any(file["linked"] for file in files) and sum(file["size"] for file in files) <= _MAX_EXAMPLE_BYTES
+    files = [file for file in info.files if file.path.startswith(("misc/", "tensor_data/"))]
+    return not any(file.linked for file in files) and sum(file.size or 0 for file in files) <= _MAX_EXAMPLE_BYTES
 
 
 def _example(package: _carton.Package, name: str, is_readable: bool) -> str:

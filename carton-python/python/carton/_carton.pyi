@@ -1,10 +1,27 @@
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Protocol, Sequence, final, overload
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Protocol, Sequence, final
 
 import numpy as np
 import numpy.typing as npt
 
 from ._paths import AnyPath
-from ._results import CacheListing, Packed, Pruned, Resolved, Runner, Shrunk, SignatureStatus, Signed, VerifyReport
+from ._results import (
+    CacheListing,
+    Info,
+    MapReport,
+    Packed,
+    Pruned,
+    Pulled,
+    Pushed,
+    Resolved,
+    Runner,
+    SelfTestReport,
+    Shrunk,
+    Signed,
+    SigningStatus,
+    TagInfo,
+    Tagged,
+    VerifyReport,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +38,10 @@ __all__ = [
     "resolve",
     "generate_key",
     "sign",
+    "push",
+    "pull",
+    "tag",
+    "tags",
     "runners",
     "install_runner",
     "cache_list",
@@ -118,12 +139,10 @@ class Model:
         dtype: npt.DTypeLike | None = None,
         **symbols: int,
     ) -> np.ndarray: ...
-    @overload
     def map(
         self,
         rows: AnyPath | _ArrowStream,
         *,
-        output: None = None,
         inputs: Mapping[str, str] | None = None,
         outputs: Mapping[str, str] | None = None,
         keep: bool | Sequence[str] | None = None,
@@ -131,14 +150,12 @@ class Model:
         batch_size: int | None = None,
         batch_bytes: int | None = None,
         workers: int = 1,
-        progress: Callable[..., None] | bool | None = None,
     ) -> MappedRows: ...
-    @overload
-    def map(
+    def map_to(
         self,
+        path: AnyPath,
         rows: AnyPath | _ArrowStream,
         *,
-        output: AnyPath,
         inputs: Mapping[str, str] | None = None,
         outputs: Mapping[str, str] | None = None,
         keep: bool | Sequence[str] | None = None,
@@ -147,10 +164,10 @@ class Model:
         batch_bytes: int | None = None,
         workers: int = 1,
         progress: Callable[..., None] | bool | None = None,
-    ) -> int: ...
+    ) -> MapReport: ...
     def self_test(
         self, *, rtol: float | None = None, atol: float | None = None, progress: Callable[..., None] | None = None
-    ) -> dict[str, Any]: ...
+    ) -> SelfTestReport: ...
     def ping(self) -> None: ...
     def _repr_html_(self) -> str: ...
     @property
@@ -186,7 +203,7 @@ class MappedRows:
     ) -> MappedRows: ...
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
     def read_all(self) -> pa.Table: ...
-    def write(self, path: AnyPath, progress: Callable[..., None] | None = None) -> int: ...
+    def write(self, path: AnyPath, progress: Callable[..., None] | None = None) -> MapReport: ...
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
     def _raise(self) -> None: ...
     def close(self) -> None: ...
@@ -212,7 +229,7 @@ class Package:
     @property
     def manifest_sha256(self) -> str | None: ...
     @property
-    def signature_status(self) -> SignatureStatus | None: ...
+    def signing(self) -> SigningStatus | None: ...
     @property
     def model_name(self) -> str | None: ...
     @property
@@ -231,7 +248,7 @@ class Package:
     def examples(self) -> list[str]: ...
     @property
     def tensors(self) -> list[str]: ...
-    def info(self) -> dict[str, Any]: ...
+    def info(self) -> Info: ...
     def tensor(self, name: str) -> Any: ...
     def example(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]: ...
     def read(self, path: str, *, limit: int = ...) -> bytes: ...
@@ -283,8 +300,8 @@ def open(
     expect: str | None = None,
     allow_file_links: bool = False,
     trusted_keys: Sequence[str] | None = None,
-    signature_file: str | None = None,
-    require_signature: bool | None = None,
+    bundle: str | None = None,
+    require_signed: bool | None = None,
     offline: bool | None = None,
     progress: Callable[..., None] | None = None,
 ) -> Package: ...
@@ -323,6 +340,32 @@ def sign(
     output: AnyPath | None = None,
     progress: Callable[..., None] | None = None,
 ) -> Signed: ...
+def push(
+    location: str,
+    artifact: str,
+    *,
+    min_size: int | None = None,
+    mount_from: Sequence[str] | None = None,
+    expect: str | None = None,
+    allow_file_links: bool = False,
+    trusted_keys: Sequence[str] | None = None,
+    bundle: str | None = None,
+    require_signed: bool | None = None,
+    progress: Callable[..., None] | None = None,
+) -> Pushed: ...
+def pull(
+    artifact: str,
+    output: AnyPath | None = None,
+    *,
+    compression: str | None = None,
+    expect: str | None = None,
+    trusted_keys: Sequence[str] | None = None,
+    bundle: str | None = None,
+    require_signed: bool | None = None,
+    progress: Callable[..., None] | None = None,
+) -> Pulled: ...
+def tag(artifact: str, tag: str, *, progress: Callable[..., None] | None = None) -> Tagged: ...
+def tags(repository: str, *, progress: Callable[..., None] | None = None) -> list[TagInfo]: ...
 def runners() -> list[Runner]: ...
 def install_runner(
     name: str, *, version: str | None = None, index: str | None = None, progress: Callable[..., None] | None = None

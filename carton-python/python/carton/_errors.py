@@ -1,4 +1,8 @@
-"""The exceptions of carton: one tree below `Error`, with a class for each kind of failure."""
+"""The exceptions of carton: one tree below `Error`, with a class for each kind of failure.
+
+Where a builtin exception means the same, the class is one of those as well. A call that Python itself would refuse, such as one with an unknown
+keyword, raises `TypeError`.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,11 @@ class ClosedError(Error, ValueError):
     """The model, or the sealed input, was closed."""
 
 
-class Timeout(Error, TimeoutError):
-    """A call took longer than its timeout. The runner was killed if it was working on the call; the next call starts it again."""
+class TimedOutError(Error, TimeoutError):
+    """A call or a load took longer than it may. The runner was killed if it was working on the call; the next call starts it again.
+
+    It is a `TimeoutError`, but does not have its name, so that `from carton import *` hides no builtin.
+    """
 
 
 class BusyError(Error):
@@ -41,7 +48,7 @@ class ModelError(Error, RuntimeError):
     """The model or its framework failed in the call, or the runner refuses to load the model."""
 
 
-class RunnerCrashed(Error, RuntimeError):
+class RunnerCrashedError(Error, RuntimeError):
     """The runner's process died or could not be started. The next call starts it again."""
 
 
@@ -77,9 +84,20 @@ class SignatureMismatchError(InvalidInputError):
     """The metadata declares other inputs or outputs than the model to be packed has."""
 
 
-class Cancelled(Error):
-    """The work was cancelled."""
+class AbortedError(Error):
+    """The work was ended before it was done, by the program that had begun it.
+
+    Its name is not that of `asyncio.CancelledError`, which is no `Exception` and ends a task: a task that is cancelled while it awaits a call
+    still gets that one.
+    """
 
 
 class ForkError(Error, RuntimeError):
     """This process was forked from one that had used carton, and has none of the threads that carton needs."""
+
+
+def machine_error(error: OSError) -> MachineError:
+    """What the operating system refused to Python code of this package, as carton raises it: with the `errno` and the file."""
+    if error.errno is None:
+        return MachineError(str(error))
+    return MachineError(error.errno, error.strerror, error.filename)

@@ -7,6 +7,10 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, TypedDict, TypeVar
 
+from ._arguments import Sandbox, check_dict, check_list, check_path, sandbox_options
+from ._errors import machine_error
+from ._paths import AnyPath, location_text
+
 if TYPE_CHECKING:
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -27,21 +31,15 @@ class LoadOptions(TypedDict, total=False):
     bare: bool
     allow_file_links: bool
     trusted_keys: Sequence[str | os.PathLike[str]]
-    signature_file: str | os.PathLike[str] | None
-    require_signature: bool | None
+    bundle: AnyPath | None
+    require_signed: bool | None
     restart: bool
     pool_bytes: int | None
     offline: bool | None
-    sandbox: str | None
-    allow: Sequence[str]
-    env: Sequence[str]
-    limits: Mapping[str, int] | None
+    sandbox: Sandbox | str | None
 
 
-#: The limits of a runner, by name.
-_LIMITS = ("memory", "processes", "open_files", "file_size", "cpu_seconds")
-
-_DEFAULTS = {"restart": True, "install_runners": False, "bare": False, "allow_file_links": False, "trusted_keys": (), "allow": (), "env": ()}
+_DEFAULTS = {"restart": True, "install_runners": False, "bare": False, "allow_file_links": False, "trusted_keys": ()}
 
 
 def takes_load_options(function: _Function) -> _Function:
@@ -61,6 +59,7 @@ def as_given(options: LoadOptions) -> dict[str, Any]:
 
     Raises:
         TypeError: There is no such option.
+        InvalidInputError: An option is not of its type.
     """
     for name in options:
         if name not in LoadOptions.__annotations__:
@@ -69,44 +68,31 @@ def as_given(options: LoadOptions) -> dict[str, Any]:
     if (device := given.get("device")) is not None:
         given["device"] = str(device)
     given["trusted_keys"] = key_texts(given["trusted_keys"])
-    if (signature_file := given.get("signature_file")) is not None:
-        given["signature_file"] = os.fsdecode(signature_file)
+    if (bundle := given.get("bundle")) is not None:
+        given["bundle"] = location_text(bundle)
     if (runner_options := given.get("options")) is not None:
+        check_dict("options", runner_options)
         given["options"] = json.dumps(dict(runner_options))
-    given["sandbox"] = sandbox_options(given.pop("sandbox", None), given.pop("allow"), given.pop("env"), given.pop("limits", None))
+    given["sandbox"] = sandbox_options(given.pop("sandbox", None))
     return given
 
 
-def sandbox_options(mode: str | None, allow: Sequence[str], env: Sequence[str], limits: Mapping[str, int] | None) -> dict[str, Any]:
-    """What confines a runner, as the extension module takes it.
-
-    Raises:
-        TypeError: `allow` or `env` is a text instead of a list of texts, or there is no such limit.
-    """
-    if isinstance(allow, str):
-        raise TypeError(f"`allow` is a list, such as [{allow!r}]")
-    if isinstance(env, str):
-        # Not shown, because it may have a password.
-        raise TypeError("`env` is a list, such as ['NAME', 'OTHER=VALUE']")
-    for name in limits or ():
-        if name not in _LIMITS:
-            raise TypeError(f"there is no limit {name!r}, there are {', '.join(_LIMITS)}")
-    # A relative path is one of the working folder.
-    absolute = [f"read={os.path.abspath(text[5:])}" if text.startswith("read=") and text[5:] else text for text in allow]
-    return {"sandbox": mode, "allow": absolute, "env": list(env), "limits": None if limits is None else dict(limits)}
-
-
 def key_texts(keys: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The PEM texts of public keys that are given as texts or as paths.
+    """The PEM texts of keys or certificates that are given as texts or as paths.
 
     Raises:
-        OSError: A file cannot be read.
+        InvalidInputError: It is one text and no list, or has something else than texts and paths.
+        MachineError: A file cannot be read.
     """
+    check_list("keys", keys, check_path)
     texts = []
     for key in keys:
         if isinstance(key, str) and key.lstrip().startswith("-----BEGIN"):
             texts.append(key)
         else:
-            with open(key, encoding="utf-8", errors="replace") as file:
-                texts.append(file.read())
+            try:
+                with open(key, encoding="utf-8", errors="replace") as file:
+                    texts.append(file.read())
+            except OSError as error:
+                raise machine_error(error) from error
     return texts

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Union
 
+#: Where a carton may be. Every docstring of a function that takes such a place has these words, so that they are also there in editors.
+PLACES = "a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`"
+
 AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 

@@ -1,4 +1,4 @@
-"""Models on the rows of tables, for `Model.map`."""
+"""Models on the rows of tables, for `Model.map` and `Model.map_to`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 from . import _carton, _progress
 from ._errors import Error, InvalidInputError
 from ._paths import AnyPath
+from ._results import MapReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,6 @@ def map_rows(
     model: _carton.Model,
     rows: Any,
     *,
-    output: AnyPath | None,
     inputs: Mapping[str, str] | None,
     outputs: Mapping[str, str] | None,
     keep: bool | Sequence[str] | None,
@@ -52,8 +52,7 @@ def map_rows(
     batch_size: int | None,
     batch_bytes: int | None,
     workers: int,
-    progress: _progress.Callback | bool | None,
-) -> _carton.MappedRows | int:
+) -> _carton.MappedRows:
     """Implements `Model.map`, which documents it."""
     if isinstance(keep, str):
         raise InvalidInputError(f"expected a list of columns to keep, found the text {keep!r}")
@@ -61,7 +60,7 @@ def map_rows(
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is not None and isinstance(rows, pyarrow.RecordBatchReader):
         rows = _Reader(rows)
-    mapped = _carton.MappedRows(
+    return _carton.MappedRows(
         model,
         rows,
         None if constants is None else dict(constants),
@@ -74,10 +73,15 @@ def map_rows(
             "workers": workers,
         },
     )
-    if output is None:
-        return mapped
+
+
+def map_to(
+    model: _carton.Model, path: AnyPath, rows: Any, *, progress: _progress.Callback | bool | None, **options: Any
+) -> MapReport:
+    """Implements `Model.map_to`, which documents it."""
+    mapped = map_rows(model, rows, **options)
     with _progress.reporting(progress) as callback:
-        return mapped.write(output, callback)
+        return mapped.write(path, callback)
 
 
 def _reader(mapped: _carton.MappedRows) -> pa.RecordBatchReader:
@@ -85,7 +89,7 @@ def _reader(mapped: _carton.MappedRows) -> pa.RecordBatchReader:
         import pyarrow as pa
     except ImportError as error:
         missing = Error("iterating over mapped rows needs pyarrow")
-        missing.hint = "pip install pyarrow; or pass output=, or the rows to another library that reads Arrow streams"
+        missing.hint = "pip install pyarrow; or call map_to, or pass the rows to another library that reads Arrow streams"
         raise missing from error
     return pa.RecordBatchReader.from_stream(mapped)
 

@@ -1,4 +1,4 @@
-"""Keys, and signatures of cartons."""
+"""Keys, and who signed cartons."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Callable, Literal, Sequence
 
 from . import _carton, _progress
+from ._errors import machine_error
 from ._options import key_texts
 from ._paths import AnyPath, location_text
 from ._results import Keys, Signed
@@ -29,30 +30,31 @@ def sign(
     output: AnyPath | None = None,
     progress: Callable[..., None] | bool | None = None,
 ) -> Signed:
-    """Signs a carton: its hash, and so each of its files. The carton is not changed, and no file of it is read.
+    """Signs a carton: its hash, and so each of its files. Writes a Sigstore bundle; the carton is not changed, and no file of it is read.
 
     Signing without a key of one's own (keyless, with Sigstore) is not available yet. `model_signing sign sigstore` of PyPI's
-    model-signing makes such signatures of unpacked cartons.
+    model-signing makes such bundles of unpacked cartons.
 
     Args:
-        location: A carton, packed or unpacked, or the URL of one.
+        location: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+            It may be packed or unpacked.
         key: The private key, as a path or as PEM text.
         password: The password of an encrypted key. By default that in the variable CARTON_KEY_PASSWORD.
         certificates: The key's certificate and those that lead to a root, as paths or as PEM texts.
         expect: The hash that the carton must have, in hexadecimal digits.
-        output: The file to write. By default it is beside the carton, under its name and `.sig`, where `load` and `open` look for it.
+        output: The bundle to write. By default it is beside the carton, under its name and `.sig`, where `load` and `open` look for it.
         progress: As in `load`.
 
     Raises:
         InvalidInputError: The key cannot be used, its password is missing or wrong, or the certificate is for another key.
         IntegrityError: The carton is malformed, or not the expected one.
-        OSError: A file cannot be read or written.
+        MachineError: A file cannot be read or written.
 
         >>> keys = carton.keygen("signer.pem")
         >>> signed = carton.sign("digits.carton", key="signer.pem")
         >>> signed.path
         'digits.carton.sig'
-        >>> carton.open("digits.carton", trusted_keys=[keys.public_key]).signature_status.status
+        >>> carton.open("digits.carton", trusted_keys=[keys.public_key]).signing.status
         'trusted'
     """
     (key_text,) = key_texts([key])
@@ -79,9 +81,8 @@ def keygen(
         password: Encrypts the private key. By default that in the variable CARTON_KEY_PASSWORD; without it, the key is not encrypted.
 
     Raises:
-        FileExistsError: One of the files exists.
         InvalidInputError: There is no such curve.
-        OSError: A file cannot be written.
+        MachineError: One of the files exists (its `errno` is `errno.EEXIST`), or cannot be written.
 
         >>> keys = carton.keygen("release.pem", password="secret")
         >>> keys.public_key, keys.encrypted
@@ -92,12 +93,15 @@ def keygen(
     password = _password(password)
     private_text, public_text, fingerprint = _carton.generate_key(curve, password)
     # The public key can be made of the private one, so the private one is written first.
-    _create(private, private_text, 0o600)
     try:
-        _create(public, public_text, 0o644)
-    except OSError:
-        private.unlink()
-        raise
+        _create(private, private_text, 0o600)
+        try:
+            _create(public, public_text, 0o644)
+        except OSError:
+            private.unlink()
+            raise
+    except OSError as error:
+        raise machine_error(error) from error
     return Keys(str(private), str(public), fingerprint, password is not None)
 
 

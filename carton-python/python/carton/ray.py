@@ -39,7 +39,8 @@ class Predictor:
     `[1, 8, 8]`, or of flat ones of 64 elements. Doubles become floats where the carton declares those. All columns are kept.
 
     Args:
-        model: A path that all machines have, or a URL.
+        model: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+            All machines have it at this place.
         inputs: The column of each input. By default each input is the column of its name.
         outputs: The new column of each output that is wanted. By default all of them, each under its name.
         load_options: Options of `carton.load`, such as `expect`, `device`, `timeout` and `options`.

@@ -16,12 +16,12 @@ import itertools
 import json
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, Collection, Iterator, Mapping, Sequence
 
 from . import _carton, _columns
 from ._columns import Column
-from ._errors import ClosedError, ForkError, InvalidInputError, RunnerCrashed, SignatureError
+from ._errors import ClosedError, ForkError, InvalidInputError, RunnerCrashedError, SignatureError
 from ._paths import AnyPath
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 #: Options of `carton.load` that opening on the driver takes as well.
-_OF_OPEN = ("expect", "allow_file_links", "trusted_keys", "signature_file", "require_signature", "offline")
+_OF_OPEN = ("expect", "allow_file_links", "trusted_keys", "bundle", "require_signed", "offline")
 
 
 def predict(
@@ -53,7 +53,8 @@ def predict(
 
     Args:
         df: The rows. All their columns are kept.
-        model: A path that all machines have, or a URL. It is opened here once, and the workers load exactly this carton, by its hash.
+        model: The carton: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+            All machines have it at this place. It is opened here once, and the workers load exactly this carton, by its hash.
         inputs: The column of each input. By default each input is the column of its name.
         outputs: The new column of each output that is wanted. By default all of them, each under its name.
         batch_size: The most rows of a call, 1024 by default. Where the carton declares the number of rows, calls have that one.
@@ -225,20 +226,25 @@ _models: dict[tuple[int, str, str], _carton.Model] = {}
 _lock = threading.Lock()
 
 
+def _plain(value: Any) -> Any:
+    """An option that JSON does not have: a path, or a group of options."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
 @contextlib.contextmanager
 def _model(location: str, load_options: dict[str, Any]) -> Iterator[_carton.Model]:
     """The model of this process, which is loaded by its first task and kept for later ones."""
     import carton
 
     # A worker that was forked from one with a model has none of its own.
-    key = (os.getpid(), location, json.dumps(load_options, sort_keys=True, default=str))
+    key = (os.getpid(), location, json.dumps(load_options, sort_keys=True, default=_plain))
     with _lock:
         model = _models.get(key)
         if model is None:
             model = _models[key] = carton.load(location, **load_options)
     try:
         yield model
-    except (ClosedError, ForkError, RunnerCrashed):
+    except (ClosedError, ForkError, RunnerCrashedError):
         # A task that Spark runs again loads the model again.
         with _lock:
             _models.pop(key, None)
