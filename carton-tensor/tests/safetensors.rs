@@ -307,7 +307,7 @@ fn any_metadata() -> impl Strategy<Value = Option<HashMap<String, String>>> {
 
 proptest! {
     #[test]
-    fn files_are_the_librarys_to_the_byte(mut tensors in any_tensors(), metadata in any_metadata(), rotation: usize) {
+    fn files_are_those_of_the_library_to_the_byte(mut tensors in any_tensors(), metadata in any_metadata(), rotation: usize) {
         let has_nothing = tensors.is_empty() && metadata.as_ref().is_some_and(HashMap::is_empty);
         let file = written_by_library(&tensors, metadata);
         if has_nothing {
