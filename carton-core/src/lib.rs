@@ -39,6 +39,10 @@
 //!
 //! Each uses only those before it.
 //!
+//! - `sandbox`: what the user allows and limits; `suspicion` guesses which limit a failure comes from, `denial` what the sandbox has
+//!   refused. Pure.
+//! - `error`: the one error of the public API, of which the error of each layer is a `Failure`, and what the user can do
+//!   about it.
 //! - `private_folder`, `process_lock`, `held_folder`: whether another user can write to a folder, or move it; locks between processes;
 //!   temporary folders outside of the cache, and what killed processes have left of them.
 //! - `location`, `memory`, `inputs`, `context_setters`: the place of a carton, and the hash that it must have; the memory of this
@@ -52,17 +56,16 @@
 //! - `contents`: a path in, verified bytes out; from an archive, an unpacked folder, or the cache. A file is *elsewhere* if its carton
 //!   is on a server, or if the carton only links to it: `contents/fetch` fetches such files into the cache. `contents/locate` alone
 //!   decides where the bytes of a file are.
-//! - `sandbox`: what the user allows and limits; `suspicion` guesses which limit a failure comes from, `denial` what the sandbox has
-//!   refused. Pure.
 //! - `trust`: the rules of the configuration, and what was found out about a carton's signature.
 //! - `package`: an open carton: contents, metadata and tensors as one unit, read and written.
 //! - `config`: the configuration file and the environment.
+//! - `runner_message`, `runner_failure`: what a runner said; what goes wrong with a runner that was started.
 //! - `runner`: descriptors, the registry and the index, selection (pure); install, which downloads archives into the cache (`fetch`)
 //!   and unpacks them under stricter rules (`unpack`) into a hidden folder that is renamed when it is complete (`workspace`); launch (a
 //!   process and its supervisor, confined by `runner/launch/confinement`), session (process and connection).
-//! - `runner_message`, `self_test_report`, `shrink_error`, `packed`: what a runner said; the results of self-tests; why files cannot be
+//! - `self_test_report`, `shrink_error`, `packed`: the results of self-tests; why files cannot be
 //!   left out; the result of packing, with all that it warns of.
-//! - `error`, `blocking`: one error type for the errors of all layers; async operations on tokio for work that blocks.
+//! - `blocking`: async operations on tokio for work that blocks.
 //! - `settings`: the settings that operations share.
 //! - `contents_work`: unpacking and verifying as operations.
 //! - `open`: opens a carton without a runner. `open/signature` looks for the signature and applies the rules of trust: whatever opens a
@@ -104,6 +107,7 @@ mod private_folder;
 mod process_lock;
 pub mod registry;
 pub mod runner;
+mod runner_failure;
 mod runner_message;
 mod sandbox;
 mod self_test;
@@ -114,7 +118,7 @@ mod shrink_error;
 pub mod trust;
 mod variables;
 
-pub use carton_runner_interface::host::{CallError, CallTimings};
+pub use carton_runner_interface::host::CallTimings;
 pub use carton_runner_interface::{OptionValue, Options, PrivateBytes, Tensors};
 pub use carton_tensor::files::{FileBytes, SharedBytes};
 pub use carton_tensor::{
@@ -134,20 +138,20 @@ pub use carton_format::metadata::{self, SandboxRequest};
 pub use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
 pub use carton_format::side::Side;
 pub use carton_format::signature::{
-    SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs, how_to_declare_bools,
+    SignatureMode, UnknownSignatureMode, Violation, ViolationKind, how_to_declare_bools,
 };
 pub use carton_format::tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorFormat, TensorIndex};
 pub use carton_format::unknown_keys::UnknownKey;
 pub use carton_format::url::{InvalidUrl, ShownUrl, Url};
-pub use carton_network::place::Place;
+pub use carton_network::place::{Place, PlaceError};
 
 pub use blocking::{Awaited, block_on};
 pub use config::Config;
 pub use contents::{BadFile, FileInfo, VerifyReport};
 pub use contents_work::{Unpack, Verify};
-pub use error::Error;
+pub use error::{Advice, Error};
 pub use example::{SampleComparison, SampleResult};
-pub use inputs::Inputs;
+pub use inputs::{Inputs, cast_inputs};
 pub use location::Location;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
 pub use open::{Open, OpenBytes, file_bytes};
@@ -155,12 +159,10 @@ pub use pack::{Pack, Packing, RecordSelfTest};
 pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
 pub use packed::{PackCheck, PackWarning, Packed, ZeroRun};
 pub use runner::runner_main;
-pub use runner_message::RunnerMessage;
 pub use sandbox::{Limits, Permissions, SandboxMode, SuspectedLimit, UnknownPermission, UnknownSandboxMode};
 pub use self_test::SelfTests;
 pub use self_test_report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult};
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
-pub use variables::VariableError;
 
 /// The optional parts that this library was built with, by the names of Cargo's features.
 pub const FEATURES: &[&str] = match (cfg!(feature = "object-store"), cfg!(feature = "sigstore")) {
@@ -169,39 +171,6 @@ pub const FEATURES: &[&str] = match (cfg!(feature = "object-store"), cfg!(featur
     (false, true) => &["sigstore"],
     (false, false) => &[],
 };
-
-/// The errors of the lower layers, which [`Error`] wraps.
-pub mod errors {
-    pub use carton_runner_interface::host::{CloseReason, Phase};
-    pub use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
-    pub use carton_tensor::npy::NpyError;
-    pub use carton_tensor::{CastError, CastProblem, LostNumber, UnknownDataType};
-    pub use semver::Error as VersionError;
-
-    pub use crate::cache::CacheError;
-    pub use crate::config::ConfigError;
-    pub use crate::contents::{ContentsError, LinkFailure, LinkProblem};
-    pub use crate::package::PackageError;
-    pub use crate::private_folder::UnsafeFolder;
-    pub use crate::runner::launch::LaunchError;
-    pub use crate::runner::{
-        Crash, DescriptorError, InstallError, NoRunner, PlaceError, RegistryError, RunnerIndexError, UnpackError,
-    };
-    pub use crate::shrink_error::ShrinkError;
-    pub use crate::trust::TrustError;
-    pub use carton_format::archive::ArchiveError;
-    pub use carton_format::links::LinksError;
-    pub use carton_format::manifest::ManifestError;
-    pub use carton_format::metadata::{InvalidReference, MetadataError};
-    pub use carton_format::name::NameError;
-    pub use carton_format::signature::{CastInputError, SignatureError, TooManyPositional};
-    pub use carton_format::tensor_data::TensorDataError;
-    pub use carton_network::download::DownloadError;
-    pub use carton_network::encoding::EncodingError;
-    pub use carton_network::http::{CredentialsSent, HttpStatus, NetworkError};
-    pub use carton_network::hub::{HubError, InvalidHubName};
-    pub use carton_network::oci::{InvalidArtifactName, OciError};
-}
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -37,7 +37,7 @@ pub(crate) fn options(py: Python<'_>, json: &str) -> PyResult<Options> {
 
 /// The configuration of this machine, with `offline` in place of its own setting if it is given.
 pub(crate) fn config(py: Python<'_>, offline: Option<bool>) -> PyResult<Config> {
-    let mut config = Config::load(None).map_err(|error| errors::of_error(py, &error.into()))?;
+    let mut config = Config::load(None).map_err(|error| errors::of_error(py, &error))?;
     config.offline = offline.unwrap_or(config.offline);
     Ok(config)
 }
@@ -209,7 +209,7 @@ impl Package {
     ///     >>> package.tensor(package.tensors[0]).dtype.name
     ///     'float32'
     fn tensor<'py>(&self, py: Python<'py>, name: String) -> PyResult<Bound<'py, PyAny>> {
-        let tensor = self.blocking(py, move |package| Ok(package.tensor(&name)?))?;
+        let tensor = self.blocking(py, move |package| package.tensor(&name))?;
         tensors::value(py, tensor)
     }
 

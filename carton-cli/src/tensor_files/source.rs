@@ -221,7 +221,7 @@ impl Source {
                 Array::Numbers(tensor) => Value::Numbers(tensor),
                 Array::Strings(tensor) => Value::Strings(tensor),
             }),
-            Opened::Carton(package) => Ok(match package.tensor(name).map_err(carton_core::Error::from)? {
+            Opened::Carton(package) => Ok(match package.tensor(name)? {
                 Tensor::Numeric(tensor) => Value::Numbers(RawTensor::from(&tensor)),
                 Tensor::String(tensor) => Value::Strings(tensor),
                 Tensor::Nested(tensor) => Value::Nested(tensor),

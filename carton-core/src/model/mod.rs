@@ -5,6 +5,7 @@
 //! The protocol is in `carton-runner-interface`, the start of processes in `runner`.
 
 mod checks;
+mod error;
 mod infer;
 mod live;
 mod load;
@@ -20,12 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carton_format::progress::ProgressCallback;
-use carton_runner_interface::host::Phase;
+use carton_runner_interface::host::{CallError, Phase};
 use carton_tensor::{DataType, Element, NumericTensor};
 
 use self::live::Live;
 use crate::package::Package;
-use crate::{CallError, Error, Inputs, Location, Tensors, runner};
+use crate::{Error, Inputs, Location, Tensors, runner};
 
 pub use infer::{CallInputs, Infer};
 pub(crate) use live::Observed;
@@ -229,7 +230,7 @@ impl Carton {
         self.live.named(inputs)
     }
 
-    /// Waits until the runner is dead, also if no call is running, and returns why: [`Error::RunnerCrashed`], or why a fresh one could not be
+    /// Waits until the runner is dead, also if no call is running, and returns why: it died ([`ErrorKind::RunnerCrashed`](crate::ErrorKind)), or why a fresh one could not be
     /// started. Does not start a fresh one itself; the next call does, and so does [`ensure_running`](Self::ensure_running).
     ///
     /// ```no_run

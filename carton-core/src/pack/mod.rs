@@ -7,6 +7,7 @@
 //! collects what packing warns of, and finds mistakes of the metadata. The format of the carton is up to `package`.
 
 mod check;
+mod error;
 mod input;
 mod other_side;
 mod outputs;
@@ -178,7 +179,7 @@ impl Pack {
         self
     }
 
-    /// Whether mistakes in the metadata are errors ([`Error::Mistakes`]), and not only [warnings](Packed::warnings): unknown keys,
+    /// Whether mistakes in the metadata are errors, and not only [warnings](Packed::warnings): unknown keys,
     /// references of descriptions to files that are not in the carton, and platforms that are no target triples. Off by default.
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;

@@ -7,6 +7,7 @@ use carton_tensor::Tensor;
 use carton_tensor::files::SharedBytes;
 
 use super::{Package, PackageError};
+use crate::error::Error;
 
 /// The files of a carton that hold its tensors.
 struct Files<'a> {
@@ -20,8 +21,8 @@ impl Package {
     ///
     /// # Errors
     /// There is no such tensor; its file does not match MANIFEST, or contradicts the index.
-    pub fn tensor(&self, name: &str) -> Result<Tensor, PackageError> {
-        self.read_tensor(name, false)
+    pub fn tensor(&self, name: &str) -> Result<Tensor, Error> {
+        Ok(self.read_tensor(name, false)?)
     }
 
     /// Does the same as [`tensor`](Self::tensor), but returns a tensor of a file that holds many ([`TensorFormat::Safetensors`],
@@ -33,8 +34,8 @@ impl Package {
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
-    pub fn mapped_tensor(&self, name: &str) -> Result<Tensor, PackageError> {
-        self.read_tensor(name, true)
+    pub fn mapped_tensor(&self, name: &str) -> Result<Tensor, Error> {
+        Ok(self.read_tensor(name, true)?)
     }
 
     fn read_tensor(&self, name: &str, is_mapped: bool) -> Result<Tensor, PackageError> {

@@ -37,7 +37,7 @@ macro_rules! launch_setters {
         /// Passes an environment variable to the model: one of this process's, as in `NAME`, or `NAME=VALUE`. It replaces one that the carton
         /// sets. Processes that make preparations for the model do not get it.
         ///
-        /// Loading fails with [`Error::Variable`](crate::Error::Variable) if this process has no such variable, or if the name is one that no
+        /// Loading fails if this process has no such variable, or if the name is one that no
         /// model gets: `HOME`, `TMPDIR`, and those that begin with `CARTON_`.
         pub fn env(mut self, variable: impl Into<String>) -> Self {
             self.$($field).+.passed.push(variable.into().into());
