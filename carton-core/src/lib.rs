@@ -11,7 +11,8 @@
 //! let model = Carton::load("digits.carton").await?;
 //! let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
 //! let outputs = model.infer([("image", image)]).await?;
-//! # let _ = outputs;
+//! let probabilities = outputs.get::<f32>("probabilities")?;
+//! println!("{:?} {:?}", probabilities.shape(), probabilities.as_slice());
 //! # Ok(())
 //! # }
 //! ```
@@ -32,7 +33,14 @@
 //!   downloaded files, [`metadata`] is the content of carton.toml;
 //! - [`machine`] tells what this machine has and lacks.
 //!
-//! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user.
+//! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user. It is the one
+//! error of this library. Only parsing a small value, such as a [`Url`] or a [`Sha256Digest`], has an error of its own.
+//!
+//! What takes long is awaited: it reads a carton, starts a process, calls a model or uses the network. In a program without an async runtime,
+//! [`block_on`] waits for it. What works on an open [`Package`], a [`Cache`](cache::Cache) or an [`Installer`](runner::Installer) blocks, and
+//! is cancelled by the token that they are given; a program on tokio calls it by `spawn_blocking`. A method of a [`Package`] that reads all of
+//! it ([`verify`](Package::verify), [`unpack`](Package::unpack)) is an operation, and awaited.
+//!
 //! The file format is specified in `spec/carton-format.md`.
 //!
 //! # Modules
@@ -45,8 +53,8 @@
 //!   about it.
 //! - `private_folder`, `process_lock`, `held_folder`: whether another user can write to a folder, or move it; locks between processes;
 //!   temporary folders outside of the cache, and what killed processes have left of them.
-//! - `location`, `memory`, `inputs`, `context_setters`: the place of a carton, and the hash that it must have; the memory of this
-//!   machine; what callers pass as inputs; the setters of types whose calls block.
+//! - `location`, `memory`, `inputs`, `outputs`, `context_setters`: the place of a carton, and the hash that it must have; the memory of
+//!   this machine; what callers pass as inputs, and get as outputs; the setters of types whose calls block.
 //! - `variables`: the environment variables that options set, and that users pass; `runner/launch/variables` brings them past the
 //!   programs that start and confine a runner.
 //! - `cache`: files by hash, model folders by manifest hash, downloads, stored facts about cartons on servers, records of verified
@@ -100,6 +108,7 @@ pub mod machine;
 mod memory;
 mod model;
 mod open;
+mod outputs;
 mod pack;
 mod package;
 mod packed;
@@ -155,6 +164,7 @@ pub use inputs::{Inputs, cast_inputs};
 pub use location::Location;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
 pub use open::{Open, OpenBytes, file_bytes};
+pub use outputs::{Outputs, Values};
 pub use pack::{Pack, Packing, RecordSelfTest};
 pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
 pub use packed::{PackCheck, PackWarning, Packed, ZeroRun};

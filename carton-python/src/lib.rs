@@ -20,8 +20,6 @@
 //!   closed; reports as instances of classes; declared tensors.
 //! - `package`, `stream`, `model`, `sandbox`, `load`, `pack`, `rows`, `signing`, `tensor_files`, `upkeep`: the functions and classes.
 
-#![allow(clippy::result_large_err, reason = "the library's own error, which becomes an exception at once")]
-
 mod arrow;
 mod bridge;
 mod calls;

@@ -91,10 +91,11 @@ impl Model {
 }
 
 async fn infer(carton: Carton, inputs: CallInputs, timeout: Option<Duration>) -> Result<Tensors, Error> {
-    match inputs {
-        CallInputs::Tensors(inputs) => limited(carton.infer(inputs), timeout).await,
-        CallInputs::Sealed(sealed) => limited(carton.infer(sealed.as_ref()), timeout).await,
-    }
+    let outputs = match inputs {
+        CallInputs::Tensors(inputs) => limited(carton.infer(inputs), timeout).await?,
+        CallInputs::Sealed(sealed) => limited(carton.infer(sealed.as_ref()), timeout).await?,
+    };
+    Ok(outputs.into_tensors())
 }
 
 fn seconds(py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {

@@ -79,7 +79,7 @@ impl Caller {
                 }
             }
         }
-        RowsError::Call { first, last, source: Box::new(source) }
+        RowsError::Call { first, last, source }
     }
 
     /// The outputs that become columns: the declared ones, or those that the model returned.
@@ -114,7 +114,7 @@ impl Caller {
             };
             inputs.insert(input.name().to_owned(), tensor);
         }
-        model.infer(inputs).await
+        Ok(model.infer(inputs).await?.into_tensors())
     }
 }
 

@@ -195,7 +195,7 @@ pub enum RowsError {
     },
     /// The runner for another worker cannot be started.
     #[error("cannot start another runner")]
-    Worker(#[source] Box<carton_core::Error>),
+    Worker(#[source] carton_core::Error),
     /// A call of the model failed with these rows, and with no fewer of them where the model answered with an error.
     #[error("{}", rows_text(*first, *last))]
     Call {
@@ -205,7 +205,7 @@ pub enum RowsError {
         last: u64,
         /// The cause.
         #[source]
-        source: Box<carton_core::Error>,
+        source: carton_core::Error,
     },
     /// The rows cannot be read.
     #[error(transparent)]

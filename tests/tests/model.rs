@@ -265,7 +265,7 @@ async fn behind_a_killed_call(model: &Carton) -> Vec<(&'static str, Result<Tenso
     let mut shared = model.alloc::<f32>(&[3, 2]).await.unwrap();
     let Tensor::Numeric(numbers) = floats(3) else { panic!("floats are numbers") };
     shared.as_mut_slice::<f32>().unwrap().unwrap().copy_from_slice(numbers.as_slice().unwrap());
-    let x = |outputs: carton_core::Tensors| outputs["x"].clone();
+    let x = |outputs: carton_core::Outputs| outputs["x"].clone();
     let slow = async {
         let error = model.infer([("slow", floats(1))]).timeout(Duration::from_secs(1)).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Timeout && error.is_runner_lost(), "{}", chain(&error));

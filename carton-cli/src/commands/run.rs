@@ -133,6 +133,7 @@ async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: 
         .await?;
     }
     let (outputs, timings) = model.infer(inputs).timed().await?;
+    let outputs = outputs.into_tensors();
     let (outputs, example) = match &arguments.example {
         Some(name) => example::compare(model, name, outputs, tolerance(&arguments)).await?,
         None => (outputs, None),

@@ -62,13 +62,7 @@ pub(crate) enum TensorFileError {
     #[error(transparent)]
     Weights(WeightsError),
     #[error(transparent)]
-    Carton(#[from] Box<carton_core::Error>),
-}
-
-impl From<carton_core::Error> for TensorFileError {
-    fn from(error: carton_core::Error) -> Self {
-        Self::Carton(Box::new(error))
-    }
+    Carton(#[from] carton_core::Error),
 }
 
 impl From<Cancelled> for TensorFileError {
@@ -190,7 +184,7 @@ impl From<TensorFileError> for Failure {
     fn from(error: TensorFileError) -> Self {
         let hint = error.hint();
         let failure = match error {
-            TensorFileError::Carton(error) => Self::from(*error),
+            TensorFileError::Carton(error) => Self::from(error),
             error if error.is_malformed() => Self::with_exit(Exit::Integrity, error),
             error @ TensorFileError::Interrupted => Self::with_exit(Exit::Interrupted, error),
             error @ (TensorFileError::UnknownOutput { .. }

@@ -24,9 +24,9 @@ pub use advice::Advice;
 /// `unwrap` shows it.
 ///
 /// ```
-/// use carton_core::{Carton, ErrorKind};
+/// use carton_core::{Carton, ErrorKind, block_on};
 ///
-/// let error = Carton::open("no-such.carton").blocking().err();
+/// let error = block_on(Carton::open("no-such.carton")).err();
 /// assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::InvalidInput));
 /// ```
 pub struct Error(Box<dyn Failure>);

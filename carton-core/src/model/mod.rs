@@ -49,7 +49,7 @@ pub use try_runner::try_runner;
 /// let model = Carton::load("digits.carton").await?;
 /// let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
 /// let outputs = model.infer([("image", image)]).await?;
-/// println!("{:?}", outputs["probabilities"]);
+/// println!("{:?}", outputs.get::<f32>("probabilities")?.as_slice());
 /// # Ok(())
 /// # }
 /// ```
@@ -108,9 +108,8 @@ impl Carton {
     /// let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
     /// // By name, or in declared order: `model.infer(vec![image])`.
     /// let outputs = model.infer([("image", image)]).await?;
-    /// if let Some(probabilities) = outputs["probabilities"].as_numeric() {
-    ///     println!("{:?}", probabilities.as_slice::<f32>()?);
-    /// }
+    /// let probabilities = outputs.get::<f32>("probabilities")?;
+    /// println!("{:?} {:?}", probabilities.shape(), probabilities.as_slice());
     /// # Ok(())
     /// # }
     /// ```

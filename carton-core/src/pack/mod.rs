@@ -316,8 +316,7 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// The path cannot be inspected; [`Error::ModelFile`] for a file that is empty or truncated, [`Error::ModelContent`] for one that stands
-    /// in place of the model.
+    /// The path cannot be inspected; the file is empty or truncated, or another one that stands in place of the model.
     pub async fn runner_for(path: impl AsRef<Path>) -> Result<Option<&'static str>, Error> {
         let path = path.as_ref().to_path_buf();
         run_blocking(None, move |_| recognize::runner_for(&path)).await

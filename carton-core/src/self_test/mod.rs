@@ -125,7 +125,7 @@ impl Carton {
         let answer = self.infer(Inputs::Named(inputs)).await;
         let seconds = start.elapsed().as_secs_f64();
         let outputs = match answer {
-            Ok(outputs) => outputs,
+            Ok(outputs) => outputs.into_tensors(),
             Err(error) if is_verdict(&error) => {
                 // Hints of other errors address a caller who can change the inputs.
                 let hint = if error.is_of_model() { error.hint() } else { None };

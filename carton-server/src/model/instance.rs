@@ -79,7 +79,7 @@ impl Instance {
             // If nobody notices the death, the next call does.
             let _ = tokio::time::timeout(DEATH_NOTICE, state.wait_for(|state| state.n_deaths > n_deaths)).await;
         }
-        ran
+        ran.map(|(outputs, timings)| (outputs.into_tensors(), timings))
     }
 
     /// Whether it is down, and the calls that it has. The instance with the least of this takes the next call.

@@ -16,7 +16,7 @@ async fn check_good(carton: &Carton, troubled: &Troubled) {
     match carton.infer(inputs(&troubled.good)).await {
         Ok(outputs) => {
             let (_, expected) = troubled.good.iter().find(|(name, _)| *name == "x").unwrap();
-            if let Some(found) = outputs.get(troubled.model.output) {
+            if let Ok(found) = outputs.tensor(troubled.model.output) {
                 check_same(found, expected);
             }
         }
