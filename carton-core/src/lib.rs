@@ -110,7 +110,7 @@ mod model;
 mod open;
 mod outputs;
 mod pack;
-mod package;
+pub mod package;
 mod packed;
 mod private_folder;
 mod process_lock;
@@ -118,61 +118,94 @@ pub mod registry;
 pub mod runner;
 mod runner_failure;
 mod runner_message;
-mod sandbox;
-mod self_test;
+pub mod sandbox;
+pub mod self_test;
 mod self_test_report;
 mod settings;
-mod shrink;
+pub mod shrink;
 mod shrink_error;
 pub mod trust;
 mod variables;
 
 pub use carton_runner_interface::host::CallTimings;
-pub use carton_runner_interface::{OptionValue, Options, PrivateBytes, Tensors};
-pub use carton_tensor::files::{FileBytes, SharedBytes};
+pub use carton_runner_interface::{OptionValue, Options, Tensors};
 pub use carton_tensor::{
-    AlignedBytes, DataType, Dimension, Element, ElementKind, NestedTensor, NumericTensor, Storage, StringTensor,
-    SymbolicShape, Tensor, TensorError, Tolerance,
+    DataType, Dimension, NestedTensor, NumericTensor, StringTensor, SymbolicShape, Tensor, TensorError,
 };
 pub use semver::{Version, VersionReq};
 
-pub use carton_format::archive::{Compression, Method};
 pub use carton_format::context::{CancelGuard, CancelToken, Context};
 pub use carton_format::digest::{DigestError, Sha256Digest};
 pub use carton_format::error_kind::ErrorKind;
 pub use carton_format::invalid_toml::InvalidToml;
 pub use carton_format::links::Links;
 pub use carton_format::manifest::ManifestHash;
-pub use carton_format::metadata::{self, SandboxRequest};
+pub use carton_format::metadata;
 pub use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
-pub use carton_format::side::Side;
-pub use carton_format::signature::{
-    SignatureMode, UnknownSignatureMode, Violation, ViolationKind, how_to_declare_bools,
-};
-pub use carton_format::tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorFormat, TensorIndex};
 pub use carton_format::unknown_keys::UnknownKey;
 pub use carton_format::url::{InvalidUrl, ShownUrl, Url};
 pub use carton_network::place::{Place, PlaceError};
 
 pub use blocking::{Awaited, block_on};
 pub use config::Config;
-pub use contents::{BadFile, FileInfo, VerifyReport};
+pub use contents::{BadFile, VerifyReport};
 pub use contents_work::{Unpack, Verify};
 pub use error::{Advice, Error};
 pub use example::{SampleComparison, SampleResult};
-pub use inputs::{Inputs, cast_inputs};
+pub use inputs::Inputs;
 pub use location::Location;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
 pub use open::{Open, OpenBytes, file_bytes};
 pub use outputs::{Outputs, Values};
-pub use pack::{Pack, Packing, RecordSelfTest};
-pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
-pub use packed::{PackCheck, PackWarning, Packed, ZeroRun};
+pub use pack::Pack;
+pub use package::Package;
+pub use packed::Packed;
 pub use runner::runner_main;
-pub use sandbox::{Limits, Permissions, SandboxMode, SuspectedLimit, UnknownPermission, UnknownSandboxMode};
-pub use self_test::SelfTests;
-pub use self_test_report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult};
-pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
+
+/// The names that most programs use.
+///
+/// ```no_run
+/// use carton_core::prelude::*;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = Carton::load("digits.carton").await?;
+/// let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
+/// let outputs: Outputs = model.infer([("image", image)]).await?;
+/// # let _ = outputs;
+/// # Ok(())
+/// # }
+/// ```
+pub mod prelude {
+    pub use crate::{
+        Carton, Config, DataType, Error, ErrorKind, Inputs, Location, NumericTensor, Outputs, Package, StringTensor,
+        Tensor, block_on, runner_main,
+    };
+}
+
+/// The declared inputs and outputs of a model, and how a call may differ from them.
+pub mod signature {
+    pub use crate::inputs::cast_inputs;
+    pub use carton_format::side::Side;
+    pub use carton_format::signature::{
+        SignatureMode, UnknownSignatureMode, Violation, ViolationKind, how_to_declare_bools,
+    };
+}
+
+/// What tensors consist of, and where cartons keep them.
+pub mod tensor {
+    pub use carton_format::tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorIndex};
+    pub use carton_runner_interface::PrivateBytes;
+    pub use carton_tensor::files::{FileBytes, SharedBytes};
+    pub use carton_tensor::{AlignedBytes, Element, ElementKind, Storage, Tolerance};
+}
+
+/// What packing takes and returns.
+pub mod packing {
+    pub use crate::pack::{Packing, RecordSelfTest};
+    pub use crate::packed::{PackCheck, PackWarning, ZeroRun};
+    pub use carton_format::archive::{Compression, Method};
+    pub use carton_format::tensor_data::TensorFormat;
+}
 
 /// The optional parts that this library was built with, by the names of Cargo's features.
 pub const FEATURES: &[&str] = match (cfg!(feature = "object-store"), cfg!(feature = "sigstore")) {

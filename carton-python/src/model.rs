@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carton_core::metadata::TensorSpec as DeclaredSpec;
-use carton_core::{
-    Carton, Dimension, Error, SealedInputs, SelfTestReport, SelfTests, SymbolicShape, Tensors, Tolerance,
-};
+use carton_core::self_test::{SelfTestReport, SelfTests};
+use carton_core::tensor::Tolerance;
+use carton_core::{Carton, Dimension, Error, SealedInputs, SymbolicShape, Tensors};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

@@ -1,8 +1,9 @@
 //! Opened cartons: what they say of themselves, their files and tensors.
 
 use carton_core::config::Config;
+use carton_core::package::ExampleValue;
 use carton_core::trust::{PublicKey, SignatureStatus};
-use carton_core::{Carton, Error, ExampleValue, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
+use carton_core::{Carton, Error, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde::Serialize;

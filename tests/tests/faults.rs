@@ -6,7 +6,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, Inputs, Load, SandboxMode, block_on};
+use carton_core::sandbox::SandboxMode;
+use carton_core::{Carton, Error, ErrorKind, Inputs, Load, block_on};
 use carton_tensor::{NumericTensor, StringTensor, Tensor};
 use carton_tests::census::Census;
 use carton_tests::place::TestPlace;

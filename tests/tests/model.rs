@@ -5,7 +5,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, Inputs, Load, SelfTestOutcome, SignatureMode};
+use carton_core::self_test::SelfTestOutcome;
+use carton_core::signature::SignatureMode;
+use carton_core::{Carton, Error, ErrorKind, Inputs, Load};
 use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor, Tolerance, allclose};
 use carton_tests::place::TestPlace;
 use rustix::process::{Pid, Signal, kill_process};

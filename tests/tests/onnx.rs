@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use carton_core::runner::LaunchPolicy;
-use carton_core::{ErrorKind, Load, SelfTestOutcome};
+use carton_core::self_test::SelfTestOutcome;
+use carton_core::{ErrorKind, Load};
 use carton_tensor::{Tensor, Tolerance, allclose};
 use carton_tests::onnx_runtime;
 use carton_tests::place::TestPlace;

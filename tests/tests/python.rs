@@ -7,7 +7,8 @@ use std::io;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, Inputs, SignatureMode};
+use carton_core::signature::SignatureMode;
+use carton_core::{Carton, Error, ErrorKind, Inputs};
 use carton_tensor::{DataType, ElementKind, NumericTensor, Tensor};
 use carton_tests::place::TestPlace;
 use carton_tests::python_runner::{install, interpreter, load, pack};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use carton_core::{Carton, Package, SampleComparison, SampleResult};
+use carton_core::{Carton, Package};
+use carton_core::{SampleComparison, SampleResult};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use carton_core::hub::{self, FetchSnapshot, HubName, Snapshot};
 use carton_core::metadata::Draft;
 use carton_core::metadata::MetadataError;
-use carton_core::{
-    Advice, Carton, Error, Links, Location, ManifestHash, Pack, PackCheck, Resolve, Sha256Digest, TensorFormat,
-    cast_inputs,
-};
+use carton_core::packing::{PackCheck, TensorFormat};
+use carton_core::shrink::Resolve;
+use carton_core::signature::cast_inputs;
+use carton_core::{Advice, Carton, Error, Links, Location, ManifestHash, Pack, Sha256Digest};
 use serde::Serialize;
 
 use super::context::confined;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use carton_core::metadata::Signature;
-use carton_core::{CallTimings, Carton, Load, Tensors, cast_inputs};
+use carton_core::signature::cast_inputs;
+use carton_core::{CallTimings, Carton, Load, Tensors};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 

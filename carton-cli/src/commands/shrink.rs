@@ -4,10 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::{
-    Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, Location, ManifestHash, Sha256Digest, ShownUrl, Shrink,
-    Url,
-};
+use carton_core::shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Shrink};
+use carton_core::{Carton, Error, Links, Location, ManifestHash, Sha256Digest, ShownUrl, Url};
 use serde::Serialize;
 
 use super::trust::with_trust;

@@ -2,7 +2,8 @@
 
 mod no_runner;
 
-use carton_core::{Advice, Error, ErrorKind, Limits, SuspectedLimit};
+use carton_core::sandbox::{Limits, SuspectedLimit};
+use carton_core::{Advice, Error, ErrorKind};
 
 use crate::text::shell_word;
 

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use carton_core::{FileBytes, Package, Place};
+use carton_core::tensor::FileBytes;
+use carton_core::{Package, Place};
 use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileFormat};
 use carton_tensor::files::RawTensor;
 use carton_tensor::npy::Array;

@@ -172,8 +172,8 @@ impl Pack {
     /// If that fails, nothing is written. On by default.
     ///
     /// Without self-tests, the model is run on zeros. If it does not return the shapes that the model itself declares, the carton declares
-    /// what holds instead ([`PackWarning::ShapeCorrected`](crate::PackWarning::ShapeCorrected)). What the metadata declares is never changed: a self-test that contradicts it
-    /// fails, and zeros that do are a warning, because the model may not be for them ([`PackWarning::OutputDiffers`](crate::PackWarning::OutputDiffers)).
+    /// what holds instead ([`PackWarning::ShapeCorrected`](crate::packing::PackWarning::ShapeCorrected)). What the metadata declares is never changed: a self-test that contradicts it
+    /// fails, and zeros that do are a warning, because the model may not be for them ([`PackWarning::OutputDiffers`](crate::packing::PackWarning::OutputDiffers)).
     pub fn check(mut self, check: bool) -> Self {
         self.check = check;
         self

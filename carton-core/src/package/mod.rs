@@ -21,6 +21,7 @@ use std::sync::Arc;
 use carton_tensor::Tensor;
 use semver::VersionReq;
 
+pub use crate::contents::FileInfo;
 pub(crate) use error::PackageError;
 pub use info::Info;
 pub(crate) use rewrite::{check_output, rewrite};
@@ -42,8 +43,7 @@ use error::MAX_METADATA_LENGTH;
 use crate::cache::Cache;
 use crate::contents::{Access, ArchiveBytes, Blobs, Contents, ContentsError, OutsideLinks};
 use crate::context_setters::blocking_setters;
-use crate::error::Error;
-use crate::error::Failure as _;
+use crate::error::{Error, Failure as _};
 use crate::trust::SignatureStatus;
 
 /// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.

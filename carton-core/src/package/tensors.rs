@@ -29,8 +29,8 @@ impl Package {
     /// [`TensorFormat::Ztensor`]) as a view of the mapped file: of the carton itself if it is a local file. The carton must not change
     /// while the tensor is in use; see [`map_file`](Self::map_file). What cannot be mapped is copied.
     ///
-    /// [`TensorFormat::Safetensors`]: crate::TensorFormat::Safetensors
-    /// [`TensorFormat::Ztensor`]: crate::TensorFormat::Ztensor
+    /// [`TensorFormat::Safetensors`]: crate::packing::TensorFormat::Safetensors
+    /// [`TensorFormat::Ztensor`]: crate::packing::TensorFormat::Ztensor
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).

@@ -10,7 +10,7 @@ use carton_tensor::{Tensor, Tolerance, allclose};
 
 use crate::blocking::{Awaited, run_blocking};
 use crate::package::Package;
-use crate::self_test_report::{OutputResult, SelfTestOutcome, SelfTestReport, SelfTestResult};
+pub use crate::self_test_report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult};
 use crate::settings::progress_setter;
 use crate::{Carton, Error, ErrorKind, Inputs};
 

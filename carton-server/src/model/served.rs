@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use carton_core::metadata::Signature;
-use carton_core::{Carton, DataType, Error, Inputs, NumericTensor, OutputStream, Package, SelfTestReport, Tensors};
+use carton_core::self_test::SelfTestReport;
+use carton_core::{Carton, DataType, Error, Inputs, NumericTensor, OutputStream, Package, Tensors};
 
 use parking_lot::Mutex;
 

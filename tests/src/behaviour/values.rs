@@ -1,6 +1,6 @@
 //! Every value of every dtype is returned unchanged.
 
-use carton_core::SignatureMode;
+use carton_core::signature::SignatureMode;
 use carton_tensor::{DataType, NumericTensor, Tensor};
 
 use super::stage::{chain, check_echo, check_echo_or, check_refusal, floats};

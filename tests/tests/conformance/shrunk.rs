@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use carton_core::{Advice, Carton, LeaveOut, Links, Package, Sha256Digest};
+use carton_core::shrink::LeaveOut;
+use carton_core::{Advice, Carton, Links, Package, Sha256Digest};
 use carton_format::archive::Archive;
 use carton_format::source::FileSource;
 

@@ -5,7 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use carton_core::runner::LaunchPolicy;
-use carton_core::{Carton, Error, ErrorKind, Inputs, Limits, SandboxMode};
+use carton_core::sandbox::{Limits, SandboxMode};
+use carton_core::{Carton, Error, ErrorKind, Inputs};
 use carton_tests::place::TestPlace;
 
 use crate::permissions::chain;

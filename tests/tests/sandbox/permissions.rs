@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use carton_core::{Error, ErrorKind, Limits, SandboxMode};
+use carton_core::sandbox::{Limits, SandboxMode};
+use carton_core::{Error, ErrorKind};
 use serde_json::json;
 
 use crate::setting::{Confinement, Setting};

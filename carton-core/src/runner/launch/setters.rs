@@ -11,7 +11,7 @@ macro_rules! launch_setters {
 
         /// Sets how strictly the runner is confined. By default the configuration decides, and without it the runner is confined as far as
         /// this system can.
-        pub fn sandbox(mut self, mode: $crate::SandboxMode) -> Self {
+        pub fn sandbox(mut self, mode: $crate::sandbox::SandboxMode) -> Self {
             self.$($field).+.sandbox = Some(mode);
             self
         }
@@ -29,7 +29,7 @@ macro_rules! launch_setters {
         }
 
         /// Lets a confined model use all of this, beside what it is allowed already.
-        pub fn allow(mut self, permissions: $crate::Permissions) -> Self {
+        pub fn allow(mut self, permissions: $crate::sandbox::Permissions) -> Self {
             self.$($field).+.allow.add_all(&permissions);
             self
         }
@@ -45,7 +45,7 @@ macro_rules! launch_setters {
         }
 
         /// Sets the resource limits of the runner. Those that are `None` are the configuration's.
-        pub fn limits(mut self, limits: $crate::Limits) -> Self {
+        pub fn limits(mut self, limits: $crate::sandbox::Limits) -> Self {
             self.$($field).+.limits = limits;
             self
         }
