@@ -31,7 +31,9 @@
 //! - [`trust`] says who may sign which cartons, and makes keys and signatures;
 //! - [`config`] holds the folders, permissions and credentials, [`runner`] lists and installs runners, [`cache`] manages
 //!   downloaded files, [`metadata`] is the content of carton.toml;
-//! - [`machine`] tells what this machine has and lacks.
+//! - [`machine`] tells what this machine has and lacks;
+//! - [`sandbox`], [`signature`], [`self_test`], [`packing`], [`package`], [`shrink`] and [`tensor`] have the types that go with these, and
+//!   [`prelude`] the names that most programs use.
 //!
 //! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user. It is the one
 //! error of this library. Only parsing a small value, such as a [`Url`] or a [`Sha256Digest`], has an error of its own.

@@ -6,8 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_core::hub::{self, FetchSnapshot, HubName, Snapshot};
-use carton_core::metadata::Draft;
-use carton_core::metadata::MetadataError;
+use carton_core::metadata::{Draft, MetadataError};
 use carton_core::packing::{PackCheck, TensorFormat};
 use carton_core::shrink::Resolve;
 use carton_core::signature::cast_inputs;

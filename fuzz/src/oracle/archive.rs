@@ -7,7 +7,7 @@ use std::io::{Cursor, Read};
 use std::sync::Arc;
 
 use carton_core::Context;
-use carton_core::{Sha256Digest};
+use carton_core::Sha256Digest;
 use carton_core::packing::{Compression, Method};
 use carton_format::archive::{Archive, ArchiveError, Content, Entry, EntryKind, Tail, write};
 use carton_format::source::{FileSource, MemorySource};
