@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use carton_core::Package;
 use carton_core::metadata::{Reference, TensorSpec};
+use carton_core::package::{ExampleValue, Info};
 use carton_core::trust::SignatureStatus;
-use carton_core::{ExampleValue, Info, Package};
 use maud::{Markup, html};
 
 use crate::budget::Budget;

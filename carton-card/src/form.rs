@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use carton_core::metadata::TensorSpec;
-use carton_core::{DataType, Dimension, Element, Info, NumericTensor, SymbolicShape, Tensor};
+use carton_core::package::Info;
+use carton_core::tensor::Element;
+use carton_core::{DataType, Dimension, NumericTensor, SymbolicShape, Tensor};
 use maud::{Markup, html};
 use serde::Serialize;
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use carton_core::metadata::Reference;
-use carton_core::{ExampleValue, Info, Package, Tensor, TensorEntry};
+use carton_core::package::{ExampleValue, Info};
+use carton_core::tensor::TensorEntry;
+use carton_core::{Package, Tensor};
 
 use crate::budget::Budget;
 use crate::text;

@@ -1,6 +1,6 @@
 //! Self-tests and their results, as cards show them.
 
-use carton_core::{SelfTestOutcome, SelfTestReport};
+use carton_core::self_test::{SelfTestOutcome, SelfTestReport};
 use maud::{Markup, html};
 
 use crate::text;
@@ -23,7 +23,7 @@ pub(crate) struct TestResult {
 }
 
 pub(crate) fn results(report: &SelfTestReport) -> Vec<TestResult> {
-    let result = |test: &carton_core::SelfTestResult| {
+    let result = |test: &carton_core::self_test::SelfTestResult| {
         let (class, outcome) = match test.outcome {
             SelfTestOutcome::Passed => ("good", "Passed"),
             SelfTestOutcome::Ran => ("wait", "Ran, nothing to compare"),

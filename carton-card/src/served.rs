@@ -1,6 +1,6 @@
 //! What a server knows about a model beyond its carton, and how the pages show it.
 
-use carton_core::SelfTestReport;
+use carton_core::self_test::SelfTestReport;
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 

@@ -1,6 +1,7 @@
 //! Shows a tensor as what it is: one number, bars, a table, a picture, a heat map, texts, or a summary of what is too large for those.
 
-use carton_core::{DataType, Element, NestedTensor, NumericTensor, StringTensor, Tensor};
+use carton_core::tensor::Element;
+use carton_core::{DataType, NestedTensor, NumericTensor, StringTensor, Tensor};
 use maud::{Markup, html};
 
 use crate::bars::bars;

@@ -208,28 +208,13 @@ impl Failure {
 impl From<carton_core::Error> for Failure {
     fn from(error: carton_core::Error) -> Self {
         let exit = match error.kind() {
-            _ if is_misuse(&error) => Exit::Usage,
-            _ if is_refusal(&error) => Exit::Runner,
+            _ if error.is_of_location() => Exit::Usage,
+            // A refusal shares an exit code with crashes.
+            ErrorKind::Model if error.is_of_start() => Exit::Runner,
             kind => Exit::from(kind),
         };
         let hint = hints::hint(&error).map(|hint| without_logins(&hint));
         Self { exit, error: Box::new(error), hint }
-    }
-}
-
-/// Whether the error is in the location of the carton as it was given.
-fn is_misuse(error: &carton_core::Error) -> bool {
-    use carton_core::Error;
-    matches!(error, Error::Location(_) | Error::Pin { .. } | Error::TwoPins { .. })
-}
-
-/// Returns whether a runner refused to load the model. This failure shares an exit code with crashes.
-fn is_refusal(error: &carton_core::Error) -> bool {
-    use carton_core::Error;
-    match error {
-        Error::LoadRefused { .. } => true,
-        Error::Check { source, .. } | Error::Reference { source, .. } => is_refusal(source),
-        _ => false,
     }
 }
 

@@ -12,7 +12,7 @@ impl From<TensorFilesError> for Failure {
         use TensorFilesError::{NotForFormat, NotOne, OneFits, OutputIsSource, Pattern, UnknownOutput};
         let hint = hint(&error);
         let failure = match error {
-            TensorFilesError::Carton(error) => Self::from(*error),
+            TensorFilesError::Carton(error) => Self::from(error),
             NotForFormat { option, path, format } => {
                 let option = option.replace('_', "-");
                 Self::usage(format!("--{option} is for .zt files: `{}` would be {format}", path.display()))

@@ -24,16 +24,16 @@ pub type Awaited<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send +
 /// In a program on tokio, await the operations instead. There this function panics, like every call that blocks a thread of tokio.
 ///
 /// # Errors
-/// Those of the operation; [`Error::Internal`] if the operating system cannot start threads.
+/// Those of the operation; that the operating system cannot start threads.
 pub fn block_on<T, E: From<Error>>(operation: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::Internal(format!("cannot start threads: {error}")))?;
+    let runtime = runtime.map_err(|error| Error::internal(format!("cannot start threads: {error}")))?;
     runtime.block_on(operation.into_future())
 }
 
 /// Runs `work` on a thread of its own, so that it goes on when the runtime of the caller ends, as that of [`block_on`] does.
 pub(crate) fn spawn(thread: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
-    let failed = |error: std::io::Error| Error::Internal(format!("cannot start a thread: {error}"));
+    let failed = |error: std::io::Error| Error::internal(format!("cannot start a thread: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
     let thread = std::thread::Builder::new().name(thread.to_owned());
     thread.spawn(move || runtime.block_on(work)).map_err(failed)?;
@@ -50,5 +50,5 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     let result = tokio::task::spawn_blocking(move || work(context)).await;
     // The work is done. Its result may fetch later under the same token, so dropping the guard must no longer cancel it.
     guard.disarm();
-    result.map_err(|error| Error::Internal(error.to_string()))?
+    result.map_err(|error| Error::internal(error.to_string()))?
 }

@@ -67,6 +67,7 @@ mod error;
 mod file;
 mod home;
 
+use crate::error::Error;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -84,7 +85,7 @@ pub use carton_network::oci::RegistryConfig;
 
 pub use crate::sandbox::SandboxConfig;
 pub use crate::trust::TrustRule;
-pub use error::ConfigError;
+pub(crate) use error::ConfigError;
 use file::{Netrc, RawConfig};
 
 /// Folders, sources and permissions for loading and running models.
@@ -163,7 +164,7 @@ impl Config {
     /// # Errors
     /// A named file cannot be read, or a file is invalid; a variable has an invalid value; a default needs a home directory and there is
     /// none.
-    pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
+    pub fn load(path: Option<&Path>) -> Result<Self, Error> {
         Self::load_reporting(path, &mut |path, key| tracing::warn!("configuration `{}`, {key}", path.display()))
     }
 
@@ -171,11 +172,8 @@ impl Config {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_reporting(
-        path: Option<&Path>,
-        unknown: &mut dyn FnMut(&Path, &UnknownKey),
-    ) -> Result<Self, ConfigError> {
-        Self::from_environment(path, environment::variables(), unknown)
+    pub fn load_reporting(path: Option<&Path>, unknown: &mut dyn FnMut(&Path, &UnknownKey)) -> Result<Self, Error> {
+        Ok(Self::from_environment(path, environment::variables(), unknown)?)
     }
 
     /// A configuration with all folders inside `folder` and without permissions. Reads neither a file nor the environment.

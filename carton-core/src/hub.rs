@@ -15,8 +15,8 @@ use carton_format::progress::fetched;
 use carton_format::url::Url;
 use carton_network::download::{Download, Target};
 use carton_network::http::Activity;
-pub use carton_network::hub::{HubError, HubName, InvalidHubName};
-use carton_network::hub::{Server, TreeFile};
+use carton_network::hub::{HubError, Server, TreeFile};
+pub use carton_network::hub::{HubName, InvalidHubName};
 use carton_tensor::parallel::par_map;
 
 use crate::Error;

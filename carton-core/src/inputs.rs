@@ -2,7 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use carton_format::metadata::TensorSpec;
+use carton_format::signature;
+use carton_runner_interface::Tensors;
 use carton_tensor::Tensor;
+
+use crate::error::Error;
 
 /// The inputs of one call.
 ///
@@ -32,6 +37,18 @@ impl Inputs {
     pub fn none() -> Self {
         Self::Named(BTreeMap::new())
     }
+}
+
+/// Casts tensors to the dtypes of the declared inputs, where no value changes but floats that are rounded to shorter ones. Tensors that are
+/// not declared stay unchanged. Of several declarations with one name, the first applies.
+///
+/// # Errors
+/// The first tensor with an element that the declared dtype cannot hold.
+pub fn cast_inputs<'specs>(
+    declared: impl IntoIterator<Item = &'specs TensorSpec>,
+    tensors: Tensors,
+) -> Result<Tensors, Error> {
+    Ok(signature::cast_inputs(declared, tensors)?)
 }
 
 impl<T: Into<Tensor>> From<Vec<T>> for Inputs {

@@ -16,6 +16,34 @@ pub mod cache {
     }
 }
 
+pub mod error {
+    use crate::Error;
+    use crate::contents::ContentsError;
+    use crate::package::PackageError;
+
+    /// The error of `carton-format` that is the reason why a carton is refused. It is not among the causes where its text is that of the whole
+    /// error.
+    #[must_use]
+    pub fn of_format(error: &Error) -> Option<&(dyn std::error::Error + 'static)> {
+        match error.find::<PackageError>() {
+            Some(PackageError::Contents(error)) => of_contents(error),
+            Some(PackageError::Metadata(error)) => Some(error),
+            Some(PackageError::TensorData(error)) => Some(error),
+            Some(PackageError::Archive(error)) => Some(error),
+            _ => of_contents(error.find()?),
+        }
+    }
+
+    fn of_contents(error: &ContentsError) -> Option<&(dyn std::error::Error + 'static)> {
+        match error {
+            ContentsError::Manifest(error) => Some(error),
+            ContentsError::Links(error) => Some(error),
+            ContentsError::Archive { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
 pub mod model {
     use carton_format::context::Context;
 
@@ -41,7 +69,19 @@ pub mod model {
 }
 
 pub mod runner {
-    pub use crate::runner::descriptor::parse;
+    use std::path::Path;
+
+    use crate::Error;
+    use crate::runner::{Descriptor, ExecutablePaths, descriptor};
+
     #[cfg(fuzzing)]
     pub use crate::runner::fuzzing;
+
+    /// Parses the `runner.toml` of the folder `folder`.
+    ///
+    /// # Errors
+    /// The file is not one.
+    pub fn parse(text: &str, folder: &Path, allowed: ExecutablePaths) -> Result<Vec<Descriptor>, Error> {
+        Ok(descriptor::parse(text, folder, allowed)?)
+    }
 }

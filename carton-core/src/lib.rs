@@ -11,7 +11,8 @@
 //! let model = Carton::load("digits.carton").await?;
 //! let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
 //! let outputs = model.infer([("image", image)]).await?;
-//! # let _ = outputs;
+//! let probabilities = outputs.get::<f32>("probabilities")?;
+//! println!("{:?} {:?}", probabilities.shape(), probabilities.as_slice());
 //! # Ok(())
 //! # }
 //! ```
@@ -30,19 +31,32 @@
 //! - [`trust`] says who may sign which cartons, and makes keys and signatures;
 //! - [`config`] holds the folders, permissions and credentials, [`runner`] lists and installs runners, [`cache`] manages
 //!   downloaded files, [`metadata`] is the content of carton.toml;
-//! - [`machine`] tells what this machine has and lacks.
+//! - [`machine`] tells what this machine has and lacks;
+//! - [`sandbox`], [`signature`], [`self_test`], [`packing`], [`package`], [`shrink`] and [`tensor`] have the types that go with these, and
+//!   [`prelude`] the names that most programs use.
 //!
-//! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user.
+//! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user. It is the one
+//! error of this library. Only parsing a small value, such as a [`Url`] or a [`Sha256Digest`], has an error of its own.
+//!
+//! What takes long is awaited: it reads a carton, starts a process, calls a model or uses the network. In a program without an async runtime,
+//! [`block_on`] waits for it. What works on an open [`Package`], a [`Cache`](cache::Cache) or an [`Installer`](runner::Installer) blocks, and
+//! is cancelled by the token that they are given; a program on tokio calls it by `spawn_blocking`. A method of a [`Package`] that reads all of
+//! it ([`verify`](Package::verify), [`unpack`](Package::unpack)) is an operation, and awaited.
+//!
 //! The file format is specified in `spec/carton-format.md`.
 //!
 //! # Modules
 //!
 //! Each uses only those before it.
 //!
+//! - `sandbox`: what the user allows and limits; `suspicion` guesses which limit a failure comes from, `denial` what the sandbox has
+//!   refused. Pure.
+//! - `error`: the one error of the public API, of which the error of each layer is a `Failure`, and what the user can do
+//!   about it.
 //! - `private_folder`, `process_lock`, `held_folder`: whether another user can write to a folder, or move it; locks between processes;
 //!   temporary folders outside of the cache, and what killed processes have left of them.
-//! - `location`, `memory`, `inputs`, `context_setters`: the place of a carton, and the hash that it must have; the memory of this
-//!   machine; what callers pass as inputs; the setters of types whose calls block.
+//! - `location`, `memory`, `inputs`, `outputs`, `context_setters`: the place of a carton, and the hash that it must have; the memory of
+//!   this machine; what callers pass as inputs, and get as outputs; the setters of types whose calls block.
 //! - `variables`: the environment variables that options set, and that users pass; `runner/launch/variables` brings them past the
 //!   programs that start and confine a runner.
 //! - `cache`: files by hash, model folders by manifest hash, downloads, stored facts about cartons on servers, records of verified
@@ -52,17 +66,16 @@
 //! - `contents`: a path in, verified bytes out; from an archive, an unpacked folder, or the cache. A file is *elsewhere* if its carton
 //!   is on a server, or if the carton only links to it: `contents/fetch` fetches such files into the cache. `contents/locate` alone
 //!   decides where the bytes of a file are.
-//! - `sandbox`: what the user allows and limits; `suspicion` guesses which limit a failure comes from, `denial` what the sandbox has
-//!   refused. Pure.
 //! - `trust`: the rules of the configuration, and what was found out about a carton's signature.
 //! - `package`: an open carton: contents, metadata and tensors as one unit, read and written.
 //! - `config`: the configuration file and the environment.
+//! - `runner_message`, `runner_failure`: what a runner said; what goes wrong with a runner that was started.
 //! - `runner`: descriptors, the registry and the index, selection (pure); install, which downloads archives into the cache (`fetch`)
 //!   and unpacks them under stricter rules (`unpack`) into a hidden folder that is renamed when it is complete (`workspace`); launch (a
 //!   process and its supervisor, confined by `runner/launch/confinement`), session (process and connection).
-//! - `runner_message`, `self_test_report`, `shrink_error`, `packed`: what a runner said; the results of self-tests; why files cannot be
+//! - `self_test_report`, `shrink_error`, `packed`: the results of self-tests; why files cannot be
 //!   left out; the result of packing, with all that it warns of.
-//! - `error`, `blocking`: one error type for the errors of all layers; async operations on tokio for work that blocks.
+//! - `blocking`: async operations on tokio for work that blocks.
 //! - `settings`: the settings that operations share.
 //! - `contents_work`: unpacking and verifying as operations.
 //! - `open`: opens a carton without a runner. `open/signature` looks for the signature and applies the rules of trust: whatever opens a
@@ -97,70 +110,104 @@ pub mod machine;
 mod memory;
 mod model;
 mod open;
+mod outputs;
 mod pack;
-mod package;
+pub mod package;
 mod packed;
 mod private_folder;
 mod process_lock;
 pub mod registry;
 pub mod runner;
+mod runner_failure;
 mod runner_message;
-mod sandbox;
-mod self_test;
+pub mod sandbox;
+pub mod self_test;
 mod self_test_report;
 mod settings;
-mod shrink;
+pub mod shrink;
 mod shrink_error;
 pub mod trust;
 mod variables;
 
-pub use carton_runner_interface::host::{CallError, CallTimings};
-pub use carton_runner_interface::{OptionValue, Options, PrivateBytes, Tensors};
-pub use carton_tensor::files::{FileBytes, SharedBytes};
+pub use carton_runner_interface::host::CallTimings;
+pub use carton_runner_interface::{OptionValue, Options, Tensors};
 pub use carton_tensor::{
-    AlignedBytes, DataType, Dimension, Element, ElementKind, NestedTensor, NumericTensor, Storage, StringTensor,
-    SymbolicShape, Tensor, TensorError, Tolerance,
+    DataType, Dimension, NestedTensor, NumericTensor, StringTensor, SymbolicShape, Tensor, TensorError,
 };
 pub use semver::{Version, VersionReq};
 
-pub use carton_format::archive::{Compression, Method};
 pub use carton_format::context::{CancelGuard, CancelToken, Context};
 pub use carton_format::digest::{DigestError, Sha256Digest};
 pub use carton_format::error_kind::ErrorKind;
 pub use carton_format::invalid_toml::InvalidToml;
 pub use carton_format::links::Links;
 pub use carton_format::manifest::ManifestHash;
-pub use carton_format::metadata::{self, SandboxRequest};
+pub use carton_format::metadata;
 pub use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
-pub use carton_format::side::Side;
-pub use carton_format::signature::{
-    SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs, how_to_declare_bools,
-};
-pub use carton_format::tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorFormat, TensorIndex};
 pub use carton_format::unknown_keys::UnknownKey;
 pub use carton_format::url::{InvalidUrl, ShownUrl, Url};
-pub use carton_network::place::Place;
+pub use carton_network::place::{Place, PlaceError};
 
 pub use blocking::{Awaited, block_on};
 pub use config::Config;
-pub use contents::{BadFile, FileInfo, VerifyReport};
+pub use contents::{BadFile, VerifyReport};
 pub use contents_work::{Unpack, Verify};
-pub use error::Error;
+pub use error::{Advice, Error};
 pub use example::{SampleComparison, SampleResult};
 pub use inputs::Inputs;
 pub use location::Location;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
 pub use open::{Open, OpenBytes, file_bytes};
-pub use pack::{Pack, Packing, RecordSelfTest};
-pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
-pub use packed::{PackCheck, PackWarning, Packed, ZeroRun};
+pub use outputs::{Outputs, Values};
+pub use pack::Pack;
+pub use package::Package;
+pub use packed::Packed;
 pub use runner::runner_main;
-pub use runner_message::RunnerMessage;
-pub use sandbox::{Limits, Permissions, SandboxMode, SuspectedLimit, UnknownPermission, UnknownSandboxMode};
-pub use self_test::SelfTests;
-pub use self_test_report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult};
-pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
-pub use variables::VariableError;
+
+/// The names that most programs use.
+///
+/// ```no_run
+/// use carton_core::prelude::*;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = Carton::load("digits.carton").await?;
+/// let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
+/// let outputs: Outputs = model.infer([("image", image)]).await?;
+/// # let _ = outputs;
+/// # Ok(())
+/// # }
+/// ```
+pub mod prelude {
+    pub use crate::{
+        Carton, Config, DataType, Error, ErrorKind, Inputs, Location, NumericTensor, Outputs, Package, StringTensor,
+        Tensor, block_on, runner_main,
+    };
+}
+
+/// The declared inputs and outputs of a model, and how a call may differ from them.
+pub mod signature {
+    pub use crate::inputs::cast_inputs;
+    pub use carton_format::side::Side;
+    pub use carton_format::signature::{
+        SignatureMode, UnknownSignatureMode, Violation, ViolationKind, how_to_declare_bools,
+    };
+}
+
+/// What tensors consist of, and where cartons keep them.
+pub mod tensor {
+    pub use carton_format::tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorIndex};
+    pub use carton_runner_interface::PrivateBytes;
+    pub use carton_tensor::files::{FileBytes, SharedBytes};
+    pub use carton_tensor::{AlignedBytes, Element, ElementKind, Storage, Tolerance};
+}
+
+/// What packing takes and returns.
+pub mod packing {
+    pub use crate::pack::{Packing, RecordSelfTest};
+    pub use crate::packed::{PackCheck, PackWarning, ZeroRun};
+    pub use carton_format::archive::{Compression, Method};
+    pub use carton_format::tensor_data::TensorFormat;
+}
 
 /// The optional parts that this library was built with, by the names of Cargo's features.
 pub const FEATURES: &[&str] = match (cfg!(feature = "object-store"), cfg!(feature = "sigstore")) {
@@ -169,39 +216,6 @@ pub const FEATURES: &[&str] = match (cfg!(feature = "object-store"), cfg!(featur
     (false, true) => &["sigstore"],
     (false, false) => &[],
 };
-
-/// The errors of the lower layers, which [`Error`] wraps.
-pub mod errors {
-    pub use carton_runner_interface::host::{CloseReason, Phase};
-    pub use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
-    pub use carton_tensor::npy::NpyError;
-    pub use carton_tensor::{CastError, CastProblem, LostNumber, UnknownDataType};
-    pub use semver::Error as VersionError;
-
-    pub use crate::cache::CacheError;
-    pub use crate::config::ConfigError;
-    pub use crate::contents::{ContentsError, LinkFailure, LinkProblem};
-    pub use crate::package::PackageError;
-    pub use crate::private_folder::UnsafeFolder;
-    pub use crate::runner::launch::LaunchError;
-    pub use crate::runner::{
-        Crash, DescriptorError, InstallError, NoRunner, PlaceError, RegistryError, RunnerIndexError, UnpackError,
-    };
-    pub use crate::shrink_error::ShrinkError;
-    pub use crate::trust::TrustError;
-    pub use carton_format::archive::ArchiveError;
-    pub use carton_format::links::LinksError;
-    pub use carton_format::manifest::ManifestError;
-    pub use carton_format::metadata::{InvalidReference, MetadataError};
-    pub use carton_format::name::NameError;
-    pub use carton_format::signature::{CastInputError, SignatureError, TooManyPositional};
-    pub use carton_format::tensor_data::TensorDataError;
-    pub use carton_network::download::DownloadError;
-    pub use carton_network::encoding::EncodingError;
-    pub use carton_network::http::{CredentialsSent, HttpStatus, NetworkError};
-    pub use carton_network::hub::{HubError, InvalidHubName};
-    pub use carton_network::oci::{InvalidArtifactName, OciError};
-}
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -1,5 +1,7 @@
 //! The location of a carton: a path or a URL, with the hash that the carton must have.
 
+use crate::error::Failure;
+use carton_format::error_kind::ErrorKind;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -36,12 +38,24 @@ pub struct Location {
 }
 
 /// Why the hash that a carton must have is not known.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum PinError {
-    /// The location ends in something else than a hash.
+    /// The location ends in something else than a hash. It is in backticks, as far as it may be shown.
+    #[error("expected 64 lower-case hexadecimal digits after `#sha256=`, found {found}")]
     Invalid { found: String },
     /// The location and the caller demand different hashes.
+    #[error("the location pins the carton to {pinned}, the options expect {expect}")]
     Two { pinned: ManifestHash, expect: ManifestHash },
+}
+
+impl Failure for PinError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::InvalidInput
+    }
+
+    fn is_of_location(&self) -> bool {
+        true
+    }
 }
 
 impl Location {

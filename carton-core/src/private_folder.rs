@@ -11,8 +11,7 @@ use std::path::{Component, Path, PathBuf};
 /// A folder, or one above it, that another user can write to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is not safe to use: expected {expected}, found {found}", path.display())]
-#[non_exhaustive]
-pub struct UnsafeFolder {
+pub(crate) struct UnsafeFolder {
     /// The folder that the other user can write to.
     pub path: PathBuf,
     /// What its owner and mode should be.

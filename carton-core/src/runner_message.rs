@@ -8,7 +8,7 @@ use crate::sandbox::SuspectedLimit;
 
 /// What a runner said went wrong, with its causes as the source chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunnerMessage {
+pub(crate) struct RunnerMessage {
     message: String,
     cause: Option<Box<RunnerMessage>>,
     /// What the user can do about it.

@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 
 use carton_format::digest::Sha256Digest;
+use carton_format::error_kind::ErrorKind;
 use carton_format::links::LinksError;
 use carton_format::url::{InvalidUrl, ShownUrl};
+
+use crate::error::{Advice, Failure};
 
 /// Why a URL with a user or password is refused.
 pub(crate) const READABLE: &str = "readers of the carton could read the URL's user and password";
 
 /// Why a carton cannot be shrunk.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ShrinkError {
+pub(crate) enum ShrinkError {
     /// A URL of a linked file contains a user or password.
     #[error("`{url}` cannot be put into a carton: {}", READABLE)]
     User {
@@ -78,17 +80,23 @@ pub enum ShrinkError {
     },
 }
 
-impl ShrinkError {
-    pub(crate) fn hint(&self) -> Option<String> {
+impl Failure for ShrinkError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::InvalidInput
+    }
+
+    fn is_of_location(&self) -> bool {
+        matches!(self, Self::Prefix { .. })
+    }
+
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::NoneLarge { .. } => Some("name a smaller size from which files are left out".to_owned()),
-            Self::NotPacked { .. } => {
-                Some("`sha256sum` prints the SHA-256 of a file; MANIFEST has those of a carton".to_owned())
-            }
-            Self::NoneLinked { .. } => Some("MANIFEST has the SHA-256 of each file".to_owned()),
-            Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".to_owned()),
+            Self::NoneLarge { .. } => Some(Advice::LowerMinSize),
+            Self::NotPacked { .. } => Some(Advice::LookUpDigests { in_carton: false }),
+            Self::NoneLinked { .. } => Some(Advice::LookUpDigests { in_carton: true }),
+            Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".into()),
             Self::User { .. } => {
-                Some("give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file".to_owned())
+                Some("give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file".into())
             }
             Self::Url { .. } | Self::Prefix { .. } | Self::Links(_) => None,
         }

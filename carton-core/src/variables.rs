@@ -6,16 +6,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use carton_format::error_kind::ErrorKind;
 use carton_format::variables::{check_name, check_value};
 use carton_runner_interface::{OptionValue, Options};
+
+use crate::error::{Advice, Failure};
 
 /// What the names of options begin with that are variables, and no options of the runner.
 const OPTION_PREFIX: &str = "env.";
 
 /// Why a model cannot get an environment variable. No value is shown, because it may be a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum VariableError {
+pub(crate) enum VariableError {
     /// The host has no such variable.
     #[error("the environment variable `{name}` is not set")]
     NotSet {
@@ -52,13 +54,15 @@ pub enum VariableError {
     },
 }
 
-impl VariableError {
-    /// What the user can do about the error, if anything.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
+impl Failure for VariableError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::InvalidInput
+    }
+
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::NotSet { name } => Some(format!("set it, or give its value: `{name}=VALUE`")),
-            Self::Withheld { name } => Some(format!("give its value: `{name}=VALUE`")),
+            Self::NotSet { name } => Some(format!("set it, or give its value: `{name}=VALUE`").into()),
+            Self::Withheld { name } => Some(format!("give its value: `{name}=VALUE`").into()),
             Self::NotUtf8 { .. } | Self::Name { .. } | Self::Value { .. } => None,
         }
     }
@@ -164,7 +168,7 @@ mod tests {
         assert_eq!(resolve("A=b=c").unwrap(), ("A".to_owned(), "b=c".to_owned()));
         assert_eq!(resolve("A=").unwrap().1, "");
         let missing = resolve("CERTAINLY_NOT_SET").unwrap_err();
-        assert!(missing.hint().unwrap().contains("CERTAINLY_NOT_SET=VALUE"), "{missing}");
+        assert!(missing.advice().unwrap().to_string().contains("CERTAINLY_NOT_SET=VALUE"), "{missing}");
         assert!(matches!(resolve("TOKEN"), Err(VariableError::Withheld { .. })));
         assert!(resolve("TOKEN=x").is_ok());
         for text in ["", "=x", "HOME", "TMPDIR=/x", "CARTON_CACHE_DIR", "A=\0"] {

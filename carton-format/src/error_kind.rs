@@ -1,5 +1,4 @@
-//! The kinds of failures. They are apart from the error of `carton-core`, which depends on every layer, so that each layer can classify its
-//! own errors.
+//! The kinds of failures. They are apart from the error of `carton-core`, so that the crates below it can classify their own errors.
 
 use std::io;
 

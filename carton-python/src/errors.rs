@@ -1,6 +1,5 @@
 //! Errors as exceptions. The classes are in `python/carton/_errors.py`, one for each `ErrorKind`.
 
-use carton_core::errors::PackageError;
 use carton_core::{Error, ErrorKind};
 use carton_rows::RowsError;
 use pyo3::prelude::*;
@@ -70,13 +69,11 @@ pub(crate) fn forked(py: Python<'_>) -> PyErr {
 }
 
 fn class_name(error: &Error) -> &'static str {
-    match error {
-        Error::Signature(_) | Error::TooManyPositional(_) => "SignatureError",
+    match error.kind() {
+        _ if error.is_of_signature() => "SignatureError",
         // Python programs expect an `OSError` for a file that is missing too.
-        Error::Io { .. } | Error::Package(PackageError::Io { .. }) | Error::Pack(PackageError::Io { .. }) => {
-            "MachineError"
-        }
-        _ => class_of_kind(error.kind()),
+        _ if error.is_not_found() => "MachineError",
+        kind => class_of_kind(kind),
     }
 }
 

@@ -21,8 +21,6 @@
 //! - `package`, `stream`, `model`, `sandbox`, `load`, `pack`, `registry`, `rows`, `signing`, `tensor_files`, `upkeep`: the functions and
 //!   classes.
 
-#![allow(clippy::result_large_err, reason = "the library's own error, which becomes an exception at once")]
-
 mod arrow;
 mod bridge;
 mod calls;

@@ -1,6 +1,7 @@
 //! Loading models: the options, waited for or awaited.
 
-use carton_core::{Carton, Load, Location, SignatureMode};
+use carton_core::signature::SignatureMode;
+use carton_core::{Carton, Load, Location};
 use pyo3::prelude::*;
 
 use crate::calls::duration;

@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use carton_core::{DataType, ElementKind, NumericTensor, PrivateBytes, SharedBytes};
+use carton_core::tensor::{ElementKind, PrivateBytes, SharedBytes};
+use carton_core::{DataType, NumericTensor};
 use numpy::npyffi::{
     NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, PyArrayObject, get_type_object, npy_intp,
 };

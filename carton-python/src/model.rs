@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carton_core::metadata::TensorSpec as DeclaredSpec;
-use carton_core::{
-    Carton, Dimension, Error, SealedInputs, SelfTestReport, SelfTests, SymbolicShape, Tensors, Tolerance,
-};
+use carton_core::self_test::{SelfTestReport, SelfTests};
+use carton_core::tensor::Tolerance;
+use carton_core::{Carton, Dimension, Error, SealedInputs, SymbolicShape, Tensors};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -92,10 +92,11 @@ impl Model {
 }
 
 async fn infer(carton: Carton, inputs: CallInputs, timeout: Option<Duration>) -> Result<Tensors, Error> {
-    match inputs {
-        CallInputs::Tensors(inputs) => limited(carton.infer(inputs), timeout).await,
-        CallInputs::Sealed(sealed) => limited(carton.infer(sealed.as_ref()), timeout).await,
-    }
+    let outputs = match inputs {
+        CallInputs::Tensors(inputs) => limited(carton.infer(inputs), timeout).await?,
+        CallInputs::Sealed(sealed) => limited(carton.infer(sealed.as_ref()), timeout).await?,
+    };
+    Ok(outputs.into_tensors())
 }
 
 fn seconds(py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use carton_core::metadata::{Draft, DraftReference, Example, Reference, SelfTest};
-use carton_core::{
-    Carton, Compression, Inputs, LeaveOut, Links, Location, Pack, RecordSelfTest, Resolve, Shrink, TensorFormat,
-};
+use carton_core::packing::{Compression, RecordSelfTest, TensorFormat};
+use carton_core::shrink::{LeaveOut, Resolve, Shrink};
+use carton_core::{Carton, Inputs, Links, Location, Pack};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -257,7 +257,7 @@ pub(crate) fn shrink<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let leave_out = match (url_prefix, links) {
-        (Some(prefix), None) => LeaveOut::large_from(prefix, min_size.unwrap_or(carton_core::DEFAULT_MIN_SIZE)),
+        (Some(prefix), None) => LeaveOut::large_from(prefix, min_size.unwrap_or(carton_core::shrink::DEFAULT_MIN_SIZE)),
         (None, Some(urls)) => LeaveOut::Linked(self::links(py, urls)?),
         _ => return Err(errors::invalid(py, "pass url_prefix= or links=, one of the two")),
     };

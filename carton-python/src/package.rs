@@ -1,8 +1,9 @@
 //! Opened cartons: what they say of themselves, their files and tensors.
 
 use carton_core::config::Config;
+use carton_core::package::ExampleValue;
 use carton_core::trust::{PublicKey, SignatureStatus};
-use carton_core::{Carton, Error, ExampleValue, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
+use carton_core::{Carton, Error, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -33,7 +34,7 @@ pub(crate) fn options(py: Python<'_>, json: &str) -> PyResult<Options> {
 
 /// The configuration of this machine, with `offline` in place of its own setting if it is given.
 pub(crate) fn config(py: Python<'_>, offline: Option<bool>) -> PyResult<Config> {
-    let mut config = Config::load(None).map_err(|error| errors::of_error(py, &error.into()))?;
+    let mut config = Config::load(None).map_err(|error| errors::of_error(py, &error))?;
     config.offline = offline.unwrap_or(config.offline);
     Ok(config)
 }
@@ -200,7 +201,7 @@ impl Package {
     ///     >>> package.tensor(package.tensors[0]).dtype.name
     ///     'float32'
     fn tensor<'py>(&self, py: Python<'py>, name: String) -> PyResult<Bound<'py, PyAny>> {
-        let tensor = self.blocking(py, move |package| Ok(package.tensor(&name)?))?;
+        let tensor = self.blocking(py, move |package| package.tensor(&name))?;
         tensors::value(py, tensor)
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
     match started {
         Ok(started) if started.process == std::process::id() => Ok(&started.runtime),
         Ok(_) => Err(errors::forked(py)),
-        Err(error) => Err(errors::of_error(py, &Error::Internal(format!("cannot start threads: {error}")))),
+        Err(error) => Err(errors::of_error(py, &Error::internal(format!("cannot start threads: {error}")))),
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn blocking<T: Send + 'static>(
     wait(py, progress, async move {
         let _guard = guard;
         let result = tokio::task::spawn_blocking(move || work(cancel_token)).await;
-        result.map_err(|error| Error::Internal(error.to_string()))?
+        result.map_err(|error| Error::internal(error.to_string()))?
     })
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use carton_core::{Limits, Load, Pack, Permissions, SandboxMode};
+use carton_core::sandbox::{Limits, Permissions, SandboxMode};
+use carton_core::{Load, Pack};
 use pyo3::prelude::*;
 
 use crate::errors;

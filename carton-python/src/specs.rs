@@ -3,7 +3,8 @@
 use std::hash::{Hash, Hasher};
 
 use carton_core::metadata;
-use carton_core::{DataType, Dimension, ElementKind, SymbolicShape};
+use carton_core::tensor::ElementKind;
+use carton_core::{DataType, Dimension, SymbolicShape};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};

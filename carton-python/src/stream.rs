@@ -64,7 +64,7 @@ async fn next_of(state: &tokio::sync::Mutex<StreamState>) -> Result<Option<Tenso
     match running.next().await {
         Some(Ok(outputs)) => {
             *state = StreamState::Running(running);
-            Ok(Some(outputs))
+            Ok(Some(outputs.into_tensors()))
         }
         Some(Err(error)) => Err(error),
         None => Ok(None),

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use serde::Serialize;
 
 use crate::errors::{self, Raise};
-use crate::package::{config, to_python};
+use crate::package::config;
 use crate::paths::GivenPath;
 use crate::reports::Progress;
 use crate::runtime::wait;
@@ -144,13 +144,13 @@ pub(crate) struct Origin {
     offline: Option<bool>,
 }
 
-/// Opens the origin, does `work` on a thread of the runtime, and returns its result as dicts and lists.
-fn on_source<'py, T: Serialize + Send + 'static>(
-    py: Python<'py>,
+/// Opens the origin, does `work` on a thread of the runtime, and returns its result as JSON.
+fn on_source<T: Serialize + Send + 'static>(
+    py: Python<'_>,
     origin: Origin,
     progress: Option<Py<PyAny>>,
     work: impl FnOnce(&TensorSource, Context) -> Result<T, TensorFilesError> + Send + 'static,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<String> {
     let Origin { place, only, max_dense, digests, offline } = origin;
     let opening = open(TensorLocation::from(place.0)).config(config(py, offline)?);
     working(py, progress, async move { opening.await }, move |source, context| {
@@ -160,13 +160,13 @@ fn on_source<'py, T: Serialize + Send + 'static>(
     })
 }
 
-/// Waits for `opening`, does `work` with what it gives on a thread of the runtime, and returns its result as dicts and lists.
-fn working<'py, S: Send + 'static, T: Serialize + Send + 'static>(
-    py: Python<'py>,
+/// Waits for `opening`, does `work` with what it gives on a thread of the runtime, and returns its result as JSON.
+fn working<S: Send + 'static, T: Serialize + Send + 'static>(
+    py: Python<'_>,
     progress: Option<Py<PyAny>>,
     opening: impl Future<Output = Result<S, TensorFilesError>> + Send,
     work: impl FnOnce(S, Context) -> Result<T, TensorFilesError> + Send + 'static,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<String> {
     let progress = Progress::new(progress);
     let cancel_token = CancelToken::default();
     let guard = cancel_token.guard();
@@ -180,20 +180,20 @@ fn working<'py, S: Send + 'static, T: Serialize + Send + 'static>(
         let ended = |error: tokio::task::JoinError| TensorFilesError::Thread(error.to_string());
         tokio::task::spawn_blocking(move || work(opened, context)).await.map_err(ended)?
     })?;
-    to_python(py, &result)
+    serde_json::to_string(&result).map_err(|error| errors::invalid(py, &error.to_string()))
 }
 
 /// Writes tensors of a place to a file. `carton.tensors.convert` documents it.
 #[pyfunction]
 #[pyo3(signature = (origin, output, storing, *, groups, progress=None))]
-pub(crate) fn tensor_convert<'py>(
-    py: Python<'py>,
+pub(crate) fn tensor_convert(
+    py: Python<'_>,
     origin: Origin,
     output: GivenPath,
     storing: Storing,
     groups: &str,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<String> {
     let mut options = ConvertOptions::default();
     options.write = storing.options(py)?;
     options.groups = match groups {
@@ -232,14 +232,14 @@ struct Quantized {
 /// Writes the float tensors of a place as integers. `carton.tensors.quantize` documents it.
 #[pyfunction]
 #[pyo3(signature = (origin, output, storing, quantizing, *, progress=None))]
-pub(crate) fn tensor_quantize<'py>(
-    py: Python<'py>,
+pub(crate) fn tensor_quantize(
+    py: Python<'_>,
     origin: Origin,
     output: GivenPath,
     storing: Storing,
     quantizing: Quantizing,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<String> {
     if quantizing.group_size == Some(0) {
         return Err(errors::invalid(py, "group_size is 0, expected at least 1"));
     }
@@ -259,13 +259,13 @@ pub(crate) fn tensor_quantize<'py>(
 /// Compares the tensors of a place with a description. `carton.tensors.validate` documents it.
 #[pyfunction]
 #[pyo3(signature = (origin, model, sizes, *, progress=None))]
-pub(crate) fn tensor_validate<'py>(
-    py: Python<'py>,
+pub(crate) fn tensor_validate(
+    py: Python<'_>,
     origin: Origin,
     model: &str,
     sizes: BTreeMap<String, usize>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<String> {
     let description = description(model, &sizes).map_err(|error| error.raise(py))?;
     on_source(py, origin, progress, move |source, context| validate(source, &description, context))
 }
@@ -273,11 +273,7 @@ pub(crate) fn tensor_validate<'py>(
 /// Checks every rule of a file's format. `carton.tensors.verify` documents it.
 #[pyfunction]
 #[pyo3(signature = (origin, *, progress=None))]
-pub(crate) fn tensor_verify<'py>(
-    py: Python<'py>,
-    origin: Origin,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn tensor_verify(py: Python<'_>, origin: Origin, progress: Option<Py<PyAny>>) -> PyResult<String> {
     on_source(py, origin, progress, move |source, context| -> Result<Verification, _> { verify(source, &context) })
 }
 
@@ -309,14 +305,14 @@ impl Given<'_> {
 /// Writes tensors of the caller to a file. `carton.tensors.save` documents it.
 #[pyfunction]
 #[pyo3(signature = (given, output, storing, metadata, *, progress=None))]
-pub(crate) fn tensor_save<'py>(
-    py: Python<'py>,
+pub(crate) fn tensor_save(
+    py: Python<'_>,
     given: Vec<(String, Given<'_>)>,
     output: GivenPath,
     storing: Storing,
     metadata: Vec<(String, String)>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<String> {
     let options = storing.options(py)?;
     let output: PathBuf = output.0;
     let mut values = Vec::with_capacity(given.len());

@@ -16,7 +16,7 @@ use crate::{calls, errors, package};
 #[pyfunction]
 pub(crate) fn runners<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let config = config(py, None)?;
-    let registry = blocking(py, None, move |_| Ok(Registry::read(&config)?))?;
+    let registry = blocking(py, None, move |_| Registry::read(&config))?;
     let entry = |runner: &carton_core::runner::Descriptor, folder: Option<&std::path::Path>| {
         let fields = fields!(py, {
             "name": &runner.runner_name,
@@ -56,7 +56,7 @@ pub(crate) fn install_runner(
         if let Some(listener) = listener {
             installer = installer.progress(listener);
         }
-        Ok(installer.from_index(&place, &requirement)?)
+        installer.from_index(&place, &requirement)
     })?;
     Ok(installed.descriptor.to_string())
 }
@@ -110,7 +110,7 @@ pub(crate) fn cache_prune<'py>(
     options.max_size = max_size;
     options.dry_run = dry_run;
     let pruned = blocking(py, None, move |cancel_token| {
-        Ok(Cache::open(&config.cache_dir)?.cancel_token(cancel_token).prune(&options)?)
+        Cache::open(&config.cache_dir)?.cancel_token(cancel_token).prune(&options)
     })?;
     self::pruned(py, &pruned)
 }
@@ -129,7 +129,7 @@ fn pruned<'py>(py: Python<'py>, pruned: &Pruned) -> PyResult<Bound<'py, PyAny>> 
 pub(crate) fn cache_remove<'py>(py: Python<'py>, wanted: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
     let config = config(py, None)?;
     let pruned = blocking(py, None, move |cancel_token| {
-        Ok(Cache::open(&config.cache_dir)?.cancel_token(cancel_token).remove(&wanted)?)
+        Cache::open(&config.cache_dir)?.cancel_token(cancel_token).remove(&wanted)
     })?;
     self::pruned(py, &pruned)
 }

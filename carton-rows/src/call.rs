@@ -69,7 +69,7 @@ impl Caller {
     async fn narrowed(&self, model: &Carton, mut batch: Batch, mut source: carton_core::Error) -> RowsError {
         let rows = |batch: &Batch| (batch.first_row, batch.last_row());
         let (mut first, mut last) = rows(&batch);
-        while batch.n_rows > 1 && matches!(source, carton_core::Error::Model { .. }) {
+        while batch.n_rows > 1 && source.is_of_model() {
             let first_half = batch.split_to(batch.n_rows / 2);
             for half in [first_half, std::mem::take(&mut batch)] {
                 if let Err(error) = self.infer(model, &half).await {
@@ -79,7 +79,7 @@ impl Caller {
                 }
             }
         }
-        RowsError::Call { first, last, source: Box::new(source) }
+        RowsError::Call { first, last, source }
     }
 
     /// The outputs that become columns: the declared ones, or those that the model returned.
@@ -108,13 +108,13 @@ impl Caller {
             let tensor = match first.dtype {
                 DataType::String => {
                     let strings = StringTensor::new(strings(pieces, batch.n_rows, called_rows), shape);
-                    Tensor::String(strings.map_err(|error| carton_core::Error::Internal(error.to_string()))?)
+                    Tensor::String(strings.map_err(|error| carton_core::Error::internal(error.to_string()))?)
                 }
                 dtype => Tensor::Numeric(filled(model.alloc_dtype(dtype, &shape).await?, pieces)),
             };
             inputs.insert(input.name().to_owned(), tensor);
         }
-        model.infer(inputs).await
+        Ok(model.infer(inputs).await?.into_tensors())
     }
 }
 

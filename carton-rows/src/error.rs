@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use arrow_schema::ArrowError;
-use carton_core::{DataType, ErrorKind, Side};
+use carton_core::signature::Side;
+use carton_core::{DataType, ErrorKind};
 use carton_dataset::{DatasetError, InputError};
 use carton_tensor::context::Cancelled;
 use parquet::errors::ParquetError;
@@ -195,7 +196,7 @@ pub enum RowsError {
     },
     /// The runner for another worker cannot be started.
     #[error("cannot start another runner")]
-    Worker(#[source] Box<carton_core::Error>),
+    Worker(#[source] carton_core::Error),
     /// A call of the model failed with these rows, and with no fewer of them where the model answered with an error.
     #[error("{}", rows_text(*first, *last))]
     Call {
@@ -205,7 +206,7 @@ pub enum RowsError {
         last: u64,
         /// The cause.
         #[source]
-        source: Box<carton_core::Error>,
+        source: carton_core::Error,
     },
     /// The rows cannot be read.
     #[error(transparent)]
@@ -273,7 +274,7 @@ impl RowsError {
                 Some("name the column of the input, or give the input one value for all rows".to_owned())
             }
             Self::NoInputs => Some("name the columns of inputs".to_owned()),
-            Self::Bools { input, .. } => Some(carton_core::how_to_declare_bools(input)),
+            Self::Bools { input, .. } => Some(carton_core::signature::how_to_declare_bools(input)),
             Self::NotByRow { .. } => Some("name the outputs that become columns, without this one".to_owned()),
             Self::TwoColumns { n_kept: 0, .. } => Some("give one of the outputs another column".to_owned()),
             Self::TwoColumns { n_kept: 1, .. } => {

@@ -128,7 +128,7 @@ impl<'a> MapRows<'a> {
         }
         let mut models = vec![Worker::new(model.clone())];
         for _ in 1..workers.get() {
-            models.push(Worker::new(model.start_another().await.map_err(|error| RowsError::Worker(Box::new(error)))?));
+            models.push(Worker::new(model.start_another().await.map_err(RowsError::Worker)?));
         }
         let result = declared_schema(&plan, &schema);
         let kept = plan.kept_fields(&schema);

@@ -9,7 +9,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, StringArray};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType as ArrowType, Field};
-use carton_core::{DataType, Element, NumericTensor, StringTensor, Tensor};
+use carton_core::tensor::Element;
+use carton_core::{DataType, NumericTensor, StringTensor, Tensor};
 
 use crate::error::{RowsError, escaped};
 use crate::plan::OutputPlan;

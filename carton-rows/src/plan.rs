@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_schema::{Field, FieldRef, Fields, Schema};
 use carton_core::metadata::TensorSpec;
-use carton_core::{DataType, Side, SymbolicShape};
+use carton_core::signature::Side;
+use carton_core::{DataType, SymbolicShape};
 use carton_tensor::ElementKind;
 
 use crate::error::{RowsError, escaped};

@@ -1,7 +1,7 @@
 //! The declared shape of one row of an input or output, and the shapes that fit it. Pure.
 
-use carton_core::Side;
 use carton_core::metadata::TensorSpec;
+use carton_core::signature::Side;
 use carton_core::{Dimension, SymbolicShape};
 
 use crate::error::{RowsError, escaped};

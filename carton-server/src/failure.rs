@@ -123,7 +123,7 @@ impl Failure {
 /// Converts the error of a call. Errors that say more about this machine than about the call are logged, and the client gets their kind only.
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
-        if cannot_start(error) {
+        if error.is_of_start() {
             tracing::error!(target: "carton::serve", "a call failed: {}", in_one_line(error));
             return Self::new(Reason::Unavailable, "the model's runner died, and cannot be started again");
         }
@@ -141,19 +141,13 @@ impl From<&Error> for Failure {
     }
 }
 
-/// Whether a call failed because the runner died before, and no fresh one can be started.
-fn cannot_start(error: &Error) -> bool {
-    use Error::{Launch, LoadRefused, LoadTimeout, RunnerGone};
-    matches!(error, Launch(_) | LoadRefused { .. } | LoadTimeout { .. } | RunnerGone { .. })
-}
-
 /// What the model says of its failure, with its causes.
 fn model_failure(error: &Error) -> String {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let said: Vec<String> = causes.map(ToString::to_string).collect();
     match said.is_empty() {
         // Outputs that contradict the signature say so themselves.
-        true if matches!(error, Error::Signature(_)) => {
+        true if error.is_of_signature() => {
             format!("the model failed: {}", without_paths(&shortened(in_one_line(error))))
         }
         true => "the model failed".to_owned(),

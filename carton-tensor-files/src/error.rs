@@ -182,13 +182,7 @@ pub enum TensorFilesError {
     Weights(WeightsError),
     /// A carton cannot be read, or a file cannot be fetched.
     #[error(transparent)]
-    Carton(#[from] Box<carton_core::Error>),
-}
-
-impl From<carton_core::Error> for TensorFilesError {
-    fn from(error: carton_core::Error) -> Self {
-        Self::Carton(Box::new(error))
-    }
+    Carton(#[from] carton_core::Error),
 }
 
 impl From<any_file::TensorFileError> for TensorFilesError {

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
-use carton_core::{Carton, Config, FileBytes, Location, Open, OpenBytes, Place, file_bytes};
+use carton_core::tensor::FileBytes;
+use carton_core::{Carton, Config, Location, Open, OpenBytes, Place, file_bytes};
 use carton_tensor::any_file::TensorFile;
 use tokio::runtime::Handle;
 

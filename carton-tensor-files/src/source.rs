@@ -4,7 +4,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use carton_core::{FileBytes, Package};
+use carton_core::Package;
+use carton_core::tensor::FileBytes;
 use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileFormat};
 use carton_tensor::context::Context;
 use carton_tensor::files::RawTensor;
@@ -160,7 +161,7 @@ impl TensorSource {
                 Array::Numbers(tensor) => Value::Numbers(tensor),
                 Array::Strings(tensor) => Value::Strings(tensor),
             }),
-            Opened::Carton(package) => Ok(match package.tensor(name).map_err(carton_core::Error::from)? {
+            Opened::Carton(package) => Ok(match package.tensor(name)? {
                 Tensor::Numeric(tensor) => Value::Numbers(RawTensor::from(&tensor)),
                 Tensor::String(tensor) => Value::Strings(tensor),
                 Tensor::Nested(tensor) => Value::Nested(tensor),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use carton_core::TensorEntry;
+use carton_core::tensor::TensorEntry;
 use carton_tensor::any_file::{Entry, TensorFile, TensorFileFormat};
 use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::Version;

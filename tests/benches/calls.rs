@@ -10,7 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_core::{Inputs, SandboxMode};
+use carton_core::Inputs;
+use carton_core::sandbox::SandboxMode;
 use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");

@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use carton_core::machine::{SandboxGap, sandbox_support};
-use carton_core::{Carton, SandboxMode, Tensors};
+use carton_core::sandbox::SandboxMode;
+use carton_core::{Carton, Tensors};
 use carton_tensor::Tensor;
 use carton_tests::place::TestPlace;
 use carton_tests::python_runner::{install, interpreter, pack};

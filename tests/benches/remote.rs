@@ -8,7 +8,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use carton_core::{Compression, Packed};
+use carton_core::Packed;
+use carton_core::packing::Compression;
 use carton_test_server::nginx::Nginx;
 use carton_tests::place::TestPlace;
 use carton_tests::weights;

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use carton_core::metadata::Draft;
-use carton_core::{Carton, Compression, DataType, Error, ErrorKind, Inputs, LeaveOut, NumericTensor, Tensor};
+use carton_core::packing::Compression;
+use carton_core::shrink::LeaveOut;
+use carton_core::{Carton, DataType, Error, ErrorKind, Inputs, NumericTensor, Tensor};
 use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");

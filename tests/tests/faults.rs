@@ -6,7 +6,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, Inputs, Load, SandboxMode, block_on};
+use carton_core::sandbox::SandboxMode;
+use carton_core::{Carton, Error, ErrorKind, Inputs, Load, block_on};
 use carton_tensor::{NumericTensor, StringTensor, Tensor};
 use carton_tests::census::Census;
 use carton_tests::place::TestPlace;
@@ -236,7 +237,7 @@ fn a_fresh_runner_starts_although_every_call_gives_up_before_it_is_there() {
     let start = Instant::now();
     let impatient = Duration::from_millis(200);
     let error = block_on(model.infer([("x", tensor())]).timeout(impatient)).unwrap_err();
-    assert!(matches!(error, Error::Timeout { waiting: true, .. }), "{}", chain(&error));
+    assert!(error.kind() == ErrorKind::Timeout && !error.is_runner_lost(), "{}", chain(&error));
     assert!(start.elapsed() < Duration::from_secs(3), "the call waited for the fresh runner: {:?}", start.elapsed());
     loop {
         let call = async { Ok::<_, Error>(tokio::time::timeout(impatient, model.infer([("x", tensor())])).await) };
@@ -281,7 +282,7 @@ async fn nothing_is_left_of_a_model_that_is_dropped_while_a_fresh_runner_starts(
     let model = load_and_crash(&place).await;
     replace_runner(&place, "", "never-hello");
     let error = model.infer([("x", tensor())]).timeout(Duration::from_millis(500)).await.unwrap_err();
-    assert!(matches!(error, Error::Timeout { waiting: true, .. }), "{}", chain(&error));
+    assert!(error.kind() == ErrorKind::Timeout && !error.is_runner_lost(), "{}", chain(&error));
     assert_eq!(n_starts(&place), 1);
     drop(model);
     before.assert_restored();
@@ -306,7 +307,7 @@ async fn a_runner_that_ignores_cancel_is_only_killed_by_a_timeout() {
     let dropped = tokio::time::timeout(Duration::from_millis(100), model.infer([("x", tensor())])).await;
     assert!(dropped.is_err());
     let error = model.infer([("x", tensor())]).timeout(Duration::from_millis(300)).await.unwrap_err();
-    assert!(matches!(error, Error::Timeout { .. }), "{}", chain(&error));
+    assert!(error.kind() == ErrorKind::Timeout, "{}", chain(&error));
     drop(model);
     before.assert_restored();
 }

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use carton_core::metadata::Draft;
-use carton_core::{Carton, Compression, LeaveOut, ManifestHash, Sha256Digest};
+use carton_core::packing::Compression;
+use carton_core::shrink::LeaveOut;
+use carton_core::{Carton, ManifestHash, Sha256Digest};
 use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use carton_core::config::Config;
-use carton_core::runner::{InstallError, Installed, Installer, OfferedRunner, PLATFORM, Place, Requirement, package};
-use carton_core::{CancelToken, Carton, Context, ErrorKind, Inputs, Sha256Digest};
+use carton_core::runner::{Installed, Installer, OfferedRunner, PLATFORM, Place, Requirement, package};
+use carton_core::{CancelToken, Carton, Context, Error, ErrorKind, Inputs, Sha256Digest};
 use carton_test_server::{Answer, File, Server};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -79,11 +79,11 @@ impl Site {
         config
     }
 
-    fn install(&self) -> Result<Installed, InstallError> {
+    fn install(&self) -> Result<Installed, Error> {
         self.install_until(&CancelToken::default())
     }
 
-    fn install_until(&self, cancel_token: &CancelToken) -> Result<Installed, InstallError> {
+    fn install_until(&self, cancel_token: &CancelToken) -> Result<Installed, Error> {
         let config = self.installer_config();
         let place = Place::parse(&self.server.url("/index.json")).unwrap();
         let installer = Installer::new(&config).cancel_token(cancel_token.clone());
@@ -192,7 +192,6 @@ fn a_cache_that_cannot_be_used_matters_only_to_downloads() {
     let config = site.installer_config();
     fs::write(&config.cache_dir, "no folder").unwrap();
     let error = site.install().unwrap_err();
-    assert!(matches!(error, InstallError::Cache(_)), "{error}");
     assert_eq!(error.kind(), ErrorKind::Machine);
     assert!(error.hint().unwrap().contains("CARTON_CACHE_DIR"), "{:?}", error.hint());
     assert_eq!(site.names(), (vec![], vec![]));

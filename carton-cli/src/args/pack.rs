@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use carton_core::{Compression, ManifestHash};
+use carton_core::ManifestHash;
+use carton_core::packing::Compression;
 use clap::{Args, ValueEnum};
 use semver::VersionReq;
 

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use super::model::digest;
 use super::values::{STANDARD_STREAM, size};
 use super::{CompressionChoice, ModelArgs, TrustArgs};
+use carton_core::registry::InvalidArtifactName;
 
 /// Which carton goes where.
 #[derive(Args, Debug)]
@@ -113,5 +114,5 @@ fn reference(text: &str) -> Result<Reference, String> {
     if text.contains("#sha256=") {
         return Err("an artifact is named here: give the hash of the carton as `--expect HASH`".to_owned());
     }
-    text.parse().map_err(|error: carton_core::errors::InvalidArtifactName| error.to_string())
+    text.parse().map_err(|error: InvalidArtifactName| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! What a confined model may use.
 
-use carton_core::{Limits, Permissions, SandboxMode};
+use carton_core::sandbox::{Limits, Permissions, SandboxMode};
 use clap::Args;
 
 use super::values::size;

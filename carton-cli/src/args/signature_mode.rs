@@ -1,6 +1,6 @@
 //! The choice of how strictly calls are checked.
 
-use carton_core::SignatureMode;
+use carton_core::signature::SignatureMode;
 use clap::ValueEnum;
 
 /// What to do when inputs or outputs are not as declared.

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use carton_core::cache::{Cache, CachedCarton, CachedDownload, DamagedFile, PruneOptions};
-use carton_core::errors::CacheError;
 use carton_core::{ManifestHash, ShownUrl};
 use serde::Serialize;
 
@@ -14,6 +13,7 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Align, Role, Table};
 use crate::text::{ago, byte_size, count, one_line};
+use carton_core::Error;
 
 #[derive(Serialize)]
 struct Listing<'a> {
@@ -247,8 +247,8 @@ async fn verify(context: &Context<'_>) -> Result<Exit, Failure> {
 
 /// Opens the cache, and says what in it belongs to a later release.
 fn open_cache(context: &Context<'_>) -> Result<Cache, Failure> {
-    let cache = Cache::open(&context.config.cache_dir).map_err(failure)?;
-    let later = cache.later_buckets().map_err(failure)?;
+    let cache = Cache::open(&context.config.cache_dir)?;
+    let later = cache.later_buckets()?;
     if !later.is_empty() {
         let (later, path) = (later.join(", "), cache.path().display());
         let text = format!("a later release of Carton keeps {later} in `{path}`, which this one leaves alone");
@@ -260,13 +260,9 @@ fn open_cache(context: &Context<'_>) -> Result<Cache, Failure> {
 /// Works on the cache on another thread. An interruption cancels the work.
 async fn blocking<T: Send + 'static>(
     cache: Cache,
-    work: impl FnOnce(&Cache) -> Result<T, CacheError> + Send + 'static,
+    work: impl FnOnce(&Cache) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Failure> {
-    interrupt::blocking(move |cancel_token| work(&cache.cancel_token(cancel_token.clone())).map_err(failure)).await
-}
-
-fn failure(error: CacheError) -> Failure {
-    carton_core::Error::from(error).into()
+    interrupt::blocking(move |cancel_token| Ok(work(&cache.cancel_token(cancel_token.clone()))?)).await
 }
 
 fn since(time: SystemTime) -> std::time::Duration {

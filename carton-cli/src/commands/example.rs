@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use carton_core::Package;
-use carton_core::{Carton, Error, SampleComparison, SampleResult};
+use carton_core::{Carton, Package};
+use carton_core::{SampleComparison, SampleResult};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub(super) struct Report {
 
 /// Checks that the package has this example, with tensors for its inputs.
 pub(super) fn require(package: &Package, name: &str) -> Result<(), Failure> {
-    Ok(package.example(name).and_then(|example| example.check_inputs()).map_err(Error::from)?)
+    Ok(package.example(name).and_then(|example| example.check_inputs())?)
 }
 
 /// Reads the inputs of the example.
@@ -30,7 +30,7 @@ pub(super) async fn inputs(model: &Carton, name: &str) -> Result<BTreeMap<String
     let (package, name) = (model.package().clone(), name.to_owned());
     interrupt::blocking(move |_| {
         let inputs = package.example(&name).and_then(|example| example.input_tensors());
-        Ok(inputs.map_err(Error::from)?)
+        Ok(inputs?)
     })
     .await
 }
@@ -44,7 +44,7 @@ pub(super) async fn compare(
 ) -> Result<(BTreeMap<String, Tensor>, Option<Report>), Failure> {
     let (package, name) = (model.package().clone(), name.to_owned());
     interrupt::blocking(move |_| {
-        let example = package.example(&name).map_err(Error::from)?;
+        let example = package.example(&name)?;
         let report = Report { name: example.label(), sample_out: example.compare(&outputs, tolerance)? };
         Ok((outputs, Some(report)))
     })

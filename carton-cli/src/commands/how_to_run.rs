@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use carton_core::Info;
+use carton_core::package::Info;
 
 use crate::args::ModelArgs;
 use crate::text::{printable, shell_word};

@@ -1,7 +1,7 @@
 //! `carton info`: prints what a carton says about its model, or writes it as a web page.
 
-use carton_core::Info;
 use carton_core::metadata::TensorSpec;
+use carton_core::package::Info;
 use carton_core::trust::SignatureStatus;
 use carton_tensor::{Dimension, SymbolicShape};
 

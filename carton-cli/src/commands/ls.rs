@@ -1,6 +1,7 @@
 //! `carton ls`: lists the files in a carton.
 
-use carton_core::{FileInfo, Method};
+use carton_core::package::FileInfo;
+use carton_core::packing::Method;
 use serde::Serialize;
 
 use super::{Context, open};

@@ -56,8 +56,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
     let mut unknown = Vec::new();
     let mut config = Config::load_reporting(cli.global.config.as_deref(), &mut |path, key| {
         unknown.push(format!("configuration `{}`, {key}", path.display()));
-    })
-    .map_err(carton_core::Error::from)?;
+    })?;
     warn_each(unknown.into_iter(), output);
     // From here on, only `config.offline` decides whether the network may be used.
     config.offline |= cli.global.offline;

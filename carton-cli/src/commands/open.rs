@@ -8,7 +8,6 @@ use super::trust::{is_looked_for, with_trust};
 use super::{Context, set};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
-use crate::hints;
 
 /// Opens a carton without starting a runner.
 pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Package, Failure> {
@@ -36,7 +35,7 @@ fn as_asked(model: &ModelArgs, context: &Context<'_>) -> Result<Open, Failure> {
 
 /// As [`explained`], for a carton that is not opened: it may be in the cache.
 pub(super) fn unopened(error: carton_core::Error, path: &Path) -> Failure {
-    let is_unreachable = hints::is_unreachable(&error);
+    let is_unreachable = error.is_unreachable();
     let failure = explained(error, path);
     if is_unreachable && failure.advice().is_none() {
         return failure

@@ -5,12 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::errors::MetadataError;
 use carton_core::hub::{self, FetchSnapshot, HubName, Snapshot};
-use carton_core::metadata::Draft;
-use carton_core::{
-    Carton, Error, Links, Location, ManifestHash, Pack, PackCheck, Resolve, Sha256Digest, TensorFormat, cast_inputs,
-};
+use carton_core::metadata::{Draft, MetadataError};
+use carton_core::packing::{PackCheck, TensorFormat};
+use carton_core::shrink::Resolve;
+use carton_core::signature::cast_inputs;
+use carton_core::{Advice, Carton, Error, Links, Location, ManifestHash, Pack, Sha256Digest};
 use serde::Serialize;
 
 use super::context::confined;
@@ -96,29 +96,32 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     let pack = set(pack, arguments.links.as_deref().map(shrink::read_links).transpose()?, Pack::known_links);
     let pack = misc_files(arguments.misc)?.into_iter().fold(pack, |pack, (name, file)| pack.misc(name, file));
     let pack = set(confined!(pack, arguments.sandbox), open::progress(context), Pack::progress);
-    let explained = |error| {
-        match error {
-        Error::RunnerUnknown { path, content: None } => Failure::usage(PackArgumentError::NoRunner { path })
+    let model = arguments.path.clone();
+    let explained = |error: Error| {
+        match error.advice() {
+        Some(Advice::NameRunner { content: None }) => Failure::usage(PackArgumentError::NoRunner { path: model.clone() })
             .hint("name one: --runner NAME; `carton runner ls` lists them"),
-        Error::RunnerUnknown { path, content: Some(content) } => {
-            Failure::usage(PackArgumentError::OtherContent { path, content })
-                .hint("a folder with the file and Python code that loads it is a model of the python runner: `carton pack FOLDER --runner python`")
+        Some(Advice::NameRunner { content: Some(content) }) => {
+            Failure::usage(PackArgumentError::OtherContent { path: model.clone(), content }).hint(
+                "a folder with the file and Python code that loads it is a model of the python runner: `carton pack FOLDER --runner \
+                 python`",
+            )
         }
-        error => Failure::from(error).instead_of(Exit::Integrity, Exit::Failure),
+        _ => Failure::from(error).instead_of(Exit::Integrity, Exit::Failure),
     }
     };
-    let mut packing = pack.prepare().await.map_err(explained)?;
+    let mut packing = pack.prepare().await.map_err(&explained)?;
     if !inputs.is_empty() {
-        let specs = packing.declared_inputs().map_err(explained)?;
+        let specs = packing.declared_inputs().map_err(&explained)?;
         let declared = specs.iter().map(DeclaredInput::from);
         let mut inputs = inputs.into_tensors(&declared.collect::<Vec<_>>())?;
         if arguments.cast {
             let specs = specs.to_vec();
             inputs = interrupt::blocking(move |_| cast_inputs(&specs, inputs).map_err(Failure::usage)).await?;
         }
-        packing.record(inputs).map_err(explained)?;
+        packing.record(inputs).map_err(&explained)?;
     }
-    let packed = packing.write().await.map_err(explained)?;
+    let packed = packing.write().await.map_err(&explained)?;
     report(packed, context)
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use carton_core::metadata::Signature;
-use carton_core::{CallTimings, Carton, Load, Tensors, cast_inputs};
+use carton_core::signature::cast_inputs;
+use carton_core::{CallTimings, Carton, Load, Tensors};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;
 
@@ -133,6 +134,7 @@ async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: 
         .await?;
     }
     let (outputs, timings) = model.infer(inputs).timed().await?;
+    let outputs = outputs.into_tensors();
     let (outputs, example) = match &arguments.example {
         Some(name) => example::compare(model, name, outputs, tolerance(&arguments)).await?,
         None => (outputs, None),

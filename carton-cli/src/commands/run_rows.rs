@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use carton_core::{Carton, ErrorKind, Side, Tensors};
+use carton_core::signature::Side;
+use carton_core::{Carton, ErrorKind, Tensors};
 use carton_dataset::DatasetError;
 use carton_rows::{Keep, MapCounts, MapRows, MappedRows, RowFormat, RowsError, write_mapped};
 use carton_tensor::files::PendingFile;

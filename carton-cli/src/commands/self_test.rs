@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use carton_core::Carton;
 use carton_core::Package;
-use carton_core::{Carton, OutputResult, SelfTestOutcome, SelfTestReport, SelfTestResult};
+use carton_core::self_test::{OutputResult, SelfTestOutcome, SelfTestReport, SelfTestResult};
 use carton_tensor::Tolerance;
 
 use super::Context;

@@ -240,7 +240,7 @@ fn explained(error: ServerError, config: &ServeConfig) -> Failure {
                 model.name.clone().or_else(of_location).as_ref() == Some(&name)
             };
             let location = config.models.iter().find(is_it).and_then(|model| model.location.as_deref());
-            let failure = open::explained(*source, Path::new(location.unwrap_or_default()));
+            let failure = open::explained(source, Path::new(location.unwrap_or_default()));
             return failure.because_of_it(format!("cannot serve model `{}`", one_line(&name)));
         }
         ServerError::Load(error) => Failure::with_exit(Exit::SelfTest, error),

@@ -4,11 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::errors::{LinksError, ShrinkError};
-use carton_core::{
-    Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, Location, ManifestHash, Sha256Digest, ShownUrl, Shrink,
-    Url,
-};
+use carton_core::shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Shrink};
+use carton_core::{Carton, Error, Links, Location, ManifestHash, Sha256Digest, ShownUrl, Url};
 use serde::Serialize;
 
 use super::trust::with_trust;
@@ -25,7 +22,7 @@ enum ShrinkArgumentError {
     #[error("cannot use `{}`: it is no regular file of at most {} bytes", path.display(), Links::MAX_LENGTH)]
     LargeLinks { path: PathBuf },
     #[error("cannot use `{}`", path.display())]
-    Links { path: PathBuf, source: LinksError },
+    Links { path: PathBuf, source: Error },
     #[error("cannot derive a name from `{}`", path.display())]
     NoName { path: PathBuf },
 }
@@ -77,13 +74,7 @@ pub(super) async fn run(arguments: ShrinkArgs, context: &Context<'_>) -> Result<
     let shrink = set(with_trust!(shrink, arguments.model), arguments.model.expect, Shrink::expect_hash);
     let shrink = set(shrink, arguments.save_files, Shrink::save_files);
     let shrink = set(shrink, open::progress(context), Shrink::progress);
-    let shrunk = shrink.await.map_err(|error| match error {
-        Error::Shrink(ShrinkError::Prefix { .. }) => Failure::usage(error),
-        Error::Shrink(ShrinkError::NoneLarge { .. }) => {
-            Failure::from(error).hint("leave out smaller files too: --min-size SIZE")
-        }
-        error => open::explained(error, &arguments.model.path),
-    })?;
+    let shrunk = shrink.await.map_err(|error| open::explained(error, &arguments.model.path))?;
     output.progress().finish();
 
     let mut counted = std::collections::BTreeSet::new();
@@ -129,7 +120,8 @@ pub(super) fn read_links(path: &Path) -> Result<Links, Failure> {
         return Err(Failure::new(ShrinkArgumentError::LargeLinks { path: path.to_path_buf() }));
     }
     let bytes = fs::read(path).map_err(unreadable)?;
-    Links::parse(&bytes).map_err(|source| Failure::new(ShrinkArgumentError::Links { path: path.to_path_buf(), source }))
+    Links::parse(&bytes)
+        .map_err(|error| Failure::new(ShrinkArgumentError::Links { path: path.to_path_buf(), source: error.into() }))
 }
 
 /// Returns the name of the model.

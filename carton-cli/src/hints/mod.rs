@@ -2,118 +2,87 @@
 
 mod no_runner;
 
-use carton_core::errors::{
-    CacheError, ContentsError, InstallError, LaunchError, NetworkError, OciError, PackageError, ShrinkError,
-};
-use carton_core::{CallError, DataType, Error, Limits, SuspectedLimit, ViolationKind};
+use carton_core::sandbox::{Limits, SuspectedLimit};
+use carton_core::{Advice, Error, ErrorKind};
 
 use crate::text::shell_word;
 
 /// Returns what can be done about `error`; `None` if nothing is known.
 pub(crate) fn hint(error: &Error) -> Option<String> {
-    if !error.suspected_limits().is_empty() {
-        return Some(limits_hint(error.suspected_limits()));
-    }
-    match error {
-        Error::Check { source, .. } => Some(or(hint(source), "`--no-check` packs it without loading it")),
-        Error::SignatureMismatch { .. } | Error::SelfTests(_) => {
-            Some(or(error.hint(), "`--no-check` packs the model as it is"))
-        }
-        Error::Reference { source, .. } => hint(source),
-        Error::NoSignature => {
-            Some("declare them: `--metadata FILE`, a carton.toml with [[input]]".to_owned())
-        }
-        Error::OutputsUnknown => {
-            Some("declare [[output]] in the metadata, or record a self-test: `--record-self-test INPUT=FILE`".to_owned())
-        }
-        Error::NoRunner(none) => Some(no_runner::hint(none)),
-        error if error.is_disk_full() => Some("make room; `carton cache prune` deletes unused entries".to_owned()),
-        Error::Install(install) => match &**install {
-            InstallError::NoRunner(none) => Some(no_runner::hint(none)),
-            InstallError::NoDigest { .. } => Some("give it: `--sha256 HASH`".to_owned()),
-            InstallError::LostLibrary { runner, .. } => Some(format!(
-                "install it again, with the library that is there now: `carton runner install {}`",
-                shell_word(runner.split(' ').next().unwrap_or(runner))
-            )),
-            InstallError::Library { runner, .. } => Some(format!(
-                "`carton runner install {}` finds it, and asks before it downloads anything",
-                shell_word(&runner.replacen(' ', "@=", 1))
-            )),
-            InstallError::NotInstalled { .. } => Some("`carton runner ls` shows what is installed".to_owned()),
-            _ => error.hint(),
-        },
-        Error::Cache(CacheError::NoCarton { .. }) => Some("`carton cache ls` lists those that are there".to_owned()),
-        Error::Package(PackageError::ExampleInput { .. }) => Some(
-            "make a tensor of the file, as the model needs it, and pass that: `carton unpack` gets the file".to_owned(),
-        ),
-        Error::Call(CallError::InputsTooLarge { .. }) => Some(
-            "pass the input in parts, or use a runner that supports shared memory, as the built-in runners do".to_owned(),
-        ),
-        Error::Contents(ContentsError::FileLinkRefused { .. })
-        | Error::Package(PackageError::Contents(ContentsError::FileLinkRefused { .. })) => Some(
-            "a carton on this machine may link to files on this machine with --allow-file-links, or `allow_file_links = true` in the \
-             configuration; one on a server never may"
-                .to_owned(),
-        ),
-        Error::Contents(ContentsError::OutsideLink { target, .. })
-        | Error::Package(PackageError::Contents(ContentsError::OutsideLink { target, .. }))
-            if target.parent().is_some() =>
-        {
-            Some(format!(
-            "if that is meant, `--allow {}` lets the model read it, or name a folder that has all that the links lead to; or put a copy in \
-             place of the link",
-                shell_word(&format!("read={}", target.display()))
-            ))
-        }
-        Error::Shrink(ShrinkError::NotPacked { .. }) => {
-            Some("`sha256sum` prints the SHA-256 of a file; `carton ls --json` lists those in a carton".to_owned())
-        }
-        Error::Shrink(ShrinkError::NoneLinked { .. }) => {
-            Some("`carton ls --json` shows the SHA-256 of each file".to_owned())
-        }
-        Error::Signature(error) if error.lacks_inputs() => Some(
-            "pass it, or run with `--signature-mode warn` where the model does without it; `carton info` shows what the model expects"
-                .to_owned(),
-        ),
-        Error::Signature(violated) => match (violated.undeclared_bool_hint(), violated.castable()) {
-            (Some(hint), _) if violated.violations.iter().any(|violation| violation.expected.parse::<DataType>().is_ok()) => {
-                Some(format!("{hint}; if the model takes 0 and 1 as numbers, `--cast` makes these of it"))
-            }
-            (Some(hint), _) => Some(format!("{hint}; if the model takes 0 and 1 as numbers, pass these")),
-            (None, Some((input, _))) => {
-                Some(format!("`--cast` casts `{input}` where no value changes but by rounding"))
-            }
-            // These are refused in every mode.
-            (None, None) if violated.violations.iter().any(|violation| violation.kind == ViolationKind::Element) => {
-                Some("`carton info` shows what the carton declares".to_owned())
-            }
-            (None, None) => Some(
-                "`carton info` shows what the carton declares; where it declares the wrong thing, `--signature-mode warn` runs the model \
-                 anyway"
-                    .to_owned(),
-            ),
-        },
-        Error::Launch(LaunchError::Sandbox { .. }) => {
-            error.hint().map(|_| "`--sandbox on` enforces what this system has".to_owned())
-        }
-        Error::LoadRefused { .. } | Error::RunnerSetup { .. } | Error::Model { .. } => error.hint().map(|hint| with_option(&hint)),
-        error => error.hint(),
+    let hint = match (error.no_runner(), error.advice()) {
+        // Nothing else is to be done before.
+        (_, Some(Advice::RaiseLimits(limits))) => return Some(limits_hint(&limits)),
+        (Some(none), _) => Some(no_runner::hint(none)),
+        _ if error.is_disk_full() => Some(expressed(Advice::FreeSpace)),
+        (None, advice) => advice.map(expressed),
+    };
+    match error.kind() {
+        ErrorKind::SelfTest | ErrorKind::SignatureMismatch => Some(or(hint, "`--no-check` packs the model as it is")),
+        _ if error.is_of_check() => Some(or(hint, "`--no-check` packs it without loading it")),
+        _ => hint,
     }
 }
 
-/// Whether a server that a carton is read from does not answer.
-pub(crate) fn is_unreachable(error: &Error) -> bool {
-    let source = match error {
-        Error::Network(source)
-        | Error::Contents(ContentsError::Network(source))
-        | Error::Package(PackageError::Contents(ContentsError::Network(source))) => source,
-        Error::Oci(refused) => match &**refused {
-            OciError::Refused { source, .. } => source,
-            _ => return false,
-        },
-        _ => return false,
+/// Returns an advice in options and commands of this program.
+fn expressed(advice: Advice) -> String {
+    let text = match advice {
+        Advice::RaiseLimits(limits) => return limits_hint(&limits),
+        Advice::OfRunner(hint) => return with_option(&hint),
+        Advice::FreeSpace => "make room; `carton cache prune` deletes unused entries",
+        Advice::DeclareInputs => "declare them: `--metadata FILE`, a carton.toml with [[input]]",
+        Advice::DeclareOutputs => {
+            "declare [[output]] in the metadata, or record a self-test: `--record-self-test INPUT=FILE`"
+        }
+        Advice::PassDigest => "give it: `--sha256 HASH`",
+        Advice::Reinstall { runner } => {
+            let runner = shell_word(&runner);
+            return format!("install it again, with the library that is there now: `carton runner install {runner}`");
+        }
+        Advice::InstallWithLibrary { runner, version } => {
+            let runner = shell_word(&format!("{runner}@={version}"));
+            return format!("`carton runner install {runner}` finds it, and asks before it downloads anything");
+        }
+        Advice::ListRunners => "`carton runner ls` shows what is installed",
+        Advice::ListCache => "`carton cache ls` lists those that are there",
+        Advice::PassTensor => {
+            "make a tensor of the file, as the model needs it, and pass that: `carton unpack` gets the file"
+        }
+        Advice::SplitInput => {
+            "pass the input in parts, or use a runner that supports shared memory, as the built-in runners do"
+        }
+        Advice::AllowFileLinks => {
+            "a carton on this machine may link to files on this machine with --allow-file-links, or `allow_file_links = true` in the \
+             configuration; one on a server never may"
+        }
+        Advice::AllowReading(path) if path.parent().is_some() => {
+            let option = shell_word(&format!("read={}", path.display()));
+            return format!(
+                "if that is meant, `--allow {option}` lets the model read it, or name a folder that has all that the links lead to; or put a \
+                 copy in place of the link"
+            );
+        }
+        Advice::LookUpDigests { in_carton: false } => {
+            "`sha256sum` prints the SHA-256 of a file; `carton ls --json` lists those in a carton"
+        }
+        Advice::LookUpDigests { in_carton: true } => "`carton ls --json` shows the SHA-256 of each file",
+        Advice::LowerMinSize => "leave out smaller files too: --min-size SIZE",
+        Advice::PassInput => {
+            "pass it, or run with `--signature-mode warn` where the model does without it; `carton info` shows what the model expects"
+        }
+        Advice::DeclareBools { how, castable: true } => {
+            return format!("{how}; if the model takes 0 and 1 as numbers, `--cast` makes these of it");
+        }
+        Advice::CastInput { input, .. } => {
+            return format!("`--cast` casts `{input}` where no value changes but by rounding");
+        }
+        Advice::ReadSignature => "`carton info` shows what the carton declares",
+        Advice::WaiveSignature => {
+            "`carton info` shows what the carton declares; where it declares the wrong thing, `--signature-mode warn` runs the model anyway"
+        }
+        Advice::RelaxSandbox => "`--sandbox on` enforces what this system has",
+        advice => return advice.to_string(),
     };
-    matches!(source, NetworkError::Connection { .. } | NetworkError::Stalled { .. })
+    text.to_owned()
 }
 
 /// Returns what can be done about limits that are the likely cause of an error.
@@ -160,18 +129,23 @@ fn or(hint: Option<String>, other: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[test]
-    fn a_full_disk_has_a_command_against_it() {
-        let source = || io::Error::from(io::ErrorKind::StorageFull);
-        let io = InstallError::Io { action: "write", path: "x".into(), source: source() };
-        for error in [Error::Io { what: "write", path: "x".into(), source: source() }, io.into()] {
-            let hint = hint(&error);
-            assert!(hint.as_deref().is_some_and(|hint| hint.contains("`carton cache prune`")), "{hint:?}");
-            assert!(error.hint().is_some_and(|hint| !hint.contains("carton cache")));
+    fn advice_is_expressed_in_commands() {
+        assert!(expressed(Advice::FreeSpace).contains("`carton cache prune`"));
+        let library = Advice::InstallWithLibrary { runner: "t".to_owned(), version: "1.2.0".to_owned() };
+        assert!(expressed(library).starts_with("`carton runner install t@=1.2.0` finds it"));
+        let network = Advice::OfRunner("allow the network, if the model may have it".to_owned());
+        assert_eq!(expressed(network), "allow the network (`--allow network`), if the model may have it");
+    }
+
+    /// The library does not know the commands of this program.
+    #[test]
+    fn advice_of_the_library_names_no_commands() {
+        for advice in [Advice::FreeSpace, Advice::SplitInput, Advice::ListRunners, Advice::ListCache] {
+            assert!(!advice.to_string().contains("`carton "), "{advice}");
+            assert_ne!(advice.to_string(), expressed(advice));
         }
     }
 }

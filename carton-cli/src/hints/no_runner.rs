@@ -3,8 +3,7 @@
 use std::ops::RangeInclusive;
 
 use carton_core::VersionReq;
-use carton_core::errors::NoRunner;
-use carton_core::runner::{Rejection, Requirement, Searched};
+use carton_core::runner::{NoRunner, Rejection, Requirement, Searched};
 use carton_runner_onnx::onnx_runtime_library;
 
 use semver::Version;

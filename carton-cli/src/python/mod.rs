@@ -166,7 +166,7 @@ pub(crate) fn install(
     for (path, text) in &start {
         files.push(RunnerFile::new(path, text.as_bytes()).executable(*path == EXECUTABLE));
     }
-    let installed = installer.from_files(&descriptors, &files).map_err(carton_core::Error::from)?;
+    let installed = installer.from_files(&descriptors, &files)?;
     compile(&interpreter, &installed.folder);
     Ok((installed, interpreter.path))
 }

@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use carton_core::errors::CastInputError;
 use carton_core::metadata::TensorSpec;
 use carton_tensor::files::RawTensor;
 use carton_tensor::npy::{self, Array, NpyError, Npz};
-use carton_tensor::{DataType, ElementKind, Tensor};
+use carton_tensor::{CastError, DataType, ElementKind, Tensor};
 use serde_json::Value;
 
 use super::from_json::{self, Elements, JsonTensorError};
@@ -28,8 +27,8 @@ pub(crate) enum InputError {
     Unknown { input: String, text: String },
     #[error("cannot use input {input}")]
     Value { input: String, source: JsonTensorError },
-    #[error(transparent)]
-    Cast(#[from] CastInputError),
+    #[error("cannot cast input `{input}` to {dtype}")]
+    Cast { input: String, dtype: DataType, source: Box<CastError> },
     #[error("cannot cast input `{input}`, an array of {dtype}: the model declares no such input")]
     NothingToCastTo { input: String, dtype: String },
     #[error("input `{input}`: `{}` holds the arrays {}, and none is chosen", path.display(), names.join(", "))]
@@ -55,7 +54,7 @@ impl From<InputError> for Failure {
             InputError::NoDeclaration { .. } => Self::usage(error).hint("name it: -i NAME=VALUE"),
             InputError::Json { .. }
             | InputError::Value { .. }
-            | InputError::Cast(_)
+            | InputError::Cast { .. }
             | InputError::NothingToCastTo { .. }
             | InputError::Twice { .. }
             | InputError::TooMany { .. } => Self::usage(error),
@@ -175,7 +174,7 @@ impl ReadInputs {
                         return Err(InputError::NothingToCastTo { input: name, dtype: array.dtype().to_string() });
                     };
                     let (input, dtype) = (name.clone(), declared.dtype);
-                    let cast = array.cast(dtype).map_err(|source| CastInputError {
+                    let cast = array.cast(dtype).map_err(|source| InputError::Cast {
                         input,
                         dtype,
                         source: Box::new(source),

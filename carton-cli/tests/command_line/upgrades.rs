@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use carton_core::Config;
 use carton_core::config::ProxyConfig;
 use carton_core::runner::PLATFORM;
-use carton_core::{Config, SandboxMode};
+use carton_core::sandbox::SandboxMode;
 use carton_server::ServeConfig;
 
 use crate::sandbox::{Outcome, Sandbox, names, outcome};

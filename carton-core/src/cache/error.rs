@@ -11,12 +11,12 @@ use carton_format::manifest::ManifestHash;
 use carton_format::url::ShownUrl;
 
 use super::cached_carton::{CachedCarton, matches_text};
+use crate::error::{Advice, Failure};
 use crate::private_folder::UnsafeFolder;
 
 /// An operation on the cache failed. Nothing half-made is visible to others afterwards.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CacheError {
+pub(crate) enum CacheError {
     /// The operating system refused an operation, for example because the disk is full.
     #[error("cannot {action} `{path}`")]
     Io {
@@ -82,9 +82,8 @@ pub enum CacheError {
     Interrupted,
 }
 
-impl CacheError {
-    /// The kind of this failure.
-    pub(crate) fn kind(&self) -> ErrorKind {
+impl Failure for CacheError {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::Digest { .. } => ErrorKind::Integrity,
             Self::NoCarton { .. } | Self::Ambiguous { .. } => ErrorKind::InvalidInput,
@@ -95,21 +94,21 @@ impl CacheError {
         }
     }
 
-    /// What the user can do about the error, if anything. A full disk has its own hint, whichever error reports it.
-    pub(crate) fn hint(&self) -> Option<String> {
-        let hint = match self {
+    fn advice(&self) -> Option<Advice> {
+        Some(match self {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => return None,
-            Self::Unsafe(folder) => return Some(folder.hint("CARTON_CACHE_DIR")),
-            Self::Io { .. } => "set CARTON_CACHE_DIR to a folder that can be written to",
-            Self::Locked { .. } => "wait until the other process is done, or end it",
-            Self::NoCarton { .. } => "the list of the cache has those that are there",
-            Self::Ambiguous { .. } => "name one by its manifest hash; 8 digits are enough",
-            Self::InUse { .. } => "end the programs that have it loaded",
+            Self::Unsafe(folder) => folder.hint("CARTON_CACHE_DIR").into(),
+            Self::Io { .. } => "set CARTON_CACHE_DIR to a folder that can be written to".into(),
+            Self::Locked { .. } => "wait until the other process is done, or end it".into(),
+            Self::NoCarton { .. } => Advice::ListCache,
+            Self::Ambiguous { .. } => "name one by its manifest hash; 8 digits are enough".into(),
+            Self::InUse { .. } => "end the programs that have it loaded".into(),
             Self::Digest { .. } | Self::Path { .. } | Self::Interrupted => return None,
-        };
-        Some(hint.to_owned())
+        })
     }
+}
 
+impl CacheError {
     /// For `map_err`: wraps the operating system's error with the attempted action and the path.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
         let path = path.to_path_buf();

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::survey::HolderKind;
-use super::{Cache, CacheError, CachedCarton};
+use super::{Cache, CachedCarton};
+use crate::error::Error;
 
 /// The contents of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Cache {
     ///
     /// # Errors
     /// The cache cannot be read, or the work was cancelled.
-    pub fn list(&self) -> Result<CacheListing, CacheError> {
+    pub fn list(&self) -> Result<CacheListing, Error> {
         let survey = self.survey(&self.hold_off_prune(self.context.cancel_token())?)?;
         let held = survey.held();
         let (mut cartons, mut downloads) = (Vec::new(), Vec::new());

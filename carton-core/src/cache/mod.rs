@@ -79,7 +79,7 @@ mod verify;
 
 pub use cached_carton::CachedCarton;
 pub use checksums::Checksum;
-pub use error::CacheError;
+pub(crate) use error::CacheError;
 pub use files::Sink;
 pub use listing::{CacheListing, CachedDownload};
 pub(crate) use models::{ModelFile, ModelFiles, ModelFolder};

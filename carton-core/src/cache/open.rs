@@ -9,6 +9,7 @@ use carton_format::context::Context;
 use super::folder::create_folder;
 use super::store::{BUCKETS, PARTIAL};
 use super::{Cache, CacheError, downloads, lock, partial};
+use crate::error::Error;
 use crate::private_folder;
 
 /// The signature is the one that the Cache Directory Tagging Specification prescribes.
@@ -19,7 +20,12 @@ impl Cache {
     ///
     /// # Errors
     /// The folder cannot be created, or other users can write to it or to a folder above it, in which case its contents could not be trusted.
-    pub fn open(cache_dir: &Path) -> Result<Cache, CacheError> {
+    pub fn open(cache_dir: &Path) -> Result<Cache, Error> {
+        Ok(Self::in_folder(cache_dir)?)
+    }
+
+    /// As [`open`](Self::open), for other layers.
+    pub(crate) fn in_folder(cache_dir: &Path) -> Result<Cache, CacheError> {
         // The path must be absolute: runners are given paths in the cache, and have a working folder of their own.
         let cache_dir = &std::path::absolute(cache_dir).map_err(CacheError::io("resolve", cache_dir))?;
         DirBuilder::new()

@@ -14,6 +14,7 @@ use super::partial::{Partial, delete_by};
 use super::store::{LEASES, LOCKS, URLS, VERIFIED};
 use super::survey::{Holder, HolderKind, Survey, entries};
 use super::{Cache, CacheError, CachedCarton};
+use crate::error::Error;
 
 /// What to delete. Without limits, everything that no loaded model uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl Cache {
     ///
     /// # Errors
     /// Something cannot be read or deleted, or the work was cancelled. The cache remains consistent.
-    pub fn prune(&self, options: &PruneOptions) -> Result<Pruned, CacheError> {
+    pub fn prune(&self, options: &PruneOptions) -> Result<Pruned, Error> {
         // Dropped last, so that the trash is deleted after the lock is released.
         let trash = self.partial().ok();
         let mode = if options.dry_run { Mode::Shared } else { Mode::Exclusive };

@@ -8,6 +8,7 @@ use super::lock::Mode;
 use super::remote::UrlKey;
 use super::survey::{HolderKind, Survey};
 use super::{Cache, CacheError, CachedCarton, Pruned};
+use crate::error::Error;
 
 /// A text of at least this many hexadecimal digits can mean a manifest hash that begins with it. A shorter prefix fits several cartons
 /// too easily.
@@ -20,7 +21,7 @@ impl Cache {
     /// # Errors
     /// There is no such carton, there are several, or a process has it loaded: nothing is deleted then. Something cannot be read or
     /// deleted, or the work was cancelled; the cache remains consistent.
-    pub fn remove(&self, wanted: &[String]) -> Result<Pruned, CacheError> {
+    pub fn remove(&self, wanted: &[String]) -> Result<Pruned, Error> {
         // Dropped last, so that the trash is deleted after the lock is released.
         let trash = self.partial().ok();
         let lock = self.prune_lock(Mode::Exclusive)?;

@@ -12,6 +12,7 @@ use super::folder::last_change;
 use super::lock::{self, Lock, Mode};
 use super::partial::Partial;
 use crate::context_setters::blocking_setters;
+use crate::error::Error;
 
 pub(super) const FILES: &str = "files-v1";
 pub(super) const MODELS: &str = "models-v1";
@@ -59,7 +60,7 @@ impl Cache {
     ///
     /// # Errors
     /// The folder cannot be listed.
-    pub fn later_buckets(&self) -> Result<Vec<String>, CacheError> {
+    pub fn later_buckets(&self) -> Result<Vec<String>, Error> {
         let io_error = |source| CacheError::io("list", &self.root)(source);
         let mut later = Vec::new();
         for entry in std::fs::read_dir(&self.root).map_err(io_error)? {

@@ -25,6 +25,7 @@ use super::store::{CARTONS, FILES, MODELS};
 use super::strays::{folders_of, strays};
 use super::survey::entries;
 use super::{Cache, CacheError, FolderIndex};
+use crate::error::Error;
 
 /// The result of hashing the whole cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,9 +74,9 @@ impl Cache {
     ///
     /// # Errors
     /// Something cannot be listed or deleted, or the work was cancelled.
-    pub fn verify(&self) -> Result<CacheReport, CacheError> {
+    pub fn verify(&self) -> Result<CacheReport, Error> {
         let findings = self.findings(Damaged::Deleted)?;
-        self.hash_all(findings)
+        Ok(self.hash_all(findings)?)
     }
 
     /// As [`verify`](Self::verify), but deletes nothing. Without `hash` only the records are checked, not the bytes of the files, which
@@ -83,10 +84,10 @@ impl Cache {
     ///
     /// # Errors
     /// Something cannot be listed, or the work was cancelled.
-    pub fn examine(&self, hash: bool) -> Result<CacheReport, CacheError> {
+    pub fn examine(&self, hash: bool) -> Result<CacheReport, Error> {
         let mut findings = self.findings(Damaged::Kept)?;
         if hash {
-            return self.hash_all(findings);
+            return Ok(self.hash_all(findings)?);
         }
         findings.damaged.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(CacheReport { n_files: findings.jobs.len(), n_bytes: 0, damaged: findings.damaged })

@@ -3,12 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
+use carton_format::error_kind::ErrorKind;
 use carton_format::invalid_toml::InvalidToml;
+
+use crate::error::Failure;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// The file cannot be read. A missing file is an error only if the caller or the environment named it.
     #[error("cannot read the configuration `{}`", path.display())]
     Read {
@@ -59,4 +61,10 @@ pub enum ConfigError {
         /// The variable that would set it.
         variable: &'static str,
     },
+}
+
+impl Failure for ConfigError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::InvalidInput
+    }
 }

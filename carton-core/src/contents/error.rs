@@ -16,12 +16,12 @@ use carton_network::encoding::EncodingError;
 use carton_network::http::NetworkError;
 
 use crate::cache::{CacheError, Checksum};
+use crate::error::{Advice, Failure};
 use crate::fetch_verified::FetchError;
 
 /// A carton's contents cannot be read or fetched, or are not what they should be.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ContentsError {
+pub(crate) enum ContentsError {
     /// A file's bytes are not those that MANIFEST lists.
     #[error("digest mismatch for `{path}`: expected {expected}, found {found}")]
     Digest {
@@ -223,8 +223,7 @@ pub enum ContentsError {
 
 /// Why a linked file could not be fetched from one of its URLs.
 #[derive(Debug)]
-#[non_exhaustive]
-pub struct LinkFailure {
+pub(crate) struct LinkFailure {
     /// The URL, as far as it may be shown.
     pub url: ShownUrl,
     /// The cause.
@@ -251,8 +250,7 @@ pub(super) const MAX_LINK_STEPS: usize = 40;
 
 /// Why a symbolic link is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LinkProblem {
+pub(crate) enum LinkProblem {
     /// The target is not a relative path within the carton.
     #[error("its target is not a path in the carton ({0})")]
     Target(NameError),
@@ -270,10 +268,8 @@ pub enum LinkProblem {
     Digest,
 }
 
-impl ContentsError {
-    /// What sort of failure this is.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
+impl Failure for ContentsError {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::Digest { .. }
             | Self::Checksum { .. }
@@ -319,37 +315,36 @@ impl ContentsError {
         }
     }
 
-    /// What the user can do about it, where there is something.
-    pub fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::Network(error) => error.hint(),
+            Self::Network(error) => error.advice(),
             Self::Archive { source: ArchiveError::NotZip { content: Some(content), .. }, .. } => {
-                content.hint().map(str::to_owned)
+                content.hint().map(Advice::from)
             }
             Self::NoCache { .. } => {
-                Some("set CARTON_CACHE_DIR or `cache_dir` to a folder that you can write to".to_owned())
+                Some("set CARTON_CACHE_DIR or `cache_dir` to a folder that you can write to".into())
             }
-            Self::FileLinkRefused { .. } => Some(
-                "a carton on this machine may link to files on this machine where that is allowed, by the caller or by \
-                 `allow_file_links = true` in the configuration; one on a server never may"
-                    .to_owned(),
-            ),
+            Self::FileLinkRefused { .. } => Some(Advice::AllowFileLinks),
             Self::PrivateLinkRefused { .. } => Some(
                 "if that server is meant, allow it by `allow_private_links = true` in the configuration, or fetch the carton to this \
                  machine first"
-                    .to_owned(),
+                    .into(),
             ),
-            Self::OutsideLink { .. } => {
-                Some("allow the model to read that, if it is meant; or put a copy in place of the link".to_owned())
-            }
-            Self::Unavailable { failures, .. } => failures.iter().find_map(|failure| failure.error.hint()),
+            Self::OutsideLink { target, .. } => Some(Advice::AllowReading(target.clone())),
+            Self::Unavailable { failures, .. } => failures.iter().find_map(|failure| failure.error.advice()),
             _ => None,
         }
     }
 
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Network(error) if error.is_unreachable())
+    }
+}
+
+impl ContentsError {
     /// The error inside one that the `reader` of a file returned: [`io::Read`] can only return
     /// [`io::Error`].
-    pub fn from_read(error: io::Error, path: &str) -> ContentsError {
+    pub(crate) fn from_read(error: io::Error, path: &str) -> ContentsError {
         match error.downcast::<ContentsError>() {
             Ok(error) => error,
             Err(source) => Self::Io { action: "read", path: PathBuf::from(path), source },

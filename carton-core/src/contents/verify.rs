@@ -13,6 +13,8 @@ use super::origin::Origin;
 use super::tree::{Item, case_collisions};
 use super::{Contents, ContentsError};
 use crate::cache::Scope;
+use crate::error::Error;
+use crate::error::Failure as _;
 
 /// What `Contents::verify` found.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ pub struct BadFile {
     /// Its path in the carton.
     pub path: String,
     /// The cause.
-    pub error: ContentsError,
+    pub error: Error,
 }
 
 impl VerifyReport {
@@ -104,7 +106,7 @@ impl Contents {
                 {
                     return Err(error);
                 }
-                Err(error) => findings.bad.push(BadFile { path, error }),
+                Err(error) => findings.bad.push(BadFile { path, error: error.into() }),
             }
             Ok(())
         })?;
@@ -151,7 +153,7 @@ impl Contents {
                 return Err(error);
             }
             items.retain(|item| item.digest() != failed.digest());
-            findings.bad.push(BadFile { path: failed.path.clone(), error });
+            findings.bad.push(BadFile { path: failed.path.clone(), error: error.into() });
         }
         Ok((items, findings))
     }

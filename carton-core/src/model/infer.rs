@@ -10,7 +10,7 @@ use super::live::Live;
 use super::sealed::SealedInputs;
 use super::stream::OutputStream;
 use crate::blocking::Awaited;
-use crate::{Error, Inputs, Tensors};
+use crate::{Error, Inputs, Outputs};
 
 /// One call of a model. Made by [`Carton::infer`](crate::Carton::infer).
 ///
@@ -74,12 +74,13 @@ impl<'a> Infer<'a> {
     ///
     /// # Errors
     /// As [`Carton::infer`](crate::Carton::infer).
-    pub async fn timed(self) -> Result<(Tensors, CallTimings), Error> {
+    pub async fn timed(self) -> Result<(Outputs, CallTimings), Error> {
         let Self { live, inputs, timeout } = self;
-        match inputs {
-            CallInputs::Tensors(inputs) => live.infer(inputs, timeout).await,
-            CallInputs::Sealed(sealed) => sealed.infer(live, timeout).await,
-        }
+        let (outputs, timings) = match inputs {
+            CallInputs::Tensors(inputs) => live.infer(inputs, timeout).await?,
+            CallInputs::Sealed(sealed) => sealed.infer(live, timeout).await?,
+        };
+        Ok((outputs.into(), timings))
     }
 
     /// Makes the call and returns its outputs as a stream, as they arrive. Dropping the stream cancels the call.
@@ -109,8 +110,8 @@ impl<'a> Infer<'a> {
 }
 
 impl<'a> IntoFuture for Infer<'a> {
-    type Output = Result<Tensors, Error>;
-    type IntoFuture = Awaited<'a, Tensors>;
+    type Output = Result<Outputs, Error>;
+    type IntoFuture = Awaited<'a, Outputs>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move { Ok(self.timed().await?.0) })

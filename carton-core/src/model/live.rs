@@ -15,6 +15,7 @@ use crate::blocking::spawn;
 use crate::package::Package;
 use crate::runner::Descriptor;
 use crate::runner::session::{Session, StartError};
+use crate::runner_failure::RunnerFailure;
 use crate::runner_message::runner_error;
 use crate::{Error, Inputs, Tensors};
 
@@ -94,7 +95,7 @@ impl Live {
             let is_under_way = latest.borrow().is_none() && latest.has_changed().is_ok();
             if !is_under_way {
                 if !self.starter.settings.restart {
-                    return Err(Error::RunnerGone { runner: self.descriptor().to_string() });
+                    return Err(RunnerFailure::Gone { runner: self.descriptor().to_string() }.into());
                 }
                 *latest = self.start_again()?;
             }
@@ -103,7 +104,7 @@ impl Live {
         let started = self.before(deadline, start.wait_for(Option::is_some)).await?;
         match started.as_deref() {
             Ok(Some(started)) => Ok(started.clone()?),
-            _ => Err(Error::Internal("the thread that starts runners ended".to_owned())),
+            _ => Err(Error::internal("the thread that starts runners ended")),
         }
     }
 
@@ -117,7 +118,7 @@ impl Live {
         let session = match start.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(Ok(session))) => Arc::clone(session),
             Ok(Some(Err(error))) => return error.clone().into(),
-            _ => return Error::RunnerGone { runner: self.descriptor().to_string() },
+            _ => return RunnerFailure::Gone { runner: self.descriptor().to_string() }.into(),
         };
         let reason = session.ended().await;
         self.explain(&session, CallError::Closed(reason)).await
@@ -194,10 +195,10 @@ impl Live {
     /// runner is killed.
     pub(super) async fn explain(&self, session: &Session, error: CallError) -> Error {
         match session.explain(error).await {
-            Err(crash) => Error::RunnerCrashed(crash),
+            Err(crash) => crash.into(),
             Ok(CallError::Runner { error, .. }) => {
                 let limits = session.suspected_limits(&error);
-                Error::Model { runner: session.runner().to_owned(), source: runner_error(error, limits) }
+                RunnerFailure::Model { runner: session.runner().to_owned(), source: runner_error(error, limits) }.into()
             }
             Ok(CallError::DeadlineExceeded { phase }) => {
                 let mut hint = None;
@@ -207,12 +208,12 @@ impl Live {
                 }
                 self.timed_out(phase, hint)
             }
-            Ok(other) => Error::Call(other),
+            Ok(other) => other.into(),
         }
     }
 
     /// The error of a call that was not answered in time.
     pub(super) fn timed_out(&self, phase: Phase, hint: Option<String>) -> Error {
-        Error::Timeout { runner: self.descriptor().to_string(), waiting: phase == Phase::Queued, hint }
+        RunnerFailure::Timeout { runner: self.descriptor().to_string(), waiting: phase == Phase::Queued, hint }.into()
     }
 }

@@ -13,6 +13,7 @@ use carton_runner_interface::OptionValue;
 use semver::VersionReq;
 
 use super::Carton;
+use super::error::ModelError;
 use super::live::Live;
 use super::load_settings::LoadSettings;
 use super::preparation::Preparations;
@@ -350,7 +351,7 @@ fn choose_runner(
 ) -> Result<runner::Descriptor, Error> {
     let platforms = package.metadata().required_platforms();
     if !platforms.is_empty() && !platforms.iter().any(|platform| platform == runner::PLATFORM) {
-        return Err(Error::Platform { required: platforms.to_vec(), found: runner::PLATFORM });
+        return Err(ModelError::Platform { required: platforms.to_vec(), found: runner::PLATFORM }.into());
     }
     let required = package.metadata().runner();
     let requirement = Requirement {
@@ -361,5 +362,5 @@ fn choose_runner(
         // The compat version of the carton means nothing for a different runner, which numbers its layouts independently.
         compat_version: settings.runner.is_none().then_some(required.runner_compat_version),
     };
-    Ok(runner::choose(&requirement, &RunnerSources { config, install: settings.install_runners, context })?)
+    runner::choose(&requirement, &RunnerSources { config, install: settings.install_runners, context })
 }

@@ -5,6 +5,7 @@
 //! The protocol is in `carton-runner-interface`, the start of processes in `runner`.
 
 mod checks;
+mod error;
 mod infer;
 mod live;
 mod load;
@@ -20,12 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carton_format::progress::ProgressCallback;
-use carton_runner_interface::host::Phase;
+use carton_runner_interface::host::{CallError, Phase};
 use carton_tensor::{DataType, Element, NumericTensor};
 
 use self::live::Live;
 use crate::package::Package;
-use crate::{CallError, Error, Inputs, Location, Tensors, runner};
+use crate::{Error, Inputs, Location, Tensors, runner};
 
 pub use infer::{CallInputs, Infer};
 pub(crate) use live::Observed;
@@ -48,7 +49,7 @@ pub use try_runner::try_runner;
 /// let model = Carton::load("digits.carton").await?;
 /// let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
 /// let outputs = model.infer([("image", image)]).await?;
-/// println!("{:?}", outputs["probabilities"]);
+/// println!("{:?}", outputs.get::<f32>("probabilities")?.as_slice());
 /// # Ok(())
 /// # }
 /// ```
@@ -107,9 +108,8 @@ impl Carton {
     /// let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
     /// // By name, or in declared order: `model.infer(vec![image])`.
     /// let outputs = model.infer([("image", image)]).await?;
-    /// if let Some(probabilities) = outputs["probabilities"].as_numeric() {
-    ///     println!("{:?}", probabilities.as_slice::<f32>()?);
-    /// }
+    /// let probabilities = outputs.get::<f32>("probabilities")?;
+    /// println!("{:?} {:?}", probabilities.shape(), probabilities.as_slice());
     /// # Ok(())
     /// # }
     /// ```
@@ -229,7 +229,7 @@ impl Carton {
         self.live.named(inputs)
     }
 
-    /// Waits until the runner is dead, also if no call is running, and returns why: [`Error::RunnerCrashed`], or why a fresh one could not be
+    /// Waits until the runner is dead, also if no call is running, and returns why: it died ([`ErrorKind::RunnerCrashed`](crate::ErrorKind)), or why a fresh one could not be
     /// started. Does not start a fresh one itself; the next call does, and so does [`ensure_running`](Self::ensure_running).
     ///
     /// ```no_run

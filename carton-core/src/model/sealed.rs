@@ -6,6 +6,7 @@ use std::time::Duration;
 use carton_format::signature::Bindings;
 use carton_runner_interface::host::{self, CallOptions, CallTimings};
 
+use super::error::ModelError;
 use super::live::Live;
 use crate::runner::session::Session;
 use crate::{Error, Inputs, Tensors};
@@ -68,7 +69,7 @@ impl SealedInputs {
     /// Refuses the inputs of another model, because they and their symbols were not checked against the signature of this one.
     fn check_model(&self, live: &Live) -> Result<(), Error> {
         // The weak reference keeps the allocation alive, so the address is not reused and identifies the model.
-        if std::ptr::eq(self.model.as_ptr(), live) { Ok(()) } else { Err(Error::SealedForAnother) }
+        if std::ptr::eq(self.model.as_ptr(), live) { Ok(()) } else { Err(ModelError::SealedForAnother.into()) }
     }
 }
 

@@ -8,7 +8,7 @@ use carton_runner_interface::host::InferStream;
 
 use super::live::Live;
 use crate::runner::session::Session;
-use crate::{Error, Inputs, Tensors};
+use crate::{Error, Inputs, Outputs};
 
 /// The outputs of a streamed call, from [`Infer::stream`](crate::Infer::stream). Dropping it cancels the call.
 pub struct OutputStream {
@@ -33,12 +33,12 @@ impl OutputStream {
     ///
     /// The time limit of the call holds until the last outputs have arrived. If it passes before, the outputs that have arrived are
     /// returned, then an error, and the runner is killed.
-    pub async fn next(&mut self) -> Option<Result<Tensors, Error>> {
+    pub async fn next(&mut self) -> Option<Result<Outputs, Error>> {
         if self.ended {
             return None;
         }
         let result = match self.stream.recv().await? {
-            Ok(outputs) => self.live.check_outputs(self.bindings.clone(), outputs),
+            Ok(outputs) => self.live.check_outputs(self.bindings.clone(), outputs).map(Outputs::from),
             Err(error) => Err(self.live.explain(&self.session, error).await),
         };
         self.ended = result.is_err();

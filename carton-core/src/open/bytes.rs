@@ -59,9 +59,7 @@ impl OpenBytes {
             let opening = Opening { cache: cache(&config).ok(), context };
             let found = find(location.place()?, None, &config, &opening)?;
             match &*found {
-                Place::Path(path) => {
-                    FileBytes::open(path).map_err(|source| Error::Io { what: "open", path: path.clone(), source })
-                }
+                Place::Path(path) => FileBytes::open(path).map_err(Error::io("open", path)),
                 Place::Oci(url) => {
                     let reason = "names an artifact of a registry, which is no single file".to_owned();
                     Err(NetworkError::Url { url: url.shown(), reason }.into())

@@ -21,6 +21,7 @@ use super::Opening;
 use crate::Error;
 use crate::cache::{About, RemoteCarton, RemoteForm, UrlKey};
 use crate::contents::{Access, BlobStore, Blobs, ContentsError};
+use crate::error::Failure as _;
 use crate::fetch_verified::{Unverified, fetch_verified};
 use crate::package::{OpenOptions, Package};
 

@@ -18,7 +18,8 @@ use carton_network::remote_source::RemoteSource;
 use super::Opening;
 use crate::cache::{About, RemoteCarton, RemoteForm, UrlKey};
 use crate::contents::{Access, ContentsError};
-use crate::package::{OpenOptions, Package};
+use crate::error::IoFailure;
+use crate::package::{OpenOptions, Package, PackageError};
 use crate::{Error, ErrorKind};
 
 /// Opens the carton at `url`.
@@ -55,7 +56,7 @@ pub(super) fn open(
         (Some(known), true) => remote.reopen(&known),
         (Some(known), false) => match remote.ask(Some(&known)) {
             // The remembered carton cannot be used, for whatever reason.
-            Err(error @ (Error::Package(_) | Error::Io { .. })) => {
+            Err(error) if error.find::<PackageError>().is_some() || error.find::<IoFailure>().is_some() => {
                 tracing::debug!(%error, "what the cache knows of the carton cannot be used");
                 remote.ask(None)
             }
@@ -169,7 +170,10 @@ impl Remote<'_> {
         let package = match self.keep_files(&path, &version, digest) {
             // A carton with a bad or unreadable file is kept as one file of the cache, so that errors can say what is wrong with
             // it.
-            Err(Error::Contents(error)) if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) => {
+            Err(error)
+                if error.find::<ContentsError>().is_some()
+                    && !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) =>
+            {
                 let file_lock = cache.lock_file(&digest, cancel_token)?;
                 // Pruning is held off until the cache records that the carton uses the file.
                 let _no_prune = cache.hold_off_prune(cancel_token)?;

@@ -9,6 +9,7 @@ use carton_format::manifest::{Manifest, ManifestHash};
 use carton_format::source::{FileIdentity, FileSource, Source};
 
 use super::Pack;
+use super::error::PackError;
 use crate::blocking::run_blocking;
 use crate::cache::{Cache, Moment, Scope, TemporaryFolder, WORTH_WAITING};
 use crate::config::Config;
@@ -53,7 +54,7 @@ impl Written {
     /// # Errors
     /// The carton cannot be opened.
     pub(super) fn new(carton: Unpublished) -> Result<Self, Error> {
-        let source = Arc::new(carton.source().map_err(Error::Pack)?);
+        let source = Arc::new(carton.source().map_err(PackError::Package)?);
         let is_worth = |identity: &FileIdentity| carton.is_private() && identity.size >= WORTH_WAITING;
         let hashed = source.identity().filter(is_worth).filter(|identity| is_settled(&source, identity));
         Ok(Self { carton, source, hashed })
@@ -110,7 +111,7 @@ impl Written {
     /// [`PackageError::SourceChanged`] if the file changed after it was written; the operating system refuses.
     pub(super) fn publish(self, config: &Config) -> Result<Manifest, Error> {
         self.check_unchanged()?;
-        let manifest = self.carton.publish().map_err(Error::Pack)?;
+        let manifest = self.carton.publish().map_err(PackError::Package)?;
         // Giving it a name changed the ctime of its inode, and nothing else.
         if let (Some(hashed), Some(found)) = (self.hashed, identity_now(&self.source))
             && found.has_same_bytes(&hashed)
@@ -130,9 +131,14 @@ impl Written {
     fn check_unchanged(&self) -> Result<(), Error> {
         match identity_now(&self.source) {
             found @ Some(_) if found == self.source.identity() => Ok(()),
-            _ => Err(Error::Pack(PackageError::SourceChanged { path: self.carton.output().to_path_buf() })),
+            _ => Err(changed(self.carton.output())),
         }
     }
+}
+
+/// A file changed while it was packed.
+fn changed(path: &Path) -> Error {
+    PackError::Package(PackageError::SourceChanged { path: path.to_path_buf() }).into()
 }
 
 fn identity_now(source: &FileSource) -> Option<FileIdentity> {
@@ -148,7 +154,7 @@ fn is_settled(source: &FileSource, identity: &FileIdentity) -> bool {
 /// Records that all files of the carton with this identity match MANIFEST. If that fails, the next load verifies the carton
 /// again.
 fn remember(config: &Config, identity: &FileIdentity, manifest: ManifestHash) {
-    let cache = Cache::open(&config.cache_dir);
+    let cache = Cache::in_folder(&config.cache_dir);
     if let Err(error) = cache.and_then(|cache| cache.remember_carton(identity, manifest, Scope::Everything)) {
         tracing::debug!(%error, "cannot record a verification");
     }
@@ -159,12 +165,12 @@ fn remember(config: &Config, identity: &FileIdentity, manifest: ManifestHash) {
 /// # Errors
 /// [`PackageError::SourceChanged`]: the files of the model were read twice, and changed in between.
 pub(super) fn check_same_model(loaded: &Manifest, written: &Manifest) -> Result<(), Error> {
-    let changed = |one: &Manifest, other: &Manifest| {
+    let difference = |one: &Manifest, other: &Manifest| {
         let mut files = one.iter().filter(|(path, _)| path.starts_with("model/"));
         files.find(|(path, digest)| other.get(path) != Some(*digest)).map(|(path, _)| path.to_owned())
     };
-    match changed(loaded, written).or_else(|| changed(written, loaded)) {
-        Some(path) => Err(Error::Pack(PackageError::SourceChanged { path: path.into() })),
+    match difference(loaded, written).or_else(|| difference(written, loaded)) {
+        Some(path) => Err(changed(Path::new(&path))),
         None => Ok(()),
     }
 }
@@ -241,7 +247,12 @@ mod tests {
             let refused = |result: Result<Manifest, Error>| {
                 let error = result.unwrap_err();
                 let is_it = |path: &Path| path == desk.output();
-                assert!(matches!(&error, Error::Pack(PackageError::SourceChanged { path }) if is_it(path)), "{error}");
+                let found = error.find::<PackError>();
+                let is_it = |path: &Path| is_it(path);
+                assert!(
+                    matches!(found, Some(PackError::Package(PackageError::SourceChanged { path })) if is_it(path)),
+                    "{error}"
+                );
                 assert_eq!(std::fs::read(desk.output()).unwrap(), b"what was there before");
             };
             let written = desk.write();
@@ -280,7 +291,12 @@ mod tests {
             for (one, other) in [(&first, &second), (&second, &first)] {
                 let error = check_same_model(one.manifest(), other.manifest()).unwrap_err();
                 let is_it = |found: &Path| found == Path::new(path);
-                assert!(matches!(&error, Error::Pack(PackageError::SourceChanged { path }) if is_it(path)), "{error}");
+                let found = error.find::<PackError>();
+                let is_it = |path: &Path| is_it(path);
+                assert!(
+                    matches!(found, Some(PackError::Package(PackageError::SourceChanged { path })) if is_it(path)),
+                    "{error}"
+                );
             }
         };
         std::fs::write(model.join("weights.bin"), "others").unwrap();

@@ -12,6 +12,7 @@ use carton_format::signature;
 use carton_format::tensor_data::TensorFormat;
 use carton_tensor::{Tensor, npy};
 
+use super::error::PackError;
 use super::other_side;
 use crate::Error;
 use crate::package::{self, PackageInput, Unpublished};
@@ -41,7 +42,7 @@ impl Input {
             let reference = match read_tensor(&folder.join(path), member).map_err(|source| {
                 let member = member.map(|member| format!("#{member}")).unwrap_or_default();
                 let reference = format!("{}{member}", path.display());
-                Error::Reference { place: place(), reference, source: Box::new(source) }
+                Error::from(PackError::Reference { place: place(), reference, source })
             })? {
                 Some(tensor) => {
                     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -108,13 +109,14 @@ impl Input {
             tensor_format: self.tensor_format,
             ..PackageInput::new(metadata, self.model_path)
         };
-        package::write_unpublished(&input, output, self.compression, context).map_err(Error::Pack)
+        package::write_unpublished(&input, output, self.compression, context)
+            .map_err(|error| PackError::Package(error).into())
     }
 }
 
 /// Reads the tensor of an `.npy` file or of a member of an `.npz` file; `None` for other files.
 fn read_tensor(path: &Path, member: Option<&str>) -> Result<Option<Tensor>, Error> {
-    let error = |source| Error::TensorFile { path: path.to_path_buf(), source };
+    let error = |source| PackError::TensorFile { path: path.to_path_buf(), source };
     let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
     match (extension.as_ref().and_then(|extension| extension.to_str()), member) {
         (Some("npz"), Some(member)) => {
@@ -125,16 +127,12 @@ fn read_tensor(path: &Path, member: Option<&str>) -> Result<Option<Tensor>, Erro
             let mut arrays = npy::Npz::open(path).map_err(error)?;
             match arrays.names().to_vec().as_slice() {
                 [only] => Ok(Some(arrays.read(only).map_err(error)?)),
-                names => Err(Error::NpzMember { path: path.to_path_buf(), names: names.to_vec() }),
+                names => Err(PackError::NpzMember { path: path.to_path_buf(), names: names.to_vec() }.into()),
             }
         }
         (Some("npy"), None) => Ok(Some(npy::read_path(path).map_err(error)?)),
         // Any other file is packed unchanged, for people to look at.
-        _ => std::fs::metadata(path).map(|_| None).map_err(|source| Error::Io {
-            what: "open",
-            path: path.to_path_buf(),
-            source,
-        }),
+        _ => std::fs::metadata(path).map(|_| None).map_err(Error::io("open", path)),
     }
 }
 

@@ -7,6 +7,7 @@
 //! collects what packing warns of, and finds mistakes of the metadata. The format of the carton is up to `package`.
 
 mod check;
+mod error;
 mod input;
 mod other_side;
 mod outputs;
@@ -171,14 +172,14 @@ impl Pack {
     /// If that fails, nothing is written. On by default.
     ///
     /// Without self-tests, the model is run on zeros. If it does not return the shapes that the model itself declares, the carton declares
-    /// what holds instead ([`PackWarning::ShapeCorrected`](crate::PackWarning::ShapeCorrected)). What the metadata declares is never changed: a self-test that contradicts it
-    /// fails, and zeros that do are a warning, because the model may not be for them ([`PackWarning::OutputDiffers`](crate::PackWarning::OutputDiffers)).
+    /// what holds instead ([`PackWarning::ShapeCorrected`](crate::packing::PackWarning::ShapeCorrected)). What the metadata declares is never changed: a self-test that contradicts it
+    /// fails, and zeros that do are a warning, because the model may not be for them ([`PackWarning::OutputDiffers`](crate::packing::PackWarning::OutputDiffers)).
     pub fn check(mut self, check: bool) -> Self {
         self.check = check;
         self
     }
 
-    /// Whether mistakes in the metadata are errors ([`Error::Mistakes`]), and not only [warnings](Packed::warnings): unknown keys,
+    /// Whether mistakes in the metadata are errors, and not only [warnings](Packed::warnings): unknown keys,
     /// references of descriptions to files that are not in the carton, and platforms that are no target triples. Off by default.
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
@@ -323,8 +324,7 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// The path cannot be inspected; [`Error::ModelFile`] for a file that is empty or truncated, [`Error::ModelContent`] for one that stands
-    /// in place of the model.
+    /// The path cannot be inspected; the file is empty or truncated, or another one that stands in place of the model.
     pub async fn runner_for(path: impl AsRef<Path>) -> Result<Option<&'static str>, Error> {
         let path = path.as_ref().to_path_buf();
         run_blocking(None, move |_| recognize::runner_for(&path)).await

@@ -11,6 +11,7 @@ use carton_tensor::content::Content;
 use tempfile::TempDir;
 
 use super::check::{TrialCache, Written, check_same_model};
+use super::error::PackError;
 use super::input::Input;
 use super::runner_answer::{ask_runner, complete, doubtful_outputs};
 use super::warnings::{self, Warnings};
@@ -48,11 +49,7 @@ impl Packing {
         warnings.add_mistakes(warnings::mistakes(&pack.metadata))?;
         let (config, descriptor) = choose_runner(pack.clone()).await?;
         let path = absolute(&pack.path)?;
-        let scratch = tempfile::tempdir().map_err(|source| Error::Io {
-            what: "make a folder in",
-            path: std::env::temp_dir(),
-            source,
-        })?;
+        let scratch = tempfile::tempdir().map_err(Error::io("make a folder in", &std::env::temp_dir()))?;
         let mut draft = pack.metadata.clone();
         draft.opts.extend(pack.options.clone());
         let variables = variables::take_from_options(&mut draft.opts)?;
@@ -64,7 +61,7 @@ impl Packing {
         let doubts = doubtful_outputs(&draft, &response);
         if pack.check && !response.mismatches.is_empty() {
             response.mismatches.extend(doubts);
-            return Err(Error::SignatureMismatch { mismatches: response.mismatches });
+            return Err(PackError::SignatureMismatch { mismatches: response.mismatches }.into());
         }
         complete(&mut draft, &descriptor, &response, pack.framework_version.clone())?;
 
@@ -98,10 +95,10 @@ impl Packing {
     /// Returns the inputs in order, as the metadata declares them, or else as the model does.
     ///
     /// # Errors
-    /// [`Error::NoSignature`] if neither declares any.
+    /// Neither declares any.
     pub fn declared_inputs(&self) -> Result<&[TensorSpec], Error> {
         match (&self.input.draft.inputs, &self.input.draft.outputs) {
-            (None, None) => Err(Error::NoSignature),
+            (None, None) => Err(PackError::NoSignature.into()),
             (inputs, _) => Ok(inputs.as_deref().unwrap_or_default()),
         }
     }
@@ -109,7 +106,7 @@ impl Packing {
     /// Adds one more self-test to be recorded, as [`Pack::record_self_test`] does.
     ///
     /// # Errors
-    /// [`Error::NoSignature`] when neither the metadata nor the model declares inputs.
+    /// There are none: neither the metadata nor the model declares inputs.
     pub fn record(&mut self, test: impl Into<RecordSelfTest>) -> Result<(), Error> {
         self.declared_inputs()?;
         self.pack.record_self_tests.push(test.into());
@@ -125,7 +122,7 @@ impl Packing {
         let output = output.as_path();
         let records = !self.pack.record_self_tests.is_empty();
         if self.input.lacks_outputs() && !records {
-            return Err(Error::OutputsUnknown);
+            return Err(PackError::OutputsUnknown.into());
         }
         // Declared first, so that it is dropped after the models that were loaded with it.
         let checks = self.pack.check && !self.is_for_no_machine();
@@ -141,7 +138,7 @@ impl Packing {
             self.record_on(&loaded).await?;
             self.input.declare_shown_outputs();
             if self.input.lacks_outputs() {
-                return Err(Error::OutputsUnknown);
+                return Err(PackError::OutputsUnknown.into());
             }
             let recorded = self.write_unpublished(output).await?;
             check_same_model(carton.manifest(), recorded.manifest())?;
@@ -182,7 +179,7 @@ impl Packing {
     /// declares are not those that it returns, writes and loads the carton again with what holds.
     ///
     /// # Errors
-    /// [`Error::SelfTests`] if a self-test fails; [`Error::SignatureMismatch`] if the model states other shapes than the metadata, and no run
+    /// A self-test fails ([`ErrorKind::SelfTest`](crate::ErrorKind)); the model states other shapes than the metadata, and no run
     /// shows that those of the metadata hold.
     async fn check(
         &mut self,
@@ -199,7 +196,7 @@ impl Packing {
             };
             let compared = observed.map_or(Compared::Nothing, |observed| self.compare_zeros(&observed));
             if compared != Compared::Same && !self.doubts.is_empty() {
-                return Err(Error::SignatureMismatch { mismatches: std::mem::take(&mut self.doubts) });
+                return Err(PackError::SignatureMismatch { mismatches: std::mem::take(&mut self.doubts) }.into());
             }
             if compared == Compared::Corrected {
                 drop(model);
@@ -212,7 +209,7 @@ impl Packing {
             return Ok(PackCheck { runner, zeros: None, report });
         }
         if !self.correct_by_self_tests(&model).await? {
-            return Err(Error::SelfTests(report));
+            return Err(PackError::SelfTests(report).into());
         }
         drop(model);
         *carton = self.write_unpublished(output).await?;
@@ -220,7 +217,7 @@ impl Packing {
         let report = carton.self_test(&model).await?;
         match report.passed {
             true => Ok(PackCheck { runner, zeros: None, report }),
-            false => Err(Error::SelfTests(report)),
+            false => Err(PackError::SelfTests(report).into()),
         }
     }
 
@@ -361,7 +358,7 @@ async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
                     // Text may be anything.
                     let content = pointers::content(&pack.path).ok().flatten();
                     let content = content.filter(|content| *content != Content::Text);
-                    return Err(Error::RunnerUnknown { path: pack.path, content });
+                    return Err(PackError::RunnerUnknown { path: pack.path, content }.into());
                 }
             },
         };
@@ -378,11 +375,10 @@ async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
-    let io_error = |source| Error::Io { what: "open", path: path.to_path_buf(), source };
     // Opens the file, so that an unreadable one is reported before a runner is started.
-    let file = std::fs::metadata(path).map_err(io_error)?.is_file();
+    let file = std::fs::metadata(path).map_err(Error::io("open", path))?.is_file();
     if file {
         pointers::check_file(path)?;
     }
-    std::path::absolute(path).map_err(io_error)
+    std::path::absolute(path).map_err(Error::io("open", path))
 }

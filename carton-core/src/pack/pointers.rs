@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use carton_format::source::{FileSource, Source};
 use carton_tensor::content::Content;
 
+use super::error::PackError;
 use crate::Error;
 use crate::package;
 
@@ -15,11 +16,11 @@ const LARGEST_POINTER: u64 = 1024;
 /// Refuses a model that is a pointer or a web page instead of a file.
 ///
 /// # Errors
-/// [`Error::ModelContent`]; [`Error::Io`].
+/// It is one of these, or it cannot be read.
 pub(super) fn check_file(path: &Path) -> Result<(), Error> {
     match content(path)? {
         Some(content @ (Content::GitLfsPointer | Content::Html)) => {
-            Err(Error::ModelContent { path: path.to_path_buf(), content })
+            Err(PackError::ModelContent { path: path.to_path_buf(), content }.into())
         }
         _ => Ok(()),
     }

@@ -8,6 +8,7 @@ use carton_format::archive::{Archive, ArchiveError};
 use carton_format::source::{FileSource, Source};
 use carton_tensor::content::Content;
 
+use super::error::PackError;
 use super::pointers;
 use crate::Error;
 
@@ -54,9 +55,9 @@ fn look(path: &Path) -> Result<Seen, Error> {
 /// The file cannot be opened, is empty, or is a truncated zip archive: no runner runs those.
 fn archive(path: &Path) -> Result<Option<Archive>, Error> {
     let source = FileSource::open(path).map_err(Error::io("open", path))?;
-    let unusable = |source| Error::ModelFile { path: path.to_path_buf(), source };
+    let unusable = |source| PackError::ModelFile { path: path.to_path_buf(), source };
     if source.len() == 0 {
-        return Err(unusable(ArchiveError::Empty));
+        return Err(unusable(ArchiveError::Empty).into());
     }
     pointers::check_file(path)?;
     let mut magic = [0; ZIP_MAGIC.len()];
@@ -65,7 +66,7 @@ fn archive(path: &Path) -> Result<Option<Archive>, Error> {
     }
     match Archive::open(Arc::new(source)) {
         Ok(archive) => Ok(Some(archive)),
-        Err(error @ ArchiveError::Truncated { .. }) => Err(unusable(error)),
+        Err(error @ ArchiveError::Truncated { .. }) => Err(unusable(error).into()),
         Err(error) => {
             tracing::debug!(%error, "not an archive that is read");
             Ok(None)

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::model::{complete_policy, start_runner, wire_specs};
 use crate::runner::Descriptor;
 use crate::runner::launch::Access;
+use crate::runner_failure::RunnerFailure;
 
 pub(super) async fn ask_runner(
     descriptor: &Descriptor,
@@ -52,12 +53,12 @@ pub(super) async fn ask_runner(
     match session.connection().pack(request, CallOptions::default()).await {
         Ok(response) => Ok(response),
         Err(error) => Err(match session.explain(error).await {
-            Err(crash) => Error::RunnerCrashed(crash),
+            Err(crash) => crash.into(),
             Ok(CallError::Runner { error, .. }) => {
                 let limits = session.suspected_limits(&error);
-                Error::refused(descriptor.to_string(), error, limits)
+                RunnerFailure::refused(descriptor.to_string(), error, limits).into()
             }
-            Ok(other) => Error::Call(other),
+            Ok(other) => other.into(),
         }),
     }
 }
@@ -85,11 +86,12 @@ pub(super) fn complete(
     draft.runner_name = Some(descriptor.runner_name.clone());
     let compat_version = response.runner_compat_version.unwrap_or(descriptor.runner_compat_version);
     if draft.runner_compat_version.is_some_and(|asked| asked != compat_version) {
-        return Err(Error::RunnerAnswer {
+        return Err(RunnerFailure::Answer {
             runner: descriptor.to_string(),
             expected: "the one that the metadata asks for",
             found: format!("runner_compat_version = {compat_version}"),
-        });
+        }
+        .into());
     }
     draft.runner_compat_version = Some(compat_version);
     if framework_version.is_some() {
@@ -100,7 +102,7 @@ pub(super) fn complete(
             Some(recommended) => recommended.clone(),
             None => format!("={}", descriptor.framework_version),
         };
-        let requirement = VersionReq::parse(&recommended).map_err(|_| Error::RunnerAnswer {
+        let requirement = VersionReq::parse(&recommended).map_err(|_| RunnerFailure::Answer {
             runner: descriptor.to_string(),
             expected: "a semantic version requirement",
             found: recommended,

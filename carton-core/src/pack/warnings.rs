@@ -3,6 +3,7 @@
 use carton_format::metadata::Draft;
 use pulldown_cmark::{Event, Parser, Tag};
 
+use super::error::PackError;
 use crate::Error;
 use crate::packed::PackWarning;
 use crate::runner::{PLATFORM, known_platforms};
@@ -30,10 +31,10 @@ impl Warnings {
     /// Adds what is wrong with the metadata.
     ///
     /// # Errors
-    /// [`Error::Mistakes`] if there is a mistake and packing is strict.
+    /// There is a mistake, and packing is strict.
     pub(super) fn add_mistakes(&mut self, mistakes: Vec<PackWarning>) -> Result<(), Error> {
         if self.is_strict && !mistakes.is_empty() {
-            return Err(Error::Mistakes { mistakes: mistakes.iter().map(ToString::to_string).collect() });
+            return Err(PackError::Mistakes { mistakes: mistakes.iter().map(ToString::to_string).collect() }.into());
         }
         self.extend(mistakes);
         Ok(())

@@ -11,14 +11,14 @@ use carton_format::name::NameError;
 use carton_format::tensor_data::TensorDataError;
 
 use crate::contents::ContentsError;
+use crate::error::{Advice, Failure};
 
 /// The largest carton.toml that is read, in bytes.
 pub(super) const MAX_METADATA_LENGTH: u64 = 4 << 20;
 
 /// Why a carton cannot be opened or written.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PackageError {
+pub(crate) enum PackageError {
     /// A file of the carton cannot be read or fetched, or does not match MANIFEST.
     #[error(transparent)]
     Contents(#[from] ContentsError),
@@ -144,10 +144,8 @@ pub enum PackageError {
     },
 }
 
-impl PackageError {
-    /// Returns the kind of this failure.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
+impl Failure for PackageError {
+    fn kind(&self) -> ErrorKind {
         match self {
             // The library reads this file to open the carton, so the carton exceeds a limit of the library.
             Self::Contents(ContentsError::Size { .. }) => ErrorKind::Unsupported,
@@ -177,6 +175,26 @@ impl PackageError {
         }
     }
 
+    fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::Contents(error) => error.advice(),
+            Self::Archive(ArchiveError::NotZip { content: Some(content), .. }) => content.hint().map(Advice::from),
+            Self::OutputIsSource { .. } => Some("name another file to write".into()),
+            Self::ExampleInput { .. } => Some(Advice::PassTensor),
+            _ => None,
+        }
+    }
+
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Contents(error) if error.is_unreachable())
+    }
+
+    fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { .. }) && self.kind() == ErrorKind::InvalidInput
+    }
+}
+
+impl PackageError {
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Io { action, path, source }

@@ -6,20 +6,21 @@ use carton_format::metadata::Reference;
 use carton_tensor::Tensor;
 
 use super::{ExampleData, Package, PackageError};
+use crate::error::Error;
 
 impl Package {
     /// Returns the first example with this name, or else the one with this label, `example_N`.
     ///
     /// # Errors
-    /// [`PackageError::NoExample`], which lists the existing names.
-    pub fn example(&self, name: &str) -> Result<ExampleData<'_>, PackageError> {
+    /// There is none. The message lists the existing names.
+    pub fn example(&self, name: &str) -> Result<ExampleData<'_>, Error> {
         let named = self.examples().find(|example| example.example.name.as_deref() == Some(name));
-        named.or_else(|| self.examples().find(|example| example.index_label() == name)).ok_or_else(|| {
+        Ok(named.or_else(|| self.examples().find(|example| example.index_label() == name)).ok_or_else(|| {
             PackageError::NoExample {
                 name: name.to_owned(),
                 examples: self.examples().map(|example| example.label()).collect(),
             }
-        })
+        })?)
     }
 }
 
@@ -43,9 +44,9 @@ impl<'package> ExampleData<'package> {
     /// Checks that all inputs are tensors, without reading any.
     ///
     /// # Errors
-    /// [`PackageError::ExampleInput`] for an input that is a file of `misc/`, such as an image: only people know which tensor the
+    /// An input is a file of `misc/`, such as an image: only people know which tensor the
     /// model needs for it.
-    pub fn check_inputs(&self) -> Result<(), PackageError> {
+    pub fn check_inputs(&self) -> Result<(), Error> {
         let files = self.example.inputs.iter().find_map(|(input, reference)| match reference {
             Reference::Misc(path) => Some((input, path)),
             Reference::TensorData(_) => None,
@@ -55,7 +56,8 @@ impl<'package> ExampleData<'package> {
                 example: self.label(),
                 input: input.clone(),
                 file: format!("misc/{path}"),
-            }),
+            }
+            .into()),
             None => Ok(()),
         }
     }
@@ -64,7 +66,7 @@ impl<'package> ExampleData<'package> {
     ///
     /// # Errors
     /// As [`check_inputs`](Self::check_inputs) and [`Package::tensor`].
-    pub fn input_tensors(&self) -> Result<BTreeMap<String, Tensor>, PackageError> {
+    pub fn input_tensors(&self) -> Result<BTreeMap<String, Tensor>, Error> {
         self.check_inputs()?;
         let tensors = self.example.inputs.iter().filter_map(|(input, reference)| match reference {
             Reference::TensorData(name) => Some((input, name)),

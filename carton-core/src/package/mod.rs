@@ -21,7 +21,8 @@ use std::sync::Arc;
 use carton_tensor::Tensor;
 use semver::VersionReq;
 
-pub use error::PackageError;
+pub use crate::contents::FileInfo;
+pub(crate) use error::PackageError;
 pub use info::Info;
 pub(crate) use rewrite::{check_output, rewrite};
 pub(crate) use walk::model_files;
@@ -42,6 +43,7 @@ use error::MAX_METADATA_LENGTH;
 use crate::cache::Cache;
 use crate::contents::{Access, ArchiveBytes, Blobs, Contents, ContentsError, OutsideLinks};
 use crate::context_setters::blocking_setters;
+use crate::error::{Error, Failure as _};
 use crate::trust::SignatureStatus;
 
 /// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.
@@ -231,7 +233,7 @@ impl Package {
     ///
     /// # Errors
     /// There is no such file, it does not match MANIFEST, or it is larger than `MAX_MISC_LENGTH`.
-    pub fn misc(&self, path: &str) -> Result<Vec<u8>, PackageError> {
+    pub fn misc(&self, path: &str) -> Result<Vec<u8>, Error> {
         Ok(self.opened.contents.read(&format!("misc/{path}"), MAX_MISC_LENGTH, &self.context)?)
     }
 
@@ -240,7 +242,7 @@ impl Package {
     ///
     /// # Errors
     /// There is no such file, or it cannot be opened.
-    pub fn misc_reader(&self, path: &str) -> Result<Box<dyn Read + Send + '_>, PackageError> {
+    pub fn misc_reader(&self, path: &str) -> Result<Box<dyn Read + Send + '_>, Error> {
         Ok(self.opened.contents.reader(&format!("misc/{path}"), &self.context)?)
     }
 
@@ -260,7 +262,7 @@ impl Package {
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor) and [`misc`](Self::misc).
-    pub fn value(&self, reference: &Reference) -> Result<ExampleValue, PackageError> {
+    pub fn value(&self, reference: &Reference) -> Result<ExampleValue, Error> {
         match reference {
             Reference::TensorData(name) => self.tensor(name).map(ExampleValue::Tensor),
             Reference::Misc(path) => self.misc(path).map(ExampleValue::Misc),
@@ -319,7 +321,7 @@ impl SelfTestData<'_> {
     ///
     /// # Errors
     /// As [`Package::tensor`].
-    pub fn inputs(&self) -> Result<BTreeMap<String, Tensor>, PackageError> {
+    pub fn inputs(&self) -> Result<BTreeMap<String, Tensor>, Error> {
         self.read(&self.test.inputs)
     }
 
@@ -327,11 +329,11 @@ impl SelfTestData<'_> {
     ///
     /// # Errors
     /// As [`Package::tensor`].
-    pub fn expected_out(&self) -> Result<Option<BTreeMap<String, Tensor>>, PackageError> {
+    pub fn expected_out(&self) -> Result<Option<BTreeMap<String, Tensor>>, Error> {
         self.test.expected_out.as_ref().map(|tensors| self.read(tensors)).transpose()
     }
 
-    fn read(&self, tensors: &BTreeMap<String, String>) -> Result<BTreeMap<String, Tensor>, PackageError> {
+    fn read(&self, tensors: &BTreeMap<String, String>) -> Result<BTreeMap<String, Tensor>, Error> {
         let read = |name| if self.is_mapped { self.package.mapped_tensor(name) } else { self.package.tensor(name) };
         tensors.iter().map(|(name, tensor)| Ok((name.clone(), read(tensor)?))).collect()
     }
@@ -366,7 +368,7 @@ impl ExampleData<'_> {
     ///
     /// # Errors
     /// As [`Package::value`].
-    pub fn inputs(&self) -> Result<BTreeMap<String, ExampleValue>, PackageError> {
+    pub fn inputs(&self) -> Result<BTreeMap<String, ExampleValue>, Error> {
         self.read(&self.example.inputs)
     }
 
@@ -374,11 +376,11 @@ impl ExampleData<'_> {
     ///
     /// # Errors
     /// As [`Package::value`].
-    pub fn sample_out(&self) -> Result<BTreeMap<String, ExampleValue>, PackageError> {
+    pub fn sample_out(&self) -> Result<BTreeMap<String, ExampleValue>, Error> {
         self.read(&self.example.sample_out)
     }
 
-    fn read(&self, references: &BTreeMap<String, Reference>) -> Result<BTreeMap<String, ExampleValue>, PackageError> {
+    fn read(&self, references: &BTreeMap<String, Reference>) -> Result<BTreeMap<String, ExampleValue>, Error> {
         references.iter().map(|(name, reference)| Ok((name.clone(), self.package.value(reference)?))).collect()
     }
 }

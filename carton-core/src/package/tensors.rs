@@ -7,6 +7,7 @@ use carton_tensor::Tensor;
 use carton_tensor::files::SharedBytes;
 
 use super::{Package, PackageError};
+use crate::error::Error;
 
 /// The files of a carton that hold its tensors.
 struct Files<'a> {
@@ -20,21 +21,21 @@ impl Package {
     ///
     /// # Errors
     /// There is no such tensor; its file does not match MANIFEST, or contradicts the index.
-    pub fn tensor(&self, name: &str) -> Result<Tensor, PackageError> {
-        self.read_tensor(name, false)
+    pub fn tensor(&self, name: &str) -> Result<Tensor, Error> {
+        Ok(self.read_tensor(name, false)?)
     }
 
     /// Does the same as [`tensor`](Self::tensor), but returns a tensor of a file that holds many ([`TensorFormat::Safetensors`],
     /// [`TensorFormat::Ztensor`]) as a view of the mapped file: of the carton itself if it is a local file. The carton must not change
     /// while the tensor is in use; see [`map_file`](Self::map_file). What cannot be mapped is copied.
     ///
-    /// [`TensorFormat::Safetensors`]: crate::TensorFormat::Safetensors
-    /// [`TensorFormat::Ztensor`]: crate::TensorFormat::Ztensor
+    /// [`TensorFormat::Safetensors`]: crate::packing::TensorFormat::Safetensors
+    /// [`TensorFormat::Ztensor`]: crate::packing::TensorFormat::Ztensor
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
-    pub fn mapped_tensor(&self, name: &str) -> Result<Tensor, PackageError> {
-        self.read_tensor(name, true)
+    pub fn mapped_tensor(&self, name: &str) -> Result<Tensor, Error> {
+        Ok(self.read_tensor(name, true)?)
     }
 
     fn read_tensor(&self, name: &str, is_mapped: bool) -> Result<Tensor, PackageError> {

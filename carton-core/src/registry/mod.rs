@@ -17,4 +17,4 @@ pub use pull::{Pull, Pulled};
 pub use push::{Push, Pushed};
 pub use tag::{Tag, Tagged, tag};
 
-pub use carton_network::oci::Reference;
+pub use carton_network::oci::{InvalidArtifactName, Reference};

@@ -54,7 +54,7 @@ impl Pull {
         let Self { reference, output, compression, open } = self;
         let progress = open.operation.progress().cloned();
         let config = open.operation.config()?;
-        let url = Url::parse(&reference.to_string()).map_err(|error| Error::Internal(error.to_string()))?;
+        let url = Url::parse(&reference.to_string()).map_err(|error| Error::internal(error.to_string()))?;
         let package = Open::new(Location::from(&url), open).await?;
         run_blocking(progress.as_ref(), move |context| {
             let contents = package.contents();

@@ -345,7 +345,7 @@ impl Pushing<'_> {
 
 /// The files of a carton that become blobs of their own.
 fn large_files(contents: &Contents, min_size: u64) -> Vec<LayerFile> {
-    let is_large = |file: &crate::FileInfo| {
+    let is_large = |file: &crate::package::FileInfo| {
         file.symlink.is_none() && !file.linked && may_be_left_out(&file.path) && file.size >= Some(min_size.max(1))
     };
     let files = contents.files().into_iter().filter(is_large);

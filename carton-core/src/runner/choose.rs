@@ -4,6 +4,7 @@ use carton_format::context::Context;
 
 use super::{Descriptor, InstallError, Installer, PLATFORM, Place, Registry, Requirement, select};
 use crate::config::Config;
+use crate::error::Error;
 
 /// Where a runner may come from, and the context of the operation that needs it.
 pub(crate) struct RunnerSources<'a> {
@@ -18,24 +19,24 @@ pub(crate) struct RunnerSources<'a> {
 /// # Errors
 /// [`InstallError::NoRunner`] if there is none and none may be installed; [`InstallError::LostLibrary`] if it has lost its library;
 /// otherwise the error of the installation.
-pub(crate) fn choose(requirement: &Requirement, sources: &RunnerSources<'_>) -> Result<Descriptor, InstallError> {
+pub(crate) fn choose(requirement: &Requirement, sources: &RunnerSources<'_>) -> Result<Descriptor, Error> {
     let registry = Registry::read(sources.config)?;
     match select(registry.runners(), requirement, PLATFORM) {
         Ok(runner) => match runner.lost_library() {
             None => Ok(runner.clone()),
-            Some(folder) => Err(InstallError::LostLibrary { runner: runner.to_string(), folder }),
+            Some(folder) => Err(InstallError::LostLibrary { runner: runner.to_string(), folder }.into()),
         },
         Err(mut none) => {
             none.index_configured = sources.config.runner_index.is_some();
             match &sources.config.runner_index {
                 Some(index) if sources.install || sources.config.auto_install => install(requirement, index, sources),
-                _ => Err(InstallError::NoRunner(none)),
+                _ => Err(InstallError::NoRunner(none).into()),
             }
         }
     }
 }
 
-fn install(requirement: &Requirement, index: &str, sources: &RunnerSources<'_>) -> Result<Descriptor, InstallError> {
+fn install(requirement: &Requirement, index: &str, sources: &RunnerSources<'_>) -> Result<Descriptor, Error> {
     let place = Place::parse(index).map_err(InstallError::place(index))?;
     let installer = Installer::with_context(sources.config, sources.context.clone());
     let installed = installer.from_index(&place, requirement)?;

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::library::{LIBRARY_LINK, LibraryNeed};
 use super::needs::{PrepareNeeds, SandboxNeeds};
 use super::{ModelFilesMode, PLATFORM, RELEASE_DATE, ReleaseDate, ReleaseDateError};
+use crate::error::Failure;
+use carton_format::error_kind::ErrorKind;
 
 /// The version of the runner protocol that this library speaks. Version 1 is that of the original Carton, which it does not
 /// speak.
@@ -125,8 +127,7 @@ impl fmt::Display for Descriptor {
 
 /// A `runner.toml` that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DescriptorError {
+pub(crate) enum DescriptorError {
     /// The file is not TOML, or a field is missing or has the wrong type.
     #[error("not a valid runner.toml")]
     Parse(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -156,6 +157,12 @@ pub enum DescriptorError {
         /// Its value.
         found: String,
     },
+}
+
+impl Failure for DescriptorError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Integrity
+    }
 }
 
 #[derive(Deserialize)]
@@ -214,7 +221,7 @@ pub(super) enum RawDate {
 ///
 /// # Errors
 /// See [`DescriptorError`].
-pub fn parse(text: &str, folder: &Path, allowed: ExecutablePaths) -> Result<Vec<Descriptor>, DescriptorError> {
+pub(crate) fn parse(text: &str, folder: &Path, allowed: ExecutablePaths) -> Result<Vec<Descriptor>, DescriptorError> {
     let raw: RawVersion = toml::from_str(text).map_err(|error| DescriptorError::Parse(Box::new(error)))?;
     if raw.version != 1 {
         return Err(DescriptorError::Version { found: raw.version });

@@ -18,6 +18,9 @@ use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, RawD
 use super::library::LibraryNeed;
 use super::needs::{PrepareNeeds, SandboxNeeds};
 use super::select::{NoRunner, Requirement, select};
+use crate::error::Error;
+use crate::error::Failure;
+use carton_format::error_kind::ErrorKind;
 
 /// The largest index that is read, in bytes. The index of the original Carton, with every release, has some tens of kilobytes.
 pub const MAX_INDEX_BYTES: u64 = 16 << 20;
@@ -71,8 +74,7 @@ pub struct BrokenEntry {
 
 /// Why an index cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunnerIndexError {
+pub(crate) enum RunnerIndexError {
     /// The index is not a JSON list.
     #[error("the file is not a runner index: expected a JSON list of runners")]
     Json(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -82,6 +84,12 @@ pub enum RunnerIndexError {
         /// Its size in bytes.
         found: u64,
     },
+}
+
+impl Failure for RunnerIndexError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Integrity
+    }
 }
 
 /// Why one entry cannot be used.
@@ -143,8 +151,13 @@ impl RunnerIndex {
     /// ignored.
     ///
     /// # Errors
-    /// See [`RunnerIndexError`]. A single bad entry is not an error of the index; see [`broken`](Self::broken).
-    pub fn parse(bytes: &[u8], place: &Place) -> Result<Self, RunnerIndexError> {
+    /// The bytes are not an index, or too many. A single bad entry is not an error of the index; see [`broken`](Self::broken).
+    pub fn parse(bytes: &[u8], place: &Place) -> Result<Self, Error> {
+        Ok(Self::of_bytes(bytes, place)?)
+    }
+
+    /// As [`parse`](Self::parse), for an error that names the index.
+    pub(super) fn of_bytes(bytes: &[u8], place: &Place) -> Result<Self, RunnerIndexError> {
         if bytes.len() as u64 > MAX_INDEX_BYTES {
             return Err(RunnerIndexError::TooLarge { found: bytes.len() as u64 });
         }

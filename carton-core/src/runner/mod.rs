@@ -29,24 +29,28 @@ mod workspace;
 pub use carton_network::place::{Place, PlaceError};
 pub use carton_runner_interface::runner::{EmbeddedRunner, ModelFilesMode};
 pub(crate) use choose::{RunnerSources, choose};
-pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VERSION};
+pub use descriptor::{Descriptor, ExecutablePaths, INTERFACE_VERSION};
 pub use embedded::{RUNNER_ARGUMENT, runner_main, runners_of};
-pub use index::{BrokenEntry, IndexEntry, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part, RunnerIndex, RunnerIndexError};
-pub use install::{Assembled, InstallError, Installed, Installer, RunnerFile};
+pub use index::{BrokenEntry, IndexEntry, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part, RunnerIndex};
+pub(crate) use install::InstallError;
+pub use install::{Assembled, Installed, Installer, RunnerFile};
 pub use launch::{LaunchPolicy, end_all};
 pub(crate) use launch::{launch_setters, places_of_program};
 pub(crate) use launcher::launcher;
 pub use library::{FoundLibrary, LibraryNeed, LibraryWheel};
 pub use needs::{PrepareNeeds, SandboxNeeds};
 pub use package::{OfferedRunner, Packaged, add_to_index, archive_name, package};
-pub use registry::{BrokenRunner, Registry, RegistryError};
+pub(crate) use registry::RegistryError;
+pub use registry::{BrokenRunner, Registry};
 pub use release_date::{RELEASE_DATE, ReleaseDate, ReleaseDateError};
 pub use remove::remove;
 pub use select::{NoRunner, Rejection, Requirement, Searched, reject, select};
-pub use session::Crash;
-pub use unpack::UnpackError;
+pub(crate) use session::Crash;
 pub use wheel::WheelFile;
 pub use workspace::Workspace;
+
+use descriptor::DescriptorError;
+use index::RunnerIndexError;
 
 /// The target triple that this library was built for.
 pub const PLATFORM: &str = env!("CARTON_TARGET");

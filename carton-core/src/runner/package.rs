@@ -20,6 +20,7 @@ use super::unpack::names::Names;
 use super::unpack::{UnpackError, UnpackLimits};
 use super::workspace::Lock;
 use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
+use crate::error::Error;
 
 /// 1980-01-01 in seconds since 1970, the date that entries of cartons also have.
 const DATE: u64 = 315_532_800;
@@ -59,7 +60,7 @@ struct OfferedPart {
 ///
 /// # Errors
 /// The folder has no usable `runner.toml`.
-pub fn archive_name(folder: &Path) -> Result<String, InstallError> {
+pub fn archive_name(folder: &Path) -> Result<String, Error> {
     let runners = describe(folder)?;
     let runner = runners.first().ok_or_else(|| no_descriptor(folder))?;
     Ok(format!("{}-{}.tar.gz", folder_name(runner), runner.platform))
@@ -70,13 +71,13 @@ pub fn archive_name(folder: &Path) -> Result<String, InstallError> {
 ///
 /// # Errors
 /// The folder could not be installed again: it has no usable `runner.toml`, no usable executable, or links that leave it.
-/// [`InstallError::Interrupted`] if `context` is cancelled.
-pub fn package(folder: &Path, output: &Path, context: &Context) -> Result<Packaged, InstallError> {
+/// [`ErrorKind::Interrupted`](crate::ErrorKind) if `context` is cancelled.
+pub fn package(folder: &Path, output: &Path, context: &Context) -> Result<Packaged, Error> {
     let place = folder.display().to_string();
     let unpack_error = |source| InstallError::Unpack { place: place.clone(), source: Box::new(source) };
     let mut runners = describe(folder)?;
     if runners.is_empty() {
-        return Err(no_descriptor(folder));
+        return Err(no_descriptor(folder).into());
     }
     for runner in &mut runners {
         check_executable(runner, folder)?;
@@ -125,7 +126,7 @@ impl Packaged {
     ///
     /// # Errors
     /// The current folder cannot be determined.
-    pub fn relative_url(&self, index: &Path) -> Result<String, InstallError> {
+    pub fn relative_url(&self, index: &Path) -> Result<String, Error> {
         let url = |path: &Path| -> Result<Option<Url>, InstallError> {
             let absolute = std::path::absolute(path).map_err(InstallError::io("locate", path))?;
             Ok(Url::from_file_path(absolute))
@@ -140,9 +141,9 @@ impl Packaged {
 /// A missing index is created.
 ///
 /// # Errors
-/// The file is not an index, or cannot be written; [`InstallError::Interrupted`] if `cancel_token` is cancelled while another
+/// The file is not an index, or cannot be written; [`ErrorKind::Interrupted`](crate::ErrorKind) if `cancel_token` is cancelled while another
 /// process writes the index.
-pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &CancelToken) -> Result<(), InstallError> {
+pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &CancelToken) -> Result<(), Error> {
     let write_error = || InstallError::io("write", path);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -153,11 +154,11 @@ pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &Cance
     let json_error = |error: serde_json::Error| index_error(super::RunnerIndexError::Json(error.into()));
     let mut entries: Vec<serde_json::Value> = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(InstallError::io("open", path)(error)),
+        Err(error) => return Err(InstallError::io("open", path)(error).into()),
         Ok(file) => {
             let found = file.metadata().map_err(InstallError::io("inspect", path))?.len();
             if found > MAX_INDEX_BYTES {
-                return Err(index_error(super::RunnerIndexError::TooLarge { found }));
+                return Err(index_error(super::RunnerIndexError::TooLarge { found }).into());
             }
             serde_json::from_reader(BufReader::new(file.take(MAX_INDEX_BYTES))).map_err(json_error)?
         }
@@ -172,7 +173,7 @@ pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &Cance
     serde_json::to_writer_pretty(&mut output, &entries).map_err(|error| write_error()(error.into()))?;
     output.write_all(b"\n").and_then(|()| output.flush()).map_err(write_error())?;
     drop(output);
-    pending.publish().map_err(write_error())
+    Ok(pending.publish().map_err(write_error())?)
 }
 
 fn is_same_release(a: &serde_json::Value, b: &serde_json::Value) -> bool {

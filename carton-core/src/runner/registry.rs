@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths};
 use super::embedded;
 use crate::config::Config;
+use crate::error::Error;
+use crate::error::{Advice, Failure};
 use crate::private_folder::{self, UnsafeFolder};
+use carton_format::error_kind::ErrorKind;
 
 /// The file that describes the runners of a folder.
 pub(super) const DESCRIPTOR: &str = "runner.toml";
@@ -30,13 +33,12 @@ pub struct BrokenRunner {
     /// The file.
     pub path: PathBuf,
     /// The cause.
-    pub error: RegistryError,
+    pub error: Error,
 }
 
 /// Why installed runners cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegistryError {
+pub(crate) enum RegistryError {
     /// The folder or a file in it cannot be read.
     #[error("cannot read `{}`", path.display())]
     Io {
@@ -73,11 +75,14 @@ pub enum RegistryError {
     },
 }
 
-impl RegistryError {
-    /// What the user can do about the error, if anything.
-    pub(crate) fn hint(&self) -> Option<String> {
+impl Failure for RegistryError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Machine
+    }
+
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::Unsafe { source, variable, .. } => Some(source.hint(variable)),
+            Self::Unsafe { source, variable, .. } => Some(source.hint(variable).into()),
             _ => None,
         }
     }
@@ -89,10 +94,10 @@ impl Registry {
     ///
     /// # Errors
     /// `runner_dir` exists and cannot be listed; another user can write to it, to `runner_data_dir`, or to a folder above one of them.
-    pub fn read(config: &Config) -> Result<Self, RegistryError> {
+    pub fn read(config: &Config) -> Result<Self, Error> {
         check_private(&config.runner_dir, "CARTON_RUNNER_DIR")?;
         check_private(&config.runner_data_dir, "CARTON_RUNNER_DATA_DIR")?;
-        Self::of(embedded::descriptors(&config.runner_data_dir), &config.runner_dir)
+        Ok(Self::of(embedded::descriptors(&config.runner_data_dir), &config.runner_dir)?)
     }
 
     /// Adds the runners that are installed in `runner_dir` to the embedded ones.
@@ -148,7 +153,7 @@ impl Registry {
             }
             Err(error) => {
                 tracing::warn!(path = %path.display(), "ignoring a runner: {error}");
-                self.broken.push(BrokenRunner { path, error });
+                self.broken.push(BrokenRunner { path, error: error.into() });
             }
         }
         true
@@ -258,7 +263,11 @@ mod tests {
         {
             mode(shared, 0o777);
             let error = read().unwrap_err();
-            assert!(matches!(&error, RegistryError::Unsafe { source, .. } if source.path == **shared), "{error:?}");
+            let found = error.find();
+            assert!(
+                matches!(found, Some(RegistryError::Unsafe { source, .. }) if source.path == **shared),
+                "{error:?}"
+            );
             assert!(error.hint().unwrap().contains(variable));
             mode(shared, 0o755);
         }

@@ -10,13 +10,14 @@ use super::launcher;
 use super::workspace::Workspace;
 use super::{Descriptor, InstallError, Registry};
 use crate::config::Config;
+use crate::error::Error;
 
 /// Removes the installed runner that `asked` names: `NAME`, `NAME@VERSION` or `NAME@REQUIREMENT`. A version with all three
 /// numbers means exactly that version. Returns the runner and its former folder.
 ///
 /// # Errors
 /// No runner or several fit; the runner is part of this program; its folder holds other runners too.
-pub fn remove(asked: &str, config: &Config) -> Result<(Descriptor, PathBuf), InstallError> {
+pub fn remove(asked: &str, config: &Config) -> Result<(Descriptor, PathBuf), Error> {
     let asked_for = Asked::parse(asked)?;
     let registry = Registry::read(config)?;
     let fits = |runner: &Descriptor| asked_for.fits(runner);
@@ -28,17 +29,17 @@ pub fn remove(asked: &str, config: &Config) -> Result<(Descriptor, PathBuf), Ins
     let (runner, folder) = match found.as_slice() {
         [] => {
             if let Some(runner) = registry.embedded().iter().find(|runner| fits(runner)) {
-                return Err(InstallError::Embedded { runner: runner.to_string() });
+                return Err(InstallError::Embedded { runner: runner.to_string() }.into());
             }
             let (asked, runner_dir) = (asked.to_owned(), runner_dir.to_path_buf());
-            return Err(InstallError::NotInstalled { asked, runner_dir });
+            return Err(InstallError::NotInstalled { asked, runner_dir }.into());
         }
         [(runner, folder)] => (*runner, *folder),
         several => {
             let mut found: Vec<String> =
                 several.iter().map(|(runner, folder)| format!("{runner} in `{}`", folder.display())).collect();
             found.sort();
-            return Err(InstallError::Ambiguous { asked: asked.to_owned(), found });
+            return Err(InstallError::Ambiguous { asked: asked.to_owned(), found }.into());
         }
     };
     let others = installed
@@ -46,7 +47,7 @@ pub fn remove(asked: &str, config: &Config) -> Result<(Descriptor, PathBuf), Ins
         .filter(|(other, other_folder)| *other_folder == folder && !other.is_same_but_for_compat(runner));
     let others: Vec<String> = others.map(|(other, _)| other.to_string()).collect();
     if !others.is_empty() {
-        return Err(InstallError::Shared { folder: folder.to_path_buf(), others });
+        return Err(InstallError::Shared { folder: folder.to_path_buf(), others }.into());
     }
     let locked = launcher::lock(runner_dir, &CancelToken::default());
     let _lock = locked.map_err(InstallError::io("change", runner_dir))?;

@@ -9,6 +9,8 @@ use semver::VersionReq;
 
 use super::Place;
 use super::descriptor::{Descriptor, INTERFACE_VERSION};
+use crate::error::{Advice, Error, Failure};
+use carton_format::error_kind::ErrorKind;
 
 /// What a carton requires of its runner (`[runner]` of carton.toml).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,6 +185,24 @@ impl fmt::Display for NoRunner {
 }
 
 impl std::error::Error for NoRunner {}
+
+impl Failure for Box<NoRunner> {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::NoRunner
+    }
+
+    fn advice(&self) -> Option<Advice> {
+        Some(self.hint().into())
+    }
+}
+
+impl Error {
+    /// What was looked for, and why nothing of what is there fits, if no runner fits the model.
+    #[must_use]
+    pub fn no_runner(&self) -> Option<&NoRunner> {
+        self.find::<Box<NoRunner>>().map(Box::as_ref)
+    }
+}
 
 /// Joins the first items, and appends how many more there are.
 fn listed(items: impl ExactSizeIterator<Item = String>, separator: &str) -> String {

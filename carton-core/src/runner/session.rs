@@ -11,7 +11,10 @@ use tokio::sync::watch;
 
 use super::Descriptor;
 use super::launch::{Access, Exit, LaunchError, LaunchPolicy, NotStarted, Process, launch};
+use crate::error::{Error, Failure};
+use crate::runner_failure::RunnerFailure;
 use crate::sandbox::{Denial, Limits, Reach, SuspectedLimit, suspected_limits};
+use carton_format::error_kind::ErrorKind;
 
 /// How long to wait for the exit status after the connection has ended, before the error is reported without it.
 const EXIT_REPORT_WAIT: Duration = Duration::from_secs(1);
@@ -21,16 +24,15 @@ const START_LIMIT: Duration = Duration::from_secs(600);
 
 /// The death of a runner: it exited, hung at its start, or broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Crash {
+pub(crate) struct Crash {
     /// Name and version of the runner.
-    pub runner: String,
+    pub(crate) runner: String,
     /// What happened: `killed by signal 9`, `exit status 1`, `broke the protocol: …`.
-    pub what: String,
+    pub(crate) what: String,
     /// The last lines of its standard error.
-    pub stderr: Vec<String>,
+    pub(crate) stderr: Vec<String>,
     /// The limits that are the likely cause.
-    pub limits: Vec<SuspectedLimit>,
+    pub(crate) limits: Vec<SuspectedLimit>,
 }
 
 impl fmt::Display for Crash {
@@ -47,6 +49,16 @@ impl fmt::Display for Crash {
 }
 
 impl std::error::Error for Crash {}
+
+impl Failure for Crash {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::RunnerCrashed
+    }
+
+    fn suspected_limits(&self) -> &[SuspectedLimit] {
+        &self.limits
+    }
+}
 
 /// Why a session could not be started, or could not load its model. Can be cloned, for all calls that wait for the session.
 #[derive(Clone, Debug)]
@@ -66,6 +78,18 @@ pub(crate) enum StartError {
     },
     /// The request to load the model could not be made.
     Call(CallError),
+}
+
+impl From<StartError> for Error {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Launch(error) => error.into(),
+            StartError::Crash(crash) => crash.into(),
+            StartError::Refused { runner, error, limits } => RunnerFailure::refused(runner, error, limits).into(),
+            StartError::LoadTimeout { runner, hint } => RunnerFailure::LoadTimeout { runner, hint }.into(),
+            StartError::Call(error) => error.into(),
+        }
+    }
 }
 
 /// A running, connected runner. Dropping the session ends the process.

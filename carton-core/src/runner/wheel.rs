@@ -9,6 +9,7 @@ use carton_format::progress::Stage;
 use super::install::{InstallError, Installer, unpack_error};
 use super::unpack::{self, Tree, UnpackLimits};
 use super::{Part, Place};
+use crate::error::Error;
 
 /// A file of a package index.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +36,8 @@ impl Installer<'_> {
     /// `folder`, which exists and is empty.
     ///
     /// # Errors
-    /// [`InstallError::NoWheel`] if the index does not list it; for others see [`InstallError`].
-    pub fn unpack_wheel(&self, index: &Place, wheel: &WheelFile<'_>, folder: &Path) -> Result<(), InstallError> {
+    /// The index does not list it, or it cannot be fetched, verified or unpacked.
+    pub fn unpack_wheel(&self, index: &Place, wheel: &WheelFile<'_>, folder: &Path) -> Result<(), Error> {
         let no_wheel = || InstallError::NoWheel { file: wheel.file_name.to_owned(), index: index.to_string() };
         let text = index.url().ok_or_else(no_wheel)?.expose_str();
         let page = format!("{}/{}/", text.trim_end_matches('/'), wheel.project);
@@ -50,7 +51,7 @@ impl Installer<'_> {
         self.fetcher().archive(&part, &Stage::Install(name.clone()), |path| {
             unpack::unpack(path, "", &mut tree).map_err(|source| unpack_error(source, name.clone()))
         })?;
-        tree.finish().map_err(|source| unpack_error(source, name))
+        Ok(tree.finish().map_err(|source| unpack_error(source, name))?)
     }
 }
 

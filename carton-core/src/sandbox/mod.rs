@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use carton_format::metadata::SandboxRequest;
+pub use carton_format::metadata::SandboxRequest;
 use serde::{Deserialize, Serialize};
 
 pub use carton_sandbox::Limits;

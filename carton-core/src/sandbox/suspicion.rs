@@ -81,10 +81,10 @@ pub(crate) fn suspected_limits<'a>(
     all.filter_map(|name| Some(SuspectedLimit { name, value: limits.get(name)? })).collect()
 }
 
-/// What the user can do about limits that are too low; `None` if none is suspected.
-pub(crate) fn hint(limits: &[SuspectedLimit]) -> Option<String> {
+/// What the user can do about limits that are too low.
+pub(crate) fn hint(limits: &[SuspectedLimit]) -> String {
     let named: Vec<String> = limits.iter().map(ToString::to_string).collect();
-    (!named.is_empty()).then(|| format!("the limit {} may be too low: raise it", named.join(" or ")))
+    format!("the limit {} may be too low: raise it", named.join(" or "))
 }
 
 #[cfg(test)]
@@ -126,7 +126,6 @@ mod tests {
     fn a_limit_is_named_with_its_value() {
         let limits = [SuspectedLimit { name: "memory", value: 1024 }, SuspectedLimit { name: "processes", value: 3 }];
         let expected = "the limit `memory` of 1024 bytes or `processes` of 3 may be too low: raise it";
-        assert_eq!(hint(&limits).as_deref(), Some(expected));
-        assert_eq!(hint(&[]), None);
+        assert_eq!(hint(&limits), expected);
     }
 }

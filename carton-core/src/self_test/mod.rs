@@ -10,7 +10,7 @@ use carton_tensor::{Tensor, Tolerance, allclose};
 
 use crate::blocking::{Awaited, run_blocking};
 use crate::package::Package;
-use crate::self_test_report::{OutputResult, SelfTestOutcome, SelfTestReport, SelfTestResult};
+pub use crate::self_test_report::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult};
 use crate::settings::progress_setter;
 use crate::{Carton, Error, ErrorKind, Inputs};
 
@@ -114,7 +114,7 @@ impl Carton {
         let package = package.clone();
         let (name, inputs, expected) = run_blocking(None, move |_| {
             let Some(test) = package.self_tests().nth(index) else {
-                return Err(Error::Internal(format!("no self-test {index}")));
+                return Err(Error::internal(format!("no self-test {index}")));
             };
             let test = if settings.mapped { test.mapped() } else { test };
             Ok((test.label(), test.inputs()?, test.expected_out()?.unwrap_or_default()))
@@ -125,10 +125,10 @@ impl Carton {
         let answer = self.infer(Inputs::Named(inputs)).await;
         let seconds = start.elapsed().as_secs_f64();
         let outputs = match answer {
-            Ok(outputs) => outputs,
+            Ok(outputs) => outputs.into_tensors(),
             Err(error) if is_verdict(&error) => {
                 // Hints of other errors address a caller who can change the inputs.
-                let hint = if matches!(error, Error::Model { .. }) { error.hint() } else { None };
+                let hint = if error.is_of_model() { error.hint() } else { None };
                 let (outcome, kind) = (SelfTestOutcome::Failed, Some(error.kind()));
                 let error = Some(in_one_line(&error));
                 return Ok(SelfTestResult { name, outcome, seconds, outputs: Vec::new(), error, kind, hint });
@@ -153,8 +153,7 @@ impl Carton {
 /// runner failed.
 fn is_verdict(error: &Error) -> bool {
     use ErrorKind::{InvalidInput, Model, Other, Timeout, Unsupported};
-    let had_no_turn = matches!(error, Error::Timeout { waiting: true, .. });
-    !had_no_turn && matches!(error.kind(), InvalidInput | Timeout | Model | Unsupported | Other)
+    !error.had_no_turn() && matches!(error.kind(), InvalidInput | Timeout | Model | Unsupported | Other)
 }
 
 pub(crate) fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: Tolerance) -> OutputResult {

@@ -156,7 +156,8 @@ impl Carton {
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
-    /// use carton_core::{Carton, LeaveOut};
+    /// use carton_core::{Carton};
+    /// use carton_core::shrink::{LeaveOut};
     /// let large = LeaveOut::large("https://example.com/files");
     /// let shrunk = Carton::shrink("llama.carton", "llama.shrunk.carton", large).save_files("upload").await?;
     /// for file in &shrunk.left_out {

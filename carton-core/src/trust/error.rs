@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use carton_format::error_kind::ErrorKind;
 use carton_signing::{CertificateError, KeyError, SigstoreRootError};
 
+use crate::error::{Advice, Failure};
+
 /// Why a carton is not trusted, or why that cannot be found out.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrustError {
+pub(crate) enum TrustError {
     /// A signature is required, and there is none.
     #[error("`{carton}` is not signed, and a signature is required: {}", no_signature(signature))]
     Unsigned {
@@ -85,23 +86,21 @@ fn is_in_registry(place: &str) -> bool {
     place.split_once("://").is_some_and(|(scheme, _)| scheme == carton_network::oci::SCHEME)
 }
 
-impl TrustError {
-    /// Returns the kind of failure.
-    pub(crate) fn kind(&self) -> ErrorKind {
+impl Failure for TrustError {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::Unsigned { .. } | Self::Refused { .. } | Self::Bare { .. } => ErrorKind::Untrusted,
             _ => ErrorKind::InvalidInput,
         }
     }
 
-    /// What the user can do about it.
-    pub(crate) fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         match self {
             Self::Unsigned { signature, .. } if !is_in_registry(signature) => {
-                Some("get the signature from whom the carton is from, and put it beside the carton".to_owned())
+                Some("get the signature from whom the carton is from, and put it beside the carton".into())
             }
-            Self::Bare { .. } => Some("pack the model, and sign the carton".to_owned()),
-            Self::NoTrust { .. } => Some("give the public key of whom you trust".to_owned()),
+            Self::Bare { .. } => Some("pack the model, and sign the carton".into()),
+            Self::NoTrust { .. } => Some("give the public key of whom you trust".into()),
             _ => None,
         }
     }

@@ -32,7 +32,7 @@ pub use carton_signing::{
     SigningIdentity, SigstoreRootError, VerifiedSigner, VerifyError,
 };
 
-pub use error::TrustError;
+pub(crate) use error::TrustError;
 pub use place::signature_path;
 pub use rule::TrustRule;
 pub(crate) use rule::{TrustSettings, check_pattern};

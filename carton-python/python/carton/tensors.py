@@ -24,6 +24,7 @@ asked for. Arrays of objects are refused, because reading them runs code.
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from types import TracebackType
@@ -365,7 +366,7 @@ def save(
     storing = _storing(zstd, digest, version, sparse_below)
     with _progress.reporting(progress) as callback:
         result = _carton.tensor_save(given, os.fspath(output), storing, list((metadata or {}).items()), progress=callback)
-    return Written(**result)
+    return Written(**json.loads(result))
 
 
 def convert(
@@ -405,7 +406,7 @@ def convert(
     storing = _storing(zstd, digest, version, sparse_below)
     with _progress.reporting(progress) as callback:
         result = _carton.tensor_convert(origin, os.fspath(output), storing, groups=groups, progress=callback)
-    return Written(**result)
+    return Written(**json.loads(result))
 
 
 def quantize(
@@ -453,9 +454,10 @@ def quantize(
     }
     storing = _storing(zstd, digest, version, None)
     with _progress.reporting(progress) as callback:
-        result = _carton.tensor_quantize(
+        text = _carton.tensor_quantize(
             _origin(place, (), max_dense, offline), os.fspath(output), storing, quantizing, progress=callback
         )
+    result = json.loads(text)
     result["quantized"] = [
         QuantizedTensor(**{**tensor, "error": _loss(tensor.get("error"))}) for tensor in result["quantized"]
     ]
@@ -493,7 +495,8 @@ def validate(
     """
     origin = _origin(place, (), max_dense, offline, digests)
     with _progress.reporting(progress) as callback:
-        found = _carton.tensor_validate(origin, os.fsdecode(model), dict(sizes or {}), progress=callback)
+        text = _carton.tensor_validate(origin, os.fsdecode(model), dict(sizes or {}), progress=callback)
+    found = json.loads(text)
     errors, warnings = ([_finding(finding) for finding in found[kind]] for kind in ("errors", "warnings"))
     return Validation(
         ok=not errors,
@@ -522,7 +525,8 @@ def verify(place: AnyPath, *, offline: bool | None = None, progress: _Progress =
         True
     """
     with _progress.reporting(progress) as callback:
-        found = _carton.tensor_verify(_origin(place, (), None, offline, False), progress=callback)
+        text = _carton.tensor_verify(_origin(place, (), None, offline, False), progress=callback)
+    found = json.loads(text)
     return Verification(ok=found.pop("passed"), **found)
 
 

@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use carton_core::{
-    Limits as RunnerLimits, ManifestHash, OptionValue, Options, Permissions, SandboxMode, SignatureMode,
-};
+use carton_core::sandbox::{Limits as RunnerLimits, Permissions, SandboxMode};
+use carton_core::signature::SignatureMode;
+use carton_core::{ManifestHash, OptionValue, Options};
 use serde::{Deserialize, Deserializer};
 
 use super::ConfigError;

@@ -3,7 +3,8 @@
 //! No list can make this allocate more than the shape, which the caller has compared with its limits.
 
 use bytes::Bytes;
-use carton_core::{DataType, Element, NumericTensor, StringTensor, Tensor};
+use carton_core::tensor::Element;
+use carton_core::{DataType, NumericTensor, StringTensor, Tensor};
 
 use super::wire::{Fields, Kind, Value};
 use crate::failure::Failure;

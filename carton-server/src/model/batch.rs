@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use carton_core::{AlignedBytes, DataType, NumericTensor, Storage, StringTensor, Tensor, Tensors};
+use carton_core::tensor::{AlignedBytes, Storage};
+use carton_core::{DataType, NumericTensor, StringTensor, Tensor, Tensors};
 
 /// The size of the first dimension of these inputs. `None` if the call cannot be joined with any: an input is a scalar or nested, or the
 /// first dimensions differ, which the check of the signature reports.

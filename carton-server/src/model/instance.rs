@@ -74,12 +74,12 @@ impl Instance {
         let n_deaths = self.state.borrow().n_deaths;
         let ran = self.model.infer(Inputs::Named(inputs)).timed().await;
         // When a running call exceeds the model's timeout, the library kills the runner.
-        if let Err(Error::RunnerCrashed(_) | Error::Timeout { waiting: false, .. }) = &ran {
+        if ran.as_ref().is_err_and(Error::is_runner_lost) {
             let mut state = self.state.clone();
             // If nobody notices the death, the next call does.
             let _ = tokio::time::timeout(DEATH_NOTICE, state.wait_for(|state| state.n_deaths > n_deaths)).await;
         }
-        ran
+        ran.map(|(outputs, timings)| (outputs.into_tensors(), timings))
     }
 
     /// Whether it is down, and the calls that it has. The instance with the least of this takes the next call.

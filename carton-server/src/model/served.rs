@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use carton_core::metadata::Signature;
-use carton_core::{Carton, DataType, Error, Inputs, NumericTensor, OutputStream, Package, SelfTestReport, Tensors};
+use carton_core::self_test::SelfTestReport;
+use carton_core::{Carton, DataType, Error, Inputs, NumericTensor, OutputStream, Package, Tensors};
 
 use parking_lot::Mutex;
 
@@ -51,7 +52,7 @@ pub enum LoadError {
         /// The name under which it would be served.
         name: String,
         /// The cause.
-        source: Box<Error>,
+        source: Error,
     },
     /// The model loads, and does not pass its self-tests.
     #[error("model `{name}` does not pass its self-tests: {report}{}", problems(report))]
@@ -78,7 +79,7 @@ fn problems(report: &SelfTestReport) -> String {
 impl Served {
     /// Loads the model, starts its runners, and runs its self-tests if they are required.
     pub(super) async fn load(spec: &ModelSpec, metrics: Arc<ModelMetrics>) -> Result<Arc<Self>, LoadError> {
-        let failed = |source| LoadError::Load { name: spec.name.clone(), source: Box::new(source) };
+        let failed = |source| LoadError::Load { name: spec.name.clone(), source };
         let first = spec.load.clone().await.map_err(failed)?;
         let self_tests = match spec.self_test {
             true => Some(self_test(&spec.name, &first).await?),
@@ -253,7 +254,7 @@ impl Drop for Served {
 }
 
 async fn self_test(name: &str, model: &Carton) -> Result<SelfTestReport, LoadError> {
-    let failed = |source| LoadError::Load { name: name.to_owned(), source: Box::new(source) };
+    let failed = |source| LoadError::Load { name: name.to_owned(), source };
     let report = model.self_test().await.map_err(failed)?;
     match (report.passed, report.counts.passed) {
         (false, _) => Err(LoadError::SelfTests { name: name.to_owned(), report }),
@@ -276,7 +277,7 @@ impl Answers {
     /// The next outputs; `None` after the last. An error ends the stream.
     pub(crate) async fn next(&mut self) -> Option<Result<Tensors, Failure>> {
         match within(self.deadline, self.stream.next()).await {
-            Ok(Some(Ok(outputs))) => Some(Ok(outputs)),
+            Ok(Some(Ok(outputs))) => Some(Ok(outputs.into_tensors())),
             Ok(Some(Err(error))) => Some(Err(Failure::from(&error))),
             Ok(None) => {
                 self.metrics.streamed(self.started.elapsed());

@@ -1,7 +1,8 @@
 //! What the protocol says of a model: its metadata, and Triton's configuration, which load generators ask for.
 
 use carton_core::metadata::{Metadata, TensorSpec};
-use carton_core::{Dimension, ElementKind, SymbolicShape};
+use carton_core::tensor::ElementKind;
+use carton_core::{Dimension, SymbolicShape};
 use serde::Serialize;
 
 use super::datatype;

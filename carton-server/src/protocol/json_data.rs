@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use carton_core::{DataType, Element, NumericTensor, StringTensor, Tensor};
+use carton_core::tensor::Element;
+use carton_core::{DataType, NumericTensor, StringTensor, Tensor};
 use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 

@@ -71,9 +71,7 @@ async fn count() -> Result<(), Box<dyn std::error::Error>> {
     let counter = Carton::load(&carton).config(config).await?;
     let mut stream = counter.infer(Inputs::none()).stream().await?;
     while let Some(outputs) = stream.next().await {
-        if let Some(count) = outputs?["count"].as_numeric() {
-            println!("{:?}", count.as_slice::<i64>()?);
-        }
+        println!("{:?}", outputs?.get::<i64>("count")?.as_slice());
     }
     Ok(())
 }

@@ -11,8 +11,9 @@ mod support;
 
 use std::process::ExitCode;
 
+use carton_core::Carton;
 use carton_core::metadata::Draft;
-use carton_core::{Carton, RecordSelfTest};
+use carton_core::packing::RecordSelfTest;
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     carton_core::runner_main(support::RUNNERS);

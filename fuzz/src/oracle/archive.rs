@@ -7,9 +7,9 @@ use std::io::{Cursor, Read};
 use std::sync::Arc;
 
 use carton_core::Context;
-use carton_core::errors::ArchiveError;
-use carton_core::{Compression, Method, Sha256Digest};
-use carton_format::archive::{Archive, Content, Entry, EntryKind, Tail, write};
+use carton_core::Sha256Digest;
+use carton_core::packing::{Compression, Method};
+use carton_format::archive::{Archive, ArchiveError, Content, Entry, EntryKind, Tail, write};
 use carton_format::source::{FileSource, MemorySource};
 
 use crate::generate::file::MemoryFile;

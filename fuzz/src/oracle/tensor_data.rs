@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use carton_core::errors::TensorDataError;
-use carton_core::{TensorEntry, TensorFormat, TensorIndex};
+use carton_core::packing::TensorFormat;
+use carton_core::tensor::{TensorEntry, TensorIndex};
 use carton_format::archive::Content;
+use carton_format::tensor_data::TensorDataError;
 use carton_format::tensor_data::{Directories, TensorFiles, entries};
 use carton_tensor::Tensor;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 
 use carton_core::Context;
-use carton_core::{Compression, Links, Sha256Digest, TensorFormat};
+use carton_core::packing::{Compression, TensorFormat};
+use carton_core::{Links, Sha256Digest};
 use carton_format::archive::{Content, Tail, write};
 use carton_format::tensor_data::entries;
 use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor};

@@ -1,6 +1,7 @@
 //! The ways to call a model.
 
-use carton_core::{Inputs, SignatureMode};
+use carton_core::Inputs;
+use carton_core::signature::SignatureMode;
 use carton_tensor::{DataType, Tensor};
 
 use super::stage::{chain, check_echo, check_refusal, check_same, floats};

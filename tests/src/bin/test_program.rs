@@ -2,7 +2,6 @@
 
 use carton_core::{Carton, Inputs};
 
-#[allow(clippy::result_large_err)] // Once in a program it does not matter.
 #[tokio::main]
 async fn main() -> Result<(), carton_core::Error> {
     let model = Carton::load(std::env::args().nth(1).unwrap_or_default()).await?;

@@ -1,7 +1,7 @@
 //! Metadata that the original Carton writes and we do not: such cartons are read, shrunk, resolved again, and reported.
 
-use carton_core::Side;
 use carton_core::metadata::Oddity;
+use carton_core::signature::Side;
 
 use crate::builder::{CARTON_TOML, CartonBuilder, Entry};
 use crate::valid::check_valid;

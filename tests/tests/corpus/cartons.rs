@@ -3,11 +3,15 @@
 use std::error::Error as _;
 
 use carton_core::config::Config;
-use carton_core::errors::{
-    ArchiveError, ContentsError, LinksError, ManifestError, MetadataError, PackageError, TensorDataError,
-};
-use carton_core::metadata::Metadata;
-use carton_core::{Carton, Error, FileInfo, Open, Package, Sha256Digest, TensorEntry};
+use carton_core::internals;
+use carton_core::metadata::{Metadata, MetadataError};
+use carton_core::package::FileInfo;
+use carton_core::tensor::TensorEntry;
+use carton_core::{Carton, Error, Open, Package, Sha256Digest};
+use carton_format::archive::ArchiveError;
+use carton_format::links::LinksError;
+use carton_format::manifest::ManifestError;
+use carton_format::tensor_data::TensorDataError;
 use carton_tensor::Tensor;
 use serde_json::{Map, Value, json};
 
@@ -75,7 +79,6 @@ async fn read(case: &Case, open: Open) -> Result<Value, Error> {
 
 /// Describes a file in the form of the corpus. A linked file, or a symbolic link to one, has URLs there, which our API does not return:
 /// they are copied from the corpus, and the file is not read.
-#[allow(clippy::result_large_err, reason = "the error is the library's own, and is matched on")]
 fn describe_file(package: &Package, info: FileInfo, expected: Option<&Value>) -> Result<Value, Error> {
     let mut described =
         json!({ "path": info.path, "size": info.size, "sha256": info.sha256.map(|digest| digest.to_string()) });
@@ -94,7 +97,7 @@ fn describe_file(package: &Package, info: FileInfo, expected: Option<&Value>) ->
     Ok(described)
 }
 
-fn describe_tensor(package: &Package, name: &str, entry: &TensorEntry) -> Result<Value, PackageError> {
+fn describe_tensor(package: &Package, name: &str, entry: &TensorEntry) -> Result<Value, Error> {
     let tensor = package.tensor(name)?;
     Ok(match (entry, &tensor) {
         (TensorEntry::Nested { inner }, _) => json!({ "name": name, "dtype": "nested", "inner": inner }),
@@ -160,13 +163,8 @@ fn with_stars(spec: &mut Value) {
 }
 
 fn refusal(error: &Error) -> Refusal {
-    let reason = match error {
-        Error::Package(error) => of_package(error),
-        Error::Contents(error) => of_contents(error),
-        Error::Metadata(error) => of_metadata(error),
-        _ => None,
-    };
     let mut text = error.to_string();
+    let reason = internals::error::of_format(error).map_or_else(|| of_contents(&text), of_format);
     let mut source = error.source();
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
@@ -175,53 +173,51 @@ fn refusal(error: &Error) -> Refusal {
     Refusal { reason: reason.unwrap_or_else(|| panic!("no reason: {error:?}")), text }
 }
 
-fn of_package(error: &PackageError) -> Option<&'static str> {
-    Some(match error {
-        PackageError::Contents(error) => return of_contents(error),
-        PackageError::Metadata(error) => return of_metadata(error),
-        PackageError::TensorData(TensorDataError::TooLarge { .. }) => "limit",
-        PackageError::TensorData(_) => "tensor",
-        PackageError::Archive(error) => of_archive(error),
-        PackageError::NoMetadata { .. } => "manifest",
-        PackageError::MetadataTooLarge { .. } => "limit",
-        PackageError::Dangling { .. } => "metadata",
-        _ => return None,
-    })
+/// The reason why a carton is refused of which each part is as it may be.
+fn of_contents(text: &str) -> Option<&'static str> {
+    let reasons = [
+        ("digest mismatch for", "digest"),
+        ("the link `", "link"),
+        ("is not a file that can be in a carton", "link"),
+        ("listed in MANIFEST", "manifest"),
+        ("it has no file", "manifest"),
+        ("carton.toml: ", "metadata"),
+        ("bytes, expected at most", "limit"),
+    ];
+    reasons.into_iter().find(|(words, _)| text.contains(words)).map(|(_, reason)| reason)
 }
 
-fn of_contents(error: &ContentsError) -> Option<&'static str> {
-    Some(match error {
-        ContentsError::Digest { .. } => "digest",
-        ContentsError::Link { .. } | ContentsError::Kind { .. } => "link",
-        ContentsError::Missing { .. } | ContentsError::Unlisted { .. } | ContentsError::NoManifest { .. } => "manifest",
-        ContentsError::Manifest(error) => match error {
+fn of_format(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref() {
+        return Some(match error {
             ManifestError::TooLong { .. } => "limit",
             ManifestError::Line { .. } | ManifestError::Digest { .. } | ManifestError::Reserved { .. } => "manifest",
             _ => "name",
-        },
-        ContentsError::Links(error) => match error {
+        });
+    }
+    if let Some(error) = error.downcast_ref() {
+        return Some(match error {
             LinksError::TooLong { .. } => "limit",
             LinksError::Version { .. } => "unsupported",
             _ => "links",
-        },
-        ContentsError::Size { .. } => "limit",
-        ContentsError::Archive { source, .. } => of_archive(source),
-        _ => return None,
-    })
-}
-
-fn of_archive(error: &ArchiveError) -> &'static str {
-    match error {
-        ArchiveError::Name { .. } => "name",
-        ArchiveError::Unsupported { .. } => "unsupported",
-        ArchiveError::Limit { .. } => "limit",
-        _ => "archive",
+        });
     }
-}
-
-fn of_metadata(error: &MetadataError) -> Option<&'static str> {
-    Some(match error {
-        MetadataError::UnsupportedVersion { .. } => "unsupported",
-        _ => "metadata",
+    if let Some(error) = error.downcast_ref() {
+        return Some(match error {
+            ArchiveError::Name { .. } => "name",
+            ArchiveError::Unsupported { .. } => "unsupported",
+            ArchiveError::Limit { .. } => "limit",
+            _ => "archive",
+        });
+    }
+    if let Some(error) = error.downcast_ref() {
+        return Some(match error {
+            MetadataError::UnsupportedVersion { .. } => "unsupported",
+            _ => "metadata",
+        });
+    }
+    Some(match error.downcast_ref()? {
+        TensorDataError::TooLarge { .. } => "limit",
+        _ => "tensor",
     })
 }

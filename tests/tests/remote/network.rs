@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_core::errors::NetworkError;
 use carton_format::url::Url;
+use carton_network::http::NetworkError;
 use carton_network::http::{Activity, Extent, Fetched, Network, NetworkOptions, Part, Wanted};
 use carton_test_server::nginx::Nginx;
 use carton_test_server::{Answer, File, Request, Server};

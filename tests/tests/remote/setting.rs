@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carton_core::config::Config;
-use carton_core::{Carton, Compression, Error, ErrorKind, Info, Inputs, Load, Location, Open, Packed, Sha256Digest};
+use carton_core::package::Info;
+use carton_core::packing::Compression;
+use carton_core::{Carton, Error, ErrorKind, Inputs, Load, Location, Open, Packed, Sha256Digest};
 use carton_test_server::{Content, File, Server};
 use carton_tests::place::TestPlace;
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use carton_core::metadata::Draft;
-use carton_core::{Carton, PackWarning, Packed, TensorFormat};
+use carton_core::packing::{PackWarning, TensorFormat};
+use carton_core::{Carton, Packed};
 use carton_tensor::Tensor;
 use carton_test_server::File;
 use carton_test_server::nginx::Nginx;

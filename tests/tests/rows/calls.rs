@@ -187,7 +187,8 @@ async fn optional_inputs_are_columns_on_request() {
         crate::echo(&[PAIRS]) + "[[input]]\nname = \"id\"\ndtype = \"int64\"\nshape = ['n']\noptional = true\n";
     let mut echo = Echo::new(&metadata).await;
     // The runner returns the input, which is not declared as an output.
-    let load = echo.place.load(echo.place.path().join("noop.carton")).signature(carton_core::SignatureMode::Off);
+    let load =
+        echo.place.load(echo.place.path().join("noop.carton")).signature(carton_core::signature::SignatureMode::Off);
     echo.model = load.await.unwrap();
     let batch = rows(0, 3);
     let results = map_all(echo.map(&batch), std::slice::from_ref(&batch)).await.unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use carton_core::SandboxMode;
+use carton_core::sandbox::SandboxMode;
 use rustix::fs::{FlockOperation, OFlags};
 use serde_json::json;
 

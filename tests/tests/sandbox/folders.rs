@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use carton_core::SandboxMode;
+use carton_core::sandbox::SandboxMode;
 use serde_json::json;
 
 use crate::attempt::{Attempt, Scene, check_all};

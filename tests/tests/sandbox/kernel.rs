@@ -1,6 +1,6 @@
 //! Namespaces, mounts, parts of the kernel that no model needs, and the rights of root.
 
-use carton_core::SandboxMode;
+use carton_core::sandbox::SandboxMode;
 use serde_json::json;
 
 use crate::attempt::{Attempt, Scene, check_all};

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use carton_core::SandboxMode;
+use carton_core::sandbox::SandboxMode;
 use serde_json::{Value, json};
 
 use crate::attempt::{Attempt, Scene, check_all};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use carton_core::{Limits, SandboxMode};
+use carton_core::sandbox::{Limits, SandboxMode};
 use serde_json::{Value, json};
 
 use crate::attempt::{Attempt, Scene, check_all};

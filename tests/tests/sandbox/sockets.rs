@@ -1,6 +1,6 @@
 //! Sockets of each family, names of hosts, and messages by other ways.
 
-use carton_core::SandboxMode;
+use carton_core::sandbox::SandboxMode;
 use rustix::net::{AddressFamily, SocketType};
 use serde_json::{Value, json};
 
@@ -170,7 +170,7 @@ async fn services_of_the_kernel_lead_to_no_other_process() {
 #[tokio::test]
 async fn the_network_is_a_permission() {
     let Some(setting) = Setting::new().await else { return };
-    let limits = carton_core::Limits::default();
+    let limits = carton_core::sandbox::Limits::default();
     let model = setting.load_with(SandboxMode::On, limits, |load| load.allow_network(true)).await.unwrap();
     let places = &setting.victim.places;
     let allowed = [

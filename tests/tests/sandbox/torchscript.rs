@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use carton_core::metadata::Draft;
 use carton_core::runner::LaunchPolicy;
-use carton_core::{Carton, Error, ErrorKind, Limits, SandboxMode};
+use carton_core::sandbox::{Limits, SandboxMode};
+use carton_core::{Carton, Error, ErrorKind};
 use carton_tensor::Tensor;
 use carton_tests::place::TestPlace;
 

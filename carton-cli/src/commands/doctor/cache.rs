@@ -2,11 +2,11 @@
 
 use carton_core::Config;
 use carton_core::cache::Cache;
-use carton_core::errors::CacheError;
 use carton_core::machine::{free_bytes, is_writable};
+use carton_core::{Error, ErrorKind};
 
 use super::finding::Finding;
-use crate::failure::{Exit, Failure, causes_in_one_line};
+use crate::failure::{Failure, causes_in_one_line};
 use crate::interrupt;
 use crate::text::byte_size;
 
@@ -40,9 +40,7 @@ pub(super) async fn findings(config: &Config, full: bool) -> Result<Vec<Finding>
             let cache = Cache::open(&folder).map(|cache| cache.cancel_token(cancel_token.clone()));
             match cache.and_then(|cache| entries(&cache, full)) {
                 Ok(more) => findings.extend(more),
-                Err(CacheError::Interrupted) => {
-                    return Err(Failure::with_exit(Exit::Interrupted, CacheError::Interrupted));
-                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error.into()),
                 Err(error) => findings.push(Finding::bad(CHECK, causes_in_one_line(&error))),
             }
         }
@@ -51,7 +49,7 @@ pub(super) async fn findings(config: &Config, full: bool) -> Result<Vec<Finding>
     .await
 }
 
-fn entries(cache: &Cache, full: bool) -> Result<Vec<Finding>, CacheError> {
+fn entries(cache: &Cache, full: bool) -> Result<Vec<Finding>, Error> {
     let mut findings = Vec::new();
     let later = cache.later_buckets()?;
     if !later.is_empty() {

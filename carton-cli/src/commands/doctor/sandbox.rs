@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use carton_core::Config;
 use carton_core::machine::{SandboxGap, SandboxSupport, sandbox_support};
-use carton_core::{Config, SandboxMode};
+use carton_core::sandbox::SandboxMode;
 
 use super::finding::Finding;
 use crate::failure::causes_in_one_line;

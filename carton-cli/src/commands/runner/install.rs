@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carton_core::errors::InstallError;
 use carton_core::runner::{Place, Requirement};
 use carton_runner_onnx::onnx_runtime_library;
 use semver::VersionReq;
@@ -12,13 +11,14 @@ use super::super::Context;
 use super::consent::Consent;
 use super::installed::{Done, Parts};
 use super::job::{Job, Misuse, is_python};
-use super::{failure, index_place, onnx_runtime, place, uv, with_installer};
+use super::{index_place, onnx_runtime, place, uv, with_installer};
 use crate::args::RunnerInstallArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::progress::Unit;
 use crate::python;
 use crate::text::one_line;
+use carton_core::Advice;
 
 /// A folder with this subfolder is the source of the runner `python`.
 const PYTHON_PACKAGE: &str = "carton_runner";
@@ -106,18 +106,21 @@ async fn install(arguments: &RunnerInstallArgs, source: Source, context: &Contex
         Source::Named(requirement) if job.python.is_some() => job.python(installer, &requirement, cancel_token),
         Source::Named(requirement) => job.named(installer, &requirement, cancel_token),
         Source::Archive(place) => {
-            let assembled = installer.assemble_archive(&place, sha256).map_err(|error| match error {
-                InstallError::NoDigest { .. } => failure(error).instead_of(Exit::Failure, Exit::Usage),
-                error => failure(error),
+            let assembled = installer.assemble_archive(&place, sha256).map_err(|error| match error.advice() {
+                Some(Advice::PassDigest) => Failure::from(error).instead_of(Exit::Failure, Exit::Usage),
+                _ => Failure::from(error),
             });
             job.assembled(installer, assembled?, place.to_string(), cancel_token)
         }
         Source::Folder(path) => {
-            let assembled = installer.assemble_folder(&path).map_err(|error| match error {
-                InstallError::NoDescriptor { inside: None, .. } if path.join(PYTHON_PACKAGE).is_dir() => {
-                    failure(error).hint("this program carries that runner: `carton runner install python`")
+            let assembled = installer.assemble_folder(&path).map_err(|error| {
+                let is_source_of_python = !path.join("runner.toml").exists() && path.join(PYTHON_PACKAGE).is_dir();
+                match error.advice() {
+                    None if is_source_of_python => {
+                        Failure::from(error).hint("this program carries that runner: `carton runner install python`")
+                    }
+                    _ => Failure::from(error),
                 }
-                error => failure(error),
             });
             job.assembled(installer, assembled?, path.display().to_string(), cancel_token)
         }
@@ -169,6 +172,14 @@ fn warn_of_newer(version: &str, context: &Context<'_>) {
     }
 }
 
+/// What follows `@` is neither a version nor a requirement on one.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is not a version requirement")]
+struct RequirementError {
+    text: String,
+    source: semver::Error,
+}
+
 /// Parses the argument. Text that could be a name is one, unless it can only be a path or a URL.
 fn source(arguments: &RunnerInstallArgs) -> Result<Source, Failure> {
     let text = arguments.runner.as_str();
@@ -186,8 +197,7 @@ fn source(arguments: &RunnerInstallArgs) -> Result<Source, Failure> {
     }
     let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
     let parsed = version.map(|text| {
-        VersionReq::parse(text)
-            .map_err(|source| Failure::usage(InstallError::Requirement { text: text.to_owned(), source }))
+        VersionReq::parse(text).map_err(|source| Failure::usage(RequirementError { text: text.to_owned(), source }))
     });
     let framework_version = parsed.transpose()?;
     let compat_version = arguments.compat_version;

@@ -2,28 +2,36 @@
 
 use std::sync::Arc;
 
-use carton_core::errors::InstallError;
 use carton_core::runner::{Installer, Place};
-use carton_core::{CancelToken, Config};
+use carton_core::{CancelToken, Config, PlaceError, ShownUrl};
 
 use super::super::{Context, open, set};
 use crate::failure::Failure;
 use crate::interrupt;
 
-pub(super) fn failure(error: InstallError) -> Failure {
-    carton_core::Error::from(error).into()
+/// The given place of an index or archive is neither a URL nor a path.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use `{text}`")]
+pub(super) struct UnusablePlace {
+    text: ShownUrl,
+    source: PlaceError,
+}
+
+/// Parses the place of an index or archive.
+pub(super) fn parse_place(text: &str) -> Result<Place, UnusablePlace> {
+    Place::parse(text).map_err(|source| UnusablePlace { text: ShownUrl::of_text(text), source })
 }
 
 /// Parses a place on the command line.
 pub(super) fn place(text: &str) -> Result<Place, Failure> {
-    Place::parse(text).map_err(InstallError::place(text)).map_err(Failure::usage)
+    parse_place(text).map_err(Failure::usage)
 }
 
 /// Returns the index from the command line, or else from the configuration.
 pub(super) fn index_place(asked: Option<&str>, config: &Config) -> Result<Option<Place>, Failure> {
     match (asked, config.runner_index.as_deref()) {
         (Some(text), _) => place(text).map(Some),
-        (None, Some(text)) => Place::parse(text).map_err(InstallError::place(text)).map_err(failure).map(Some),
+        (None, Some(text)) => parse_place(text).map_err(Failure::new).map(Some),
         (None, None) => Ok(None),
     }
 }

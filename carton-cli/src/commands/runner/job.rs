@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use carton_core::errors::InstallError;
 use carton_core::runner::{
     Assembled, Descriptor, IndexEntry, Installed, Installer, PLATFORM, Place, Requirement, RunnerIndex, reject,
 };
-use carton_core::{CancelToken, Config};
+use carton_core::{CancelToken, Config, Error, ErrorKind};
+use carton_tensor::context::Cancelled;
 use parking_lot::Mutex;
 
 use super::consent::Consent;
-use super::failure;
 use super::installed::Done;
 use super::library::{Linked, Request};
 use crate::failure::Failure;
@@ -55,14 +54,14 @@ impl Job {
             if self.torch.is_some() {
                 return Err(Failure::usage(Misuse::NoLibrary(assembled.descriptor().to_string())));
             }
-            return Ok(Done::new(installer.install(assembled).map_err(failure)?, source));
+            return Ok(Done::new(installer.install(assembled)?, source));
         }
         let any = Requirement::new(&assembled.descriptor().runner_name);
         let found = self.with_request(&any, cancel_token, |request| {
             let choice = request.choose(installer, &[assembled.descriptor()])?;
             choice.map(|choice| request.install(installer, assembled, choice)).transpose()
         })?;
-        let (installed, linked) = found.ok_or_else(|| failure(InstallError::Interrupted))?;
+        let (installed, linked) = found.ok_or(Cancelled)?;
         Ok(Done { installed, source, linked: Some(linked) })
     }
 
@@ -87,7 +86,7 @@ impl Job {
             if is_python(requirement) {
                 return self.python(installer, requirement, cancel_token);
             }
-            Ok(Done::new(installer.from_program(requirement).map_err(failure)?, "this program"))
+            Ok(Done::new(installer.from_program(requirement)?, "this program"))
         };
         let Some(place) = &self.index else {
             return own();
@@ -107,8 +106,7 @@ impl Job {
             },
             Err(error) => error,
         };
-        let absent = matches!(error, InstallError::NoRunner(_))
-            || (self.config.offline && matches!(error, InstallError::Network { .. }));
+        let absent = error.no_runner().is_some() || (self.config.offline && error.kind() == ErrorKind::Network);
         if absent && !self.only_index {
             match own() {
                 Ok(done) => return Ok(done),
@@ -117,7 +115,7 @@ impl Job {
                 Err(_) => {}
             }
         }
-        Err(failure(error))
+        Err(error.into())
     }
 
     /// Installs a runner of an index.
@@ -143,7 +141,7 @@ impl Job {
         {
             return Ok(Done { installed, source: place.to_string(), linked: Some(linked) });
         }
-        let entry = chosen.map_err(|none| OfIndex::Absent(InstallError::NoRunner(none)))?;
+        let entry = chosen.map_err(|none| OfIndex::Absent(none.into()))?;
         if self.torch.is_some() {
             return Err(OfIndex::Failed(Failure::usage(Misuse::NoLibrary(entry.descriptor.to_string()))));
         }
@@ -165,7 +163,7 @@ impl Job {
         self.with_request(requirement, cancel_token, |request| {
             let Some(choice) = request.choose(installer, &descriptors)? else { return Ok(None) };
             let Some(entry) = entries.get(choice.position) else { return Ok(None) };
-            let assembled = installer.assemble_entry(entry).map_err(failure)?;
+            let assembled = installer.assemble_entry(entry)?;
             request.install(installer, assembled, choice).map(Some)
         })
     }
@@ -193,7 +191,7 @@ impl Job {
 /// Why an index did not give a runner.
 enum OfIndex {
     /// The error of the index, which another source of the runner may replace.
-    Absent(InstallError),
+    Absent(Error),
     Failed(Failure),
 }
 

@@ -32,7 +32,7 @@ struct BrokenRunner {
 
 pub(super) fn run(context: &Context<'_>) -> Result<Exit, Failure> {
     let Context { config, output, .. } = context;
-    let registry = Registry::read(config).map_err(carton_core::Error::from)?;
+    let registry = Registry::read(config)?;
     let embedded = registry.embedded().iter().map(|descriptor| listed(descriptor, true));
     let installed = registry.installed().map(|(descriptor, _)| listed(descriptor, false));
     let runners: Vec<ListedRunner> = embedded.chain(installed).collect();

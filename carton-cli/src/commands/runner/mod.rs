@@ -18,7 +18,7 @@ mod uv;
 
 pub(super) use list::why_not;
 
-use installer::{failure, index_place, place, with_installer};
+use installer::{index_place, parse_place, place, with_installer};
 
 use super::Context;
 use crate::args::RunnerCommand;

@@ -44,8 +44,8 @@ pub(super) async fn run(arguments: RunnerLsArgs, context: &Context<'_>) -> Resul
         Failure::usage(NoIndex).hint("name one: `--index URL|FILE`, or `runner_index` in the configuration")
     })?;
     let at = place.clone();
-    let index = with_installer(context, move |installer, _| installer.index(&at).map_err(super::failure)).await?;
-    let registry = Registry::read(config).map_err(carton_core::Error::from)?;
+    let index = with_installer(context, move |installer, _| installer.index(&at).map_err(Failure::from)).await?;
+    let registry = Registry::read(config)?;
     let is_installed = |offered: &Descriptor| registry.installed().any(|(runner, _)| runner.is_same_runner(offered));
     let runners = index.entries().iter().map(|entry| {
         let reason = why_not(&entry.descriptor, PLATFORM);

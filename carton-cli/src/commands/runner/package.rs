@@ -7,7 +7,6 @@ use carton_core::runner::{self, OfferedRunner, Packaged};
 use serde::Serialize;
 
 use super::super::Context;
-use super::failure;
 use crate::args::RunnerPackageArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -29,7 +28,7 @@ pub(super) async fn run(arguments: RunnerPackageArgs, context: &Context<'_>) -> 
         let url = url(&packaged, &arguments)?;
         let offered = packaged.offered(&url);
         if let Some(index) = &arguments.add_to {
-            runner::add_to_index(index, &offered, cancel_token).map_err(failure)?;
+            runner::add_to_index(index, &offered, cancel_token)?;
         }
         Ok((packaged, offered))
     })
@@ -50,12 +49,12 @@ fn package(arguments: &RunnerPackageArgs, context: &carton_core::Context) -> Res
     let path = match &arguments.output {
         Some(path) => path.clone(),
         None => {
-            let name = runner::archive_name(&arguments.folder).map_err(failure)?;
+            let name = runner::archive_name(&arguments.folder)?;
             let beside = arguments.add_to.as_deref().and_then(Path::parent);
             beside.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name))
         }
     };
-    runner::package(&arguments.folder, &path, context).map_err(failure)
+    Ok(runner::package(&arguments.folder, &path, context)?)
 }
 
 fn url(packaged: &Packaged, arguments: &RunnerPackageArgs) -> Result<String, Failure> {
@@ -64,8 +63,8 @@ fn url(packaged: &Packaged, arguments: &RunnerPackageArgs) -> Result<String, Fai
     }
     let beside = packaged.path.with_file_name("index.json");
     let Some(prefix) = &arguments.url_prefix else {
-        return packaged.relative_url(arguments.add_to.as_deref().unwrap_or(&beside)).map_err(failure);
+        return Ok(packaged.relative_url(arguments.add_to.as_deref().unwrap_or(&beside))?);
     };
-    let name = packaged.relative_url(&beside).map_err(failure)?;
+    let name = packaged.relative_url(&beside)?;
     Ok(format!("{}/{name}", prefix.trim_end_matches('/')))
 }

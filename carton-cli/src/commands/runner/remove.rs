@@ -6,7 +6,6 @@ use carton_core::runner;
 use serde::Serialize;
 
 use super::super::Context;
-use super::failure;
 use crate::args::RunnerRmArgs;
 use crate::failure::{Exit, Failure};
 use crate::text::one_line;
@@ -20,7 +19,7 @@ struct Removed<'a> {
 
 pub(super) fn run(arguments: &RunnerRmArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let Context { config, output, .. } = context;
-    let (descriptor, folder) = runner::remove(&arguments.runner, config).map_err(failure)?;
+    let (descriptor, folder) = runner::remove(&arguments.runner, config)?;
     if output.is_json() {
         output.json(&Removed {
             runner_name: &descriptor.runner_name,

@@ -11,14 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use carton_core::errors::InstallError;
-use carton_core::runner::{Installer, PLATFORM, Place, WheelFile, Workspace};
+use carton_core::runner::{Installer, PLATFORM, WheelFile, Workspace};
 use carton_core::{CancelToken, Sha256Digest};
 use semver::Version;
 
 use super::consent::Consent;
-use super::failure;
 use super::package_index::package_index;
+use super::parse_place;
 use crate::failure::{Exit, Failure};
 use crate::process::{Ended, run};
 use crate::python::UV_FOLDER;
@@ -125,7 +124,7 @@ pub(super) fn bring_in(
         Failure::with_exit(Exit::NoRunner, UvError::Platform).hint("install it: https://docs.astral.sh/uv/")
     })?;
     let index = package_index();
-    let place = Place::parse(&index).map_err(InstallError::place(&index)).map_err(failure)?;
+    let place = parse_place(&index).map_err(Failure::new)?;
     let source = one_line(&place.to_string());
     let question = format!(
         "Install uv {VERSION} ({}) from {source} into {}?",
@@ -140,7 +139,7 @@ pub(super) fn bring_in(
     for folder in [&wheel, &new] {
         fs::create_dir(folder).map_err(io("create", folder))?;
     }
-    installer.unpack_wheel(&place, &WheelFile::new("uv", &file_name, sha256), &wheel).map_err(failure)?;
+    installer.unpack_wheel(&place, &WheelFile::new("uv", &file_name, sha256), &wheel)?;
     let program = new.join("uv");
     let packed = wheel.join(format!("uv-{VERSION}.data/scripts/uv"));
     fs::rename(&packed, &program).map_err(io("create", &program))?;

@@ -26,7 +26,7 @@ pub(super) async fn try_open_source(
         .opening(move |open| set(open, progress.clone(), Open::progress));
     match (opening.await, location) {
         (Err(TensorFilesError::Carton(error)), TensorLocation::Carton(place, _)) => {
-            Err(open::unopened(*error, place.as_ref()))
+            Err(open::unopened(error, place.as_ref()))
         }
         (opened, _) => Ok(opened),
     }

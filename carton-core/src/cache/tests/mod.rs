@@ -168,7 +168,7 @@ fn a_folder_that_others_can_write_to_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         Cache::open(folder.path()).unwrap();
         fs::set_permissions(folder.path().join(bucket), fs::Permissions::from_mode(mode)).unwrap();
-        let result = Cache::open(folder.path());
+        let result = Cache::in_folder(folder.path());
         assert_eq!(result.is_ok(), expected, "{bucket} {mode:o}");
         if let Err(CacheError::Unsafe(error)) = result {
             assert!(error.to_string().contains(&format!("mode {mode:o}")), "{error}");
@@ -199,7 +199,7 @@ fn a_folder_that_a_group_of_others_can_write_to_is_refused() {
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o750)).unwrap();
         Cache::open(root.path()).unwrap();
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o770)).unwrap();
-        assert!(matches!(Cache::open(root.path()), Err(CacheError::Unsafe(_))), "{folder}");
+        assert!(matches!(Cache::in_folder(root.path()), Err(CacheError::Unsafe(_))), "{folder}");
     }
 }
 

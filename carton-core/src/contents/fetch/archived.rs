@@ -20,6 +20,7 @@ use crate::cache::{Cache, CacheError, Checksum, FileLock, SHARED_FROM};
 use crate::contents::ContentsError;
 use crate::contents::locate::Archived;
 use crate::contents::raw_reader::CHUNK_LENGTH;
+use crate::error::Failure as _;
 use crate::fetch_verified::Unverified;
 
 /// Verified small files that are not yet in the cache. They can be many times larger than their compressed bytes.

@@ -16,6 +16,7 @@ use super::Fetch;
 use super::settle::{DECODED, settle};
 use crate::contents::tree::Item;
 use crate::contents::{ContentsError, LinkFailure};
+use crate::error::Failure as _;
 use crate::fetch_verified::Unverified;
 
 /// Where a file may be.

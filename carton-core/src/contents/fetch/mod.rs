@@ -33,6 +33,7 @@ use super::locate::{Archived, Located};
 use super::tree::Item;
 use super::{Contents, ContentsError};
 use crate::cache::Cache;
+use crate::error::Failure as _;
 
 /// How many files, or groups of small ones, are fetched at once.
 const N_WORKERS: usize = 4;

@@ -1,6 +1,7 @@
 //! Cartons that must be refused, each with an error that says what is wrong.
 
 use super::*;
+use crate::error::Failure as _;
 
 /// Opens the carton from an archive and from a folder; the errors must contain `expected`.
 fn check(builder: Builder, expected: &str) {

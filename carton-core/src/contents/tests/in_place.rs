@@ -3,6 +3,7 @@
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::*;
+use crate::error::Failure as _;
 
 fn read_range(range: &ModelRange) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(range.length).unwrap()];

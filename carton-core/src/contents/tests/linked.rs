@@ -3,6 +3,7 @@
 use carton_network::http::{Network, NetworkOptions};
 
 use super::*;
+use crate::error::Failure as _;
 
 /// A carton without its weights, whose LINKS leads to `url` and says what is in `sizes`.
 fn linked(url: &str, sizes: &str) -> Builder {

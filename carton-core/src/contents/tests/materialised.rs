@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
+use crate::error::Failure as _;
 
 fn check_model(builder: &Builder, folder: &Path) {
     for (path, bytes, _) in &builder.files {

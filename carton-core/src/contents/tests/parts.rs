@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 
 use super::*;
 use crate::cache::Scope;
+use crate::error::Failure as _;
 
 const STORED: &str = "tensor_data/t.zt";
 const SMALL: &str = "tensor_data/small.zt";

@@ -3,6 +3,7 @@
 use carton_format::source::FileIdentity;
 
 use super::*;
+use crate::error::Failure as _;
 
 /// The same MANIFEST over other bytes of one file.
 fn edited(builder: &Builder, path: &str, edit: impl Fn(&mut Vec<u8>)) -> Builder {

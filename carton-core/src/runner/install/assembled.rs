@@ -9,6 +9,7 @@ use super::super::registry::{self, RegistryError};
 use super::super::workspace::Workspace;
 use super::super::{Descriptor, ExecutablePaths, FoundLibrary, LibraryNeed};
 use super::{InstallError, NEW, check};
+use crate::error::Error;
 
 /// A runner in a folder that the registry ignores. Dropping the value deletes it.
 #[derive(Debug)]
@@ -52,13 +53,13 @@ impl Assembled {
     ///
     /// # Errors
     /// The runner needs none, or another version; the library is incomplete; a file cannot be written.
-    pub fn link(&mut self, library: &FoundLibrary) -> Result<(), InstallError> {
+    pub fn link(&mut self, library: &FoundLibrary) -> Result<(), Error> {
         let need = self.descriptor.library.as_ref().ok_or_else(|| self.other_library(library, "no library"))?;
         if !need.version.matches(&library.version) {
-            return Err(self.other_library(library, &format!("{} {}", need.name, need.version)));
+            return Err(self.other_library(library, &format!("{} {}", need.name, need.version)).into());
         }
         if let Some(file) = need.missing_in(&library.folder) {
-            return Err(InstallError::LibraryFile { file: file.to_owned(), folder: library.folder.clone() });
+            return Err(InstallError::LibraryFile { file: file.to_owned(), folder: library.folder.clone() }.into());
         }
         let folder = self.folder();
         let link = folder.join(LIBRARY_LINK);

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 
 use carton_format::context::Cancelled;
 use carton_format::digest::Sha256Digest;
+use carton_format::error_kind::ErrorKind;
 use carton_format::url::ShownUrl;
 use carton_network::http::NetworkError;
 
 use super::super::unpack::UnpackError;
 use super::super::{DescriptorError, NoRunner, PlaceError, RegistryError, RunnerIndexError};
-use crate::ErrorKind;
 use crate::cache::CacheError;
+use crate::error::{Advice, Error, Failure};
 use crate::fetch_verified::FetchError;
 
 /// Why a runner could not be installed, removed or packaged.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InstallError {
+pub(crate) enum InstallError {
     /// The installed runners cannot be listed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -214,10 +214,8 @@ pub enum InstallError {
     Interrupted,
 }
 
-impl InstallError {
-    /// Returns the kind of this failure.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
+impl Failure for InstallError {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::NoRunner(_)
             | Self::Unsupported { .. }
@@ -247,28 +245,44 @@ impl InstallError {
         }
     }
 
-    /// Returns what the user can do about the failure, if anything.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::NoRunner(none) => Some(none.hint()),
-            Self::Network { source, .. } => source.hint(),
-            Self::Cache(error) => error.hint(),
-            Self::NoDigest { .. } => Some("give the SHA-256 that the archive must have".to_owned()),
+            Self::Network { source, .. } => source.advice(),
+            Self::NoDigest { .. } => Some(Advice::PassDigest),
             Self::NoDescriptor { inside: Some(folder), .. } => {
-                Some(format!("the runner is in the folder `{folder}` of it: archive what is in that folder"))
+                Some(format!("the runner is in the folder `{folder}` of it: archive what is in that folder").into())
             }
-            Self::LostLibrary { .. } => Some("install the runner again".to_owned()),
-            Self::Library { .. } => Some("install it with the command `carton`, which finds the library".to_owned()),
-            Self::Ambiguous { .. } => Some("say which: `NAME@VERSION`, or delete its folder".to_owned()),
-            Self::Shared { .. } => Some("delete the folder to remove them all".to_owned()),
-            Self::NotInstalled { .. } => Some("the list of the runners shows what is installed".to_owned()),
+            Self::LostLibrary { runner, .. } => Some(Advice::Reinstall { runner: name_and_version(runner).0 }),
+            Self::Library { runner, .. } => {
+                let (runner, version) = name_and_version(runner);
+                Some(Advice::InstallWithLibrary { runner, version })
+            }
+            Self::Ambiguous { .. } => Some("say which: `NAME@VERSION`, or delete its folder".into()),
+            Self::Shared { .. } => Some("delete the folder to remove them all".into()),
+            Self::NotInstalled { .. } => Some(Advice::ListRunners),
             _ => None,
         }
     }
 
+    fn into_error(self) -> Error {
+        match self {
+            Self::Registry(error) => error.into_error(),
+            Self::NoRunner(error) => error.into_error(),
+            Self::Cache(error) => error.into_error(),
+            error => Error::of(error),
+        }
+    }
+}
+
+/// The name and the version of a runner in a message.
+fn name_and_version(runner: &str) -> (String, String) {
+    let (name, version) = runner.split_once(' ').unwrap_or((runner, ""));
+    (name.to_owned(), version.to_owned())
+}
+
+impl InstallError {
     /// For `map_err`: the error of [`Place::parse`](crate::Place::parse) for this text.
-    pub fn place(text: &str) -> impl FnOnce(PlaceError) -> Self {
+    pub(crate) fn place(text: &str) -> impl FnOnce(PlaceError) -> Self {
         let text = ShownUrl::of_text(text);
         |source| Self::Place { text, source }
     }

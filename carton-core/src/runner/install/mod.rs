@@ -28,10 +28,11 @@ use super::workspace::{Lock, Workspace};
 use super::{Descriptor, ExecutablePaths, IndexEntry, LibraryNeed, PLATFORM, Part, Place, RunnerIndex, embedded};
 use crate::config::Config;
 use crate::context_setters::blocking_setters;
+use crate::error::Error;
 
 pub use assembled::Assembled;
 pub(super) use check::check_executable;
-pub use error::InstallError;
+pub(crate) use error::InstallError;
 
 /// The name of the executable of a runner that was installed from a program.
 const EXECUTABLE: &str = "carton";
@@ -111,30 +112,30 @@ impl Installer<'_> {
     ///
     /// # Errors
     /// The index cannot be fetched, or is not an index.
-    pub fn index(&self, place: &Place) -> Result<RunnerIndex, InstallError> {
+    pub fn index(&self, place: &Place) -> Result<RunnerIndex, Error> {
         let bytes = self.fetcher().index(place)?;
-        RunnerIndex::parse(&bytes, place).map_err(|source| InstallError::Index { index: place.to_string(), source })
+        let index = RunnerIndex::of_bytes(&bytes, place);
+        Ok(index.map_err(|source| InstallError::Index { index: place.to_string(), source })?)
     }
 
     /// Installs the best runner of an index that meets `requirement`. An installed runner of the same name and version is
     /// replaced.
     ///
     /// # Errors
-    /// [`InstallError::NoRunner`] if the index has none; for others see [`InstallError`]. Nothing is left behind then.
-    pub fn from_index(&self, place: &Place, requirement: &Requirement) -> Result<Installed, InstallError> {
+    /// The index has none ([`Error::no_runner`]), or it cannot be fetched, verified, unpacked or used here. Nothing is left behind then.
+    pub fn from_index(&self, place: &Place, requirement: &Requirement) -> Result<Installed, Error> {
         self.from_entry(self.index(place)?.select(place, requirement).map_err(InstallError::NoRunner)?)
     }
 
     /// Installs the runner of an index entry. An installed runner of the same name and version is replaced.
     ///
     /// # Errors
-    /// [`InstallError::Library`] for a runner that needs a library of this machine; for others see [`InstallError`]. Nothing is left
-    /// behind then.
-    pub fn from_entry(&self, entry: &IndexEntry) -> Result<Installed, InstallError> {
+    /// The runner needs a library of this machine, or it cannot be fetched, verified, unpacked or used here. Nothing is left behind then.
+    pub fn from_entry(&self, entry: &IndexEntry) -> Result<Installed, Error> {
         if let Some(LibraryNeed { name, version, .. }) = &entry.descriptor.library {
             // Known before anything is fetched.
             let runner = entry.descriptor.to_string();
-            return Err(InstallError::Library { runner, library: format!("{name} {version}") });
+            return Err(InstallError::Library { runner, library: format!("{name} {version}") }.into());
         }
         let folder = self.runner_dir.join(folder_name(&entry.descriptor));
         fs::create_dir_all(self.runner_dir).map_err(InstallError::io("create", self.runner_dir))?;
@@ -149,32 +150,32 @@ impl Installer<'_> {
     /// Fetches, checks and unpacks the runner of an index entry, without installing it.
     ///
     /// # Errors
-    /// See [`InstallError`].
-    pub fn assemble_entry(&self, entry: &IndexEntry) -> Result<Assembled, InstallError> {
+    /// The runner cannot be fetched, verified, unpacked or used here.
+    pub fn assemble_entry(&self, entry: &IndexEntry) -> Result<Assembled, Error> {
         fs::create_dir_all(self.runner_dir).map_err(InstallError::io("create", self.runner_dir))?;
         let workspace = self.workspace()?;
         self.unpack_entry(entry, &workspace)?;
         let place = entry.parts.first().map(|part| part.place.to_string()).unwrap_or_default();
-        assembled(workspace, place, Expected::Entry(&entry.descriptor))
+        Ok(assembled(workspace, place, Expected::Entry(&entry.descriptor))?)
     }
 
     /// Installs an assembled runner. An installed runner of the same name and version is replaced.
     ///
     /// # Errors
-    /// [`InstallError::Library`] if the runner needs a library that was not linked; for others see [`InstallError`].
-    pub fn install(&self, assembled: Assembled) -> Result<Installed, InstallError> {
+    /// The runner needs a library that was not linked, or files cannot be written.
+    pub fn install(&self, assembled: Assembled) -> Result<Installed, Error> {
         if let Some(error) = assembled.lacks_library() {
-            return Err(error);
+            return Err(error.into());
         }
         let Assembled { workspace, descriptor, .. } = assembled;
-        self.publish(&workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)
+        Ok(self.publish(&workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)?)
     }
 
     /// Installs a runner from an archive with a `runner.toml` at its top.
     ///
     /// # Errors
-    /// [`InstallError::NoDigest`] for a URL without an expected hash; for others see [`InstallError`].
-    pub fn from_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Installed, InstallError> {
+    /// A URL without an expected hash; an archive that cannot be fetched, verified, unpacked or used here.
+    pub fn from_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Installed, Error> {
         self.install(self.assemble_archive(place, sha256)?)
     }
 
@@ -182,7 +183,7 @@ impl Installer<'_> {
     ///
     /// # Errors
     /// As for [`from_archive`](Self::from_archive).
-    pub fn assemble_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Assembled, InstallError> {
+    pub fn assemble_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Assembled, Error> {
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
         let unpack = |path: &Path| {
@@ -196,24 +197,24 @@ impl Installer<'_> {
                 self.fetcher().archive(&part, &Stage::Install(place.to_string()), unpack)?;
             }
             (Place::Path(path), None) => unpack(path)?,
-            (_, None) => return Err(InstallError::NoDigest { place: place.to_string() }),
+            (_, None) => return Err(InstallError::NoDigest { place: place.to_string() }.into()),
         }
-        assembled(workspace, place.to_string(), Expected::Usable)
+        Ok(assembled(workspace, place.to_string(), Expected::Usable)?)
     }
 
     /// Installs a copy of a folder with a `runner.toml` at its top.
     ///
     /// # Errors
-    /// See [`InstallError`].
-    pub fn from_folder(&self, source: &Path) -> Result<Installed, InstallError> {
+    /// The runner cannot be fetched, verified, unpacked or used here.
+    pub fn from_folder(&self, source: &Path) -> Result<Installed, Error> {
         self.install(self.assemble_folder(source)?)
     }
 
     /// Does what [`from_folder`](Self::from_folder) does, without installing the runner.
     ///
     /// # Errors
-    /// See [`InstallError`].
-    pub fn assemble_folder(&self, source: &Path) -> Result<Assembled, InstallError> {
+    /// The runner cannot be fetched, verified, unpacked or used here.
+    pub fn assemble_folder(&self, source: &Path) -> Result<Assembled, Error> {
         let name = source.display().to_string();
         let unpack_error = |source| unpack_error(source, name.clone());
         let found = folder::list(source).map_err(unpack_error)?;
@@ -232,15 +233,15 @@ impl Installer<'_> {
             .map_err(unpack_error)?;
         }
         tree.finish().map_err(unpack_error)?;
-        assembled(workspace, source.display().to_string(), Expected::Usable)
+        Ok(assembled(workspace, source.display().to_string(), Expected::Usable)?)
     }
 
     /// Installs a runner that is part of this program (see [`runner_main`](super::runner_main)), so that other programs can use
     /// it. Copies the executable, and writes a descriptor whose `args` select the runner.
     ///
     /// # Errors
-    /// [`InstallError::NoRunner`] if the program has none that fits; files cannot be written.
-    pub fn from_program(&self, requirement: &Requirement) -> Result<Installed, InstallError> {
+    /// The program has none that fits ([`Error::no_runner`]); files cannot be written.
+    pub fn from_program(&self, requirement: &Requirement) -> Result<Installed, Error> {
         let carried = embedded::descriptors(self.runner_data_dir);
         let runner =
             select(&carried, requirement, PLATFORM).map_err(|none| InstallError::NoRunner(none.in_program()))?;
@@ -268,7 +269,7 @@ impl Installer<'_> {
     /// # Errors
     /// There is no descriptor, a file has a name that is not allowed, the executable of a descriptor is missing, the runner is
     /// for another platform, or a file cannot be written. Nothing is left behind then.
-    pub fn from_files(&self, runners: &[Descriptor], files: &[RunnerFile<'_>]) -> Result<Installed, InstallError> {
+    pub fn from_files(&self, runners: &[Descriptor], files: &[RunnerFile<'_>]) -> Result<Installed, Error> {
         let place = runners.first().map(ToString::to_string).unwrap_or_default();
         let unpack_error = |source| unpack_error(source, place.clone());
         let workspace = self.workspace()?;
@@ -281,7 +282,7 @@ impl Installer<'_> {
         check::write(runners, &new)?;
         // This program says what its runner needs, also outside of the runner's folder.
         let descriptor = check::folder(&new, &place, Expected::Usable, ExecutablePaths::Anywhere)?;
-        self.publish(&workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)
+        Ok(self.publish(&workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)?)
     }
 
     /// Fetches, verifies, unpacks and checks the parts of an index entry.

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::super::{ExecutablePaths, FoundLibrary, Registry, add_to_index, descriptor, package, remove};
 use super::*;
-use crate::ErrorKind;
+use crate::{Error, ErrorKind};
 
 /// A folder for runners, and one for work files.
 struct Site {
@@ -52,7 +52,7 @@ impl Site {
         index
     }
 
-    fn install<T>(&self, work: impl FnOnce(&Installer<'_>) -> Result<T, InstallError>) -> Result<T, InstallError> {
+    fn install<T>(&self, work: impl FnOnce(&Installer<'_>) -> Result<T, Error>) -> Result<T, Error> {
         work(&Installer::new(&self.config()))
     }
 
@@ -90,7 +90,7 @@ fn index(path: &Path) -> Place {
 }
 
 #[track_caller]
-fn failed<T: std::fmt::Debug>(result: Result<T, InstallError>, kind: ErrorKind, expected: &str) {
+fn failed<T: std::fmt::Debug>(result: Result<T, Error>, kind: ErrorKind, expected: &str) {
     let error = result.unwrap_err();
     let text = format!("{error}: {}", carton_format::causes::in_one_line(&error));
     assert!(text.contains(expected), "expected `{expected}`, found: {text}");
@@ -351,7 +351,10 @@ fn one_folder_too_deep_is_explained() {
     let place = Site::new();
     place.runner("outer/t", &toml("t", "1.0.0"));
     let error = place.install(|i| i.from_folder(&place.path("outer"))).unwrap_err();
-    assert_eq!(error.hint().unwrap(), "the runner is in the folder `t` of it: archive what is in that folder");
+    assert_eq!(
+        error.advice().unwrap().to_string(),
+        "the runner is in the folder `t` of it: archive what is in that folder"
+    );
 }
 
 /// The last event reports that everything is done: nothing else tells a progress bar that the stage has ended.

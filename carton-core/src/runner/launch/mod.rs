@@ -37,9 +37,11 @@ use self::output::{Output, Tail};
 use self::progress::Idleness;
 use self::state::{State, kill};
 use super::Descriptor;
+use crate::error::{Advice, Failure};
 use crate::held_folder::{self, HeldFolder};
 use crate::sandbox::{SandboxMode, SuspectedLimit};
 use crate::variables::Variables;
+use carton_format::error_kind::ErrorKind;
 
 pub(crate) use confinement::{Access, places_of_program};
 pub(crate) use policy::Configured;
@@ -59,8 +61,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a runner process could not be started.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LaunchError {
+pub(crate) enum LaunchError {
     /// The executable is missing, or may not be executed.
     #[error("cannot start runner {runner}: `{}`", path.display())]
     Spawn {
@@ -125,47 +126,54 @@ pub enum LaunchError {
     },
 }
 
-impl LaunchError {
-    /// The limits that are the likely cause.
-    #[must_use]
-    pub fn suspected_limits(&self) -> &[SuspectedLimit] {
+impl Failure for LaunchError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoLauncher { .. }
+            | Self::Sandbox { .. }
+            | Self::Scratch { .. }
+            | Self::NotUtf8 { .. }
+            | Self::NotMounted { .. } => ErrorKind::Machine,
+            Self::Spawn { .. } | Self::System { .. } => ErrorKind::RunnerCrashed,
+        }
+    }
+
+    fn suspected_limits(&self) -> &[SuspectedLimit] {
         match self {
             Self::Spawn { limits, .. } | Self::Sandbox { limits, .. } => limits,
             _ => &[],
         }
     }
 
-    /// What the user can do about the error, if anything.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         match self {
             Self::NoLauncher { .. } => Some(
                 "call `runner_main` first in the program's `main`, or install the program `carton`; or turn the sandbox off, if \
                  the model may do all that you may"
-                    .to_owned(),
+                    .into(),
             ),
             Self::Sandbox { reason, .. } if reason.contains("not enforced") => {
-                Some("use a system that has all of it, or the sandbox `on`, which enforces what this system has".to_owned())
+                Some(Advice::RelaxSandbox)
             }
-            Self::Scratch { .. } => Some(match std::env::var_os(TEMPORARY) {
+            Self::Scratch { .. } => Some(Advice::Text(match std::env::var_os(TEMPORARY) {
                 Some(_) => format!("`{TEMPORARY}` names this folder: make it, or set another one that you may write to"),
                 None => format!("set `{TEMPORARY}` to a folder that you may write to"),
-            }),
+            })),
             Self::NotUtf8 { path, .. } => {
                 let names = |variable: &&&str| {
                     // An empty variable would be the beginning of every path.
                     let value = std::env::var_os(variable).filter(|value| !value.is_empty());
                     value.is_some_and(|value| path.starts_with(value))
                 };
-                Some(match [TEMPORARY, "HOME"].iter().find(names) {
+                Some(Advice::Text(match [TEMPORARY, "HOME"].iter().find(names) {
                     Some(variable) => format!("`{variable}` leads there: set it to a folder whose path is UTF-8"),
                     None => "rename its folders".to_owned(),
-                })
+                }))
             }
             Self::NotMounted { path: NULL, .. } => {
-                Some("mount `/dev`, or make the device: `mknod -m 666 /dev/null c 1 3`".to_owned())
+                Some("mount `/dev`, or make the device: `mknod -m 666 /dev/null c 1 3`".into())
             }
-            Self::NotMounted { .. } => Some("mount `/proc`: `mount -t proc proc /proc`".to_owned()),
+            Self::NotMounted { .. } => Some("mount `/proc`: `mount -t proc proc /proc`".into()),
             Self::Sandbox { .. } | Self::Spawn { .. } | Self::System { .. } => None,
         }
     }

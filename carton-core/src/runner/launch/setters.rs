@@ -11,7 +11,7 @@ macro_rules! launch_setters {
 
         /// Sets how strictly the runner is confined. By default the configuration decides, and without it the runner is confined as far as
         /// this system can.
-        pub fn sandbox(mut self, mode: $crate::SandboxMode) -> Self {
+        pub fn sandbox(mut self, mode: $crate::sandbox::SandboxMode) -> Self {
             self.$($field).+.sandbox = Some(mode);
             self
         }
@@ -29,7 +29,7 @@ macro_rules! launch_setters {
         }
 
         /// Lets a confined model use all of this, beside what it is allowed already.
-        pub fn allow(mut self, permissions: $crate::Permissions) -> Self {
+        pub fn allow(mut self, permissions: $crate::sandbox::Permissions) -> Self {
             self.$($field).+.allow.add_all(&permissions);
             self
         }
@@ -37,7 +37,7 @@ macro_rules! launch_setters {
         /// Passes an environment variable to the model: one of this process's, as in `NAME`, or `NAME=VALUE`. It replaces one that the carton
         /// sets. Processes that make preparations for the model do not get it.
         ///
-        /// Loading fails with [`Error::Variable`](crate::Error::Variable) if this process has no such variable, or if the name is one that no
+        /// Loading fails if this process has no such variable, or if the name is one that no
         /// model gets: `HOME`, `TMPDIR`, and those that begin with `CARTON_`.
         pub fn env(mut self, variable: impl Into<String>) -> Self {
             self.$($field).+.passed.push(variable.into().into());
@@ -45,7 +45,7 @@ macro_rules! launch_setters {
         }
 
         /// Sets the resource limits of the runner. Those that are `None` are the configuration's.
-        pub fn limits(mut self, limits: $crate::Limits) -> Self {
+        pub fn limits(mut self, limits: $crate::sandbox::Limits) -> Self {
             self.$($field).+.limits = limits;
             self
         }

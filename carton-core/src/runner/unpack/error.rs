@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use carton_format::archive::ArchiveError;
 use carton_format::context::Cancelled;
+use carton_format::error_kind::ErrorKind;
 use carton_format::name::NameError;
 
-use crate::ErrorKind;
+use crate::error::Failure;
 
 /// Why an archive cannot be unpacked, or breaks a rule.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum UnpackError {
+pub(crate) enum UnpackError {
     /// The file has another format.
     #[error("expected a zip, tar or tar.gz file, found {found}")]
     Format {
@@ -95,9 +95,10 @@ impl UnpackError {
             },
         }
     }
+}
 
-    /// Returns the kind of this failure.
-    pub(crate) fn kind(&self) -> ErrorKind {
+impl Failure for UnpackError {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { .. } | Self::Zip(ArchiveError::Io { .. }) => ErrorKind::Machine,
             Self::Interrupted => ErrorKind::Interrupted,

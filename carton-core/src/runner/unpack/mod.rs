@@ -19,7 +19,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-pub use error::UnpackError;
+pub(crate) use error::UnpackError;
 pub(super) use limits::UnpackLimits;
 pub(super) use tree::Tree;
 

@@ -14,7 +14,7 @@ use carton_core::{CancelToken, Config};
 use self::error::LibraryError;
 use super::consent::Consent;
 use super::package_manager::PackageManager;
-use super::{failure, uv};
+use super::uv;
 use crate::failure::Failure;
 use crate::text::{byte_size, one_line};
 
@@ -215,7 +215,7 @@ impl Request<'_> {
         choice: Choice,
     ) -> Result<(Installed, Linked), Failure> {
         let Choice { linked, .. } = choice;
-        assembled.link(&linked.library).map_err(failure)?;
+        assembled.link(&linked.library)?;
         (self.report)(&format!("running models with {} {}", linked.name, linked.library.version));
         proof::prove(&assembled, self.config).map_err(|failure| {
             failure.because_of_it(format!(
@@ -225,7 +225,7 @@ impl Request<'_> {
                 linked.library.folder.display()
             ))
         })?;
-        Ok((installer.install(assembled).map_err(failure)?, linked))
+        Ok((installer.install(assembled)?, linked))
     }
 }
 
