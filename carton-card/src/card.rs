@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use carton_core::Package;
 use carton_core::metadata::{Reference, TensorSpec};
 use carton_core::package::{ExampleValue, Info};
-use carton_core::trust::SignatureStatus;
+use carton_core::trust::SigningStatus;
 use maud::{Markup, html};
 
 use crate::budget::Budget;
@@ -236,7 +236,7 @@ impl Card {
                     }
                     @if !info.sandbox.is_empty() { dt { "Asks for" } dd { (info.sandbox) } }
                     // Anyone can write whom another signature names as its signer.
-                    @if let Some(signer) = info.signature.as_ref().filter(|status| status.is_trusted()).and_then(SignatureStatus::signer) {
+                    @if let Some(signer) = info.signing.as_ref().filter(|status| status.is_trusted()).and_then(SigningStatus::signer) {
                         dt { "Signed by" } dd { (signer) }
                     }
                     dt { "SHA-256 of the manifest" }

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_core::cache::{Cache, CachedCarton};
-use carton_core::runner::Registry;
+use carton_core::runner::AvailableRunners;
 use carton_core::{Carton, Config, Package};
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -83,14 +83,15 @@ enum RunnerScope {
 /// Returns the names of runners.
 fn runners(scope: RunnerScope) -> Vec<CompletionCandidate> {
     let typed = Typed::from_process();
-    let Some(registry) = Config::load(typed.config.as_deref()).ok().and_then(|config| Registry::read(&config).ok())
+    let Some(runners) =
+        Config::load(typed.config.as_deref()).ok().and_then(|config| AvailableRunners::read(&config).ok())
     else {
         return Vec::new();
     };
-    let embedded = if scope == RunnerScope::All { registry.embedded() } else { &[] };
+    let embedded = if scope == RunnerScope::All { runners.embedded() } else { &[] };
     let mut names: Vec<&str> = embedded
         .iter()
-        .chain(registry.installed().map(|(runner, _)| runner))
+        .chain(runners.installed().map(|(runner, _)| runner))
         .map(|runner| runner.runner_name.as_str())
         .filter(|name| is_plain(name))
         .collect();

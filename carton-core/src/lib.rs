@@ -70,7 +70,7 @@
 //! - `package`: an open carton: contents, metadata and tensors as one unit, read and written.
 //! - `config`: the configuration file and the environment.
 //! - `runner_message`, `runner_failure`: what a runner said; what goes wrong with a runner that was started.
-//! - `runner`: descriptors, the registry and the index, selection (pure); install, which downloads archives into the cache (`fetch`)
+//! - `runner`: descriptors, the runners that are available, the index, selection (pure); install, which downloads archives into the cache (`fetch`)
 //!   and unpacks them under stricter rules (`unpack`) into a hidden folder that is renamed when it is complete (`workspace`); launch (a
 //!   process and its supervisor, confined by `runner/launch/confinement`), session (process and connection).
 //! - `self_test_report`, `shrink_error`, `packed`: the results of self-tests; why files cannot be
@@ -78,7 +78,7 @@
 //! - `blocking`: async operations on tokio for work that blocks.
 //! - `settings`: the settings that operations share.
 //! - `contents_work`: unpacking and verifying as operations.
-//! - `open`: opens a carton without a runner. `open/signature` looks for the signature and applies the rules of trust: whatever opens a
+//! - `open`: opens a carton without a runner. `open/signing` looks for the signature and applies the rules of trust: whatever opens a
 //!   carton passes there. `open/remote` opens one on a server, `open/registry` one in a registry: it gives `contents` the small layer as
 //!   an archive, and the digests of the other layers as `Blobs`, which are fetched as linked files are.
 //! - `model`: package and runner joined: load and infer. A call waits for its turn before it gives its inputs away (`model/live`), so

@@ -1,6 +1,6 @@
 //! What this machine has and lacks, for programs that examine it. Looks, and changes nothing.
 //!
-//! Runners and the cache are examined by [`try_runner`], [`runner::Registry`] and
+//! Runners and the cache are examined by [`try_runner`], [`runner::AvailableRunners`] and
 //! [`Cache::examine`](crate::cache::Cache::examine).
 
 use std::env;

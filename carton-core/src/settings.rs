@@ -98,15 +98,15 @@ macro_rules! open_setters {
             self
         }
 
-        /// Where the carton's signature is: a path or a URL. By default it is beside the carton, under its name and `.sig`.
-        pub fn signature_file(mut self, location: impl Into<$crate::Location>) -> Self {
-            self.$field.trust.signature = Some(location.into());
+        /// Where the bundle that signs the carton is: a path or a URL. By default it is beside the carton, under its name and `.sig`.
+        pub fn bundle(mut self, location: impl Into<$crate::Location>) -> Self {
+            self.$field.trust.bundle = Some(location.into());
             self
         }
 
-        /// Whether a carton without a trusted signature is refused. By default that is so where a rule of the configuration requires
+        /// Whether a carton without a trusted signer is refused. By default that is so where a rule of the configuration requires
         /// it, and with [`trust_key`](Self::trust_key).
-        pub fn require_signature(mut self, required: bool) -> Self {
+        pub fn require_signed(mut self, required: bool) -> Self {
             self.$field.trust.required = Some(required);
             self
         }

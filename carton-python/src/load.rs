@@ -64,10 +64,10 @@ impl LoadOptions {
             load = load.trust_key(key);
         }
         if let Some(bundle) = self.bundle {
-            load = load.signature_file(bundle);
+            load = load.bundle(bundle);
         }
         if let Some(required) = self.require_signed {
-            load = load.require_signature(required);
+            load = load.require_signed(required);
         }
         if let Some(device) = self.device {
             load = load.device(device);

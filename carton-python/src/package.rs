@@ -2,7 +2,7 @@
 
 use carton_core::config::Config;
 use carton_core::package::ExampleValue;
-use carton_core::trust::{PublicKey, SignatureStatus};
+use carton_core::trust::{PublicKey, SigningStatus};
 use carton_core::{Carton, Error, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -18,7 +18,7 @@ pub(crate) fn hash(py: Python<'_>, text: &str) -> PyResult<ManifestHash> {
 }
 
 /// Who signed a carton, as Python has it.
-fn shown_status<'py>(py: Python<'py>, status: Option<&SignatureStatus>) -> PyResult<Option<Bound<'py, PyAny>>> {
+fn shown_status<'py>(py: Python<'py>, status: Option<&SigningStatus>) -> PyResult<Option<Bound<'py, PyAny>>> {
     status.map(|status| results::report(py, "signing_status", status)).transpose()
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn open(
     let is_looked_for = location.path().is_some() || is_trust_given || !config.trust.is_empty();
     let mut open = Carton::open(location).allow_file_links(allow_file_links).config(config);
     if is_looked_for {
-        open = open.look_for_signature();
+        open = open.look_for_bundle();
     }
     if let Some(text) = expect {
         open = open.expect_hash(hash(py, text)?);
@@ -80,10 +80,10 @@ pub(crate) fn open(
         open = open.trust_key(key);
     }
     if let Some(bundle) = bundle {
-        open = open.signature_file(bundle);
+        open = open.bundle(bundle);
     }
     if let Some(required) = require_signed {
-        open = open.require_signature(required);
+        open = open.require_signed(required);
     }
     Ok(Package(runtime::wait_with_progress(py, progress, open, Open::progress)?))
 }
@@ -127,7 +127,7 @@ impl Package {
     /// where the carton must be signed.
     #[getter]
     fn signing<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        shown_status(py, self.0.signature_status())
+        shown_status(py, self.0.signing_status())
     }
 
     /// The name of the model.
@@ -251,8 +251,8 @@ impl Package {
     #[pyo3(signature = (*, progress=None))]
     fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let report = runtime::wait_with_progress(py, progress, self.0.verify(), Verify::progress)?;
-        let status = self.0.signature_status();
-        let is_broken = matches!(status, Some(SignatureStatus::Untrusted { is_broken: true, .. }));
+        let status = self.0.signing_status();
+        let is_broken = matches!(status, Some(SigningStatus::Untrusted { is_broken: true, .. }));
         let bad = report.bad.iter().map(|bad| (bad.path.clone(), errors::text(&bad.error)));
         let fields = fields!(py, {
             "ok": report.is_good() && !is_broken,

@@ -21,10 +21,10 @@ macro_rules! with_trust {
             operation = operation.trust_key(key);
         }
         if let Some(bundle) = $bundle {
-            operation = operation.signature_file(bundle);
+            operation = operation.bundle(bundle);
         }
         if let Some(required) = $require_signed {
-            operation = operation.require_signature(required);
+            operation = operation.require_signed(required);
         }
         operation
     }};
@@ -102,7 +102,7 @@ pub(crate) fn pull<'py>(
     let fields = fields!(py, {
         "path": pulled.path.as_os_str(),
         "manifest_sha256": pulled.manifest_sha256.to_string(),
-        "bundle": pulled.signature.as_ref().map(|path| path.as_os_str()),
+        "bundle": pulled.bundle.as_ref().map(|path| path.as_os_str()),
     });
     results::result(py, "Pulled", &fields)
 }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use carton_core::trust::{Certificate, Curve, KeyError, PrivateKey, SigningIdentity, signature_path};
+use carton_core::trust::{Certificate, Curve, KeyError, PrivateKey, SigningIdentity, bundle_path};
 use carton_core::{Carton, ErrorKind, Location, Open};
 use carton_tensor::files::PendingFile;
 use pyo3::prelude::*;
@@ -45,7 +45,7 @@ pub(crate) fn sign<'py>(
     let location = Location::from(location);
     let output = match (output, location.path()) {
         (Some(path), _) => path.0,
-        (None, Some(path)) => signature_path(path),
+        (None, Some(path)) => bundle_path(path),
         (None, None) => {
             return Err(errors::invalid(py, "the carton is on a server: name the file to write, `output=`"));
         }
@@ -56,16 +56,16 @@ pub(crate) fn sign<'py>(
         chain.extend(Certificate::from_pem(&text).map_err(|error| invalid(&error))?);
     }
     let identity = SigningIdentity::with_certificates(key, chain).map_err(|error| invalid(&error))?;
-    // Where a rule requires a signature, this is what makes it.
-    let mut open = Carton::open(location).require_signature(false);
+    // Where a rule requires a bundle, this is what makes it.
+    let mut open = Carton::open(location).require_signed(false);
     if let Some(text) = expect {
         open = open.expect_hash(package::hash(py, text)?);
     }
     let package = runtime::wait_with_progress(py, progress, open, Open::progress)?;
-    let Some(signature) = package.sign(&identity) else {
+    let Some(bundle) = package.sign(&identity) else {
         return Err(errors::invalid(py, "only a carton can be signed, and this is a bare model"));
     };
-    write(&output, &signature).map_err(|error| {
+    write(&output, &bundle).map_err(|error| {
         let error = std::io::Error::new(error.kind(), format!("cannot write `{}`: {error}", output.display()));
         errors::of_kind(py, ErrorKind::Machine, &error)
     })?;
@@ -78,9 +78,9 @@ pub(crate) fn sign<'py>(
     results::result(py, "Signed", &fields)
 }
 
-/// Writes a signature under a temporary name, and renames it.
-fn write(path: &Path, signature: &[u8]) -> std::io::Result<()> {
+/// Writes a bundle under a temporary name, and renames it.
+fn write(path: &Path, bundle: &[u8]) -> std::io::Result<()> {
     let file = PendingFile::new(path)?;
-    file.file().write_all(signature)?;
+    file.file().write_all(bundle)?;
     file.publish()
 }

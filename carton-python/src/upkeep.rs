@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use carton_core::cache::{Cache, CachedCarton, PruneOptions, Pruned};
-use carton_core::runner::{Installer, Place, Registry, Requirement};
+use carton_core::runner::{AvailableRunners, Installer, Place, Requirement};
 use pyo3::prelude::*;
 
 use crate::package::config;
@@ -16,7 +16,7 @@ use crate::{calls, errors, package};
 #[pyfunction]
 pub(crate) fn runners<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let config = config(py, None)?;
-    let registry = blocking(py, None, move |_| Registry::read(&config))?;
+    let runners = blocking(py, None, move |_| AvailableRunners::read(&config))?;
     let entry = |runner: &carton_core::runner::Descriptor, folder: Option<&std::path::Path>| {
         let fields = fields!(py, {
             "name": &runner.runner_name,
@@ -26,8 +26,8 @@ pub(crate) fn runners<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> 
         });
         results::result(py, "Runner", &fields)
     };
-    let embedded = registry.embedded().iter().map(|runner| entry(runner, None));
-    let installed = registry.installed().map(|(runner, folder)| entry(runner, Some(folder)));
+    let embedded = runners.embedded().iter().map(|runner| entry(runner, None));
+    let installed = runners.installed().map(|(runner, folder)| entry(runner, Some(folder)));
     embedded.chain(installed).collect()
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct PushArgs {
 
 const PUSH_EXAMPLES: &str = "\
 Large files are blobs of their own. What the registry has already is not sent, whatever model it belongs to. The hash
-of the carton stays the same. A signature beside the carton (MODEL.sig) goes along.
+of the carton stays the same. The signing bundle beside the carton (MODEL.sig) goes along.
 
 Logins are those of Docker and Podman (`docker login`, `podman login`), and those that carton has for other servers.
 
@@ -52,7 +52,7 @@ pub(crate) struct PullArgs {
     #[arg(value_name = "ARTIFACT", value_parser = reference)]
     pub(crate) artifact: Reference,
 
-    /// The file to write, replaced if it is there; the signature goes beside it [default: the last part of REPOSITORY with .carton, here]
+    /// The file to write, replaced if it is there; its signing bundle goes beside it [default: the last part of REPOSITORY with .carton, here]
     #[arg(short, long, value_name = "OUT.carton", value_parser = output, value_hint = clap::ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! Keys and signatures: whom to trust when a carton is opened, `carton sign` and `carton keygen`.
+//! Keys and signing bundles: whom to trust when a carton is opened, `carton sign` and `carton keygen`.
 
 use std::path::PathBuf;
 
@@ -8,26 +8,26 @@ use clap::{Args, ValueEnum};
 
 use super::model::digest;
 
-/// Whose signature a carton must have.
+/// Who must have signed a carton.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TrustArgs {
     /// Refuse the carton unless this public key signed it (repeat for one of several keys)
     #[arg(long, value_name = "PUB.pem", value_hint = clap::ValueHint::FilePath)]
     pub(crate) key: Vec<PathBuf>,
 
-    /// The carton's signature, a file or URL [default: MODEL.sig]
+    /// The carton's signing bundle, a file or URL [default: MODEL.sig]
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
-    pub(crate) signature: Option<PathBuf>,
+    pub(crate) bundle: Option<PathBuf>,
 
     /// Refuse the carton unless somebody signed it who is trusted (see `[[trust]]` in the configuration)
     #[arg(long)]
-    pub(crate) require_signature: bool,
+    pub(crate) require_signed: bool,
 }
 
 impl TrustArgs {
     /// Whether anything is asked for.
     pub(crate) fn is_given(&self) -> bool {
-        !self.key.is_empty() || self.signature.is_some() || self.require_signature
+        !self.key.is_empty() || self.bundle.is_some() || self.require_signed
     }
 }
 

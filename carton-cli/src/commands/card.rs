@@ -35,7 +35,7 @@ pub(super) async fn write(model: &ModelArgs, path: PathBuf, context: &Context<'_
     if is_standard_output && context.output.is_json() {
         return Err(Failure::usage(HtmlError::JsonToo));
     }
-    let package = open::open_with_signature(model, false, context).await?;
+    let package = open::open_with_signing(model, false, context).await?;
     if !is_standard_output {
         return write_file(package, path, context).await;
     }

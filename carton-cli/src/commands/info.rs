@@ -2,7 +2,7 @@
 
 use carton_core::metadata::TensorSpec;
 use carton_core::package::Info;
-use carton_core::trust::SignatureStatus;
+use carton_core::trust::SigningStatus;
 use carton_tensor::{Dimension, SymbolicShape};
 
 #[cfg(feature = "card")]
@@ -28,7 +28,7 @@ pub(super) async fn run(arguments: InfoArgs, all_files: bool, context: &Context<
     if html.is_some() {
         return Err(Failure::absent("`--html`"));
     }
-    let package = open::open_with_signature(&model, false, context).await?;
+    let package = open::open_with_signing(&model, false, context).await?;
     let info = package.info();
     if context.output.is_json() {
         context.output.json(&info)?;
@@ -95,20 +95,20 @@ fn facts(info: &Info, output: &Output) -> String {
     if let Some(hash) = &info.manifest_sha256 {
         table.row(["manifest".to_owned(), format!("sha256:{hash}")]);
     }
-    if let Some(status) = info.signature.as_ref().filter(|status| !matches!(status, SignatureStatus::Unsigned { .. })) {
-        table.row(["signature".to_owned(), signature_line(status)]);
+    if let Some(status) = info.signing.as_ref().filter(|status| !matches!(status, SigningStatus::Unsigned { .. })) {
+        table.row(["signed".to_owned(), signing_line(status)]);
     }
     table.lines(&|_, column, cell| if column == 0 { output.paint(Role::Faint, &cell) } else { cell })
 }
 
-/// What is known of a signature, in a line.
-pub(super) fn signature_line(status: &SignatureStatus) -> String {
+/// What is known of who signed a carton, in a line.
+pub(super) fn signing_line(status: &SigningStatus) -> String {
     let by = status.signer().map(|signer| format!(" by {}", one_line(&signer))).unwrap_or_default();
     match status {
-        SignatureStatus::Unsigned { place } => format!("none at `{}`", one_line(place)),
-        SignatureStatus::Trusted { .. } => format!("trusted{by}"),
-        SignatureStatus::Untrusted { is_broken: true, reason, .. } => format!("broken: {}", one_line(reason)),
-        SignatureStatus::Untrusted { reason, .. } => format!("not trusted{by}: {}", one_line(reason)),
+        SigningStatus::Unsigned { place } => format!("none at `{}`", one_line(place)),
+        SigningStatus::Trusted { .. } => format!("trusted{by}"),
+        SigningStatus::Untrusted { is_broken: true, reason, .. } => format!("broken: {}", one_line(reason)),
+        SigningStatus::Untrusted { reason, .. } => format!("not trusted{by}: {}", one_line(reason)),
         _ => String::new(),
     }
 }

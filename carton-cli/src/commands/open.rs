@@ -16,14 +16,14 @@ pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Pac
 
 /// As [`open`], and looks for the carton's signature where somebody is trusted, where that costs no request, or where it
 /// `is_worth_a_request`.
-pub(super) async fn open_with_signature(
+pub(super) async fn open_with_signing(
     model: &ModelArgs,
     is_worth_a_request: bool,
     context: &Context<'_>,
 ) -> Result<Package, Failure> {
     let open = as_asked(model, context)?;
     let is_looked_for = is_worth_a_request || is_looked_for(model, &context.config);
-    let open = if is_looked_for { open.look_for_signature() } else { open };
+    let open = if is_looked_for { open.look_for_bundle() } else { open };
     open.await.map_err(|error| unopened(error, &model.path))
 }
 

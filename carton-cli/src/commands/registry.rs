@@ -31,7 +31,7 @@ struct Pushed {
 struct Pulled {
     path: PathBuf,
     manifest_sha256: ManifestHash,
-    signature: Option<PathBuf>,
+    bundle: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -79,7 +79,7 @@ pub(super) async fn push(arguments: PushArgs, context: &Context<'_>) -> Result<E
     let parts = [("sent", pushed.sent), ("taken over", pushed.mounted), ("there already", pushed.present)];
     let parts: Vec<String> =
         parts.iter().filter(|(_, size)| *size > 0).map(|(what, size)| format!("{} {what}", byte_size(*size))).collect();
-    let signed = if pushed.signed { ", with its signature" } else { "" };
+    let signed = if pushed.signed { ", with its signing bundle" } else { "" };
     context.output.text(&format!(
         "{}: {}{signed}\npushed {}\nmanifest sha256:{}\n",
         count(pushed.blobs, "blob"),
@@ -102,19 +102,19 @@ pub(super) async fn pull(arguments: PullArgs, context: &Context<'_>) -> Result<E
     let named = PathBuf::from(arguments.artifact.to_string());
     let pulled = pull.await.map_err(|error| open::unopened(error, &named))?;
     context.output.progress().finish();
-    let pulled = Pulled { path: pulled.path, manifest_sha256: pulled.manifest_sha256, signature: pulled.signature };
+    let pulled = Pulled { path: pulled.path, manifest_sha256: pulled.manifest_sha256, bundle: pulled.bundle };
     if context.output.is_json() {
         context.output.json(&pulled)?;
         return Ok(Exit::Ok);
     }
     let size = std::fs::metadata(&pulled.path).ok().map(|metadata| format!(" ({})", byte_size(metadata.len())));
-    let signature =
-        pulled.signature.as_ref().map(|path| format!("signature {}\n", one_line(&path.display().to_string())));
+    let bundle =
+        pulled.bundle.as_ref().map(|path| format!("signing bundle {}\n", one_line(&path.display().to_string())));
     context.output.text(&format!(
         "pulled {}{}\n{}manifest sha256:{}\n",
         one_line(&pulled.path.display().to_string()),
         size.unwrap_or_default(),
-        signature.unwrap_or_default(),
+        bundle.unwrap_or_default(),
         pulled.manifest_sha256
     ))?;
     Ok(Exit::Ok)

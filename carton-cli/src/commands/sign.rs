@@ -1,11 +1,11 @@
-//! `carton sign` and `carton keygen`: make signatures, and the keys for them.
+//! `carton sign` and `carton keygen`: make bundles, and the keys for them.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use carton_core::trust::{Certificate, PrivateKey, SigningIdentity, signature_path};
+use carton_core::trust::{Certificate, PrivateKey, SigningIdentity, bundle_path};
 use carton_core::{Carton, ManifestHash, Open};
 use carton_tensor::files::PendingFile;
 use serde::Serialize;
@@ -19,7 +19,7 @@ const PASSWORD: &str = "CARTON_KEY_PASSWORD";
 
 #[derive(Serialize)]
 struct Signed {
-    signature: PathBuf,
+    bundle: PathBuf,
     manifest_sha256: Option<ManifestHash>,
     /// The SHA-256 of the public key's PEM text.
     key: String,
@@ -45,24 +45,24 @@ pub(super) async fn run(arguments: SignArgs, context: &Context<'_>) -> Result<Ex
     };
     let identity = identity(&arguments.key, &arguments.certificates)?;
     let open = set(Carton::open(model.location()), model.expect, Open::expect_hash).config(context.config.clone());
-    // Where a rule requires a signature, this is what makes it.
-    let package = open.require_signature(false).await.map_err(|error| open::unopened(error, &model.path))?;
-    let Some(signature) = package.sign(&identity) else {
+    // Where a rule requires a bundle, this is what makes it.
+    let package = open.require_signed(false).await.map_err(|error| open::unopened(error, &model.path))?;
+    let Some(bundle) = package.sign(&identity) else {
         return Err(Failure::usage("only a carton can be signed, and this is a bare model"));
     };
     let unwritable = |error| Failure::new(format!("cannot write `{}`: {error}", output.display()));
     let file = PendingFile::new(&output).map_err(unwritable)?;
-    file.file().write_all(&signature).map_err(unwritable)?;
+    file.file().write_all(&bundle).map_err(unwritable)?;
     file.publish().map_err(unwritable)?;
     let signed = Signed {
         manifest_sha256: package.manifest_sha256(),
         key: identity.key().public_key().fingerprint(),
         identities: identity.certificate().map(Certificate::names).unwrap_or_default(),
-        signature: output,
+        bundle: output,
     };
     match context.output.is_json() {
         true => context.output.json(&signed)?,
-        false => context.output.text(&format!("{}\n", signed.signature.display()))?,
+        false => context.output.text(&format!("{}\n", signed.bundle.display()))?,
     }
     Ok(Exit::Ok)
 }
@@ -94,13 +94,13 @@ pub(super) fn keygen(arguments: &KeygenArgs, context: &Context<'_>) -> Result<Ex
     Ok(Exit::Ok)
 }
 
-/// Where the signature of a carton on this machine belongs.
+/// Where the bundle of a carton on this machine belongs.
 fn beside(model: &ModelArgs) -> Result<PathBuf, Failure> {
     let location = model.location();
     let Some(path) = location.path() else {
         return Err(Failure::usage("the carton is on a server: name the file to write").hint("-o FILE"));
     };
-    Ok(signature_path(path))
+    Ok(bundle_path(path))
 }
 
 /// Who signs, by the arguments.

@@ -8,10 +8,10 @@ use carton_core::trust::PublicKey;
 use crate::args::{ModelArgs, TrustArgs};
 use crate::failure::Failure;
 
-/// What the arguments ask of a signature, with the keys read.
+/// What the arguments ask of a bundle, with the keys read.
 pub(super) struct Trust {
     pub(super) keys: Vec<PublicKey>,
-    pub(super) signature: Option<Location>,
+    pub(super) bundle: Option<Location>,
     pub(super) required: bool,
 }
 
@@ -25,13 +25,13 @@ impl Trust {
         let location = |path: &Path| path.to_str().map_or_else(|| Location::from(path), Location::from);
         Ok(Self {
             keys: arguments.key.iter().map(|path| key(path)).collect::<Result<_, _>>()?,
-            signature: arguments.signature.as_deref().map(location),
-            required: arguments.require_signature,
+            bundle: arguments.bundle.as_deref().map(location),
+            required: arguments.require_signed,
         })
     }
 }
 
-/// Sets what the arguments ask of a signature on an operation that opens a carton.
+/// Sets what the arguments ask of a bundle on an operation that opens a carton.
 macro_rules! with_trust {
     ($operation:expr, $model:expr) => {{
         let trust = $crate::commands::trust::Trust::read(&$model.trust)?;
@@ -40,15 +40,15 @@ macro_rules! with_trust {
             operation = operation.trust_key(key);
         }
         if trust.required {
-            operation = operation.require_signature(true);
+            operation = operation.require_signed(true);
         }
-        $crate::commands::set(operation, trust.signature, |operation, location| operation.signature_file(location))
+        $crate::commands::set(operation, trust.bundle, |operation, location| operation.bundle(location))
     }};
 }
 
 pub(super) use with_trust;
 
-/// Whether the carton's signature is worth a look where none is required: it costs a request only if somebody is trusted.
+/// Whether the carton's bundle is worth a look where none is required: it costs a request only if somebody is trusted.
 pub(super) fn is_looked_for(model: &ModelArgs, config: &carton_core::Config) -> bool {
     model.location().path().is_some() || model.trust.is_given() || !config.trust.is_empty()
 }

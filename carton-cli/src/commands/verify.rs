@@ -1,10 +1,10 @@
 //! `carton verify`: checks every file against the manifest.
 
-use carton_core::trust::SignatureStatus;
+use carton_core::trust::SigningStatus;
 use carton_core::{ManifestHash, Verify, VerifyReport};
 use serde::Serialize;
 
-use super::info::signature_line;
+use super::info::signing_line;
 use super::{Context, open, set, warn_each};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
@@ -23,8 +23,8 @@ struct Report {
     /// Files that are not on this machine and could not be checked.
     not_fetched: Vec<String>,
     warnings: Vec<String>,
-    /// What was found out about the signature; `None` if it was not looked for.
-    signature: Option<SignatureStatus>,
+    /// What was found out about who signed it; `None` if it was not looked for.
+    signing: Option<SigningStatus>,
 }
 
 #[derive(Serialize)]
@@ -35,14 +35,14 @@ struct BadFile {
 
 pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let package = open::open_with_signature(&model, true, context).await?;
+    let package = open::open_with_signing(&model, true, context).await?;
     let oddities = package.oddities();
     let report = set(package.verify(), open::progress(context), Verify::progress).await?;
     output.progress().finish();
 
     let mut report = Report::from(report);
-    report.signature = package.signature_status().cloned();
-    let is_broken = matches!(report.signature, Some(SignatureStatus::Untrusted { is_broken: true, .. }));
+    report.signing = package.signing_status().cloned();
+    let is_broken = matches!(report.signing, Some(SigningStatus::Untrusted { is_broken: true, .. }));
     report.passed &= !is_broken;
     report.warnings.splice(..0, oddities.iter().map(ToString::to_string));
     let exit = match (report.bad_files.is_empty(), report.not_fetched.is_empty()) {
@@ -76,11 +76,11 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
     } else {
         text.push_str(&format!("{} of {files} do not match the manifest\n", report.bad_files.len()));
     }
-    match &report.signature {
-        None | Some(SignatureStatus::Unsigned { .. }) => {}
+    match &report.signing {
+        None | Some(SigningStatus::Unsigned { .. }) => {}
         Some(status) => {
             let role = if status.is_trusted() { Role::Good } else { Role::Bad };
-            text.push_str(&format!("{} {}\n", output.paint(role, "SIGNATURE"), signature_line(status)));
+            text.push_str(&format!("{} {}\n", output.paint(role, "SIGNATURE"), signing_line(status)));
         }
     }
     output.text(&text)?;
@@ -101,7 +101,7 @@ impl From<VerifyReport> for Report {
                 .collect(),
             not_fetched: report.not_fetched,
             warnings: report.warnings,
-            signature: None,
+            signing: None,
         }
     }
 }

@@ -309,10 +309,10 @@ fn run_explains_itself() {
           --key <PUB.pem>
               Refuse the carton unless this public key signed it (repeat for one of several keys)
 
-          --signature <FILE>
+          --bundle <FILE>
               The carton's signature, a file or URL [default: MODEL.sig]
 
-          --require-signature
+          --require-signed
               Refuse the carton unless somebody signed it who is trusted (see `[[trust]]` in the
               configuration)
 

@@ -79,7 +79,7 @@ fn a_signature_holds_for_a_carton_in_every_shape() {
         "shrink model.carton --url-prefix https://example.com/ --min-size 1 --save-files files -o small.carton";
     sandbox.carton(shrink).expect_code(0);
     for carton in ["folder", "folder/", "small.carton"] {
-        sandbox.carton(&format!("info {carton} --key key.pub.pem --signature model.carton.sig")).expect_code(0);
+        sandbox.carton(&format!("info {carton} --key key.pub.pem --bundle model.carton.sig")).expect_code(0);
     }
     // Beside a folder, the signature has the folder's name.
     fs::copy(sandbox.work().join("model.carton.sig"), sandbox.work().join("folder.sig")).unwrap();
@@ -157,7 +157,7 @@ fn rules_say_who_may_sign_what() {
     );
     run().expect_code(0);
     refused(
-        sandbox.carton("run model.carton -i x=1 --require-signature --key key.pub.pem --config config.toml"),
+        sandbox.carton("run model.carton -i x=1 --require-signed --key key.pub.pem --config config.toml"),
         "is not signed",
     );
     let bad = |text: &str, reason: &str| {
@@ -181,7 +181,7 @@ fn rules_say_who_may_sign_what() {
     rules("[[trust]]\nfor = [\"**\"]\nkeys = [\"none.pem\"]\n");
     let outcome = sandbox.carton("info model.carton --config config.toml").expect_code(1);
     assert!(outcome.stderr.contains("none.pem`, which a trust rule names"), "{outcome}");
-    let outcome = sandbox.carton("info model.carton --require-signature").expect_code(1);
+    let outcome = sandbox.carton("info model.carton --require-signed").expect_code(1);
     assert!(outcome.stderr.contains("no key, certificate or identity is trusted"), "{outcome}");
 }
 
@@ -364,16 +364,16 @@ fn the_stock_tool_verifies_what_is_signed_and_the_reverse() {
     sandbox.carton("unpack model.carton -o folder").expect_code(0);
     for key in ["p256", "p384", "sec1"] {
         sandbox.carton(&format!("sign model.carton --key {key}.key -o ours.sig")).expect_code(0);
-        let verify = format!("verify key folder --signature ours.sig --public_key {key}.pub");
+        let verify = format!("verify key folder --bundle ours.sig --public_key {key}.pub");
         assert!(stock.run(&sandbox, &verify), "{key}");
-        assert!(!stock.run(&sandbox, "verify key folder --signature ours.sig --public_key stranger.pub"));
-        assert!(stock.run(&sandbox, &format!("sign key folder --signature theirs.sig --private_key {key}.key")));
-        sandbox.carton(&format!("info model.carton --signature theirs.sig --key {key}.pub")).expect_code(0);
-        refused(sandbox.carton("info model.carton --signature theirs.sig --key stranger.pub"), "by no trusted key");
+        assert!(!stock.run(&sandbox, "verify key folder --bundle ours.sig --public_key stranger.pub"));
+        assert!(stock.run(&sandbox, &format!("sign key folder --bundle theirs.sig --private_key {key}.key")));
+        sandbox.carton(&format!("info model.carton --bundle theirs.sig --key {key}.pub")).expect_code(0);
+        refused(sandbox.carton("info model.carton --bundle theirs.sig --key stranger.pub"), "by no trusted key");
     }
     let sign = ["sign", "model.carton", "--key", "encrypted.key", "-o", "ours.sig"];
     crate::sandbox::outcome(sandbox.command(sign).env("CARTON_KEY_PASSWORD", "secret")).expect_code(0);
-    assert!(stock.run(&sandbox, "verify key folder --signature ours.sig --public_key encrypted.pub"));
+    assert!(stock.run(&sandbox, "verify key folder --bundle ours.sig --public_key encrypted.pub"));
     for weak in ["p224", "secp256k1", "p521"] {
         let outcome = sandbox.carton(&format!("sign model.carton --key {weak}.key")).expect_code(2);
         assert!(outcome.stderr.contains("not on one of the curves P-256 and P-384"), "{outcome}");
@@ -381,16 +381,13 @@ fn the_stock_tool_verifies_what_is_signed_and_the_reverse() {
     }
     // A signature of the folder without one of its files, and one with a file more.
     fs::write(sandbox.work().join("folder/extra"), "").unwrap();
-    assert!(stock.run(&sandbox, "sign key folder --signature more.sig --private_key p256.key"));
-    refused(sandbox.carton("info model.carton --signature more.sig --key p256.pub"), "it covers `extra`, which is not");
-    assert!(!stock.run(&sandbox, "verify key folder --signature ours.sig --public_key encrypted.pub"));
+    assert!(stock.run(&sandbox, "sign key folder --bundle more.sig --private_key p256.key"));
+    refused(sandbox.carton("info model.carton --bundle more.sig --key p256.pub"), "it covers `extra`, which is not");
+    assert!(!stock.run(&sandbox, "verify key folder --bundle ours.sig --public_key encrypted.pub"));
     fs::remove_file(sandbox.work().join("folder/extra")).unwrap();
     fs::remove_file(sandbox.work().join("folder/model/weights.bin")).unwrap();
-    assert!(stock.run(&sandbox, "sign key folder --signature less.sig --private_key p256.key"));
-    refused(
-        sandbox.carton("info model.carton --signature less.sig --key p256.pub"),
-        "does not cover `model/weights.bin`",
-    );
+    assert!(stock.run(&sandbox, "sign key folder --bundle less.sig --private_key p256.key"));
+    refused(sandbox.carton("info model.carton --bundle less.sig --key p256.pub"), "does not cover `model/weights.bin`");
 }
 
 #[test]
@@ -409,7 +406,7 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
     };
     let info = || sandbox.carton("info model.carton --config config.toml");
     let stock_accepts =
-        || stock.run(&sandbox, "verify certificate folder --signature model.carton.sig --certificate_chain ca.pem");
+        || stock.run(&sandbox, "verify certificate folder --bundle model.carton.sig --certificate_chain ca.pem");
     for name in ["good", "digital-signature"] {
         sign(name, &format!("{name} intermediate"));
         assert!(
@@ -441,7 +438,7 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
     sign("of-old-ca", "of-old-ca");
     refused(info(), "its chain leads to no trusted root");
     rule("release@example.com");
-    let other_curve = "sign certificate folder --signature model.carton.sig --private_key other-curve.key \
+    let other_curve = "sign certificate folder --bundle model.carton.sig --private_key other-curve.key \
                        --signing_certificate other-curve.pem --certificate_chain intermediate.pem";
     assert!(stock.run(&sandbox, other_curve) && stock_accepts());
     refused(info(), "has an unusable key");
@@ -459,7 +456,7 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
     let material = serde_json::from_slice::<serde_json::Value>(&good).unwrap()["verificationMaterial"].clone();
     changed(&sandbox, |bundle| bundle["verificationMaterial"] = material);
     refused(info(), "is not by the key of its certificate (CN=good)");
-    assert!(stock.run(&sandbox, "sign certificate folder --signature model.carton.sig --private_key good.key --signing_certificate good.pem --certificate_chain intermediate.pem"));
+    assert!(stock.run(&sandbox, "sign certificate folder --bundle model.carton.sig --private_key good.key --signing_certificate good.pem --certificate_chain intermediate.pem"));
     info().expect_code(0);
 }
 
@@ -472,7 +469,7 @@ fn keyless_signatures_are_accepted_by_rules() {
     for (carton, signature) in [("second", "second.sig"), ("model", "model.sig")] {
         pack(&sandbox, carton, carton);
         sandbox.carton(&format!("unpack {carton}.carton -o {carton}-folder")).expect_code(0);
-        let sign = format!("sign key {carton}-folder --signature {signature} --private_key p256.key");
+        let sign = format!("sign key {carton}-folder --bundle {signature} --private_key p256.key");
         assert!(stock.run(&sandbox, &sign));
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/python/make_sigstore.py");

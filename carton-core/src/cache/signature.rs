@@ -16,7 +16,7 @@ impl Cache {
     }
 
     /// Keeps the signature of a carton, in place of an earlier one.
-    pub(crate) fn remember_signature(&self, manifest: &ManifestHash, bytes: &[u8]) -> Result<(), CacheError> {
+    pub(crate) fn remember_bundle(&self, manifest: &ManifestHash, bytes: &[u8]) -> Result<(), CacheError> {
         let root = self.carton_root(manifest);
         create_folder(&root)?;
         self.partial()?.publish(bytes, &root.join(NAME))

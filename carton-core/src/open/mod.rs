@@ -5,7 +5,7 @@ mod hub;
 mod opening;
 pub(crate) mod registry;
 mod remote;
-mod signature;
+mod signing;
 
 use std::borrow::Cow;
 use std::future::IntoFuture;
@@ -19,8 +19,8 @@ use carton_network::place::Place;
 
 pub use bytes::{OpenBytes, file_bytes};
 pub(crate) use opening::Opening;
-pub(crate) use signature::refuse_bare;
-pub(crate) use signature::{signature_in_registry, signatures_to_push};
+pub(crate) use signing::refuse_bare;
+pub(crate) use signing::{bundle_in_registry, bundles_to_push};
 
 use crate::blocking::{Awaited, run_blocking};
 use crate::cache::Cache;
@@ -46,8 +46,8 @@ impl Open {
 
     open_setters!(settings);
 
-    /// Looks for the carton's signature even where none is required, so that [`Package::signature_status`] can tell what was found.
-    pub fn look_for_signature(mut self) -> Self {
+    /// Looks for the bundle that signs the carton even where none is required, so that [`Package::signing_status`] can tell what was found.
+    pub fn look_for_bundle(mut self) -> Self {
         self.settings.trust.reported = true;
         self
     }
@@ -89,9 +89,9 @@ pub(crate) fn open(
     if let (Place::Hub(name), Place::Web(url)) = (named, &*found) {
         hub::remember(name, url, opening);
     }
-    let place = signature::CartonPlace { named, found: &found };
-    let status = signature::check(&package, place, &settings.trust, config, opening)?;
-    Ok(package.with_signature_status(status))
+    let place = signing::CartonPlace { named, found: &found };
+    let status = signing::check(&package, place, &settings.trust, config, opening)?;
+    Ok(package.with_signing_status(status))
 }
 
 /// The web URL that a name of the Hub or of an object stands for; any other place itself.

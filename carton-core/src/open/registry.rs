@@ -31,8 +31,8 @@ const MAX_IN_MEMORY: u64 = 256 << 20;
 /// The largest carton without its large files, in bytes: far more than small files can have together.
 const MAX_SMALL: u64 = 1 << 40;
 
-/// The most signatures of one carton that are looked at.
-const MAX_SIGNATURES: usize = 16;
+/// The most bundles of one carton that are looked at.
+const MAX_BUNDLES: usize = 16;
 
 /// Opens the carton at the `oci:` URL `url`.
 ///
@@ -255,9 +255,9 @@ struct Small<'a> {
     stores: &'a [BlobStore],
 }
 
-/// Reads the signatures of the carton with the hash `carton` at `url` from its registry: what refers to the artifact and is a signature.
+/// Reads the bundles of the carton with the hash `carton` at `url` from its registry: what refers to the artifact and is a bundle.
 /// Returns none if the network must not be used.
-pub(crate) fn signatures(
+pub(crate) fn bundles(
     url: &Url,
     carton: ManifestHash,
     network: &Network,
@@ -279,20 +279,20 @@ pub(crate) fn signatures(
         None => client.manifest()?.1,
     };
     let mut found = Vec::new();
-    for referrer in client.referrers(&digest)?.signatures().take(MAX_SIGNATURES) {
-        match signature(&client, &referrer.digest, limit) {
+    for referrer in client.referrers(&digest)?.bundles().take(MAX_BUNDLES) {
+        match bundle(&client, &referrer.digest, limit) {
             Ok(bytes) => found.extend(bytes),
             Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error.into()),
-            // Anyone who may write to the repository can put a broken signature beside a good one.
-            Err(error) => tracing::warn!("a signature is passed over: {}", carton_format::causes::in_one_line(&error)),
+            // Anyone who may write to the repository can put a broken bundle beside a good one.
+            Err(error) => tracing::warn!("a bundle is passed over: {}", carton_format::causes::in_one_line(&error)),
         }
     }
     Ok(found)
 }
 
-/// The signature that the artifact with the digest `referrer` holds; `None` if it has none within the limit.
-fn signature(client: &Client, referrer: &Sha256Digest, limit: u64) -> Result<Option<Vec<u8>>, OciError> {
+/// The bundle that the artifact with the digest `referrer` holds; `None` if it has none within the limit.
+fn bundle(client: &Client, referrer: &Sha256Digest, limit: u64) -> Result<Option<Vec<u8>>, OciError> {
     let Some(manifest) = client.manifest_by_digest(referrer)? else { return Ok(None) };
-    let layer = manifest::signature_layer(&manifest).filter(|layer| layer.size <= limit);
+    let layer = manifest::bundle_layer(&manifest).filter(|layer| layer.size <= limit);
     Ok(layer.map(|layer| client.small_blob(&layer.digest, limit)).transpose()?.flatten())
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Package;
 use crate::contents::FileInfo;
-use crate::trust::SignatureStatus;
+use crate::trust::SigningStatus;
 
 /// Everything that is known about a carton without reading a file of the model.
 ///
@@ -16,8 +16,8 @@ use crate::trust::SignatureStatus;
 pub struct Info {
     /// The SHA-256 of MANIFEST, which is the hash of the carton; `None` for a model that is not in a carton.
     pub manifest_sha256: Option<ManifestHash>,
-    /// What was found out about its signature; `None` if it was not looked for.
-    pub signature: Option<SignatureStatus>,
+    /// What was found out about who signed it; `None` if it was not looked for.
+    pub signing: Option<SigningStatus>,
     /// The version of the format.
     pub spec_version: u64,
     /// The model's name.
@@ -59,7 +59,7 @@ impl Info {
         let text = |text: Option<&str>| text.map(str::to_owned);
         Self {
             manifest_sha256: contents.manifest_hash(),
-            signature: package.signature_status().cloned(),
+            signing: package.signing_status().cloned(),
             spec_version: metadata.spec_version(),
             model_name: text(metadata.model_name()),
             short_description: text(metadata.short_description()),

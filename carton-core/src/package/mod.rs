@@ -44,7 +44,7 @@ use crate::cache::Cache;
 use crate::contents::{Access, ArchiveBytes, Blobs, Contents, ContentsError, OutsideLinks};
 use crate::context_setters::blocking_setters;
 use crate::error::{Error, Failure as _};
-use crate::trust::SignatureStatus;
+use crate::trust::SigningStatus;
 
 /// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.
 pub(crate) const MAX_MISC_LENGTH: u64 = 1 << 30;
@@ -61,7 +61,7 @@ pub struct Package {
     opened: Arc<Opened>,
     /// The context of the calls that read files.
     context: Context,
-    signature_status: Option<Arc<SignatureStatus>>,
+    signing_status: Option<Arc<SigningStatus>>,
 }
 
 #[derive(Debug)]
@@ -171,19 +171,19 @@ impl Package {
     }
 
     fn of(opened: Opened) -> Self {
-        Self { opened: Arc::new(opened), context: Context::default(), signature_status: None }
+        Self { opened: Arc::new(opened), context: Context::default(), signing_status: None }
     }
 
-    /// The same package, with what was found out about its signature.
-    pub(crate) fn with_signature_status(self, status: Option<SignatureStatus>) -> Self {
-        Self { signature_status: status.map(Arc::new), ..self }
+    /// The same package, with what was found out about who signed it.
+    pub(crate) fn with_signing_status(self, status: Option<SigningStatus>) -> Self {
+        Self { signing_status: status.map(Arc::new), ..self }
     }
 
-    /// What was found out about the carton's signature when it was opened; `None` if it was not looked for. It is looked for where a
-    /// signature is required, and with [`Open::look_for_signature`](crate::Open::look_for_signature).
+    /// What was found out about who signed the carton when it was opened; `None` if it was not looked for. It is looked for where a
+    /// bundle is required, and with [`Open::look_for_bundle`](crate::Open::look_for_bundle).
     #[must_use]
-    pub fn signature_status(&self) -> Option<&SignatureStatus> {
-        self.signature_status.as_deref()
+    pub fn signing_status(&self) -> Option<&SigningStatus> {
+        self.signing_status.as_deref()
     }
 
     /// Returns the metadata of carton.toml.

@@ -16,7 +16,7 @@ use crate::contents::ContentsError;
 use crate::open::{self, Open};
 use crate::package;
 use crate::settings::{OpenSettings, open_setters};
-use crate::trust::signature_path;
+use crate::trust::bundle_path;
 use crate::{Carton, Error, Location};
 
 /// A carton to be written as a file. Made by [`Carton::pull`]; setters configure it, and `.await` writes the file.
@@ -37,8 +37,8 @@ pub struct Pulled {
     pub path: PathBuf,
     /// The SHA-256 of its MANIFEST.
     pub manifest_sha256: ManifestHash,
-    /// The signature that was written beside it, if it has one.
-    pub signature: Option<PathBuf>,
+    /// The bundle that was written beside it, if it has one.
+    pub bundle: Option<PathBuf>,
 }
 
 impl Pull {
@@ -64,10 +64,10 @@ impl Pull {
             let linked = contents.files().into_iter().filter(|file| file.linked).map(|file| file.path);
             let left_out: BTreeSet<String> = linked.collect();
             contents.fetch(|path| !left_out.contains(path), &context)?;
-            let signature = open::signature_in_registry(&package, &url, &config, &context)?;
+            let bundle = open::bundle_in_registry(&package, &url, &config, &context)?;
             package::rewrite(contents, &left_out, contents.links(), &output, compression, &context)?;
-            let beside = signature_path(&output);
-            let signature = match signature {
+            let beside = bundle_path(&output);
+            let bundle = match bundle {
                 Some(bytes) => {
                     write(&beside, &bytes)?;
                     Some(beside)
@@ -81,7 +81,7 @@ impl Pull {
                 }
                 None => None,
             };
-            Ok(Pulled { path: output, manifest_sha256, signature })
+            Ok(Pulled { path: output, manifest_sha256, bundle })
         })
         .await
     }
@@ -103,7 +103,7 @@ impl IntoFuture for Pull {
 }
 
 impl Carton {
-    /// Writes a carton of a registry to `output`, with all its files, and its signature beside it. It has the same hash as the carton that
+    /// Writes a carton of a registry to `output`, with all its files, and its bundle beside it. It has the same hash as the carton that
     /// was pushed.
     ///
     /// ```no_run

@@ -59,7 +59,7 @@ pub struct Pushed {
     pub mounted: u64,
     /// The bytes of the blobs that the repository had already.
     pub present: u64,
-    /// Whether a signature of the carton was pushed too.
+    /// Whether a bundle of the carton was pushed too.
     pub signed: bool,
 }
 
@@ -90,7 +90,7 @@ impl Push {
         }
         let progress = open.operation.progress().cloned();
         let config = open.operation.config()?;
-        let signature = open.trust.signature.clone();
+        let bundle = open.trust.bundle.clone();
         let package = Open::new(location.clone(), open).await?;
         run_blocking(progress.as_ref(), move |context| {
             let network = config.network();
@@ -102,9 +102,9 @@ impl Push {
                 Client::new(&network, servers, &reference, RegistryAccess::Write, &places.repositories, &activity)?;
             let (package, reference, client, cache) = (&package, &reference, &client, cache.as_deref());
             let push = Pushing { package, reference, client, places, cache, context: &context };
-            let named = signature.as_ref().map(|signature| signature.place()).transpose()?;
-            let signatures = open::signatures_to_push(package, location.place()?, named, &config, &context)?;
-            let pushed = push.run(min_size, &signatures)?;
+            let named = bundle.as_ref().map(|bundle| bundle.place()).transpose()?;
+            let bundles = open::bundles_to_push(package, location.place()?, named, &config, &context)?;
+            let pushed = push.run(min_size, &bundles)?;
             if let Some(cache) = cache {
                 let digests = large_files(package.contents(), min_size).into_iter().map(|file| file.digest);
                 if let Err(error) = cache.remember_blobs(reference.host(), reference.repository(), digests) {
@@ -127,7 +127,7 @@ impl IntoFuture for Push {
 }
 
 impl Carton {
-    /// Pushes the carton at `location` to a registry, with its signature if there is one beside it. What the registry has already is not
+    /// Pushes the carton at `location` to a registry, with its bundle if there is one beside it. What the registry has already is not
     /// sent. The tag is set last: until then it means what it meant before.
     ///
     /// ```no_run
@@ -215,7 +215,7 @@ impl Sum {
 }
 
 impl Pushing<'_> {
-    fn run(&self, min_size: u64, signatures: &[Vec<u8>]) -> Result<Pushed, Error> {
+    fn run(&self, min_size: u64, bundles: &[Vec<u8>]) -> Result<Pushed, Error> {
         let contents = self.package.contents();
         let manifest_sha256 =
             contents.manifest_hash().ok_or_else(|| ContentsError::NoManifest { location: contents.location() })?;
@@ -232,15 +232,15 @@ impl Pushing<'_> {
         self.check_length(bytes.len())?;
         self.client.put_small_blob(&config)?;
         let digest = Sha256Digest::of(&bytes);
-        if !signatures.is_empty() {
-            // The signatures come before the tag, so that a reader of the tag always finds them.
+        if !bundles.is_empty() {
+            // The bundles come before the tag, so that a reader of the tag always finds them.
             self.client.put_manifest(&oci_digest(&digest), IMAGE_MANIFEST, &bytes)?;
-            for signature in signatures {
-                self.push_signature(signature, &Descriptor::of_manifest(&bytes))?;
+            for bundle in bundles {
+                self.push_bundle(bundle, &Descriptor::of_manifest(&bytes))?;
             }
         }
         self.client.put_manifest(&self.reference.name(), IMAGE_MANIFEST, &bytes)?;
-        let signed = !signatures.is_empty();
+        let signed = !bundles.is_empty();
         let n_blobs = files.iter().map(|file| file.digest).collect::<BTreeSet<_>>().len() + 1;
         let Sum { sent, mounted, present } = sum;
         let reference = self.reference.with_digest(digest);
@@ -311,11 +311,11 @@ impl Pushing<'_> {
         Ok((digest, size))
     }
 
-    /// Sends a signature, which refers to the manifest `subject`.
-    fn push_signature(&self, signature: &[u8], subject: &Descriptor) -> Result<(), Error> {
-        self.client.put_small_blob(signature)?;
+    /// Sends a bundle, which refers to the manifest `subject`.
+    fn push_bundle(&self, bundle: &[u8], subject: &Descriptor) -> Result<(), Error> {
+        self.client.put_small_blob(bundle)?;
         self.client.put_small_blob(manifest::EMPTY_CONFIG)?;
-        let manifest = manifest::write_signature(subject, signature);
+        let manifest = manifest::write_bundle(subject, bundle);
         let name = oci_digest(&Sha256Digest::of(&manifest));
         if !self.client.put_manifest(&name, IMAGE_MANIFEST, &manifest)? {
             self.client.tag_referrer(&subject.digest, &manifest)?;

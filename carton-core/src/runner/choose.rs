@@ -2,7 +2,7 @@
 
 use carton_format::context::Context;
 
-use super::{Descriptor, InstallError, Installer, PLATFORM, Place, Registry, Requirement, select};
+use super::{AvailableRunners, Descriptor, InstallError, Installer, PLATFORM, Place, Requirement, select};
 use crate::config::Config;
 use crate::error::Error;
 
@@ -20,8 +20,8 @@ pub(crate) struct RunnerSources<'a> {
 /// [`InstallError::NoRunner`] if there is none and none may be installed; [`InstallError::LostLibrary`] if it has lost its library;
 /// otherwise the error of the installation.
 pub(crate) fn choose(requirement: &Requirement, sources: &RunnerSources<'_>) -> Result<Descriptor, Error> {
-    let registry = Registry::read(sources.config)?;
-    match select(registry.runners(), requirement, PLATFORM) {
+    let runners = AvailableRunners::read(sources.config)?;
+    match select(runners.runners(), requirement, PLATFORM) {
         Ok(runner) => match runner.lost_library() {
             None => Ok(runner.clone()),
             Some(folder) => Err(InstallError::LostLibrary { runner: runner.to_string(), folder }.into()),

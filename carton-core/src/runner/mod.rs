@@ -3,6 +3,7 @@
 //!
 //! This module never opens a carton. The protocol that runners speak is in `carton-runner-interface`.
 
+mod available;
 mod choose;
 pub(crate) mod descriptor;
 mod embedded;
@@ -17,7 +18,6 @@ mod launcher;
 mod library;
 mod needs;
 mod package;
-mod registry;
 mod release_date;
 mod remove;
 mod select;
@@ -26,6 +26,8 @@ mod unpack;
 mod wheel;
 mod workspace;
 
+pub(crate) use available::AvailableError;
+pub use available::{AvailableRunners, BrokenRunner};
 pub use carton_network::place::{Place, PlaceError};
 pub use carton_runner_interface::runner::{EmbeddedRunner, ModelFilesMode};
 pub(crate) use choose::{RunnerSources, choose};
@@ -40,8 +42,6 @@ pub(crate) use launcher::launcher;
 pub use library::{FoundLibrary, LibraryNeed, LibraryWheel};
 pub use needs::{PrepareNeeds, SandboxNeeds};
 pub use package::{OfferedRunner, Packaged, add_to_index, archive_name, package};
-pub(crate) use registry::RegistryError;
-pub use registry::{BrokenRunner, Registry};
 pub use release_date::{RELEASE_DATE, ReleaseDate, ReleaseDateError};
 pub use remove::remove;
 pub use select::{NoRunner, Rejection, Requirement, Searched, reject, select};

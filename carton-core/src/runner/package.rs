@@ -19,7 +19,7 @@ use super::install::{check_executable, folder_name};
 use super::unpack::names::Names;
 use super::unpack::{UnpackError, UnpackLimits};
 use super::workspace::Lock;
-use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
+use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, available};
 use crate::error::Error;
 
 /// 1980-01-01 in seconds since 1970, the date that entries of cartons also have.
@@ -196,11 +196,11 @@ fn names_replaced_archive(entry: &serde_json::Value, offered: &serde_json::Value
 }
 
 fn describe(folder: &Path) -> Result<Vec<Descriptor>, InstallError> {
-    let path = folder.join(registry::DESCRIPTOR);
+    let path = folder.join(available::DESCRIPTOR);
     if folder.is_dir() && !path.exists() {
         return Err(no_descriptor(folder));
     }
-    Ok(registry::read_descriptor(&path, folder, ExecutablePaths::InFolder)?)
+    Ok(available::read_descriptor(&path, folder, ExecutablePaths::InFolder)?)
 }
 
 fn no_descriptor(folder: &Path) -> InstallError {

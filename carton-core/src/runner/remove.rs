@@ -8,7 +8,7 @@ use semver::{Version, VersionReq};
 
 use super::launcher;
 use super::workspace::Workspace;
-use super::{Descriptor, InstallError, Registry};
+use super::{AvailableRunners, Descriptor, InstallError};
 use crate::config::Config;
 use crate::error::Error;
 
@@ -19,16 +19,16 @@ use crate::error::Error;
 /// No runner or several fit; the runner is part of this program; its folder holds other runners too.
 pub fn remove(asked: &str, config: &Config) -> Result<(Descriptor, PathBuf), Error> {
     let asked_for = Asked::parse(asked)?;
-    let registry = Registry::read(config)?;
+    let runners = AvailableRunners::read(config)?;
     let fits = |runner: &Descriptor| asked_for.fits(runner);
-    let installed: Vec<(&Descriptor, &Path)> = registry.installed().collect();
+    let installed: Vec<(&Descriptor, &Path)> = runners.installed().collect();
     // A runner that understands several compat versions has a descriptor for each.
     let mut found: Vec<_> = installed.iter().filter(|(runner, _)| fits(runner)).collect();
     found.dedup_by(|one, other| one.1 == other.1 && one.0.is_same_but_for_compat(other.0));
     let runner_dir = config.runner_dir.as_path();
     let (runner, folder) = match found.as_slice() {
         [] => {
-            if let Some(runner) = registry.embedded().iter().find(|runner| fits(runner)) {
+            if let Some(runner) = runners.embedded().iter().find(|runner| fits(runner)) {
                 return Err(InstallError::Embedded { runner: runner.to_string() }.into());
             }
             let (asked, runner_dir) = (asked.to_owned(), runner_dir.to_path_buf());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <runner_dir>/
-//!   .install-XXXXXX/       one installation in progress; the registry skips names that begin with a dot
+//!   .install-XXXXXX/       one installation in progress; reading skips names that begin with a dot
 //!     lock                 held as long as the installing process lives
 //!     new/                 becomes the runner's folder
 //!   .lock-…                held while that runner is installed

@@ -10,32 +10,32 @@ use crate::error::{Advice, Failure};
 /// Why a carton is not trusted, or why that cannot be found out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrustError {
-    /// A signature is required, and there is none.
-    #[error("`{carton}` is not signed, and a signature is required: {}", no_signature(signature))]
+    /// A bundle is required, and there is none.
+    #[error("`{carton}` is not signed, and must be: {}", no_bundle(bundle))]
     Unsigned {
         /// The carton.
         carton: String,
-        /// Where a signature was looked for.
-        signature: String,
+        /// Where a bundle was looked for.
+        bundle: String,
     },
-    /// A signature is required, and the one that is there is not accepted.
-    #[error("the signature `{signature}` of `{carton}` is not accepted: {reason}")]
+    /// A bundle is required, and the one that is there is not accepted.
+    #[error("the signing bundle `{bundle}` of `{carton}` is not accepted: {reason}")]
     Refused {
         /// The carton.
         carton: String,
-        /// The signature.
-        signature: String,
+        /// The bundle.
+        bundle: String,
         /// The reason, in words.
         reason: String,
     },
-    /// A signature is required, and a model that is not in a carton cannot have one.
-    #[error("`{}` is not a carton, so it cannot be signed, and a signature is required", path.display())]
+    /// A bundle is required, and a model that is not in a carton cannot have one.
+    #[error("`{}` is not a carton, so it cannot be signed, and must be", path.display())]
     Bare {
         /// The model.
         path: PathBuf,
     },
-    /// A signature is required, and neither the configuration nor the caller says whose.
-    #[error("a signature is required, and no key, certificate or identity is trusted for `{carton}`")]
+    /// A bundle is required, and neither the configuration nor the caller says whose.
+    #[error("`{carton}` must be signed, and no key, certificate or identity is trusted for it")]
     NoTrust {
         /// The carton.
         carton: String,
@@ -74,8 +74,8 @@ pub(crate) enum TrustError {
     },
 }
 
-/// Says where nothing was found. In a registry, a signature has no name of its own.
-fn no_signature(place: &str) -> String {
+/// Says where nothing was found. In a registry, a bundle has no name of its own.
+fn no_bundle(place: &str) -> String {
     match is_in_registry(place) {
         true => "none refers to it in the registry".to_owned(),
         false => format!("there is no `{place}`"),
@@ -96,8 +96,8 @@ impl Failure for TrustError {
 
     fn advice(&self) -> Option<Advice> {
         match self {
-            Self::Unsigned { signature, .. } if !is_in_registry(signature) => {
-                Some("get the signature from whom the carton is from, and put it beside the carton".into())
+            Self::Unsigned { bundle, .. } if !is_in_registry(bundle) => {
+                Some("get its signing bundle from whom the carton is from, and put it beside the carton".into())
             }
             Self::Bare { .. } => Some("pack the model, and sign the carton".into()),
             Self::NoTrust { .. } => Some("give the public key of whom you trust".into()),

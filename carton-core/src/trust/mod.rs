@@ -1,9 +1,9 @@
-//! Who may sign which cartons (spec/signing.md): rules, keys, and what was found out about a carton's signature.
+//! Who may sign which cartons (spec/signing.md): rules, keys, and what was found out about a carton's bundle.
 //!
-//! A signature lies beside a carton, in a file or at a URL with `.sig` at its end. A [`TrustRule`] of the [configuration](crate::Config) says
-//! for which places a signature is required, and by whom: by keys, certificates, or identities that an instance of Sigstore vouches for.
+//! A bundle lies beside a carton, in a file or at a URL with `.sig` at its end. A [`TrustRule`] of the [configuration](crate::Config) says
+//! for which places a bundle is required, and by whom: by keys, certificates, or identities that an instance of Sigstore vouches for.
 //! The first rule whose places fit decides. One operation replaces the rules by keys of its own:
-//! [`Load::trust_key`](crate::Load::trust_key). A required signature that is missing, wrong or by somebody else is an error of the kind
+//! [`Load::trust_key`](crate::Load::trust_key). A required bundle that is missing, wrong or by somebody else is an error of the kind
 //! [`ErrorKind::Untrusted`](crate::ErrorKind::Untrusted), before any file of the model is used.
 //!
 //! ```no_run
@@ -13,8 +13,8 @@
 //!
 //! let key = PrivateKey::generate(Curve::P256)?;
 //! let public = key.public_key();
-//! let signature = Carton::open("digits.carton").await?.sign(&SigningIdentity::with_key(key));
-//! std::fs::write("digits.carton.sig", signature.unwrap_or_default())?;
+//! let bundle = Carton::open("digits.carton").await?.sign(&SigningIdentity::with_key(key));
+//! std::fs::write("digits.carton.sig", bundle.unwrap_or_default())?;
 //!
 //! let model = Carton::load("digits.carton").trust_key(public).await?;
 //! # let _ = model;
@@ -33,7 +33,7 @@ pub use carton_signing::{
 };
 
 pub(crate) use error::TrustError;
-pub use place::signature_path;
+pub use place::bundle_path;
 pub use rule::TrustRule;
 pub(crate) use rule::{TrustSettings, check_pattern};
-pub use status::SignatureStatus;
+pub use status::SigningStatus;

@@ -1,18 +1,18 @@
-//! Where the signature of a carton is.
+//! Where the bundle of a carton is.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where the signature of a carton on this machine is by default: under its name and `.sig`.
+/// Where the bundle of a carton on this machine is by default: under its name and `.sig`.
 ///
 /// ```
-/// use carton_core::trust::signature_path;
+/// use carton_core::trust::bundle_path;
 ///
-/// assert_eq!(signature_path("models/digits.carton").to_str(), Some("models/digits.carton.sig"));
-/// assert_eq!(signature_path("unpacked/").to_str(), Some("unpacked.sig"));
+/// assert_eq!(bundle_path("models/digits.carton").to_str(), Some("models/digits.carton.sig"));
+/// assert_eq!(bundle_path("unpacked/").to_str(), Some("unpacked.sig"));
 /// ```
 #[must_use]
-pub fn signature_path(carton: impl AsRef<Path>) -> PathBuf {
+pub fn bundle_path(carton: impl AsRef<Path>) -> PathBuf {
     let path = carton.as_ref();
     // A path that ends with a slash, or is `.`, has no name to add to.
     let path: PathBuf = match path.file_name() {

@@ -20,32 +20,32 @@ pub struct TrustRule {
     pub keys: Vec<PathBuf>,
     /// Files of certificates (PEM) that chains may lead to.
     pub certificates: Vec<PathBuf>,
-    /// The file of a trusted root of Sigstore (JSON), which confirms keyless signatures.
+    /// The file of a trusted root of Sigstore (JSON), which confirms keyless bundles.
     pub trusted_root: Option<PathBuf>,
-    /// The provider of the identities with keyless signatures, such as `https://token.actions.githubusercontent.com`. Without it, no keyless
-    /// signature is accepted: two providers can know different people by the same name.
+    /// The provider of the identities with keyless bundles, such as `https://token.actions.githubusercontent.com`. Without it, no keyless
+    /// bundle is accepted: two providers can know different people by the same name.
     pub issuer: Option<String>,
     /// The identities that may sign with certificates, or keyless. `*` stands for any characters.
     pub identities: Vec<String>,
-    /// Whether cartons without a signature of these are refused.
+    /// Whether cartons without a bundle of these are refused.
     pub required: bool,
 }
 
-/// What one operation asks of a carton's signature.
+/// What one operation asks of a carton's bundle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrustSettings {
-    /// Keys that may sign, in place of those of the configuration. A signature by one of them is required.
+    /// Keys that may sign, in place of those of the configuration. A bundle by one of them is required.
     pub(crate) keys: Vec<PublicKey>,
-    /// The signature; beside the carton by default.
-    pub(crate) signature: Option<crate::Location>,
-    /// Whether a trusted signature is required, whatever the rule says; `None` to leave that to the rule.
+    /// The bundle; beside the carton by default.
+    pub(crate) bundle: Option<crate::Location>,
+    /// Whether a trusted bundle is required, whatever the rule says; `None` to leave that to the rule.
     pub(crate) required: Option<bool>,
-    /// Whether a signature is looked for even where none is required.
+    /// Whether a bundle is looked for even where none is required.
     pub(crate) reported: bool,
 }
 
 impl TrustRule {
-    /// A rule for cartons of these places, which requires a signature and trusts no signer yet.
+    /// A rule for cartons of these places, which requires a bundle and trusts no signer yet.
     #[must_use]
     pub fn new(places: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {

@@ -1,38 +1,38 @@
-//! What was found out about a carton's signature.
+//! What was found out about a carton's bundle.
 
 use carton_signing::{ClaimedSigner, VerifiedSigner};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// What is known of a carton's signature: whether there is one, by whom, and whether that signer is trusted.
+/// What is known of a carton's bundle: whether there is one, by whom, and whether that signer is trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SignatureStatus {
-    /// There is no signature at the place where it was looked for.
+pub enum SigningStatus {
+    /// There is no bundle at the place where it was looked for.
     Unsigned {
         /// The place: a path, or the part of a URL that may be shown.
         place: String,
     },
     /// A trusted signer signed exactly this carton.
     Trusted {
-        /// Where the signature was.
+        /// Where the bundle was.
         place: String,
         /// Who signed.
         signer: VerifiedSigner,
     },
-    /// There is a signature, and it is not accepted.
+    /// There is a bundle, and it is not accepted.
     Untrusted {
-        /// Where the signature was.
+        /// Where the bundle was.
         place: String,
         /// Whom it names as its signer, which anyone can write; `None` if it cannot be read.
         claimed: Option<ClaimedSigner>,
         /// Why it is not accepted.
         reason: String,
-        /// Whether no trust in any signer would make the signature right: it is malformed, or for another carton.
+        /// Whether no trust in any signer would make the bundle right: it is malformed, or for another carton.
         is_broken: bool,
     },
 }
 
-impl SignatureStatus {
+impl SigningStatus {
     /// Whether a trusted signer signed the carton.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
@@ -65,7 +65,7 @@ impl SignatureStatus {
     }
 }
 
-impl Serialize for SignatureStatus {
+impl Serialize for SigningStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (status, place, reason) = match self {
             Self::Unsigned { place } => ("unsigned", place, None),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::endpoint::{MAX_ANSWER, endpoints};
 use super::error::refused;
-use super::manifest::{IMAGE_INDEX, IMAGE_MANIFEST, MAX_LENGTH, Referrers, SIGNATURE};
+use super::manifest::{BUNDLE, IMAGE_INDEX, IMAGE_MANIFEST, MAX_LENGTH, Referrers};
 use super::reference::{oci_digest, parse_digest};
 use super::{Endpoint, OciError, Reference, RegistryAccess, RegistryConfig};
 use crate::http::{Activity, Answered, Call, CallBody, Method, Network, NetworkError};
@@ -164,10 +164,10 @@ impl Client {
 
     fn referrers_from(&self, endpoint: &Endpoint, digest: &Sha256Digest) -> Result<Referrers, OciError> {
         let url = endpoint.url(&format!("referrers/{}", oci_digest(digest)));
-        let mut url = url.with_query(&[("artifactType", SIGNATURE)]);
+        let mut url = url.with_query(&[("artifactType", BUNDLE)]);
         let headers = [("accept", IMAGE_INDEX)];
         let mut referrers = Referrers::default();
-        // A registry that leaves the choice of the type to its clients may have pages without a signature.
+        // A registry that leaves the choice of the type to its clients may have pages without a bundle.
         for _ in 0..MAX_REFERRER_PAGES {
             let answer = self.ask(endpoint, Method::GET, &url, &headers, &Bytes::new(), MAX_LENGTH, "read")?;
             match answer.status.code() {
@@ -193,13 +193,13 @@ impl Client {
         }
     }
 
-    /// Adds a signature to the index that clients keep under a tag.
+    /// Adds a bundle to the index that clients keep under a tag.
     ///
     /// # Errors
     /// The registry cannot be asked, or refuses.
     pub fn tag_referrer(&self, subject: &Sha256Digest, manifest: &[u8]) -> Result<(), OciError> {
         let mut referrers = self.tagged_referrers(self.registry(), subject)?.unwrap_or_default();
-        referrers.add_signature(manifest);
+        referrers.add_bundle(manifest);
         self.put_manifest(&referrers_tag(subject), IMAGE_INDEX, &referrers.to_bytes()).map(drop)
     }
 

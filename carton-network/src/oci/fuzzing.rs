@@ -10,16 +10,16 @@ pub fn carton_manifest(bytes: &[u8]) -> Option<Vec<u64>> {
     Some(manifest.files.iter().chain([&manifest.small]).map(|layer| layer.size).collect())
 }
 
-/// The number of signatures in a list of referrers. Checks that the list is the same after writing and reading it again.
+/// The number of bundles in a list of referrers. Checks that the list is the same after writing and reading it again.
 ///
 /// # Panics
 /// If it is not.
 pub fn referrers(bytes: &[u8]) -> Option<usize> {
     let referrers = Referrers::parse(bytes).ok()?;
     let again = Referrers::parse(&referrers.to_bytes()).ok();
-    let n_signatures = referrers.signatures().count();
-    assert_eq!(again.map(|again| again.signatures().count()), Some(n_signatures));
-    Some(n_signatures)
+    let n_bundles = referrers.bundles().count();
+    assert_eq!(again.map(|again| again.bundles().count()), Some(n_bundles));
+    Some(n_bundles)
 }
 
 /// Whether the bytes are a file of logins. Looks for a login in it.

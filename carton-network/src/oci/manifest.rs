@@ -21,8 +21,8 @@ pub(crate) const IMAGE_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MODEL: &str = "application/vnd.cncf.model.manifest.v1+json";
 const MODEL_CONFIG: &str = "application/vnd.cncf.model.config.v1+json";
 
-/// The kind of an artifact that is a signature of another, and of its only layer.
-pub const SIGNATURE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+/// The kind of an artifact that is a bundle of another, and of its only layer.
+pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// The configuration of an artifact that has none: `{}`.
 const EMPTY: &str = "application/vnd.oci.empty.v1+json";
@@ -232,20 +232,20 @@ fn file_annotations(path: &str) -> impl Iterator<Item = (String, String)> + use<
     [FILE_PATH, TITLE].map(|key| (key.to_owned(), path.to_owned())).into_iter()
 }
 
-/// The manifest of a signature of the artifact `subject`.
-pub fn write_signature(subject: &Descriptor, signature: &[u8]) -> Vec<u8> {
+/// The manifest of a bundle of the artifact `subject`.
+pub fn write_bundle(subject: &Descriptor, bundle: &[u8]) -> Vec<u8> {
     to_json(&RawManifest {
-        artifact_type: Some(SIGNATURE.to_owned()),
-        layers: vec![Descriptor::of(SIGNATURE, signature)],
+        artifact_type: Some(BUNDLE.to_owned()),
+        layers: vec![Descriptor::of(BUNDLE, bundle)],
         subject: Some(subject.clone()),
         ..RawManifest::of(Descriptor::of(EMPTY, EMPTY_CONFIG))
     })
 }
 
-/// The layer that is the signature, in the manifest of one.
-pub fn signature_layer(bytes: &[u8]) -> Option<Descriptor> {
+/// The layer that is the bundle, in the manifest of one.
+pub fn bundle_layer(bytes: &[u8]) -> Option<Descriptor> {
     let raw = RawManifest::parse(bytes).ok()?;
-    raw.layers.into_iter().find(|layer| layer.media_type == SIGNATURE)
+    raw.layers.into_iter().find(|layer| layer.media_type == BUNDLE)
 }
 
 /// The artifacts that refer to another: what a registry answers, or what the tag holds that stands for this answer.
@@ -254,7 +254,7 @@ pub struct Referrers {
     /// Those of other kinds, as they were read: with fields that only their writers know, or digests of another kind.
     others: Vec<serde_json::Value>,
     /// The newest last.
-    signatures: Vec<Descriptor>,
+    bundles: Vec<Descriptor>,
 }
 
 impl Referrers {
@@ -266,8 +266,8 @@ impl Referrers {
         let mut referrers = Self::default();
         for entry in RawManifest::parse(bytes)?.manifests {
             match serde_json::from_value::<Descriptor>(entry.clone()) {
-                Ok(descriptor) if descriptor.artifact_type.as_deref() == Some(SIGNATURE) => {
-                    referrers.signatures.push(descriptor);
+                Ok(descriptor) if descriptor.artifact_type.as_deref() == Some(BUNDLE) => {
+                    referrers.bundles.push(descriptor);
                 }
                 _ => referrers.others.push(entry),
             }
@@ -275,22 +275,22 @@ impl Referrers {
         Ok(referrers)
     }
 
-    /// The signatures among them, the newest last.
-    pub fn signatures(&self) -> impl DoubleEndedIterator<Item = &Descriptor> {
-        self.signatures.iter()
+    /// The bundles among them, the newest last.
+    pub fn bundles(&self) -> impl DoubleEndedIterator<Item = &Descriptor> {
+        self.bundles.iter()
     }
 
-    /// Adds the signatures of a further page.
+    /// Adds the bundles of a further page.
     pub fn extend(&mut self, page: Self) {
-        self.signatures.extend(page.signatures);
+        self.bundles.extend(page.bundles);
     }
 
-    /// Adds the manifest of a signature, unless it is there.
-    pub fn add_signature(&mut self, manifest: &[u8]) {
+    /// Adds the manifest of a bundle, unless it is there.
+    pub fn add_bundle(&mut self, manifest: &[u8]) {
         let descriptor =
-            Descriptor { artifact_type: Some(SIGNATURE.to_owned()), ..Descriptor::of(IMAGE_MANIFEST, manifest) };
-        if self.signatures.iter().all(|known| known.digest != descriptor.digest) {
-            self.signatures.push(descriptor);
+            Descriptor { artifact_type: Some(BUNDLE.to_owned()), ..Descriptor::of(IMAGE_MANIFEST, manifest) };
+        if self.bundles.iter().all(|known| known.digest != descriptor.digest) {
+            self.bundles.push(descriptor);
         }
     }
 
@@ -298,7 +298,7 @@ impl Referrers {
     pub fn to_bytes(&self) -> Vec<u8> {
         // An index without a manifest is written with an empty list, which the specification demands.
         let mut manifests = self.others.clone();
-        manifests.extend(self.signatures.iter().filter_map(|signature| serde_json::to_value(signature).ok()));
+        manifests.extend(self.bundles.iter().filter_map(|bundle| serde_json::to_value(bundle).ok()));
         to_json(&serde_json::json!({ "schemaVersion": 2, "mediaType": IMAGE_INDEX, "manifests": manifests }))
     }
 }
@@ -436,17 +436,17 @@ mod tests {
     }
 
     #[test]
-    fn signatures_are_found_among_referrers() {
+    fn bundles_are_found_among_referrers() {
         let (manifest, ..) = example();
         let subject = Descriptor::of_manifest(&manifest);
-        let signature = write_signature(&subject, b"signed");
-        assert_eq!(signature_layer(&signature).unwrap().digest, Sha256Digest::of(b"signed"));
+        let bundle = write_bundle(&subject, b"signed");
+        assert_eq!(bundle_layer(&bundle).unwrap().digest, Sha256Digest::of(b"signed"));
         let mut referrers = Referrers::parse(&Referrers::default().to_bytes()).unwrap();
-        referrers.add_signature(&signature);
-        referrers.add_signature(&signature);
+        referrers.add_bundle(&bundle);
+        referrers.add_bundle(&bundle);
         let found = Referrers::parse(&referrers.to_bytes()).unwrap();
-        let digests: Vec<_> = found.signatures().map(|descriptor| descriptor.digest).collect();
-        assert_eq!(digests, [Sha256Digest::of(&signature)]);
+        let digests: Vec<_> = found.bundles().map(|descriptor| descriptor.digest).collect();
+        assert_eq!(digests, [Sha256Digest::of(&bundle)]);
     }
 
     #[test]
@@ -457,10 +457,10 @@ mod tests {
         );
         let index = |manifests: &str| format!(r#"{{"schemaVersion":2,"layers":null,"manifests":{manifests}}}"#);
         let mut referrers = Referrers::parse(index(&format!("[{other}]")).as_bytes()).unwrap();
-        referrers.add_signature(b"signature");
+        referrers.add_bundle(b"bundle");
         let written: serde_json::Value = serde_json::from_slice(&referrers.to_bytes()).unwrap();
         assert_eq!(written["manifests"][0], serde_json::from_str::<serde_json::Value>(&other).unwrap());
         assert_eq!(written["manifests"].as_array().unwrap().len(), 2);
-        assert_eq!(Referrers::parse(index("null").as_bytes()).unwrap().signatures().count(), 0);
+        assert_eq!(Referrers::parse(index("null").as_bytes()).unwrap().bundles().count(), 0);
     }
 }

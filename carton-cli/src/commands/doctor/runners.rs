@@ -4,7 +4,7 @@ use std::path::Path;
 
 use carton_core::Config;
 use carton_core::machine::try_runner;
-use carton_core::runner::{Descriptor, Registry};
+use carton_core::runner::{AvailableRunners, Descriptor};
 use carton_runner_onnx::onnx_runtime_library;
 
 use super::finding::Finding;
@@ -19,29 +19,29 @@ const TORCHSCRIPT_COMMAND: &str = "carton runner install torchscript";
 const TORCHSCRIPT_ADVICE: &str = "from the index of a release (`--index URL`, or `runner_index`); `runners/torchscript/install` in Carton's source builds it";
 
 pub(super) async fn findings(config: &Config) -> Vec<Finding> {
-    let registry = match Registry::read(config) {
-        Ok(registry) => registry,
+    let runners = match AvailableRunners::read(config) {
+        Ok(runners) => runners,
         Err(error) => return vec![Finding::bad("runners", causes_in_one_line(&error))],
     };
     let mut findings = Vec::new();
-    for descriptor in registry.embedded() {
+    for descriptor in runners.embedded() {
         findings.push(of_runner(descriptor, None, config).await);
     }
     findings.push(onnx_runtime(config));
     let mut last: Option<(&Path, &Path)> = None;
-    for (descriptor, folder) in registry.installed() {
+    for (descriptor, folder) in runners.installed() {
         // A runner that understands several versions of the contents of `model/` has a descriptor for each.
         let program = (descriptor.runner_path.as_path(), folder);
         if last.replace(program) != Some(program) {
             findings.push(of_runner(descriptor, Some(folder), config).await);
         }
     }
-    for broken in registry.broken() {
+    for broken in runners.broken() {
         let folder = broken.path.parent().unwrap_or(&broken.path);
         let finding = Finding::bad("runner", causes_in_one_line(&broken.error));
         findings.push(finding.advice(format!("install it again, or delete `{}`", folder.display())));
     }
-    let is_there = |name: &str| registry.runners().iter().any(|runner| runner.runner_name == name);
+    let is_there = |name: &str| runners.runners().iter().any(|runner| runner.runner_name == name);
     if !is_there(python::RUNNER_NAME) {
         findings
             .push(Finding::missing("runner python", "Python models need it").command("carton runner install python"));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_core::runner::{Descriptor, PLATFORM, Registry, Requirement, reject};
+use carton_core::runner::{AvailableRunners, Descriptor, PLATFORM, Requirement, reject};
 use serde::Serialize;
 
 use super::super::Context;
@@ -32,11 +32,11 @@ struct BrokenRunner {
 
 pub(super) fn run(context: &Context<'_>) -> Result<Exit, Failure> {
     let Context { config, output, .. } = context;
-    let registry = Registry::read(config)?;
-    let embedded = registry.embedded().iter().map(|descriptor| listed(descriptor, true));
-    let installed = registry.installed().map(|(descriptor, _)| listed(descriptor, false));
+    let available = AvailableRunners::read(config)?;
+    let embedded = available.embedded().iter().map(|descriptor| listed(descriptor, true));
+    let installed = available.installed().map(|(descriptor, _)| listed(descriptor, false));
     let runners: Vec<ListedRunner> = embedded.chain(installed).collect();
-    let broken: Vec<BrokenRunner> = registry
+    let broken: Vec<BrokenRunner> = available
         .broken()
         .iter()
         .map(|broken| BrokenRunner { path: broken.path.clone(), error: causes_in_one_line(&broken.error) })

@@ -1,6 +1,6 @@
 //! `carton runner ls --available`: lists the runners that an index offers.
 
-use carton_core::runner::{Descriptor, PLATFORM, Registry};
+use carton_core::runner::{AvailableRunners, Descriptor, PLATFORM};
 use serde::Serialize;
 
 use super::super::Context;
@@ -45,8 +45,8 @@ pub(super) async fn run(arguments: RunnerLsArgs, context: &Context<'_>) -> Resul
     })?;
     let at = place.clone();
     let index = with_installer(context, move |installer, _| installer.index(&at).map_err(Failure::from)).await?;
-    let registry = Registry::read(config)?;
-    let is_installed = |offered: &Descriptor| registry.installed().any(|(runner, _)| runner.is_same_runner(offered));
+    let runners = AvailableRunners::read(config)?;
+    let is_installed = |offered: &Descriptor| runners.installed().any(|(runner, _)| runner.is_same_runner(offered));
     let runners = index.entries().iter().map(|entry| {
         let reason = why_not(&entry.descriptor, PLATFORM);
         OfferedRunner {

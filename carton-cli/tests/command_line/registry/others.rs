@@ -130,12 +130,10 @@ fn signatures_go_along() {
     let Some(other) = Registry::start("") else { return };
     let copy = other.artifact("copy:1");
     assert_eq!(sandbox.run(["push", &artifact, &copy, "--json"]).expect_code(0).json()["signed"], true);
-    sandbox
-        .run(["verify", &copy, "--require-signature", "--key", "key.pub.pem", "--key", "other.pub.pem"])
-        .expect_code(0);
+    sandbox.run(["verify", &copy, "--require-signed", "--key", "key.pub.pem", "--key", "other.pub.pem"]).expect_code(0);
     // A signature that is named must be there.
-    sandbox.run(["push", "unsigned.carton", &copy, "--signature", "missing.sig"]).expect_code(1);
+    sandbox.run(["push", "unsigned.carton", &copy, "--bundle", "missing.sig"]).expect_code(1);
     let pulled = sandbox.run(["pull", &artifact, "-o", "back.carton", "--json"]).expect_code(0).json();
     assert_eq!(pulled["signature"], "back.carton.sig");
-    sandbox.carton("verify back.carton --require-signature --key key.pub.pem --key other.pub.pem").expect_code(0);
+    sandbox.carton("verify back.carton --require-signed --key key.pub.pem --key other.pub.pem").expect_code(0);
 }

@@ -4,14 +4,14 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use super::super::available::{self, AvailableError};
 use super::super::library::LIBRARY_LINK;
-use super::super::registry::{self, RegistryError};
 use super::super::workspace::Workspace;
 use super::super::{Descriptor, ExecutablePaths, FoundLibrary, LibraryNeed};
 use super::{InstallError, NEW, check};
 use crate::error::Error;
 
-/// A runner in a folder that the registry ignores. Dropping the value deletes it.
+/// A runner in a folder that reading the installed runners skips. Dropping the value deletes it.
 #[derive(Debug)]
 pub struct Assembled {
     pub(super) workspace: Workspace,
@@ -84,10 +84,10 @@ impl Assembled {
     }
 
     fn read(&self, folder: &Path) -> Result<Vec<Descriptor>, InstallError> {
-        let path = folder.join(registry::DESCRIPTOR);
-        registry::read_descriptor(&path, folder, ExecutablePaths::InFolder).map_err(|error| match error {
-            RegistryError::Descriptor { source, .. } => InstallError::Descriptor { place: self.place.clone(), source },
-            error => InstallError::Registry(error),
+        let path = folder.join(available::DESCRIPTOR);
+        available::read_descriptor(&path, folder, ExecutablePaths::InFolder).map_err(|error| match error {
+            AvailableError::Descriptor { source, .. } => InstallError::Descriptor { place: self.place.clone(), source },
+            error => InstallError::Available(error),
         })
     }
 

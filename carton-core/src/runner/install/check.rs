@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::slice;
 
-use super::super::registry::{self, RegistryError};
+use super::super::available::{self, AvailableError};
 use super::super::select::{Requirement, reject};
 use super::super::{Descriptor, ExecutablePaths, PLATFORM};
 use super::InstallError;
@@ -58,16 +58,16 @@ pub(super) fn find(folder: &Path, wanted: &Descriptor) -> Result<Descriptor, Ins
 
 /// Writes the `runner.toml` of a folder with these runners.
 pub(super) fn write(runners: &[Descriptor], folder: &Path) -> Result<(), InstallError> {
-    let path = folder.join(registry::DESCRIPTOR);
+    let path = folder.join(available::DESCRIPTOR);
     Descriptor::to_toml(runners).and_then(|text| fs::write(&path, text)).map_err(InstallError::io("write", &path))
 }
 
 fn read(folder: &Path, place: &str, allowed: ExecutablePaths) -> Result<Vec<Descriptor>, InstallError> {
-    let path = folder.join(registry::DESCRIPTOR);
-    registry::read_descriptor(&path, folder, allowed).map_err(|error| match error {
+    let path = folder.join(available::DESCRIPTOR);
+    available::read_descriptor(&path, folder, allowed).map_err(|error| match error {
         // The path in a temporary folder would mean nothing to the user.
-        RegistryError::Descriptor { source, .. } => InstallError::Descriptor { place: place.to_owned(), source },
-        error => InstallError::Registry(error),
+        AvailableError::Descriptor { source, .. } => InstallError::Descriptor { place: place.to_owned(), source },
+        error => InstallError::Available(error),
     })
 }
 
@@ -109,7 +109,7 @@ pub(in super::super) fn check_executable(runner: &Descriptor, folder: &Path) -> 
 }
 
 fn has_descriptor(folder: &Path) -> bool {
-    folder.join(registry::DESCRIPTOR).is_file()
+    folder.join(available::DESCRIPTOR).is_file()
 }
 
 fn no_descriptor(folder: &Path, place: &str) -> InstallError {

@@ -10,7 +10,7 @@ use carton_format::url::ShownUrl;
 use carton_network::http::NetworkError;
 
 use super::super::unpack::UnpackError;
-use super::super::{DescriptorError, NoRunner, PlaceError, RegistryError, RunnerIndexError};
+use super::super::{AvailableError, DescriptorError, NoRunner, PlaceError, RunnerIndexError};
 use crate::cache::CacheError;
 use crate::error::{Advice, Error, Failure};
 use crate::fetch_verified::FetchError;
@@ -20,7 +20,7 @@ use crate::fetch_verified::FetchError;
 pub(crate) enum InstallError {
     /// The installed runners cannot be listed.
     #[error(transparent)]
-    Registry(#[from] RegistryError),
+    Available(#[from] AvailableError),
     /// None of the available runners fits.
     #[error(transparent)]
     NoRunner(Box<NoRunner>),
@@ -227,7 +227,7 @@ impl Failure for InstallError {
             | Self::LibraryFile { .. } => ErrorKind::NoRunner,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Network { .. } => ErrorKind::Network,
-            Self::Registry(_) | Self::Io { .. } => ErrorKind::Machine,
+            Self::Available(_) | Self::Io { .. } => ErrorKind::Machine,
             Self::Cache(error) => error.kind(),
             Self::Unpack { source, .. } => source.kind(),
             Self::Index { .. }
@@ -266,7 +266,7 @@ impl Failure for InstallError {
 
     fn into_error(self) -> Error {
         match self {
-            Self::Registry(error) => error.into_error(),
+            Self::Available(error) => error.into_error(),
             Self::NoRunner(error) => error.into_error(),
             Self::Cache(error) => error.into_error(),
             error => Error::of(error),

@@ -1,7 +1,7 @@
 //! Installs runners into `runner_dir`: from an index (spec/runner-descriptor.md, "Installation from an index"), an archive, a
 //! folder, or the program itself.
 //!
-//! From every source, the runner is first assembled in a folder that the registry ignores, then checked there, and then moved to
+//! From every source, the runner is first assembled in a folder that reading the installed runners skips, then checked there, and then moved to
 //! its place.
 
 mod assembled;

@@ -8,7 +8,7 @@ use carton_format::context::CancelToken;
 use semver::{Version, VersionReq};
 use tempfile::TempDir;
 
-use super::super::{ExecutablePaths, FoundLibrary, Registry, add_to_index, descriptor, package, remove};
+use super::super::{AvailableRunners, ExecutablePaths, FoundLibrary, add_to_index, descriptor, package, remove};
 use super::*;
 use crate::{Error, ErrorKind};
 
@@ -338,8 +338,8 @@ fn what_is_installed_stays_in_its_folder() {
     let own = place.runner_dir().join("own");
     fs::create_dir_all(&own).unwrap();
     fs::write(own.join("runner.toml"), absolute).unwrap();
-    let registry = Registry::of(Vec::new(), &place.runner_dir()).unwrap();
-    assert_eq!(registry.runners()[0].runner_path, program);
+    let runners = AvailableRunners::of(Vec::new(), &place.runner_dir()).unwrap();
+    assert_eq!(runners.runners()[0].runner_path, program);
     // The folder with the descriptor is removed, and the program stays.
     let (_, removed) = remove("t", &place.config()).unwrap();
     assert_eq!(removed, own);
@@ -451,7 +451,10 @@ fn a_runner_gets_the_library_that_was_found() {
         place.install(|i| {
             let mut assembled = i.assemble_archive(&archive, None)?;
             assembled.link(&library(version))?;
-            assert_eq!(Registry::of(Vec::new(), assembled.runner_dir()).unwrap().runners()[0].to_string(), "t 1.2.3");
+            assert_eq!(
+                AvailableRunners::of(Vec::new(), assembled.runner_dir()).unwrap().runners()[0].to_string(),
+                "t 1.2.3"
+            );
             assert_eq!(assembled.self_tests().len(), 1);
             i.install(assembled)
         })
@@ -468,8 +471,8 @@ fn a_runner_gets_the_library_that_was_found() {
     assert_eq!(descriptor.sandbox.read, [place.path("library"), place.path("more")]);
     assert!(descriptor.library.is_some_and(|need| need.wheels.is_empty() && need.wheel_files.is_empty()));
     fs::remove_file(place.path("library/libt.so")).unwrap();
-    let registry = Registry::of(Vec::new(), &place.runner_dir()).unwrap();
-    assert_eq!(registry.runners()[0].lost_library(), Some(place.path("library")));
+    let runners = AvailableRunners::of(Vec::new(), &place.runner_dir()).unwrap();
+    assert_eq!(runners.runners()[0].lost_library(), Some(place.path("library")));
     // A folder with a link to a library of one machine is no runner for others.
     assert!(package(&installed.folder, &place.path("again.tar.gz"), &Context::default()).is_err());
     assert_eq!(place.installed(), ["t-1.2.3"]);

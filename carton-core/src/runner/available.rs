@@ -17,9 +17,9 @@ pub(super) const DESCRIPTOR: &str = "runner.toml";
 /// The largest `runner.toml` that is read, in bytes. It holds a few short fields for each runner.
 const MAX_DESCRIPTOR_BYTES: u64 = 1 << 20;
 
-/// The runners of this machine at the time the registry was read.
+/// The runners of this machine at the time they were read.
 #[derive(Debug, Default)]
-pub struct Registry {
+pub struct AvailableRunners {
     runners: Vec<Descriptor>,
     /// The folders of the installed runners. The embedded runners come first in `runners` and have no folder.
     folders: Vec<PathBuf>,
@@ -38,7 +38,7 @@ pub struct BrokenRunner {
 
 /// Why installed runners cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RegistryError {
+pub(crate) enum AvailableError {
     /// The folder or a file in it cannot be read.
     #[error("cannot read `{}`", path.display())]
     Io {
@@ -75,7 +75,7 @@ pub(crate) enum RegistryError {
     },
 }
 
-impl Failure for RegistryError {
+impl Failure for AvailableError {
     fn kind(&self) -> ErrorKind {
         ErrorKind::Machine
     }
@@ -88,7 +88,7 @@ impl Failure for RegistryError {
     }
 }
 
-impl Registry {
+impl AvailableRunners {
     /// Reads `runner_dir/*/runner.toml` and `runner_dir/VENDOR/*/runner.toml` of a configuration, and adds the embedded runners.
     /// A folder that does not exist holds no runners.
     ///
@@ -101,17 +101,17 @@ impl Registry {
     }
 
     /// Adds the runners that are installed in `runner_dir` to the embedded ones.
-    pub(super) fn of(embedded: Vec<Descriptor>, runner_dir: &Path) -> Result<Self, RegistryError> {
-        let mut registry = Self { runners: embedded, ..Self::default() };
+    pub(super) fn of(embedded: Vec<Descriptor>, runner_dir: &Path) -> Result<Self, AvailableError> {
+        let mut runners = Self { runners: embedded, ..Self::default() };
         for folder in subfolders(runner_dir)? {
-            if !registry.add(&folder) {
+            if !runners.add(&folder) {
                 // The folder of a vendor holds one folder for each runner. If it cannot be listed, it holds none.
                 for inner in subfolders(&folder).unwrap_or_default() {
-                    registry.add(&inner);
+                    runners.add(&inner);
                 }
             }
         }
-        Ok(registry)
+        Ok(runners)
     }
 
     /// Returns all usable descriptors: first those of the embedded runners, then the installed ones by folder name.
@@ -161,8 +161,8 @@ impl Registry {
 }
 
 /// Refuses a folder whose content other users could replace.
-fn check_private(folder: &Path, variable: &'static str) -> Result<(), RegistryError> {
-    private_folder::check(folder).map_err(|source| RegistryError::Unsafe {
+fn check_private(folder: &Path, variable: &'static str) -> Result<(), AvailableError> {
+    private_folder::check(folder).map_err(|source| AvailableError::Unsafe {
         path: folder.to_path_buf(),
         source,
         variable,
@@ -174,24 +174,24 @@ pub(super) fn read_descriptor(
     path: &Path,
     folder: &Path,
     allowed: ExecutablePaths,
-) -> Result<Vec<Descriptor>, RegistryError> {
-    let io_error = |source| RegistryError::Io { path: path.to_path_buf(), source };
+) -> Result<Vec<Descriptor>, AvailableError> {
+    let io_error = |source| AvailableError::Io { path: path.to_path_buf(), source };
     let found = std::fs::metadata(path).map_err(io_error)?.len();
     if found > MAX_DESCRIPTOR_BYTES {
-        return Err(RegistryError::TooLarge { path: path.to_path_buf(), found });
+        return Err(AvailableError::TooLarge { path: path.to_path_buf(), found });
     }
     let mut text = String::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(MAX_DESCRIPTOR_BYTES).read_to_string(&mut text))
         .map_err(io_error)?;
     descriptor::parse(&text, folder, allowed)
-        .map_err(|source| RegistryError::Descriptor { path: path.to_path_buf(), source })
+        .map_err(|source| AvailableError::Descriptor { path: path.to_path_buf(), source })
 }
 
 /// Returns the folders directly below `path`, sorted; none if `path` does not exist. Names that begin with a dot are skipped,
 /// because installations in progress have such names.
-fn subfolders(path: &Path) -> Result<Vec<PathBuf>, RegistryError> {
-    let io_error = |source| RegistryError::Io { path: path.to_path_buf(), source };
+fn subfolders(path: &Path) -> Result<Vec<PathBuf>, AvailableError> {
+    let io_error = |source| AvailableError::Io { path: path.to_path_buf(), source };
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -235,11 +235,11 @@ mod tests {
         install(&root.path().join("a-broken"), "version = 1\n[[runner]]\n");
         install(&root.path().join(".unfinished"), &text("unfinished"));
         install(&root.path().join("them/inner"), &text("them/inner"));
-        let registry = Registry::of(Vec::new(), root.path()).unwrap();
-        let names: Vec<&str> = registry.runners().iter().map(|runner| runner.runner_name.as_str()).collect();
+        let runners = AvailableRunners::of(Vec::new(), root.path()).unwrap();
+        let names: Vec<&str> = runners.runners().iter().map(|runner| runner.runner_name.as_str()).collect();
         assert_eq!(names, ["good", "them/inner"]);
-        assert_eq!(registry.runners()[0].runner_path, root.path().join("b-good/bin/run"));
-        assert_eq!(registry.broken().len(), 1);
+        assert_eq!(runners.runners()[0].runner_path, root.path().join("b-good/bin/run"));
+        assert_eq!(runners.broken().len(), 1);
     }
 
     #[test]
@@ -250,7 +250,8 @@ mod tests {
         let folder = config.runner_dir.join("a");
         install(&folder, &text("a"));
         std::fs::create_dir_all(&config.runner_data_dir).unwrap();
-        let read = || Registry::read(&config).map(|registry| (registry.installed().count(), registry.broken().len()));
+        let read =
+            || AvailableRunners::read(&config).map(|runners| (runners.installed().count(), runners.broken().len()));
         assert_eq!(read().unwrap(), (1, 0));
         let mode = |path: &Path, mode: u32| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -265,7 +266,7 @@ mod tests {
             let error = read().unwrap_err();
             let found = error.find();
             assert!(
-                matches!(found, Some(RegistryError::Unsafe { source, .. }) if source.path == **shared),
+                matches!(found, Some(AvailableError::Unsafe { source, .. }) if source.path == **shared),
                 "{error:?}"
             );
             assert!(error.hint().unwrap().contains(variable));
@@ -279,15 +280,15 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         install(&root.path().join("a"), &text("here"));
         install(&root.path().join("b"), &text("elsewhere").replace("bin/run", "/opt/elsewhere/run"));
-        let registry = Registry::of(Vec::new(), root.path()).unwrap();
-        let found: Vec<_> = registry.installed().map(|(runner, folder)| (&*runner.runner_path, folder)).collect();
+        let runners = AvailableRunners::of(Vec::new(), root.path()).unwrap();
+        let found: Vec<_> = runners.installed().map(|(runner, folder)| (&*runner.runner_path, folder)).collect();
         let (a, b) = (root.path().join("a"), root.path().join("b"));
         assert_eq!(found, [(&*a.join("bin/run"), &*a), (Path::new("/opt/elsewhere/run"), &*b)]);
-        assert!(registry.embedded().is_empty());
+        assert!(runners.embedded().is_empty());
     }
 
     #[test]
     fn no_folder_means_no_runners() {
-        assert!(Registry::of(Vec::new(), Path::new("/does/not/exist")).unwrap().runners().is_empty());
+        assert!(AvailableRunners::of(Vec::new(), Path::new("/does/not/exist")).unwrap().runners().is_empty());
     }
 }

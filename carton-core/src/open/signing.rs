@@ -1,4 +1,4 @@
-//! Looks for the signature of an open carton, and checks it as rules and caller ask (spec/signing.md, "Where signatures are").
+//! Looks for the bundle of an open carton, and checks it as rules and caller ask (spec/signing.md, "Where bundles are").
 
 use std::io;
 use std::path::Path;
@@ -16,10 +16,10 @@ use super::Opening;
 use crate::Error;
 use crate::config::Config;
 use crate::package::Package;
-use crate::trust::{SignatureStatus, TrustError, TrustRule, TrustSettings, signature_path};
+use crate::trust::{SigningStatus, TrustError, TrustRule, TrustSettings, bundle_path};
 
 impl Package {
-    /// Signs the carton: its MANIFEST, and so each of its files. Returns the bytes of the signature, which belong beside the carton,
+    /// Signs the carton: its MANIFEST, and so each of its files. Returns the bytes of the bundle, which belong beside the carton,
     /// under its name and `.sig`; `None` for a bare model. No file is read.
     #[must_use]
     pub fn sign(&self, identity: &SigningIdentity) -> Option<Vec<u8>> {
@@ -27,9 +27,9 @@ impl Package {
     }
 }
 
-/// A signature of a carton that was opened from the registry at `url`: the one that was accepted for it, or else the last one there. `None` if
-/// there is none. A registry that cannot be asked for signatures is no error: the carton was opened without.
-pub(crate) fn signature_in_registry(
+/// A bundle of a carton that was opened from the registry at `url`: the one that was accepted for it, or else the last one there. `None` if
+/// there is none. A registry that cannot be asked for bundles is no error: the carton was opened without.
+pub(crate) fn bundle_in_registry(
     package: &Package,
     url: &Url,
     config: &Config,
@@ -38,28 +38,28 @@ pub(crate) fn signature_in_registry(
     let Some(manifest) = package.contents().manifest() else { return Ok(None) };
     let (limit, hash) = (signed_files(manifest).max_bundle_length(), manifest.hash());
     let cache = super::cache(config).ok();
-    if matches!(package.signature_status(), Some(SignatureStatus::Trusted { .. }))
+    if matches!(package.signing_status(), Some(SigningStatus::Trusted { .. }))
         && let Some(accepted) = cache.as_ref().and_then(|cache| cache.signature(&hash, limit))
     {
         return Ok(Some(accepted));
     }
     let opening = Opening { cache, context: context.clone() };
-    match super::registry::signatures(url, hash, &config.network(), &config.registries, limit as u64, &opening) {
+    match super::registry::bundles(url, hash, &config.network(), &config.registries, limit as u64, &opening) {
         Ok(found) => Ok(found.into_iter().next_back()),
         Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),
         Err(error) => {
-            tracing::warn!("no signature is pulled: {}", carton_format::causes::in_one_line(&error));
+            tracing::warn!("no signing bundle is pulled: {}", carton_format::causes::in_one_line(&error));
             Ok(None)
         }
     }
 }
 
-/// The signatures that go along when a carton is pushed: the file that the caller names, or else what is beside the carton on this machine,
+/// The bundles that go along when a carton is pushed: the file that the caller names, or else what is beside the carton on this machine,
 /// or in the registry that it is in.
 ///
 /// # Errors
 /// The named file is missing or too large.
-pub(crate) fn signatures_to_push(
+pub(crate) fn bundles_to_push(
     package: &Package,
     place: &Place,
     named: Option<&Place>,
@@ -73,7 +73,7 @@ pub(crate) fn signatures_to_push(
             let found = format!("more than {limit} bytes");
             Err(Error::from(TrustError::Refused {
                 carton: place.to_string(),
-                signature: path.display().to_string(),
+                bundle: path.display().to_string(),
                 reason: found,
             }))
         }
@@ -84,24 +84,24 @@ pub(crate) fn signatures_to_push(
             let missing = || Error::io("open", path)(io::ErrorKind::NotFound.into());
             Ok(vec![read_within(path)?.ok_or_else(missing)?])
         }
-        (None, Place::Path(path)) => Ok(read_within(&signature_path(path))?.into_iter().collect()),
-        (_, Place::Oci(url)) => Ok(signature_in_registry(package, url, config, context)?.into_iter().collect()),
-        // The signature of a carton at another URL was read if somebody is trusted, and is in the cache then.
+        (None, Place::Path(path)) => Ok(read_within(&bundle_path(path))?.into_iter().collect()),
+        (_, Place::Oci(url)) => Ok(bundle_in_registry(package, url, config, context)?.into_iter().collect()),
+        // The bundle of a carton at another URL was read if somebody is trusted, and is in the cache then.
         _ => {
-            let is_trusted = matches!(package.signature_status(), Some(SignatureStatus::Trusted { .. }));
+            let is_trusted = matches!(package.signing_status(), Some(SigningStatus::Trusted { .. }));
             let cache = super::cache(config).ok().filter(|_| is_trusted);
             Ok(cache.and_then(|cache| cache.signature(&manifest.hash(), limit)).into_iter().collect())
         }
     }
 }
 
-/// What a signature of the carton covers.
+/// What a bundle of the carton covers.
 fn signed_files(manifest: &Manifest) -> SignedFiles {
     let files = manifest.iter().map(|(path, digest)| (path, *digest.as_bytes()));
     SignedFiles::new(*manifest.hash().digest().as_bytes(), files)
 }
 
-/// Refuses a bare model where the rules require a signature.
+/// Refuses a bare model where the rules require a bundle.
 pub(crate) fn refuse_bare(path: &Path, settings: &TrustSettings, config: &Config) -> Result<(), Error> {
     let place = Place::Path(path.to_path_buf());
     match Asked::of(&place, settings, config).is_required {
@@ -110,7 +110,7 @@ pub(crate) fn refuse_bare(path: &Path, settings: &TrustSettings, config: &Config
     }
 }
 
-/// Checks the signature of the carton at `place`, if rules or the caller ask for that. Returns what was found out; `None` if it was not
+/// Checks the bundle of the carton at `place`, if rules or the caller ask for that. Returns what was found out; `None` if it was not
 /// looked for.
 pub(super) fn check(
     package: &Package,
@@ -118,7 +118,7 @@ pub(super) fn check(
     settings: &TrustSettings,
     config: &Config,
     opening: &Opening,
-) -> Result<Option<SignatureStatus>, Error> {
+) -> Result<Option<SigningStatus>, Error> {
     let asked = Asked::of(place.named, settings, config);
     if !asked.is_required && !settings.reported {
         return Ok(None);
@@ -128,17 +128,17 @@ pub(super) fn check(
     if asked.is_required && trusted.is_empty() {
         return Err(TrustError::NoTrust { carton: place.named.to_string() }.into());
     }
-    // The signature in an object store needs a signed URL of its own.
+    // The bundle in an object store needs a signed URL of its own.
     let is_object = matches!(place.named, Place::ObjectStore(_));
     let place_of_carton = if is_object { place.named } else { place.found };
     let search = Search { place: place_of_carton, manifest, trusted, config, opening };
-    let status = match &settings.signature {
+    let status = match &settings.bundle {
         Some(location) => search.at(location.place()?)?,
         None => match search.beside() {
-            // The signature was looked for only to tell of it.
+            // The bundle was looked for only to tell of it.
             Err(error) if !asked.is_required && error.kind() == ErrorKind::Network => {
                 tracing::warn!(
-                    "whether there is a signature is unknown: {}",
+                    "whether the carton is signed is unknown: {}",
                     carton_format::causes::in_one_line(&error)
                 );
                 return Ok(None);
@@ -149,12 +149,12 @@ pub(super) fn check(
     if asked.is_required {
         let carton = place.named.to_string();
         match &status {
-            SignatureStatus::Trusted { .. } => {}
-            SignatureStatus::Unsigned { place } => {
-                return Err(TrustError::Unsigned { carton, signature: place.clone() }.into());
+            SigningStatus::Trusted { .. } => {}
+            SigningStatus::Unsigned { place } => {
+                return Err(TrustError::Unsigned { carton, bundle: place.clone() }.into());
             }
-            SignatureStatus::Untrusted { place, reason, .. } => {
-                return Err(TrustError::Refused { carton, signature: place.clone(), reason: reason.clone() }.into());
+            SigningStatus::Untrusted { place, reason, .. } => {
+                return Err(TrustError::Refused { carton, bundle: place.clone(), reason: reason.clone() }.into());
             }
         }
     }
@@ -166,11 +166,11 @@ pub(super) fn check(
 pub(super) struct CartonPlace<'a> {
     /// The place that the caller named, which rules are for.
     pub(super) named: &'a Place,
-    /// The place where the carton was found, beside which its signature is.
+    /// The place where the carton was found, beside which its bundle is.
     pub(super) found: &'a Place,
 }
 
-/// What is asked of a carton's signature.
+/// What is asked of a carton's bundle.
 struct Asked<'a> {
     settings: &'a TrustSettings,
     /// The first rule that is for the carton's place.
@@ -194,7 +194,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A search for the signature of one carton.
+/// A search for the bundle of one carton.
 struct Search<'a> {
     place: &'a Place,
     manifest: &'a Manifest,
@@ -204,20 +204,20 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Looks beside the carton. The signature of a carton on a server is also in the cache, once it was accepted: it says the same of the
+    /// Looks beside the carton. The bundle of a carton on a server is also in the cache, once it was accepted: it says the same of the
     /// same carton at any time.
-    fn beside(&self) -> Result<SignatureStatus, Error> {
+    fn beside(&self) -> Result<SigningStatus, Error> {
         let place = beside(self.place);
         if let (Some(_), Some(cache)) = (place.url(), &self.opening.cache)
             && let Some(bytes) = cache.signature(&self.hash(), self.files().max_bundle_length())
-            && let status @ SignatureStatus::Trusted { .. } = self.judge(&place, &bytes)
+            && let status @ SigningStatus::Trusted { .. } = self.judge(&place, &bytes)
         {
             return Ok(status);
         }
         self.at(&place)
     }
 
-    fn at(&self, place: &Place) -> Result<SignatureStatus, Error> {
+    fn at(&self, place: &Place) -> Result<SigningStatus, Error> {
         let limit = self.files().max_bundle_length();
         let found = match &*super::find(place, None, self.config, self.opening)? {
             Place::Path(path) => read(path, limit)?.into_iter().collect(),
@@ -228,59 +228,52 @@ impl Search<'_> {
                 match self.config.network().read(wanted, &Activity::new(self.opening.context.cancel_token())) {
                     Ok(fetched) => vec![fetched.bytes],
                     Err(NetworkError::Status { status, .. }) if matches!(status.code(), 404 | 410) => Vec::new(),
-                    // Without the network, a signature that is not in the cache is missing.
+                    // Without the network, a bundle that is not in the cache is missing.
                     Err(NetworkError::Offline { .. }) => Vec::new(),
                     Err(error) => return Err(error.into()),
                 }
             }
         };
         // Several may have signed a carton in a registry. The first that is trusted counts.
-        let mut last = SignatureStatus::Unsigned { place: place.to_string() };
+        let mut last = SigningStatus::Unsigned { place: place.to_string() };
         for bytes in found {
             let status = self.judge(place, &bytes);
-            if !matches!(status, SignatureStatus::Trusted { .. }) {
+            if !matches!(status, SigningStatus::Trusted { .. }) {
                 last = status;
                 continue;
             }
             if let (Some(_), Some(cache)) = (self.place.url(), &self.opening.cache)
-                && let Err(error) = cache.remember_signature(&self.hash(), &bytes)
+                && let Err(error) = cache.remember_bundle(&self.hash(), &bytes)
             {
-                tracing::debug!(%error, "cannot keep the signature");
+                tracing::debug!(%error, "cannot keep the bundle");
             }
             return Ok(status);
         }
         Ok(last)
     }
 
-    /// The signatures that refer to a carton in a registry.
+    /// The bundles that refer to a carton in a registry.
     fn in_registry(&self, url: &Url, limit: u64) -> Result<Vec<Vec<u8>>, Error> {
-        super::registry::signatures(
-            url,
-            self.hash(),
-            &self.config.network(),
-            &self.config.registries,
-            limit,
-            self.opening,
-        )
+        super::registry::bundles(url, self.hash(), &self.config.network(), &self.config.registries, limit, self.opening)
     }
 
-    /// Verifies a signature that was read from `place`.
-    fn judge(&self, place: &Place, bytes: &[u8]) -> SignatureStatus {
+    /// Verifies a bundle that was read from `place`.
+    fn judge(&self, place: &Place, bytes: &[u8]) -> SigningStatus {
         let files = self.files();
         let place = place.to_string();
         let bundle = match Bundle::parse(bytes, files.max_bundle_length()) {
             Ok(bundle) => bundle,
             Err(error) => {
                 let reason = error.to_string();
-                return SignatureStatus::Untrusted { place, claimed: None, reason, is_broken: true };
+                return SigningStatus::Untrusted { place, claimed: None, reason, is_broken: true };
             }
         };
         match bundle.verify(&files, &self.trusted, jiff::Timestamp::now()) {
-            Ok(signer) => SignatureStatus::Trusted { place, signer },
+            Ok(signer) => SigningStatus::Trusted { place, signer },
             Err(error) => {
                 let is_broken = error.is_broken();
                 let (claimed, reason) = (Some(bundle.claimed_signer()), error.to_string());
-                SignatureStatus::Untrusted { place, claimed, reason, is_broken }
+                SigningStatus::Untrusted { place, claimed, reason, is_broken }
             }
         }
     }
@@ -294,10 +287,10 @@ impl Search<'_> {
     }
 }
 
-/// Where the signature of a carton is by default: under its name and `.sig`, or in its registry.
+/// Where the bundle of a carton is by default: under its name and `.sig`, or in its registry.
 fn beside(place: &Place) -> Place {
     match place {
-        Place::Path(path) => Place::Path(signature_path(path)),
+        Place::Path(path) => Place::Path(bundle_path(path)),
         // What refers to the artifact is found by the artifact's own name.
         Place::Oci(url) => Place::Oci(url.clone()),
         Place::Web(url) => Place::Web(url.with_suffix(".sig")),
@@ -306,7 +299,7 @@ fn beside(place: &Place) -> Place {
     }
 }
 
-/// The bytes of a signature on this machine; `None` if there is none.
+/// The bytes of a bundle on this machine; `None` if there is none.
 fn read(path: &Path, limit: usize) -> Result<Option<Vec<u8>>, Error> {
     let file = match FileSource::open(path) {
         Ok(file) => file,
