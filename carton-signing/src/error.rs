@@ -10,10 +10,10 @@ pub(crate) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+js
 #[non_exhaustive]
 pub enum BundleError {
     /// The text is not JSON of a bundle's form.
-    #[error("the signature is not a Sigstore bundle: {0}")]
+    #[error("it is not a Sigstore bundle: {0}")]
     Malformed(String),
     /// The bundle is larger than any signature of this carton can be.
-    #[error("the signature is too large: at most {limit} bytes, found {found}")]
+    #[error("the bundle is too large: at most {limit} bytes, found {found}")]
     TooLong {
         /// The limit.
         limit: usize,
@@ -21,10 +21,10 @@ pub enum BundleError {
         found: usize,
     },
     /// The bundle has another version.
-    #[error("the signature is a bundle of the type `{0}`, expected `{MEDIA_TYPE}`")]
+    #[error("it is a bundle of the type `{0}`, expected `{MEDIA_TYPE}`")]
     MediaType(String),
     /// The bundle holds no signature, or several.
-    #[error("the signature's bundle holds {0} signatures, expected 1")]
+    #[error("the bundle holds {0} signatures, expected 1")]
     Signatures(usize),
     /// The bundle names no signer, or several ways to know one.
     #[error(
@@ -32,16 +32,16 @@ pub enum BundleError {
     )]
     Material,
     /// A keyless signature has several log entries, which could disagree.
-    #[error("the signature's bundle has {0} entries of transparency logs, expected 1")]
+    #[error("the bundle has {0} entries of transparency logs, expected 1")]
     LogEntries(usize),
     /// The bundle has more timestamps than any signature needs.
-    #[error("the signature's bundle has {0} timestamps, which is too many")]
+    #[error("the bundle has {0} timestamps, which is too many")]
     Timestamps(usize),
     /// The checkpoint of the log has more signatures than any log has witnesses.
-    #[error("the checkpoint in the signature's bundle has {0} signatures, which is too many")]
+    #[error("the checkpoint in the bundle has {0} signatures, which is too many")]
     CheckpointSignatures(usize),
     /// A certificate cannot be read.
-    #[error("a certificate of the signature cannot be read: {0}")]
+    #[error("a certificate of the bundle cannot be read: {0}")]
     Certificate(String),
 }
 
@@ -53,13 +53,13 @@ pub enum VerifyError {
     #[error(transparent)]
     Statement(#[from] StatementError),
     /// The bundle says that a key signed, and no trusted key made this signature.
-    #[error("the signature is by no trusted key (it names {})", shown_key(hint))]
+    #[error("the bundle is by no trusted key (it names {})", shown_key(hint))]
     UnknownKey {
         /// The key that the bundle names.
         hint: String,
     },
     /// The certificate's key did not make this signature.
-    #[error("the signature is not by the key of its certificate ({subject})")]
+    #[error("the bundle is not by the key of its certificate ({subject})")]
     NotByCertificate {
         /// The subject of the certificate.
         subject: String,
@@ -68,13 +68,13 @@ pub enum VerifyError {
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// The certificate is good, and its owner is not trusted.
-    #[error("the signature is by {}, who is not trusted", names.join(", "))]
+    #[error("the bundle is by {}, who is not trusted", names.join(", "))]
     UnknownIdentity {
         /// The names of the signer.
         names: Vec<String>,
     },
     /// The bundle is by an authority, and the user trusts only keys; or the reverse.
-    #[error("the signature is by {found}, and no {expected} is trusted")]
+    #[error("the bundle is by {found}, and no {expected} is trusted")]
     NoSuchTrust {
         /// What the bundle has.
         found: &'static str,
@@ -82,7 +82,7 @@ pub enum VerifyError {
         expected: &'static str,
     },
     /// The signature is a keyless one, and the trusted root does not confirm it.
-    #[error("the keyless signature is not confirmed: {reason}")]
+    #[error("the keyless bundle is not confirmed: {reason}")]
     Keyless {
         /// The reason, in words.
         reason: String,
@@ -90,7 +90,7 @@ pub enum VerifyError {
         is_broken: bool,
     },
     /// The keyless signature is good, and the identity is not trusted.
-    #[error("the signature is by {identity} (as {issuer} says), who is not trusted")]
+    #[error("the bundle is by {identity} (as {issuer} says), who is not trusted")]
     UnknownKeyless {
         /// The identity.
         identity: String,
@@ -98,7 +98,7 @@ pub enum VerifyError {
         issuer: String,
     },
     /// The certificate is one for keyless signatures, and the log entry is missing that says when it was used.
-    #[error("the signature has no entry of a transparency log, without which a keyless signature proves nothing")]
+    #[error("the bundle has no entry of a transparency log, without which a keyless bundle proves nothing")]
     NotLogged,
 }
 

@@ -47,7 +47,7 @@ pub enum StatementError {
     #[error("what was signed contradicts itself: its digest is not that of its files")]
     Subject,
     /// A file has another digest than the carton's.
-    #[error("the signature is for another carton: `{path}` has the digest {signed}, expected {found}")]
+    #[error("the bundle is for another carton: `{path}` has the digest {signed}, expected {found}")]
     Digest {
         /// The file.
         path: String,
@@ -57,13 +57,13 @@ pub enum StatementError {
         found: String,
     },
     /// A file of the carton is not covered.
-    #[error("the signature does not cover `{path}`")]
+    #[error("the bundle does not cover `{path}`")]
     Missing {
         /// The file.
         path: String,
     },
     /// The signature covers a file that the carton does not have.
-    #[error("the signature is for another carton: it covers `{path}`, which is not in this one")]
+    #[error("the bundle is for another carton: it covers `{path}`, which is not in this one")]
     Extra {
         /// The file.
         path: String,

@@ -58,7 +58,7 @@ fn a_carton_is_signed_and_used_by_its_key_alone() {
     assert_eq!(error["error"]["kind"], "untrusted");
     let status = |arguments: &str| {
         let info = sandbox.carton(&format!("info model.carton --json{arguments}")).expect_code(0).json();
-        info["signature"]["status"].as_str().unwrap().to_owned()
+        info["signing"]["status"].as_str().unwrap().to_owned()
     };
     assert_eq!((status(""), status(" --key key.pub.pem")), ("untrusted".to_owned(), "trusted".to_owned()));
     // The same key signs the same carton with the same bytes.
@@ -123,9 +123,9 @@ fn wrong_signatures_are_refused() {
     sandbox.carton("sign second.carton --key key.pem -o model.carton.sig").expect_code(0);
     refused(sandbox.carton("run model.carton -i x=1 --key key.pub.pem"), "is for another carton");
     let broken = sandbox.carton("verify model.carton").expect_code(4);
-    assert!(broken.stdout.contains("SIGNATURE broken: the signature is for another carton"), "{broken}");
+    assert!(broken.stdout.contains("SIGNED broken: the bundle is for another carton"), "{broken}");
     sandbox.write("model.carton.sig", vec![b' '; 3 << 20]);
-    refused(sandbox.carton("run model.carton -i x=1 --key key.pub.pem"), "the signature is too large");
+    refused(sandbox.carton("run model.carton -i x=1 --key key.pub.pem"), "the bundle is too large");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn rules_say_who_may_sign_what() {
     let rules = |text: &str| sandbox.write("config.toml", text.replace("WORK", work.to_str().unwrap()));
     let run = || sandbox.carton("run model.carton -i x=1 --config config.toml");
     rules("[[trust]]\nfor = [\"WORK/**\"]\nkeys = [\"key.pub.pem\"]\n");
-    refused(run(), "`model.carton` is not signed, and a signature is required");
+    refused(run(), "`model.carton` is not signed, and must be");
     refused(sandbox.carton("unpack model.carton -o out --config config.toml"), "is not signed");
     assert!(!work.join("out").exists());
     // A rule does not keep a carton from being signed, nor does a hash in its place.
@@ -364,16 +364,16 @@ fn the_stock_tool_verifies_what_is_signed_and_the_reverse() {
     sandbox.carton("unpack model.carton -o folder").expect_code(0);
     for key in ["p256", "p384", "sec1"] {
         sandbox.carton(&format!("sign model.carton --key {key}.key -o ours.sig")).expect_code(0);
-        let verify = format!("verify key folder --bundle ours.sig --public_key {key}.pub");
+        let verify = format!("verify key folder --signature ours.sig --public_key {key}.pub");
         assert!(stock.run(&sandbox, &verify), "{key}");
-        assert!(!stock.run(&sandbox, "verify key folder --bundle ours.sig --public_key stranger.pub"));
-        assert!(stock.run(&sandbox, &format!("sign key folder --bundle theirs.sig --private_key {key}.key")));
+        assert!(!stock.run(&sandbox, "verify key folder --signature ours.sig --public_key stranger.pub"));
+        assert!(stock.run(&sandbox, &format!("sign key folder --signature theirs.sig --private_key {key}.key")));
         sandbox.carton(&format!("info model.carton --bundle theirs.sig --key {key}.pub")).expect_code(0);
         refused(sandbox.carton("info model.carton --bundle theirs.sig --key stranger.pub"), "by no trusted key");
     }
     let sign = ["sign", "model.carton", "--key", "encrypted.key", "-o", "ours.sig"];
     crate::sandbox::outcome(sandbox.command(sign).env("CARTON_KEY_PASSWORD", "secret")).expect_code(0);
-    assert!(stock.run(&sandbox, "verify key folder --bundle ours.sig --public_key encrypted.pub"));
+    assert!(stock.run(&sandbox, "verify key folder --signature ours.sig --public_key encrypted.pub"));
     for weak in ["p224", "secp256k1", "p521"] {
         let outcome = sandbox.carton(&format!("sign model.carton --key {weak}.key")).expect_code(2);
         assert!(outcome.stderr.contains("not on one of the curves P-256 and P-384"), "{outcome}");
@@ -381,12 +381,12 @@ fn the_stock_tool_verifies_what_is_signed_and_the_reverse() {
     }
     // A signature of the folder without one of its files, and one with a file more.
     fs::write(sandbox.work().join("folder/extra"), "").unwrap();
-    assert!(stock.run(&sandbox, "sign key folder --bundle more.sig --private_key p256.key"));
+    assert!(stock.run(&sandbox, "sign key folder --signature more.sig --private_key p256.key"));
     refused(sandbox.carton("info model.carton --bundle more.sig --key p256.pub"), "it covers `extra`, which is not");
-    assert!(!stock.run(&sandbox, "verify key folder --bundle ours.sig --public_key encrypted.pub"));
+    assert!(!stock.run(&sandbox, "verify key folder --signature ours.sig --public_key encrypted.pub"));
     fs::remove_file(sandbox.work().join("folder/extra")).unwrap();
     fs::remove_file(sandbox.work().join("folder/model/weights.bin")).unwrap();
-    assert!(stock.run(&sandbox, "sign key folder --bundle less.sig --private_key p256.key"));
+    assert!(stock.run(&sandbox, "sign key folder --signature less.sig --private_key p256.key"));
     refused(sandbox.carton("info model.carton --bundle less.sig --key p256.pub"), "does not cover `model/weights.bin`");
 }
 
@@ -447,7 +447,7 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
     info().expect_code(0);
     // A key that no certificate names, and a certificate of another key.
     sandbox.carton("sign model.carton --key good.key").expect_code(0);
-    refused(info(), "the signature is by a key, and no key is trusted");
+    refused(info(), "the bundle is by a key, and no key is trusted");
     let outcome = sandbox.carton("sign model.carton --key somebody.key --certificates good.pem").expect_code(2);
     assert!(outcome.stderr.contains("is for another key"), "{outcome}");
     sign("good", "good intermediate");
@@ -469,7 +469,7 @@ fn keyless_signatures_are_accepted_by_rules() {
     for (carton, signature) in [("second", "second.sig"), ("model", "model.sig")] {
         pack(&sandbox, carton, carton);
         sandbox.carton(&format!("unpack {carton}.carton -o {carton}-folder")).expect_code(0);
-        let sign = format!("sign key {carton}-folder --bundle {signature} --private_key p256.key");
+        let sign = format!("sign key {carton}-folder --signature {signature} --private_key p256.key");
         assert!(stock.run(&sandbox, &sign));
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/python/make_sigstore.py");

@@ -25,7 +25,7 @@ pub enum SigstoreRootError {
     #[error("not a trusted root of Sigstore: {0}")]
     Malformed(String),
     /// This program was built without keyless signatures.
-    #[error("this program was built without the verification of keyless signatures, which a release has")]
+    #[error("this program was built without the verification of keyless bundles, which a release has")]
     NotBuilt,
     /// Without these, no signature can be verified.
     #[error("the trusted root names no {0}")]

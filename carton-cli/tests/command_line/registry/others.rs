@@ -134,6 +134,6 @@ fn signatures_go_along() {
     // A signature that is named must be there.
     sandbox.run(["push", "unsigned.carton", &copy, "--bundle", "missing.sig"]).expect_code(1);
     let pulled = sandbox.run(["pull", &artifact, "-o", "back.carton", "--json"]).expect_code(0).json();
-    assert_eq!(pulled["signature"], "back.carton.sig");
+    assert_eq!(pulled["bundle"], "back.carton.sig");
     sandbox.carton("verify back.carton --require-signed --key key.pub.pem --key other.pub.pem").expect_code(0);
 }

@@ -221,7 +221,7 @@ fn a_known_carton_needs_no_registry() {
     sandbox.carton(&format!("verify {artifact}")).expect_code(7);
     // No rule requires a signature, so a registry that cannot be asked for one is no error.
     let unasked = sandbox.carton(&format!("verify {pinned}")).expect_code(0);
-    assert!(unasked.stderr.contains("whether there is a signature is unknown"), "{unasked}");
+    assert!(unasked.stderr.contains("whether the carton is signed is unknown"), "{unasked}");
     let other = "ab".repeat(32);
     sandbox.carton(&format!("hash {artifact} --offline --expect {other}")).expect_code(7);
 }
