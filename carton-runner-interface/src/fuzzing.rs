@@ -7,10 +7,10 @@ use carton_tensor::AlignedBytes;
 
 use crate::frame::{HEADER_LENGTH, Header};
 use crate::message::{Message, Parsed, Side, WireTensor, parse};
-use crate::model::Tensors;
 use crate::protocol_error::ProtocolError;
 use crate::shared_memory::{NoListener, SharedMemory};
 use crate::tensor_encoding::{decode, encode};
+use carton_tensor::Tensors;
 
 /// Returns the JSON and the bytes of the frame at the start of `stream`, and the rest; `None` if the stream ends within the frame.
 ///

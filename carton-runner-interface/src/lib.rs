@@ -72,8 +72,9 @@ mod tensor_encoding;
 mod transport;
 pub mod version;
 
+pub use carton_tensor::Tensors;
 pub use message::{LogLevel, code};
-pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Prepared, Tensors};
+pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Prepared};
 pub use private_bytes::PrivateBytes;
 pub use protocol_error::ProtocolError;
 pub use transport::Transport;

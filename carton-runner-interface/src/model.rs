@@ -4,11 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use carton_tensor::{DataType, ElementKind, SymbolicShape, Tensor};
+use carton_tensor::{DataType, ElementKind, SymbolicShape};
 use serde::{Deserialize, Deserializer, Serialize};
-
-/// Named tensors, in order of name.
-pub type Tensors = BTreeMap<String, Tensor>;
 
 /// The value of an option: any JSON value. This type does not change as long as the protocol is JSON.
 pub type OptionValue = serde_json::Value;

@@ -1,7 +1,7 @@
-//! Signatures of cartons (spec/signing.md): who made a carton, said by a key, a certificate or a keyless signature of Sigstore.
+//! Signing of cartons (spec/signing.md): who made a carton, said by a key, a certificate or an identity of Sigstore.
 //!
-//! A signature is an OpenSSF Model Signing bundle over the lines of a carton's MANIFEST and MANIFEST itself. This crate makes and verifies
-//! bundles from digests; it opens no carton and no file, and asks no server. Which signatures are looked for, and where, is decided by
+//! What signs a carton is an OpenSSF Model Signing bundle over the lines of a carton's MANIFEST and MANIFEST itself. This crate makes and verifies
+//! bundles from digests; it opens no carton and no file, and asks no server. Which bundles are looked for, and where, is decided by
 //! `carton-core`.
 //!
 //! ```

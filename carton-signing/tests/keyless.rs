@@ -50,7 +50,17 @@ impl Signatures {
         for (signature, weights) in [("other.sig", "other weights"), ("carton.sig", "weights")] {
             write(&contents);
             write(&[("model/weights.bin", weights)]);
-            run(&["-m", "model_signing", "sign", "key", "carton", "--signature", signature, "--private_key", "key.pem"]);
+            run(&[
+                "-m",
+                "model_signing",
+                "sign",
+                "key",
+                "carton",
+                "--signature",
+                signature,
+                "--private_key",
+                "key.pem",
+            ]);
         }
         run(&[script("make_sigstore.py").to_str().unwrap(), ".", "carton.sig", "other.sig"]);
         let digests = contents.map(|(path, content)| (path, Sha256::digest(content).into()));

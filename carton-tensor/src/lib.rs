@@ -93,4 +93,4 @@ pub use element::Element;
 pub use element_kind::{ElementKind, UnknownElementKind};
 pub use shape::{Dimension, SymbolicShape};
 pub use storage::{AlignedBytes, Storage};
-pub use tensor::{MAX_RANK, NestedTensor, NumericTensor, StringTensor, Tensor, TensorError, element_count};
+pub use tensor::{MAX_RANK, NestedTensor, NumericTensor, StringTensor, Tensor, TensorError, Tensors, element_count};

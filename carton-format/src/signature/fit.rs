@@ -1,8 +1,8 @@
 //! Corrects declared outputs by outputs that the model returned. Pure.
 
-use carton_tensor::{Dimension, SymbolicShape, Tensor};
+use carton_tensor::{Dimension, SymbolicShape, Tensor, Tensors};
 
-use super::{Bindings, TensorCheck, Tensors, ViolationKind, described_tensor};
+use super::{Bindings, TensorCheck, ViolationKind, described_tensor};
 use crate::metadata::TensorSpec;
 use crate::side::Side;
 

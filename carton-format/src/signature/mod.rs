@@ -21,15 +21,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use carton_tensor::{CastError, DataType, Dimension, ElementKind, SymbolicShape, Tensor, TensorError};
+use carton_tensor::{CastError, DataType, Dimension, ElementKind, SymbolicShape, Tensor, TensorError, Tensors};
 use serde::Deserialize;
 
 pub use self::fit::{Misfit, fit_outputs};
 use crate::metadata::{Signature, TensorSpec};
 use crate::side::Side;
-
-/// The tensors of a call, by the names of inputs or outputs.
-pub type Tensors = BTreeMap<String, Tensor>;
 
 /// What happens when tensors do not match the signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -7,8 +7,9 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{CallError, CloseReason};
-use crate::model::{PackResponse, Prepared, Tensors};
+use crate::model::{PackResponse, Prepared};
 use crate::protocol_error::ProtocolError;
+use carton_tensor::Tensors;
 
 /// The answer to a call.
 pub(super) enum Answer {

@@ -21,10 +21,11 @@ use super::{CallError, CallOptions, CloseReason, ConnectionOptions, LoadRequest,
 use crate::housekeeper::Elapsed;
 use crate::link::{Link, LinkOptions};
 use crate::message::{Message, Side, WireFiles};
-use crate::model::{self, PackRequest, PackResponse, Prepared, Tensors};
+use crate::model::{self, PackRequest, PackResponse, Prepared};
 use crate::shared_memory::THRESHOLD;
 use crate::transport::Transport;
 use crate::version;
+use carton_tensor::Tensors;
 
 /// The most calls that a runner is sent at once, even if it announces more.
 const CONCURRENCY_CAP: u64 = 4096;

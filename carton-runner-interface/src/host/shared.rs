@@ -14,13 +14,13 @@ use super::{CallError, CallTimings, CloseReason, ConnectionOptions, Event, Loade
 use crate::housekeeper::{Elapsed, Housekeeper};
 use crate::link::{Link, Outbound, SendError};
 use crate::message::{Message, WireTensor, code};
-use crate::model::Tensors;
 use crate::protocol_error::ProtocolError;
 use crate::runner::RunnerError;
 use crate::shared_memory::pool::{PoolBuffer, PoolError};
 use crate::spin::Spin;
 use crate::tensor_encoding::{Plan, encode};
 use crate::version;
+use carton_tensor::Tensors;
 
 /// The longest time for which a caller spins for its answer: that of a call of a small model, or of a batch of such calls on a busy machine.
 /// Other tasks wait meanwhile, unless another worker takes them over.

@@ -10,7 +10,7 @@ use super::handle::Handle;
 use super::{CallError, Phase};
 use crate::link::Outbound;
 use crate::message::Message;
-use crate::model::Tensors;
+use carton_tensor::Tensors;
 
 /// The outputs of a streaming call. Dropping it cancels the call.
 pub struct InferStream {

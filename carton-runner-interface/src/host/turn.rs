@@ -11,8 +11,8 @@ use super::handle::Handle;
 use super::stream::{InferStream, SealedInputs};
 use super::{CallError, CallTimings};
 use crate::message::{Message, WireTensor, code};
-use crate::model::Tensors;
 use crate::runner::RunnerError;
+use carton_tensor::Tensors;
 
 /// A call that may be sent to the runner now; [`Connection::turn`](super::Connection::turn) waits for one.
 ///

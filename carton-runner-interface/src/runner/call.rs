@@ -10,10 +10,10 @@ use parking_lot::{Condvar, Mutex};
 use super::error::RunnerError;
 use crate::link::{Link, Outbound, SendError};
 use crate::message::{LogLevel, Message, WireTensor, code};
-use crate::model::Tensors;
 use crate::shared_memory::THRESHOLD;
 use crate::shared_memory::pool::{PoolBuffer, PoolError};
 use crate::tensor_encoding::{Plan, encode};
+use carton_tensor::Tensors;
 
 /// One call as the runner sees it: whether it was cancelled, memory for outputs, log and progress.
 pub struct Call {

@@ -44,7 +44,8 @@ pub use process::run;
 pub use server::serve;
 pub use state::{ServeError, ServeOptions};
 
-pub use crate::model::{DeclaredTensor, Options, PackRequest, PackResponse, Prepared, Tensors};
+pub use crate::model::{DeclaredTensor, Options, PackRequest, PackResponse, Prepared};
+pub use carton_tensor::Tensors;
 
 /// How a runner introduces itself to the host.
 #[derive(Clone, Debug)]

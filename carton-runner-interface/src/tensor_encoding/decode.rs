@@ -9,11 +9,11 @@ use carton_tensor::{AlignedBytes, NestedTensor, NumericTensor, Storage, StringTe
 
 use super::strings::read_strings;
 use crate::message::{Data, Kind, WireTensor};
-use crate::model::Tensors;
 use crate::protocol_error::ProtocolError;
 #[cfg(feature = "host")]
 use crate::shared_memory::peer::PeerBuffer;
 use crate::shared_memory::{SharedMemory, THRESHOLD};
+use carton_tensor::Tensors;
 
 /// Checks tensors that the peer sent and makes them usable, in place where possible. Strings are copied: those that lie in shared memory may
 /// have `text_cap` bytes in all, because a peer pays nothing for memory that it never wrote to.

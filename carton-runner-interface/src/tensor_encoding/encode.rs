@@ -7,11 +7,11 @@ use carton_tensor::{DataType, NumericTensor, Storage, StringTensor, Tensor};
 
 use super::strings::{strings_length, write_strings};
 use crate::message::{Data, Kind, Side, WireTensor};
-use crate::model::Tensors;
 use crate::shared_memory::lending::Lend;
 use crate::shared_memory::peer::PeerBuffer;
 use crate::shared_memory::pool::{PoolBuffer, Region};
 use crate::shared_memory::{SharedMemory, THRESHOLD};
+use carton_tensor::Tensors;
 
 /// Where inline tensors start in the bytes of a frame: at multiples of this.
 const INLINE_ALIGNMENT: usize = 64;

@@ -1,5 +1,6 @@
 //! `Tensor` and its three kinds: numbers (in [`numeric`]), strings, and lists of tensors.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{DataType, Element, ElementKind};
@@ -12,6 +13,9 @@ pub use error::TensorError;
 use error::check_rank;
 pub use numeric::NumericTensor;
 pub use shape::{MAX_RANK, element_count};
+
+/// Tensors by name, such as the inputs or the outputs of a call.
+pub type Tensors = BTreeMap<String, Tensor>;
 
 /// A value passed to or returned by a model.
 ///
