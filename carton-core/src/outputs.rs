@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::btree_map;
-use std::ops::Deref;
 
 use carton_format::error_kind::ErrorKind;
 use carton_runner_interface::Tensors;
@@ -77,18 +76,38 @@ impl Outputs {
         self.0.get(name).ok_or_else(|| missing().into())
     }
 
+    /// The names of the outputs, sorted.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The outputs with their names, sorted by name.
+    pub fn iter(&self) -> btree_map::Iter<'_, String, Tensor> {
+        self.0.iter()
+    }
+
+    /// The number of outputs.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The tensors by name.
+    #[must_use]
+    pub fn as_tensors(&self) -> &Tensors {
+        &self.0
+    }
+
     /// The tensors by name.
     #[must_use]
     pub fn into_tensors(self) -> Tensors {
         self.0
-    }
-}
-
-impl Deref for Outputs {
-    type Target = Tensors;
-
-    fn deref(&self) -> &Tensors {
-        &self.0
     }
 }
 

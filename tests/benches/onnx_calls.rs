@@ -66,7 +66,7 @@ async fn measure(library: &Path, mut direct: Direct, path: &Path, shape: &[usize
         for call in 0..IN_A_ROW + WARM_UP {
             let start = Instant::now();
             let outputs = model.infer([("x", x.clone())]).await.unwrap();
-            found = digest(outputs["y"].as_numeric().unwrap());
+            found = digest(outputs.as_tensors()["y"].as_numeric().unwrap());
             ours.extend((call >= WARM_UP).then(|| start.elapsed()));
             drop(outputs);
         }

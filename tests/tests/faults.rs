@@ -141,8 +141,11 @@ async fn a_plain_runner_without_shared_memory_works() {
     let large = NumericTensor::from_vec((0..1_000_000_i64).collect(), vec![1000, 1000]).unwrap();
     let inputs = [("x", tensor()), ("s", strings.clone().into()), ("large", large.clone().into())];
     let outputs = model.infer(inputs).await.unwrap();
-    assert_eq!(outputs["s"].as_string().unwrap(), &strings);
-    assert_eq!(outputs["large"].as_numeric().unwrap().as_slice::<i64>().unwrap(), large.as_slice::<i64>().unwrap());
+    assert_eq!(outputs.as_tensors()["s"].as_string().unwrap(), &strings);
+    assert_eq!(
+        outputs.as_tensors()["large"].as_numeric().unwrap().as_slice::<i64>().unwrap(),
+        large.as_slice::<i64>().unwrap()
+    );
     let error = model.seal([("x", tensor())]).await.unwrap_err();
     assert!(chain(&error).contains("no seal here"), "{}", chain(&error));
     model.infer(Inputs::none()).await.unwrap();

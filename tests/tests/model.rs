@@ -74,10 +74,10 @@ async fn tensors_go_there_and_back() {
     let model = noop(&place, SIGNATURE).await;
     for n in [0, 1, 3, 100_000] {
         let outputs = model.infer([("x", floats(n)), ("s", strings(n))]).await.unwrap();
-        same(&outputs["x"], &floats(n));
-        same(&outputs["s"], &strings(n));
+        same(&outputs.as_tensors()["x"], &floats(n));
+        same(&outputs.as_tensors()["s"], &strings(n));
         let outputs = model.infer(vec![floats(n), strings(n)]).await.unwrap();
-        same(&outputs["x"], &floats(n));
+        same(&outputs.as_tensors()["x"], &floats(n));
     }
 }
 
@@ -88,7 +88,7 @@ async fn a_model_without_a_signature_takes_anything() {
     assert!(model.infer(Inputs::none()).await.unwrap().is_empty());
     let nested = NestedTensor::new(vec![floats(1), floats(5)]).unwrap();
     let outputs = model.infer([("n", Tensor::from(nested.clone())), ("s", strings(2))]).await.unwrap();
-    same(&outputs["n"], &nested.into());
+    same(&outputs.as_tensors()["n"], &nested.into());
     let error = model.infer(vec![floats(1)]).await.unwrap_err();
     assert!(error.is_of_signature() && error.violations().is_empty(), "{error}");
 }
@@ -121,7 +121,7 @@ async fn many_calls_at_once() {
             tokio::spawn(async move {
                 let tensor = Tensor::from(NumericTensor::from_vec(vec![i as f32; 10_000], vec![10_000]).unwrap());
                 let outputs = model.infer([("x", tensor.clone())]).await.unwrap();
-                same(&outputs["x"], &tensor);
+                same(&outputs.as_tensors()["x"], &tensor);
             })
         })
         .collect();
@@ -136,12 +136,12 @@ async fn sealed_inputs_are_used_many_times_and_survive_a_crash() {
     let model = noop(&place, SIGNATURE).await;
     let sealed = model.seal([("x", floats(3)), ("s", strings(3))]).await.unwrap();
     for _ in 0..3 {
-        same(&model.infer(&sealed).await.unwrap()["x"], &floats(3));
+        same(&model.infer(&sealed).await.unwrap().as_tensors()["x"], &floats(3));
     }
     kill_runners(&place);
     // The death may be noticed by the first call.
     let _ = model.infer(&sealed).await;
-    same(&model.infer(&sealed).await.unwrap()["x"], &floats(3));
+    same(&model.infer(&sealed).await.unwrap().as_tensors()["x"], &floats(3));
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn streams_end() {
     let mut stream = model.infer([("x", floats(3))]).stream().await.unwrap();
     let mut items = 0;
     while let Some(outputs) = stream.next().await {
-        same(&outputs.unwrap()["x"], &floats(3));
+        same(&outputs.unwrap().as_tensors()["x"], &floats(3));
         items += 1;
     }
     assert_eq!(items, 40);
@@ -169,7 +169,7 @@ async fn tensors_in_the_pool_need_no_copy() {
     tensor.as_mut_slice::<f32>().unwrap().unwrap().fill(1.5);
     let address = tensor.bytes().as_ptr();
     let outputs = model.infer([("x", tensor)]).await.unwrap();
-    let returned = outputs["x"].as_numeric().unwrap();
+    let returned = outputs.as_tensors()["x"].as_numeric().unwrap();
     assert_eq!(returned.bytes().as_ptr(), address, "the runner returned its input, which lies where it lay");
     assert!(returned.as_slice::<f32>().unwrap().iter().all(|&x| x == 1.5));
 }
@@ -232,7 +232,7 @@ async fn only_a_timeout_kills() {
     // A dropped call is discarded; the next one waits its turn and is answered.
     let dropped = tokio::time::timeout(Duration::from_millis(100), model.infer([("x", floats(1))])).await;
     assert!(dropped.is_err());
-    same(&model.infer([("x", floats(2))]).await.unwrap()["x"], &floats(2));
+    same(&model.infer([("x", floats(2))]).await.unwrap().as_tensors()["x"], &floats(2));
 
     let model = noop(&place, "[runner.opts]\ndelay_ms = 60000\nignore_cancel = true\n").await;
     let start = Instant::now();
@@ -267,7 +267,7 @@ async fn behind_a_killed_call(model: &Carton) -> Vec<(&'static str, Result<Tenso
     let mut shared = model.alloc::<f32>(&[3, 2]).await.unwrap();
     let Tensor::Numeric(numbers) = floats(3) else { panic!("floats are numbers") };
     shared.as_mut_slice::<f32>().unwrap().unwrap().copy_from_slice(numbers.as_slice().unwrap());
-    let x = |outputs: carton_core::Outputs| outputs["x"].clone();
+    let x = |outputs: carton_core::Outputs| outputs.as_tensors()["x"].clone();
     let slow = async {
         let error = model.infer([("slow", floats(1))]).timeout(Duration::from_secs(1)).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Timeout && error.is_runner_lost(), "{}", chain(&error));
@@ -397,7 +397,7 @@ async fn outputs_outlive_their_model() {
     let outputs = model.infer([("x", floats(100_000))]).await.unwrap();
     drop(model);
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    same(&outputs["x"], &floats(100_000));
+    same(&outputs.as_tensors()["x"], &floats(100_000));
 }
 
 #[tokio::test]
@@ -407,7 +407,7 @@ async fn bare_models_and_unpacked_cartons_load() {
     let folder = place.path().join("unpacked");
     place.open(&path).await.unwrap().unpack(&folder).await.unwrap();
     let model = place.load(&folder).await.unwrap();
-    same(&model.infer([("x", floats(2)), ("s", strings(2))]).await.unwrap()["x"], &floats(2));
+    same(&model.infer([("x", floats(2)), ("s", strings(2))]).await.unwrap().as_tensors()["x"], &floats(2));
 
     for bare in [folder.join("model"), folder.join("model/weights.bin")] {
         let version = "=1.0.0".parse().unwrap();

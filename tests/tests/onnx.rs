@@ -99,7 +99,7 @@ async fn models_of_others_on_an_installed_onnx_runtime() {
                 // Processors with and without instructions for sums of int8 round to neighbouring steps, which are 0.018 apart here.
                 let usual = Tolerance::default();
                 let tolerance = if name.starts_with("quantized") { Tolerance::new(usual.rtol, 0.02) } else { usual };
-                let comparison = allclose(&outputs[output.as_str()], &expected, tolerance);
+                let comparison = allclose(&outputs.as_tensors()[output.as_str()], &expected, tolerance);
                 assert!(comparison.passed, "{name}, {output}: {comparison:?}");
             }
         }

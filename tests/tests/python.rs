@@ -39,8 +39,8 @@ fn text(text: &str) -> Tensor {
     Tensor::from_strings([text], vec![]).unwrap()
 }
 
-fn value(outputs: &carton_core::Tensors, name: &str) -> f64 {
-    let bytes = outputs[name].as_numeric().unwrap().bytes();
+fn value(outputs: &carton_core::Outputs, name: &str) -> f64 {
+    let bytes = outputs.tensor(name).unwrap().as_numeric().unwrap().bytes();
     f64::from_le_bytes(bytes.try_into().unwrap())
 }
 
@@ -68,7 +68,7 @@ async fn a_text_generator_streams() {
         while let Some(outputs) = stream.next().await {
             let outputs = outputs.unwrap();
             let expected = format!("{} \0🙂", ["to", "be", "or", "not"][n_items % 4]);
-            assert_eq!(outputs["token"].as_string().unwrap().elements(), [expected]);
+            assert_eq!(outputs.as_tensors()["token"].as_string().unwrap().elements(), [expected]);
             n_items += 1;
         }
         assert_eq!(n_items, 1000);
@@ -80,7 +80,7 @@ async fn a_text_generator_streams() {
     drop(stream);
     // `infer` answers with the item of a stream that has exactly one, and fails for other streams.
     let outputs = model.infer([("prompt", text("x")), ("n", Tensor::scalar(1_i64))]).await.unwrap();
-    assert_eq!(outputs["token"].as_string().unwrap().elements(), ["x \0🙂"]);
+    assert_eq!(outputs.as_tensors()["token"].as_string().unwrap().elements(), ["x \0🙂"]);
     let error = model.infer(inputs()).await.unwrap_err();
     assert!(chain(&error).contains("stream of several items"), "{}", chain(&error));
 }
@@ -170,9 +170,9 @@ async fn large_tensors_are_not_copied() {
     for _ in 0..2 {
         let outputs = model.infer([("x", x.clone())]).await.unwrap();
         // The outputs are at the addresses of the inputs: neither side has copied them.
-        assert_eq!(bytes(&outputs["all"]).as_ptr(), bytes(&x).as_ptr());
-        assert_eq!(bytes(&outputs["part"]).as_ptr(), bytes(&x)[4..].as_ptr());
-        addresses.push(bytes(&outputs["address"]).to_vec());
+        assert_eq!(bytes(&outputs.as_tensors()["all"]).as_ptr(), bytes(&x).as_ptr());
+        assert_eq!(bytes(&outputs.as_tensors()["part"]).as_ptr(), bytes(&x)[4..].as_ptr());
+        addresses.push(bytes(&outputs.as_tensors()["address"]).to_vec());
     }
     // The runner has mapped the region once.
     assert_eq!(addresses[0], addresses[1]);
@@ -196,7 +196,10 @@ async fn inputs_may_be_written_to_where_the_model_says_so() {
     let model = load(Some(true)).await;
     for _ in 0..2 {
         let outputs = model.infer([("x", x.clone())]).await.unwrap();
-        assert_eq!(outputs["y"], Tensor::from(NumericTensor::from_vec(vec![3.0_f32; 100_000], vec![100_000]).unwrap()));
+        assert_eq!(
+            outputs.as_tensors()["y"],
+            Tensor::from(NumericTensor::from_vec(vec![3.0_f32; 100_000], vec![100_000]).unwrap())
+        );
     }
 }
 
@@ -222,7 +225,7 @@ async fn arrays_in_the_pool_of_the_runner() {
         earlier.push(outputs);
     }
     // All outputs are held at the same time, and none was written to again.
-    assert!(earlier.iter().all(|outputs| bytes(&outputs["y"]) == expected));
+    assert!(earlier.iter().all(|outputs| bytes(&outputs.as_tensors()["y"]) == expected));
     // A model that keeps its array, and writes to it again, does not change its earlier answers.
     let model = load(&place, MEMORY, "keeps", "").await;
     let mut answers = Vec::new();
@@ -230,7 +233,7 @@ async fn arrays_in_the_pool_of_the_runner() {
         answers.push(model.infer([("n", Tensor::scalar(50_000_i64))]).await.unwrap());
     }
     for (index, outputs) in answers.iter().enumerate() {
-        let first = f32::from_le_bytes(bytes(&outputs["y"])[..4].try_into().unwrap());
+        let first = f32::from_le_bytes(bytes(&outputs.as_tensors()["y"])[..4].try_into().unwrap());
         assert_eq!(first as usize, index);
     }
 }
@@ -285,11 +288,14 @@ async fn masks_are_booleans_where_they_are_declared() {
     let model = load(&place, source, "f", &metadata("element = 'bool',")).await;
     for mask in [bools([1, 0, 1]), plain([1, 0, 1])] {
         let outputs = call(&model, mask).await.unwrap();
-        assert_eq!(outputs["y"], Tensor::from_vec(vec![5.0_f64, 7.0], vec![2]).unwrap());
-        assert_eq!(outputs["inverted"], bools([0, 1, 0]));
-        assert_eq!(outputs["type"], text("bool"));
+        assert_eq!(outputs.as_tensors()["y"], Tensor::from_vec(vec![5.0_f64, 7.0], vec![2]).unwrap());
+        assert_eq!(outputs.as_tensors()["inverted"], bools([0, 1, 0]));
+        assert_eq!(outputs.as_tensors()["type"], text("bool"));
         // An output is a mask for another call.
-        assert_eq!(call(&model, outputs["inverted"].clone()).await.unwrap()["inverted"], bools([1, 0, 1]));
+        assert_eq!(
+            call(&model, outputs.as_tensors()["inverted"].clone()).await.unwrap().as_tensors()["inverted"],
+            bools([1, 0, 1])
+        );
     }
     let error = call(&model, plain([1, 0, 2])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -297,7 +303,7 @@ async fn masks_are_booleans_where_they_are_declared() {
     assert!(error.to_string().ends_with(expected), "{error}");
     let sealed = model.seal([("x", x.clone()), ("mask", bools([0, 0, 1]))]).await.unwrap();
     let outputs = model.infer(&sealed).await.unwrap();
-    assert_eq!(outputs["y"], Tensor::from_vec(vec![7.0_f64], vec![1]).unwrap());
+    assert_eq!(outputs.as_tensors()["y"], Tensor::from_vec(vec![7.0_f64], vec![1]).unwrap());
 
     // Without the declaration the model gets integers, and booleans are refused, whatever is checked.
     for mode in [SignatureMode::Strict, SignatureMode::Warn, SignatureMode::Off] {
@@ -308,7 +314,7 @@ async fn masks_are_booleans_where_they_are_declared() {
         let hint = error.hint().unwrap();
         assert!(hint.contains("`element = \"bool\"`") && !hint.contains("astype"), "{hint}");
         let outputs = call(&model, plain([1, 0, 1])).await.unwrap();
-        assert_eq!(outputs["type"], text("uint8"));
+        assert_eq!(outputs.as_tensors()["type"], text("uint8"));
     }
 }
 

@@ -138,7 +138,7 @@ async fn check_model(name: &str, files: &str) {
     for case in cases {
         let answer = loaded.infer(Inputs::Named(tensors(&case["inputs"]))).await;
         match case["error"].as_str() {
-            None => check_outputs(&answer.unwrap(), &case["outputs"]),
+            None => check_outputs(answer.unwrap().as_tensors(), &case["outputs"]),
             Some(expected) => {
                 let error = answer.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Model, "{error}");

@@ -10,7 +10,7 @@ use carton_core::metadata::{Draft, MetadataError};
 use carton_core::packing::{PackCheck, TensorFormat};
 use carton_core::shrink::Resolve;
 use carton_core::signature::cast_inputs;
-use carton_core::{Advice, Carton, Error, Links, Location, ManifestHash, Pack, Sha256Digest};
+use carton_core::{Advice, Carton, Error, Links, Location, ManifestHash, Pack, Place, Sha256Digest};
 use serde::Serialize;
 
 use super::context::confined;
@@ -127,8 +127,12 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
 
 /// The files of a repository on the Hub, if the model is one.
 async fn snapshot(path: &Path, context: &Context<'_>) -> Result<Option<Snapshot>, Failure> {
-    let Some(text) = path.to_str().filter(|text| text.trim().starts_with("hf:")) else { return Ok(None) };
-    let name: HubName = text.parse().map_err(Failure::usage)?;
+    let Some(text) = path.to_str() else { return Ok(None) };
+    let name: HubName = match Location::from(text).place() {
+        Ok(Place::Hub(_)) => text.trim().parse().map_err(Failure::usage)?,
+        Err(error) if error.scheme == "hf" => return Err(Failure::usage(error.clone())),
+        _ => return Ok(None),
+    };
     let fetch =
         set(hub::snapshot(name).config(context.config.clone()), open::progress(context), FetchSnapshot::progress);
     let snapshot = fetch.await?;

@@ -1,46 +1,9 @@
 //! Finds the `.onnx` file among the files of a model, and the paths of its external data. Pure: paths in, paths out.
 
-use carton_runner_interface::runner::RunnerError;
+use carton_runner_interface::runner::{ModelFile, RunnerError};
 
-/// Picks the `.onnx` file among `paths` (relative, with `/`): the only one, or the one that `wanted` names.
-///
-/// # Errors
-/// There is no `.onnx` file, there are several and `wanted` is `None`, or the wanted file is not among them.
-pub(crate) fn choose(paths: &[String], wanted: Option<&str>) -> Result<String, RunnerError> {
-    let models: Vec<&String> = paths.iter().filter(|path| is_model(path)).collect();
-    if let Some(wanted) = wanted {
-        if paths.iter().any(|path| path == wanted) {
-            return Ok(wanted.to_owned());
-        }
-        return Err(RunnerError::new(format!(
-            "option `model` names `{wanted}`, which is not there; {}",
-            list(&models)
-        )));
-    }
-    match models.as_slice() {
-        [model] => Ok((*model).clone()),
-        [] => Err(RunnerError::new("no .onnx file found")),
-        _ => Err(RunnerError::new(format!("{}; choose one with the option model = \"…\"", list(&models)))),
-    }
-}
-
-/// Whether a file has the name of an ONNX model.
-pub(crate) fn is_model(path: &str) -> bool {
-    let extension = path.rsplit('/').next().unwrap_or(path).rsplit_once('.').map(|(_, extension)| extension);
-    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
-}
-
-fn list(models: &[&String]) -> String {
-    /// The number of names that fit a message.
-    const SHOWN: usize = 20;
-    let names: Vec<String> = models.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
-    match models.len() {
-        0 => "there are no .onnx files".to_owned(),
-        1 => format!("there is one .onnx file: {}", names.join(", ")),
-        n if n > SHOWN => format!("there are {n} .onnx files: {}, …", names.join(", ")),
-        n => format!("there are {n} .onnx files: {}", names.join(", ")),
-    }
-}
+/// The file that holds the graph.
+pub(crate) const MODEL_FILE: ModelFile = ModelFile { name: ".onnx", extensions: &["onnx"], is_any_if_alone: false };
 
 /// Returns the path among the model's files of external data at `location`, which the file at `model` states.
 ///
@@ -81,7 +44,7 @@ mod tests {
     fn choosing() {
         let check = |paths: &[&str], wanted: Option<&str>, expected: Result<&str, &str>| {
             let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-            let found = choose(&paths, wanted).map_err(|error| error.message);
+            let found = MODEL_FILE.choose(&paths, wanted).map_err(|error| error.message);
             assert_eq!(found.as_deref().map_err(String::as_str), expected, "{paths:?} {wanted:?}");
         };
         check(&["README.md", "model.onnx", "model.onnx.data"], None, Ok("model.onnx"));

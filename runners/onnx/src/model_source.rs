@@ -56,7 +56,7 @@ impl ModelSource {
     /// # Errors
     /// There is no such file, or it is not a model; external data is outside the folder, missing, or shorter than stated.
     pub(crate) fn open(files: &dyn Files, wanted: Option<&str>) -> Result<Self, RunnerError> {
-        let path = model_location::choose(&files.paths(), wanted)?;
+        let path = model_location::MODEL_FILE.choose(&files.paths(), wanted)?;
         let bytes = files.map(&path).map_err(|error| RunnerError::new(format!("reading `{path}`: {error}")))?;
         let file = ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("`{path}` is {error}")))?;
         let mut external = BTreeMap::new();

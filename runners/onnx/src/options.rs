@@ -1,6 +1,6 @@
 //! Reads and checks the options of a model (`[runner.opts]`), and warns about unknown ones.
 
-use carton_runner_interface::runner::{Options, RunnerError};
+use carton_runner_interface::runner::{self, Options, RunnerError, wrong_option};
 use serde_json::Value;
 
 /// Every option, in the order in which messages list them.
@@ -28,13 +28,10 @@ impl ModelOptions {
     /// # Errors
     /// A known option has an invalid value.
     pub(crate) fn parse(options: &Options, warn: &mut dyn FnMut(String)) -> Result<Self, RunnerError> {
-        let unknown: Vec<String> =
-            options.keys().filter(|name| !KNOWN.contains(&name.as_str())).map(|name| format!("`{name}`")).collect();
-        if !unknown.is_empty() {
-            warn(format!("the onnx runner has no option {}; it knows {}", unknown.join(", "), KNOWN.join(", ")));
-        }
-        let num_threads = threads(options, "num_threads")?;
-        let intra_op_threads = threads(options, "intra_op_threads")?;
+        let options = runner::ModelOptions::new("onnx", &KNOWN, options);
+        options.unknown().into_iter().for_each(warn);
+        let num_threads: Option<usize> = options.number("num_threads", MAX_THREADS)?;
+        let intra_op_threads = options.number("intra_op_threads", MAX_THREADS)?;
         if let (Some(first), Some(second)) = (num_threads, intra_op_threads)
             && first != second
         {
@@ -44,44 +41,24 @@ impl ModelOptions {
         }
         Ok(Self {
             intra_op_threads: intra_op_threads.or(num_threads),
-            inter_op_threads: threads(options, "inter_op_threads")?,
-            execution_providers: execution_providers(options)?,
-            model: match options.get("model") {
-                None => None,
-                Some(Value::String(path)) => Some(path.clone()),
-                Some(other) => return Err(wrong("model", "the path of a .onnx file inside the model", other)),
-            },
+            inter_op_threads: options.number("inter_op_threads", MAX_THREADS)?,
+            execution_providers: execution_providers(options.get("execution_provider"))?,
+            model: options.text("model", "the path of a .onnx file inside the model")?,
         })
     }
 }
 
 /// The execution providers: a name, or a list of names.
-fn execution_providers(options: &Options) -> Result<Vec<String>, RunnerError> {
+fn execution_providers(value: Option<&Value>) -> Result<Vec<String>, RunnerError> {
     let name = |value: &Value| value.as_str().filter(|name| !name.is_empty()).map(str::to_owned);
-    let Some(value) = options.get("execution_provider") else {
+    let Some(value) = value else {
         return Ok(Vec::new());
     };
     let names = match value {
         Value::Array(names) if !names.is_empty() => names.iter().map(name).collect(),
         value => name(value).map(|name| vec![name]),
     };
-    names.ok_or_else(|| wrong("execution_provider", "a name such as \"CUDA\" or a list of names", value))
-}
-
-/// A number of threads, as a number or as text: `--opt num_threads=2` may arrive either way.
-fn threads(options: &Options, name: &str) -> Result<Option<usize>, RunnerError> {
-    let Some(value) = options.get(name) else {
-        return Ok(None);
-    };
-    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    match number {
-        Some(number @ 1..=MAX_THREADS) => Ok(usize::try_from(number).ok()),
-        _ => Err(wrong(name, &format!("a number from 1 to {MAX_THREADS}"), value)),
-    }
-}
-
-fn wrong(name: &str, expected: &str, found: &Value) -> RunnerError {
-    RunnerError::new(format!("option `{name}` should be {expected}, found {found}"))
+    names.ok_or_else(|| wrong_option("execution_provider", "a name such as \"CUDA\" or a list of names", value))
 }
 
 #[cfg(test)]

@@ -30,12 +30,13 @@ pub(crate) fn pack(
     let is_folder = request.path.is_dir();
     let (folder, model) = if is_folder {
         let paths = list(&request.path)?;
-        let model = model_location::choose(&paths, options.model.as_deref())
+        let model = model_location::MODEL_FILE
+            .choose(&paths, options.model.as_deref())
             .map_err(|error| RunnerError::new(format!("{}: {}", request.path.display(), error.message)))?;
         (request.path.clone(), model)
     } else {
         let name = request.path.file_name().and_then(|name| name.to_str());
-        let Some(name) = name.filter(|name| model_location::is_model(name)) else {
+        let Some(name) = name.filter(|name| model_location::MODEL_FILE.is_model(name)) else {
             return Err(RunnerError::new(format!(
                 "{} is neither a .onnx file nor a folder with one",
                 request.path.display()

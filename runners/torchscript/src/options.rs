@@ -1,7 +1,6 @@
 //! Reads and checks the options of a model (`[runner.opts]`), and warns about unknown ones.
 
-use carton_runner_interface::runner::{Options, RunnerError};
-use serde_json::Value;
+use carton_runner_interface::runner::{self, Options, RunnerError};
 
 /// Every option, in the order in which messages list them.
 const KNOWN: [&str; 4] = ["num_threads", "num_interop_threads", "max_concurrency", "model"];
@@ -28,43 +27,22 @@ impl ModelOptions {
     /// # Errors
     /// A known option has an invalid value.
     pub(crate) fn parse(options: &Options, warn: &mut dyn FnMut(String)) -> Result<Self, RunnerError> {
-        let unknown: Vec<String> =
-            options.keys().filter(|name| !KNOWN.contains(&name.as_str())).map(|name| format!("`{name}`")).collect();
-        if !unknown.is_empty() {
-            warn(format!("the torchscript runner has no option {}; it knows {}", unknown.join(", "), KNOWN.join(", ")));
-        }
+        let options = runner::ModelOptions::new("torchscript", &KNOWN, options);
+        options.unknown().into_iter().for_each(warn);
         Ok(Self {
-            num_threads: number(options, "num_threads")?,
-            num_interop_threads: number(options, "num_interop_threads")?,
-            max_concurrency: number(options, "max_concurrency")?.unwrap_or(1),
-            model: match options.get("model") {
-                None => None,
-                Some(Value::String(path)) => Some(path.clone()),
-                Some(other) => return Err(wrong("model", "the path of a TorchScript file inside the model", other)),
-            },
+            num_threads: options.number("num_threads", MAX)?,
+            num_interop_threads: options.number("num_interop_threads", MAX)?,
+            max_concurrency: options.number("max_concurrency", MAX)?.unwrap_or(1),
+            model: options.text("model", "the path of a TorchScript file inside the model")?,
         })
     }
-}
-
-/// A number, as a number or as text: `--opt num_threads=2` may arrive either way.
-fn number<T: TryFrom<u64>>(options: &Options, name: &str) -> Result<Option<T>, RunnerError> {
-    let Some(value) = options.get(name) else {
-        return Ok(None);
-    };
-    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok()).filter(|number| (1..=MAX).contains(number));
-    match number.map(T::try_from) {
-        Some(Ok(number)) => Ok(Some(number)),
-        _ => Err(wrong(name, &format!("a number from 1 to {MAX}"), value)),
-    }
-}
-
-fn wrong(name: &str, expected: &str, found: &Value) -> RunnerError {
-    RunnerError::new(format!("option `{name}` should be {expected}, found {found}"))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use serde_json::Value;
 
     use super::*;
 

@@ -37,9 +37,8 @@ pub(crate) fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, Ru
     let is_folder = request.path.is_dir();
     let (folder, model, path) = if is_folder {
         let paths = ModelFiles::from_directory(&request.path).paths();
-        let model = model_location::choose(&paths, options.model.as_deref()).map_err(|error| RunnerError {
-            message: format!("{}: {}", request.path.display(), error.message),
-            ..error
+        let model = model_location::MODEL_FILE.choose(&paths, options.model.as_deref()).map_err(|error| {
+            RunnerError { message: format!("{}: {}", request.path.display(), error.message), ..error }
         })?;
         let path = request.path.join(&model);
         (request.path.clone(), model, path)
@@ -48,7 +47,7 @@ pub(crate) fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, Ru
         let parent = request.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let name = request.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if let Some(wanted) = options.model.as_deref().filter(|wanted| *wanted != MODEL_FILE) {
-            model_location::choose(std::slice::from_ref(&name), Some(wanted))?;
+            model_location::MODEL_FILE.choose(std::slice::from_ref(&name), Some(wanted))?;
         }
         (parent.unwrap_or(Path::new(".")).to_owned(), name, request.path.clone())
     };

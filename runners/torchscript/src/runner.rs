@@ -91,7 +91,7 @@ impl Runner for TorchScript {
 
 /// Finds the TorchScript file among the files of a model, and maps it.
 fn find(files: &ModelFiles, wanted: Option<&str>) -> Result<(String, Arc<dyn Storage>), RunnerError> {
-    let path = model_location::choose(&files.paths(), wanted)?;
+    let path = model_location::MODEL_FILE.choose(&files.paths(), wanted)?;
     let bytes = files.map(&path).map_err(|error| RunnerError::new(format!("reading `{path}`: {error}")))?;
     Ok((path, bytes))
 }

@@ -60,21 +60,21 @@ pub async fn sealed_inputs(stage: &Stage) {
     };
     let sealed_large = carton.seal([("x", large.clone())]).await.unwrap();
     for _ in 0..20 {
-        check_same(&carton.infer(&sealed).await.unwrap()[model.output], &small);
-        check_same(&carton.infer(&sealed_large).await.unwrap()[model.output], &large);
+        check_same(&carton.infer(&sealed).await.unwrap().as_tensors()[model.output], &small);
+        check_same(&carton.infer(&sealed_large).await.unwrap().as_tensors()[model.output], &large);
     }
     drop(sealed);
     for seed in 0..100 {
         let tensor = floats(250_000, seed);
         let sealed = carton.seal([("x", tensor.clone())]).await.unwrap();
         if seed % 10 == 0 {
-            check_same(&carton.infer(&sealed).await.unwrap()[model.output], &tensor);
+            check_same(&carton.infer(&sealed).await.unwrap().as_tensors()[model.output], &tensor);
         }
     }
     // Sealed inputs outlive the process that they were sent to.
     stage.kill();
     let _ = carton.infer(&sealed_large).await;
-    check_same(&carton.infer(&sealed_large).await.unwrap()[model.output], &large);
+    check_same(&carton.infer(&sealed_large).await.unwrap().as_tensors()[model.output], &large);
     check_echo(&carton, &model, small).await;
 }
 
@@ -89,9 +89,9 @@ pub async fn streams_to_the_end(stage: &Stage) {
                 Some(Err(error)) => panic!("item {number}: {}", chain(&error)),
                 None => panic!("the stream ended after {number} items"),
             };
-            check_same(&outputs[streamed.model.output], &tensor);
+            check_same(&outputs.as_tensors()[streamed.model.output], &tensor);
             if streamed.is_numbered {
-                check_same(&outputs["number"], &Tensor::scalar(i64::try_from(number).unwrap()));
+                check_same(&outputs.as_tensors()["number"], &Tensor::scalar(i64::try_from(number).unwrap()));
             }
         }
         assert!(stream.next().await.is_none());
@@ -106,13 +106,13 @@ pub async fn abandoned_streams(stage: &Stage) {
         let mut stream = carton.infer([("x", tensor.clone())]).stream().await.unwrap();
         for _ in 0..round % 3 {
             if let Some(outputs) = stream.next().await {
-                check_same(&outputs.unwrap()[streamed.model.output], &tensor);
+                check_same(&outputs.unwrap().as_tensors()[streamed.model.output], &tensor);
             }
         }
     }
     // The rest of the dropped streams does not block the next one.
     let mut stream = carton.infer([("x", tensor.clone())]).stream().await.unwrap();
-    check_same(&stream.next().await.unwrap().unwrap()[streamed.model.output], &tensor);
+    check_same(&stream.next().await.unwrap().unwrap().as_tensors()[streamed.model.output], &tensor);
 }
 
 pub async fn streams_that_fail(stage: &Stage) {

@@ -86,7 +86,7 @@ pub async fn a_gibibyte(stage: &Stage) {
         Err(error) => panic!("{}", chain(&error)),
     };
     let elapsed = start.elapsed();
-    check_same(&outputs[model.output], &Tensor::Numeric(tensor.clone()));
+    check_same(&outputs.as_tensors()[model.output], &Tensor::Numeric(tensor.clone()));
     drop(outputs);
     let peak = peak.end();
     let grown = [0, 1].map(|side| peak[side].saturating_sub(before[side]) / MIB);
@@ -184,7 +184,7 @@ pub async fn a_thousand_dropped_calls_leave_nothing(stage: &Stage) {
         let call = carton.infer([("x", tensor)]);
         tokio::select! {
             biased;
-            outputs = call => check_same(&outputs.unwrap()[model.output], &expected),
+            outputs = call => check_same(&outputs.unwrap().as_tensors()[model.output], &expected),
             () = turns(n_calls % 3) => n_dropped += 1,
         }
     }

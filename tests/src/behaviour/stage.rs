@@ -209,7 +209,7 @@ impl Stage {
 pub(super) async fn check_echo(carton: &Carton, model: &Model, tensor: Tensor) {
     let expected = tensor.clone();
     match carton.infer([("x", tensor)]).await {
-        Ok(outputs) => check_same(&outputs[model.output], &expected),
+        Ok(outputs) => check_same(&outputs.as_tensors()[model.output], &expected),
         Err(error) => panic!("{:?} {:?}: {}", expected.dtype(), expected.shape(), chain(&error)),
     }
 }

@@ -70,7 +70,7 @@ fn place() -> (TestPlace, PathBuf) {
 async fn load(place: &TestPlace, folder: &Path, mode: SandboxMode) -> Result<Vec<u8>, Error> {
     let loaded = Carton::load_bare(folder, "onnx").config(place.config()).sandbox(mode).await?;
     let outputs = loaded.infer(Inputs::none()).await?;
-    Ok(outputs["y"].as_numeric().unwrap().bytes().to_vec())
+    Ok(outputs.as_tensors()["y"].as_numeric().unwrap().bytes().to_vec())
 }
 
 /// The runner itself refuses paths that leave the folder, with the sandbox and without it.
@@ -115,7 +115,7 @@ async fn links_of_a_bare_model_lead_to_no_file_of_the_user() {
         allowing.sandbox.allow.private = true;
         for load in [load().config(place.config()).allow_read(&secret), load().config(allowing)] {
             let outputs = load.await.unwrap().infer(Inputs::none()).await.unwrap();
-            assert_eq!(outputs["y"].as_numeric().unwrap().bytes(), SECRET, "{files}");
+            assert_eq!(outputs.as_tensors()["y"].as_numeric().unwrap().bytes(), SECRET, "{files}");
         }
     }
     // A link that the user named is the model.
@@ -167,7 +167,7 @@ async fn memory_is_limited() {
         policy.limits = limits;
         let load = Carton::load_bare(&path, "onnx").config(place.config());
         let outputs = load.policy(policy).sandbox(mode).await?.infer(Inputs::none()).await?;
-        Ok(outputs["y"].as_numeric().unwrap().bytes().to_vec())
+        Ok(outputs.as_tensors()["y"].as_numeric().unwrap().bytes().to_vec())
     };
     assert_eq!(run(SandboxMode::Off, None).await.unwrap(), [1]);
     let error = run(SandboxMode::On, Some(1024 * MIB)).await.unwrap_err();

@@ -199,7 +199,7 @@ impl Model {
         let own = [("attempt", text(attempt)), ("argument", text(&arguments.to_string()))];
         let inputs: Inputs = own.into_iter().chain(more).collect();
         let outputs = self.carton.infer(inputs).timeout(time).await?;
-        Ok(outputs["result"].as_string().unwrap().elements()[0].clone())
+        Ok(outputs.as_tensors()["result"].as_string().unwrap().elements()[0].clone())
     }
 
     /// The number of its process.

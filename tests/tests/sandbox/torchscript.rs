@@ -41,7 +41,7 @@ async fn call(model: &Carton, attempt: &str, path: &Path, size: i64) -> Result<V
     let text = |text: &str| Tensor::from_strings([text], vec![]).unwrap();
     let inputs = [("attempt", text(attempt)), ("path", text(path.to_str().unwrap())), ("size", Tensor::scalar(size))];
     let outputs = model.infer(inputs).await?;
-    Ok(outputs["bytes"].as_numeric().unwrap().bytes().to_vec())
+    Ok(outputs.as_tensors()["bytes"].as_numeric().unwrap().bytes().to_vec())
 }
 
 #[tokio::test]
