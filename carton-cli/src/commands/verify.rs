@@ -80,7 +80,7 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
         None | Some(SigningStatus::Unsigned { .. }) => {}
         Some(status) => {
             let role = if status.is_trusted() { Role::Good } else { Role::Bad };
-            text.push_str(&format!("{} {}\n", output.paint(role, "SIGNATURE"), signing_line(status)));
+            text.push_str(&format!("{} {}\n", output.paint(role, "SIGNED"), signing_line(status)));
         }
     }
     output.text(&text)?;

@@ -310,7 +310,7 @@ fn run_explains_itself() {
               Refuse the carton unless this public key signed it (repeat for one of several keys)
 
           --bundle <FILE>
-              The carton's signature, a file or URL [default: MODEL.sig]
+              The carton's signing bundle, a file or URL [default: MODEL.sig]
 
           --require-signed
               Refuse the carton unless somebody signed it who is trusted (see `[[trust]]` in the

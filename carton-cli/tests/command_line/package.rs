@@ -145,7 +145,7 @@ fn info_for_programs() {
     ----- stdout -----
     {
       "manifest_sha256": "[HASH]",
-      "signature": {
+      "signing": {
         "status": "unsigned",
         "place": "echo.carton.sig",
         "signer": null,
@@ -428,7 +428,7 @@ fn damage_is_found_and_named() {
       }],
       "not_fetched": [],
       "warnings": [],
-      "signature": {
+      "signing": {
         "status": "unsigned",
         "place": "echo.carton.sig",
         "signer": null,

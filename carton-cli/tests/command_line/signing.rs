@@ -406,7 +406,7 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
     };
     let info = || sandbox.carton("info model.carton --config config.toml");
     let stock_accepts =
-        || stock.run(&sandbox, "verify certificate folder --bundle model.carton.sig --certificate_chain ca.pem");
+        || stock.run(&sandbox, "verify certificate folder --signature model.carton.sig --certificate_chain ca.pem");
     for name in ["good", "digital-signature"] {
         sign(name, &format!("{name} intermediate"));
         assert!(
@@ -438,7 +438,7 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
     sign("of-old-ca", "of-old-ca");
     refused(info(), "its chain leads to no trusted root");
     rule("release@example.com");
-    let other_curve = "sign certificate folder --bundle model.carton.sig --private_key other-curve.key \
+    let other_curve = "sign certificate folder --signature model.carton.sig --private_key other-curve.key \
                        --signing_certificate other-curve.pem --certificate_chain intermediate.pem";
     assert!(stock.run(&sandbox, other_curve) && stock_accepts());
     refused(info(), "has an unusable key");
@@ -456,7 +456,7 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
     let material = serde_json::from_slice::<serde_json::Value>(&good).unwrap()["verificationMaterial"].clone();
     changed(&sandbox, |bundle| bundle["verificationMaterial"] = material);
     refused(info(), "is not by the key of its certificate (CN=good)");
-    assert!(stock.run(&sandbox, "sign certificate folder --bundle model.carton.sig --private_key good.key --signing_certificate good.pem --certificate_chain intermediate.pem"));
+    assert!(stock.run(&sandbox, "sign certificate folder --signature model.carton.sig --private_key good.key --signing_certificate good.pem --certificate_chain intermediate.pem"));
     info().expect_code(0);
 }
 
