@@ -65,7 +65,7 @@
 //! - `fetch_verified`: fetches a file of known SHA-256 into its download folder in the cache, and compares the digest.
 //! - `contents`: a path in, verified bytes out; from an archive, an unpacked folder, or the cache. A file is *elsewhere* if its carton
 //!   is on a server, or if the carton only links to it: `contents/fetch` fetches such files into the cache. `contents/locate` alone
-//!   decides where the bytes of a file are.
+//!   decides where the bytes of a file are. `contents/state` lists the parts of an open carton, each with state of its own.
 //! - `trust`: the rules of the configuration, and what was found out about a carton's signature.
 //! - `package`: an open carton: contents, metadata and tensors as one unit, read and written.
 //! - `config`: the configuration file and the environment.

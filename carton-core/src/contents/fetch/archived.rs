@@ -165,7 +165,7 @@ impl<'a> Fetch<'a> {
             if found != digest {
                 return Err(ContentsError::Digest { path: path.clone(), expected: digest, found });
             }
-            self.contents.note_proven([item]);
+            self.checksums.note_proven(self.locator, [item]);
             return Ok(small.add(digest, bytes)?);
         }
         let mut was_read = false;
@@ -185,7 +185,7 @@ impl<'a> Fetch<'a> {
             },
             &self.context.meter(Stage::Fetch, entry.size()),
         )?;
-        self.contents.note_proven(was_read.then_some(item));
+        self.checksums.note_proven(self.locator, was_read.then_some(item));
         Ok(())
     }
 
@@ -232,7 +232,7 @@ impl<'a> Fetch<'a> {
             let file = folder.join(DECODED);
             Ok(Unverified { digest: self.write(&mut reader, &file, path)?, file })
         })?;
-        self.contents.note_proven([item]);
+        self.checksums.note_proven(self.locator, [item]);
         Ok(())
     }
 }

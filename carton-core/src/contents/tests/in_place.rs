@@ -55,7 +55,7 @@ fn ranges_have_the_bytes_of_all_files() {
 /// Whether the carton as it is now needs no hashing.
 fn is_remembered(desk: &Desk) -> bool {
     let contents = desk.open().unwrap();
-    let identity = contents.unchanged_identity().unwrap().unwrap();
+    let identity = contents.locator.origin().unchanged_identity().unwrap().unwrap();
     desk.cache.is_carton_verified(&identity, &contents.manifest_hash().unwrap(), crate::cache::Scope::StoredModelFiles)
 }
 
@@ -106,8 +106,8 @@ fn a_carton_written_just_now_is_not_recorded() {
         let bytes = builder.bytes();
         fs::write(desk.path(), &bytes).unwrap();
         let contents = desk.open().unwrap();
-        let identity = contents.unchanged_identity().unwrap().unwrap();
-        let Origin::Archive { opened_at: Some(moment), .. } = &contents.origin else { panic!() };
+        let identity = contents.locator.origin().unchanged_identity().unwrap().unwrap();
+        let Origin::Archive { opened_at: Some(moment), .. } = contents.locator.origin() else { panic!() };
         let is_proven = moment.is_after(&identity);
         n_early += u32::from(!is_proven);
         contents.model_ranges(&Context::default()).unwrap();
@@ -123,7 +123,7 @@ fn verify_hashes_whatever_is_remembered() {
     desk.write(&builder);
     let contents = desk.open().unwrap();
     assert!(contents.verify(&Context::default()).unwrap().is_good());
-    let identity = contents.unchanged_identity().unwrap().unwrap();
+    let identity = contents.locator.origin().unchanged_identity().unwrap().unwrap();
     let hash = contents.manifest_hash().unwrap();
     assert!(desk.cache.is_carton_verified(&identity, &hash, crate::cache::Scope::Everything));
     let n_files = builder.files.len() as u64;
