@@ -61,7 +61,8 @@
 //!   programs that start and confine a runner.
 //! - `cache`: files by hash, model folders by manifest hash, downloads, stored facts about cartons on servers, records of verified
 //!   files, locks and leases. It also knows which cartons use which files, and deletes files that none needs. It opens no carton and
-//!   fetches nothing.
+//!   fetches nothing. `Cache` has the calls for people, and a handle for each other part (`files`, `verifications`, `carton`, `remotes`,
+//!   `blob_places`); `cache/layout` has the paths.
 //! - `fetch_verified`: fetches a file of known SHA-256 into its download folder in the cache, and compares the digest.
 //! - `contents`: a path in, verified bytes out; from an archive, an unpacked folder, or the cache. A file is *elsewhere* if its carton
 //!   is on a server, or if the carton only links to it: `contents/fetch` fetches such files into the cache. `contents/locate` alone

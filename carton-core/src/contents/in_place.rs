@@ -47,7 +47,7 @@ impl Locator {
     /// Whether the cache remembers that these files of the archive with this identity were verified.
     fn is_archive_verified(&self, identity: &FileIdentity, scope: Scope) -> bool {
         let known = self.cache().zip(self.tree().manifest_hash());
-        known.is_some_and(|(cache, hash)| cache.is_carton_verified(identity, &hash, scope))
+        known.is_some_and(|(cache, hash)| cache.verifications().is_carton_verified(identity, &hash, scope))
     }
 
     /// Records that the carton's files were verified, if it is still as it was opened and a change would have shown.
@@ -56,7 +56,7 @@ impl Locator {
         let Origin::Archive { opened_at: Some(moment), .. } = self.origin() else { return Ok(()) };
         let (Some(cache), Some(manifest_sha256)) = (self.cache(), self.tree().manifest_hash()) else { return Ok(()) };
         if moment.is_after(&identity)
-            && let Err(error) = cache.remember_carton(&identity, manifest_sha256, scope)
+            && let Err(error) = cache.verifications().remember_carton(&identity, manifest_sha256, scope)
         {
             // The only cost is another verification.
             tracing::debug!(%error, "cannot record a verification");
@@ -90,7 +90,7 @@ impl Locator {
     pub(super) fn known_of_folder(&self, root: &Path) -> Result<(FileIdentity, Vec<Line>), ContentsError> {
         let metadata = std::fs::metadata(root).map_err(ContentsError::io("inspect", root))?;
         let folder = FileIdentity::of(&metadata);
-        let known = self.cache().and_then(|cache| cache.folder_index(&folder));
+        let known = self.cache().and_then(|cache| cache.verifications().folder_index(&folder));
         Ok((folder, known.map(|index| index.lines).unwrap_or_default()))
     }
 
@@ -111,7 +111,7 @@ impl Locator {
         lines.extend(known.iter().filter(is_other).cloned());
         lines.sort_by(|one, other| one.path.cmp(&other.path));
         if lines != known
-            && let Err(error) = cache.remember_folder(folder, &FolderIndex { manifest, lines })
+            && let Err(error) = cache.verifications().remember_folder(folder, &FolderIndex { manifest, lines })
         {
             tracing::debug!(%error, "cannot record a verification");
         }

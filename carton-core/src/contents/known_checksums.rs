@@ -88,7 +88,7 @@ impl KnownChecksums {
         if !std::mem::take(&mut known.is_new) {
             return;
         }
-        if let Err(error) = cache.remember_checksums(&manifest, known.loaded(locator)) {
+        if let Err(error) = cache.carton(&manifest).remember_checksums(known.loaded(locator)) {
             // The only cost is reading the files once more.
             tracing::debug!(%error, "cannot record checksums");
         }
@@ -100,7 +100,7 @@ impl Known {
     fn loaded(&mut self, locator: &Locator) -> &mut Checksums {
         self.checksums.get_or_insert_with(|| {
             let record = locator.cache().zip(locator.tree().manifest_hash());
-            record.map(|(cache, manifest)| cache.checksums(&manifest)).unwrap_or_default()
+            record.map(|(cache, manifest)| cache.carton(&manifest).checksums()).unwrap_or_default()
         })
     }
 

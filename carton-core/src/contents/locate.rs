@@ -121,7 +121,7 @@ impl Locator {
             Located::Local(file) | Located::Remote { file, .. } => Some(file.entry.size()),
             Located::Folder { size, .. } | Located::Bare { size, .. } => Some(size),
             Located::Linked { digest } => {
-                let fetched = self.cache.as_ref().and_then(|cache| std::fs::metadata(cache.file_path(&digest)).ok());
+                let fetched = self.cache.as_ref().and_then(|cache| std::fs::metadata(cache.files().path(&digest)).ok());
                 fetched.map(|metadata| metadata.len()).or_else(|| self.tree.size_elsewhere(&digest))
             }
         }

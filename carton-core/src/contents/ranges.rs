@@ -168,7 +168,7 @@ impl Contents {
         meter: &Meter<'_>,
     ) -> Result<File, ContentsError> {
         let mut was_read = false;
-        let file = cache.obtain_file(
+        let file = cache.files().obtain(
             &digest,
             &item.path,
             &mut |sink| {
@@ -181,7 +181,7 @@ impl Contents {
             meter,
         )?;
         self.checksums.note_proven(&self.locator, was_read.then_some(item));
-        self.check_stated(&[item], &|_| Some(cache.file_path(&digest)), meter.context())?;
+        self.check_stated(&[item], &|_| Some(cache.files().path(&digest)), meter.context())?;
         Ok(file)
     }
 }

@@ -135,7 +135,7 @@ impl Contents {
     ) -> Result<PathBuf, ContentsError> {
         self.fetch_items(&[item], context)?;
         let not_fetched = || ContentsError::NotFetched { path: item.path.clone(), digest };
-        let found = self.locator.cache().ok_or_else(not_fetched)?.file_path(&digest);
+        let found = self.locator.cache().ok_or_else(not_fetched)?.files().path(&digest);
         self.check_stated(&[item], &|_| Some(found.clone()), context)?;
         Ok(found)
     }
@@ -149,12 +149,12 @@ impl Contents {
     ) -> Result<Option<RawReader<'_>>, ContentsError> {
         let Some(cache) = self.locator.cache() else { return Ok(None) };
         if self.locator.is_small(item) {
-            let Some(bytes) = cache.read_small(&digest, SHARED_FROM)? else { return Ok(None) };
+            let Some(bytes) = cache.files().read_small(&digest, SHARED_FROM)? else { return Ok(None) };
             self.check_stated_of(item, &bytes, context)?;
             return Ok(Some(RawReader::Bytes { bytes, offset: 0 }));
         }
-        let Some(file) = cache.checked_file(&digest, context.cancel_token())? else { return Ok(None) };
-        let path = cache.file_path(&digest);
+        let Some(file) = cache.files().checked(&digest, context.cancel_token())? else { return Ok(None) };
+        let path = cache.files().path(&digest);
         self.check_stated(&[item], &|_| Some(path.clone()), context)?;
         Ok(Some(RawReader::File { file, path, offset: 0 }))
     }

@@ -27,7 +27,7 @@ impl Fetcher {
         {
             Ok(lease) => {
                 let about = About::new(self.model_name.as_deref(), locator.local_path());
-                if let Err(error) = cache.describe(&manifest.hash(), &about) {
+                if let Err(error) = cache.carton(&manifest.hash()).describe(&about) {
                     tracing::debug!(%error, "cannot record what a carton is called");
                 }
                 Ok(Some(Arc::new(lease)))

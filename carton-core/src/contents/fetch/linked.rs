@@ -45,7 +45,7 @@ impl<'a> Fetch<'a> {
     /// A file that is not in the carton, from the first place that has it.
     pub(super) fn link(&self, item: &Item, digest: Sha256Digest) -> Result<(), ContentsError> {
         let path = &item.path;
-        let lock = self.cache.lock_file(&digest, self.context.cancel_token())?;
+        let lock = self.cache.files().lock(&digest, self.context.cancel_token())?;
         if lock.file(self.context.cancel_token())?.is_some() {
             return Ok(());
         }

@@ -114,7 +114,7 @@ impl Contents {
 
     /// Whether all selected files are local, in the carton itself or in the cache. Cached files are not verified.
     pub(crate) fn has_locally(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
-        let has_file = |digest| self.locator.cache().is_some_and(|cache| cache.has_file(&digest));
+        let has_file = |digest| self.locator.cache().is_some_and(|cache| cache.files().has(&digest));
         let mut wanted = self.tree().items().iter().filter(|item| is_wanted(&item.path));
         wanted.all(|item| self.locator.locate(item).elsewhere().is_none_or(has_file))
     }
@@ -202,9 +202,9 @@ fn is_in_cache(
 ) -> Result<bool, ContentsError> {
     let Some(cache) = locator.cache() else { return Ok(false) };
     if locator.is_small(item) {
-        return Ok(cache.has_file(digest));
+        return Ok(cache.files().has(digest));
     }
-    Ok(cache.checked_file(digest, context.cancel_token())?.is_some())
+    Ok(cache.files().checked(digest, context.cancel_token())?.is_some())
 }
 
 /// Returns the requests that fetch the missing items, and their total size as far as it is known.

@@ -41,7 +41,7 @@ impl Contents {
         small.iter().try_for_each(|file| fetch.keep(&archive, file, &mut files))?;
         files.store()?;
         let all: Vec<&Item> = self.archived().map(|file| file.item).collect();
-        let path = |item: &Item| Some(cache.file_path(&item.digest()?));
+        let path = |item: &Item| Some(cache.files().path(&item.digest()?));
         self.check_stated(&all, &path, context)?;
         self.checksums.remember(&self.locator);
         Ok(())
@@ -53,8 +53,8 @@ impl Contents {
         let Some(cache) = self.locator.cache() else { return Ok(false) };
         for file in self.archived() {
             let is_there = match self.locator.is_small(file.item) {
-                true => cache.has_file(&file.digest),
-                false => cache.checked_file(&file.digest, context.cancel_token())?.is_some(),
+                true => cache.files().has(&file.digest),
+                false => cache.files().checked(&file.digest, context.cancel_token())?.is_some(),
             };
             if !is_there {
                 return Ok(false);

@@ -90,7 +90,7 @@ fn that_a_file_was_verified_is_remembered() {
     let is_remembered = |scope| {
         let contents = desk.open().unwrap();
         let identity = contents.locator.origin().unchanged_identity().unwrap().unwrap();
-        desk.cache.is_carton_verified(&identity, &contents.manifest_hash().unwrap(), scope)
+        desk.cache.verifications().is_carton_verified(&identity, &contents.manifest_hash().unwrap(), scope)
     };
     part(&desk.open().unwrap(), STORED, 0, 1).unwrap();
     assert!(is_remembered(Scope::StoredTensorFiles) && !is_remembered(Scope::StoredModelFiles));
