@@ -41,8 +41,31 @@ impl Contents {
         })?;
         self.locator.remember_archive(scope)
     }
+
+    /// Verifies files of an unpacked carton where they are, unless the cache remembers them.
+    pub(super) fn verify_in_folder(
+        &self,
+        root: &Path,
+        items: &[&Item],
+        meter: &Meter<'_>,
+    ) -> Result<(), ContentsError> {
+        let (folder, known) = self.locator.known_of_folder(root)?;
+        let lines = Mutex::new(Vec::new());
+        let order = self.locator.largest_first(items.iter().copied().filter(|item| !item.is_symlink()));
+        par_for_each(order.len(), |at| {
+            if let Located::Folder { digest, .. } = self.locator.locate(order[at])
+                && let (_, Some(line)) = verified_in_folder(root, order[at], digest, &known, meter)?
+            {
+                lines.lock().push(line);
+            }
+            Ok::<(), ContentsError>(())
+        })?;
+        self.locator.remember_in_folder(&folder, known, items, lines.into_inner());
+        Ok(())
+    }
 }
 
+/// The records in the cache about files that were verified where they are.
 impl Locator {
     /// Whether the cache remembers that these files of the archive with this identity were verified.
     fn is_archive_verified(&self, identity: &FileIdentity, scope: Scope) -> bool {
@@ -61,28 +84,6 @@ impl Locator {
             // The only cost is another verification.
             tracing::debug!(%error, "cannot record a verification");
         }
-        Ok(())
-    }
-
-    /// Verifies files of an unpacked carton where they are, unless the cache remembers them.
-    pub(super) fn verify_in_folder(
-        &self,
-        root: &Path,
-        items: &[&Item],
-        meter: &Meter<'_>,
-    ) -> Result<(), ContentsError> {
-        let (folder, known) = self.known_of_folder(root)?;
-        let lines = Mutex::new(Vec::new());
-        let order = self.largest_first(items.iter().copied().filter(|item| !item.is_symlink()));
-        par_for_each(order.len(), |at| {
-            if let Located::Folder { digest, .. } = self.locate(order[at])
-                && let (_, Some(line)) = verified_in_folder(root, order[at], digest, &known, meter)?
-            {
-                lines.lock().push(line);
-            }
-            Ok::<(), ContentsError>(())
-        })?;
-        self.remember_in_folder(&folder, known, items, lines.into_inner());
         Ok(())
     }
 

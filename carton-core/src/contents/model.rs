@@ -64,14 +64,14 @@ impl Contents {
             }
             (Origin::Folder(root), _, Some(_)) if is_complete => {
                 let lease = Keeps::InPlace { _lease: self.fetcher.lease(&self.locator, context)? };
-                self.locator.verify_in_folder(root, &items, &meter)?;
+                self.verify_in_folder(root, &items, &meter)?;
                 Ok(ModelDirectory::new(root.join("model"), lease))
             }
             (_, Some(cache), Some(manifest)) => {
                 let lease = self.fetcher.lease(&self.locator, context)?;
                 if let Origin::Folder(root) = self.locator.origin() {
                     // The cache may have the files that MANIFEST lists, although the folder has others.
-                    self.locator.verify_in_folder(root, &items, &meter)?;
+                    self.verify_in_folder(root, &items, &meter)?;
                 }
                 let files = Files { contents: self, items: &items, meter: &meter, read: Mutex::default() };
                 let folder = cache.model_folder(&manifest.hash(), &files, &meter)?;

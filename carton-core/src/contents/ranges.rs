@@ -86,7 +86,7 @@ impl Contents {
         let in_place = ways.iter().filter(|(_, way)| matches!(way, Way::InPlace { .. })).map(|(item, _)| *item);
         self.verify_stored(in_place, Scope::StoredModelFiles, &meter)?;
         if let Origin::Folder(root) = self.locator.origin() {
-            self.locator.verify_in_folder(root, &items, &meter)?;
+            self.verify_in_folder(root, &items, &meter)?;
         }
         let mut opened = self.bundle(&ways, &meter)?;
         opened.extend(self.open_ranges(ways, &meter)?);
