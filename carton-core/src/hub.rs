@@ -157,7 +157,7 @@ impl Fetching<'_> {
             return fs::rename(&fetched.file, &target).map_err(Error::io("move to", &target));
         };
         let cancel_token = self.context.cancel_token();
-        let lock = self.cache.lock_file(&digest, cancel_token)?;
+        let lock = self.cache.files().lock(&digest, cancel_token)?;
         let fetched = match lock.file(cancel_token)? {
             Some(_) => None,
             None => Some(fetch_verified(&lock, &file.path, |folder| self.download(&url, folder, file))?),
@@ -167,7 +167,7 @@ impl Fetching<'_> {
         if let Some(fetched) = fetched {
             lock.adopt(&fetched)?;
         }
-        let source = self.cache.file_path(&digest);
+        let source = self.cache.files().path(&digest);
         match fs::hard_link(&source, &target) {
             // Another file system, or one without links. A file that is there must not be written to: it may be one of the cache.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => copy_new(&source, &target),

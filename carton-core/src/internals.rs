@@ -12,7 +12,7 @@ pub mod cache {
     #[must_use]
     pub fn is_carton_verified(cache: &Cache, path: &Path, manifest: &ManifestHash) -> bool {
         let identity = std::fs::metadata(path).map(|metadata| FileIdentity::of(&metadata));
-        identity.is_ok_and(|identity| cache.is_carton_verified(&identity, manifest, Scope::Everything))
+        identity.is_ok_and(|identity| cache.verifications().is_carton_verified(&identity, manifest, Scope::Everything))
     }
 }
 

@@ -61,11 +61,12 @@
 //!   programs that start and confine a runner.
 //! - `cache`: files by hash, model folders by manifest hash, downloads, stored facts about cartons on servers, records of verified
 //!   files, locks and leases. It also knows which cartons use which files, and deletes files that none needs. It opens no carton and
-//!   fetches nothing.
+//!   fetches nothing. `Cache` has the calls for people, and a handle for each other part (`files`, `verifications`, `carton`, `remotes`,
+//!   `blob_places`); `cache/layout` has the paths.
 //! - `fetch_verified`: fetches a file of known SHA-256 into its download folder in the cache, and compares the digest.
 //! - `contents`: a path in, verified bytes out; from an archive, an unpacked folder, or the cache. A file is *elsewhere* if its carton
 //!   is on a server, or if the carton only links to it: `contents/fetch` fetches such files into the cache. `contents/locate` alone
-//!   decides where the bytes of a file are.
+//!   decides where the bytes of a file are. `contents/state` lists the parts of an open carton, each with state of its own.
 //! - `trust`: the rules of the configuration, and what was found out about a carton's signature.
 //! - `package`: an open carton: contents, metadata and tensors as one unit, read and written.
 //! - `config`: the configuration file and the environment.

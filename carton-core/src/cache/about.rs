@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use carton_format::manifest::ManifestHash;
 use serde::{Deserialize, Serialize};
 
-use super::record::read_own_file;
-use super::{Cache, CacheError};
+use super::CacheError;
+use super::carton_records::CartonRecords;
 
 const NAME: &str = "about";
 const LARGEST_RECORD: u64 = 64 << 10;
@@ -28,12 +27,11 @@ impl About {
     }
 }
 
-impl Cache {
+impl CartonRecords<'_> {
     /// Records what is known about a carton that uses the cache, unless the record says the same already. A recorded path is kept if
     /// `about` has none.
-    pub(crate) fn describe(&self, manifest: &ManifestHash, about: &About) -> Result<(), CacheError> {
-        let path = self.carton_root(manifest).join(NAME);
-        let known = self.about(manifest);
+    pub(crate) fn describe(&self, about: &About) -> Result<(), CacheError> {
+        let known = self.about();
         let about = About {
             model_name: about.model_name.clone(),
             path: about.path.clone().or_else(|| known.as_ref().and_then(|known| known.path.clone())),
@@ -41,12 +39,13 @@ impl Cache {
         if known.as_ref() == Some(&about) {
             return Ok(());
         }
-        let bytes = serde_json::to_vec(&about).map_err(|error| CacheError::io("write", &path)(error.into()))?;
-        self.partial()?.publish(&bytes, &path)
+        let bytes =
+            serde_json::to_vec(&about).map_err(|error| CacheError::io("write", &self.path(NAME))(error.into()))?;
+        self.write(NAME, &bytes)
     }
 
     /// Returns what is recorded about a carton. A damaged record counts as missing.
-    pub(super) fn about(&self, manifest: &ManifestHash) -> Option<About> {
-        serde_json::from_slice(&read_own_file(&self.carton_root(manifest).join(NAME), LARGEST_RECORD)?).ok()
+    pub(super) fn about(&self) -> Option<About> {
+        serde_json::from_slice(&self.read(NAME, LARGEST_RECORD)?).ok()
     }
 }

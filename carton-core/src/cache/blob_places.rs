@@ -9,17 +9,23 @@ use std::path::PathBuf;
 use carton_format::digest::Sha256Digest;
 
 use super::files::open_regular;
-use super::store::REGISTRIES;
+use super::layout::REGISTRIES;
 use super::{Cache, CacheError};
 
 /// The most blobs that are remembered of one registry. A line has about 100 bytes.
 const MAX_LINES: usize = 10_000;
 const MAX_LENGTH: u64 = 4 << 20;
 
-impl Cache {
-    /// The blobs of a registry that repositories are known to have, the newest first.
-    pub(crate) fn blob_places(&self, registry: &str) -> Vec<(Sha256Digest, String)> {
-        let Ok(Some((file, _))) = open_regular(&self.blob_places_path(registry)) else { return Vec::new() };
+/// Which repositories of one registry have which blobs.
+pub(crate) struct BlobPlaces<'a> {
+    pub(super) cache: &'a Cache,
+    pub(super) registry: &'a str,
+}
+
+impl BlobPlaces<'_> {
+    /// The blobs that repositories are known to have, the newest first.
+    pub(crate) fn known(&self) -> Vec<(Sha256Digest, String)> {
+        let Ok(Some((file, _))) = open_regular(&self.path()) else { return Vec::new() };
         let mut text = String::new();
         if file.take(MAX_LENGTH).read_to_string(&mut text).is_err() {
             return Vec::new();
@@ -33,13 +39,12 @@ impl Cache {
 
     /// Remembers that `repository` has these blobs. Of two processes that do so at once, the later one may win: the other's blobs are then
     /// sent again one day.
-    pub(crate) fn remember_blobs(
+    pub(crate) fn remember(
         &self,
-        registry: &str,
         repository: &str,
         blobs: impl IntoIterator<Item = Sha256Digest>,
     ) -> Result<(), CacheError> {
-        let known = self.blob_places(registry);
+        let known = self.known();
         let mut lines: Vec<(Sha256Digest, String)> = Vec::new();
         let new = blobs.into_iter().map(|digest| (digest, repository.to_owned()));
         for line in new.chain(known.iter().cloned()) {
@@ -53,10 +58,10 @@ impl Cache {
             return Ok(());
         }
         let text: String = lines.iter().map(|(digest, repository)| format!("{digest} {repository}\n")).collect();
-        self.partial()?.publish(text.as_bytes(), &self.blob_places_path(registry))
+        self.cache.partial()?.publish(text.as_bytes(), &self.path())
     }
 
-    fn blob_places_path(&self, registry: &str) -> PathBuf {
-        self.bucket(REGISTRIES).join(Sha256Digest::of(registry.as_bytes()).to_string())
+    fn path(&self) -> PathBuf {
+        self.cache.layout.bucket(REGISTRIES).join(Sha256Digest::of(self.registry.as_bytes()).to_string())
     }
 }

@@ -11,15 +11,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use carton_format::context::CancelToken;
 use carton_format::digest::Sha256Digest;
-use carton_format::manifest::ManifestHash;
 
+use super::CacheError;
+use super::carton_records::CartonRecords;
 use super::files::{CHUNK_LENGTH, open_regular};
 use super::record::read_own_file;
-use super::{Cache, CacheError};
 
 /// Name of the record in the folder of its carton.
 pub(super) const CHECKSUMS_NAME: &str = "checksums";
@@ -29,11 +29,11 @@ const LARGEST_RECORD: u64 = 512 * 1024 * 1024;
 
 /// What a zip archive states about the bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checksum {
+pub(crate) struct Checksum {
     /// The CRC-32 of the bytes.
-    pub crc32: u32,
+    pub(crate) crc32: u32,
     /// The number of bytes.
-    pub size: u64,
+    pub(crate) size: u64,
 }
 
 impl Checksum {
@@ -52,20 +52,16 @@ impl fmt::Display for Checksum {
 /// The checksums of files by their digest.
 pub(crate) type Checksums = BTreeMap<Sha256Digest, Checksum>;
 
-impl Cache {
+impl CartonRecords<'_> {
     /// Returns the recorded checksums of a carton's files. A damaged record counts as empty.
-    pub(crate) fn checksums(&self, manifest: &ManifestHash) -> Checksums {
-        read_checksums(&self.checksums_path(manifest)).unwrap_or_default()
+    pub(crate) fn checksums(&self) -> Checksums {
+        read_checksums(&self.path(CHECKSUMS_NAME)).unwrap_or_default()
     }
 
     /// Replaces the recorded checksums of a carton's files. The caller guarantees that each checksum was computed from bytes with that
     /// digest.
-    pub(crate) fn remember_checksums(&self, manifest: &ManifestHash, checksums: &Checksums) -> Result<(), CacheError> {
-        self.partial()?.publish(&to_bytes(checksums), &self.checksums_path(manifest))
-    }
-
-    fn checksums_path(&self, manifest: &ManifestHash) -> PathBuf {
-        self.carton_root(manifest).join(CHECKSUMS_NAME)
+    pub(crate) fn remember_checksums(&self, checksums: &Checksums) -> Result<(), CacheError> {
+        self.write(CHECKSUMS_NAME, &to_bytes(checksums))
     }
 }
 

@@ -13,11 +13,11 @@ use std::time::{Duration, SystemTime};
 use carton_format::context::CancelToken;
 use carton_format::digest::Sha256Digest;
 
-use super::files::{FILE_MODE, digest_of_name, open_regular};
+use super::files::{FILE_MODE, Files, digest_of_name, open_regular};
 use super::folder::{create_folder, last_change, touch};
+use super::layout::{DOWNLOADS, Made};
 use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by, remove_tree};
-use super::store::{DOWNLOADS, Made};
 use super::{Cache, CacheError};
 
 /// A download that made no progress for this long is deleted when the cache is opened.
@@ -31,15 +31,11 @@ pub(crate) struct FileLock<'a> {
     _lock: Lock,
 }
 
-impl Cache {
+impl<'a> Files<'a> {
     /// Waits for the right to make a file. The new holder must first check whether the file exists by now ([`FileLock::file`]). The wait
     /// is not limited while the current holder's download makes progress.
-    pub(crate) fn lock_file(
-        &self,
-        digest: &Sha256Digest,
-        cancel_token: &CancelToken,
-    ) -> Result<FileLock<'_>, CacheError> {
-        Ok(FileLock { cache: self, digest: *digest, _lock: self.lock(Made::File(digest), cancel_token)? })
+    pub(crate) fn lock(self, digest: &Sha256Digest, cancel_token: &CancelToken) -> Result<FileLock<'a>, CacheError> {
+        Ok(FileLock { cache: self.cache, digest: *digest, _lock: self.cache.lock(Made::File(digest), cancel_token)? })
     }
 }
 
@@ -49,14 +45,14 @@ impl FileLock<'_> {
         self.digest
     }
 
-    /// The file, if the cache has it, with its bytes checked as by [`Cache::file`].
+    /// The file, if the cache has it, with its bytes checked as by [`Files::get`].
     pub(crate) fn file(&self, cancel_token: &CancelToken) -> Result<Option<File>, CacheError> {
-        self.cache.checked_file(&self.digest, cancel_token)
+        self.cache.files().checked(&self.digest, cancel_token)
     }
 
     /// Returns the folder for the download, creating it if necessary. It may hold what an earlier attempt fetched.
     pub(crate) fn download_folder(&self) -> Result<PathBuf, CacheError> {
-        let path = self.cache.download_path(&self.digest);
+        let path = self.cache.layout.download(&self.digest);
         if std::fs::symlink_metadata(&path).is_ok_and(|metadata| !metadata.is_dir()) {
             remove_tree(&path).map_err(CacheError::io("delete", &path))?;
         }
@@ -72,7 +68,7 @@ impl FileLock<'_> {
         let no_file = || CacheError::io("open", path)(io::Error::other("it is not a regular file"));
         let (file, _) = open_regular(path)?.ok_or_else(no_file)?;
         file.set_permissions(Permissions::from_mode(FILE_MODE)).map_err(CacheError::io("protect", path))?;
-        self.cache.place(&self.cache.partial()?, &self.digest, path, &file)?;
+        self.cache.files().place(&self.cache.partial()?, &self.digest, path, &file)?;
         if let Err(error) = self.discard() {
             tracing::debug!(%error, "the rest of a download stays for a later sweep");
         }
@@ -81,7 +77,7 @@ impl FileLock<'_> {
 
     /// Deletes the folder of the download.
     pub(crate) fn discard(&self) -> Result<(), CacheError> {
-        let path = self.cache.download_path(&self.digest);
+        let path = self.cache.layout.download(&self.digest);
         remove_tree(&path).map_err(CacheError::io("delete", &path))
     }
 }
@@ -90,7 +86,7 @@ impl FileLock<'_> {
 /// stays usable.
 pub(super) fn sweep(cache: &Cache) {
     let Some(limit) = SystemTime::now().checked_sub(LONGEST_INTERRUPTION) else { return };
-    for entry in std::fs::read_dir(cache.bucket(DOWNLOADS)).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(cache.layout.bucket(DOWNLOADS)).into_iter().flatten().flatten() {
         let is_old = |path: &Path| last_change(path).is_some_and(|time| time < limit);
         // The folder's own time is the cheap first check: it is never later than the newest time in the folder.
         if entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| time < limit)
@@ -107,7 +103,7 @@ impl Cache {
     pub(super) fn delete_download(&self, path: &Path, trash: Option<&Partial>) -> Result<(), CacheError> {
         // A folder whose name is not a digest is not ours, and has no lock.
         let _lock = match path.file_name().and_then(|name| digest_of_name(name, "")) {
-            Some(digest) => match lock::try_acquire(&self.lock_path(Made::File(&digest)), Mode::Exclusive)? {
+            Some(digest) => match lock::try_acquire(&self.layout.lock(Made::File(&digest)), Mode::Exclusive)? {
                 Some(lock) => Some(lock),
                 None => return Ok(()),
             },

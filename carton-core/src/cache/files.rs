@@ -11,9 +11,9 @@ use carton_format::digest::{Hasher, Sha256Digest};
 use carton_format::source::FileIdentity;
 
 use super::folder::create_folder;
+use super::layout::Made;
 use super::partial::{Partial, create_file, remove_tree};
 use super::record::Verified;
-use super::store::{FILES, Made};
 use super::{Cache, CacheError, Moment};
 
 /// Files of at least this size (bytes) are stored once and shared by hard links. For smaller files that costs more than it saves.
@@ -25,11 +25,16 @@ pub(super) const FILE_MODE: u32 = 0o444;
 pub(crate) const WORTH_WAITING: u64 = 16 * 1024 * 1024;
 pub(super) const CHUNK_LENGTH: usize = 256 * 1024;
 
-impl Cache {
+/// The files of the cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Files<'a> {
+    pub(super) cache: &'a Cache,
+}
+
+impl Files<'_> {
     /// Path of the file with this digest, whether or not the cache has it.
-    pub(crate) fn file_path(&self, digest: &Sha256Digest) -> PathBuf {
-        let name = digest.to_string();
-        self.bucket(FILES).join(&name[..2]).join(name)
+    pub(crate) fn path(&self, digest: &Sha256Digest) -> PathBuf {
+        self.cache.layout.file(digest)
     }
 
     /// Returns the file with this digest, open at its start, if the cache has it. Its bytes are hashed unless its identity is the one
@@ -37,13 +42,13 @@ impl Cache {
     ///
     /// # Errors
     /// The cache's folders cannot be read.
-    pub(crate) fn file(&self, digest: &Sha256Digest) -> Result<Option<File>, CacheError> {
-        self.checked_file(digest, &CancelToken::default())
+    pub(crate) fn get(&self, digest: &Sha256Digest) -> Result<Option<File>, CacheError> {
+        self.checked(digest, &CancelToken::default())
     }
 
     /// Whether there is a file with this digest. Reads nothing, so the bytes may still be wrong.
-    pub(crate) fn has_file(&self, digest: &Sha256Digest) -> bool {
-        std::fs::symlink_metadata(self.file_path(digest)).is_ok_and(|metadata| metadata.is_file())
+    pub(crate) fn has(&self, digest: &Sha256Digest) -> bool {
+        std::fs::symlink_metadata(self.path(digest)).is_ok_and(|metadata| metadata.is_file())
     }
 
     /// Returns the verified bytes of a file if the cache has it and it has at most `cap` bytes. For small files: no verification is
@@ -52,7 +57,7 @@ impl Cache {
     /// # Errors
     /// The cache's folders cannot be read.
     pub(crate) fn read_small(&self, digest: &Sha256Digest, cap: u64) -> Result<Option<Vec<u8>>, CacheError> {
-        let path = self.file_path(digest);
+        let path = self.path(digest);
         let Some((file, identity)) = open_regular(&path)? else { return Ok(None) };
         if identity.size > cap {
             return Ok(None);
@@ -71,7 +76,7 @@ impl Cache {
     /// # Errors
     /// A file cannot be written; the files before it are in the cache.
     pub(crate) fn insert_small(&self, files: &[(Sha256Digest, &[u8])]) -> Result<(), CacheError> {
-        let partial = self.partial()?;
+        let partial = self.cache.partial()?;
         for (digest, bytes) in files {
             let path = partial.fresh_path();
             let mut file = create_file(&path, FILE_MODE)?;
@@ -88,8 +93,8 @@ impl Cache {
     /// # Errors
     /// `reader` fails, or the file cannot be written; the cache is then as before.
     #[cfg(test)]
-    pub(crate) fn insert_file(&self, reader: &mut dyn Read) -> Result<Sha256Digest, CacheError> {
-        let partial = self.partial()?;
+    pub(crate) fn insert(&self, reader: &mut dyn Read) -> Result<Sha256Digest, CacheError> {
+        let partial = self.cache.partial()?;
         let path = partial.fresh_path();
         let mut chunk = vec![0; CHUNK_LENGTH];
         let (digest, file) = write_hashed::<CacheError>(&path, &mut |sink| {
@@ -102,8 +107,8 @@ impl Cache {
                 }
             }
         })?;
-        let _lock = self.lock(Made::File(&digest), &CancelToken::default())?;
-        if self.checked_file(&digest, &CancelToken::default())?.is_none() {
+        let _lock = self.cache.lock(Made::File(&digest), &CancelToken::default())?;
+        if self.checked(&digest, &CancelToken::default())?.is_none() {
             self.place(&partial, &digest, &path, &file)?;
         }
         Ok(digest)
@@ -111,7 +116,7 @@ impl Cache {
 
     /// Returns the file with this digest, open at its start. If the cache does not have it, it is written from the bytes that `feed`
     /// supplies. `name` is for error messages. `meter` counts the bytes that need not be fed.
-    pub(crate) fn obtain_file<E: From<CacheError>>(
+    pub(crate) fn obtain<E: From<CacheError>>(
         &self,
         digest: &Sha256Digest,
         name: &str,
@@ -120,16 +125,16 @@ impl Cache {
     ) -> Result<File, E> {
         let cancel_token = meter.context().cancel_token();
         // Try without the lock first: usually the file is there.
-        if let Some(file) = self.known_file(digest)? {
-            meter.advance(length(&file, digest, self)?).map_err(CacheError::from)?;
+        if let Some(file) = self.known(digest)? {
+            meter.advance(self.length(&file, digest)?).map_err(CacheError::from)?;
             return Ok(file);
         }
-        let _lock = self.lock(Made::File(digest), cancel_token)?;
-        if let Some(file) = self.checked_file(digest, cancel_token)? {
-            meter.advance(length(&file, digest, self)?).map_err(CacheError::from)?;
+        let _lock = self.cache.lock(Made::File(digest), cancel_token)?;
+        if let Some(file) = self.checked(digest, cancel_token)? {
+            meter.advance(self.length(&file, digest)?).map_err(CacheError::from)?;
             return Ok(file);
         }
-        let partial = self.partial()?;
+        let partial = self.cache.partial()?;
         let path = partial.fresh_path();
         let (found, file) = write_hashed(&path, feed)?;
         if found != *digest {
@@ -141,10 +146,14 @@ impl Cache {
         Ok(readable)
     }
 
+    fn length(&self, file: &File, digest: &Sha256Digest) -> Result<u64, CacheError> {
+        Ok(file.metadata().map_err(CacheError::io("inspect", &self.path(digest)))?.len())
+    }
+
     /// Returns the file if a record says that it was verified.
-    fn known_file(&self, digest: &Sha256Digest) -> Result<Option<File>, CacheError> {
-        let Some((file, identity)) = open_regular(&self.file_path(digest))? else { return Ok(None) };
-        Ok((self.verified(&identity) == Some(Verified::File { sha256: *digest })).then_some(file))
+    fn known(&self, digest: &Sha256Digest) -> Result<Option<File>, CacheError> {
+        let Some((file, identity)) = open_regular(&self.path(digest))? else { return Ok(None) };
+        Ok((self.cache.verifications().of(&identity) == Some(Verified::File { sha256: *digest })).then_some(file))
     }
 
     /// Moves the verified bytes at `path` to their final place. The caller holds the file's lock.
@@ -163,7 +172,7 @@ impl Cache {
 
     /// Returns the final path of the file. Creates its folder, and deletes anything there that a rename of a file could not replace.
     fn clear_place(&self, digest: &Sha256Digest) -> Result<PathBuf, CacheError> {
-        let place = self.file_path(digest);
+        let place = self.path(digest);
         if let Some(shard) = place.parent() {
             create_folder(shard)?;
         }
@@ -173,15 +182,15 @@ impl Cache {
         Ok(place)
     }
 
-    /// As [`Cache::file`], until `cancel_token` is cancelled.
-    pub(crate) fn checked_file(
+    /// As [`Files::get`], until `cancel_token` is cancelled.
+    pub(crate) fn checked(
         &self,
         digest: &Sha256Digest,
         cancel_token: &CancelToken,
     ) -> Result<Option<File>, CacheError> {
-        let path = self.file_path(digest);
+        let path = self.path(digest);
         let Some((file, identity)) = open_regular(&path)? else { return Ok(None) };
-        if self.verified(&identity) == Some(Verified::File { sha256: *digest }) {
+        if self.cache.verifications().of(&identity) == Some(Verified::File { sha256: *digest }) {
             return Ok(Some(file));
         }
         let checked = check_bytes(&path, &file, digest, &|_| cancel_token.check())?;
@@ -190,7 +199,9 @@ impl Cache {
                 self.delete_damaged(&path, &identity)?;
                 return Ok(None);
             }
-            Checked::Right(Some(identity)) => self.remember_quietly(&self.partial()?, &identity, digest),
+            Checked::Right(Some(identity)) => {
+                self.cache.verifications().remember_quietly(&self.cache.partial()?, &identity, digest)
+            }
             Checked::Right(None) => {}
         }
         Ok(Some(file))
@@ -204,15 +215,15 @@ impl Cache {
 
     /// Creates a hard link `destination` to the cache's file for `digest`. The caller holds the file's lock. Returns false if the cache
     /// does not have the file, or if it cannot be linked there.
-    pub(super) fn link_file(
+    pub(super) fn link(
         &self,
         partial: &Partial,
         digest: &Sha256Digest,
         destination: &Path,
         cancel_token: &CancelToken,
     ) -> Result<bool, CacheError> {
-        let Some(file) = self.checked_file(digest, cancel_token)? else { return Ok(false) };
-        if let Err(error) = std::fs::hard_link(self.file_path(digest), destination) {
+        let Some(file) = self.checked(digest, cancel_token)? else { return Ok(false) };
+        if let Err(error) = std::fs::hard_link(self.path(digest), destination) {
             // Too many links, or a file system without hard links: the bytes are then written again.
             tracing::debug!(%error, path = %destination.display(), "cannot link a file of the cache");
             return Ok(false);
@@ -242,20 +253,13 @@ impl Cache {
     /// but not the bytes.
     fn remember_link(&self, partial: &Partial, digest: &Sha256Digest, file: &File) {
         if let Ok(metadata) = file.metadata() {
-            self.remember_quietly(partial, &FileIdentity::of(&metadata), digest);
-        }
-    }
-
-    /// Records a verification. Only logs a failure: it costs another hashing, no more.
-    pub(super) fn remember_quietly(&self, partial: &Partial, identity: &FileIdentity, digest: &Sha256Digest) {
-        if let Err(error) = self.remember_in(partial, identity, Verified::File { sha256: *digest }) {
-            tracing::debug!(%error, "cannot record a verification");
+            self.cache.verifications().remember_quietly(partial, &FileIdentity::of(&metadata), digest);
         }
     }
 }
 
 /// Receives the bytes of a file, piece by piece.
-pub type Sink<'a, E> = dyn FnMut(&[u8]) -> Result<(), E> + 'a;
+pub(crate) type Sink<'a, E> = dyn FnMut(&[u8]) -> Result<(), E> + 'a;
 
 /// Calls its argument with all bytes of a file, in order.
 pub(crate) type Feed<'a, E> = dyn FnMut(&mut Sink<'_, E>) -> Result<(), E> + 'a;
@@ -272,10 +276,6 @@ pub(super) fn write_hashed<E: From<CacheError>>(
         Ok(output.write_all(bytes).map_err(CacheError::io("write", path))?)
     })?;
     Ok((hasher.finish(), output))
-}
-
-fn length(file: &File, digest: &Sha256Digest, cache: &Cache) -> Result<u64, CacheError> {
-    Ok(file.metadata().map_err(CacheError::io("inspect", &cache.file_path(digest)))?.len())
 }
 
 /// Opens a regular file without following a symbolic link. Returns `None` if the path is missing or anything else.

@@ -50,16 +50,22 @@
 //!
 //! The cache opens no carton and fetches nothing: the caller that asks for a model folder supplies the bytes of its files (`ModelFiles`).
 //! Of a carton the cache knows only the MANIFEST and what its callers recorded.
+//!
+//! [`Cache`] has the calls for people: listing, deleting and verifying. The rest of the library asks it for the part that it needs: `files`,
+//! `verifications`, `carton` for the records about one carton, `remotes` and `blob_places`. `layout` alone knows the names and paths.
 
 mod about;
 mod blob_places;
+mod bundle;
 mod cached_carton;
+mod carton_records;
 mod checksums;
 mod downloads;
 mod error;
 mod files;
 mod folder;
 mod index;
+mod layout;
 mod listing;
 mod lock;
 mod models;
@@ -71,31 +77,30 @@ mod record;
 mod registry;
 mod remote;
 mod remove;
-mod signature;
 mod store;
 mod strays;
 mod survey;
 mod verify;
 
 pub use cached_carton::CachedCarton;
-pub use checksums::Checksum;
 pub(crate) use error::CacheError;
-pub use files::Sink;
 pub use listing::{CacheListing, CachedDownload};
 pub(crate) use models::{ModelFile, ModelFiles, ModelFolder};
 pub use prune::{PruneOptions, Pruned};
-pub use record::{Scope, Verified};
 pub use store::Cache;
 #[cfg(test)]
 pub(crate) use tests::model_folders::Removed;
 pub use verify::{CacheReport, DamagedFile};
 
 pub(crate) use about::About;
-pub(crate) use checksums::{Checksums, checksum_of_file};
+pub(crate) use checksums::{Checksum, Checksums, checksum_of_file};
 pub(crate) use downloads::FileLock;
-pub(crate) use files::{Checked, SHARED_FROM, WORTH_WAITING, check_bytes, open_regular};
+pub(crate) use files::{Checked, SHARED_FROM, Sink, WORTH_WAITING, check_bytes, open_regular};
 pub(crate) use index::{FolderIndex, Line};
 pub(crate) use moment::Moment;
+pub(crate) use record::Scope;
+#[cfg(test)]
+pub(crate) use record::Verified;
 pub(crate) use remote::{RemoteCarton, RemoteForm, UrlKey};
 pub(crate) use store::{Lease, TemporaryFolder};
 

@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 
 use super::files::{Checked, SHARED_FROM, check_bytes, open_regular, write_hashed};
 use super::index::LARGEST_INDEX;
+use super::layout::Made;
 use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
-use super::store::{MODELS, Made};
 use super::strays::{folders_of, strays};
 use super::{Cache, CacheError, FolderIndex, Lease, Line, Sink};
 
@@ -94,7 +94,7 @@ impl Cache {
         // Take the lease before looking: without it, what we find may be deleted.
         let lease = self.lease(manifest, cancel_token)?;
         let work =
-            Work { cache: self, manifest, source, meter, files: source.files(), root: self.model_root(manifest) };
+            Work { cache: self, manifest, source, meter, files: source.files(), root: self.layout.model(manifest) };
         let folder = ModelFolder { path: work.root.join(FOLDER_NAME), _lease: lease };
         for file in &work.files {
             check_path(file.path)?;
@@ -114,10 +114,6 @@ impl Cache {
             work.make()?;
         }
         Ok(folder)
-    }
-
-    pub(super) fn model_root(&self, manifest: &ManifestHash) -> PathBuf {
-        self.bucket(MODELS).join(manifest.to_string())
     }
 }
 
@@ -286,7 +282,7 @@ impl<S: ModelFiles> Work<'_, S> {
             return Ok(std::fs::read_link(&path).is_ok_and(|found| found.as_os_str() == target).then_some(true));
         }
         let Some((open, identity)) = open_regular(&path)? else { return Ok(None) };
-        if self.cache.verified(&identity) == Some(Verified::File { sha256: file.digest }) {
+        if self.cache.verifications().of(&identity) == Some(Verified::File { sha256: file.digest }) {
             self.advance(identity.size)?;
             return Ok(Some(true));
         }
@@ -294,7 +290,7 @@ impl<S: ModelFiles> Work<'_, S> {
             Checked::Wrong(_) => Ok(None),
             Checked::Right(identity) => {
                 if let Some(identity) = identity.filter(|identity| identity.size >= SHARED_FROM) {
-                    self.cache.remember_quietly(partial, &identity, &file.digest);
+                    self.cache.verifications().remember_quietly(partial, &identity, &file.digest);
                 }
                 Ok(Some(identity.is_some()))
             }
@@ -324,11 +320,11 @@ impl<S: ModelFiles> Work<'_, S> {
         // One process writes a shared file; the others wait and link it.
         let cancel_token = self.meter.context().cancel_token();
         let _lock = self.cache.lock(Made::File(&file.digest), cancel_token)?;
-        if self.cache.link_file(partial, &file.digest, destination, cancel_token)? {
+        if self.cache.files().link(partial, &file.digest, destination, cancel_token)? {
             return Ok(self.advance(file.size.unwrap_or(0))?);
         }
         let written = self.write(index, destination)?;
-        self.cache.share(partial, &file.digest, destination, &written)?;
+        self.cache.files().share(partial, &file.digest, destination, &written)?;
         Ok(())
     }
 

@@ -4,11 +4,9 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use carton_format::context::Context;
-
 use super::folder::create_folder;
-use super::store::{BUCKETS, PARTIAL};
-use super::{Cache, CacheError, downloads, lock, partial};
+use super::layout::{BUCKETS, PARTIAL};
+use super::{Cache, CacheError, downloads, partial};
 use crate::error::Error;
 use crate::private_folder;
 
@@ -33,15 +31,14 @@ impl Cache {
             .mode(0o700)
             .create(cache_dir)
             .map_err(CacheError::io("create folder", cache_dir))?;
-        let cache =
-            Cache { root: cache_dir.to_path_buf(), longest_wait: lock::LONGEST_WAIT, context: Context::default() };
+        let cache = Cache::new(cache_dir.to_path_buf());
         for bucket in BUCKETS {
-            let path = cache.bucket(bucket);
+            let path = cache.layout.bucket(bucket);
             create_folder(&path)?;
             // Unverified files could be put in, and records that claim verification.
             private_folder::check(&path)?;
         }
-        partial::sweep(&cache.bucket(PARTIAL))?;
+        partial::sweep(&cache.layout.bucket(PARTIAL))?;
         downloads::sweep(&cache);
         let tag = cache_dir.join("CACHEDIR.TAG");
         if !tag.exists() {

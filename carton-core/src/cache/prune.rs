@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use super::layout::{LEASES, LOCKS, URLS, VERIFIED};
 use super::listing::CachedDownload;
 use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by};
-use super::store::{LEASES, LOCKS, URLS, VERIFIED};
 use super::survey::{Holder, HolderKind, Survey, entries};
 use super::{Cache, CacheError, CachedCarton};
 use crate::error::Error;
@@ -72,11 +72,6 @@ impl Cache {
         Ok(pruned)
     }
 
-    /// Waits for the lock under which is chosen what to delete.
-    pub(super) fn prune_lock(&self, mode: Mode) -> Result<Lock, CacheError> {
-        lock::acquire(&self.prune_lock_path(), mode, self.longest_wait, &|| None, self.context.cancel_token())
-    }
-
     /// Deletes what was chosen under the lock, together with the records about it. `forgets` decides by modification time which records
     /// about cartons elsewhere are deleted.
     pub(super) fn carry_out(
@@ -90,9 +85,9 @@ impl Cache {
         self.delete(survey, goes, trash.as_ref())?;
         self.forget_verified(survey, goes, forgets)?;
         self.forget_urls()?;
-        delete_locks(&self.bucket(LEASES))?;
+        delete_locks(&self.layout.bucket(LEASES))?;
         drop(lock);
-        delete_locks(&self.bucket(LOCKS))?;
+        delete_locks(&self.layout.bucket(LOCKS))?;
         drop(trash);
         Ok(())
     }
@@ -103,8 +98,8 @@ impl Cache {
             self.context.check()?;
             match &holder.kind {
                 HolderKind::Carton(carton) => {
-                    delete_by(trash, &self.carton_root(&carton.manifest))?;
-                    delete_by(trash, &self.model_root(&carton.manifest))?;
+                    delete_by(trash, &self.layout.carton(&carton.manifest))?;
+                    delete_by(trash, &self.layout.model(&carton.manifest))?;
                 }
                 HolderKind::Download { path } => self.delete_download(path, trash)?,
                 HolderKind::File => {}
@@ -125,7 +120,7 @@ impl Cache {
         forgets: &dyn Fn(SystemTime) -> bool,
     ) -> Result<(), CacheError> {
         let freed = |inode| survey.bytes.get(&inode).map(|bytes| bytes.holders.iter().all(|holder| goes[*holder]));
-        for entry in entries(&self.bucket(VERIFIED))? {
+        for entry in entries(&self.layout.bucket(VERIFIED))? {
             // A record whose time cannot be read stays.
             let is_outdated = || entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(forgets);
             let goes = match entry.file_name().to_str().and_then(inode_of_record).and_then(freed) {
@@ -142,8 +137,8 @@ impl Cache {
 
     /// Deletes records of URLs whose carton is no longer in the cache.
     fn forget_urls(&self) -> Result<(), CacheError> {
-        for entry in entries(&self.bucket(URLS))? {
-            if !self.leads_to_carton(&entry.path()) {
+        for entry in entries(&self.layout.bucket(URLS))? {
+            if !self.remotes().leads_to_carton(&entry.path()) {
                 delete_by(None, &entry.path())?;
             }
         }

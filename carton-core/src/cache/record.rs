@@ -11,8 +11,8 @@ use carton_format::source::FileIdentity;
 use serde::{Deserialize, Serialize};
 
 use super::index::LARGEST_INDEX;
+use super::layout::VERIFIED;
 use super::partial::Partial;
-use super::store::VERIFIED;
 use super::{Cache, CacheError, FolderIndex};
 
 /// A record is a few hundred bytes; a larger file was not written by us.
@@ -21,7 +21,7 @@ const LARGEST_RECORD: u64 = 16 * 1024;
 /// What was verified about a file with a certain identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verified", rename_all = "snake_case")]
-pub enum Verified {
+pub(crate) enum Verified {
     /// A file of the cache whose bytes have this digest.
     File {
         /// SHA-256 of the whole file.
@@ -39,7 +39,7 @@ pub enum Verified {
 /// Which files of a carton were verified in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub(crate) enum Scope {
     /// The model files that are stored without compression.
     StoredModelFiles,
     /// The files of `tensor_data/` that are stored without compression.
@@ -74,10 +74,15 @@ struct Record {
     verified: Verified,
 }
 
-impl Cache {
+/// What was verified of files and folders, by their identity: `verified-v1`.
+pub(crate) struct Verifications<'a> {
+    pub(super) cache: &'a Cache,
+}
+
+impl Verifications<'_> {
     /// Returns what was verified about the file with exactly this identity. A record that is missing, damaged or of another user counts
     /// as missing.
-    pub(crate) fn verified(&self, identity: &FileIdentity) -> Option<Verified> {
+    pub(crate) fn of(&self, identity: &FileIdentity) -> Option<Verified> {
         let path = self.record_path(identity);
         let bytes = read_own_file(&path, LARGEST_RECORD)?;
         let record: Record = serde_json::from_slice(&bytes).ok()?;
@@ -86,7 +91,7 @@ impl Cache {
 
     /// Whether the files in `scope` of the carton with this identity were verified against this MANIFEST.
     pub(crate) fn is_carton_verified(&self, identity: &FileIdentity, manifest: &ManifestHash, scope: Scope) -> bool {
-        match self.verified(identity) {
+        match self.of(identity) {
             Some(Verified::Carton { manifest_sha256, scope: found }) => {
                 manifest_sha256 == *manifest && found.covers(scope)
             }
@@ -102,7 +107,7 @@ impl Cache {
         manifest_sha256: ManifestHash,
         scope: Scope,
     ) -> Result<(), CacheError> {
-        let scope = match self.verified(identity) {
+        let scope = match self.of(identity) {
             Some(Verified::Carton { manifest_sha256: known, scope: found }) if known == manifest_sha256 => {
                 found.joined(scope)
             }
@@ -114,7 +119,7 @@ impl Cache {
     /// Records a verification. The caller guarantees that the bytes were hashed, that the identity was the same before and after, and
     /// that the hashing began after the tick of the file's last change.
     pub(crate) fn remember(&self, identity: &FileIdentity, verified: Verified) -> Result<(), CacheError> {
-        self.remember_in(&self.partial()?, identity, verified)
+        self.remember_in(&self.cache.partial()?, identity, verified)
     }
 
     pub(super) fn remember_in(
@@ -130,6 +135,13 @@ impl Cache {
         partial.publish(&bytes, &path)
     }
 
+    /// Records a verification. Only logs a failure: it costs another hashing, no more.
+    pub(super) fn remember_quietly(&self, partial: &Partial, identity: &FileIdentity, digest: &Sha256Digest) {
+        if let Err(error) = self.remember_in(partial, identity, Verified::File { sha256: *digest }) {
+            tracing::debug!(%error, "cannot record a verification");
+        }
+    }
+
     /// Returns the index of the unpacked carton in the folder with this identity. Only device and inode matter: the folder's times change
     /// whenever an entry is added or removed.
     pub(crate) fn folder_index(&self, folder: &FileIdentity) -> Option<FolderIndex> {
@@ -138,15 +150,15 @@ impl Cache {
 
     /// Records the identities of an unpacked carton's files. The conditions of `remember` apply.
     pub(crate) fn remember_folder(&self, folder: &FileIdentity, index: &FolderIndex) -> Result<(), CacheError> {
-        self.partial()?.publish(&index.to_bytes(), &self.folder_index_path(folder))
+        self.cache.partial()?.publish(&index.to_bytes(), &self.folder_index_path(folder))
     }
 
     fn folder_index_path(&self, folder: &FileIdentity) -> PathBuf {
-        self.bucket(VERIFIED).join(format!("{:x}-{:x}.folder", folder.device, folder.inode))
+        self.cache.layout.bucket(VERIFIED).join(format!("{:x}-{:x}.folder", folder.device, folder.inode))
     }
 
     fn record_path(&self, identity: &FileIdentity) -> PathBuf {
-        self.bucket(VERIFIED).join(format!("{:x}-{:x}.json", identity.device, identity.inode))
+        self.cache.layout.bucket(VERIFIED).join(format!("{:x}-{:x}.json", identity.device, identity.inode))
     }
 }
 

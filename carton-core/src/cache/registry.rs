@@ -4,7 +4,7 @@
 //! registration is deleted. The modification time of its folder is the time of its last use.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use carton_format::context::CancelToken;
 use carton_format::digest::Sha256Digest;
@@ -13,7 +13,6 @@ use carton_format::manifest::{self, Manifest, ManifestHash};
 use super::folder::{create_folder, touch};
 use super::partial::create_file;
 use super::record::read_own_file;
-use super::store::CARTONS;
 use super::{Cache, CacheError, Lease};
 
 pub(super) const MANIFEST_NAME: &str = "MANIFEST";
@@ -41,12 +40,8 @@ impl Cache {
         Ok(lease)
     }
 
-    pub(super) fn carton_root(&self, manifest: &ManifestHash) -> PathBuf {
-        self.bucket(CARTONS).join(manifest.to_string())
-    }
-
     fn register(&self, hash: &ManifestHash, manifest: &Manifest, extra: &[Sha256Digest]) -> Result<(), CacheError> {
-        let root = self.carton_root(hash);
+        let root = self.layout.carton(hash);
         let path = root.join(MANIFEST_NAME);
         let bytes = manifest.to_bytes();
         if !std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64) {

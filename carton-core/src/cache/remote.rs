@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use super::files::open_regular;
 use super::folder::{create_folder, touch};
+use super::layout::URLS;
 use super::partial::Partial;
 use super::record::read_own_file;
-use super::store::URLS;
 use super::{Cache, CacheError};
 
 /// The blocks of a carton with a hundred thousand files are about 30 MiB.
@@ -108,11 +108,16 @@ impl UrlRecord {
     }
 }
 
-impl Cache {
+/// What is known of cartons on servers: which carton a URL last led to, and the parts that describe it.
+pub(crate) struct Remotes<'a> {
+    pub(super) cache: &'a Cache,
+}
+
+impl Remotes<'_> {
     /// Records a remote carton, replacing the record of its URL. A carton whose description is too large is not recorded; the description
     /// is then fetched again at the next use.
-    pub(crate) fn remember_remote(&self, carton: &RemoteCarton) -> Result<(), CacheError> {
-        let root = self.carton_root(&carton.manifest);
+    pub(crate) fn remember(&self, carton: &RemoteCarton) -> Result<(), CacheError> {
+        let root = self.cache.layout.carton(&carton.manifest);
         let path = remote_path(&root, &carton.url_key);
         let Some(bytes) = carton.to_bytes().map_err(CacheError::io("write", &path))? else {
             tracing::debug!(address = %carton.address, "the description of a carton is too large to be remembered");
@@ -120,8 +125,8 @@ impl Cache {
         };
         let url_record = UrlRecord { url_key: carton.url_key, manifest: carton.manifest, stands_for: None };
         // The folder must not be deleted between its creation and its use.
-        let _no_prune = self.hold_off_prune(&CancelToken::default())?;
-        let partial = self.partial()?;
+        let _no_prune = self.cache.hold_off_prune(&CancelToken::default())?;
+        let partial = self.cache.partial()?;
         create_folder(&root)?;
         partial.publish(&bytes, &path)?;
         self.write_url_record(&partial, &url_record)?;
@@ -132,9 +137,9 @@ impl Cache {
 
     /// Returns the carton that this URL led to when it was last used. The query counts as a use of the carton. A carton that was
     /// downloaded as a whole, and of which no block is recorded, is returned only while its file is in the cache and undamaged.
-    pub(crate) fn remote_by_url(&self, url_key: &UrlKey) -> Option<RemoteCarton> {
+    pub(crate) fn by_url(&self, url_key: &UrlKey) -> Option<RemoteCarton> {
         let record = self.url_record(&self.url_path(url_key))?;
-        let root = self.carton_root(&record.manifest);
+        let root = self.cache.layout.carton(&record.manifest);
         let carton = read_remote(&remote_path(&root, url_key))?;
         let is_it = record.url_key == *url_key && carton.url_key == *url_key && carton.manifest == record.manifest;
         if !is_it || !self.has_whole(&carton) {
@@ -145,15 +150,15 @@ impl Cache {
     }
 
     /// Returns the most recently recorded remote file of this form that leads to the carton.
-    pub(crate) fn remote_by_manifest(&self, manifest: &ManifestHash, form: RemoteForm) -> Option<RemoteCarton> {
-        let root = self.carton_root(manifest);
+    pub(crate) fn by_manifest(&self, manifest: &ManifestHash, form: RemoteForm) -> Option<RemoteCarton> {
+        let root = self.cache.layout.carton(manifest);
         let is_it = |found: &RemoteCarton| found.manifest == *manifest && found.form == form && self.has_whole(found);
         let carton = remotes(&root).iter().find_map(|path| read_remote(path).filter(is_it))?;
         touch(&root);
         Some(carton)
     }
 
-    /// Records that a name stands for `url` now, of which a carton is [recorded](Self::remember_remote).
+    /// Records that a name stands for `url` now, of which a carton is [recorded](Self::remember).
     pub(crate) fn remember_name(&self, name: UrlKey, url: &Url) -> Result<(), CacheError> {
         let Some(UrlRecord { manifest, .. }) = self.url_record(&self.url_path(&UrlKey::from(url))) else {
             return Ok(());
@@ -162,7 +167,7 @@ impl Cache {
         if self.url_record(&self.url_path(&name)).as_ref() == Some(&record) {
             return Ok(());
         }
-        self.write_url_record(&self.partial()?, &record)
+        self.write_url_record(&self.cache.partial()?, &record)
     }
 
     /// Returns the URL for which a name stood last, and the carton there.
@@ -178,11 +183,12 @@ impl Cache {
     }
 
     fn has_whole(&self, carton: &RemoteCarton) -> bool {
-        !carton.blocks.is_empty() || carton.whole.is_none_or(|whole| matches!(self.file(&whole), Ok(Some(_))))
+        !carton.blocks.is_empty()
+            || carton.whole.is_none_or(|whole| matches!(self.cache.files().get(&whole), Ok(Some(_))))
     }
 
     fn url_path(&self, url_key: &UrlKey) -> PathBuf {
-        self.bucket(URLS).join(format!("{url_key}.json"))
+        self.cache.layout.bucket(URLS).join(format!("{url_key}.json"))
     }
 
     fn url_record(&self, path: &Path) -> Option<UrlRecord> {
@@ -192,7 +198,7 @@ impl Cache {
     /// Whether the carton that a file of `urls-v1` names still has a record of that URL.
     pub(super) fn leads_to_carton(&self, path: &Path) -> bool {
         let Some(found) = self.url_record(path) else { return false };
-        found.target().is_some_and(|target| remote_path(&self.carton_root(&found.manifest), &target).exists())
+        found.target().is_some_and(|target| remote_path(&self.cache.layout.carton(&found.manifest), &target).exists())
     }
 
     /// Deletes all but the newest records. Errors are ignored, because the cleanup is optional.
@@ -200,7 +206,7 @@ impl Cache {
         for path in remotes(root).iter().skip(MAX_REMOTES) {
             let url_key = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
             if let Some(url_path) = url_key.and_then(|key| key.parse().ok()).map(|key| self.url_path(&key))
-                && self.url_record(&url_path).is_some_and(|record| self.carton_root(&record.manifest) == root)
+                && self.url_record(&url_path).is_some_and(|record| self.cache.layout.carton(&record.manifest) == root)
             {
                 let _ = std::fs::remove_file(url_path);
             }

@@ -1,33 +1,23 @@
-//! An open cache: its buckets, and the locks and leases in them.
+//! An open cache: its parts, and the locks and leases in it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carton_format::context::{CancelToken, Context};
-use carton_format::digest::Sha256Digest;
 use carton_format::manifest::ManifestHash;
 
 use super::CacheError;
+use super::blob_places::BlobPlaces;
+use super::carton_records::CartonRecords;
+use super::files::Files;
 use super::folder::last_change;
+use super::layout::{DOWNLOADS, Layout, Made, PARTIAL, is_later};
 use super::lock::{self, Lock, Mode};
 use super::partial::Partial;
+use super::record::Verifications;
+use super::remote::Remotes;
 use crate::context_setters::blocking_setters;
 use crate::error::Error;
-
-pub(super) const FILES: &str = "files-v1";
-pub(super) const MODELS: &str = "models-v1";
-pub(super) const DOWNLOADS: &str = "downloads-v1";
-pub(super) const CARTONS: &str = "cartons-v1";
-pub(super) const URLS: &str = "urls-v1";
-pub(super) const REGISTRIES: &str = "registries-v1";
-pub(super) const VERIFIED: &str = "verified-v1";
-pub(super) const LOCKS: &str = "locks-v1";
-pub(super) const LEASES: &str = "leases-v1";
-pub(super) const PARTIAL: &str = "partial-v1";
-pub(super) const BUCKETS: [&str; 10] =
-    [FILES, MODELS, DOWNLOADS, CARTONS, URLS, REGISTRIES, VERIFIED, LOCKS, LEASES, PARTIAL];
-
-const PRUNE_LOCK: &str = "prune.lock";
 
 /// An open cache. Opening one is cheap; many processes and threads may use the same folder at once.
 ///
@@ -41,8 +31,8 @@ const PRUNE_LOCK: &str = "prune.lock";
 /// ```
 #[derive(Debug)]
 pub struct Cache {
-    pub(super) root: PathBuf,
-    pub(super) longest_wait: Duration,
+    pub(super) layout: Layout,
+    longest_wait: Duration,
     /// The context of the calls for people: listing, deleting and verifying.
     pub(super) context: Context,
 }
@@ -50,9 +40,38 @@ pub struct Cache {
 impl Cache {
     blocking_setters!();
 
+    pub(super) fn new(root: PathBuf) -> Cache {
+        Cache { layout: Layout::new(root), longest_wait: lock::LONGEST_WAIT, context: Context::default() }
+    }
+
     /// The folder of the cache.
     pub fn path(&self) -> &Path {
-        &self.root
+        self.layout.root()
+    }
+
+    /// The files of the cache, by their SHA-256.
+    pub(crate) fn files(&self) -> Files<'_> {
+        Files { cache: self }
+    }
+
+    /// What was verified of files, wherever they are.
+    pub(crate) fn verifications(&self) -> Verifications<'_> {
+        Verifications { cache: self }
+    }
+
+    /// The records about a carton.
+    pub(crate) fn carton(&self, manifest: &ManifestHash) -> CartonRecords<'_> {
+        CartonRecords::new(self, *manifest)
+    }
+
+    /// What is known of cartons on servers.
+    pub(crate) fn remotes(&self) -> Remotes<'_> {
+        Remotes { cache: self }
+    }
+
+    /// Which repositories of a registry have which blobs.
+    pub(crate) fn blob_places<'a>(&'a self, registry: &'a str) -> BlobPlaces<'a> {
+        BlobPlaces { cache: self, registry }
     }
 
     /// The buckets of later releases in the same folder, such as `files-v2`, sorted. This release leaves them alone: it neither reads nor
@@ -61,9 +80,9 @@ impl Cache {
     /// # Errors
     /// The folder cannot be listed.
     pub fn later_buckets(&self) -> Result<Vec<String>, Error> {
-        let io_error = |source| CacheError::io("list", &self.root)(source);
+        let io_error = |source| CacheError::io("list", self.layout.root())(source);
         let mut later = Vec::new();
-        for entry in std::fs::read_dir(&self.root).map_err(io_error)? {
+        for entry in std::fs::read_dir(self.layout.root()).map_err(io_error)? {
             let name = entry.map_err(io_error)?.file_name();
             later.extend(name.to_str().filter(|name| is_later(name)).map(str::to_owned));
         }
@@ -77,13 +96,9 @@ impl Cache {
         Cache { longest_wait, ..self }
     }
 
-    pub(super) fn bucket(&self, name: &str) -> PathBuf {
-        self.root.join(name)
-    }
-
     /// Creates a folder of our own for something that is being made, on the same file system as the buckets.
     pub(super) fn partial(&self) -> Result<Partial, CacheError> {
-        Partial::create(&self.bucket(PARTIAL))
+        Partial::create(&self.layout.bucket(PARTIAL))
     }
 
     /// Creates a folder that is deleted together with its contents when dropped, or swept later if this process dies.
@@ -94,25 +109,14 @@ impl Cache {
     /// Waits for the right to make a file or a model. The wait is not limited while downloads for it make progress.
     pub(super) fn lock(&self, made: Made<'_>, cancel_token: &CancelToken) -> Result<Lock, CacheError> {
         let progress = || match made {
-            Made::File(digest) => last_change(&self.download_path(digest)),
+            Made::File(digest) => last_change(&self.layout.download(digest)),
             // A model consists of files, one of which may be downloading.
             Made::Model(_) => {
-                let downloads = std::fs::read_dir(self.bucket(DOWNLOADS)).into_iter().flatten().flatten();
+                let downloads = std::fs::read_dir(self.layout.bucket(DOWNLOADS)).into_iter().flatten().flatten();
                 downloads.filter_map(|entry| last_change(&entry.path())).max()
             }
         };
-        lock::acquire(&self.lock_path(made), Mode::Exclusive, self.longest_wait, &progress, cancel_token)
-    }
-
-    pub(super) fn download_path(&self, digest: &Sha256Digest) -> PathBuf {
-        self.bucket(DOWNLOADS).join(digest.to_string())
-    }
-
-    pub(super) fn lock_path(&self, made: Made<'_>) -> PathBuf {
-        self.bucket(LOCKS).join(match made {
-            Made::File(digest) => format!("file-{digest}.lock"),
-            Made::Model(manifest) => format!("model-{manifest}.lock"),
-        })
+        lock::acquire(&self.layout.lock(made), Mode::Exclusive, self.longest_wait, &progress, cancel_token)
     }
 
     /// Takes a lease. The model folder of this manifest hash is not deleted while the lease lives.
@@ -128,38 +132,19 @@ impl Cache {
         manifest: &ManifestHash,
         cancel_token: &CancelToken,
     ) -> Result<Lease, CacheError> {
-        let path = self.lease_path(manifest);
+        let path = self.layout.lease(manifest);
         Ok(Lease { _lock: lock::acquire(&path, Mode::Shared, self.longest_wait, &|| None, cancel_token)? })
     }
 
     /// While this lock is held, nothing is chosen for deletion. Hold it only briefly, so that `prune` gets its turn.
     pub(crate) fn hold_off_prune(&self, cancel_token: &CancelToken) -> Result<Lock, CacheError> {
-        lock::acquire(&self.prune_lock_path(), Mode::Shared, self.longest_wait, &|| None, cancel_token)
+        lock::acquire(&self.layout.prune_lock(), Mode::Shared, self.longest_wait, &|| None, cancel_token)
     }
 
-    pub(super) fn prune_lock_path(&self) -> PathBuf {
-        self.bucket(LOCKS).join(PRUNE_LOCK)
+    /// Waits for the lock under which is chosen what to delete.
+    pub(super) fn prune_lock(&self, mode: Mode) -> Result<Lock, CacheError> {
+        lock::acquire(&self.layout.prune_lock(), mode, self.longest_wait, &|| None, self.context.cancel_token())
     }
-
-    pub(super) fn lease_path(&self, manifest: &ManifestHash) -> PathBuf {
-        self.bucket(LEASES).join(format!("{manifest}.lock"))
-    }
-}
-
-/// Whether a name is that of a bucket of a later release: any name with a higher number than ours.
-fn is_later(name: &str) -> bool {
-    let number = |name: &str| name.rsplit_once("-v").and_then(|(_, number)| number.parse::<u32>().ok());
-    let ours = BUCKETS.iter().filter_map(|bucket| number(bucket)).max();
-    number(name) > ours
-}
-
-/// What a lock protects: only one process at a time makes it.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Made<'a> {
-    /// A file, by its SHA-256.
-    File(&'a Sha256Digest),
-    /// A model folder, by its manifest hash.
-    Model(&'a ManifestHash),
 }
 
 /// Held while a model is loaded: nothing that the model uses in the cache is deleted meanwhile.
@@ -175,27 +160,5 @@ pub(crate) struct TemporaryFolder(Partial);
 impl TemporaryFolder {
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buckets_of_later_releases_are_told_by_their_number() {
-        for (name, expected) in [
-            ("files-v2", true),
-            ("weights-v12", true),
-            ("files-v1", false),
-            ("unknown-v1", false),
-            ("files-v", false),
-            ("files", false),
-            ("CACHEDIR.TAG", false),
-            ("files-v99999999999", false),
-        ] {
-            assert_eq!(is_later(name), expected, "{name}");
-        }
-        assert!(BUCKETS.iter().all(|bucket| !is_later(bucket)));
     }
 }

@@ -17,10 +17,10 @@ use carton_format::url::ShownUrl;
 
 use super::files::digest_of_name;
 use super::folder::last_change;
+use super::layout::{CARTONS, DOWNLOADS, FILES, LEASES, MODELS, Made};
 use super::lock::{self, Lock, Mode};
 use super::registry::read_uses;
 use super::remote::{UrlKey, read_headers};
-use super::store::{CARTONS, DOWNLOADS, FILES, LEASES, MODELS, Made};
 use super::{About, Cache, CacheError, CachedCarton};
 
 /// Everything that can be deleted, and the bytes that each deletion would free.
@@ -82,7 +82,7 @@ impl Cache {
     }
 
     fn is_leased(&self, manifest: &ManifestHash) -> Result<bool, CacheError> {
-        let path = self.lease_path(manifest);
+        let path = self.layout.lease(manifest);
         if !path.exists() || lock::try_acquire(&path, Mode::Exclusive)?.is_some() {
             return Ok(false);
         }
@@ -113,14 +113,14 @@ impl Users {
 impl Survey {
     fn add_cartons(&mut self, cache: &Cache) -> Result<Users, CacheError> {
         let mut users = Users::default();
-        let mut hashes: Vec<ManifestHash> = digests_in(&cache.bucket(CARTONS))?;
-        hashes.extend(digests_in::<ManifestHash>(&cache.bucket(MODELS))?);
-        hashes.extend(digests_in::<ManifestHash>(&cache.bucket(LEASES))?);
+        let mut hashes: Vec<ManifestHash> = digests_in(&cache.layout.bucket(CARTONS))?;
+        hashes.extend(digests_in::<ManifestHash>(&cache.layout.bucket(MODELS))?);
+        hashes.extend(digests_in::<ManifestHash>(&cache.layout.bucket(LEASES))?);
         hashes.sort_unstable();
         hashes.dedup();
         for hash in hashes {
             cache.context.check()?;
-            let (root, model) = (cache.carton_root(&hash), cache.model_root(&hash));
+            let (root, model) = (cache.layout.carton(&hash), cache.layout.model(&hash));
             let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
             let in_use = cache.is_leased(&hash)?;
             if !in_use && !is_there(&root) && !is_there(&model) {
@@ -144,7 +144,7 @@ impl Survey {
             let modified = |path: &Path| std::fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
             let last_used = modified(&root).max(modified(&model)).unwrap_or(SystemTime::UNIX_EPOCH);
             let addresses = headers.into_iter().map(|header| (header.url_key, header.address)).collect();
-            let (about, has_files) = (cache.about(&hash).unwrap_or_default(), is_there(&model));
+            let (about, has_files) = (cache.carton(&hash).about().unwrap_or_default(), is_there(&model));
             let carton = KnownCarton { manifest: hash, about, addresses, has_files };
             self.holders.push(Holder { kind: HolderKind::Carton(carton), last_used, in_use });
             self.add_tree(&root, &[holder], Metadata::len)?;
@@ -154,7 +154,7 @@ impl Survey {
     }
 
     fn add_files(&mut self, cache: &Cache, users: &Users) -> Result<(), CacheError> {
-        for shard in entries(&cache.bucket(FILES))? {
+        for shard in entries(&cache.layout.bucket(FILES))? {
             cache.context.check()?;
             if !shard.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
@@ -177,12 +177,12 @@ impl Survey {
     }
 
     fn add_downloads(&mut self, cache: &Cache, users: &Users) -> Result<(), CacheError> {
-        for entry in entries(&cache.bucket(DOWNLOADS))? {
+        for entry in entries(&cache.layout.bucket(DOWNLOADS))? {
             let path = entry.path();
             let mut in_use = false;
             if let Some(digest) = digest_of_name(&entry.file_name(), "") {
                 let is_wanted = users.of(&digest).iter().any(|user| self.holders[*user].in_use);
-                let lock = cache.lock_path(Made::File(&digest));
+                let lock = cache.layout.lock(Made::File(&digest));
                 in_use = is_wanted || (lock.exists() && lock::try_acquire(&lock, Mode::Exclusive)?.is_none());
             }
             let last_used = last_change(&path).unwrap_or(SystemTime::UNIX_EPOCH);

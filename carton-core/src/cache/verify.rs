@@ -16,12 +16,12 @@ use parking_lot::Mutex;
 use super::checksums::{CHECKSUMS_NAME, read_checksums};
 use super::files::{CHUNK_LENGTH, delete_if_same, digest_of_name, open_regular};
 use super::index::LARGEST_INDEX;
+use super::layout::{CARTONS, FILES, MODELS};
 use super::models::{FOLDER_NAME, INDEX_NAME};
 use super::partial::remove_tree;
 use super::record::read_own_file;
 use super::registry::{MANIFEST_NAME, read_uses};
 use super::remote::{read_remote, remotes};
-use super::store::{CARTONS, FILES, MODELS};
 use super::strays::{folders_of, strays};
 use super::survey::entries;
 use super::{Cache, CacheError, FolderIndex};
@@ -118,7 +118,7 @@ impl Cache {
     }
 
     fn find_files(&self, findings: &mut Findings) -> Result<(), CacheError> {
-        for shard in entries(&self.bucket(FILES))? {
+        for shard in entries(&self.layout.bucket(FILES))? {
             for entry in entries(&shard.path())? {
                 if let Some(digest) = digest_of_name(&entry.file_name(), "") {
                     findings.add(entry.path(), digest, None)?;
@@ -129,7 +129,7 @@ impl Cache {
     }
 
     fn find_model_files(&self, findings: &mut Findings) -> Result<(), CacheError> {
-        for entry in entries(&self.bucket(MODELS))? {
+        for entry in entries(&self.layout.bucket(MODELS))? {
             let root = entry.path();
             let Some(hash) = digest_of_name(&entry.file_name(), "") else { continue };
             let path = root.join(INDEX_NAME);
@@ -137,7 +137,7 @@ impl Cache {
             match index.filter(|index| index.manifest == hash) {
                 Some(index) => {
                     // The index lists only files that were hashed. MANIFEST lists all.
-                    if let Some(manifest) = read_uses(&self.carton_root(&hash), &hash).manifest {
+                    if let Some(manifest) = read_uses(&self.layout.carton(&hash), &hash).manifest {
                         let files = manifest.iter().filter_map(|(path, _)| path.strip_prefix("model/")).collect();
                         for path in strays(&root.join(FOLDER_NAME), &folders_of(&files), &files)? {
                             findings.is_damaged(path, "the model has no such file")?;
@@ -160,7 +160,7 @@ impl Cache {
     }
 
     fn check_cartons(&self, findings: &mut Findings) -> Result<(), CacheError> {
-        for entry in entries(&self.bucket(CARTONS))? {
+        for entry in entries(&self.layout.bucket(CARTONS))? {
             let root = entry.path();
             let Some(hash) = digest_of_name(&entry.file_name(), "") else { continue };
             let path = root.join(MANIFEST_NAME);

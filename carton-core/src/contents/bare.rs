@@ -6,11 +6,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use carton_format::links::Links;
-
 use super::open::checked_name;
 use super::origin::Origin;
-use super::tree::{Item, ItemPlace};
+use super::tree::{Item, ItemPlace, Tree};
 use super::{Contents, ContentsError, LinkProblem};
 
 /// Which symbolic links that leave the folder of a bare model are followed.
@@ -47,7 +45,7 @@ impl Contents {
         } else {
             return Err(ContentsError::Kind { path: path.to_path_buf() });
         };
-        Ok(Contents::new(origin, None, Links::default(), items))
+        Ok(Contents::new(Tree::bare(items), origin))
     }
 }
 

@@ -14,11 +14,11 @@ impl Contents {
     /// # Errors
     /// There is no such file, or it is elsewhere and cannot be fetched.
     pub(crate) fn content(&self, path: &str, context: &Context) -> Result<Content, ContentsError> {
-        let item = self.find(path)?;
+        let item = self.tree().find(path)?;
         if let ItemPlace::Symlink { target, digest, .. } = &item.place {
             return Ok(Content::Symlink(target.clone(), *digest));
         }
-        Ok(match self.locate(item) {
+        Ok(match self.locator.locate(item) {
             Located::Local(file) => Content::Entry(file.archive.clone(), file.entry.clone()),
             Located::Remote { file: Archived { digest, .. }, .. } | Located::Linked { digest } => {
                 Content::File(self.fetched(item, digest, context)?)

@@ -4,7 +4,7 @@ use carton_format::archive::Method;
 use carton_format::digest::Sha256Digest;
 use serde::Serialize;
 
-use super::locate::Located;
+use super::locate::{Located, Locator};
 use super::tree::{Item, ItemPlace};
 use super::{Contents, ContentsError};
 
@@ -33,7 +33,7 @@ pub struct FileInfo {
 impl Contents {
     /// Whether there is a file at this path.
     pub(crate) fn contains(&self, path: &str) -> bool {
-        self.find(path).is_ok()
+        self.tree().find(path).is_ok()
     }
 
     /// The length of a file, or of the file that a symbolic link leads to. `None` if it is linked, not in the cache, and LINKS does not
@@ -42,14 +42,16 @@ impl Contents {
     /// # Errors
     /// There is no such file.
     pub(crate) fn size_of(&self, path: &str) -> Result<Option<u64>, ContentsError> {
-        Ok(self.size(self.find(path)?))
+        Ok(self.locator.size(self.tree().find(path)?))
     }
 
     /// All files but MANIFEST and LINKS, sorted by path.
     pub(crate) fn files(&self) -> Vec<FileInfo> {
-        self.items.iter().map(|item| self.file_info(item)).collect()
+        self.tree().items().iter().map(|item| self.locator.file_info(item)).collect()
     }
+}
 
+impl Locator {
     fn file_info(&self, item: &Item) -> FileInfo {
         let (symlink, stored, method, linked) = match (&item.place, self.locate(item)) {
             (ItemPlace::Symlink { target, .. }, _) => (Some(target.clone()), Some(target.len() as u64), None, false),
@@ -58,7 +60,7 @@ impl Contents {
             }
             (_, Located::Folder { size, .. } | Located::Bare { size, .. }) => (None, Some(size), None, false),
             // A file in the carton's registry is a part of the carton, which needs no link to it.
-            (_, Located::Linked { digest }) => (None, None, None, !self.blobs.has(&digest)),
+            (_, Located::Linked { digest }) => (None, None, None, !self.tree().blobs().has(&digest)),
         };
         let (path, sha256, size) = (item.path.clone(), item.digest(), self.size(item));
         FileInfo { path, sha256, size, stored, method, linked, symlink }

@@ -1,15 +1,24 @@
-//! Finds the bytes of each file. Every operation on a file asks `Contents::locate` where they are.
+//! Finds the bytes of each file. Every operation on a file asks [`Locator::locate`] where they are.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use carton_format::archive::{Archive, Entry};
 use carton_format::digest::Sha256Digest;
 use carton_network::remote_source::RemoteSource;
 
 use super::origin::Origin;
-use super::tree::{Item, ItemPlace};
-use super::{Contents, ContentsError};
-use crate::cache::SHARED_FROM;
+use super::tree::{Item, ItemPlace, Tree};
+use crate::cache::{Cache, SHARED_FROM};
+
+/// Knows where the bytes of each file are: in what was opened, in the cache, or elsewhere. Fetches nothing, and reads no bytes of files.
+pub(super) struct Locator {
+    tree: Tree,
+    origin: Origin,
+    cache: Option<Arc<Cache>>,
+    /// The file of the cache that was opened, if it is one.
+    whole: Option<Sha256Digest>,
+}
 
 /// Where the bytes of an item are. Symbolic links are followed. `digest` is the digest in MANIFEST.
 pub(super) enum Located<'a> {
@@ -45,11 +54,46 @@ impl Located<'_> {
     }
 }
 
-impl Contents {
+impl Locator {
+    /// Without a cache.
+    pub(super) fn new(tree: Tree, origin: Origin) -> Self {
+        Self { tree, origin, cache: None, whole: None }
+    }
+
+    pub(super) fn set_cache(&mut self, cache: Option<Arc<Cache>>) {
+        self.cache = cache;
+    }
+
+    pub(super) fn set_whole(&mut self, whole: Option<Sha256Digest>) {
+        self.whole = whole;
+    }
+
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    pub(super) fn cache(&self) -> Option<&Cache> {
+        self.cache.as_deref()
+    }
+
+    /// The file of the cache that was opened, if it is one.
+    pub(super) fn whole(&self) -> Option<Sha256Digest> {
+        self.whole
+    }
+
+    /// The user's file or folder that was opened; `None` for a file of the cache or of a server.
+    pub(super) fn local_path(&self) -> Option<PathBuf> {
+        self.origin.local_path(self.whole)
+    }
+
     /// Returns where the bytes of an item are.
     pub(super) fn locate<'a>(&'a self, item: &'a Item) -> Located<'a> {
         match (&item.place, &self.origin) {
-            (ItemPlace::Symlink { .. }, _) => self.locate(self.follow(item)),
+            (ItemPlace::Symlink { .. }, _) => self.locate(self.tree.follow(item)),
             (ItemPlace::Linked { digest }, _) => Located::Linked { digest: *digest },
             (ItemPlace::Bare { path, size }, _) => Located::Bare { path, size: *size },
             (ItemPlace::Here { entry, digest, .. }, Origin::Archive { archive, remote, .. }) => {
@@ -66,20 +110,6 @@ impl Contents {
         }
     }
 
-    /// The item that has the bytes: itself, or the file that a symbolic link leads to.
-    pub(super) fn follow<'a>(&'a self, item: &'a Item) -> &'a Item {
-        match item.place {
-            ItemPlace::Symlink { leads_to, .. } => &self.items[leads_to],
-            ItemPlace::Here { .. } | ItemPlace::Bare { .. } | ItemPlace::Linked { .. } => item,
-        }
-    }
-
-    /// The item at a path.
-    pub(super) fn find(&self, path: &str) -> Result<&Item, ContentsError> {
-        let found = self.items.binary_search_by(|item| item.path.as_str().cmp(path));
-        found.map(|at| &self.items[at]).map_err(|_| ContentsError::NoSuchFile { path: path.to_owned() })
-    }
-
     /// Whether an item's bytes must be fetched unless the cache has them.
     pub(super) fn is_elsewhere(&self, item: &Item) -> bool {
         self.locate(item).elsewhere().is_some()
@@ -91,15 +121,10 @@ impl Contents {
             Located::Local(file) | Located::Remote { file, .. } => Some(file.entry.size()),
             Located::Folder { size, .. } | Located::Bare { size, .. } => Some(size),
             Located::Linked { digest } => {
-                let fetched = self.cache.as_ref().and_then(|cache| std::fs::metadata(cache.file_path(&digest)).ok());
-                fetched.map(|metadata| metadata.len()).or_else(|| self.size_elsewhere(&digest))
+                let fetched = self.cache.as_ref().and_then(|cache| std::fs::metadata(cache.files().path(&digest)).ok());
+                fetched.map(|metadata| metadata.len()).or_else(|| self.tree.size_elsewhere(&digest))
             }
         }
-    }
-
-    /// The size that LINKS or the registry states for a file that is elsewhere.
-    pub(super) fn size_elsewhere(&self, digest: &Sha256Digest) -> Option<u64> {
-        self.blobs.size(digest).or_else(|| self.links.size(digest))
     }
 
     /// Whether an item is so small that it is read as a whole, and hashed each time.
@@ -112,8 +137,10 @@ impl Contents {
         items.iter().filter(|item| !item.is_symlink()).filter_map(|item| self.size(item)).sum()
     }
 
-    /// The items of the model, with the links among them.
-    pub(super) fn model_items(&self) -> Vec<&Item> {
-        self.items.iter().filter(|item| item.path_in_model().is_some()).collect()
+    /// Largest first, so that no core is left with a large one at the end; small ones in their order.
+    pub(super) fn largest_first<'a>(&self, items: impl IntoIterator<Item = &'a Item>) -> Vec<&'a Item> {
+        let mut items: Vec<&Item> = items.into_iter().collect();
+        items.sort_by_key(|item| std::cmp::Reverse(self.size(item).unwrap_or(0) / (1024 * 1024)));
+        items
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! Nothing of a file is handed out as complete before its SHA-256 matched MANIFEST. What the files mean is not known here.
 //! Cartons are read with positioned reads and never mapped: one that is truncated or replaced while open gives an error.
+//!
+//! `state` lists the parts of an open carton. A field of a part is private to the module of that part.
 
 mod archive_bytes;
 mod bare;
@@ -11,7 +13,8 @@ mod copy;
 mod error;
 mod fetch;
 mod file_info;
-mod lease;
+mod in_place;
+mod known_checksums;
 mod locate;
 mod model;
 mod open;
@@ -24,6 +27,7 @@ mod state;
 mod stated;
 mod tree;
 mod unpack;
+mod verified_files;
 mod verify;
 
 pub(crate) use archive_bytes::ArchiveBytes;

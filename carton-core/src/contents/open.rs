@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use carton_format::archive::{Archive, EntryKind};
 use carton_format::digest::Sha256Digest;
 use carton_format::links::{self, Links};
 use carton_format::manifest::{self, Manifest, ManifestHash};
 use carton_format::name;
-use parking_lot::Mutex;
 
-use super::fetch::read_ahead;
+use super::fetch::{Fetcher, read_ahead};
+use super::known_checksums::KnownChecksums;
+use super::locate::Locator;
 use super::origin::Origin;
-use super::tree::{DESCRIBING, Found, Item, arrange};
+use super::tree::{DESCRIBING, Found, Tree, arrange};
+use super::verified_files::VerifiedFiles;
 use super::{Access, ArchiveBytes, Blobs, Contents, ContentsError};
 use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
 
@@ -74,9 +76,8 @@ impl Contents {
         }
         let items = arrange(&manifest, |digest| !links.urls(digest).is_empty() || blobs.has(digest), found)?;
         let origin = Origin::Archive { archive, remote, opened_at };
-        let mut contents = Contents::new(origin, Some((manifest, hash)), links, items);
-        contents.blobs = blobs;
-        Ok(contents.with_cache(cache))
+        let tree = Tree::new((manifest, hash), links, blobs, items);
+        Ok(Contents::new(tree, origin).with_cache(cache))
     }
 
     /// Opens an unpacked carton: a folder with MANIFEST and the files it lists.
@@ -94,53 +95,40 @@ impl Contents {
         };
         let items = arrange(&manifest, |digest| !links.urls(digest).is_empty(), walk(path)?)?;
         let origin = Origin::Folder(path.to_path_buf());
-        Ok(Contents::new(origin, Some((manifest, hash)), links, items))
+        Ok(Contents::new(Tree::new((manifest, hash), links, Blobs::default(), items), origin))
     }
 
     /// Contents that may use neither a cache nor the network.
-    pub(super) fn new(
-        origin: Origin,
-        manifest: Option<(Manifest, ManifestHash)>,
-        links: Links,
-        items: Vec<Item>,
-    ) -> Contents {
+    pub(super) fn new(tree: Tree, origin: Origin) -> Contents {
         Contents {
-            origin,
-            manifest,
-            links,
-            blobs: Blobs::default(),
-            items,
-            cache: None,
-            access: None,
-            whole: None,
-            model_name: None,
-            lease: OnceLock::new(),
-            verified: Mutex::default(),
-            known: Mutex::default(),
+            locator: Locator::new(tree, origin),
+            fetcher: Fetcher::default(),
+            checksums: KnownChecksums::default(),
+            verified: VerifiedFiles::default(),
         }
     }
 
     /// Sets the cache for a folder's contents: for records of verification, and for linked files.
     pub(crate) fn with_cache(mut self, cache: Option<Arc<Cache>>) -> Contents {
-        self.cache = cache;
+        self.locator.set_cache(cache);
         self
     }
 
     /// Allows files on a server and linked files to be fetched into the cache.
     pub(crate) fn with_access(mut self, access: Option<Access>) -> Contents {
-        self.access = access;
+        self.fetcher.set_access(access);
         self
     }
 
     /// Marks the archive as a file of the cache, so that a lease keeps it too.
     pub(crate) fn with_whole(mut self, whole: Option<Sha256Digest>) -> Contents {
-        self.whole = whole;
+        self.locator.set_whole(whole);
         self
     }
 
     /// Sets the name of the model for listings of the cache.
     pub(crate) fn with_model_name(mut self, model_name: Option<String>) -> Contents {
-        self.model_name = model_name;
+        self.fetcher.set_model_name(model_name);
         self
     }
 }

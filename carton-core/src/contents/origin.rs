@@ -1,12 +1,15 @@
 //! The archive, folder or file that a carton or a bare model was opened from.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carton_format::archive::Archive;
 use carton_format::digest::Sha256Digest;
+use carton_format::source::FileIdentity;
 use carton_network::remote_source::RemoteSource;
 
+use super::ContentsError;
 use crate::cache::Moment;
 
 /// What was opened.
@@ -55,5 +58,24 @@ impl Origin {
             Self::Folder(path) | Self::BareFolder { path, .. } | Self::BareFile(path) => path,
         };
         std::path::absolute(path).ok()
+    }
+
+    /// The identity of the carton file, which must still be as it was opened; `None` when it is not a local file.
+    pub(super) fn unchanged_identity(&self) -> Result<Option<FileIdentity>, ContentsError> {
+        let Self::Archive { archive, .. } = self else { return Ok(None) };
+        let source = archive.source();
+        let (Some(opened), Some(file)) = (source.identity(), source.file()) else { return Ok(None) };
+        match file.metadata() {
+            Ok(metadata) if FileIdentity::of(&metadata).has_same_bytes(&opened) => Ok(Some(opened)),
+            _ => Err(ContentsError::Changed { location: self.location() }),
+        }
+    }
+
+    /// The file of a local archive, which ranges of it share.
+    pub(super) fn archive_file(&self) -> Result<Option<Arc<File>>, ContentsError> {
+        let Self::Archive { archive, .. } = self else { return Ok(None) };
+        let Some(file) = archive.source().file() else { return Ok(None) };
+        let file = file.try_clone().map_err(ContentsError::io("open", Path::new(archive.source().location())))?;
+        Ok(Some(Arc::new(file)))
     }
 }

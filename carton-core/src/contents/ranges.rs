@@ -14,7 +14,7 @@ use carton_format::source::FileIdentity;
 use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
-use super::locate::Located;
+use super::locate::{Located, Locator};
 use super::origin::Origin;
 use super::raw_reader::{open_bare, open_in_folder};
 use super::tree::Item;
@@ -78,99 +78,28 @@ impl Contents {
     /// # Errors
     /// As for [`Contents::model_directory`].
     pub(crate) fn model_ranges(&self, context: &Context) -> Result<ModelRanges, ContentsError> {
-        let items = self.model_items();
-        let meter = context.meter(Stage::Verify, self.total(&items));
-        let lease = self.lease(context)?;
+        let items = self.tree().model_items();
+        let meter = context.meter(Stage::Verify, self.locator.total(&items));
+        let lease = self.fetcher.lease(&self.locator, context)?;
         self.fetch_items(&items, context)?;
-        let ways = self.ways(&items)?;
+        let ways = ways(&self.locator, &items)?;
         let in_place = ways.iter().filter(|(_, way)| matches!(way, Way::InPlace { .. })).map(|(item, _)| *item);
         self.verify_stored(in_place, Scope::StoredModelFiles, &meter)?;
-        if let Origin::Folder(root) = &self.origin {
+        if let Origin::Folder(root) = self.locator.origin() {
             self.verify_in_folder(root, &items, &meter)?;
         }
         let mut opened = self.bundle(&ways, &meter)?;
         opened.extend(self.open_ranges(ways, &meter)?);
         let files = items.iter().map(|item| {
             let missing = || ContentsError::NoSuchFile { path: item.path.clone() };
-            let (file, range) = opened.get(self.follow(item).path.as_str()).ok_or_else(missing)?;
+            let (file, range) = opened.get(self.tree().follow(item).path.as_str()).ok_or_else(missing)?;
             let path = item.path_in_model().unwrap_or_default().to_owned();
             Ok(ModelRange { path, file: Arc::clone(file), offset: range.start, length: range.end - range.start })
         });
         let files = files.collect::<Result<_, ContentsError>>()?;
         self.check_recorded(context)?;
-        self.remember_stated();
+        self.checksums.remember(&self.locator);
         Ok(ModelRanges { files, _lease: lease })
-    }
-
-    /// Decides for each item that has bytes where they will be read from.
-    fn ways<'a>(&'a self, items: &[&'a Item]) -> Result<Vec<(&'a Item, Way<'a>)>, ContentsError> {
-        let carton = self.open_carton()?;
-        let mut bundle_length = 0_u64;
-        let mut bundled = |item: &Item, size: u64| {
-            let start = bundle_length;
-            let end = start.checked_add(size);
-            let too_large = || ContentsError::Size {
-                path: item.path.clone(),
-                expected: "less than a file can have".to_owned(),
-                found: size,
-            };
-            bundle_length = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT)).ok_or_else(too_large)?;
-            Ok::<_, ContentsError>(Way::Bundled(start..start + size))
-        };
-        let way = |item: &'a Item| {
-            let file = match (self.locate(item), &self.cache) {
-                (Located::Linked { digest }, Some(cache)) => return Ok((item, Way::Cached { cache, digest })),
-                (Located::Linked { digest }, None) => {
-                    return Err(ContentsError::NotFetched { path: item.path.clone(), digest });
-                }
-                (Located::Folder { size, .. } | Located::Bare { size, .. }, _) if size < SHARED_FROM => {
-                    return Ok((item, bundled(item, size)?));
-                }
-                (Located::Folder { root, .. }, _) => return Ok((item, Way::InFolder { root })),
-                (Located::Bare { path, .. }, _) => return Ok((item, Way::Bare { path })),
-                (Located::Local(file) | Located::Remote { file, .. }, _) => file,
-            };
-            let way = match (file.stored_range()?, &carton, &self.cache) {
-                (Some(range), Some(carton), _) => Way::InPlace { carton: Arc::clone(carton), range },
-                (_, _, Some(cache)) if file.entry.size() >= SHARED_FROM => Way::Cached { cache, digest: file.digest },
-                _ => bundled(item, file.entry.size())?,
-            };
-            Ok((item, way))
-        };
-        items.iter().copied().filter(|item| !item.is_symlink()).map(way).collect()
-    }
-
-    /// The file of a local archive, which ranges of it share.
-    fn open_carton(&self) -> Result<Option<Arc<File>>, ContentsError> {
-        let Origin::Archive { archive, .. } = &self.origin else { return Ok(None) };
-        let Some(file) = archive.source().file() else { return Ok(None) };
-        let file = file.try_clone().map_err(ContentsError::io("open", Path::new(archive.source().location())))?;
-        Ok(Some(Arc::new(file)))
-    }
-
-    /// Verifies the stored files in `scope`, unless a record for this archive exists.
-    pub(super) fn verify_stored<'a>(
-        &self,
-        items: impl IntoIterator<Item = &'a Item>,
-        scope: Scope,
-        meter: &Meter<'_>,
-    ) -> Result<(), ContentsError> {
-        let order = self.largest_first(items);
-        let identity = self.unchanged_identity()?;
-        if let (Some(cache), Some(hash), Some(identity)) = (&self.cache, self.manifest_hash(), identity)
-            && cache.is_carton_verified(&identity, &hash, scope)
-        {
-            return Ok(meter.advance(order.iter().filter_map(|item| self.size(item)).sum())?);
-        }
-        par_for_each(order.len(), |at| {
-            let mut hasher = Hasher::new();
-            self.feed(order[at], meter.context(), &mut |chunk| {
-                hasher.update(chunk);
-                Ok(meter.advance(chunk.len() as u64)?)
-            })?;
-            self.compare(order[at], hasher)
-        })?;
-        self.remember_archive(scope)
     }
 
     /// Copies small files to one temporary file, verified.
@@ -181,7 +110,7 @@ impl Contents {
         };
         let jobs: Vec<(&Item, Range<u64>)> = ways.iter().filter_map(bundled).collect();
         let Some((_, last)) = jobs.last() else { return Ok(Opened::new()) };
-        let folder = TemporaryFolder::create(self.cache.as_deref())?;
+        let folder = TemporaryFolder::create(self.locator.cache())?;
         let path = folder.path().join("small-files");
         let output = super::unpack::create_file(&path)?;
         output.set_len(last.end).map_err(ContentsError::io("resize", &path))?;
@@ -200,7 +129,7 @@ impl Contents {
             if offset != end {
                 return Err(ContentsError::Changed { location: item.path.clone() });
             }
-            self.compare(item, hasher)
+            item.compare(hasher)
         })?;
         // Reopens the file read-only; the bytes stay readable after the folder is deleted.
         let bundle = Arc::new(File::open(&path).map_err(ContentsError::io("open", &path))?);
@@ -239,11 +168,11 @@ impl Contents {
         meter: &Meter<'_>,
     ) -> Result<File, ContentsError> {
         let mut was_read = false;
-        let file = cache.obtain_file(
+        let file = cache.files().obtain(
             &digest,
             &item.path,
             &mut |sink| {
-                was_read = !self.is_elsewhere(item);
+                was_read = !self.locator.is_elsewhere(item);
                 self.feed_locked(item, meter.context(), &mut |chunk| {
                     sink(chunk)?;
                     Ok(meter.advance(chunk.len() as u64)?)
@@ -251,10 +180,48 @@ impl Contents {
             },
             meter,
         )?;
-        self.note_proven(was_read.then_some(item));
-        self.check_stated(&[item], &|_| Some(cache.file_path(&digest)), meter.context())?;
+        self.checksums.note_proven(&self.locator, was_read.then_some(item));
+        self.check_stated(&[item], &|_| Some(cache.files().path(&digest)), meter.context())?;
         Ok(file)
     }
+}
+
+/// Decides for each item that has bytes where they will be read from.
+fn ways<'a>(locator: &'a Locator, items: &[&'a Item]) -> Result<Vec<(&'a Item, Way<'a>)>, ContentsError> {
+    let carton = locator.origin().archive_file()?;
+    let mut bundle_length = 0_u64;
+    let mut bundled = |item: &Item, size: u64| {
+        let start = bundle_length;
+        let end = start.checked_add(size);
+        let too_large = || ContentsError::Size {
+            path: item.path.clone(),
+            expected: "less than a file can have".to_owned(),
+            found: size,
+        };
+        bundle_length = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT)).ok_or_else(too_large)?;
+        Ok::<_, ContentsError>(Way::Bundled(start..start + size))
+    };
+    let way = |item: &'a Item| {
+        let file = match (locator.locate(item), locator.cache()) {
+            (Located::Linked { digest }, Some(cache)) => return Ok((item, Way::Cached { cache, digest })),
+            (Located::Linked { digest }, None) => {
+                return Err(ContentsError::NotFetched { path: item.path.clone(), digest });
+            }
+            (Located::Folder { size, .. } | Located::Bare { size, .. }, _) if size < SHARED_FROM => {
+                return Ok((item, bundled(item, size)?));
+            }
+            (Located::Folder { root, .. }, _) => return Ok((item, Way::InFolder { root })),
+            (Located::Bare { path, .. }, _) => return Ok((item, Way::Bare { path })),
+            (Located::Local(file) | Located::Remote { file, .. }, _) => file,
+        };
+        let way = match (file.stored_range()?, &carton, locator.cache()) {
+            (Some(range), Some(carton), _) => Way::InPlace { carton: Arc::clone(carton), range },
+            (_, _, Some(cache)) if file.entry.size() >= SHARED_FROM => Way::Cached { cache, digest: file.digest },
+            _ => bundled(item, file.entry.size())?,
+        };
+        Ok((item, way))
+    };
+    items.iter().copied().filter(|item| !item.is_symlink()).map(way).collect()
 }
 
 /// All of a file.

@@ -1,4 +1,4 @@
-//! Reads the bytes of a file from where `Contents::locate` finds them. They are not verified here.
+//! Reads the bytes of a file from where `Locator::locate` finds them. They are not verified here.
 
 use std::fs::File;
 use std::ops::Range;
@@ -106,7 +106,7 @@ impl<'a> Archived<'a> {
 impl Contents {
     /// The unverified bytes of an item. Fetches a remote item into the cache first.
     pub(super) fn raw_reader<'a>(&'a self, item: &'a Item, context: &Context) -> Result<RawReader<'a>, ContentsError> {
-        let located = self.locate(item);
+        let located = self.locator.locate(item);
         if let Some(digest) = located.elsewhere()
             && let Some(reader) = self.cached_reader(item, digest, context)?
         {
@@ -120,7 +120,7 @@ impl Contents {
                 let not_fetched = || ContentsError::NotFetched { path: item.path.clone(), digest };
                 return self.cached_reader(item, digest, context)?.ok_or_else(not_fetched);
             }
-            Located::Folder { root, .. } => open_in_folder(root, self.follow(item))?,
+            Located::Folder { root, .. } => open_in_folder(root, self.tree().follow(item))?,
             Located::Bare { path, .. } => open_bare(path)?,
         };
         Ok(RawReader::File { file, path, offset: 0 })
@@ -135,7 +135,7 @@ impl Contents {
     ) -> Result<PathBuf, ContentsError> {
         self.fetch_items(&[item], context)?;
         let not_fetched = || ContentsError::NotFetched { path: item.path.clone(), digest };
-        let found = self.cache.as_ref().ok_or_else(not_fetched)?.file_path(&digest);
+        let found = self.locator.cache().ok_or_else(not_fetched)?.files().path(&digest);
         self.check_stated(&[item], &|_| Some(found.clone()), context)?;
         Ok(found)
     }
@@ -147,14 +147,14 @@ impl Contents {
         digest: Sha256Digest,
         context: &Context,
     ) -> Result<Option<RawReader<'_>>, ContentsError> {
-        let Some(cache) = &self.cache else { return Ok(None) };
-        if self.is_small(item) {
-            let Some(bytes) = cache.read_small(&digest, SHARED_FROM)? else { return Ok(None) };
+        let Some(cache) = self.locator.cache() else { return Ok(None) };
+        if self.locator.is_small(item) {
+            let Some(bytes) = cache.files().read_small(&digest, SHARED_FROM)? else { return Ok(None) };
             self.check_stated_of(item, &bytes, context)?;
             return Ok(Some(RawReader::Bytes { bytes, offset: 0 }));
         }
-        let Some(file) = cache.checked_file(&digest, context.cancel_token())? else { return Ok(None) };
-        let path = cache.file_path(&digest);
+        let Some(file) = cache.files().checked(&digest, context.cancel_token())? else { return Ok(None) };
+        let path = cache.files().path(&digest);
         self.check_stated(&[item], &|_| Some(path.clone()), context)?;
         Ok(Some(RawReader::File { file, path, offset: 0 }))
     }
@@ -177,8 +177,8 @@ impl Contents {
         context: &Context,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<(), ContentsError> {
-        let reader = match self.locate(item).elsewhere() {
-            Some(digest) if !self.is_small(item) => {
+        let reader = match self.locator.locate(item).elsewhere() {
+            Some(digest) if !self.locator.is_small(item) => {
                 let gone = || ContentsError::NotFetched { path: item.path.clone(), digest };
                 self.cached_reader(item, digest, context)?.ok_or_else(gone)?
             }
@@ -195,7 +195,7 @@ impl Contents {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<(), ContentsError> {
         // One byte more than a short file has, so that the same read can meet its end.
-        let length = self.size(item).and_then(|size| usize::try_from(size).ok()).unwrap_or(CHUNK_LENGTH);
+        let length = self.locator.size(item).and_then(|size| usize::try_from(size).ok()).unwrap_or(CHUNK_LENGTH);
         let mut chunk = vec![0; length.saturating_add(1).min(CHUNK_LENGTH)];
         loop {
             match reader.read(&mut chunk)? {

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use carton_format::context::Context;
-use carton_format::digest::{Hasher, Sha256Digest};
+use carton_format::digest::Hasher;
 
 use super::raw_reader::{CHUNK_LENGTH, RawReader};
 use super::tree::Item;
@@ -15,11 +15,11 @@ impl Contents {
     /// # Errors
     /// There is no such file, it is larger, it is linked and not fetched, or its bytes are not what MANIFEST lists.
     pub(crate) fn read(&self, path: &str, cap: u64, context: &Context) -> Result<Vec<u8>, ContentsError> {
-        let item = self.find(path)?;
+        let item = self.tree().find(path)?;
         let too_large =
             |found| ContentsError::Size { path: path.to_owned(), expected: format!("at most {cap}"), found };
         let mut bytes = Vec::new();
-        if let Some(size) = self.size(item) {
+        if let Some(size) = self.locator.size(item) {
             if size > cap {
                 return Err(too_large(size));
             }
@@ -36,7 +36,7 @@ impl Contents {
             bytes.extend_from_slice(chunk);
             Ok(())
         })?;
-        self.compare(item, hasher)?;
+        item.compare(hasher)?;
         Ok(bytes)
     }
 
@@ -46,11 +46,11 @@ impl Contents {
     /// # Errors
     /// As for [`Contents::read`]; a file of another length is an error too.
     pub(crate) fn read_into(&self, path: &str, buffer: &mut [u8], context: &Context) -> Result<(), ContentsError> {
-        let item = self.find(path)?;
+        let item = self.tree().find(path)?;
         let expected = buffer.len() as u64;
         let wrong_size =
             |found| ContentsError::Size { path: path.to_owned(), expected: format!("exactly {expected}"), found };
-        if let Some(size) = self.size(item).filter(|size| *size != expected) {
+        if let Some(size) = self.locator.size(item).filter(|size| *size != expected) {
             return Err(wrong_size(size));
         }
         let mut reader = self.raw_reader(item, context)?;
@@ -70,7 +70,7 @@ impl Contents {
         if reader.read(&mut [0])? != 0 {
             return Err(wrong_size(expected.saturating_add(1)));
         }
-        self.compare(item, hasher)
+        item.compare(hasher)
     }
 
     /// A file's bytes as they are asked for. They are verified at the end: until `read` has returned `Ok(0)` they may be
@@ -79,29 +79,13 @@ impl Contents {
     /// # Errors
     /// There is no such file, it is linked and not fetched, or it cannot be opened.
     pub(crate) fn reader(&self, path: &str, context: &Context) -> Result<Box<dyn Read + Send + '_>, ContentsError> {
-        let item = self.find(path)?;
+        let item = self.tree().find(path)?;
         let reader = self.raw_reader(item, context)?;
-        Ok(Box::new(VerifyingReader {
-            contents: self,
-            item,
-            reader,
-            hasher: Some(Hasher::new()),
-            context: context.clone(),
-        }))
-    }
-
-    pub(super) fn compare(&self, item: &Item, hasher: Hasher) -> Result<(), ContentsError> {
-        let Some(expected) = item.digest() else { return Ok(()) };
-        let found: Sha256Digest = hasher.finish();
-        if found != expected {
-            return Err(ContentsError::Digest { path: item.path.clone(), expected, found });
-        }
-        Ok(())
+        Ok(Box::new(VerifyingReader { item, reader, hasher: Some(Hasher::new()), context: context.clone() }))
     }
 }
 
 struct VerifyingReader<'a> {
-    contents: &'a Contents,
     item: &'a Item,
     reader: RawReader<'a>,
     /// None when the end was met.
@@ -121,7 +105,7 @@ impl Read for VerifyingReader<'_> {
                 hasher.update(&buffer[..n_bytes]);
             }
         } else if let Some(hasher) = self.hasher.take() {
-            self.contents.compare(self.item, hasher).map_err(into_read)?;
+            self.item.compare(hasher).map_err(into_read)?;
         }
         Ok(n_bytes)
     }

@@ -1,22 +1,103 @@
-//! Compares the files that MANIFEST lists with the files that exist. Pure: reads no file.
+//! The files of a carton: compares those that MANIFEST lists with those that exist, and looks them up. Pure: reads no file, and does not
+//! know where their bytes are.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use carton_format::digest::Sha256Digest;
-use carton_format::links;
-use carton_format::manifest::{self, Manifest};
+use carton_format::digest::{Hasher, Sha256Digest};
+use carton_format::links::{self, Links};
+use carton_format::manifest::{self, Manifest, ManifestHash};
 use carton_format::name::resolve_link;
 
+use super::blobs::Blobs;
 use super::error::{ContentsError, LinkProblem, MAX_LINK_STEPS};
 
 /// The files that describe a carton, and up to which size each is read ahead.
 pub(super) const DESCRIBING: [(&str, u64); 4] = [
     (manifest::NAME, manifest::MAX_LENGTH as u64),
-    (links::NAME, links::Links::MAX_LENGTH as u64),
+    (links::NAME, Links::MAX_LENGTH as u64),
     ("carton.toml", 4 << 20),
     ("tensor_data/index.toml", 8 << 20),
 ];
+
+/// The files of a carton or of a bare model, and what MANIFEST, LINKS and its registry state about them.
+pub(super) struct Tree {
+    /// None for a bare model.
+    manifest: Option<(Manifest, ManifestHash)>,
+    links: Links,
+    /// Files that are neither in the carton nor in LINKS, because its registry has them.
+    blobs: Blobs,
+    /// Sorted by path.
+    items: Vec<Item>,
+}
+
+impl Tree {
+    /// The files of a carton. `items` are those of [`arrange`].
+    pub(super) fn new(manifest: (Manifest, ManifestHash), links: Links, blobs: Blobs, items: Vec<Item>) -> Self {
+        Self { manifest: Some(manifest), links, blobs, items }
+    }
+
+    /// The files of a model that is not in a carton, sorted by path.
+    pub(super) fn bare(items: Vec<Item>) -> Self {
+        Self { manifest: None, links: Links::default(), blobs: Blobs::default(), items }
+    }
+
+    /// The MANIFEST; `None` for a bare model.
+    pub(super) fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref().map(|(manifest, _)| manifest)
+    }
+
+    pub(super) fn manifest_hash(&self) -> Option<ManifestHash> {
+        self.manifest.as_ref().map(|(_, hash)| *hash)
+    }
+
+    pub(super) fn links(&self) -> &Links {
+        &self.links
+    }
+
+    pub(super) fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// All files but MANIFEST and LINKS, sorted by path.
+    pub(super) fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The items of the model, with the links among them.
+    pub(super) fn model_items(&self) -> Vec<&Item> {
+        self.items.iter().filter(|item| item.path_in_model().is_some()).collect()
+    }
+
+    /// The item at a path.
+    pub(super) fn find(&self, path: &str) -> Result<&Item, ContentsError> {
+        let found = self.items.binary_search_by(|item| item.path.as_str().cmp(path));
+        found.map(|at| &self.items[at]).map_err(|_| ContentsError::NoSuchFile { path: path.to_owned() })
+    }
+
+    /// The item that has the bytes: itself, or the file that a symbolic link leads to.
+    pub(super) fn follow<'a>(&'a self, item: &'a Item) -> &'a Item {
+        match item.place {
+            ItemPlace::Symlink { leads_to, .. } => &self.items[leads_to],
+            ItemPlace::Here { .. } | ItemPlace::Bare { .. } | ItemPlace::Linked { .. } => item,
+        }
+    }
+
+    /// The size that LINKS or the registry states for a file that is elsewhere.
+    pub(super) fn size_elsewhere(&self, digest: &Sha256Digest) -> Option<u64> {
+        self.blobs.size(digest).or_else(|| self.links.size(digest))
+    }
+
+    /// Groups of paths that differ only in upper and lower case, which some file systems cannot hold beside each other.
+    pub(super) fn case_collisions(&self) -> Vec<Vec<String>> {
+        let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for item in &self.items {
+            groups.entry(item.path.to_lowercase()).or_default().push(&item.path);
+        }
+        let collisions = groups.into_values().filter(|group| group.len() > 1);
+        collisions.map(|group| group.into_iter().map(str::to_owned).collect()).collect()
+    }
+}
 
 /// What is at a path of the carton.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +146,16 @@ impl Item {
     /// The path inside the model folder, for a file of the model.
     pub(super) fn path_in_model(&self) -> Option<&str> {
         model_path(&self.path)
+    }
+
+    /// Compares the digest of the bytes that were hashed with the one in MANIFEST. A bare model has none.
+    pub(super) fn compare(&self, hasher: Hasher) -> Result<(), ContentsError> {
+        let Some(expected) = self.digest() else { return Ok(()) };
+        let found: Sha256Digest = hasher.finish();
+        if found != expected {
+            return Err(ContentsError::Digest { path: self.path.clone(), expected, found });
+        }
+        Ok(())
     }
 }
 
@@ -142,14 +233,4 @@ pub(super) fn model_path(path: &str) -> Option<&str> {
 
 fn is_model(path: &str) -> bool {
     model_path(path).is_some()
-}
-
-/// Groups of paths that differ only in upper and lower case, which some file systems cannot hold beside each other.
-pub(super) fn case_collisions(items: &[Item]) -> Vec<Vec<String>> {
-    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for item in items {
-        groups.entry(item.path.to_lowercase()).or_default().push(&item.path);
-    }
-    let collisions = groups.into_values().filter(|group| group.len() > 1);
-    collisions.map(|group| group.into_iter().map(str::to_owned).collect()).collect()
 }

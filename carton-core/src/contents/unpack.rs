@@ -34,8 +34,8 @@ impl Contents {
         let temporary = TemporaryFolder::create_in(parent, &format!(".{name}.partial"))?;
         let root = temporary.path().join("unpacked");
         create_folder(&root)?;
-        let items: Vec<&Item> = self.items.iter().collect();
-        let meter = context.meter(Stage::Extract, self.total(&items));
+        let items: Vec<&Item> = self.tree().items().iter().collect();
+        let meter = context.meter(Stage::Extract, self.locator.total(&items));
         self.fetch_items(&items, context)?;
         write_tree(self, &items, &root, &meter)?;
         if let Some(manifest) = self.manifest() {
@@ -85,7 +85,7 @@ pub(super) fn write_tree(
     for folder in folders {
         create_folder(&root.join(folder))?;
     }
-    let order = contents.largest_first(items.iter().copied());
+    let order = contents.locator.largest_first(items.iter().copied());
     par_for_each(order.len(), |at| {
         let item = order[at];
         let path = root.join(&item.path);
@@ -99,7 +99,7 @@ pub(super) fn write_tree(
             file.write_all(chunk).map_err(ContentsError::io("write", &path))?;
             Ok(meter.advance(chunk.len() as u64)?)
         })?;
-        contents.compare(item, hasher)
+        item.compare(hasher)
     })
 }
 

@@ -5,12 +5,10 @@ use carton_format::digest::Hasher;
 use carton_format::error_kind::ErrorKind;
 use carton_format::manifest::ManifestHash;
 use carton_format::progress::Stage;
-use carton_format::source::FileIdentity;
 use carton_tensor::parallel::par_for_each;
 use parking_lot::Mutex;
 
-use super::origin::Origin;
-use super::tree::{Item, case_collisions};
+use super::tree::Item;
 use super::{Contents, ContentsError};
 use crate::cache::Scope;
 use crate::error::Error;
@@ -67,13 +65,13 @@ impl Contents {
     /// The check could not be completed: it was interrupted, the carton changed meanwhile, or it cannot be read. A bad file is not an
     /// error.
     pub(crate) fn verify(&self, context: &Context) -> Result<VerifyReport, ContentsError> {
-        let items: Vec<&Item> = self.items.iter().filter(|item| !item.is_symlink()).collect();
-        let meter = context.meter(Stage::Verify, self.total(&items));
-        self.unchanged_identity()?;
+        let items: Vec<&Item> = self.tree().items().iter().filter(|item| !item.is_symlink()).collect();
+        let meter = context.meter(Stage::Verify, self.locator.total(&items));
+        self.locator.origin().unchanged_identity()?;
         let (here, fetched) = self.fetch_to_verify(items, context)?;
         let findings = Mutex::new(fetched);
-        let may_not_fetch = self.may_not_fetch();
-        let order = self.largest_first(here);
+        let may_not_fetch = self.fetcher.may_not_fetch();
+        let order = self.locator.largest_first(here);
         par_for_each(order.len(), |at| {
             let item = order[at];
             let path = item.path.clone();
@@ -85,18 +83,18 @@ impl Contents {
                     n_bytes += chunk.len() as u64;
                     Ok(meter.advance(chunk.len() as u64)?)
                 })
-                .and_then(|()| self.compare(item, hasher));
+                .and_then(|()| item.compare(hasher));
             let mut findings = findings.lock();
             match result {
                 Ok(()) => {
                     findings.n_bytes += n_bytes;
-                    if !self.is_elsewhere(item) {
-                        self.note_proven([item]);
+                    if !self.locator.is_elsewhere(item) {
+                        self.checksums.note_proven(&self.locator, [item]);
                     }
                 }
                 Err(error)
                     if may_not_fetch
-                        && self.is_elsewhere(item)
+                        && self.locator.is_elsewhere(item)
                         && matches!(error.kind(), ErrorKind::Network | ErrorKind::InvalidInput) =>
                 {
                     findings.not_fetched.push(path);
@@ -116,11 +114,13 @@ impl Contents {
         if bad.is_empty() {
             self.check_recorded(context)?;
         }
-        self.remember_stated();
+        self.checksums.remember(&self.locator);
         if bad.is_empty() {
-            self.remember_archive(Scope::Everything)?;
+            self.locator.remember_archive(Scope::Everything)?;
         }
-        let warnings = case_collisions(&self.items)
+        let warnings = self
+            .tree()
+            .case_collisions()
             .into_iter()
             .map(|paths| {
                 format!(
@@ -129,12 +129,8 @@ impl Contents {
                 )
             })
             .collect();
-        let n_files = self.items.len() - not_fetched.len();
-        Ok(VerifyReport { manifest_sha256: self.manifest_hash(), n_files, n_bytes, bad, not_fetched, warnings })
-    }
-
-    fn may_not_fetch(&self) -> bool {
-        self.access.as_ref().is_none_or(|access| access.network.is_offline())
+        let n_files = self.tree().items().len() - not_fetched.len();
+        Ok(VerifyReport { manifest_sha256: self.tree().manifest_hash(), n_files, n_bytes, bad, not_fetched, warnings })
     }
 
     /// Fetches remote files. Returns the local items, and the findings about those that could not be fetched.
@@ -144,7 +140,7 @@ impl Contents {
         context: &Context,
     ) -> Result<(Vec<&'a Item>, Findings), ContentsError> {
         let mut findings = Findings::default();
-        if self.may_not_fetch() {
+        if self.fetcher.may_not_fetch() {
             // Reading reports the files that are not in the cache.
             return Ok((items, findings));
         }
@@ -156,37 +152,5 @@ impl Contents {
             findings.bad.push(BadFile { path: failed.path.clone(), error: error.into() });
         }
         Ok((items, findings))
-    }
-
-    /// Largest first, so that no core is left with a large one at the end; small ones in their order.
-    pub(super) fn largest_first<'a>(&self, items: impl IntoIterator<Item = &'a Item>) -> Vec<&'a Item> {
-        let mut items: Vec<&Item> = items.into_iter().collect();
-        items.sort_by_key(|item| std::cmp::Reverse(self.size(item).unwrap_or(0) / (1024 * 1024)));
-        items
-    }
-
-    /// The identity of the carton file, which must still be as it was opened; none when it is not a local file.
-    pub(super) fn unchanged_identity(&self) -> Result<Option<FileIdentity>, ContentsError> {
-        let Origin::Archive { archive, .. } = &self.origin else { return Ok(None) };
-        let source = archive.source();
-        let (Some(opened), Some(file)) = (source.identity(), source.file()) else { return Ok(None) };
-        match file.metadata() {
-            Ok(metadata) if FileIdentity::of(&metadata).has_same_bytes(&opened) => Ok(Some(opened)),
-            _ => Err(ContentsError::Changed { location: self.location() }),
-        }
-    }
-
-    /// Records that the carton's files were verified, if it is still as it was opened and a change would have shown.
-    pub(super) fn remember_archive(&self, scope: Scope) -> Result<(), ContentsError> {
-        let Some(identity) = self.unchanged_identity()? else { return Ok(()) };
-        let Origin::Archive { opened_at: Some(moment), .. } = &self.origin else { return Ok(()) };
-        let (Some(cache), Some(manifest_sha256)) = (&self.cache, self.manifest_hash()) else { return Ok(()) };
-        if moment.is_after(&identity)
-            && let Err(error) = cache.remember_carton(&identity, manifest_sha256, scope)
-        {
-            // The only cost is another verification.
-            tracing::debug!(%error, "cannot record a verification");
-        }
-        Ok(())
     }
 }

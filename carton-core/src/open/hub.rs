@@ -19,7 +19,7 @@ pub(super) fn find(
     opening: &Opening,
 ) -> Result<Url, Error> {
     let network = config.network();
-    let known = opening.cache.as_ref().zip(key(named)).and_then(|(cache, key)| cache.named_url(&key));
+    let known = opening.cache.as_ref().zip(key(named)).and_then(|(cache, key)| cache.remotes().named_url(&key));
     if let Some((url, carton)) = known
         && (network.is_offline() || expect == Some(carton))
     {
@@ -32,7 +32,7 @@ pub(super) fn find(
 /// Records that `named` stands for `url` now.
 pub(super) fn remember(named: &Url, url: &Url, opening: &Opening) {
     let Some((cache, key)) = opening.cache.as_ref().zip(key(named)) else { return };
-    if let Err(error) = cache.remember_name(key, url) {
+    if let Err(error) = cache.remotes().remember_name(key, url) {
         tracing::debug!(%error, "cannot remember where a name of the Hub leads");
     }
 }

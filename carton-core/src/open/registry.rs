@@ -94,11 +94,11 @@ impl RegistryCarton<'_> {
         let is_it = |found: &RemoteCarton| {
             found.form == RemoteForm::Artifact && self.expect.is_none_or(|hash| hash == found.manifest)
         };
-        let by_name = cache.remote_by_url(&UrlKey::from(self.url)).filter(is_it);
+        let by_name = cache.remotes().by_url(&UrlKey::from(self.url)).filter(is_it);
         // What was opened under a tag has a digest, too.
-        let by_digest = || cache.remote_by_url(&self.digest_key(self.reference.digest()?)?).filter(is_it);
+        let by_digest = || cache.remotes().by_url(&self.digest_key(self.reference.digest()?)?).filter(is_it);
         // The expected carton is the same one under any name.
-        let by_hash = || cache.remote_by_manifest(&self.expect?, RemoteForm::Artifact);
+        let by_hash = || cache.remotes().by_manifest(&self.expect?, RemoteForm::Artifact);
         let mut carton = by_name.or_else(by_digest).or_else(by_hash)?;
         let (0, artifact) = carton.blocks.pop()? else { return None };
         Some(Known { hash: carton.manifest, artifact })
@@ -164,10 +164,10 @@ impl RegistryCarton<'_> {
             Ok(package)
         };
         let cancel_token = self.opening.context.cancel_token();
-        if let Some(file) = cache.checked_file(&small.digest, cancel_token)? {
+        if let Some(file) = cache.files().checked(&small.digest, cancel_token)? {
             return open(file);
         }
-        let lock = cache.lock_file(&small.digest, cancel_token)?;
+        let lock = cache.files().lock(&small.digest, cancel_token)?;
         if let Some(file) = lock.file(cancel_token)? {
             return open(file);
         }
@@ -236,13 +236,13 @@ impl RegistryCarton<'_> {
         let places = CartonManifest::parse(artifact).map(|found| found.files).unwrap_or_default();
         let places = places.iter().map(|file| file.digest);
         let remembered = by_digest
-            .map_or(Ok(()), |by_digest| cache.remember_remote(&by_digest))
-            .and_then(|()| cache.remember_remote(&carton))
-            .and_then(|()| cache.remember_blobs(self.reference.host(), self.reference.repository(), places));
+            .map_or(Ok(()), |by_digest| cache.remotes().remember(&by_digest))
+            .and_then(|()| cache.remotes().remember(&carton))
+            .and_then(|()| cache.blob_places(self.reference.host()).remember(self.reference.repository(), places));
         if let Err(error) = remembered {
             tracing::debug!(%error, "cannot remember a carton in a registry");
         }
-        if let Err(error) = cache.describe(&manifest, &About::new(package.metadata().model_name(), None)) {
+        if let Err(error) = cache.carton(&manifest).describe(&About::new(package.metadata().model_name(), None)) {
             tracing::debug!(%error, "cannot record what a carton is called");
         }
     }
@@ -272,7 +272,7 @@ pub(crate) fn bundles(
     let reference = reference(url)?;
     let client = Client::new(network, servers, &reference, RegistryAccess::Read, &[], &activity)?;
     // Opening the carton has just asked for it.
-    let known = opening.cache.as_ref().and_then(|cache| cache.remote_by_url(&UrlKey::from(url)));
+    let known = opening.cache.as_ref().and_then(|cache| cache.remotes().by_url(&UrlKey::from(url)));
     let known = known.filter(|known| known.manifest == carton).and_then(|known| known.version.etag?.parse().ok());
     let digest = match reference.digest().or(known) {
         Some(digest) => digest,

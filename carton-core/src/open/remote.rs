@@ -36,7 +36,8 @@ pub(super) fn open(
     let key = UrlKey::from(url);
     let activity = Activity::new(opening.context.cancel_token());
     let remote = Remote { url, key, expect, network: &access.network, access: &access, opening, activity };
-    if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash, RemoteForm::Carton))
+    if let Some(pinned) =
+        expect.and_then(|hash| opening.cache.as_ref()?.remotes().by_manifest(&hash, RemoteForm::Carton))
     {
         match remote.reopen(&pinned) {
             // If files are missing, ask the server first: it may have the same carton in another version of the file.
@@ -48,7 +49,7 @@ pub(super) fn open(
             Err(error) => tracing::debug!(%error, "what the cache knows of the carton cannot be used"),
         }
     }
-    let known = opening.cache.as_ref().and_then(|cache| cache.remote_by_url(&key));
+    let known = opening.cache.as_ref().and_then(|cache| cache.remotes().by_url(&key));
     // Offline, a remembered carton that is not the pinned one is useless.
     let is_usable =
         |known: &RemoteCarton| !remote.network.is_offline() || expect.is_none_or(|hash| hash == known.manifest);
@@ -125,7 +126,7 @@ impl Remote<'_> {
         if let (Some(whole), Some(cache)) = (known.whole, &self.opening.cache)
             && known.blocks.is_empty()
         {
-            return self.open_file(&cache.file_path(&whole), whole);
+            return self.open_file(&cache.files().path(&whole), whole);
         }
         let length = known.version.length.unwrap_or(0);
         let source = self.source(known.version.clone(), length, known.blocks.iter().cloned());
@@ -155,7 +156,7 @@ impl Remote<'_> {
             return Err(NetworkError::NoRanges { url: self.url.shown(), length: None }.into());
         };
         let cancel_token = self.opening.context.cancel_token();
-        let lock = cache.lock_file(&self.key.digest(), cancel_token)?;
+        let lock = cache.files().lock(&self.key.digest(), cancel_token)?;
         let folder = lock.download_folder()?;
         let (digest, path, version) = match self.download_to(&folder) {
             Ok(downloaded) => downloaded,
@@ -174,13 +175,13 @@ impl Remote<'_> {
                 if error.find::<ContentsError>().is_some()
                     && !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Machine) =>
             {
-                let file_lock = cache.lock_file(&digest, cancel_token)?;
+                let file_lock = cache.files().lock(&digest, cancel_token)?;
                 // Pruning is held off until the cache records that the carton uses the file.
                 let _no_prune = cache.hold_off_prune(cancel_token)?;
                 if file_lock.file(cancel_token)?.is_none() {
                     file_lock.adopt(&path)?;
                 }
-                let package = self.open_file(&cache.file_path(&digest), digest)?;
+                let package = self.open_file(&cache.files().path(&digest), digest)?;
                 self.remember(&package, version, Vec::new(), Some(digest));
                 package
             }
@@ -275,10 +276,10 @@ impl Remote<'_> {
         let (url_key, address) = (self.key, self.url.shown());
         let form = RemoteForm::Carton;
         let carton = RemoteCarton { url_key, address, form, version, manifest, blocks, whole };
-        if let Err(error) = cache.remember_remote(&carton) {
+        if let Err(error) = cache.remotes().remember(&carton) {
             tracing::debug!(%error, "cannot remember a remote carton");
         }
-        if let Err(error) = cache.describe(&manifest, &About::new(package.metadata().model_name(), None)) {
+        if let Err(error) = cache.carton(&manifest).describe(&About::new(package.metadata().model_name(), None)) {
             tracing::debug!(%error, "cannot record what a carton is called");
         }
     }

@@ -39,7 +39,7 @@ pub(crate) fn bundle_in_registry(
     let (limit, hash) = (signed_files(manifest).max_bundle_length(), manifest.hash());
     let cache = super::cache(config).ok();
     if matches!(package.signing_status(), Some(SigningStatus::Trusted { .. }))
-        && let Some(accepted) = cache.as_ref().and_then(|cache| cache.signature(&hash, limit))
+        && let Some(accepted) = cache.as_ref().and_then(|cache| cache.carton(&hash).bundle(limit))
     {
         return Ok(Some(accepted));
     }
@@ -90,7 +90,7 @@ pub(crate) fn bundles_to_push(
         _ => {
             let is_trusted = matches!(package.signing_status(), Some(SigningStatus::Trusted { .. }));
             let cache = super::cache(config).ok().filter(|_| is_trusted);
-            Ok(cache.and_then(|cache| cache.signature(&manifest.hash(), limit)).into_iter().collect())
+            Ok(cache.and_then(|cache| cache.carton(&manifest.hash()).bundle(limit)).into_iter().collect())
         }
     }
 }
@@ -209,7 +209,7 @@ impl Search<'_> {
     fn beside(&self) -> Result<SigningStatus, Error> {
         let place = beside(self.place);
         if let (Some(_), Some(cache)) = (place.url(), &self.opening.cache)
-            && let Some(bytes) = cache.signature(&self.hash(), self.files().max_bundle_length())
+            && let Some(bytes) = cache.carton(&self.hash()).bundle(self.files().max_bundle_length())
             && let status @ SigningStatus::Trusted { .. } = self.judge(&place, &bytes)
         {
             return Ok(status);
@@ -243,7 +243,7 @@ impl Search<'_> {
                 continue;
             }
             if let (Some(_), Some(cache)) = (self.place.url(), &self.opening.cache)
-                && let Err(error) = cache.remember_bundle(&self.hash(), &bytes)
+                && let Err(error) = cache.carton(&self.hash()).remember_bundle(&bytes)
             {
                 tracing::debug!(%error, "cannot keep the bundle");
             }

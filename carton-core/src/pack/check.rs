@@ -155,7 +155,9 @@ fn is_settled(source: &FileSource, identity: &FileIdentity) -> bool {
 /// again.
 fn remember(config: &Config, identity: &FileIdentity, manifest: ManifestHash) {
     let cache = Cache::in_folder(&config.cache_dir);
-    if let Err(error) = cache.and_then(|cache| cache.remember_carton(identity, manifest, Scope::Everything)) {
+    if let Err(error) =
+        cache.and_then(|cache| cache.verifications().remember_carton(identity, manifest, Scope::Everything))
+    {
         tracing::debug!(%error, "cannot record a verification");
     }
 }
@@ -277,7 +279,7 @@ mod tests {
         written.publish(&desk.config()).unwrap();
         let identity = FileIdentity::of(&std::fs::metadata(desk.output()).unwrap());
         let cache = Cache::open(&desk.config().cache_dir).unwrap();
-        assert_eq!(cache.is_carton_verified(&identity, &hash, Scope::Everything), is_private);
+        assert_eq!(cache.verifications().is_carton_verified(&identity, &hash, Scope::Everything), is_private);
     }
 
     #[test]
@@ -312,7 +314,7 @@ mod tests {
         let desk = Desk::new(1000);
         let trial = TrialCache::new(&desk.config()).unwrap();
         let cache = Cache::open(&trial.config.cache_dir).unwrap();
-        cache.insert_file(&mut &b"a file"[..]).unwrap();
+        cache.files().insert(&mut &b"a file"[..]).unwrap();
         assert!(trial.config.cache_dir.starts_with(desk.config().cache_dir));
         drop(trial);
         assert!(!cache.path().exists());

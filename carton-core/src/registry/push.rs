@@ -107,7 +107,7 @@ impl Push {
             let pushed = push.run(min_size, &bundles)?;
             if let Some(cache) = cache {
                 let digests = large_files(package.contents(), min_size).into_iter().map(|file| file.digest);
-                if let Err(error) = cache.remember_blobs(reference.host(), reference.repository(), digests) {
+                if let Err(error) = cache.blob_places(reference.host()).remember(reference.repository(), digests) {
                     tracing::debug!(%error, "cannot remember which repository has which blobs");
                 }
             }
@@ -164,7 +164,7 @@ impl Places {
             given.into_iter().chain(source.map(|source| source.repository().to_owned())).filter(is_other).collect();
         let mut known = BTreeMap::new();
         let mut repositories = named.clone();
-        for (digest, repository) in cache.map(|cache| cache.blob_places(reference.host())).unwrap_or_default() {
+        for (digest, repository) in cache.map(|cache| cache.blob_places(reference.host()).known()).unwrap_or_default() {
             if !is_other(&repository) || known.contains_key(&digest) {
                 continue;
             }

@@ -71,7 +71,7 @@ impl Fetcher<'_> {
             }
             Place::Web(url) | Place::Oci(url) | Place::Hub(url) | Place::ObjectStore(url) => {
                 let cache = Cache::in_folder(self.cache_dir)?;
-                let lock = cache.lock_file(&part.sha256, self.context.cancel_token())?;
+                let lock = cache.files().lock(&part.sha256, self.context.cancel_token())?;
                 let name = part.place.to_string();
                 let path = fetch_verified(&lock, &name, |folder| self.download(url, folder, stage))?;
                 let result = work(&path)?;

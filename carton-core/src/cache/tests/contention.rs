@@ -88,7 +88,7 @@ fn wanted() -> Vec<u8> {
 /// Makes a file as a download does: continues an earlier attempt and adopts the file. Returns whether anything had to be done.
 fn fetch(cache: &Cache, bytes: &[u8], pause: Duration) -> bool {
     let digest = Sha256Digest::of(bytes);
-    let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
+    let lock = cache.files().lock(&digest, &CancelToken::default()).unwrap();
     if lock.file(&CancelToken::default()).unwrap().is_some() {
         return false;
     }
@@ -123,7 +123,7 @@ fn load_remote(cache: &Cache, carton: &Carton) {
         }
         fn feed(&self, index: usize, sink: &mut Sink<'_, CacheError>) -> Result<(), CacheError> {
             let (path, bytes) = &self.1.files[index];
-            let file = self.0.file(&Sha256Digest::of(bytes))?;
+            let file = self.0.files().get(&Sha256Digest::of(bytes))?;
             let mut found = Vec::new();
             file.unwrap_or_else(|| panic!("{path} was deleted")).read_to_end(&mut found).unwrap();
             sink(&found)
@@ -135,7 +135,7 @@ fn load_remote(cache: &Cache, carton: &Carton) {
     std::thread::sleep(Duration::from_millis(5));
     carton.model.check(folder.path());
     for (path, bytes) in &carton.model.files {
-        assert!(bytes.len() < 64 * 1024 || cache.has_file(&Sha256Digest::of(bytes)), "{path} was deleted");
+        assert!(bytes.len() < 64 * 1024 || cache.files().has(&Sha256Digest::of(bytes)), "{path} was deleted");
     }
 }
 
@@ -147,8 +147,8 @@ fn one_process_fetches_and_the_others_wait() {
     codes.sort_unstable();
     assert_eq!(codes, [3, 4, 4, 4, 4, 4]);
     let cache = Cache::open(folder.path()).unwrap();
-    assert!(cache.file(&Sha256Digest::of(&wanted())).unwrap().is_some());
-    assert_eq!(count_files(&cache.bucket(DOWNLOADS)), 0);
+    assert!(cache.files().get(&Sha256Digest::of(&wanted())).unwrap().is_some());
+    assert_eq!(count_files(&cache.layout.bucket(DOWNLOADS)), 0);
 }
 
 #[test]
@@ -171,13 +171,13 @@ fn another_process_goes_on_where_a_killed_one_was() {
     }
     let cache = Cache::open(folder.path()).unwrap();
     assert!(fs::read(&place).unwrap() == wanted());
-    assert!(cache.file(&digest).unwrap().is_some());
+    assert!(cache.files().get(&digest).unwrap().is_some());
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
     let fetched: usize = log.lines().map(|line| line.parse::<usize>().unwrap()).sum();
     println!("killed {n_killed} processes, fetched {fetched} of {} bytes", wanted().len());
     // Bytes that a process wrote but had not logged when it was killed are missing from the log.
     assert!(fetched <= wanted().len(), "{fetched}");
-    assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+    assert_eq!(count_files(&cache.layout.bucket(PARTIAL)), 0);
 }
 
 #[test]
@@ -189,10 +189,10 @@ fn a_model_that_another_process_has_loaded_stays() {
     let check = |n_gone: usize| {
         let pruned = cache.prune(&PruneOptions::default()).unwrap();
         assert_eq!((pruned.cartons.len(), pruned.n_in_use), (n_gone, 1 - n_gone));
-        assert_eq!(cache.has_file(&carton.digest("one")), n_gone == 0);
+        assert_eq!(cache.files().has(&carton.digest("one")), n_gone == 0);
     };
     check(0);
-    carton.model.check(&cache.model_root(&carton.hash()).join("model"));
+    carton.model.check(&cache.layout.model(&carton.hash()).join("model"));
     child.kill().unwrap();
     child.wait().unwrap();
     check(1);
@@ -220,7 +220,7 @@ fn no_load_fails_because_of_a_prune() {
     assert!(n_gone > 10, "{n_gone}");
     cache.prune(&PruneOptions::default()).unwrap();
     for bucket in BUCKETS {
-        assert_eq!(count_files(&cache.bucket(bucket)), 0, "{bucket}");
+        assert_eq!(count_files(&cache.layout.bucket(bucket)), 0, "{bucket}");
     }
 }
 
@@ -250,7 +250,7 @@ fn a_prune_killed_at_any_moment_leaves_a_consistent_cache() {
         cartons.iter().for_each(|carton| load_remote(&cache, carton));
         let status = spawn(&format!("prune-{n_deletions}"), folder.path(), 1).wait().unwrap();
         let cache = Cache::open(folder.path()).unwrap();
-        assert_eq!(count_files(&cache.bucket(PARTIAL)), 0, "{n_deletions}");
+        assert_eq!(count_files(&cache.layout.bucket(PARTIAL)), 0, "{n_deletions}");
         assert_eq!(cache.verify().unwrap().damaged, [], "{n_deletions}");
         if status.success() {
             break;
@@ -265,7 +265,7 @@ fn a_prune_killed_at_any_moment_leaves_a_consistent_cache() {
         drop(lease);
         n_deletions += 1;
     }
-    assert_eq!(count_files(&cache.bucket(FILES)), 0);
+    assert_eq!(count_files(&cache.layout.bucket(FILES)), 0);
     // Three cartons with their models, six files, and records of what was verified.
     assert!(n_deletions > 12, "{n_deletions}");
 }
@@ -287,7 +287,7 @@ fn a_full_disk_can_be_pruned() {
         let carton = Carton::new(&[("large", 600_000)]);
         drop(carton.load(&cache));
         let digest = Sha256Digest::of(b"too large");
-        let lock = cache.lock_file(&digest, &CancelToken::default()).unwrap();
+        let lock = cache.files().lock(&digest, &CancelToken::default()).unwrap();
         let path = lock.download_folder().unwrap().join("data");
         let error = fs::write(&path, vec![1; 600_000]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
@@ -298,7 +298,7 @@ fn a_full_disk_can_be_pruned() {
         let lease = small.lease(&cache);
         let error = model_folder(&cache, &small.hash(), &small.model).unwrap_err();
         assert!(error.to_string().contains(PARTIAL), "{error}");
-        assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+        assert_eq!(count_files(&cache.layout.bucket(PARTIAL)), 0);
         drop(lease);
         let pruned = cache.prune(&PruneOptions::default()).unwrap();
         // The small carton could not record the files that it uses, and has no data here to list.

@@ -25,8 +25,8 @@ use carton_format::manifest::ManifestHash;
 use carton_format::progress::Stage;
 use carton_format::source::FileIdentity;
 
+use super::layout::*;
 use super::lock::{self, Mode};
-use super::store::*;
 use super::*;
 
 /// A model made of names and sizes; the bytes of each file follow from its name.
@@ -155,7 +155,7 @@ fn example() -> Model {
 #[test]
 fn the_folders_are_ours_alone() {
     let (folder, cache) = new_cache();
-    for path in BUCKETS.map(|bucket| cache.bucket(bucket)).iter().chain([&folder.path().join("cache")]) {
+    for path in BUCKETS.map(|bucket| cache.layout.bucket(bucket)).iter().chain([&folder.path().join("cache")]) {
         assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o700, "{path:?}");
     }
     let tag = fs::read_to_string(folder.path().join("cache/CACHEDIR.TAG")).unwrap();
@@ -214,9 +214,9 @@ fn a_model_is_made_once() {
     let mode = fs::metadata(first.path().join("a/b/large.bin")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o444);
     assert_eq!(cache.models().unwrap(), [model.manifest]);
-    assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+    assert_eq!(count_files(&cache.layout.bucket(PARTIAL)), 0);
     // The lock that all leases share stays.
-    assert_eq!(count_files(&cache.bucket(LOCKS)), 1);
+    assert_eq!(count_files(&cache.layout.bucket(LOCKS)), 1);
 }
 
 #[test]
@@ -320,9 +320,9 @@ fn what_needs_bytes_is_prepared_together() {
     };
     assert_eq!(prepared(), [0, 1, 2], "all but the link");
     assert_eq!(prepared(), [0; 0]);
-    damage(&cache.model_root(&model.manifest).join("model/config.json"));
+    damage(&cache.layout.model(&model.manifest).join("model/config.json"));
     assert_eq!(prepared(), [2]);
-    fs::remove_file(cache.model_root(&model.manifest).join("index")).unwrap();
+    fs::remove_file(cache.layout.model(&model.manifest).join("index")).unwrap();
     assert_eq!(prepared(), [0; 0]);
 }
 
@@ -345,7 +345,7 @@ fn wrong_bytes_are_refused_and_nothing_is_left() {
     let expected = format!("digest mismatch for `model/a/empty`: expected {}", Sha256Digest::of(b"other"));
     assert!(error.to_string().starts_with(&expected), "{error}");
     assert_eq!(cache.models().unwrap(), []);
-    assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+    assert_eq!(count_files(&cache.layout.bucket(PARTIAL)), 0);
 }
 
 #[test]
@@ -367,16 +367,16 @@ fn paths_that_leave_the_folder_are_refused() {
 fn files_are_found_by_digest_and_damage_is_noticed() {
     let (_folder, cache) = new_cache();
     let bytes = vec![5; 100_000];
-    let digest = cache.insert_file(&mut &bytes[..]).unwrap();
+    let digest = cache.files().insert(&mut &bytes[..]).unwrap();
     assert_eq!(digest, Sha256Digest::of(&bytes));
-    assert!(cache.file(&digest).unwrap().is_some());
-    assert!(cache.file(&Sha256Digest::of(b"other")).unwrap().is_none());
-    assert_eq!(cache.insert_file(&mut &bytes[..]).unwrap(), digest);
-    damage(&cache.file_path(&digest));
-    assert!(cache.file(&digest).unwrap().is_none());
-    assert!(!cache.file_path(&digest).exists());
-    assert_eq!(cache.insert_file(&mut &bytes[..]).unwrap(), digest);
-    assert!(cache.file(&digest).unwrap().is_some());
+    assert!(cache.files().get(&digest).unwrap().is_some());
+    assert!(cache.files().get(&Sha256Digest::of(b"other")).unwrap().is_none());
+    assert_eq!(cache.files().insert(&mut &bytes[..]).unwrap(), digest);
+    damage(&cache.files().path(&digest));
+    assert!(cache.files().get(&digest).unwrap().is_none());
+    assert!(!cache.files().path(&digest).exists());
+    assert_eq!(cache.files().insert(&mut &bytes[..]).unwrap(), digest);
+    assert!(cache.files().get(&digest).unwrap().is_some());
 }
 
 #[test]
@@ -387,12 +387,12 @@ fn records_hold_for_one_identity_only() {
     let identify = || FileIdentity::of(&fs::metadata(&path).unwrap());
     let manifest = ManifestHash::of(b"manifest");
     let check = |identity: &FileIdentity, manifest: &ManifestHash, scope, expected| {
-        assert_eq!(cache.is_carton_verified(identity, manifest, scope), expected, "{identity:?}");
+        assert_eq!(cache.verifications().is_carton_verified(identity, manifest, scope), expected, "{identity:?}");
     };
     let first = identify();
     check(&first, &manifest, Scope::StoredModelFiles, false);
     let verified = Verified::Carton { manifest_sha256: manifest, scope: Scope::StoredModelFiles };
-    cache.remember(&first, verified).unwrap();
+    cache.verifications().remember(&first, verified).unwrap();
     check(&first, &manifest, Scope::StoredModelFiles, true);
     check(&first, &manifest, Scope::Everything, false);
     check(&first, &ManifestHash::of(b"other"), Scope::StoredModelFiles, false);
@@ -406,7 +406,7 @@ fn records_hold_for_one_identity_only() {
     assert_eq!((tampered.size, tampered.modified), (first.size, first.modified));
     check(&tampered, &manifest, Scope::StoredModelFiles, false);
     // A truncated record counts as missing.
-    let record = fs::read_dir(cache.bucket(VERIFIED)).unwrap().next().unwrap().unwrap().path();
+    let record = fs::read_dir(cache.layout.bucket(VERIFIED)).unwrap().next().unwrap().unwrap().path();
     let bytes = fs::read(&record).unwrap();
     for length in 0..bytes.len() {
         fs::write(&record, &bytes[..length]).unwrap();
@@ -469,7 +469,7 @@ fn leftovers_are_swept_and_work_in_progress_is_not() {
     let (_folder, cache) = new_cache();
     let working = cache.partial().unwrap();
     fs::write(working.path().join("half"), "x").unwrap();
-    let area = cache.bucket(PARTIAL);
+    let area = cache.layout.bucket(PARTIAL);
     for name in ["99-1", "99-2"] {
         fs::create_dir_all(area.join(name).join("model/deep")).unwrap();
         fs::write(area.join(name).join("model/deep/half"), "x").unwrap();

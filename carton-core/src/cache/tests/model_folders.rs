@@ -5,8 +5,8 @@ use std::io;
 
 use carton_format::manifest::ManifestHash;
 
+use crate::cache::layout::MODELS;
 use crate::cache::lock::{self, Mode};
-use crate::cache::store::MODELS;
 use crate::cache::{Cache, CacheError};
 
 /// The result of a request to delete something.
@@ -26,7 +26,7 @@ impl Cache {
     /// # Errors
     /// The bucket cannot be listed.
     pub(crate) fn models(&self) -> Result<Vec<ManifestHash>, CacheError> {
-        let bucket = self.bucket(MODELS);
+        let bucket = self.layout.bucket(MODELS);
         let mut found = BTreeSet::new();
         for entry in std::fs::read_dir(&bucket).map_err(CacheError::io("list", &bucket))? {
             let entry = entry.map_err(CacheError::io("list", &bucket))?;
@@ -40,8 +40,8 @@ impl Cache {
     /// # Errors
     /// It cannot be deleted.
     pub(crate) fn remove_model(&self, manifest: &ManifestHash) -> Result<Removed, CacheError> {
-        let root = self.model_root(manifest);
-        let Some(_lease) = lock::try_acquire(&self.lease_path(manifest), Mode::Exclusive)? else {
+        let root = self.layout.model(manifest);
+        let Some(_lease) = lock::try_acquire(&self.layout.lease(manifest), Mode::Exclusive)? else {
             return Ok(Removed::InUse);
         };
         let partial = self.partial()?;

@@ -75,8 +75,8 @@ fn a_process_killed_at_any_moment_leaves_nothing_half_made() {
         child.wait().unwrap();
         n_leftovers += usize::from(fs::read_dir(cache_dir.join(PARTIAL)).unwrap().count() > 0);
         let cache = Cache::open(&cache_dir).unwrap();
-        assert_eq!(count_files(&cache.bucket(PARTIAL)), 0, "round {round}");
-        for shard in fs::read_dir(cache.bucket(FILES)).unwrap() {
+        assert_eq!(count_files(&cache.layout.bucket(PARTIAL)), 0, "round {round}");
+        for shard in fs::read_dir(cache.layout.bucket(FILES)).unwrap() {
             for file in fs::read_dir(shard.unwrap().path()).unwrap() {
                 let path = file.unwrap().path();
                 let digest = Sha256Digest::of(&fs::read(&path).unwrap());
@@ -85,7 +85,7 @@ fn a_process_killed_at_any_moment_leaves_nothing_half_made() {
         }
         if let [made] = cache.models().unwrap()[..] {
             n_made += 1;
-            model.check(&cache.model_root(&made).join("model"));
+            model.check(&cache.layout.model(&made).join("model"));
         }
         if round % 10 == 9 {
             model.folder(&cache);
@@ -110,7 +110,7 @@ fn a_full_disk_is_an_error_that_names_the_path() {
     assert_eq!(status.code(), Some(7));
     let cache = Cache::open(folder.path()).unwrap();
     assert_eq!(cache.models().unwrap(), []);
-    assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+    assert_eq!(count_files(&cache.layout.bucket(PARTIAL)), 0);
     slow().folder(&cache);
 }
 
@@ -129,7 +129,7 @@ fn a_real_full_disk_is_an_error_that_names_the_path() {
     let cache = Cache::open(folder.path()).unwrap();
     let model = Model::new("large", &[("one.bin", 900_000), ("two.bin", 900_000)]);
     let result = model_folder(&cache, &model.manifest, &model);
-    let (models, n_partial) = (cache.models().unwrap(), count_files(&cache.bucket(PARTIAL)));
+    let (models, n_partial) = (cache.models().unwrap(), count_files(&cache.layout.bucket(PARTIAL)));
     let small = Model::new("small", &[("one.bin", 100)]);
     let small_result = model_folder(&cache, &small.manifest, &small).map(|folder| small.check(folder.path()));
     Command::new("umount").arg(folder.path()).status().unwrap();

@@ -42,7 +42,7 @@ impl Carton {
 
     /// Sets its last use to so many days ago.
     fn age(&self, cache: &Cache, n_days: u32) {
-        for path in [cache.carton_root(&self.hash()), cache.model_root(&self.hash())] {
+        for path in [cache.layout.carton(&self.hash()), cache.layout.model(&self.hash())] {
             if let Ok(folder) = File::open(path) {
                 folder.set_modified(SystemTime::now() - DAY * n_days).unwrap();
             }
@@ -75,7 +75,7 @@ fn disk_bytes(folder: &Path, seen: &mut BTreeSet<u64>) -> u64 {
 /// The bytes in the buckets that count.
 fn counted(cache: &Cache) -> u64 {
     let mut seen = BTreeSet::new();
-    [FILES, MODELS, CARTONS, DOWNLOADS].iter().map(|bucket| disk_bytes(&cache.bucket(bucket), &mut seen)).sum()
+    [FILES, MODELS, CARTONS, DOWNLOADS].iter().map(|bucket| disk_bytes(&cache.layout.bucket(bucket), &mut seen)).sum()
 }
 
 #[test]
@@ -99,14 +99,14 @@ fn what_no_loaded_model_uses_goes() {
     assert_eq!(hashes(&pruned.cartons), BTreeSet::from([two.hash()]));
     assert_eq!((pruned.n_files, pruned.n_in_use), (1, 1));
     assert_eq!((pruned.freed, pruned.remaining), (list.bytes - counted(&cache), counted(&cache)));
-    assert!(cache.has_file(&one.digest("shared")) && !cache.has_file(&two.digest("own of two")));
+    assert!(cache.files().has(&one.digest("shared")) && !cache.files().has(&two.digest("own of two")));
     one.model.check(loaded.1.path());
     assert_eq!(cache.models().unwrap(), [one.hash()]);
 
     drop(loaded);
     assert_eq!(hashes(&prune(&cache).cartons), BTreeSet::from([one.hash()]));
     for bucket in BUCKETS {
-        assert_eq!(count_files(&cache.bucket(bucket)), 0, "{bucket}");
+        assert_eq!(count_files(&cache.layout.bucket(bucket)), 0, "{bucket}");
     }
     assert_eq!(cache.list().unwrap().bytes, 0);
     one.load(&cache);
@@ -138,7 +138,7 @@ fn limits_decide_what_goes() {
         assert_eq!(pruned.remaining, counted(&cache));
         for (index, carton) in cartons.iter().enumerate().filter(|(index, _)| !gone.contains(index)) {
             for (path, bytes) in &carton.model.files {
-                assert!(cache.file(&Sha256Digest::of(bytes)).unwrap().is_some(), "{index} {path}");
+                assert!(cache.files().get(&Sha256Digest::of(bytes)).unwrap().is_some(), "{index} {path}");
             }
         }
     };
@@ -161,10 +161,10 @@ fn limits_decide_what_goes() {
 #[test]
 fn files_of_no_carton_go_too() {
     let (_folder, cache) = new_cache();
-    let digest = cache.insert_file(&mut &vec![1; 100_000][..]).unwrap();
+    let digest = cache.files().insert(&mut &vec![1; 100_000][..]).unwrap();
     let old = PruneOptions { older_than: Some(DAY), ..PruneOptions::default() };
     assert_eq!(cache.prune(&old).unwrap().n_files, 0);
-    assert!(cache.has_file(&digest));
+    assert!(cache.files().has(&digest));
     assert_eq!(prune(&cache).n_files, 1);
     assert_eq!(counted(&cache), 0);
 }
@@ -186,9 +186,9 @@ fn nothing_goes_while_a_loaded_carton_does_not_say_what_it_uses() {
     let two = Carton::new(&[("two", 100_000)]);
     let loaded = one.load(&cache);
     drop(two.load(&cache));
-    fs::write(cache.carton_root(&one.hash()).join("MANIFEST"), "damaged").unwrap();
+    fs::write(cache.layout.carton(&one.hash()).join("MANIFEST"), "damaged").unwrap();
     assert_eq!(hashes(&prune(&cache).cartons), BTreeSet::from([two.hash()]));
-    assert!(cache.has_file(&one.digest("one")) && cache.has_file(&two.digest("two")));
+    assert!(cache.files().has(&one.digest("one")) && cache.files().has(&two.digest("two")));
     drop(loaded);
     prune(&cache);
     assert_eq!(counted(&cache), 0);
@@ -211,7 +211,7 @@ fn downloads_stay_while_somebody_wants_them() {
     let (_folder, cache) = new_cache();
     let carton = Carton::new(&[("wanted", 100_000)]);
     let download = |digest: &Sha256Digest| {
-        let lock = cache.lock_file(digest, &CancelToken::default()).unwrap();
+        let lock = cache.files().lock(digest, &CancelToken::default()).unwrap();
         let path = lock.download_folder().unwrap();
         // A hole of 1 GiB takes no room.
         let file = File::create(path.join("data")).unwrap();
@@ -224,7 +224,7 @@ fn downloads_stay_while_somebody_wants_them() {
     let lease = carton.lease(&cache);
     let (lock, wanted_path) = download(&carton.digest("wanted"));
     drop(lock);
-    let stray_path = cache.bucket(DOWNLOADS).join("stray");
+    let stray_path = cache.layout.bucket(DOWNLOADS).join("stray");
     fs::write(&stray_path, "x").unwrap();
     let list = cache.list().unwrap();
     assert_eq!(list.downloads.iter().filter(|download| download.in_use).count(), 2);
@@ -246,7 +246,7 @@ fn downloads_stay_while_somebody_wants_them() {
 fn what_is_known_of_urls_goes_with_the_carton() {
     let (_folder, cache) = new_cache();
     let carton = Carton::new(&[("one", 100_000)]);
-    let whole = cache.insert_file(&mut &b"the carton itself"[..]).unwrap();
+    let whole = cache.files().insert(&mut &b"the carton itself"[..]).unwrap();
     let url_key = UrlKey::of(b"url");
     let remote = RemoteCarton {
         url_key,
@@ -257,17 +257,17 @@ fn what_is_known_of_urls_goes_with_the_carton() {
         blocks: Vec::new(),
         whole: Some(whole),
     };
-    cache.remember_remote(&remote).unwrap();
+    cache.remotes().remember(&remote).unwrap();
     let listed = cache.list().unwrap().cartons;
     assert_eq!(listed[0].address, Some(ShownUrl::of_text("https://host/one.carton")));
     let lease = carton.lease(&cache);
     prune(&cache);
-    assert!(cache.has_file(&whole), "the record alone says that it is used");
-    assert_eq!(cache.remote_by_url(&url_key), Some(remote));
+    assert!(cache.files().has(&whole), "the record alone says that it is used");
+    assert_eq!(cache.remotes().by_url(&url_key), Some(remote));
     drop(lease);
     prune(&cache);
-    assert_eq!((cache.remote_by_url(&url_key), count_files(&cache.bucket(URLS))), (None, 0));
-    assert!(!cache.has_file(&whole));
+    assert_eq!((cache.remotes().by_url(&url_key), count_files(&cache.layout.bucket(URLS))), (None, 0));
+    assert!(!cache.files().has(&whole));
 }
 
 #[test]
@@ -277,23 +277,27 @@ fn what_was_verified_elsewhere_is_forgotten_only_with_all_else_or_when_it_is_old
     fs::write(&elsewhere, "x").unwrap();
     let identity = FileIdentity::of(&fs::metadata(&elsewhere).unwrap());
     let verified = Verified::Carton { manifest_sha256: ManifestHash::of(b"manifest"), scope: Scope::StoredModelFiles };
-    cache.remember(&identity, verified).unwrap();
+    cache.verifications().remember(&identity, verified).unwrap();
     let carton = Carton::new(&[("one", 100_000)]);
     let loaded = carton.load(&cache);
-    let n_records = || count_files(&cache.bucket(VERIFIED));
+    let n_records = || count_files(&cache.layout.bucket(VERIFIED));
     assert_eq!(n_records(), 2);
     cache.prune(&PruneOptions { max_size: Some(0), ..PruneOptions::default() }).unwrap();
     cache.prune(&PruneOptions { older_than: Some(DAY), ..PruneOptions::default() }).unwrap();
-    assert_eq!((n_records(), cache.verified(&identity)), (2, Some(verified)));
+    assert_eq!((n_records(), cache.verifications().of(&identity)), (2, Some(verified)));
     prune(&cache);
-    assert_eq!((n_records(), cache.verified(&identity)), (1, None), "the loaded carton's file is still known");
+    assert_eq!(
+        (n_records(), cache.verifications().of(&identity)),
+        (1, None),
+        "the loaded carton's file is still known"
+    );
     drop(loaded);
 }
 
 /// Gives a carton a name, as loading it does.
 fn call(cache: &Cache, carton: &Carton, name: &str) {
     let about = About::new(Some(name), Some("/models/a.carton".into()));
-    cache.describe(&carton.hash(), &about).unwrap();
+    cache.carton(&carton.hash()).describe(&about).unwrap();
 }
 
 #[test]
@@ -338,7 +342,7 @@ fn single_cartons_are_removed_by_what_they_are_called() {
     let removed = remove("one").unwrap();
     assert_eq!(hashes(&removed.cartons), BTreeSet::from([one.hash()]));
     assert_eq!((removed.n_files, removed.remaining), (1, counted(&cache)));
-    assert!(cache.has_file(&two.digest("shared")) && !cache.has_file(&one.digest("own of one")));
+    assert!(cache.files().has(&two.digest("shared")) && !cache.files().has(&one.digest("own of one")));
     assert_eq!(hashes(&cache.list().unwrap().cartons), BTreeSet::from([two.hash(), three.hash()]));
     two.load(&cache);
     let digits = format!("sha256:{}", &two.hash().to_string().to_uppercase()[..8]);
@@ -362,7 +366,7 @@ fn a_remote_carton_is_removed_by_its_url() {
             blocks: vec![(0, vec![1])],
             whole: None,
         };
-        cache.remember_remote(&carton).unwrap();
+        cache.remotes().remember(&carton).unwrap();
     };
     remember("https://h/a.carton?token=1", "a1");
     remember("https://h/a.carton?token=2", "a2");

@@ -17,7 +17,7 @@ fn lease(cache: &Cache, manifest: &Manifest, extra: &[Sha256Digest]) -> Lease {
 fn a_leased_carton_says_what_it_uses() {
     let (_folder, cache) = new_cache();
     let manifest = manifest(&["model/a", "model/b"]);
-    let root = cache.carton_root(&manifest.hash());
+    let root = cache.layout.carton(&manifest.hash());
     let [one, two] = [b"1", b"2"].map(|bytes| Sha256Digest::of(bytes));
     let _lease = lease(&cache, &manifest, &[one]);
     drop(lease(&cache, &manifest, &[one, two]));
@@ -40,7 +40,7 @@ fn a_lease_is_the_last_use() {
     let (_folder, cache) = new_cache();
     let manifest = manifest(&["model/a"]);
     drop(lease(&cache, &manifest, &[]));
-    let root = cache.carton_root(&manifest.hash());
+    let root = cache.layout.carton(&manifest.hash());
     let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     File::open(&root).unwrap().set_modified(long_ago).unwrap();
     drop(lease(&cache, &manifest, &[]));
@@ -51,7 +51,7 @@ fn a_lease_is_the_last_use() {
 fn a_lease_is_had_where_nothing_can_be_recorded() {
     let (_folder, cache) = new_cache();
     let manifest = manifest(&["model/a"]);
-    fs::write(cache.carton_root(&manifest.hash()), "not a folder").unwrap();
+    fs::write(cache.layout.carton(&manifest.hash()), "not a folder").unwrap();
     let lease = lease(&cache, &manifest, &[]);
     assert_eq!(cache.remove_model(&manifest.hash()).unwrap(), Removed::InUse);
     drop(lease);
@@ -61,11 +61,11 @@ fn a_lease_is_had_where_nothing_can_be_recorded() {
 fn nothing_is_leased_while_it_is_decided_what_to_delete() {
     let (_folder, cache) = new_cache();
     let manifest = manifest(&["model/a"]);
-    let pruning = lock::try_acquire(&cache.prune_lock_path(), Mode::Exclusive).unwrap().unwrap();
+    let pruning = lock::try_acquire(&cache.layout.prune_lock(), Mode::Exclusive).unwrap().unwrap();
     let cache = cache.with_longest_wait(Duration::from_millis(30));
     let error = cache.lease_carton(&manifest, &[], &CancelToken::default()).unwrap_err();
     assert!(matches!(error, CacheError::Locked { .. }), "{error}");
     drop(pruning);
     let _lease = lease(&cache, &manifest, &[]);
-    assert!(lock::try_acquire(&cache.prune_lock_path(), Mode::Exclusive).unwrap().is_some(), "not held while leased");
+    assert!(lock::try_acquire(&cache.layout.prune_lock(), Mode::Exclusive).unwrap().is_some(), "not held while leased");
 }

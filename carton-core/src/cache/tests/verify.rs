@@ -14,7 +14,7 @@ fn rot(cache: &Cache, path: &Path, digest: Sha256Digest) {
     let file = File::open(path).unwrap();
     file.set_modified(modified).unwrap();
     let identity = FileIdentity::of(&file.metadata().unwrap());
-    cache.remember(&identity, Verified::File { sha256: digest }).unwrap();
+    cache.verifications().remember(&identity, Verified::File { sha256: digest }).unwrap();
 }
 
 #[test]
@@ -42,12 +42,12 @@ fn a_rotten_file_is_found_and_made_again() {
     model.folder(&cache);
     let digest = Sha256Digest::of(&model.files[0].1);
     assert_eq!(model.files[0].0, "a/b/large.bin");
-    rot(&cache, &cache.file_path(&digest), digest);
-    assert!(cache.file(&digest).unwrap().is_some(), "its record vouches for it");
+    rot(&cache, &cache.files().path(&digest), digest);
+    assert!(cache.files().get(&digest).unwrap().is_some(), "its record vouches for it");
     let store = format!("files-v1/{}/{digest}", &digest.to_string()[..2]);
     let in_model = format!("models-v1/{}/model/a/b/large.bin", model.manifest);
     assert_eq!(verify(&cache), [store, in_model]);
-    assert!(!cache.has_file(&digest));
+    assert!(!cache.files().has(&digest));
     assert_eq!(verify(&cache), [""; 0]);
     model.n_fed();
     model.folder(&cache);
@@ -66,8 +66,8 @@ fn whatever_is_wrong_goes() {
         assert_eq!(verify(&cache), [""; 0], "{what}");
         model.folder(&cache);
     };
-    let file = |cache: &Cache, model: &Model| cache.file_path(&Sha256Digest::of(&model.files[0].1));
-    let root = |cache: &Cache, model: &Model| cache.model_root(&model.manifest);
+    let file = |cache: &Cache, model: &Model| cache.files().path(&Sha256Digest::of(&model.files[0].1));
+    let root = |cache: &Cache, model: &Model| cache.layout.model(&model.manifest);
     check("cut", "files-v1", &|cache, model| {
         fs::remove_file(file(cache, model)).unwrap();
         fs::write(file(cache, model), &model.files[0].1[..1_000_000]).unwrap();
@@ -90,10 +90,10 @@ fn whatever_is_wrong_goes() {
         let manifest =
             carton_format::manifest::Manifest::from_entries([("model/a".to_owned(), Sha256Digest::of(b"a"))]).unwrap();
         drop(cache.lease_carton(&manifest, &[], &CancelToken::default()).unwrap());
-        fs::write(cache.carton_root(&manifest.hash()).join("MANIFEST"), "x").unwrap();
+        fs::write(cache.layout.carton(&manifest.hash()).join("MANIFEST"), "x").unwrap();
     });
     check("a record", "/remote-", &|cache, _| {
-        let root = cache.carton_root(&ManifestHash::of(b"x"));
+        let root = cache.layout.carton(&ManifestHash::of(b"x"));
         fs::create_dir(&root).unwrap();
         fs::write(root.join("remote-1"), "x").unwrap();
     });
@@ -113,7 +113,7 @@ fn files_that_the_model_does_not_have_go() {
         drop(cache.lease_carton(&manifest, &[], &CancelToken::default()).unwrap());
         model.folder(&cache);
         assert_eq!(verify(&cache), [""; 0]);
-        let path = cache.model_root(&model.manifest).join("model").join(stray);
+        let path = cache.layout.model(&model.manifest).join("model").join(stray);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "x").unwrap();
         let found = verify(&cache);
@@ -148,7 +148,7 @@ fn what_is_cancelled_changes_nothing() {
 #[test]
 fn waiting_for_the_lock_can_be_cancelled() {
     let (_folder, cache) = new_cache();
-    let _held = lock::try_acquire(&cache.prune_lock_path(), lock::Mode::Exclusive).unwrap().unwrap();
+    let _held = lock::try_acquire(&cache.layout.prune_lock(), lock::Mode::Exclusive).unwrap().unwrap();
     let cancel_token = CancelToken::default();
     let canceller = cancel_token.clone();
     let cancelling = std::thread::spawn(move || {

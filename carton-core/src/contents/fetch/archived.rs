@@ -46,7 +46,7 @@ impl<'a> Small<'a> {
     pub(super) fn store(&mut self) -> Result<(), CacheError> {
         let files: Vec<(Sha256Digest, &[u8])> =
             self.files.iter().map(|(digest, bytes)| (*digest, bytes.as_slice())).collect();
-        self.cache.insert_small(&files)?;
+        self.cache.files().insert_small(&files)?;
         self.files.clear();
         self.n_bytes = 0;
         Ok(())
@@ -74,9 +74,9 @@ impl<'a> Fetch<'a> {
         files: &[Candidate<Archived<'a>>],
     ) -> Vec<Failure<'a>> {
         let result = || {
-            let lock = self.cache.lock_file(&span_key(files), self.context.cancel_token())?;
+            let lock = self.cache.files().lock(&span_key(files), self.context.cancel_token())?;
             // Another process may have fetched some of them meanwhile.
-            let is_missing = |candidate: &&Candidate<Archived<'a>>| !self.cache.has_file(&candidate.file.digest);
+            let is_missing = |candidate: &&Candidate<Archived<'a>>| !self.cache.files().has(&candidate.file.digest);
             let missing: Vec<_> = files.iter().filter(is_missing).collect();
             match missing.first() {
                 Some(first) => self.missing_of_span(&lock, remote, first.file.archive, window, &missing),
@@ -165,11 +165,11 @@ impl<'a> Fetch<'a> {
             if found != digest {
                 return Err(ContentsError::Digest { path: path.clone(), expected: digest, found });
             }
-            self.contents.note_proven([item]);
+            self.checksums.note_proven(self.locator, [item]);
             return Ok(small.add(digest, bytes)?);
         }
         let mut was_read = false;
-        self.cache.obtain_file::<ContentsError>(
+        self.cache.files().obtain::<ContentsError>(
             &digest,
             path,
             &mut |sink| {
@@ -185,7 +185,7 @@ impl<'a> Fetch<'a> {
             },
             &self.context.meter(Stage::Fetch, entry.size()),
         )?;
-        self.contents.note_proven(was_read.then_some(item));
+        self.checksums.note_proven(self.locator, was_read.then_some(item));
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl<'a> Fetch<'a> {
     ) -> Result<(), ContentsError> {
         let Archived { item, archive, entry, digest } = candidate.file;
         let path = &item.path;
-        let lock = self.cache.lock_file(&digest, self.context.cancel_token())?;
+        let lock = self.cache.files().lock(&digest, self.context.cancel_token())?;
         if lock.file(self.context.cancel_token())?.is_some() {
             return Ok(());
         }
@@ -232,7 +232,7 @@ impl<'a> Fetch<'a> {
             let file = folder.join(DECODED);
             Ok(Unverified { digest: self.write(&mut reader, &file, path)?, file })
         })?;
-        self.contents.note_proven([item]);
+        self.checksums.note_proven(self.locator, [item]);
         Ok(())
     }
 }

@@ -29,9 +29,9 @@ struct Candidate<'a> {
 impl<'a> Fetch<'a> {
     /// Where a file may be, in the order to try.
     fn candidates(&self, digest: &Sha256Digest) -> Vec<Candidate<'a>> {
-        let (contents, access) = (self.contents, self.access);
-        let blobs = contents.blobs.places(digest).into_iter().map(|(network, url)| Candidate { url: Ok(url), network });
-        let links = contents.links.urls(digest).iter().map(|text| {
+        let (tree, access) = (self.locator.tree(), self.access);
+        let blobs = tree.blobs().places(digest).into_iter().map(|(network, url)| Candidate { url: Ok(url), network });
+        let links = tree.links().urls(digest).iter().map(|text| {
             let url = Url::parse(text).map_err(|error| {
                 let url = ShownUrl::of_text(text);
                 let error = NetworkError::Url { url: url.clone(), reason: error.to_string() };
@@ -45,14 +45,14 @@ impl<'a> Fetch<'a> {
     /// A file that is not in the carton, from the first place that has it.
     pub(super) fn link(&self, item: &Item, digest: Sha256Digest) -> Result<(), ContentsError> {
         let path = &item.path;
-        let lock = self.cache.lock_file(&digest, self.context.cancel_token())?;
+        let lock = self.cache.files().lock(&digest, self.context.cancel_token())?;
         if lock.file(self.context.cancel_token())?.is_some() {
             return Ok(());
         }
         let mut failures = Vec::new();
         let candidates = self.candidates(&digest);
         let n_candidates = candidates.len();
-        let size = self.contents.size_elsewhere(&digest);
+        let size = self.locator.tree().size_elsewhere(&digest);
         for Candidate { url, network } in candidates {
             let url = match url {
                 Ok(url) => url,

@@ -7,14 +7,15 @@
 mod access;
 mod ahead;
 mod archived;
+mod lease;
 mod linked;
 mod plan;
 mod settle;
 mod whole;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use carton_format::context::Context;
@@ -29,11 +30,23 @@ pub(crate) use self::access::Access;
 pub(super) use self::ahead::read_ahead;
 
 use self::plan::{Candidate, Planned};
-use super::locate::{Archived, Located};
+use super::known_checksums::KnownChecksums;
+use super::locate::{Archived, Located, Locator};
 use super::tree::Item;
 use super::{Contents, ContentsError};
-use crate::cache::Cache;
+use crate::cache::{Cache, Lease};
 use crate::error::Failure as _;
+
+/// Gets files that are elsewhere into the cache, and keeps what the carton has there from being deleted.
+#[derive(Default)]
+pub(super) struct Fetcher {
+    /// How files that are elsewhere may be fetched; without it, they are taken from the cache only.
+    access: Option<Access>,
+    /// Taken when a file that is elsewhere is first needed, and then held, so that fetched files are not deleted.
+    lease: OnceLock<Arc<Lease>>,
+    /// For listings of the cache.
+    model_name: Option<String>,
+}
 
 /// How many files, or groups of small ones, are fetched at once.
 const N_WORKERS: usize = 4;
@@ -66,7 +79,8 @@ type Failure<'a> = (&'a Item, ContentsError);
 
 /// What the workers of one call share.
 struct Fetch<'a> {
-    contents: &'a Contents,
+    locator: &'a Locator,
+    checksums: &'a KnownChecksums,
     cache: &'a Cache,
     access: &'a Access,
     /// Cancelled when the caller cancels, or when one worker fails and the others are to end.
@@ -76,9 +90,15 @@ struct Fetch<'a> {
 }
 
 impl<'a> Fetch<'a> {
-    fn new(contents: &'a Contents, cache: &'a Cache, access: &'a Access, context: Context) -> Self {
+    fn new(
+        locator: &'a Locator,
+        checksums: &'a KnownChecksums,
+        cache: &'a Cache,
+        access: &'a Access,
+        context: Context,
+    ) -> Self {
         let activity = Activity::new(context.cancel_token());
-        Self { contents, cache, access, context, activity }
+        Self { locator, checksums, cache, access, context, activity }
     }
 }
 
@@ -88,15 +108,15 @@ impl Contents {
     /// # Errors
     /// A file that cannot be fetched, or is not what MANIFEST lists; a cache that cannot be written to. Files that were fetched before stay.
     pub(crate) fn fetch(&self, is_wanted: impl Fn(&str) -> bool, context: &Context) -> Result<(), ContentsError> {
-        let items: Vec<&Item> = self.items.iter().filter(|item| is_wanted(&item.path)).collect();
+        let items: Vec<&Item> = self.tree().items().iter().filter(|item| is_wanted(&item.path)).collect();
         self.fetch_items(&items, context)
     }
 
     /// Whether all selected files are local, in the carton itself or in the cache. Cached files are not verified.
     pub(crate) fn has_locally(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
-        let has_file = |digest| self.cache.as_ref().is_some_and(|cache| cache.has_file(&digest));
-        let mut wanted = self.items.iter().filter(|item| is_wanted(&item.path));
-        wanted.all(|item| self.locate(item).elsewhere().is_none_or(has_file))
+        let has_file = |digest| self.locator.cache().is_some_and(|cache| cache.files().has(&digest));
+        let mut wanted = self.tree().items().iter().filter(|item| is_wanted(&item.path));
+        wanted.all(|item| self.locator.locate(item).elsewhere().is_none_or(has_file))
     }
 
     /// Fetches those of these items that are elsewhere and not yet in the cache. Stops at the first failure.
@@ -114,80 +134,117 @@ impl Contents {
         context: &Context,
         keep_going: bool,
     ) -> Result<Vec<Failure<'a>>, ContentsError> {
+        self.fetcher.fetch(&self.locator, &self.checksums, items, context, keep_going)
+    }
+}
+
+impl Fetcher {
+    pub(super) fn set_access(&mut self, access: Option<Access>) {
+        self.access = access;
+    }
+
+    pub(super) fn set_model_name(&mut self, model_name: Option<String>) {
+        self.model_name = model_name;
+    }
+
+    /// Whether files that are elsewhere are taken from the cache only.
+    pub(super) fn may_not_fetch(&self) -> bool {
+        self.access.as_ref().is_none_or(|access| access.network.is_offline())
+    }
+
+    /// Fetches those of these items that are elsewhere and not yet in the cache. With `keep_going`, continues after a failure and
+    /// returns all failures.
+    fn fetch<'a>(
+        &'a self,
+        locator: &'a Locator,
+        checksums: &'a KnownChecksums,
+        items: &[&'a Item],
+        context: &Context,
+        keep_going: bool,
+    ) -> Result<Vec<Failure<'a>>, ContentsError> {
         // Each digest once.
         let mut seen = HashSet::new();
-        let elsewhere = |item: &&'a Item| Some((self.follow(item), self.locate(item).elsewhere()?));
+        let elsewhere = |item: &&'a Item| Some((locator.tree().follow(item), locator.locate(item).elsewhere()?));
         let items: Vec<(&Item, Sha256Digest)> =
             items.iter().filter_map(elsewhere).filter(|(_, digest)| seen.insert(*digest)).collect();
         if items.is_empty() {
             return Ok(Vec::new());
         }
-        self.hold_while(context)?;
+        self.hold_while(locator, context)?;
         let mut missing = HashSet::new();
         for (item, digest) in &items {
-            if !self.is_in_cache(item, digest, context)? {
+            if !is_in_cache(locator, item, digest, context)? {
                 missing.insert(*digest);
             }
         }
         let Some((item, digest)) = items.iter().find(|(_, digest)| missing.contains(digest)) else {
             return Ok(Vec::new());
         };
-        let (Some(cache), Some(access)) = (self.cache.as_deref(), self.access.as_ref()) else {
+        let (Some(cache), Some(access)) = (locator.cache(), self.access.as_ref()) else {
             let path = item.path.clone();
             return Err(match &self.access {
                 Some(_) => ContentsError::NoCache { path },
                 None => ContentsError::NotFetched { path, digest: *digest },
             });
         };
-        let (jobs, total) = self.jobs(&items, &missing);
-        let fetch = Fetch::new(self, cache, access, Context::default());
+        let (jobs, total) = jobs(locator, &items, &missing);
+        let fetch = Fetch::new(locator, checksums, cache, access, Context::default());
         fetch.run(&jobs, total, context, keep_going)
     }
+}
 
-    /// Whether the cache has an item. Large files are checked; small ones will be when they are read.
-    fn is_in_cache(&self, item: &Item, digest: &Sha256Digest, context: &Context) -> Result<bool, ContentsError> {
-        let Some(cache) = &self.cache else { return Ok(false) };
-        if self.is_small(item) {
-            return Ok(cache.has_file(digest));
-        }
-        Ok(cache.checked_file(digest, context.cancel_token())?.is_some())
+/// Whether the cache has an item. Large files are checked; small ones will be when they are read.
+fn is_in_cache(
+    locator: &Locator,
+    item: &Item,
+    digest: &Sha256Digest,
+    context: &Context,
+) -> Result<bool, ContentsError> {
+    let Some(cache) = locator.cache() else { return Ok(false) };
+    if locator.is_small(item) {
+        return Ok(cache.files().has(digest));
     }
+    Ok(cache.files().checked(digest, context.cancel_token())?.is_some())
+}
 
-    /// Returns the requests that fetch the missing items, and their total size as far as it is known.
-    ///
-    /// The plan is made from all items, so that an attempt that continues an interrupted one makes the same requests.
-    fn jobs<'a>(&'a self, items: &[(&'a Item, Sha256Digest)], missing: &HashSet<Sha256Digest>) -> (Vec<Job<'a>>, u64) {
-        let mut candidates = Vec::new();
-        let mut server = None;
-        let mut jobs = Vec::new();
-        let mut total = 0_u64;
-        for (item, digest) in items {
-            let is_missing = missing.contains(digest);
-            match self.locate(item) {
-                Located::Remote { file, remote } => {
-                    candidates.push(Candidate { file, window: file.archive.window(file.entry) });
-                    server = Some(remote);
-                    total = total.saturating_add(if is_missing { file.entry.compressed_size() } else { 0 });
-                }
-                Located::Linked { digest } if is_missing => {
-                    jobs.push(Job::Link { item, digest });
-                    total = total.saturating_add(self.size_elsewhere(&digest).unwrap_or(0));
-                }
-                // There is nothing to do.
-                Located::Linked { .. } | Located::Local(_) | Located::Folder { .. } | Located::Bare { .. } => {}
+/// Returns the requests that fetch the missing items, and their total size as far as it is known.
+///
+/// The plan is made from all items, so that an attempt that continues an interrupted one makes the same requests.
+fn jobs<'a>(
+    locator: &'a Locator,
+    items: &[(&'a Item, Sha256Digest)],
+    missing: &HashSet<Sha256Digest>,
+) -> (Vec<Job<'a>>, u64) {
+    let mut candidates = Vec::new();
+    let mut server = None;
+    let mut jobs = Vec::new();
+    let mut total = 0_u64;
+    for (item, digest) in items {
+        let is_missing = missing.contains(digest);
+        match locator.locate(item) {
+            Located::Remote { file, remote } => {
+                candidates.push(Candidate { file, window: file.archive.window(file.entry) });
+                server = Some(remote);
+                total = total.saturating_add(if is_missing { file.entry.compressed_size() } else { 0 });
             }
+            Located::Linked { digest } if is_missing => {
+                jobs.push(Job::Link { item, digest });
+                total = total.saturating_add(locator.tree().size_elsewhere(&digest).unwrap_or(0));
+            }
+            // There is nothing to do.
+            Located::Linked { .. } | Located::Local(_) | Located::Folder { .. } | Located::Bare { .. } => {}
         }
-        let is_needed = |planned: &Planned<Archived<'_>>| match planned {
-            Planned::Span { files, .. } => files.iter().any(|candidate| missing.contains(&candidate.file.digest)),
-            Planned::Large(candidate) => missing.contains(&candidate.file.digest),
-        };
-        // Links first, because their sizes are unknown until the server answers.
-        if let Some(remote) = server {
-            let planned = plan::plan(candidates).into_iter().filter(is_needed);
-            jobs.extend(planned.map(|planned| Job::Archived { remote, planned }));
-        }
-        (jobs, total)
     }
+    let is_needed = |planned: &Planned<Archived<'_>>| match planned {
+        Planned::Span { files, .. } => files.iter().any(|candidate| missing.contains(&candidate.file.digest)),
+        Planned::Large(candidate) => missing.contains(&candidate.file.digest),
+    };
+    // Links first, because their sizes are unknown until the server answers.
+    if let Some(remote) = server {
+        let planned = plan::plan(candidates).into_iter().filter(is_needed);
+        jobs.extend(planned.map(|planned| Job::Archived { remote, planned }));
+    }
+    (jobs, total)
 }
 
 impl<'a> Fetch<'a> {

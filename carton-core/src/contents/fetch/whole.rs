@@ -21,34 +21,40 @@ impl Contents {
     /// A file is not what MANIFEST lists, or the cache cannot be written to. Files that were copied before stay.
     pub(crate) fn keep_files(&self, local: Arc<dyn Source>, context: &Context) -> Result<(), ContentsError> {
         let (Some(cache), Some(access), Origin::Archive { archive, .. }) =
-            (self.cache.as_deref(), self.access.as_ref(), &self.origin)
+            (self.locator.cache(), self.fetcher.access.as_ref(), self.locator.origin())
         else {
             return Err(ContentsError::NoSuchFile { path: self.location() });
         };
-        self.hold_while(context)?;
+        self.fetcher.hold_while(&self.locator, context)?;
         // The bytes are local, so nothing is reported.
-        let fetch = Fetch::new(self, cache, access, Context::new(context.cancel_token().clone(), None));
+        let fetch = Fetch::new(
+            &self.locator,
+            &self.checksums,
+            cache,
+            access,
+            Context::new(context.cancel_token().clone(), None),
+        );
         let archive = archive.with_source(local);
-        let (small, large): (Vec<_>, Vec<_>) = self.archived().partition(|file| self.is_small(file.item));
+        let (small, large): (Vec<_>, Vec<_>) = self.archived().partition(|file| self.locator.is_small(file.item));
         par_for_each(large.len(), |at| fetch.keep(&archive, &large[at], &mut Small::new(cache)))?;
         let mut files = Small::new(cache);
         small.iter().try_for_each(|file| fetch.keep(&archive, file, &mut files))?;
         files.store()?;
         let all: Vec<&Item> = self.archived().map(|file| file.item).collect();
-        let path = |item: &Item| Some(cache.file_path(&item.digest()?));
+        let path = |item: &Item| Some(cache.files().path(&item.digest()?));
         self.check_stated(&all, &path, context)?;
-        self.remember_stated();
+        self.checksums.remember(&self.locator);
         Ok(())
     }
 
     /// Leases the files of this carton in the cache while this lives, and returns whether the cache has every file of the archive.
     pub(crate) fn holds_files(&self, context: &Context) -> Result<bool, ContentsError> {
-        self.hold_while(context)?;
-        let Some(cache) = &self.cache else { return Ok(false) };
+        self.fetcher.hold_while(&self.locator, context)?;
+        let Some(cache) = self.locator.cache() else { return Ok(false) };
         for file in self.archived() {
-            let is_there = match self.is_small(file.item) {
-                true => cache.has_file(&file.digest),
-                false => cache.checked_file(&file.digest, context.cancel_token())?.is_some(),
+            let is_there = match self.locator.is_small(file.item) {
+                true => cache.files().has(&file.digest),
+                false => cache.files().checked(&file.digest, context.cancel_token())?.is_some(),
             };
             if !is_there {
                 return Ok(false);
@@ -60,9 +66,11 @@ impl Contents {
     /// The files that the archive holds, each digest once.
     fn archived(&self) -> impl Iterator<Item = Archived<'_>> {
         let mut seen = HashSet::new();
-        let files = self.items.iter().filter(|item| !item.is_symlink()).filter_map(|item| match self.locate(item) {
-            Located::Local(file) | Located::Remote { file, .. } => Some(file),
-            Located::Folder { .. } | Located::Bare { .. } | Located::Linked { .. } => None,
+        let files = self.tree().items().iter().filter(|item| !item.is_symlink()).filter_map(|item| {
+            match self.locator.locate(item) {
+                Located::Local(file) | Located::Remote { file, .. } => Some(file),
+                Located::Folder { .. } | Located::Bare { .. } | Located::Linked { .. } => None,
+            }
         });
         files.filter(move |file| seen.insert(file.digest))
     }

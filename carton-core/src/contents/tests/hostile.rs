@@ -198,7 +198,7 @@ fn linked_files_come_from_the_cache_or_not_at_all() {
     let report = contents.verify(&Context::default()).unwrap();
     assert_eq!((report.is_good(), report.not_fetched), (true, vec!["model/large.json".to_owned()]));
     // Somebody fetches it.
-    desk.cache.insert_file(&mut &pattern(200_000)[..]).unwrap();
+    desk.cache.files().insert(&mut &pattern(200_000)[..]).unwrap();
     assert!(contents.read("model/large.json", u64::MAX, &Context::default()).unwrap() == pattern(200_000));
     let directory = contents.model_directory(&Context::default()).unwrap();
     assert!(fs::read(directory.path().join("large.json")).unwrap() == pattern(200_000));

@@ -45,7 +45,7 @@ fn ranges_have_the_bytes_of_all_files() {
     let ranges = desk.open().unwrap().model_ranges(&Context::default()).unwrap();
     let inode = |at: usize| ranges.files()[at].file.metadata().unwrap().ino();
     let carton = fs::metadata(desk.path()).unwrap().ino();
-    let cached = fs::metadata(desk.cache.file_path(&Sha256Digest::of(&pattern(200_000)))).unwrap().ino();
+    let cached = fs::metadata(desk.cache.files().path(&Sha256Digest::of(&pattern(200_000)))).unwrap().ino();
     assert_eq!([inode(1), inode(2), inode(3), inode(4)], [carton, carton, cached, carton]);
     assert_eq!(ranges.files()[0].file.metadata().unwrap().nlink(), 0);
     assert_eq!(fs::read_dir(desk.cache.path().join("partial-v1")).unwrap().count(), 0);
@@ -55,8 +55,12 @@ fn ranges_have_the_bytes_of_all_files() {
 /// Whether the carton as it is now needs no hashing.
 fn is_remembered(desk: &Desk) -> bool {
     let contents = desk.open().unwrap();
-    let identity = contents.unchanged_identity().unwrap().unwrap();
-    desk.cache.is_carton_verified(&identity, &contents.manifest_hash().unwrap(), crate::cache::Scope::StoredModelFiles)
+    let identity = contents.locator.origin().unchanged_identity().unwrap().unwrap();
+    desk.cache.verifications().is_carton_verified(
+        &identity,
+        &contents.manifest_hash().unwrap(),
+        crate::cache::Scope::StoredModelFiles,
+    )
 }
 
 #[test]
@@ -106,8 +110,8 @@ fn a_carton_written_just_now_is_not_recorded() {
         let bytes = builder.bytes();
         fs::write(desk.path(), &bytes).unwrap();
         let contents = desk.open().unwrap();
-        let identity = contents.unchanged_identity().unwrap().unwrap();
-        let Origin::Archive { opened_at: Some(moment), .. } = &contents.origin else { panic!() };
+        let identity = contents.locator.origin().unchanged_identity().unwrap().unwrap();
+        let Origin::Archive { opened_at: Some(moment), .. } = contents.locator.origin() else { panic!() };
         let is_proven = moment.is_after(&identity);
         n_early += u32::from(!is_proven);
         contents.model_ranges(&Context::default()).unwrap();
@@ -123,9 +127,9 @@ fn verify_hashes_whatever_is_remembered() {
     desk.write(&builder);
     let contents = desk.open().unwrap();
     assert!(contents.verify(&Context::default()).unwrap().is_good());
-    let identity = contents.unchanged_identity().unwrap().unwrap();
+    let identity = contents.locator.origin().unchanged_identity().unwrap().unwrap();
     let hash = contents.manifest_hash().unwrap();
-    assert!(desk.cache.is_carton_verified(&identity, &hash, crate::cache::Scope::Everything));
+    assert!(desk.cache.verifications().is_carton_verified(&identity, &hash, crate::cache::Scope::Everything));
     let n_files = builder.files.len() as u64;
     assert!(count_steps(|context| assert!(contents.verify(context).unwrap().is_good())) >= n_files - 1);
 }

@@ -54,7 +54,8 @@ fn an_unpacked_carton_is_used_where_it_is() {
     assert_eq!(open().model_directory(&Context::default()).unwrap().path(), folder.path().join("model"));
     let is_remembered = |path: &str| {
         let metadata = fs::metadata(folder.path()).unwrap();
-        let index = desk.cache.folder_index(&carton_format::source::FileIdentity::of(&metadata)).unwrap();
+        let index =
+            desk.cache.verifications().folder_index(&carton_format::source::FileIdentity::of(&metadata)).unwrap();
         index.lines.iter().any(|line| line.path == path)
     };
     assert!(is_remembered("model/weights.bin"));
@@ -81,7 +82,7 @@ fn unpacking_gives_a_folder_that_is_the_same_carton() {
     let destination = desk.folder.path().join("unpacked");
     assert_eq!(desk.open().unwrap().unpack(&destination, &Context::default()).unwrap_err().kind(), ErrorKind::Network);
     assert!(!destination.exists());
-    desk.cache.insert_file(&mut &b"a picture"[..]).unwrap();
+    desk.cache.files().insert(&mut &b"a picture"[..]).unwrap();
     fs::create_dir(&destination).unwrap();
     desk.open().unwrap().unpack(&destination, &Context::default()).unwrap();
     let unpacked = Contents::open_folder(&destination, Some(builder.hash())).unwrap();

@@ -89,8 +89,8 @@ fn that_a_file_was_verified_is_remembered() {
     desk.write(&builder);
     let is_remembered = |scope| {
         let contents = desk.open().unwrap();
-        let identity = contents.unchanged_identity().unwrap().unwrap();
-        desk.cache.is_carton_verified(&identity, &contents.manifest_hash().unwrap(), scope)
+        let identity = contents.locator.origin().unchanged_identity().unwrap().unwrap();
+        desk.cache.verifications().is_carton_verified(&identity, &contents.manifest_hash().unwrap(), scope)
     };
     part(&desk.open().unwrap(), STORED, 0, 1).unwrap();
     assert!(is_remembered(Scope::StoredTensorFiles) && !is_remembered(Scope::StoredModelFiles));
@@ -120,7 +120,7 @@ fn what_is_known_of_a_folder_is_kept() {
     // A tick of the clock, after which it can be told that nothing changed since.
     std::thread::sleep(std::time::Duration::from_millis(30));
     let known = || {
-        let (_, lines) = open().known_of_folder(folder.path()).unwrap();
+        let (_, lines) = open().locator.known_of_folder(folder.path()).unwrap();
         lines.into_iter().map(|line| line.path).collect::<Vec<_>>()
     };
     part(&open(), STORED, 0, 1).unwrap();

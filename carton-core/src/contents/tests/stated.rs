@@ -130,7 +130,7 @@ fn an_edited_file_of_an_unpacked_carton_that_links_others_is_noticed() {
     age();
     let desk = Desk::new();
     let large = pattern(200_000);
-    desk.cache.insert_file(&mut large.as_slice()).unwrap();
+    desk.cache.files().insert(&mut large.as_slice()).unwrap();
     let open = || Contents::open_folder(folder.path(), None).unwrap().with_cache(Some(Arc::clone(&desk.cache)));
     open().model_directory(&Context::default()).unwrap();
     fs::write(folder.path().join("model/a/config.json"), "[]").unwrap();

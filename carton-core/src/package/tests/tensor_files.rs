@@ -199,8 +199,8 @@ fn verification_is_remembered() {
         package.tensor("x").unwrap();
         let identity = carton_format::source::FileIdentity::of(&std::fs::metadata(&carton).unwrap());
         let hash = package.contents().manifest_hash().unwrap();
-        assert!(cache.is_carton_verified(&identity, &hash, Scope::StoredTensorFiles));
-        assert!(!cache.is_carton_verified(&identity, &hash, Scope::StoredModelFiles));
+        assert!(cache.verifications().is_carton_verified(&identity, &hash, Scope::StoredTensorFiles));
+        assert!(!cache.verifications().is_carton_verified(&identity, &hash, Scope::StoredModelFiles));
     }
 }
 

@@ -103,7 +103,7 @@ impl Desk {
     fn insert(&self, files: &[&[u8]]) {
         let cache = Cache::open(&self.config.cache_dir).unwrap();
         for mut bytes in files.iter().copied() {
-            cache.insert_file(&mut bytes).unwrap();
+            cache.files().insert(&mut bytes).unwrap();
         }
     }
 }

@@ -5,20 +5,29 @@ use std::sync::Arc;
 
 use carton_format::context::Context;
 
-use super::{Contents, ContentsError};
+use super::Fetcher;
 use crate::cache::{About, Lease};
+use crate::contents::ContentsError;
+use crate::contents::locate::Locator;
 
-impl Contents {
+impl Fetcher {
     /// Keeps what the carton has in the cache from being deleted; none without a cache or a MANIFEST.
-    pub(super) fn lease(&self, context: &Context) -> Result<Option<Arc<Lease>>, ContentsError> {
-        let (Some(cache), Some((manifest, _))) = (&self.cache, &self.manifest) else { return Ok(None) };
+    pub(in crate::contents) fn lease(
+        &self,
+        locator: &Locator,
+        context: &Context,
+    ) -> Result<Option<Arc<Lease>>, ContentsError> {
+        let (Some(cache), Some(manifest)) = (locator.cache(), locator.tree().manifest()) else { return Ok(None) };
         if let Some(lease) = self.lease.get() {
             return Ok(Some(lease.clone()));
         }
-        match cache.lease_carton(manifest, self.whole.as_slice(), context.cancel_token()).map_err(ContentsError::from) {
+        match cache
+            .lease_carton(manifest, locator.whole().as_slice(), context.cancel_token())
+            .map_err(ContentsError::from)
+        {
             Ok(lease) => {
-                let about = About::new(self.model_name.as_deref(), self.origin.local_path(self.whole));
-                if let Err(error) = cache.describe(&manifest.hash(), &about) {
+                let about = About::new(self.model_name.as_deref(), locator.local_path());
+                if let Err(error) = cache.carton(&manifest.hash()).describe(&about) {
                     tracing::debug!(%error, "cannot record what a carton is called");
                 }
                 Ok(Some(Arc::new(lease)))
@@ -30,9 +39,9 @@ impl Contents {
     }
 
     /// As [`lease`](Self::lease), until this is dropped.
-    pub(super) fn hold_while(&self, context: &Context) -> Result<(), ContentsError> {
+    pub(in crate::contents) fn hold_while(&self, locator: &Locator, context: &Context) -> Result<(), ContentsError> {
         if self.lease.get().is_none()
-            && let Some(lease) = self.lease(context)?
+            && let Some(lease) = self.lease(locator, context)?
         {
             // If another thread was faster, its lease serves as well.
             let _ = self.lease.set(lease);
