@@ -56,8 +56,8 @@ fn written(entry: &IndexEntry) -> Option<Value> {
 
 fn written_url(entry: &IndexEntry) -> Option<Vec<String>> {
     let url = |place: &Place| match place {
-        Place::Url(url) => Some(url.expose_str().to_owned()),
         Place::Path(path) => carton_core::Url::from_file_path(path).map(|url| url.expose_str().to_owned()),
+        place => place.url().map(|url| url.expose_str().to_owned()),
     };
     entry.parts.iter().map(|part| url(&part.place)).collect()
 }
