@@ -143,6 +143,11 @@ async fn end_when_stuck(noticed: Arc<AtomicBool>) {
     }
 }
 
+/// The token of the command's work, for what goes on after it was opened.
+pub(crate) fn token() -> CancelToken {
+    COMMAND.clone()
+}
+
 /// Files and folders that a worker thread would remove if it ended in time.
 static LEFTOVERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 

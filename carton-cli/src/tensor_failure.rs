@@ -2,7 +2,7 @@
 
 use carton_tensor::weights::DescriptionError;
 use carton_tensor::ztensor::{SparseError, ZTensorError};
-use carton_tensor_files::TensorFilesError;
+use carton_tensor_files::{Remedy, TensorFilesError};
 
 use crate::failure::{Exit, Failure};
 use crate::hints;
@@ -14,7 +14,10 @@ impl From<TensorFilesError> for Failure {
         let failure = match error {
             TensorFilesError::Carton(error) => Self::from(error),
             NotForFormat { option, path, format } => {
-                let option = option.replace('_', "-");
+                let option = match option {
+                    "groups" => "quantized-groups".to_owned(),
+                    option => option.replace('_', "-"),
+                };
                 Self::usage(format!("--{option} is for .zt files: `{}` would be {format}", path.display()))
             }
             error @ (UnknownOutput { .. } | OutputIsSource { .. } | Pattern(_) | OneFits { .. } | NotOne { .. }) => {
@@ -43,18 +46,14 @@ fn hint(error: &TensorFilesError) -> Option<String> {
         TensorFilesError::NothingToQuantize { schemes, .. } if schemes.is_empty() => {
             text("`carton tensor ls` shows their dtypes, and --only chooses by name")
         }
-        TensorFilesError::TwoOfOneName { .. } | TensorFilesError::CannotHold { .. } => {
-            let hint = error.hint()?;
-            let hint = match hint.strip_suffix(", or have the float32 numbers of quantized groups written") {
-                Some(start) => {
-                    format!("{start}; `carton tensor convert --dequantize` makes float32 numbers of quantized groups")
-                }
-                None => hint,
-            };
-            let is_left = ["as it is", "leave them out", "leave such tensors out", "choose the others"];
-            let is_left = is_left.iter().any(|words| hint.ends_with(words));
-            Some(if is_left { format!("{hint} with --only") } else { hint })
-        }
+        TensorFilesError::TwoOfOneName { .. } => error.hint().map(|hint| format!("{hint} with --only")),
+        TensorFilesError::CannotHold { remedy, .. } => Some(match remedy {
+            Remedy::OrLeaveOut(_) | Remedy::ChooseOthers => format!("{remedy} with --only"),
+            Remedy::OrDequantize => "write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of \
+                                     quantized groups"
+                .to_owned(),
+            remedy => remedy.to_string(),
+        }),
         TensorFilesError::NotInGroups { .. } => text("leave it as it is with --only, or leave --group-size out"),
         TensorFilesError::OneFits { .. } => text("choose one with --only NAME, or write an .npz file"),
         TensorFilesError::NoneMatches { .. } | TensorFilesError::NotOne { .. } => {

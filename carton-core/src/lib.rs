@@ -28,7 +28,7 @@
 //!   [`Carton::resolve`] puts such files back;
 //! - [`hub`] fetches models from the Hugging Face Hub;
 //! - [`registry`] pushes cartons to registries of container images, and lists and tags them there;
-//! - [`trust`] says who may sign which cartons, and makes keys and signatures;
+//! - [`trust`] says who may sign which cartons, and makes keys and signing bundles;
 //! - [`config`] holds the folders, permissions and credentials, [`runner`] lists and installs runners, [`cache`] manages
 //!   downloaded files, [`metadata`] is the content of carton.toml;
 //! - [`machine`] tells what this machine has and lacks;
@@ -36,7 +36,7 @@
 //!   [`prelude`] the names that most programs use.
 //!
 //! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user. It is the one
-//! error of this library. Only parsing a small value, such as a [`Url`] or a [`Sha256Digest`], has an error of its own.
+//! error of the operations of this library. Making a small value, such as a [`Url`], a [`Sha256Digest`] or a [`Tensor`], has an error of its own.
 //!
 //! What takes long is awaited: it reads a carton, starts a process, calls a model or uses the network. In a program without an async runtime,
 //! [`block_on`] waits for it. What works on an open [`Package`], a [`Cache`](cache::Cache) or an [`Installer`](runner::Installer) blocks, and
@@ -67,7 +67,7 @@
 //! - `contents`: a path in, verified bytes out; from an archive, an unpacked folder, or the cache. A file is *elsewhere* if its carton
 //!   is on a server, or if the carton only links to it: `contents/fetch` fetches such files into the cache. `contents/locate` alone
 //!   decides where the bytes of a file are. `contents/state` lists the parts of an open carton, each with state of its own.
-//! - `trust`: the rules of the configuration, and what was found out about a carton's signature.
+//! - `trust`: the rules of the configuration, and what was found out about who signed a carton.
 //! - `package`: an open carton: contents, metadata and tensors as one unit, read and written.
 //! - `config`: the configuration file and the environment.
 //! - `runner_message`, `runner_failure`: what a runner said; what goes wrong with a runner that was started.
@@ -79,7 +79,7 @@
 //! - `blocking`: async operations on tokio for work that blocks.
 //! - `settings`: the settings that operations share.
 //! - `contents_work`: unpacking and verifying as operations.
-//! - `open`: opens a carton without a runner. `open/signing` looks for the signature and applies the rules of trust: whatever opens a
+//! - `open`: opens a carton without a runner. `open/signing` looks for the signing bundle and applies the rules of trust: whatever opens a
 //!   carton passes there. `open/remote` opens one on a server, `open/registry` one in a registry: it gives `contents` the small layer as
 //!   an archive, and the digests of the other layers as `Blobs`, which are fetched as linked files are.
 //! - `model`: package and runner joined: load and infer. A call waits for its turn before it gives its inputs away (`model/live`), so
@@ -158,7 +158,7 @@ pub use example::{SampleComparison, SampleResult};
 pub use inputs::Inputs;
 pub use location::Location;
 pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
-pub use open::{Open, OpenBytes, file_bytes};
+pub use open::{FilesBeside, Open, OpenBytes, file_bytes};
 pub use outputs::{Outputs, Values};
 pub use pack::Pack;
 pub use package::Package;

@@ -18,7 +18,7 @@ const NO_PIN: &str = "it has a fragment that is not `#sha256=` and the hash of a
 
 /// The path or URL of a carton, and the hash that the carton must have, if any.
 ///
-/// Text is a URL when it begins with `http:`, `https:`, `oci:`, `hf:`, `s3:`, `gs:`, `az:` or `file:`; everything else is a path. A `file:` URL is the path of its
+/// Text is a URL when it begins with `http:`, `https:`, `oci:`, `hf:` or `file:`, or with a scheme and `://`, as `s3://`; everything else is a path. A `file:` URL is the path of its
 /// percent-decoded text. Text may end in `#sha256=` and the hash that the carton must have. Any other fragment is an error; otherwise a
 /// misspelt pin would be ignored. Paths are used as they are.
 ///

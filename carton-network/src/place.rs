@@ -61,7 +61,7 @@ pub enum ResolveError {
 }
 
 impl Place {
-    /// Text is a URL when it begins with `http:`, `https:`, `oci:`, `hf:`, `s3:`, `gs:`, `az:` or `file:`; everything else is a path. A `file:` URL is the path of its
+    /// Text is a URL when it begins with `http:`, `https:`, `oci:`, `hf:` or `file:`, or with a scheme and `://`, as `s3://`; everything else is a path. A `file:` URL is the path of its
     /// percent-decoded text.
     ///
     /// # Errors
@@ -195,12 +195,13 @@ impl Place {
     }
 
     /// The place of the file `name` beside the file that this place names. A URL keeps its query, which may be a login. `None` if this place
-    /// names no file.
+    /// names no file, or if `name` is not that of a file in a folder.
     #[must_use]
     pub fn beside(&self, name: &str) -> Option<Self> {
         let beside = |url: &Url| url.with_file_name(name);
+        let is_plain = !name.contains(['/', '\\', '\0']) && !matches!(name, "" | "." | "..");
         match self {
-            _ if !self.names_a_file() => None,
+            _ if !is_plain || !self.names_a_file() => None,
             Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
             Self::Web(url) => beside(url).map(Self::Web),
             Self::Hub(url) => beside(url).map(Self::Hub),
@@ -328,6 +329,10 @@ mod tests {
         check("s3://bucket/a/index.json", Some("s3://bucket/a/a%20b%3F%23.x"));
         check("hf://team/model", None);
         check("oci://host/model:1", None);
+        for name in ["", ".", "..", "a/b", "/etc/passwd", "..\\x"] {
+            assert_eq!(Place::parse("folder/index.json").unwrap().beside(name), None, "{name}");
+            assert_eq!(Place::parse("https://host/a/index.json").unwrap().beside(name), None, "{name}");
+        }
     }
 
     #[test]

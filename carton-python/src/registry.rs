@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_core::registry::{self, List, Listed, Pull, Push, Reference, Tag};
+use carton_core::registry::{self, List, Pull, Push, Reference, Tag, TagInfo};
 use carton_core::{Carton, Location};
 use pyo3::prelude::*;
 
@@ -131,8 +131,8 @@ pub(crate) fn tags<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let list = registry::list(reference(py, repository)?);
-    let listed: Vec<Listed> = runtime::wait_with_progress(py, progress, list, List::progress)?;
-    let shown = |listed: Listed| {
+    let listed: Vec<TagInfo> = runtime::wait_with_progress(py, progress, list, List::progress)?;
+    let shown = |listed: TagInfo| {
         let fields = fields!(py, {
             "tag": listed.reference.tag(),
             "artifact": listed.reference.to_string(),

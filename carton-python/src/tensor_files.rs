@@ -41,8 +41,7 @@ pub(crate) struct TensorFile(TensorSource);
 
 impl TensorFile {
     fn info(&self, name: &str) -> PyResult<&TensorInfo> {
-        let found = self.0.tensors().iter().find(|info| info.name == name);
-        found.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
+        self.0.get(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))
     }
 }
 
@@ -152,23 +151,25 @@ fn on_source<T: Serialize + Send + 'static>(
     work: impl FnOnce(&TensorSource, Context) -> Result<T, TensorFilesError> + Send + 'static,
 ) -> PyResult<String> {
     let Origin { place, only, max_dense, digests, offline } = origin;
-    let opening = open(TensorLocation::from(place.0)).config(config(py, offline)?);
-    working(py, progress, async move { opening.await }, move |source, context| {
+    let cancel_token = CancelToken::default();
+    let opening = open(TensorLocation::from(place.0)).config(config(py, offline)?).cancel_token(cancel_token.clone());
+    working(py, progress, cancel_token, async move { opening.await }, move |source, context| {
         let mut source = source.with_max_dense(max_dense).verifying(digests);
         source.keep_matching(&only)?;
         work(&source, context)
     })
 }
 
-/// Waits for `opening`, does `work` with what it gives on a thread of the runtime, and returns its result as JSON.
+/// Waits for `opening`, does `work` with what it gives on a thread of the runtime, and returns its result as JSON. A signal cancels both by the
+/// token.
 fn working<S: Send + 'static, T: Serialize + Send + 'static>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
+    cancel_token: CancelToken,
     opening: impl Future<Output = Result<S, TensorFilesError>> + Send,
     work: impl FnOnce(S, Context) -> Result<T, TensorFilesError> + Send + 'static,
 ) -> PyResult<String> {
     let progress = Progress::new(progress);
-    let cancel_token = CancelToken::default();
     let guard = cancel_token.guard();
     let mut context = Context::new(cancel_token, None);
     if let Some(progress) = &progress {
@@ -320,7 +321,7 @@ pub(crate) fn tensor_save(
         let value = tensor.value(py, &name)?;
         values.push((name, value));
     }
-    working(py, progress, std::future::ready(Ok(values)), move |values, context| {
+    working(py, progress, CancelToken::default(), std::future::ready(Ok(values)), move |values, context| {
         save(values, &metadata, &output, &options.context(context))
     })
 }

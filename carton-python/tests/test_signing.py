@@ -144,7 +144,7 @@ def test_who_signed_is_shown(unsigned: Path) -> None:
     assert package.info().signing == untrusted
     report = package.verify()
     assert report.ok and report.signing == untrusted
-    # A signature of something else is wrong, whoever is trusted.
+    # A bundle of something else is wrong, whoever is trusted.
     bundle = json.loads(Path(place).read_text())
     bundle["dsseEnvelope"]["payload"] = "e30="
     Path(place).write_text(json.dumps(bundle))
@@ -166,7 +166,7 @@ def test_the_command_and_the_module_do_the_same(unsigned: Path) -> None:
     run("sign", "digits.carton", "--key", "key.pem", "-o", "command.sig")
     path = carton.sign(unsigned, key=unsigned.with_name("key.pem")).path
     assert Path(path).read_bytes() == unsigned.with_name("command.sig").read_bytes()
-    shown = run("info", "digits.carton", "--key", "key.pub.pem")["signature"]
+    shown = run("info", "digits.carton", "--key", "key.pub.pem")["signing"]
     status = carton.open(unsigned, trusted_keys=[unsigned.with_name("key.pub.pem")]).signing
     assert isinstance(shown, dict) and status is not None
     assert (shown["status"], shown["signer"]) == (status.status, status.signer)

@@ -61,7 +61,7 @@ pub fn convert(source: &TensorSource, output: &Path, options: &ConvertOptions) -
     check_output(source, output)?;
     let format = OutputFormat::of(output)?;
     if options.groups == GroupHandling::Made {
-        format.expect_ztensor("quantized_groups", output)?;
+        format.expect_ztensor("groups", output)?;
     }
     let dequantize = options.groups == GroupHandling::Numbers;
     let mut warnings = source.not_written();

@@ -1,6 +1,7 @@
 //! Why tensors cannot be read or written.
 
 use std::error::Error;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -14,6 +15,33 @@ use carton_tensor::weights::{DescriptionError, WeightsError};
 use carton_tensor::ztensor::{SparseError, ZTensorError};
 
 use crate::text::{count, shown_name};
+
+/// What to do about a tensor that a format cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// What this says.
+    Text(&'static str),
+    /// What this says, or leaving such tensors out.
+    OrLeaveOut(&'static str),
+    /// Choosing the other tensors.
+    ChooseOthers,
+    /// A zTensor file, or the float32 numbers of quantized groups.
+    OrDequantize,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::OrLeaveOut(text) => write!(f, "{text}, or leave such tensors out"),
+            Self::ChooseOthers => f.write_str("choose the others"),
+            Self::OrDequantize => f.write_str(
+                "write a .zt file, which keeps it as it is, or have the float32 numbers of quantized groups written",
+            ),
+        }
+    }
+}
 
 /// An error of reading or writing tensors. [`kind`](Self::kind) classifies it, and [`hint`](Self::hint) says what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +154,7 @@ pub enum TensorFilesError {
         /// What it is.
         what: String,
         /// What to do about it.
-        hint: &'static str,
+        remedy: Remedy,
     },
     /// Two tensors would have one name.
     #[error("two tensors would be called `{name}`")]
@@ -267,13 +295,17 @@ impl TensorFilesError {
             error if error.is_malformed() => ErrorKind::Integrity,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Thread(_) => ErrorKind::Other,
-            Self::NotAFile { .. } => ErrorKind::Machine,
             Self::Io { action, source, .. } => ErrorKind::of_io(action, source),
+            Self::Description(DescriptionError::Io { source, .. }) => ErrorKind::of_io("open", source),
+            Self::NotAFile { .. } | Self::Weights(WeightsError::Memory { .. } | WeightsError::Write { .. }) => {
+                ErrorKind::Machine
+            }
             Self::File(error) => match &**error {
                 any_file::TensorFileError::Io { source, .. } => ErrorKind::of_io("open", source),
                 error if error.is_about_content() => ErrorKind::InvalidInput,
                 _ => ErrorKind::Machine,
             },
+            Self::Ztensor(error) if matches!(**error, ZTensorError::Memory { .. }) => ErrorKind::Machine,
             Self::Safetensors(_) | Self::Ztensor(_) | Self::Npy(_) if self.io_causes().next().is_some() => {
                 ErrorKind::Machine
             }
@@ -284,6 +316,12 @@ impl TensorFilesError {
     /// What the user can do about the error, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
+        if let Some(error) = self.carton() {
+            return error.hint();
+        }
+        if self.io_causes().any(|io| io.kind() == io::ErrorKind::StorageFull) {
+            return Some("make room".to_owned());
+        }
         let text = |text: &str| Some(text.to_owned());
         match self {
             Self::NoSuchTensor { present, .. } if present.is_empty() => text("it has none"),
@@ -316,12 +354,11 @@ impl TensorFilesError {
             }
             Self::UnknownOutput { .. } => text("name a file .safetensors, .zt, .npz or .npy"),
             Self::OutputIsSource { .. } => text("write to another file, and rename it afterwards"),
-            Self::CannotHold { hint, .. } => text(hint),
+            Self::CannotHold { remedy, .. } => Some(remedy.to_string()),
             Self::NoDescription { .. } => {
                 let names = carton_tensor::weights::Description::BUILT_IN.join("` or `");
                 Some(format!("name `{names}`, or a TOML file"))
             }
-            Self::Carton(error) => error.hint(),
             error => match error.as_ztensor()? {
                 ZTensorError::Sparse(SparseError::DenseSize { .. }) => {
                     text("allow a larger one, if it should be that large")

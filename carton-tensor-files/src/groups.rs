@@ -13,7 +13,7 @@ use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
 use crate::source::TensorSource;
 use crate::tensor_info::TensorInfo;
-use crate::text::shown_names;
+use crate::text::{shown_name, shown_names};
 
 /// The tensors that become groups, each with the factor by which the group multiplies its integers.
 #[derive(Default)]
@@ -74,14 +74,14 @@ impl<'a> Groups<'a> {
     /// Reads a tensor as a group, with the fewest bits that hold its integers.
     pub(crate) fn read(&self, source: &TensorSource, name: &str) -> Result<Option<QuantizedGroup>, TensorFilesError> {
         let Some(&factor) = self.scales.get(name) else { return Ok(None) };
-        let Some(integers) = numbers(source.read(name)?) else { return Ok(None) };
+        let unknown = || TensorFilesError::UnknownKind { name: shown_name(name) };
+        let integers = numbers(source.read(name)?).ok_or_else(unknown)?;
         let (Some(bits), &[_, columns]) = (QuantizedGroup::fewest_bits(&integers), integers.shape()) else {
-            return Ok(None);
+            return Err(unknown());
         };
         // At most as many as there are integers, which were just read.
         let scales = SharedBytes::from(vec![factor; columns]);
-        let scales = RawTensor::new(ElementType::Float32, vec![1, columns], scales)
-            .map_err(|_| TensorFilesError::UnknownKind { name: name.to_owned() })?;
+        let scales = RawTensor::new(ElementType::Float32, vec![1, columns], scales).map_err(|_| unknown())?;
         Ok(Some(QuantizedGroup::from_integers(&integers, bits, None, scales)?))
     }
 }

@@ -49,7 +49,7 @@ mod write_options;
 mod ztensor_output;
 
 pub use convert::{ConvertOptions, GroupHandling, Written, convert};
-pub use error::TensorFilesError;
+pub use error::{Remedy, TensorFilesError};
 pub use layout::TensorLayout;
 pub use location::TensorLocation;
 pub use metadata::{Metadata, attribute_to_json};

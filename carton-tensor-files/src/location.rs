@@ -1,8 +1,9 @@
 //! The location of tensors, parsed from its text: a file, a carton, or one tensor of either.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use carton_core::Place;
+use carton_core::{Location, Place};
 
 /// Where tensors are: a tensor file, the folder of a checkpoint, or a carton, on this machine or at a URL; and which of them.
 ///
@@ -17,7 +18,7 @@ use carton_core::Place;
 /// let file = TensorLocation::from("hf://team/model/w.safetensors#bias");
 /// assert_eq!(file, TensorLocation::Url("hf://team/model/w.safetensors".into(), Some("bias".into())));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum TensorLocation {
     /// A file or folder of this machine, and the name of the requested tensor, if any.
     File(PathBuf, Option<String>),
@@ -33,6 +34,18 @@ pub(crate) const TENSOR_DATA: &str = "tensor_data";
 const PIN: &str = "sha256=";
 /// The scheme of registries, which have cartons and no other files.
 const REGISTRY: &str = "oci:";
+
+impl fmt::Debug for TensorLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // As a location, whose form leaves out what may be secret in a URL.
+        let (kind, place, part) = match self {
+            Self::File(path, part) => ("File", path.display().to_string(), part),
+            Self::Carton(place, part) => ("Carton", Location::from(place).to_string(), part),
+            Self::Url(url, part) => ("Url", Location::from(url).to_string(), part),
+        };
+        f.debug_tuple(kind).field(&place).field(part).finish()
+    }
+}
 
 impl From<&Path> for TensorLocation {
     fn from(source: &Path) -> Self {
@@ -161,5 +174,14 @@ mod tests {
         check("https://host/m#x#y", unknown("https://host/m", Some("x#y")));
         check("hf://a/b/c.safetensors#x", unknown("hf://a/b/c.safetensors", Some("x")));
         check("s3://a/b.npy", unknown("s3://a/b.npy", None));
+    }
+
+    #[test]
+    fn what_is_shown_holds_no_secret() {
+        for text in
+            ["https://me:secret@host/m.carton?key=secret#x", "https://me:secret@host/w.safetensors?key=secret#x"]
+        {
+            assert!(!format!("{:?}", TensorLocation::from(text)).contains("secret"), "{text}");
+        }
     }
 }

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use carton_core::tensor::FileBytes;
-use carton_core::{Carton, Config, Location, Open, OpenBytes, Place, file_bytes};
+use carton_core::{Carton, Config, Location, Open, Place, file_bytes};
 use carton_tensor::any_file::TensorFile;
-use tokio::runtime::Handle;
+use carton_tensor::content::Content;
+use carton_tensor::context::CancelToken;
 
 use crate::error::TensorFilesError;
 use crate::location::TensorLocation;
@@ -26,6 +27,7 @@ pub struct OpenTensors {
     config: Option<Config>,
     is_mapped: bool,
     opening: Option<Opening>,
+    cancel_token: Option<CancelToken>,
 }
 
 /// Opens the tensors at a location: a tensor file, the folder of a checkpoint, a carton, or a tensor file in the model of a carton; on this
@@ -35,7 +37,7 @@ pub struct OpenTensors {
 /// # Errors
 /// [`TensorFilesError`]: nothing is there, it is no tensor file, or its description is malformed.
 pub fn open(location: impl Into<TensorLocation>) -> OpenTensors {
-    OpenTensors { location: location.into(), config: None, is_mapped: false, opening: None }
+    OpenTensors { location: location.into(), config: None, is_mapped: false, opening: None, cancel_token: None }
 }
 
 impl fmt::Debug for OpenTensors {
@@ -55,7 +57,12 @@ impl OpenTensors {
         Self { is_mapped, ..self }
     }
 
-    /// Sets how a carton is opened, if it is one: its hash, who must have signed it.
+    /// A token that cancels opening a file at a URL, and reading it later.
+    pub fn cancel_token(self, token: CancelToken) -> Self {
+        Self { cancel_token: Some(token), ..self }
+    }
+
+    /// Sets how a carton is opened, if it is one: its hash, who must have signed it. A tensor file has neither.
     pub fn opening(self, opening: impl Fn(Open) -> Open + Send + 'static) -> Self {
         Self { opening: Some(Box::new(opening)), ..self }
     }
@@ -75,20 +82,20 @@ impl OpenTensors {
         if !location.place().is_ok_and(Place::names_a_file) {
             return self.carton(url, part).await;
         }
-        let bytes = bytes_at(location.clone(), self.config.as_ref()).await?;
         let shown = location.to_string();
+        let mut opening = file_bytes(location);
+        if let Some(config) = &self.config {
+            opening = opening.config(config.clone());
+        }
+        if let Some(token) = &self.cancel_token {
+            opening = opening.cancel_token(token.clone());
+        }
+        let (bytes, files) = opening.with_files_beside().await?;
         if is_carton(&bytes, &shown) {
             return self.carton(url, part).await;
         }
-        let (config, runtime) = (self.config, Handle::current());
         blocking(move || {
-            let beside = |name: &str| {
-                let place =
-                    location.place().ok().and_then(|place| place.beside(name)).ok_or(io::ErrorKind::NotFound)?;
-                runtime
-                    .block_on(bytes_at(Location::from(place), config.as_ref()).into_future())
-                    .map_err(io::Error::other)
-            };
+            let beside = |name: &str| files.open(name).map_err(io::Error::other);
             let file = TensorFile::with_files_beside(bytes, shown.as_str(), beside)?;
             TensorSource::file_at(file, &shown, part.as_deref())
         })
@@ -96,7 +103,10 @@ impl OpenTensors {
     }
 
     async fn carton(self, place: String, part: Option<String>) -> Result<TensorSource, TensorFilesError> {
-        let mut open = Carton::open(place.as_str());
+        let location = Location::from(place.as_str());
+        // Without what may be secret in a URL.
+        let shown = location.to_string();
+        let mut open = Carton::open(location);
         if let Some(config) = self.config {
             open = open.config(config);
         }
@@ -104,7 +114,7 @@ impl OpenTensors {
             open = opening(open);
         }
         let package = open.await?;
-        blocking(move || TensorSource::of_carton(package, &place, part.as_deref())).await
+        blocking(move || TensorSource::of_carton(package, &shown, part.as_deref())).await
     }
 }
 
@@ -125,18 +135,10 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(ended)?
 }
 
-fn bytes_at(location: Location, config: Option<&Config>) -> OpenBytes {
-    let bytes = file_bytes(location);
-    match config {
-        Some(config) => bytes.config(config.clone()),
-        None => bytes,
-    }
-}
-
-/// Whether bytes are those of a carton: a zip file that is not named as an archive of NumPy's.
+/// Whether bytes are those of a carton: a zip file that is neither named as an archive of NumPy's nor known as another kind of file.
 fn is_carton(bytes: &FileBytes, place: &str) -> bool {
-    const ZIP: &[u8] = b"PK";
-    bytes.len() >= 2 && bytes.read(0..2).is_ok_and(|start| *start == *ZIP) && !place.ends_with(".npz")
+    let content = bytes.start(Content::START).ok().and_then(|start| Content::of_start(&start));
+    matches!(content, Some(Content::Carton | Content::Zip)) && !place.to_ascii_lowercase().ends_with(".npz")
 }
 
 fn of_path(path: &Path, only: Option<&str>, is_mapped: bool) -> Result<TensorSource, TensorFilesError> {

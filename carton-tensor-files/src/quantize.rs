@@ -18,7 +18,7 @@ use crate::layout::TensorLayout;
 use crate::sink::{Piece, Planned, PlannedKind, Sink};
 use crate::source::{TensorSource, Value};
 use crate::tensor_info::TensorInfo;
-use crate::text::shown_names;
+use crate::text::{shown_name, shown_names};
 use crate::write_options::{OutputFormat, WriteOptions};
 
 /// The role of a tensor that is written.
@@ -315,7 +315,7 @@ fn warn_of_lost(
 }
 
 fn read(source: &TensorSource, listed: &TensorInfo) -> Result<RawTensor, TensorFilesError> {
-    let unknown = || TensorFilesError::UnknownKind { name: listed.name.clone() };
+    let unknown = || TensorFilesError::UnknownKind { name: shown_name(&listed.name) };
     numbers(source.read(&listed.name)?).ok_or_else(unknown)
 }
 
@@ -325,6 +325,6 @@ fn one(
     options: &weights::QuantizeOptions,
 ) -> Result<QuantizedTensor, TensorFilesError> {
     let quantized = weights::quantize_all([&read(source, listed)?], options)?;
-    let unknown = || TensorFilesError::UnknownKind { name: listed.name.clone() };
+    let unknown = || TensorFilesError::UnknownKind { name: shown_name(&listed.name) };
     quantized.into_iter().next().ok_or_else(unknown)
 }

@@ -12,7 +12,7 @@ use carton_tensor::npy::{Array, NpzWriter, write_array};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
 use carton_tensor::ztensor::{self, Attribute, Object, QuantizedGroup, Version};
 
-use crate::error::TensorFilesError;
+use crate::error::{Remedy, TensorFilesError};
 use crate::source::Value;
 use crate::text::shown_name;
 use crate::write_options::{OutputFormat, Temporary, WriteOptions};
@@ -21,8 +21,8 @@ use crate::ztensor_output::ZtensorOutput;
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
 
-/// The hint for a tensor that version 1.1 of zTensor cannot hold.
-const TOO_NEW: &str = "write version 1.2, or leave such tensors out";
+/// The remedy for a tensor that version 1.1 of zTensor cannot hold.
+const TOO_NEW: Remedy = Remedy::OrLeaveOut("write version 1.2");
 
 /// A tensor that is to be written.
 #[derive(Clone, Debug)]
@@ -163,15 +163,15 @@ impl Sink {
 
     /// Writes the next tensor in the order.
     pub(crate) fn write(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFilesError> {
-        let path = self.path.clone();
-        self.write_piece(name, piece).map_err(|error| unwritable(&path, error))
+        let result = self.write_piece(name, piece);
+        result.map_err(|error| unwritable(&self.path, &self.cancel_token, error))
     }
 
     /// Reserves space for the next tensor, a numeric one, to be [filled](Self::fill) later. Returns `false` if the format can only be
     /// written in order.
     pub(crate) fn reserve(&mut self, name: &str) -> Result<bool, TensorFilesError> {
         let Writer::Safetensors(writer) = &mut self.writer else { return Ok(false) };
-        writer.reserve(name).map(|()| true).map_err(|error| unwritable(&self.path, error.into()))
+        writer.reserve(name).map(|()| true).map_err(|error| unwritable(&self.path, &self.cancel_token, error.into()))
     }
 
     /// Writes a tensor for which space was reserved.
@@ -180,15 +180,15 @@ impl Sink {
             let source = io::Error::other("no space was reserved in it");
             return Err(TensorFilesError::Io { action: "write", path: self.path.clone(), source });
         };
-        writer.fill(name, tensor.bytes()).map_err(|error| unwritable(&self.path, error.into()))
+        writer.fill(name, tensor.bytes()).map_err(|error| unwritable(&self.path, &self.cancel_token, error.into()))
     }
 
     fn write_piece(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFilesError> {
         let refused = |what: &str| TensorFilesError::CannotHold {
             format: "this file",
-            name: name.to_owned(),
+            name: shown_name(name),
             what: what.to_owned(),
-            hint: "the file that is read changed meanwhile; try again",
+            remedy: Remedy::Text("the file that is read changed meanwhile; try again"),
         };
         match (&mut self.writer, piece) {
             (Writer::Safetensors(writer), Piece::Value(Value::Numbers(tensor))) => {
@@ -216,7 +216,7 @@ impl Sink {
     pub(crate) fn finish(self) -> Result<u64, TensorFilesError> {
         let Self { path, file, writer, cancel_token, _temporary, .. } = self;
         let failed = |source| TensorFilesError::Io { action: "write", path: path.clone(), source };
-        writer.finish().map_err(|error| unwritable(&path, error))?;
+        writer.finish().map_err(|error| unwritable(&path, &cancel_token, error))?;
         let length = file.file().metadata().map_err(failed)?.len();
         cancel_token.begin_publishing()?;
         file.publish().map_err(failed)?;
@@ -239,9 +239,13 @@ impl Writer {
     }
 }
 
-/// Converts an IO error to one that names the user's file: the errors of the formats name a temporary file, or none.
-fn unwritable(path: &Path, error: TensorFilesError) -> TensorFilesError {
-    match error.io_cause() {
+/// Converts an IO error to one that names the user's file: the errors of the formats name a temporary file, or none. Others stay as they are:
+/// that of a source which is fetched while it is copied, and that of the cancel token.
+fn unwritable(path: &Path, cancel_token: &CancelToken, error: TensorFilesError) -> TensorFilesError {
+    if cancel_token.is_cancelled() {
+        return TensorFilesError::Interrupted;
+    }
+    match error.io_cause().filter(|_| error.carton().is_none()) {
         Some(source) => TensorFilesError::Io { action: "write", path: path.to_path_buf(), source },
         None => error,
     }
@@ -258,30 +262,33 @@ fn array(value: Value) -> Option<Array> {
 fn check_names(planned: &[Planned]) -> Result<(), TensorFilesError> {
     let mut names = BTreeSet::new();
     match planned.iter().find(|planned| !names.insert(planned.name.as_str())) {
-        Some(twice) => Err(TensorFilesError::TwoOfOneName { name: twice.name.clone() }),
+        Some(twice) => Err(TensorFilesError::TwoOfOneName { name: shown_name(&twice.name) }),
         None => Ok(()),
     }
 }
 
 /// Checks that a file of this format can hold a tensor.
 fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<(), TensorFilesError> {
-    let refused = |what: String, hint| {
-        Err(TensorFilesError::CannotHold { format: format.name(), name: shown_name(&planned.name), what, hint })
+    let refused = |what: String, remedy| {
+        Err(TensorFilesError::CannotHold { format: format.name(), name: shown_name(&planned.name), what, remedy })
     };
     if format == OutputFormat::Npz && planned.name.len() > LONGEST_NPZ_NAME {
-        return refused("whose name is too long for the entry of a zip".to_owned(), "write a .safetensors or .zt file");
+        return refused(
+            "whose name is too long for the entry of a zip".to_owned(),
+            Remedy::Text("write a .safetensors or .zt file"),
+        );
     }
     match (&planned.kind, format) {
         (PlannedKind::Nested, _) => refused(
             "a list of tensors".to_owned(),
-            "the tensors in the list have names of their own: convert them instead",
+            Remedy::Text("the tensors in the list have names of their own: convert them instead"),
         ),
-        (PlannedKind::Unusable(reason), _) => refused(format!("which cannot be read: {reason}"), "choose the others"),
+        (PlannedKind::Unusable(reason), _) => refused(format!("which cannot be read: {reason}"), Remedy::ChooseOthers),
         (PlannedKind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor) => {
-            refused("strings".to_owned(), "write strings to an .npz or .npy file, or leave them out")
+            refused("strings".to_owned(), Remedy::OrLeaveOut("write strings to an .npz or .npy file"))
         }
         (PlannedKind::Group, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
-            refused("a quantized group".to_owned(), "write a .zt file")
+            refused("a quantized group".to_owned(), Remedy::Text("write a .zt file"))
         }
         (PlannedKind::Numbers(dtype, _), OutputFormat::Ztensor) if !version.has(*dtype) => {
             refused(format!("numbers of {dtype}, in version 1.1"), TOO_NEW)
@@ -290,19 +297,16 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
             refused(format!("{what}, in version 1.1"), TOO_NEW)
         }
         (PlannedKind::Object { what, .. }, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
-            refused(
-                what.clone(),
-                "write a .zt file, which keeps it as it is, or have the float32 numbers of quantized groups written",
-            )
+            refused(what.clone(), Remedy::OrDequantize)
         }
         (PlannedKind::Numbers(dtype, _), OutputFormat::Npz | OutputFormat::Npy) if !is_in_numpy(*dtype) => {
-            refused(format!("numbers of {dtype}"), "write a .safetensors or .zt file")
+            refused(format!("numbers of {dtype}"), Remedy::Text("write a .safetensors or .zt file"))
         }
         (PlannedKind::Numbers(ElementType::Complex128, _), OutputFormat::Safetensors) => {
-            refused("numbers of complex128".to_owned(), "write a .zt or .npz file")
+            refused("numbers of complex128".to_owned(), Remedy::Text("write a .zt or .npz file"))
         }
         (PlannedKind::Numbers(..), OutputFormat::Safetensors) if planned.name == "__metadata__" => {
-            refused("whose name is reserved there".to_owned(), "write a .zt or .npz file")
+            refused("whose name is reserved there".to_owned(), Remedy::Text("write a .zt or .npz file"))
         }
         _ => Ok(()),
     }

@@ -1,6 +1,7 @@
 //! What tensors are read from: files of several formats, and cartons. Names, dtypes and shapes are known once it is open; a tensor is read on
 //! request.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
@@ -35,6 +36,8 @@ pub struct TensorSource {
     place: String,
     opened: Opened,
     tensors: Vec<TensorInfo>,
+    /// Where tensors are among them, by their names.
+    positions: HashMap<String, usize>,
 }
 
 /// A file, with its path or place, or a carton.
@@ -87,11 +90,11 @@ impl TensorSource {
     }
 
     fn new(place: String, opened: Opened, only: Option<&str>) -> Result<Self, TensorFilesError> {
-        let tensors = match &opened {
+        let tensors: Vec<TensorInfo> = match &opened {
             Opened::File(file, path) => file.entries().map(|entry| of_file(file, path, &entry)).collect(),
             Opened::Carton(package) => package.tensors().iter().map(|(name, entry)| of_carton(name, entry)).collect(),
         };
-        let mut source = Self { tensors, opened, place };
+        let mut source = Self { positions: positions(&tensors), tensors, opened, place };
         if let Some(only) = only {
             source.keep(only)?;
         }
@@ -120,12 +123,13 @@ impl TensorSource {
     /// # Errors
     /// It has no tensor of this name.
     pub fn keep(&mut self, only: &str) -> Result<(), TensorFilesError> {
-        if !self.tensors.iter().any(|info| info.name == only) {
+        if self.get(only).is_none() {
             let present = self.tensors.iter().map(|info| info.name.clone()).collect();
             let (place, name) = (self.place.clone(), only.to_owned());
             return Err(TensorFilesError::NoSuchTensor { place, name, present });
         }
         self.tensors.retain(|info| info.name == only);
+        self.positions = positions(&self.tensors);
         Ok(())
     }
 
@@ -139,6 +143,7 @@ impl TensorSource {
         }
         let filter = Filter::any_glob(patterns)?;
         self.tensors.retain(|info| filter.accepts(&info.name));
+        self.positions = positions(&self.tensors);
         match self.tensors.is_empty() {
             true => Err(TensorFilesError::NoneMatches { place: self.place.clone(), patterns: patterns.to_vec() }),
             false => Ok(()),
@@ -149,6 +154,12 @@ impl TensorSource {
     #[must_use]
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
+    }
+
+    /// What is known of the tensor of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&TensorInfo> {
+        self.positions.get(name).and_then(|position| self.tensors.get(*position))
     }
 
     /// Reads a tensor. Sparse and quantized tensors become dense.
@@ -165,7 +176,7 @@ impl TensorSource {
                 Tensor::Numeric(tensor) => Value::Numbers(RawTensor::from(&tensor)),
                 Tensor::String(tensor) => Value::Strings(tensor),
                 Tensor::Nested(tensor) => Value::Nested(tensor),
-                _ => return Err(TensorFilesError::UnknownKind { name: name.to_owned() }),
+                _ => return Err(TensorFilesError::UnknownKind { name: shown_name(name) }),
             }),
         }
     }
@@ -288,6 +299,10 @@ impl TensorSource {
     pub fn total(&self) -> u64 {
         self.tensors.iter().filter_map(|info| info.bytes).fold(0, u64::saturating_add)
     }
+}
+
+fn positions(tensors: &[TensorInfo]) -> HashMap<String, usize> {
+    tensors.iter().enumerate().map(|(position, info)| (info.name.clone(), position)).collect()
 }
 
 /// The bytes of a file of a carton, as the opening of a sharded checkpoint takes them.

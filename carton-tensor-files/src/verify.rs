@@ -44,7 +44,7 @@ pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, 
     let total = source.total();
     let mut report = Verification { tensors: listed.len(), bytes: total, ..Verification::default() };
     if let Some(reader) = source.as_ztensor() {
-        let verified = reader.verify_all();
+        let verified = reader.verify_some(|name| source.get(name).is_some(), context.cancel_token())?;
         report.digests = verified.n_verified;
         for failure in verified.failures.into_iter().map(TensorFilesError::from) {
             match failure.is_malformed() {
@@ -54,7 +54,7 @@ pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, 
         }
     }
     if let Some(Err(error)) = source.as_ztensor().map(|reader| reader.manifest().attributes()) {
-        report.problems.push(error.to_string());
+        report.problems.push(in_one_line(&error));
     }
     if let Some(reader) = source.as_ztensor() {
         let findings = reader.findings()?;

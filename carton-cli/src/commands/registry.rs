@@ -41,7 +41,7 @@ struct Tagged {
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ShownTag {
     artifact: String,
     tag: Option<String>,
     /// Null if the registry does not give the artifact to the user.
@@ -136,10 +136,10 @@ pub(super) async fn tag(arguments: TagArgs, context: &Context<'_>) -> Result<Exi
 pub(super) async fn run(command: RegistryCommand, context: &Context<'_>) -> Result<Exit, Failure> {
     let RegistryCommand::Ls { repository } = command;
     let list = registry::list(repository).config(context.config.clone());
-    let listed: Vec<Listed> = set(list, open::progress(context), List::progress)
+    let listed: Vec<ShownTag> = set(list, open::progress(context), List::progress)
         .await?
         .into_iter()
-        .map(|listed| Listed {
+        .map(|listed| ShownTag {
             artifact: listed.reference.to_string(),
             tag: listed.reference.tag().map(str::to_owned),
             digest: listed.digest,

@@ -13,7 +13,6 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
         // Nothing else is to be done before.
         (_, Some(Advice::RaiseLimits(limits))) => return Some(limits_hint(&limits)),
         (Some(none), _) => Some(no_runner::hint(none)),
-        _ if error.is_disk_full() => Some(expressed(Advice::FreeSpace)),
         (None, advice) => advice.map(expressed),
     };
     match error.kind() {

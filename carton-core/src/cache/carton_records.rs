@@ -8,7 +8,7 @@ use super::folder::create_folder;
 use super::record::read_own_file;
 use super::{Cache, CacheError};
 
-/// Reads and writes the records about a carton. Each kind of record has a module: `about`, `checksums`, `signature`.
+/// Reads and writes the records about a carton. Each kind of record has a module: `about`, `checksums`, `bundle`.
 pub(crate) struct CartonRecords<'a> {
     cache: &'a Cache,
     manifest: ManifestHash,

@@ -96,7 +96,6 @@ impl Failure for CacheError {
 
     fn advice(&self) -> Option<Advice> {
         Some(match self {
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => return None,
             Self::Unsafe(folder) => folder.hint("CARTON_CACHE_DIR").into(),
             Self::Io { .. } => "set CARTON_CACHE_DIR to a folder that can be written to".into(),
             Self::Locked { .. } => "wait until the other process is done, or end it".into(),

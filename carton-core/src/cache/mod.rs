@@ -21,7 +21,7 @@
 //! │       ├── MANIFEST                 the files it uses
 //! │       ├── about                    the name of its model, and the file or folder from which it was loaded
 //! │       ├── checksums                CRC-32 and size of files that were verified, by their SHA-256
-//! │       ├── signature                the signature that was accepted for it, if it came from a server
+//! │       ├── signature                the signing bundle that was accepted for it, if it came from a server
 //! │       ├── uses/5cd101…             a further file it uses, such as the carton itself
 //! │       └── remote-77a3e2…           what is known of it at a URL: version and the parts that describe it, or its manifest in a registry
 //! ├── urls-v1/
@@ -74,7 +74,7 @@ mod open;
 mod partial;
 mod prune;
 mod record;
-mod registry;
+mod registrations;
 mod remote;
 mod remove;
 mod store;

@@ -19,7 +19,7 @@ use super::files::digest_of_name;
 use super::folder::last_change;
 use super::layout::{CARTONS, DOWNLOADS, FILES, LEASES, MODELS, Made};
 use super::lock::{self, Lock, Mode};
-use super::registry::read_uses;
+use super::registrations::read_uses;
 use super::remote::{UrlKey, read_headers};
 use super::{About, Cache, CacheError, CachedCarton};
 

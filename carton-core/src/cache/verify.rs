@@ -20,7 +20,7 @@ use super::layout::{CARTONS, FILES, MODELS};
 use super::models::{FOLDER_NAME, INDEX_NAME};
 use super::partial::remove_tree;
 use super::record::read_own_file;
-use super::registry::{MANIFEST_NAME, read_uses};
+use super::registrations::{MANIFEST_NAME, read_uses};
 use super::remote::{read_remote, remotes};
 use super::strays::{folders_of, strays};
 use super::survey::entries;

@@ -20,6 +20,8 @@ pub use advice::Advice;
 /// Why an operation failed. [`kind`](Self::kind) classifies the failure, [`hint`](Self::hint) says what to do about it, and
 /// [`source`](std::error::Error::source) leads to the causes.
 ///
+/// The errors of the layers of this library become one by `From`. They have no names outside.
+///
 /// `Debug` is written for people: the message, the causes and the hint. A program whose `main` returns this error prints it, and
 /// `unwrap` shows it.
 ///
@@ -115,7 +117,8 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Option<Advice> {
         match self.suspected_limits() {
-            [] => self.0.advice().or_else(|| self.is_disk_full().then_some(Advice::FreeSpace)),
+            [] if self.is_disk_full() => Some(Advice::FreeSpace),
+            [] => self.0.advice(),
             limits => Some(Advice::RaiseLimits(limits.to_vec())),
         }
     }

@@ -41,8 +41,8 @@ impl Failure for ModelError {
 }
 
 impl Error {
-    /// Whether there is no runner that has the model: it could not be started, did not load the model, or died earlier and is not
-    /// restarted.
+    /// Whether there is no runner that has the model: it could not be started, refused the model or ran out of time with it, or died earlier
+    /// and is not restarted. A runner that dies while it loads is not told from one that dies in a call.
     #[must_use]
     pub fn is_of_start(&self) -> bool {
         use RunnerFailure::{Gone, LoadTimeout, Refused};

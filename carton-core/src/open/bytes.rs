@@ -1,9 +1,12 @@
 //! The bytes of one file at any location, such as a tensor file on a server.
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
+use carton_format::context::CancelToken;
 use carton_format::source::Source;
 use carton_network::http::{Activity, Extent, Network, NetworkError, Part, Wanted};
 use carton_network::place::Place;
@@ -12,6 +15,7 @@ use carton_tensor::files::{FileBytes, ReadAt};
 
 use super::{Opening, cache, find};
 use crate::blocking::{Awaited, run_blocking};
+use crate::config::Config;
 use crate::error::Error;
 use crate::location::Location;
 use crate::settings::{OperationSettings, operation_setters};
@@ -29,6 +33,14 @@ const REQUEST: u64 = 64 << 20;
 pub struct OpenBytes {
     location: Location,
     operation: OperationSettings,
+    cancel_token: Option<CancelToken>,
+}
+
+/// Opens the files beside one, such as those of a sharded checkpoint. Made by [`OpenBytes::with_files_beside`].
+pub struct FilesBeside {
+    place: Place,
+    config: Config,
+    opening: Opening,
 }
 
 /// Opens the bytes of one file, which need not be a carton: a file of this machine, or one that an `http`, `https`, `hf`, `s3`, `gs` or `az` URL names.
@@ -45,32 +57,70 @@ pub struct OpenBytes {
 /// # Errors
 /// Nothing is there, or it is no single file, as an artifact of a registry. A server that does not send parts of files is refused by reads.
 pub fn file_bytes(location: impl Into<Location>) -> OpenBytes {
-    OpenBytes { location: location.into(), operation: OperationSettings::default() }
+    OpenBytes { location: location.into(), operation: OperationSettings::default(), cancel_token: None }
 }
 
 impl OpenBytes {
     operation_setters!(operation);
 
-    async fn open(self) -> Result<FileBytes, Error> {
-        let Self { location, operation } = self;
+    /// A token that cancels opening, and reading the file later. By default, dropping the operation cancels opening alone.
+    pub fn cancel_token(self, token: CancelToken) -> Self {
+        Self { cancel_token: Some(token), ..self }
+    }
+
+    /// Opens the file, and returns with it what opens the files in its folder.
+    ///
+    /// # Errors
+    /// As [`file_bytes`].
+    pub async fn with_files_beside(self) -> Result<(FileBytes, FilesBeside), Error> {
+        let Self { location, operation, cancel_token } = self;
         let progress = operation.progress().cloned();
         run_blocking(progress.as_ref(), move |context| {
             let config = operation.config()?;
+            let context = match cancel_token {
+                Some(token) => context.with_cancel_token(token),
+                None => context,
+            };
             let opening = Opening { cache: cache(&config).ok(), context };
-            let found = find(location.place()?, None, &config, &opening)?;
-            match &*found {
-                Place::Path(path) => FileBytes::open(path).map_err(Error::io("open", path)),
-                Place::Oci(url) => {
-                    let reason = "names an artifact of a registry, which is no single file".to_owned();
-                    Err(NetworkError::Url { url: url.shown(), reason }.into())
-                }
-                Place::Web(url) | Place::Hub(url) | Place::ObjectStore(url) => {
-                    let activity = Activity::new(opening.context.cancel_token());
-                    Ok(FileBytes::from_reader(Arc::new(Remote::open(&config.network(), url, activity)?)))
-                }
-            }
+            let place = location.place()?.clone();
+            let bytes = open_at(&place, &config, &opening)?;
+            Ok((bytes, FilesBeside { place, config, opening }))
         })
         .await
+    }
+}
+
+impl FilesBeside {
+    /// Opens the file of this name beside the first one. It blocks.
+    ///
+    /// # Errors
+    /// The name is not that of a file in the folder; otherwise as [`file_bytes`].
+    pub fn open(&self, name: &str) -> Result<FileBytes, Error> {
+        match self.place.beside(name) {
+            Some(place) => open_at(&place, &self.config, &self.opening),
+            None => Err(Error::io("open", Path::new(name))(io::ErrorKind::NotFound.into())),
+        }
+    }
+}
+
+impl fmt::Debug for FilesBeside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilesBeside").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// Opens the file at `place`.
+fn open_at(place: &Place, config: &Config, opening: &Opening) -> Result<FileBytes, Error> {
+    match &*find(place, None, config, opening)? {
+        Place::Path(path) => FileBytes::open(path).map_err(Error::io("open", path)),
+        Place::Oci(url) => {
+            let reason = "names an artifact of a registry, which is no single file".to_owned();
+            Err(NetworkError::Url { url: url.shown(), reason }.into())
+        }
+        Place::Web(url) | Place::Hub(url) | Place::ObjectStore(url) => {
+            let activity = Activity::new(opening.context.cancel_token());
+            Ok(FileBytes::from_reader(Arc::new(Remote::open(&config.network(), url, activity)?)))
+        }
     }
 }
 
@@ -79,7 +129,7 @@ impl IntoFuture for OpenBytes {
     type IntoFuture = Awaited<'static, FileBytes>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.open())
+        Box::pin(async move { Ok(self.with_files_beside().await?.0) })
     }
 }
 

@@ -17,7 +17,7 @@ use carton_network::http::{Activity, Network};
 use carton_network::object_stores;
 use carton_network::place::Place;
 
-pub use bytes::{OpenBytes, file_bytes};
+pub use bytes::{FilesBeside, OpenBytes, file_bytes};
 pub(crate) use opening::Opening;
 pub(crate) use signing::refuse_bare;
 pub(crate) use signing::{bundle_in_registry, bundles_to_push};

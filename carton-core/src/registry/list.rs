@@ -28,7 +28,7 @@ pub struct List {
 /// A tag of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct TagInfo {
     /// The name with the tag.
     pub reference: Reference,
     /// The digest of the artifact; none if the registry does not give it to the user.
@@ -60,7 +60,7 @@ pub fn list(repository: Reference) -> List {
 impl List {
     operation_setters!(operation);
 
-    async fn list(self) -> Result<Vec<Listed>, Error> {
+    async fn list(self) -> Result<Vec<TagInfo>, Error> {
         let Self { repository, operation } = self;
         let config = operation.config()?;
         run_blocking(operation.progress(), move |context| {
@@ -76,11 +76,11 @@ impl List {
                     context.check()?;
                     let Ok(reference) = repository.with_tag(&tags[at]) else { return Ok(None) };
                     match client.manifest_named(&tags[at]) {
-                        Ok((bytes, digest)) => Ok(Some(Listed::of(reference, &bytes, digest))),
+                        Ok((bytes, digest)) => Ok(Some(TagInfo::of(reference, &bytes, digest))),
                         // The tag was deleted meanwhile, or its artifact was; or this one artifact is not for the user.
                         Err(error) if error.is_refusal() => {
                             tracing::warn!("{}", carton_format::causes::in_one_line(&error));
-                            Ok(Some(Listed { reference, digest: None, manifest_sha256: None, size: None }))
+                            Ok(Some(TagInfo { reference, digest: None, manifest_sha256: None, size: None }))
                         }
                         Err(error) => Err(error.into()),
                     }
@@ -92,7 +92,7 @@ impl List {
     }
 }
 
-impl Listed {
+impl TagInfo {
     fn of(reference: Reference, manifest: &[u8], digest: Sha256Digest) -> Self {
         let carton = CartonManifest::parse(manifest).ok();
         let size = |carton: &CartonManifest| {
@@ -104,8 +104,8 @@ impl Listed {
 }
 
 impl IntoFuture for List {
-    type Output = Result<Vec<Listed>, Error>;
-    type IntoFuture = Awaited<'static, Vec<Listed>>;
+    type Output = Result<Vec<TagInfo>, Error>;
+    type IntoFuture = Awaited<'static, Vec<TagInfo>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.list())

@@ -12,7 +12,7 @@ mod push;
 mod tag;
 mod upload;
 
-pub use list::{List, Listed, list};
+pub use list::{List, TagInfo, list};
 pub use pull::{Pull, Pulled};
 pub use push::{Push, Pushed};
 pub use tag::{Tag, Tagged, tag};

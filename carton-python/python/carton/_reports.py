@@ -44,7 +44,7 @@ def signing_status(text: str) -> SigningStatus:
 def info(text: str) -> Info:
     """What a carton says of itself."""
     found = json.loads(text)
-    runner, signing = found.pop("runner"), found.pop("signature")
+    runner, signing = found.pop("runner"), found.pop("signing")
     return Info(
         runner=RequiredRunner(
             name=runner["runner_name"],

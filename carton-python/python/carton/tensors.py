@@ -249,7 +249,7 @@ class TensorFile(Mapping[str, np.ndarray]):
         """
         dtype, _, array = self._open().read(name)
         if dtype is None:
-            raise InvalidInputError(f"`{name}` holds strings, which have no bytes of one size")
+            raise InvalidInputError(f"`{name}` holds strings or a list, which have no bytes of one size")
         return array
 
     def __getitem__(self, name: str) -> np.ndarray:

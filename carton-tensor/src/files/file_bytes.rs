@@ -192,8 +192,11 @@ impl FileBytes {
     }
 
     /// Returns the first bytes, as many as are wanted or there are.
+    ///
+    /// # Errors
+    /// The bytes cannot be read.
     #[cfg(feature = "safetensors")]
-    pub(crate) fn start(&self, n_bytes: usize) -> io::Result<Vec<u8>> {
+    pub fn start(&self, n_bytes: usize) -> io::Result<Vec<u8>> {
         let mut start = vec![0; self.len().min(n_bytes as u64) as usize];
         self.read_into(0, &mut start)?;
         Ok(start)

@@ -13,6 +13,7 @@ use super::manifest::{Component, Format, Manifest, Object};
 use super::name::Name;
 use super::place::FilePart;
 use super::{Digest, DigestAlgorithm, Footer, ZTensorError, component, footer};
+use crate::context::{CancelToken, Cancelled};
 use crate::element_count;
 use crate::files::{FileBytes, RawTensor, SharedBytes};
 use crate::parallel::{available_threads, par_map};
@@ -323,13 +324,23 @@ impl Reader {
 
     /// Computes the digest of a range of the file in pieces.
     fn digest_of(&self, range: Range<u64>, algorithm: DigestAlgorithm) -> Result<Digest, ZTensorError> {
+        self.digest_within(range, algorithm, &CancelToken::default())
+    }
+
+    /// As [`digest_of`](Self::digest_of). Work that is cancelled returns any digest.
+    fn digest_within(
+        &self,
+        range: Range<u64>,
+        algorithm: DigestAlgorithm,
+        cancel_token: &CancelToken,
+    ) -> Result<Digest, ZTensorError> {
         if self.bytes.is_in_memory() {
             return Ok(algorithm.digest(&self.bytes.read(range)?));
         }
         let mut hasher = Hasher::new(algorithm);
         let mut buffer = vec![0; PIECE.min(usize::try_from(range.end - range.start).unwrap_or(PIECE))];
         let mut offset = range.start;
-        while offset < range.end {
+        while offset < range.end && !cancel_token.is_cancelled() {
             let n_bytes = (range.end - offset).min(PIECE as u64);
             let piece = buffer.get_mut(..n_bytes as usize).unwrap_or_default();
             self.bytes.read_into(offset, piece)?;
@@ -342,10 +353,25 @@ impl Reader {
     /// Verifies the digests of all components, on all cores. Bytes that several components share are hashed once.
     #[must_use]
     pub fn verify_all(&self) -> Verified {
+        // Work that nobody can cancel ends.
+        self.verify_some(|_| true, &CancelToken::default()).unwrap_or_default()
+    }
+
+    /// Verifies the digests of all components of the objects whose names `is_wanted` accepts, as [`verify_all`](Self::verify_all) does.
+    ///
+    /// # Errors
+    /// The work was cancelled.
+    pub fn verify_some(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+        cancel_token: &CancelToken,
+    ) -> Result<Verified, Cancelled> {
         let mut verified = Verified::default();
         let mut failures = Vec::new();
         let mut by_blob: BTreeMap<(u64, u64, &str), Blob<'_>> = BTreeMap::new();
-        for (index, component) in self.objects().flat_map(|object| object.components()).enumerate() {
+        for (index, component) in
+            self.objects().filter(|object| is_wanted(object.name())).flat_map(|object| object.components()).enumerate()
+        {
             match component.known_digest() {
                 Ok(None) if component.unknown_digest().is_some() => verified.n_unknown += 1,
                 Ok(None) => verified.n_without += 1,
@@ -361,14 +387,15 @@ impl Reader {
         let mut blobs: Vec<Blob<'_>> = by_blob.into_values().collect();
         // The largest blobs come first, so that none of them runs alone at the end.
         blobs.sort_by_key(|blob| std::cmp::Reverse(blob.length()));
-        let digest_of = |at: usize| self.digest_of(blobs[at].range.clone(), blobs[at].algorithm);
+        let digest_of = |at: usize| self.digest_within(blobs[at].range.clone(), blobs[at].algorithm, cancel_token);
         let digests = par_map(blobs.len(), available_threads(), || (), |(), at| Ok::<_, Infallible>(digest_of(at)));
+        cancel_token.check()?;
         for (blob, digest) in blobs.iter().zip(digests.into_iter().flatten()) {
             blob.judge(digest, &mut verified, &mut failures);
         }
         failures.sort_by_key(|(index, _)| *index);
         verified.failures = failures.into_iter().map(|(_, error)| error).collect();
-        verified
+        Ok(verified)
     }
 }
 

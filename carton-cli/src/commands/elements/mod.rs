@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
 use carton_tensor::npy::{Array, NpyError, write_array};
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
-use carton_tensor_files::{TensorFilesError, Value, is_in_numpy, shown_name};
+use carton_tensor_files::{Remedy, TensorFilesError, Value, is_in_numpy, shown_name};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
@@ -165,7 +165,8 @@ fn lines(tensor: &Tensor) -> String {
 /// Writes an array to standard output, for programs.
 fn write_npy(name: &str, value: Value) -> Result<Exit, Failure> {
     let refused = |what: String, hint| {
-        TensorFilesError::CannotHold { format: "an .npy file", name: shown_name(name), what, hint }.into()
+        let remedy = Remedy::Text(hint);
+        TensorFilesError::CannotHold { format: "an .npy file", name: shown_name(name), what, remedy }.into()
     };
     let array = match value {
         Value::Numbers(tensor) if !is_in_numpy(tensor.dtype()) => {

@@ -1,12 +1,13 @@
 //! Opening what the tensors come from, and what all commands do with it.
 
-use carton_core::Open;
+use carton_core::{Location, Open, Place};
 use carton_tensor::files::RawTensor;
 use carton_tensor_files::{TensorFilesError, TensorLocation, TensorSource, Value};
 
 use super::super::{Context, open, set};
 use crate::args::{DenseArgs, DigestsArgs, OnlyArgs, SourceArgs};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::text::one_line;
 
 /// Opens the source of the tensors.
@@ -23,10 +24,17 @@ pub(super) async fn try_open_source(
     let progress = open::progress(context);
     let opening = carton_tensor_files::open(location.clone())
         .config(context.config.clone())
+        .cancel_token(interrupt::token())
         .opening(move |open| set(open, progress.clone(), Open::progress));
     match (opening.await, location) {
         (Err(TensorFilesError::Carton(error)), TensorLocation::Carton(place, _)) => {
             Err(open::unopened(error, place.as_ref()))
+        }
+        // What was used of a file is not in the cache, but a repository has a carton.
+        (Err(TensorFilesError::Carton(error)), TensorLocation::Url(url, _))
+            if !Location::from(url.as_str()).place().is_ok_and(Place::names_a_file) =>
+        {
+            Err(open::unopened(error, url.as_ref()))
         }
         (opened, _) => Ok(opened),
     }

@@ -185,7 +185,7 @@ fn what_cannot_be_held_is_refused() {
     ----- stderr -----
     error: a zTensor file cannot hold tensor `words`, strings
 
-    hint: write strings to an .npz or .npy file, or leave them out with --only
+    hint: write strings to an .npz or .npy file, or leave such tensors out with --only
     ");
     assert_snapshot!(sandbox.carton("tensor convert s.npz s.safetensors --only z"), @"
     exit code: 1

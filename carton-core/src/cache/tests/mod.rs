@@ -6,7 +6,7 @@ mod downloads;
 pub(crate) mod model_folders;
 mod processes;
 mod prune;
-mod registry;
+mod registrations;
 mod remote;
 mod verify;
 

@@ -202,7 +202,7 @@ fn names_in_json() {
     let found = serde_json::to_value(package.info()).unwrap();
     let expected = json!({
         "manifest_sha256": package.contents().manifest_hash().unwrap().to_string(),
-        "signature": null,
+        "signing": null,
         "spec_version": 1,
         "model_name": "n",
         "short_description": null,

@@ -2,7 +2,7 @@
 
 use carton_format::manifest::Manifest;
 
-use super::super::registry::read_uses;
+use super::super::registrations::read_uses;
 use super::*;
 
 fn manifest(names: &[&str]) -> Manifest {
