@@ -54,6 +54,7 @@ fn hint(error: &TensorFilesError) -> Option<String> {
                 .to_owned(),
             remedy => remedy.to_string(),
         }),
+        TensorFilesError::NoSuchFile { .. } => text("`carton ls` shows its files"),
         TensorFilesError::NotInGroups { .. } => text("leave it as it is with --only, or leave --group-size out"),
         TensorFilesError::OneFits { .. } => text("choose one with --only NAME, or write an .npz file"),
         TensorFilesError::NoneMatches { .. } | TensorFilesError::NotOne { .. } => {

@@ -27,9 +27,7 @@ pub enum BundleError {
     #[error("the bundle holds {0} signatures, expected 1")]
     Signatures(usize),
     /// The bundle names no signer, or several ways to know one.
-    #[error(
-        "the signature's bundle must name one of a key, a chain of certificates, or a certificate with a log entry"
-    )]
+    #[error("the bundle must name one of a key, a chain of certificates, or a certificate with a log entry")]
     Material,
     /// A keyless signature has several log entries, which could disagree.
     #[error("the bundle has {0} entries of transparency logs, expected 1")]

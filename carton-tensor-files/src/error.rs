@@ -14,6 +14,7 @@ use carton_tensor::safetensors::SafetensorsError;
 use carton_tensor::weights::{DescriptionError, WeightsError};
 use carton_tensor::ztensor::{SparseError, ZTensorError};
 
+use crate::checkpoint::NoChoice;
 use crate::text::{count, shown_name};
 
 /// What to do about a tensor that a format cannot hold.
@@ -64,12 +65,28 @@ pub enum TensorFilesError {
         path: PathBuf,
     },
     /// A folder is neither a carton nor a checkpoint.
-    #[error("the folder `{}` has {found}, and one checkpoint was expected", path.display())]
+    #[error("the folder `{place}` has {found}, and one checkpoint was expected")]
     Folder {
         /// The folder.
-        path: PathBuf,
+        place: String,
         /// The tensor files in it.
         found: String,
+    },
+    /// The only tensor file of a folder is one of several of a checkpoint, whose index is not there.
+    #[error("`{file}` in `{place}` is one of several files of a checkpoint, and their index is not there")]
+    Incomplete {
+        /// The folder.
+        place: String,
+        /// The file.
+        file: String,
+    },
+    /// A carton has no such file.
+    #[error("the carton `{place}` has no file `{file}`")]
+    NoSuchFile {
+        /// The carton.
+        place: String,
+        /// The path in it.
+        file: String,
     },
     /// There is no tensor of this name.
     #[error("`{place}` has no tensor `{name}`")]
@@ -243,6 +260,14 @@ impl From<WeightsError> for TensorFilesError {
 }
 
 impl TensorFilesError {
+    pub(crate) fn no_choice(place: &str, no_choice: NoChoice) -> Self {
+        let place = place.to_owned();
+        match no_choice {
+            NoChoice::NotOne(found) => Self::Folder { place, found },
+            NoChoice::Part(file) => Self::Incomplete { place, file: shown_name(&file) },
+        }
+    }
+
     pub(crate) fn not_in_groups(name: &str, source: WeightsError) -> Self {
         Self::NotInGroups { name: shown_name(name), source: Box::new(source) }
     }
@@ -293,6 +318,7 @@ impl TensorFilesError {
         }
         match self {
             error if error.is_malformed() => ErrorKind::Integrity,
+            Self::Incomplete { .. } => ErrorKind::Integrity,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Thread(_) => ErrorKind::Other,
             Self::Io { action, source, .. } => ErrorKind::of_io(action, source),
@@ -340,7 +366,9 @@ impl TensorFilesError {
             Self::TwoOfOneName { .. } => text("a quantized tensor has its scale beside it; leave one as it is"),
             Self::NotInGroups { .. } => text("leave it as it is, or make no groups"),
             Self::OneFits { .. } => text("choose one, or write an .npz file"),
+            Self::Folder { found, .. } if found == "no tensor file" => None,
             Self::Folder { .. } => text("name one of its files"),
+            Self::Incomplete { .. } => text("name the file itself to read what it has alone"),
             Self::File(error) if error.content() == Some(Content::Carton) => {
                 text("name it FILE.carton, or read its tensors as FILE#tensor_data")
             }

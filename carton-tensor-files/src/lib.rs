@@ -20,6 +20,7 @@
 //!
 //! Each uses only those before it.
 //!
+//! - `checkpoint`: which file of a folder is the checkpoint. Pure.
 //! - `text`, `error`: names and numbers in messages; why tensors cannot be read or written.
 //! - `location`: what the text of a place names: a tensor file, a carton, one tensor of either. Pure but for the look at what exists.
 //! - `layout`, `tensor_info`: how tensors are stored, and what is known of them without reading their elements.
@@ -29,6 +30,7 @@
 //! - `groups`, `convert`, `quantize`, `save`: the files that are written.
 //! - `verify`, `validate`: checks of what is there.
 
+mod checkpoint;
 mod convert;
 mod copy;
 mod error;

@@ -12,10 +12,10 @@ use carton_tensor::any_file::TensorFile;
 use carton_tensor::content::Content;
 use carton_tensor::context::CancelToken;
 
+use crate::checkpoint;
 use crate::error::TensorFilesError;
 use crate::location::TensorLocation;
 use crate::source::TensorSource;
-use crate::text::count;
 
 /// Sets how a carton is opened.
 type Opening = Box<dyn Fn(Open) -> Open + Send>;
@@ -156,26 +156,16 @@ fn of_path(path: &Path, only: Option<&str>, is_mapped: bool) -> Result<TensorSou
 
 /// The checkpoint in a folder: its index, or the only tensor file.
 fn checkpoint_in(folder: &Path) -> Result<PathBuf, TensorFilesError> {
-    const INDEX: &str = ".safetensors.index.json";
-    const FILES: [&str; 4] = [".safetensors", ".zt", ".npz", ".npy"];
     let unreadable = |source| TensorFilesError::Io { action: "read", path: folder.to_path_buf(), source };
-    let (mut indexes, mut files) = (Vec::new(), Vec::new());
+    let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        let is_tensors = FILES.iter().any(|ending| name.ends_with(ending));
-        // A folder that is named as a file would be searched in turn.
-        if path.is_file() && name.ends_with(INDEX) {
-            indexes.push(path);
-        } else if path.is_file() && is_tensors {
-            files.push(path);
-        }
+        // A name that is not UTF-8 is none of a checkpoint. A folder of such a name is one below this one.
+        let entry = entry.map_err(unreadable)?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        names.extend(entry.file_name().into_string().ok().filter(|_| !is_folder));
     }
-    let found = match (indexes.as_slice(), files.as_slice()) {
-        ([only], _) | ([], [only]) => return Ok(only.clone()),
-        ([], []) => "no tensor file".to_owned(),
-        ([], files) => format!("{} and no index of them", count(files.len(), "tensor file")),
-        (indexes, _) => format!("{} indexes of checkpoints", indexes.len()),
-    };
-    Err(TensorFilesError::Folder { path: folder.to_path_buf(), found })
+    match checkpoint::choose(names.iter().map(String::as_str)) {
+        Ok(name) => Ok(folder.join(name)),
+        Err(no_choice) => Err(TensorFilesError::no_choice(&folder.display().to_string(), no_choice)),
+    }
 }

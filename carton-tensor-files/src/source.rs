@@ -15,6 +15,7 @@ use carton_tensor::weights::{self, Filter, LoadOptions, Statistics};
 use carton_tensor::ztensor::{self, Checks};
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
 
+use crate::checkpoint;
 use crate::error::TensorFilesError;
 use crate::location::{TENSOR_DATA, split_where, tensor_data_part};
 use crate::tensor_info::{TensorInfo, of_carton, of_file};
@@ -46,18 +47,41 @@ enum Opened {
     Carton(Package),
 }
 
-/// The file of the carton that `part` begins with, and the name of a tensor in it, which follows a `#`.
-fn file_in<'a>(package: &Package, part: &'a str) -> Option<(&'a str, Option<&'a str>)> {
-    if !part.starts_with("model/") {
-        return None;
+/// The tensor file of a carton that `part` begins with: a file of the model, or the folder of a checkpoint; and the name of a tensor in it, which
+/// follows a `#`. `None` if `part` is no path of the model.
+fn file_in<'p>(
+    package: &Package,
+    place: &str,
+    part: &'p str,
+) -> Result<Option<(String, Option<&'p str>)>, TensorFilesError> {
+    if part != MODEL && !part.starts_with(&format!("{MODEL}/")) {
+        return Ok(None);
     }
     let files = package.files();
     let is_file = |path: &str| files.iter().any(|file| file.path == path);
     if is_file(part) {
-        return Some((part, None));
+        return Ok(Some((part.to_owned(), None)));
     }
-    split_where(part, "#", |path, _| is_file(path)).map(|(path, name)| (path, Some(name)))
+    if let Some((path, name)) = split_where(part, "#", |path, _| is_file(path)) {
+        return Ok(Some((path.to_owned(), Some(name))));
+    }
+    let (folder, name) = part.split_once('#').map_or((part, None), |(folder, name)| (folder, Some(name)));
+    let folder = folder.trim_end_matches('/');
+    let inside = |path: &'_ str| -> Option<String> {
+        path.strip_prefix(folder)?.strip_prefix('/').filter(|name| !name.contains('/')).map(str::to_owned)
+    };
+    let names: Vec<String> = files.iter().filter_map(|file| inside(&file.path)).collect();
+    if names.is_empty() {
+        return Err(TensorFilesError::NoSuchFile { place: place.to_owned(), file: shown_name(part) });
+    }
+    match checkpoint::choose(names.iter().map(String::as_str)) {
+        Ok(file) => Ok(Some((format!("{folder}/{file}"), name))),
+        Err(no_choice) => Err(TensorFilesError::no_choice(&format!("{place}#{folder}"), no_choice)),
+    }
 }
+
+/// The folder of a carton's model.
+const MODEL: &str = "model";
 
 impl TensorSource {
     /// Takes the tensors of an open file, which `place` names in messages, or the one called `only`.
@@ -74,14 +98,18 @@ impl TensorSource {
     /// # Errors
     /// The carton has no such file or tensor; the file is none of tensors.
     pub fn of_carton(package: Package, place: &str, part: Option<&str>) -> Result<Self, TensorFilesError> {
-        if let Some((file, only)) = part.and_then(|part| file_in(&package, part)) {
+        let is_name = part.is_some_and(|part| package.tensors().get(part).is_some());
+        let file = match part {
+            Some(part) if !is_name => file_in(&package, place, part)?,
+            _ => None,
+        };
+        if let Some((file, only)) = file {
             let folder = file.rfind('/').map_or("", |end| &file[..=end]);
             let beside = |name: &str| bytes_of(&package, &format!("{folder}{name}"));
             let file_place = format!("{place}#{file}");
-            let opened = TensorFile::with_files_beside(package.file_bytes(file)?, file_place.as_str(), beside)?;
+            let opened = TensorFile::with_files_beside(package.file_bytes(&file)?, file_place.as_str(), beside)?;
             return Self::file_at(opened, &file_place, only);
         }
-        let is_name = part.is_some_and(|part| package.tensors().get(part).is_some());
         let only = match part.and_then(tensor_data_part) {
             Some(name) if !is_name => Some(name).filter(|name| !name.is_empty()),
             _ => part,
@@ -307,6 +335,9 @@ fn positions(tensors: &[TensorInfo]) -> HashMap<String, usize> {
 
 /// The bytes of a file of a carton, as the opening of a sharded checkpoint takes them.
 fn bytes_of(package: &Package, path: &str) -> io::Result<FileBytes> {
+    if !package.files().iter().any(|file| file.path == path) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     package.file_bytes(path).map_err(io::Error::other)
 }
 

@@ -200,7 +200,7 @@ fn files_and_index_must_agree() {
     fs::remove_file(place.path("m-00002-of-00002.safetensors")).unwrap();
     let error = place.error();
     check_missing(&error, "7.3");
-    assert!(error.to_string().contains("1 of its files are missing: `m-00002-of-00002.safetensors`"), "{error}");
+    assert!(error.to_string().contains("1 of its files is missing: `m-00002-of-00002.safetensors`"), "{error}");
 
     let place = Checkpoint::new();
     place

@@ -14,7 +14,7 @@ pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Pac
     as_asked(model, context)?.await.map_err(|error| unopened(error, &model.path))
 }
 
-/// As [`open`], and looks for the carton's signature where somebody is trusted, where that costs no request, or where it
+/// As [`open`], and looks for the carton's signing bundle where somebody is trusted, where that costs no request, or where it
 /// `is_worth_a_request`.
 pub(super) async fn open_with_signing(
     model: &ModelArgs,

@@ -1,4 +1,4 @@
-//! Which cartons use the cache, and which files that each of them uses: `cartons-v1`.
+//! Which cartons use the cache, and which files each of them uses: `cartons-v1`.
 //!
 //! A carton is registered when it is leased. It then holds the files that its MANIFEST lists, and the extra ones that it names, until the
 //! registration is deleted. The modification time of its folder is the time of its last use.

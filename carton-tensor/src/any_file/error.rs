@@ -152,7 +152,10 @@ impl TensorFileError {
             | Self::Safetensors(SafetensorsError::OtherContent { content, .. })
             | Self::Sharded(ShardedError::Shard(SafetensorsError::OtherContent { content, .. }))
             | Self::Npy(NpyError::NotNpz { content, .. }) => Some(*content),
-            Self::Sharded(ShardedError::Index { .. }) => Some(Content::Json),
+            // A file with the name of an index is none of another kind.
+            Self::Sharded(ShardedError::Index { place, .. }) if !has_ending(place, ".index.json") => {
+                Some(Content::Json)
+            }
             _ => None,
         }
     }

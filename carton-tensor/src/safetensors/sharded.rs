@@ -25,7 +25,10 @@ pub enum ShardedError {
         source: ShardIndexError,
     },
     /// Files are missing that the index names, or that the numbers in the names of the other files imply.
-    #[error("`{place}`: {count} of its files are missing: {} (spec/safetensors.md §{section})", list(.files, *.count))]
+    #[error(
+        "`{place}`: {count} of its files {} missing: {} (spec/safetensors.md §{section})",
+        if *.count == 1 { "is" } else { "are" }, list(.files, *.count)
+    )]
     MissingShards {
         /// The index.
         place: String,

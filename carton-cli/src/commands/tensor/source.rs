@@ -1,6 +1,6 @@
 //! Opening what the tensors come from, and what all commands do with it.
 
-use carton_core::{Location, Open, Place};
+use carton_core::{ErrorKind, Location, Open, Place};
 use carton_tensor::files::RawTensor;
 use carton_tensor_files::{TensorFilesError, TensorLocation, TensorSource, Value};
 
@@ -29,6 +29,13 @@ pub(super) async fn try_open_source(
     match (opening.await, location) {
         (Err(TensorFilesError::Carton(error)), TensorLocation::Carton(place, _)) => {
             Err(open::unopened(error, place.as_ref()))
+        }
+        (Err(TensorFilesError::Carton(error)), TensorLocation::Url(..))
+            if context.config.offline && error.kind() == ErrorKind::Network =>
+        {
+            let hint =
+                "tensor files are not kept in the cache: leave out --offline, and `offline` in the configuration";
+            Err(Failure::from(error).hint(hint))
         }
         // What was used of a file is not in the cache, but a repository has a carton.
         (Err(TensorFilesError::Carton(error)), TensorLocation::Url(url, _))

@@ -16,6 +16,10 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
     let path: PathBuf = arguments.source.source.clone();
     // Opening a malformed file fails here, with the same exit code.
     let source = super::open_source(arguments.source, context).await?;
+    if source.file().is_none() {
+        output
+            .note("only the tensors of self-tests and examples are read: `carton verify` checks all files of a carton");
+    }
     let progress = output.progress().clone();
     let report = interrupt::blocking(move |token| Ok(verify(&source, &progress.context(token))?)).await?;
     output.progress().finish();

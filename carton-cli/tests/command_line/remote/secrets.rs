@@ -58,6 +58,22 @@ fn a_password_in_a_url() {
     }
 }
 
+/// The place of tensors is in messages.
+#[test]
+fn a_password_in_the_url_of_tensors() {
+    let Some(nginx) = Nginx::start(SERVER) else { return };
+    let sandbox = published(&nginx);
+    fs::copy(sandbox.work().join("model.bin"), nginx.root().join("basic/w.safetensors")).unwrap();
+    let url = |user: &str, path: &str| format!("http://{user}{}/{path}?key=s3cret", nginx.authority());
+    let tensors = |place: &str, code| run(&sandbox, &["tensor", "ls", place], &[]).expect_code(code);
+    tensors(&url("me:hunter2@", "basic/model.carton"), 0);
+    let missing = tensors(&format!("{}#nothing", url("me:hunter2@", "basic/model.carton")), 1);
+    assert!(missing.stdout.contains("has no tensor `nothing`"), "{missing}");
+    tensors(&format!("{}#model/model.bin", url("me:hunter2@", "basic/model.carton")), 1);
+    tensors(&url("me:hunter2@", "basic/w.safetensors"), 4);
+    tensors(&url("me:s3cret@", "basic/w.safetensors"), 7);
+}
+
 #[test]
 fn a_token_in_the_environment() {
     let Some(nginx) = Nginx::start(SERVER) else { return };

@@ -100,7 +100,8 @@ fn files_of_a_model_are_read_in_its_carton() {
     let shown = sandbox.carton("tensor cat m.carton#model/weights.zt#ids").expect_code(0).stdout;
     assert_eq!(shown, sandbox.carton("tensor cat model/weights.zt#ids").expect_code(0).stdout);
     let error = sandbox.carton("tensor ls m.carton#model/none.zt").expect_code(1);
-    assert!(error.stderr.contains("has no tensor `model/none.zt`"), "{}", error.stderr);
+    assert!(error.stderr.contains("the carton `m.carton` has no file `model/none.zt`"), "{}", error.stderr);
+    assert!(error.stderr.contains("`carton ls` shows its files"), "{}", error.stderr);
 }
 
 /// Writes a checkpoint of two files and its index into a folder.
@@ -128,7 +129,7 @@ fn a_checkpoint_of_several_files_is_one_wherever_it_is() {
     sandbox.carton("pack model --runner noop -o m.carton").expect_code(0);
     let local = sandbox.run(["tensor", "ls", &format!("model/{INDEX}")]).expect_code(0).stdout;
     let url = nginx.url(INDEX);
-    for place in ["model", "model/", &url, &format!("m.carton#model/{INDEX}")] {
+    for place in ["model", "model/", &url, &format!("m.carton#model/{INDEX}"), "m.carton#model", "m.carton#model/"] {
         assert_eq!(sandbox.run(["tensor", "ls", place]).expect_code(0).stdout, local, "{place}");
     }
     let requests = nginx.requests();
@@ -160,6 +161,23 @@ fn a_folder_that_is_no_checkpoint_is_refused() {
     assert!(error.stderr.contains("hint: name one of its files"), "{error}");
     fs::remove_file(sandbox.work().join("folder/b.safetensors")).unwrap();
     sandbox.carton("tensor ls folder#ids").expect_code(0);
+    // One file of a checkpoint is not all of it.
+    write_checkpoint(&sandbox, "part");
+    for file in [INDEX, "model-00002-of-00002.safetensors"] {
+        fs::remove_file(sandbox.work().join("part").join(file)).unwrap();
+    }
+    let error = sandbox.carton("tensor ls part").expect_code(4);
+    assert!(error.stderr.contains("one of several files of a checkpoint"), "{error}");
+    // An index that is not a file is not passed over.
+    std::os::unix::fs::symlink("nothing", sandbox.work().join("part").join(INDEX)).unwrap();
+    sandbox.carton("tensor ls part").expect_code(1);
+    write_checkpoint(&sandbox, "model");
+    fs::remove_file(sandbox.work().join("model/model-00002-of-00002.safetensors")).unwrap();
+    sandbox.carton("pack model --runner noop -o m.carton").expect_code(0);
+    for place in ["model", "m.carton#model"] {
+        let error = sandbox.carton(&format!("tensor ls {place}")).expect_code(4);
+        assert!(error.stderr.contains("1 of its files is missing"), "{error}");
+    }
 }
 
 #[test]

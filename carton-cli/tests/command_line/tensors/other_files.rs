@@ -101,7 +101,7 @@ fn indexes_of_other_files() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `pytorch_model.bin.index.json`: 1 of its files are missing: `pytorch_model-00001-of-00001.bin` (spec/safetensors.md §7.3)
+    error: `pytorch_model.bin.index.json`: 1 of its files is missing: `pytorch_model-00001-of-00001.bin` (spec/safetensors.md §7.3)
 
     hint: by their names its files are not safetensors; the index of those is `model.safetensors.index.json`
     ");
