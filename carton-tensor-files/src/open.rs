@@ -138,7 +138,9 @@ async fn blocking<T: Send + 'static>(
 /// Whether bytes are those of a carton: a zip file that is neither named as an archive of NumPy's nor known as another kind of file.
 fn is_carton(bytes: &FileBytes, place: &str) -> bool {
     let content = bytes.start(Content::START).ok().and_then(|start| Content::of_start(&start));
-    matches!(content, Some(Content::Carton | Content::Zip)) && !place.to_ascii_lowercase().ends_with(".npz")
+    // Without the query of a URL, which stands for `?…` here.
+    let name = place.split('?').next().unwrap_or_default().to_ascii_lowercase();
+    matches!(content, Some(Content::Carton | Content::Zip)) && !name.ends_with(".npz")
 }
 
 fn of_path(path: &Path, only: Option<&str>, is_mapped: bool) -> Result<TensorSource, TensorFilesError> {

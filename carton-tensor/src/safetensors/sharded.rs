@@ -219,7 +219,13 @@ impl Sharded {
             |(), position| {
                 let file = files[position];
                 let shown = format!("{folder}{file}");
-                let bytes = open(file).map_err(|source| ShardedError::Io { place: shown.clone(), source })?;
+                let bytes = open(file).map_err(|source| match source.kind() {
+                    io::ErrorKind::NotFound => {
+                        let (place, files) = (place.clone(), vec![file.to_owned()]);
+                        ShardedError::MissingShards { place, files, count: 1, section: "7.3" }
+                    }
+                    _ => ShardedError::Io { place: shown.clone(), source },
+                })?;
                 Ok::<_, ShardedError>(Reader::new(bytes, shown)?)
             },
         )?;
