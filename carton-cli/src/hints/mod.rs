@@ -32,6 +32,7 @@ fn expressed(advice: Advice) -> String {
         Advice::DeclareOutputs => {
             "declare [[output]] in the metadata, or record a self-test: `--record-self-test INPUT=FILE`"
         }
+        Advice::TrustSomebody => "name whom you trust: `--key PUB.pem`, or a [[trust]] rule of the configuration",
         Advice::PassDigest => "give it: `--sha256 HASH`",
         Advice::Reinstall { runner } => {
             let runner = shell_word(&runner);

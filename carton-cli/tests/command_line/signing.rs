@@ -183,6 +183,7 @@ fn rules_say_who_may_sign_what() {
     assert!(outcome.stderr.contains("none.pem`, which a trust rule names"), "{outcome}");
     let outcome = sandbox.carton("info model.carton --require-signed").expect_code(1);
     assert!(outcome.stderr.contains("no key, certificate or identity is trusted"), "{outcome}");
+    assert!(outcome.stderr.contains("hint: name whom you trust: `--key PUB.pem`"), "{outcome}");
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub enum Advice {
     },
     /// Give the SHA-256 of what is fetched.
     PassDigest,
+    /// Say whom to trust: by a public key, or by a rule of the configuration.
+    TrustSomebody,
     /// Install a runner again.
     Reinstall {
         /// The name of the runner.
@@ -97,6 +99,7 @@ impl fmt::Display for Advice {
             Self::DeclareInputs => "declare them in the metadata: a carton.toml with [[input]]",
             Self::DeclareOutputs => "declare [[output]], record a self-test, or give a self-test its expected_out",
             Self::NameRunner { .. } => "name the runner",
+            Self::TrustSomebody => "give the public key of whom you trust",
             Self::PassDigest => "give the SHA-256 that the archive must have",
             Self::Reinstall { .. } => "install the runner again",
             Self::InstallWithLibrary { .. } => "install it with the command `carton`, which finds the library",

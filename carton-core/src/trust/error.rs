@@ -100,7 +100,7 @@ impl Failure for TrustError {
                 Some("get its signing bundle from whom the carton is from, and put it beside the carton".into())
             }
             Self::Bare { .. } => Some("pack the model, and sign the carton".into()),
-            Self::NoTrust { .. } => Some("give the public key of whom you trust".into()),
+            Self::NoTrust { .. } => Some(Advice::TrustSomebody),
             _ => None,
         }
     }
