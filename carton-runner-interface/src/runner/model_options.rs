@@ -9,11 +9,11 @@ use super::{Options, RunnerError};
 /// ```
 /// use carton_runner_interface::runner::{ModelOptions, Options};
 ///
-/// let options: Options = serde_json::from_str(r#"{"num_threads": "2", "treads": 1}"#)?;
+/// let options = Options::from([("num_threads".to_owned(), "2".into()), ("treads".to_owned(), 1.into())]);
 /// let options = ModelOptions::new("onnx", &["num_threads"], &options);
 /// assert_eq!(options.number::<usize>("num_threads", 1024)?, Some(2));
 /// assert_eq!(options.unknown().as_deref(), Some("the onnx runner has no option `treads`; it knows num_threads"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), carton_runner_interface::runner::RunnerError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ModelOptions<'a> {
