@@ -92,7 +92,7 @@ impl Outputs {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the model returned no output.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

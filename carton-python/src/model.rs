@@ -336,17 +336,8 @@ impl Model {
         workers: i128,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let options = fields!(slf.py(), {
-            "inputs": inputs,
-            "outputs": outputs,
-            "keep": keep,
-            "constants": constants,
-            "batch_size": batch_size,
-            "batch_bytes": batch_bytes,
-            "workers": workers,
-            "progress": progress,
-        });
-        slf.py().import("carton._rows")?.call_method("map_to", (slf, path, rows), Some(&options))
+        let mapped = Self::map(slf, rows, inputs, outputs, keep, constants, batch_size, batch_bytes, workers)?;
+        slf.py().import("carton._rows")?.call_method1("write", (mapped, path, progress))
     }
 
     /// Runs the self-tests of the carton: a `SelfTestReport`. `rtol` and `atol` are the tolerances of the comparison, as NumPy's `allclose`

@@ -144,7 +144,7 @@ def test_who_signed_is_shown(unsigned: Path) -> None:
     assert package.info().signing == untrusted
     report = package.verify()
     assert report.ok and report.signing == untrusted
-    # A bundle of something else is wrong, whoever is trusted.
+    # A bundle that signs another carton is refused by every rule of trust.
     bundle = json.loads(Path(place).read_text())
     bundle["dsseEnvelope"]["payload"] = "e30="
     Path(place).write_text(json.dumps(bundle))

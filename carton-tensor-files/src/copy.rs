@@ -3,25 +3,17 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use carton_tensor::files::{ElementType, RawTensor};
+use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{Format, Object, Version};
 
 use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
 use crate::metadata::Metadata;
 use crate::sink::{Piece, PlannedKind};
-use crate::source::{TensorSource, Value};
+use crate::source::TensorSource;
 use crate::tensor_info::TensorInfo;
 use crate::text::{count, shown_name};
 use crate::write_options::{OutputFormat, WriteOptions};
-
-/// The numbers of a value; of strings `None`.
-pub(crate) fn numbers(value: Value) -> Option<RawTensor> {
-    match value {
-        Value::Numbers(tensor) => Some(tensor),
-        Value::Strings(_) | Value::Nested(_) => None,
-    }
-}
 
 /// Returns the tensors to write. Lists of tensors in a carton are left out, because their elements have names of their own.
 pub(crate) fn expanded<'a>(source: &'a TensorSource, warnings: &mut Vec<String>) -> Vec<&'a TensorInfo> {

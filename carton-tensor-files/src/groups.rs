@@ -8,7 +8,6 @@ use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
 use carton_tensor::weights::SCALE_SUFFIX;
 use carton_tensor::ztensor::QuantizedGroup;
 
-use crate::copy::numbers;
 use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
 use crate::source::TensorSource;
@@ -75,7 +74,7 @@ impl<'a> Groups<'a> {
     pub(crate) fn read(&self, source: &TensorSource, name: &str) -> Result<Option<QuantizedGroup>, TensorFilesError> {
         let Some(&factor) = self.scales.get(name) else { return Ok(None) };
         let unknown = || TensorFilesError::UnknownKind { name: shown_name(name) };
-        let integers = numbers(source.read(name)?).ok_or_else(unknown)?;
+        let integers = source.read(name)?.into_numbers().ok_or_else(unknown)?;
         let (Some(bits), &[_, columns]) = (QuantizedGroup::fewest_bits(&integers), integers.shape()) else {
             return Err(unknown());
         };
@@ -94,7 +93,7 @@ fn is_dense(listed: &TensorInfo, fits: impl Fn(ElementType) -> bool) -> bool {
 
 /// Returns the factor for the integers: 1 divided by their scale. `None` if that is not a normal `float32`.
 fn factor(source: &TensorSource, scale: &str) -> Result<Option<f32>, TensorFilesError> {
-    let Some(tensor) = numbers(source.read(scale)?) else { return Ok(None) };
+    let Some(tensor) = source.read(scale)?.into_numbers() else { return Ok(None) };
     let scale = match tensor.dtype() {
         ElementType::Float64 => tensor.bytes().first_chunk().map(|bytes| f64::from_le_bytes(*bytes)),
         _ => tensor.to_f32().and_then(|numbers| numbers.first().map(|&scale| f64::from(scale))),

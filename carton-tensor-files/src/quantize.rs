@@ -12,7 +12,7 @@ use carton_tensor::ztensor::QuantizedGroup;
 use serde::Serialize;
 
 use crate::convert::Written;
-use crate::copy::{self, numbers};
+use crate::copy;
 use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
 use crate::sink::{Piece, Planned, PlannedKind, Sink};
@@ -316,7 +316,7 @@ fn warn_of_lost(
 
 fn read(source: &TensorSource, listed: &TensorInfo) -> Result<RawTensor, TensorFilesError> {
     let unknown = || TensorFilesError::UnknownKind { name: shown_name(&listed.name) };
-    numbers(source.read(&listed.name)?).ok_or_else(unknown)
+    source.read(&listed.name)?.into_numbers().ok_or_else(unknown)
 }
 
 fn one(

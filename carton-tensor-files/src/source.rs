@@ -32,6 +32,17 @@ pub enum Value {
     Nested(NestedTensor),
 }
 
+impl Value {
+    /// The numbers; `None` for strings and lists.
+    #[must_use]
+    pub fn into_numbers(self) -> Option<RawTensor> {
+        match self {
+            Self::Numbers(tensor) => Some(tensor),
+            Self::Strings(_) | Self::Nested(_) => None,
+        }
+    }
+}
+
 /// An open tensor file, or the tensors of a carton, made by [`open`](crate::open()).
 pub struct TensorSource {
     place: String,

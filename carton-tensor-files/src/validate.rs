@@ -6,7 +6,6 @@ use std::path::Path;
 use carton_tensor::context::Context;
 use carton_tensor::weights::{self, Description, Filter, LoadOptions, LoaderStatistics, Validation, Weights};
 
-use crate::copy::numbers;
 use crate::error::TensorFilesError;
 use crate::source::TensorSource;
 
@@ -39,7 +38,7 @@ pub fn validate(
             let mut tensors = BTreeMap::new();
             for listed in source.tensors() {
                 context.check()?;
-                if let Some(tensor) = numbers(source.read(&listed.name)?) {
+                if let Some(tensor) = source.read(&listed.name)?.into_numbers() {
                     tensors.insert(listed.name.clone(), tensor);
                 }
             }

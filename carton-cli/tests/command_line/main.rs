@@ -14,6 +14,7 @@ mod hub;
 mod interruption;
 mod libraries;
 mod mistakes;
+mod model_errors;
 mod object_stores;
 mod onnx_runtime;
 mod other_writers;

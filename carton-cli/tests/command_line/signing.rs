@@ -71,7 +71,7 @@ fn a_carton_is_signed_and_used_by_its_key_alone() {
 }
 
 #[test]
-fn a_signature_holds_for_a_carton_in_every_shape() {
+fn a_bundle_holds_for_a_carton_in_every_shape() {
     let sandbox = prepared();
     sandbox.carton("sign model.carton --key key.pem").expect_code(0);
     sandbox.carton("unpack model.carton -o folder").expect_code(0);
@@ -90,7 +90,7 @@ fn a_signature_holds_for_a_carton_in_every_shape() {
 }
 
 #[test]
-fn wrong_signatures_are_refused() {
+fn wrong_bundles_are_refused() {
     let sandbox = prepared();
     pack(&sandbox, "second", "other weights");
     let sign = || sandbox.carton("sign model.carton --key key.pem").expect_code(0);
@@ -215,7 +215,7 @@ fn keys_are_never_replaced() {
 }
 
 #[test]
-fn signatures_on_servers_are_found_and_kept() {
+fn bundles_on_servers_are_found_and_kept() {
     let sandbox = prepared();
     let Some(nginx) = Nginx::start("") else { return };
     let served = nginx.root().join("model.carton");
@@ -463,7 +463,7 @@ fn certificates_are_trusted_by_root_identity_usage_and_date() {
 
 /// `carton-signing` tests which bundles are accepted.
 #[test]
-fn keyless_signatures_are_accepted_by_rules() {
+fn keyless_bundles_are_accepted_by_rules() {
     let sandbox = prepared();
     let Some(stock) = Stock::prepare(&sandbox) else { return };
     let work = sandbox.work();

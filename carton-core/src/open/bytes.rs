@@ -177,7 +177,7 @@ impl ReadAt for Remote {
     }
 }
 
-/// Makes an error of the network one of this library, so that whoever reads the file can tell its kind.
+/// Turns a network error inside an `io::Error` into an [`Error`]. The reader of the file can then tell its kind.
 fn as_error(error: io::Error) -> io::Error {
     match error.downcast::<NetworkError>() {
         Ok(error) => io::Error::other(Error::from(error)),

@@ -106,7 +106,7 @@ impl Packing {
     /// Adds one more self-test to be recorded, as [`Pack::record_self_test`] does.
     ///
     /// # Errors
-    /// There are none: neither the metadata nor the model declares inputs.
+    /// Neither the metadata nor the model declares inputs.
     pub fn record(&mut self, test: impl Into<RecordSelfTest>) -> Result<(), Error> {
         self.declared_inputs()?;
         self.pack.record_self_tests.push(test.into());

@@ -75,11 +75,8 @@ def map_rows(
     )
 
 
-def map_to(
-    model: _carton.Model, path: AnyPath, rows: Any, *, progress: _progress.Callback | bool | None, **options: Any
-) -> MapReport:
-    """Implements `Model.map_to`, which documents it."""
-    mapped = map_rows(model, rows, **options)
+def write(mapped: _carton.MappedRows, path: AnyPath, progress: _progress.Callback | bool | None) -> MapReport:
+    """Writes the rows that `Model.map` returned, for `Model.map_to`."""
     with _progress.reporting(progress) as callback:
         return mapped.write(path, callback)
 

@@ -353,7 +353,7 @@ impl Reader {
     /// Verifies the digests of all components, on all cores. Bytes that several components share are hashed once.
     #[must_use]
     pub fn verify_all(&self) -> Verified {
-        // Work that nobody can cancel ends.
+        // Nobody else has this token, so the work is never cancelled.
         self.verify_some(|_| true, &CancelToken::default()).unwrap_or_default()
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use carton_tensor_files::{Temporary, WriteOptions};
 
-use source::{numbers, open_some, open_source, try_open_source, with_digests};
+use source::{open_some, open_source, try_open_source, with_digests};
 
 use super::Context;
 use crate::args::{SinkArgs, TensorCommand};

@@ -1,8 +1,7 @@
 //! Opening what the tensors come from, and what all commands do with it.
 
 use carton_core::{ErrorKind, Location, Open, Place};
-use carton_tensor::files::RawTensor;
-use carton_tensor_files::{TensorFilesError, TensorLocation, TensorSource, Value};
+use carton_tensor_files::{TensorFilesError, TensorLocation, TensorSource};
 
 use super::super::{Context, open, set};
 use crate::args::{DenseArgs, DigestsArgs, OnlyArgs, SourceArgs};
@@ -67,12 +66,4 @@ pub(super) fn with_digests(source: TensorSource, digests: DigestsArgs, context: 
         context.output.note(&one_line(&note));
     }
     source.verifying(!digests.no_digests)
-}
-
-/// Returns a numeric tensor; `None` for strings and lists.
-pub(super) fn numbers(value: Value) -> Option<RawTensor> {
-    match value {
-        Value::Numbers(tensor) => Some(tensor),
-        Value::Strings(_) | Value::Nested(_) => None,
-    }
 }

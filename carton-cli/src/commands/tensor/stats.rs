@@ -6,7 +6,7 @@ use carton_tensor::weights::{self, Statistics};
 use carton_tensor_files::{TensorInfo, TensorLayout, TensorSource};
 use serde::Serialize;
 
-use super::{Context, ls, numbers, plot};
+use super::{Context, ls, plot};
 use crate::args::TensorStatsArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -153,7 +153,7 @@ fn measure_one(
         }
         return Ok(Some((statistics, histogram)));
     }
-    let Some(tensor) = numbers(source.read(&listed.name)?) else { return Ok(None) };
+    let Some(tensor) = source.read(&listed.name)?.into_numbers() else { return Ok(None) };
     let statistics = weights::stats(&tensor).map_err(Failure::new)?;
     let mut histogram = histogram(tensor.dtype(), &statistics);
     if let Some(histogram) = &mut histogram {

@@ -99,7 +99,7 @@ fn the_manifest_is_one_of_the_model_specification() {
 }
 
 #[test]
-fn signatures_go_along() {
+fn bundles_go_along() {
     let (sandbox, Some(registry)) = (Sandbox::new(), Registry::start("")) else { return };
     pack(&sandbox, "model", &noise(1, LARGE));
     sandbox.carton("keygen -o key.pem").expect_code(0);

@@ -335,7 +335,7 @@ fn single_cartons_are_removed_by_what_they_are_called() {
     let lease = one.lease(&cache);
     assert!(matches!(remove("one").unwrap_err().find(), Some(CacheError::InUse { .. })));
     drop(lease);
-    let error = cache.remove(&["one".to_owned(), "nobody".to_owned()]).unwrap_err();
+    let error = cache.remove(&["one".to_owned(), "no-such-model".to_owned()]).unwrap_err();
     assert!(matches!(error.find(), Some(CacheError::NoCarton { .. })), "{error:?}");
     assert_eq!(cache.list().unwrap().cartons.len(), 3);
 
