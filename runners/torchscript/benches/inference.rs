@@ -62,7 +62,8 @@ async fn compare(name: &str, model: &str, input: &str, shape: &[usize], threads:
 
     let (mut here, mut shared, mut copied) = (Vec::new(), Vec::new(), Vec::new());
     let mut expected = call_here();
-    check(&expected, &loaded.infer(inputs(&pooled)).await.unwrap()["output"]);
+    let outputs = loaded.infer(inputs(&pooled)).await.unwrap();
+    check(&expected, outputs.tensor("output").unwrap());
     for _ in 0..rounds.div_ceil(IN_A_ROW) {
         for call in 0..IN_A_ROW + WARM_UP {
             let start = Instant::now();
