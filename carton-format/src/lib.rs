@@ -29,6 +29,7 @@ pub mod archive;
 pub mod causes;
 pub mod context;
 pub mod digest;
+mod elements;
 pub mod error_kind;
 pub mod invalid_toml;
 pub mod links;

@@ -37,6 +37,7 @@
 //! Each uses only those before it.
 //!
 //! - `protocol_error`, `model`: what a peer did wrong; what is said about a model: load and pack requests, declared tensors.
+//! - `dtypes`: the dtypes that a peer takes.
 //! - `frame`, `message`: bytes to frames to messages. `message` knows no transport, `frame` knows no message.
 //! - `shared_memory`: regions (memfd with seals), the pool that hands out pieces of them, the maps of the peer's regions.
 //! - `tensor_encoding`: tensors to messages and back.
@@ -53,6 +54,7 @@
 
 #![cfg_attr(not(feature = "host"), allow(dead_code, reason = "what only hosts use of the parts both sides share"))]
 
+mod dtypes;
 mod frame;
 #[cfg(fuzzing)]
 pub mod fuzzing;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use carton_tensor::Tensor;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::dtypes::Dtypes;
 use crate::frame::{HEADER_LENGTH, Header, JSON_CAP};
 use crate::housekeeper::{Housekeeper, Tick};
 use crate::message::{Envelope, Message, Release, Side};
@@ -44,6 +45,7 @@ pub(crate) struct Link {
     /// Whether buffers were dropped since the last tick.
     busy: AtomicBool,
     closed: AtomicBool,
+    peer_dtypes: OnceLock<Dtypes>,
 }
 
 /// Limits of a link.
@@ -132,9 +134,21 @@ impl Link {
             housekeeper: OnceLock::new(),
             busy: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            peer_dtypes: OnceLock::new(),
         });
         let _ = link.housekeeper.set(Housekeeper::start(link.this.clone())?);
         Ok(link)
+    }
+
+    /// The dtypes that the peer takes.
+    pub(crate) fn peer_dtypes(&self) -> Dtypes {
+        self.peer_dtypes.get().copied().unwrap_or_default()
+    }
+
+    /// Remembers which dtypes the peer takes, as its hello states.
+    pub(crate) fn set_peer_dtypes(&self, dtypes: Dtypes) {
+        // There is one hello on a connection.
+        let _ = self.peer_dtypes.set(dtypes);
     }
 
     pub(crate) fn frame_cap(&self) -> u64 {

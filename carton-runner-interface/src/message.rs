@@ -124,6 +124,9 @@ pub(crate) struct Hello {
     pub(crate) versions: Vec<u32>,
     #[serde(default)]
     pub(crate) features: Vec<String>,
+    /// The dtypes that the sender takes beyond those of format v1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dtypes: Vec<String>,
     #[serde(default)]
     pub(crate) name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]

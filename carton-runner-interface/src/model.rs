@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use carton_tensor::{DataType, ElementKind, SymbolicShape};
-use serde::{Deserialize, Deserializer, Serialize};
+use carton_tensor::{DataType, SymbolicShape};
+use serde::{Deserialize, Serialize};
 
 /// The value of an option: any JSON value. This type does not change as long as the protocol is JSON.
 pub type OptionValue = serde_json::Value;
@@ -20,9 +20,6 @@ pub struct DeclaredTensor {
     pub name: String,
     /// The element type.
     pub dtype: DataType,
-    /// What the elements are, where the dtype does not say it. A kind that this version does not know is read as `None`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_kind")]
-    pub element: Option<ElementKind>,
     /// The shapes that it may have.
     pub shape: SymbolicShape,
     /// The name inside the model, if it differs.
@@ -36,20 +33,6 @@ impl DeclaredTensor {
     pub fn model_name(&self) -> &str {
         self.internal_name.as_deref().unwrap_or(&self.name)
     }
-}
-
-/// Reads the field `element`, whose unknown values mean nothing.
-fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ElementKind>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Element {
-        Known(ElementKind),
-        Unknown(serde::de::IgnoredAny),
-    }
-    Ok(match Element::deserialize(deserializer)? {
-        Element::Known(kind) => Some(kind),
-        Element::Unknown(_) => None,
-    })
 }
 
 /// A request to load a model, or to prepare that. `F` is the form of the files: a host names them, a runner gets them opened.
@@ -172,29 +155,4 @@ pub struct PackResponse {
     /// The structure that `model/` has, for a runner that reads several; `None`: the one of the runner's descriptor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_compat_version: Option<u64>,
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn what_elements_are() {
-        let check = |field: &str, expected: Option<ElementKind>| {
-            let text = format!(r#"{{"name":"x","dtype":"uint8"{field},"shape":[]}}"#);
-            let spec: DeclaredTensor = serde_json::from_str(&text).unwrap();
-            assert_eq!(spec.element, expected, "{text}");
-            let written = serde_json::to_string(&spec).unwrap();
-            assert_eq!(written.contains("element"), expected.is_some(), "{written}");
-            assert_eq!(serde_json::from_str::<DeclaredTensor>(&written).unwrap(), spec);
-        };
-        check("", None);
-        check(r#","element":"bool""#, Some(ElementKind::Bool));
-        // A later version may say more.
-        for later in [r#""float16""#, r#""Bool""#, "7", "null", r#"{"of":["bool"]}"#, "[]"] {
-            check(&format!(r#","element":{later}"#), None);
-        }
-    }
 }

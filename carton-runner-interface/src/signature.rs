@@ -28,8 +28,9 @@ impl Elements {
     fn admit(self, dtype: DataType) -> bool {
         match self {
             Self::Any => true,
-            Self::Numbers => dtype != DataType::String,
-            Self::Only(only) => dtype == only,
+            Self::Numbers => dtype.size().is_some(),
+            // Tensors of the carrier become what the model has, value by value.
+            Self::Only(only) => dtype == only || dtype == only.carrier(),
         }
     }
 }
@@ -68,7 +69,7 @@ pub struct ModelValue {
 ///
 /// let shape = |size| SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Fixed(size)]);
 /// let (name, dtype) = ("x".to_owned(), DataType::Float32);
-/// let declared = DeclaredTensor { name: name.clone(), dtype, element: None, shape: shape(5), internal_name: None };
+/// let declared = DeclaredTensor { name: name.clone(), dtype, shape: shape(5), internal_name: None };
 /// let model = ModelValue { name, elements: Elements::Only(dtype), shape: shape(4), is_required: true };
 /// assert_eq!(
 ///     input_mismatches(Some(&[declared]), &[model]),
@@ -185,7 +186,6 @@ mod tests {
         DeclaredTensor {
             name: name.to_owned(),
             dtype: dtype.parse().unwrap(),
-            element: None,
             shape: serde_json::from_str(shape).unwrap(),
             internal_name,
         }

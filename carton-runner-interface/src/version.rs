@@ -1,6 +1,9 @@
 //! The versions and features of the protocol that this release has, and the agreement of two sides on them
 //! (spec/runner-protocol.md, "Hello").
 
+use carton_tensor::DataType;
+
+use crate::dtypes::Dtypes;
 use crate::message::{Hello, Message};
 use crate::protocol_error::ProtocolError;
 
@@ -37,11 +40,12 @@ impl Agreement {
 }
 
 /// The hello of this side.
-pub(crate) fn hello(features: &[&str], name: &str, framework_version: &str) -> Message {
+pub(crate) fn hello(features: &[&str], dtypes: &[DataType], name: &str, framework_version: &str) -> Message {
     Message::Hello(Hello {
         protocol: PROTOCOL.to_owned(),
         versions: VERSIONS.to_vec(),
         features: features.iter().map(|&feature| feature.to_owned()).collect(),
+        dtypes: Dtypes::names(dtypes),
         name: name.to_owned(),
         framework_version: framework_version.to_owned(),
     })

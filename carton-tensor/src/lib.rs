@@ -1,7 +1,7 @@
 //! Tensors as Carton passes them between programs, cartons and runners.
 //!
 //! A [`Tensor`] is a dtype, a shape and data. The data is numeric ([`NumericTensor`]: little-endian, contiguous, C order, in any memory
-//! that implements [`Storage`]), strings ([`StringTensor`]), or a list of tensors ([`NestedTensor`]). Cloning a tensor never copies its
+//! that implements [`Storage`]), strings ([`StringTensor`]), bytes ([`BytesTensor`]), or a list of tensors ([`NestedTensor`]). Cloning a tensor never copies its
 //! data.
 //!
 //! ```
@@ -16,7 +16,7 @@
 //!
 //! | module | feature | what it has |
 //! |---|---|---|
-//! | (the root) | | tensors, element types, symbolic shapes, [`allclose`], [`cast`] and its rule for numbers; with `half` also for floats of 16 bits |
+//! | (the root) | | tensors, element types, symbolic shapes, [`allclose`], [`cast`] and its rule for numbers |
 //! | [`content`] | | what a file is that is no tensor file |
 //! | [`context`] | | cancelling work that takes long, and reporting its progress |
 //! | `npy` | `npy` | NumPy's `.npy` and `.npz` files |
@@ -30,12 +30,13 @@
 //!
 //! Each uses only those before it.
 //!
-//! - `dtype`, `element_kind`, `element`, `shape`, `position`: what elements and shapes there are; positions of elements.
+//! - `dtype`, `small_float`, `number_types`, `element`, `shape`, `position`: what elements and shapes there are; positions of elements.
 //! - `storage`: the trait behind a numeric tensor's bytes: a vector, a block of shared memory, a mapped file. Cloning a tensor clones
 //!   an `Arc`.
 //! - `tensor`, `allclose`: tensors, and their comparison by NumPy's rule.
 //! - `cast`: the one rule by which a number that comes in becomes one of another type, for tensors, tensors of files, columns of tables
 //!   and inputs of engines. Pure.
+//! - `carry`: tensors in the dtypes of carton format v1, and back, without a loss.
 //! - `ndarray_conversion`, `fill`: views as arrays of the crate `ndarray`; memory filled in place.
 //! - `content`: recognizes by its bytes what a file is that is no tensor file, so that errors can name it. Pure.
 //! - `context`: the token that cancels work, and the callback for its progress. It knows no work: the stages that progress names are a
@@ -60,12 +61,12 @@ compile_error!("tensors hold little-endian elements that are viewed in place, so
 mod allclose;
 #[cfg(feature = "weights")]
 pub mod any_file;
+mod carry;
 mod cast;
 pub mod content;
 pub mod context;
 mod dtype;
 mod element;
-mod element_kind;
 #[cfg(feature = "files")]
 pub mod files;
 #[cfg(any(feature = "npy", feature = "ztensor"))]
@@ -73,12 +74,14 @@ mod fill;
 mod ndarray_conversion;
 #[cfg(feature = "npy")]
 pub mod npy;
+mod number_types;
 #[doc(hidden)]
 pub mod parallel;
 mod position;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 mod shape;
+mod small_float;
 mod storage;
 mod tensor;
 #[cfg(feature = "weights")]
@@ -87,10 +90,14 @@ pub mod weights;
 pub mod ztensor;
 
 pub use allclose::{Comparison, Tolerance, allclose};
-pub use cast::{BoolByte, CastError, CastProblem, LostNumber, Number, NumberValue, cast, convert_numbers};
+pub use carry::{carried, restored};
+pub use cast::{CastError, CastProblem, LostNumber, Number, NumberValue, cast, convert_numbers};
 pub use dtype::{DataType, UnknownDataType};
 pub use element::Element;
-pub use element_kind::{ElementKind, UnknownElementKind};
+pub use number_types::{BoolByte, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz};
 pub use shape::{Dimension, SymbolicShape};
 pub use storage::{AlignedBytes, Storage};
-pub use tensor::{MAX_RANK, NestedTensor, NumericTensor, StringTensor, Tensor, TensorError, Tensors, element_count};
+pub use tensor::{
+    BytesTensor, MAX_RANK, NestedTensor, NumericTensor, StringTensor, Tensor, TensorError, Tensors, VariableElement,
+    VariableTensor, element_count,
+};

@@ -5,7 +5,9 @@
 
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, ArrayViewMutD, Dimension, IxDyn};
 
-use crate::{DataType, Element, NumericTensor, StringTensor, Tensor, TensorError, element_count};
+use crate::{
+    DataType, Element, NumericTensor, StringTensor, Tensor, TensorError, VariableElement, VariableTensor, element_count,
+};
 
 /// Takes over the array's memory if its elements are in C order; otherwise copies them into C order.
 ///
@@ -134,21 +136,21 @@ fn no_array(dtype: DataType, shape: Vec<usize>, found: usize) -> TensorError {
     }
 }
 
-impl StringTensor {
-    /// Views the strings in place, as an array.
+impl<T: VariableElement> VariableTensor<T> {
+    /// Views the elements in place, as an array.
     ///
     /// # Errors
     /// [`TensorError::TooLarge`] for an empty tensor whose other dimensions are too large for an array.
-    pub fn view(&self) -> Result<ArrayViewD<'_, String>, TensorError> {
+    pub fn view(&self) -> Result<ArrayViewD<'_, T>, TensorError> {
         ArrayViewD::from_shape(IxDyn(self.shape()), self.elements())
-            .map_err(|_| TensorError::TooLarge { dtype: DataType::String, shape: self.shape().to_vec() })
+            .map_err(|_| TensorError::TooLarge { dtype: T::DTYPE, shape: self.shape().to_vec() })
     }
 
-    /// Copies the strings into an array.
+    /// Copies the elements into an array.
     ///
     /// # Errors
     /// As [`view`](Self::view).
-    pub fn to_ndarray(&self) -> Result<ArrayD<String>, TensorError> {
+    pub fn to_ndarray(&self) -> Result<ArrayD<T>, TensorError> {
         Ok(self.view()?.to_owned())
     }
 }
@@ -196,6 +198,7 @@ impl Tensor {
         let found = match self {
             Self::Numeric(tensor) => tensor.dtype().to_string(),
             Self::String(_) => DataType::String.to_string(),
+            Self::Bytes(_) => DataType::Bytes.to_string(),
             Self::Nested(_) => "nested".to_owned(),
         };
         TensorError::WrongDataType { expected: T::DTYPE.to_string(), found }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use carton_tensor::{DataType, Dimension, ElementKind, SymbolicShape};
+use carton_tensor::{DataType, Dimension, SymbolicShape};
 use semver::VersionReq;
 
 use super::left_out::Calls;
@@ -12,6 +12,7 @@ use super::{
     DraftReference, Example, Metadata, MetadataError, Options, Reference, Runner, SandboxRequest, SelfTest, Signature,
     Table, TensorSpec, options,
 };
+use crate::elements::{native_shape, v1_dtype, v1_names};
 use crate::unknown_keys::UnknownKey;
 use crate::variables::{self, InvalidVariables};
 
@@ -328,15 +329,11 @@ pub(super) enum Origin {
 
 fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str, origin: Origin) -> Result<Vec<TensorSpec>, MetadataError> {
     let spec = |(index, Table(raw)): (usize, Table<RawTensorSpec>)| {
-        let dtype = raw.dtype.parse::<DataType>().map_err(|_| {
-            let names: Vec<_> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
-            invalid_text(format!("{list}[{index}].dtype"), format!("one of {}", names.join(", ")), &raw.dtype)
-        })?;
+        let (dtype, shape) = elements(&raw, &format!("{list}[{index}]"), origin)?;
         Ok(TensorSpec {
             name: raw.name,
             dtype,
-            element: element(raw.element, dtype, &format!("{list}[{index}].element"), origin)?,
-            shape: shape(raw.shape, &format!("{list}[{index}].shape"))?,
+            shape,
             description: set(raw.description),
             internal_name: set(raw.internal_name),
             // The model returns all of its outputs, so none is optional.
@@ -346,31 +343,47 @@ fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str, origin: Origin) -> R
     raw.into_iter().enumerate().map(spec).collect()
 }
 
-fn element(
-    raw: Option<toml::Value>,
-    dtype: DataType,
-    field: &str,
-    origin: Origin,
-) -> Result<Option<ElementKind>, MetadataError> {
-    let Some(raw) = raw else { return Ok(None) };
-    let kind = raw.as_str().and_then(|name| name.parse::<ElementKind>().ok());
-    match kind {
-        Some(kind) if kind.dtype() == dtype => Ok(Some(kind)),
-        _ if origin == Origin::Carton => Ok(None),
-        Some(kind) => Err(wrong_carrier(kind, dtype, field)),
-        None => {
-            let names: Vec<_> = ElementKind::ALL.iter().map(|kind| kind.name()).collect();
-            Err(MetadataError::invalid(
-                field,
-                names.join(", "),
-                format_args!("`{}`", raw.as_str().map_or_else(|| raw.to_string(), str::to_owned)),
-            ))
-        }
+/// The dtype and the shape of a tensor, of the fields `dtype`, `element` and `shape`. A draft may also name the dtype itself.
+fn elements(raw: &RawTensorSpec, field: &str, origin: Origin) -> Result<(DataType, SymbolicShape), MetadataError> {
+    let declared = shape(raw.shape.clone(), &format!("{field}.shape"))?;
+    let Some(carrier) = v1_dtype(&raw.dtype) else {
+        let native = raw.dtype.parse::<DataType>();
+        return match (origin, native) {
+            (Origin::Draft, Ok(dtype)) if raw.element.is_none() => Ok((dtype, declared)),
+            (Origin::Draft, Err(error)) => {
+                let expected = DataType::ALL.map(DataType::name).join(", ");
+                Err(invalid_text(format!("{field}.dtype"), format!("one of {expected}{}", error.advice()), &raw.dtype))
+            }
+            _ => Err(invalid_text(format!("{field}.dtype"), format!("one of {}", v1_names()), &raw.dtype)),
+        };
+    };
+    let Some(element) = &raw.element else { return Ok((carrier, declared)) };
+    let name = element.as_str();
+    let native = name.and_then(|name| carrier.with_element(name));
+    let shaped = native.and_then(|dtype| Some((dtype, native_shape(dtype, declared.clone())?)));
+    if let Some(native) = shaped {
+        return Ok(native);
     }
-}
-
-fn wrong_carrier(kind: ElementKind, dtype: DataType, field: &str) -> MetadataError {
-    MetadataError::invalid(field, format!("the dtype {} beside `{kind}`", kind.dtype()), dtype)
+    // What a later version may have written says nothing to this one.
+    if origin == Origin::Carton {
+        return Ok((carrier, declared));
+    }
+    if let Some(dtype) = native {
+        let expected = format!("a last dimension of 2, the real and the imaginary part, for {dtype}");
+        return Err(MetadataError::invalid(format!("{field}.shape"), expected, &raw.shape));
+    }
+    let known = DataType::ALL.into_iter().find(|dtype| dtype.element().is_some() && dtype.element() == name);
+    let field = format!("{field}.element");
+    Err(match known {
+        Some(dtype) => {
+            MetadataError::invalid(field, format!("the dtype {} beside `{dtype}`", dtype.carrier()), carrier)
+        }
+        None => {
+            let names: Vec<_> = DataType::ALL.into_iter().filter_map(DataType::element).collect();
+            let found = name.map_or_else(|| element.to_string(), str::to_owned);
+            MetadataError::invalid(field, format!("one of {}", names.join(", ")), format_args!("`{found}`"))
+        }
+    })
 }
 
 fn shape(raw: toml::Value, field: &str) -> Result<SymbolicShape, MetadataError> {
@@ -482,9 +495,6 @@ fn check_specs(specs: &[TensorSpec], list: &str) -> Result<(), MetadataError> {
         }
         if let Some(first) = names.insert(spec.name.as_str(), index) {
             return Err(invalid_text(field, format!("another name than {list}[{first}] has"), &spec.name));
-        }
-        if let Some(kind) = spec.element.filter(|kind| kind.dtype() != spec.dtype) {
-            return Err(wrong_carrier(kind, spec.dtype, &format!("{list}[{index}].element")));
         }
         let field = format!("{list}[{index}].shape");
         match &spec.shape {

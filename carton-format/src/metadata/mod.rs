@@ -21,7 +21,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carton_tensor::{DataType, Dimension, ElementKind, SymbolicShape};
+use carton_tensor::{DataType, Dimension, SymbolicShape};
 use semver::VersionReq;
 use serde::Serialize;
 
@@ -134,11 +134,9 @@ impl Signature {
 pub struct TensorSpec {
     /// The name. This library writes no empty name, and no name twice among the inputs or among the outputs; other writers do.
     pub name: String,
-    /// The type of the elements.
+    /// The type of the elements. In a file it is said by two fields, where version 1 does not have it (spec/carton-format-extensions.md, "What
+    /// elements are").
     pub dtype: DataType,
-    /// What the elements are, where the dtype does not say it (spec/carton-format-extensions.md, "What elements are").
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub element: Option<ElementKind>,
     /// The allowed shapes.
     pub shape: SymbolicShape,
     /// A description for people.
@@ -156,19 +154,7 @@ impl TensorSpec {
     /// An input or output of this name and type, with one of these shapes.
     #[must_use]
     pub fn new(name: impl Into<String>, dtype: DataType, shape: SymbolicShape) -> Self {
-        Self { name: name.into(), dtype, element: None, shape, description: None, internal_name: None, optional: None }
-    }
-
-    /// An input or output of elements of this kind.
-    #[must_use]
-    pub fn of_kind(name: impl Into<String>, kind: ElementKind, shape: SymbolicShape) -> Self {
-        Self { element: Some(kind), ..Self::new(name, kind.dtype(), shape) }
-    }
-
-    /// The name of the type of its elements: that of their kind, otherwise that of their dtype.
-    #[must_use]
-    pub fn element_name(&self) -> &'static str {
-        self.element.map_or(self.dtype.name(), ElementKind::name)
+        Self { name: name.into(), dtype, shape, description: None, internal_name: None, optional: None }
     }
 
     /// Whether callers may leave it out.

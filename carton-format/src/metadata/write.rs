@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use carton_tensor::{Dimension, ElementKind, SymbolicShape};
+use carton_tensor::{Dimension, SymbolicShape};
 use toml::Value;
 
 use super::left_out::Calls;
 use super::{Metadata, Reference, SPEC_VERSION, TensorSpec};
+use crate::elements::carrier_shape;
 
 impl Metadata {
     /// The text of a carton.toml that reads back as this metadata: in a fixed order, and only with the fields that are set.
@@ -101,9 +102,9 @@ fn to_toml(metadata: &Metadata) -> String {
 
 fn tensor_spec(text: &mut Text, spec: &TensorSpec) {
     text.optional("name", Some(&spec.name));
-    text.optional("dtype", Some(spec.dtype.name()));
-    text.optional("element", spec.element.map(ElementKind::name));
-    text.line("shape", shape(&spec.shape));
+    text.optional("dtype", Some(spec.dtype.carrier().name()));
+    text.optional("element", spec.dtype.element());
+    text.line("shape", shape(&carrier_shape(spec.dtype, &spec.shape)));
     text.optional("description", spec.description.as_deref());
     text.optional("internal_name", spec.internal_name.as_deref());
 }

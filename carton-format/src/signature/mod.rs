@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use carton_tensor::{CastError, DataType, Dimension, ElementKind, SymbolicShape, Tensor, TensorError, Tensors};
+use carton_tensor::{BytesTensor, CastError, DataType, Dimension, SymbolicShape, Tensor, Tensors};
 use serde::Deserialize;
 
 pub use self::fit::{Misfit, fit_outputs};
@@ -107,7 +107,7 @@ pub enum ViolationKind {
     DataType,
     /// The shape differs.
     Shape,
-    /// An element is not one of the values that its kind has, such as 2 among booleans.
+    /// An element is no value of the declared type, such as 2 among booleans.
     Element,
 }
 
@@ -136,17 +136,17 @@ impl SignatureError {
     /// be meant as such: what they become by a cast means something else to most models.
     #[must_use]
     pub fn castable(&self) -> Option<(&str, DataType)> {
-        let is_number = |name: &str| name.parse().ok().filter(|dtype: &DataType| dtype.size().is_some());
-        let is_bool = |name: &str| name == ElementKind::Bool.name();
+        let is_number =
+            |name: &str| name.parse().ok().filter(|dtype: &DataType| dtype.size().is_some() && !dtype.is_complex());
         let mut castable = self.of_other_types().filter(|violation| !may_be_bool(violation)).filter_map(|violation| {
             let expected = is_number(&violation.expected)?;
-            (is_bool(&violation.found) || is_number(&violation.found).is_some()).then_some(())?;
+            is_number(&violation.found)?;
             Some((violation.name.as_str(), expected))
         });
         castable.next()
     }
 
-    /// Returns how the first input of booleans can be passed as such, if one is declared as `uint8`, or not at all.
+    /// Returns how the first input of booleans can be passed as such, if one is declared as `uint8`.
     #[must_use]
     pub fn undeclared_bool_hint(&self) -> Option<String> {
         let undeclared = self.of_other_types().find(|violation| may_be_bool(violation))?;
@@ -162,16 +162,13 @@ impl SignatureError {
 #[must_use]
 pub fn how_to_declare_bools(input: &str) -> String {
     format!(
-        "if `{input}` is a mask to the model, declare it in the metadata, `dtype = \"uint8\"` and `element = \"bool\"`, and pack the model \
-         again"
+        "if `{input}` is a mask to the model, declare it in the metadata, `dtype = \"bool\"`, and pack the model again"
     )
 }
 
-/// Whether the caller passed booleans for an input that the carton declares as `uint8`, or not at all. The input may be a mask.
+/// Whether the caller passed booleans for an input that the carton declares as `uint8`. The input may be a mask.
 fn may_be_bool(violation: &Violation) -> bool {
-    let kind = ElementKind::Bool;
-    let is_other = violation.expected.parse::<DataType>().is_ok_and(|dtype| dtype != kind.dtype());
-    violation.found == kind.name() && !is_other
+    violation.found == DataType::Bool.name() && violation.expected == DataType::Bool.carrier().name()
 }
 
 /// There are more positional tensors than declared inputs, or no signature to name them.
@@ -255,55 +252,57 @@ pub fn check_outputs<'tensors>(
     check(Side::Output, signature.outputs.as_deref(), bindings, tensors)
 }
 
-/// Makes the tensors say what their elements are, where the signature declares it, after a check that they are. What the caller or the
-/// runner said of their elements is kept only where the signature declares the same.
+/// Gives tensors the declared dtypes, where the caller or the runner has their [carriers](DataType::carrier): booleans of 0 and 1, half floats
+/// of longer ones, bytes of strings. An input of strings is bytes of its UTF-8; an output of strings is the base64 that carries bytes. An
+/// output of another dtype than its declared carrier, from a carton that knows only the dtypes of version 1, becomes the carrier. All of that
+/// keeps every value, or is an error.
 ///
-/// Runs whatever the signature mode is: a runner is told what the signature declares, so a tensor of booleans that is not declared as one
-/// would be read as integers, and other values than 0 and 1 as booleans.
+/// Runs whatever the signature mode is: a runner is told what the signature declares, and gets it.
 ///
 /// # Errors
-/// Inputs that are booleans and not declared as such; elements that are not of the declared kind. All other tensors are changed.
-pub fn with_kinds(side: Side, specs: Option<&[TensorSpec]>, tensors: &mut Tensors) -> Result<(), SignatureError> {
+/// Elements that are no values of the declared dtype. All other tensors are changed.
+pub fn as_declared(side: Side, specs: Option<&[TensorSpec]>, tensors: &mut Tensors) -> Result<(), SignatureError> {
     let specs = specs.unwrap_or_default();
-    let is_plain = |tensor: &Tensor| tensor.element_kind().is_none();
-    if specs.iter().all(|spec| spec.element.is_none()) && tensors.values().all(is_plain) {
-        return Ok(());
-    }
     let mut violations = Vec::new();
     for (name, tensor) in tensors {
-        let mut place = TensorCheck { side, name, violations: &mut violations };
         let mut named = specs.iter().filter(|spec| spec.name == *name);
-        let spec = named.next().filter(|_| named.next().is_none());
-        match spec.and_then(|spec| spec.element) {
-            Some(kind) if tensor.dtype() == Some(kind.dtype()) && tensor.element_kind() != Some(kind) => {
-                match of_kind(side, tensor, kind) {
-                    Ok(of_kind) => *tensor = of_kind,
-                    Err(error) => place.report_element(kind, error),
-                }
-            }
-            None if !is_plain(tensor) => {
-                let expected =
-                    spec.map_or("numbers or text, because no input is declared as booleans", TensorSpec::element_name);
-                let found = tensor.element_name().unwrap_or_default();
-                place.report(ViolationKind::DataType, None, expected.to_owned(), found.to_owned());
-            }
-            _ => {}
+        let Some(spec) = named.next().filter(|_| named.next().is_none()) else { continue };
+        match converted(side, tensor, spec.dtype) {
+            Ok(None) => {}
+            Ok(Some(converted)) => *tensor = converted,
+            Err(error) => TensorCheck { side, name, violations: &mut violations }.report_element(spec.dtype, error),
         }
     }
     if violations.is_empty() { Ok(()) } else { Err(SignatureError { violations }) }
 }
 
-/// The tensor with elements of this kind. Those of an output are copied first, because its runner could write to them after the check.
-fn of_kind(side: Side, tensor: &Tensor, kind: ElementKind) -> Result<Tensor, TensorError> {
-    match side {
-        Side::Input => tensor.clone().with_element_kind(kind),
-        Side::Output => tensor.copied()?.with_element_kind(kind),
+/// The tensor with elements of the declared dtype; `None` if it has them, or none that stand for them.
+fn converted(side: Side, tensor: &Tensor, declared: DataType) -> Result<Option<Tensor>, CastError> {
+    let Some(found) = tensor.dtype().filter(|found| *found != declared) else { return Ok(None) };
+    if found == declared.carrier() {
+        return match side {
+            Side::Input if declared == DataType::Bytes => utf8(tensor).map(Some),
+            Side::Input => carton_tensor::restored(tensor, declared).map(Some),
+            // Copied first, because the runner could write to the elements after their check.
+            Side::Output => carton_tensor::restored(&tensor.copied()?, declared).map(Some),
+        };
     }
+    if side == Side::Output && found.carrier() == declared {
+        return carton_tensor::carried(tensor).map(Some);
+    }
+    Ok(None)
 }
 
-/// Whether what is said of the tensor's elements is what the signature declares. Of plain integers, [`with_kinds`] checks the elements.
-fn is_of_kind(spec: &TensorSpec, tensor: &Tensor) -> bool {
-    tensor.element_kind().is_none() || tensor.element_kind() == spec.element
+/// The bytes of strings.
+fn utf8(tensor: &Tensor) -> Result<Tensor, CastError> {
+    match tensor {
+        Tensor::String(texts) => {
+            let elements = texts.elements().iter().map(|text| text.clone().into_bytes()).collect();
+            Ok(BytesTensor::new(elements, texts.shape().to_vec())?.into())
+        }
+        Tensor::Nested(nested) => Ok(Tensor::nested(nested.elements().iter().map(utf8).collect::<Result<_, _>>()?)?),
+        other => Ok(other.clone()),
+    }
 }
 
 /// Casts tensors to the dtypes of the declared inputs, where no value changes but floats that are rounded to shorter ones
@@ -418,24 +417,24 @@ impl TensorCheck<'_> {
         self.violations.push(Violation { side: self.side, name, kind, place, expected, found });
     }
 
-    fn report_element(&mut self, kind: ElementKind, error: TensorError) {
+    fn report_element(&mut self, dtype: DataType, error: CastError) {
+        let expected = if dtype == DataType::Bool { "0 or 1 (bool)".to_owned() } else { format!("a value of {dtype}") };
         match error {
-            TensorError::NotOfKind { tensor, index, found, .. } => {
+            CastError::Element { tensor, index, lost } => {
                 let list = tensor.map(|tensor| format!("tensor {tensor} of the list, ")).unwrap_or_default();
                 let place = Some(format!("{list}element {index:?}"));
-                self.report(ViolationKind::Element, place, format!("0 or 1 ({kind})"), found.to_string());
+                self.report(ViolationKind::Element, place, expected, lost.value);
             }
-            other => self.report(ViolationKind::Element, None, kind.to_string(), other.to_string()),
+            other => self.report(ViolationKind::Element, None, expected, other.to_string()),
         }
     }
 
     fn check_tensor(&mut self, spec: &TensorSpec, bindings: &mut Bindings, tensor: &Tensor) {
         // An empty nested tensor has no dtype and matches any.
         if let Some(dtype) = tensor.dtype()
-            && (dtype != spec.dtype || !is_of_kind(spec, tensor))
+            && dtype != spec.dtype
         {
-            let found = tensor.element_name().unwrap_or_default();
-            self.report(ViolationKind::DataType, None, spec.element_name().to_owned(), found.to_owned());
+            self.report(ViolationKind::DataType, None, spec.dtype.to_string(), dtype.to_string());
         }
         match (&spec.shape, tensor) {
             (SymbolicShape::Any, _) => {}
@@ -556,11 +555,11 @@ fn described_spec(spec: &TensorSpec) -> String {
             format!("shape [{}]", dimensions.join(", "))
         }
     };
-    format!("a tensor of {}, {shape}", spec.element_name())
+    format!("a tensor of {}, {shape}", spec.dtype)
 }
 
 fn described_tensor(tensor: &Tensor) -> String {
-    let dtype = tensor.element_name().unwrap_or("nothing");
+    let dtype = tensor.dtype().map_or("nothing", DataType::name);
     match tensor {
         Tensor::Nested(nested) => format!("a list of {} tensors of {dtype}", nested.elements().len()),
         _ => format!("a tensor of {dtype}, {}", extent(tensor)),

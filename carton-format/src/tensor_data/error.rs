@@ -1,6 +1,6 @@
 //! Errors of the tensors of a carton.
 
-use carton_tensor::TensorError;
+use carton_tensor::{CastError, DataType, TensorError};
 
 /// Why a tensor of a carton cannot be read, or cannot be put into one.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +52,16 @@ pub enum TensorDataError {
         name: String,
         /// The file, relative to `tensor_data`.
         file: String,
+    },
+    /// A file has an element that is no value of the tensor's dtype.
+    #[error("tensor `{name}`: its file does not have values of {dtype}")]
+    Element {
+        /// The tensor.
+        name: String,
+        /// Its dtype.
+        dtype: DataType,
+        /// The element.
+        source: Box<CastError>,
     },
     /// A file does not have the size or number of elements that dtype and shape require.
     #[error("tensor `{name}`: its dtype and shape need {expected} {unit}, `tensor_data/{file}` has {found}")]

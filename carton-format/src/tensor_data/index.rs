@@ -39,7 +39,7 @@ pub struct TensorIndex {
 pub enum Entry {
     /// A tensor in its own file: `.bin` for numbers, `.toml` for strings.
     Plain {
-        /// The type of the elements.
+        /// The type of the elements. The file has those of its [carrier](DataType::carrier).
         dtype: DataType,
         /// The dimensions. The total size of the elements fits into the address space.
         shape: Vec<usize>,
@@ -48,7 +48,7 @@ pub enum Entry {
     },
     /// A numeric tensor in a file that holds many (spec/carton-format-extensions.md, "Tensor files").
     Member {
-        /// The type of the elements, which is not `String`.
+        /// The type of the elements, which is neither `String` nor `Bytes`. The file has those of its [carrier](DataType::carrier).
         dtype: DataType,
         /// The dimensions, as for a plain tensor.
         shape: Vec<usize>,
@@ -76,6 +76,7 @@ struct RawIndex {
 struct RawEntry {
     name: String,
     dtype: String,
+    element: Option<toml::Value>,
     shape: Option<Vec<u64>>,
     file: Option<String>,
     file_format: Option<String>,
@@ -201,11 +202,12 @@ fn entry(position: usize, raw: RawEntry) -> Result<Entry, TensorDataError> {
         // A nested tensor has no shape and no file; other writers may set them to empty values.
         return Ok(Entry::Nested { inner: raw.inner });
     }
-    let dtype = raw.dtype.parse::<DataType>().map_err(|_| {
-        let names: Vec<_> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
-        let expected = format!("nested or one of {}", names.join(", "));
+    let carrier = crate::elements::v1_dtype(&raw.dtype).ok_or_else(|| {
+        let expected = format!("nested or one of {}", crate::elements::v1_names());
         TensorDataError::invalid(field(position, "dtype"), expected, format_args!("`{}`", raw.dtype))
     })?;
+    let element = raw.element.as_ref().and_then(toml::Value::as_str);
+    let dtype = element.and_then(|element| carrier.with_element(element)).unwrap_or(carrier);
     if !raw.inner.is_empty() {
         let expected = format!("nothing for a tensor of {dtype}");
         return Err(TensorDataError::invalid(
@@ -227,17 +229,21 @@ fn entry(position: usize, raw: RawEntry) -> Result<Entry, TensorDataError> {
         ));
     }
     let shape = declared.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>();
-    let Some(shape) = shape.filter(|shape| n_bytes(dtype, shape).is_some()) else {
+    let Some(mut shape) = shape.filter(|shape| n_bytes(carrier, shape).is_some()) else {
         let expected = "a number of elements that fits in memory";
         return Err(TensorDataError::invalid(field(position, "shape"), expected, format_args!("{declared:?}")));
     };
+    if dtype.is_complex() && shape.pop() != Some(2) {
+        let expected = format!("a last dimension of 2, the real and the imaginary part, for {dtype}");
+        return Err(TensorDataError::invalid(field(position, "shape"), expected, format_args!("{declared:?}")));
+    }
     let Some(format) = raw.file_format else { return Ok(Entry::Plain { dtype, shape, file }) };
     let Some(format) = FileFormat::from_name(&format) else {
         let names: Vec<_> = FileFormat::ALL.iter().map(|format| format.name()).collect();
         let found = format_args!("`{}`", format.escape_debug());
         return Err(TensorDataError::invalid(field(position, "file_format"), names.join(" or "), found));
     };
-    if dtype == DataType::String {
+    if carrier == DataType::String {
         let found = format_args!("`{}`", format.name());
         return Err(TensorDataError::invalid(field(position, "file_format"), "nothing for a tensor of string", found));
     }

@@ -26,8 +26,11 @@ impl TensorIndex {
     pub fn read<F: TensorFiles>(&self, name: &str, files: &F, directories: &Directories) -> Result<Tensor, F::Error> {
         let entry = self.get(name).ok_or_else(|| TensorDataError::NoSuchTensor { name: name.to_owned() })?;
         match entry {
-            Entry::Plain { dtype, shape, file } => read_plain(name, *dtype, shape, file, files),
-            Entry::Member { .. } => read_member(name, entry, files, directories),
+            Entry::Plain { dtype, shape, file } => {
+                let (carrier, shape) = stored(*dtype, shape);
+                Ok(restored(name, read_plain(name, carrier, &shape, file, files)?, *dtype)?)
+            }
+            Entry::Member { dtype, .. } => Ok(restored(name, read_member(name, entry, files, directories)?, *dtype)?),
             Entry::Nested { inner } => {
                 // A list may name the same tensor many times. It is read once, and its clones share the data.
                 let mut tensors: HashMap<&str, Tensor> = HashMap::new();
@@ -50,6 +53,24 @@ impl TensorIndex {
             }
         }
     }
+}
+
+/// The dtype and the shape that the file of a tensor has.
+fn stored(dtype: DataType, shape: &[usize]) -> (DataType, Vec<usize>) {
+    let parts: &[usize] = if dtype.is_complex() { &[2] } else { &[] };
+    (dtype.carrier(), [shape, parts].concat())
+}
+
+/// The tensor of the dtype that the index says, of what its file has.
+fn restored(name: &str, stored: Tensor, dtype: DataType) -> Result<Tensor, TensorDataError> {
+    if dtype.carrier() == dtype {
+        return Ok(stored);
+    }
+    carton_tensor::restored(&stored, dtype).map_err(|source| TensorDataError::Element {
+        name: name.to_owned(),
+        dtype,
+        source: Box::new(source),
+    })
 }
 
 fn malformed(name: &str, source: carton_tensor::TensorError) -> TensorDataError {
@@ -116,6 +137,7 @@ fn read_member<F: TensorFiles>(
     let Entry::Member { dtype, shape, file, format, name_in_file } = entry else {
         return Err(TensorDataError::NoSuchTensor { name: name.to_owned() }.into());
     };
+    let (dtype, shape) = &stored(*dtype, shape);
     let path = format!("{FOLDER}{file}");
     if let Some(size) = files.size(&path)? {
         check_member_size(name, *dtype, shape, file, size)?;

@@ -6,7 +6,12 @@ use super::TensorDataError;
 
 /// Returns the size of a tensor in memory in bytes; for strings, their number. `None` if it exceeds the address space.
 pub(super) fn n_bytes(dtype: DataType, shape: &[usize]) -> Option<usize> {
-    element_count(shape)?.checked_mul(dtype.size().unwrap_or(1)).filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
+    let size = match dtype.carrier().size() {
+        // A complex number is carried by two.
+        Some(size) if dtype.is_complex() => 2 * size,
+        size => size.unwrap_or(1),
+    };
+    element_count(shape)?.checked_mul(size).filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
 }
 
 /// Checks that a file that holds many tensors is large enough for this one.
@@ -34,7 +39,7 @@ pub(super) fn check_size(
     size: u64,
 ) -> Result<(), TensorDataError> {
     let expected = n_bytes(dtype, shape).and_then(|expected| u64::try_from(expected).ok()).unwrap_or(u64::MAX);
-    if dtype != DataType::String {
+    if dtype.carrier() != DataType::String {
         return match size == expected {
             true => Ok(()),
             false => Err(TensorDataError::SizeMismatch {

@@ -21,22 +21,33 @@ pub fn entries(
     tensors: &BTreeMap<String, Tensor>,
     format: TensorFormat,
 ) -> Result<Vec<(String, Content)>, TensorDataError> {
+    // The files have the dtypes of version 1. `carried` shares the memory of tensors that have them.
+    let carriers = tensors.iter().map(|(name, tensor)| {
+        let carrier = carton_tensor::carried(tensor);
+        carrier.map(|carrier| (name, carrier)).map_err(|source| TensorDataError::Element {
+            name: name.clone(),
+            dtype: tensor.dtype().unwrap_or(DataType::Float32).carrier(),
+            source: Box::new(source),
+        })
+    });
+    let carriers = carriers.collect::<Result<BTreeMap<_, _>, _>>()?;
     let mut files = Files { shared: format.file_format().map(TensorFile::new), ..Files::default() };
-    for (name, tensor) in tensors {
+    for (name, tensor) in &carriers {
         if name.is_empty() {
             return Err(TensorDataError::invalid("name", "a name", "an empty string"));
         }
+        let element = tensors.get(*name).and_then(Tensor::dtype).and_then(DataType::element);
         match tensor {
             Tensor::Nested(nested) => {
                 let mut names = Vec::new();
-                for (position, element) in nested.elements().iter().enumerate() {
+                for (position, inner_tensor) in nested.elements().iter().enumerate() {
                     let inner = files.unused_name(&format!("{name}[{position}]"), tensors);
-                    files.plain(&inner, element)?;
+                    files.plain(&inner, inner_tensor, element)?;
                     names.push(inner);
                 }
-                files.index_entry(name, "nested", None, &names);
+                files.index_entry(name, ("nested", None), None, &names);
             }
-            plain => files.plain(name, plain)?,
+            plain => files.plain(name, plain, element)?,
         }
     }
     let index = if files.index.is_empty() { "tensor = []\n".to_owned() } else { files.index };
@@ -68,14 +79,14 @@ impl<'a> Files<'a> {
         name
     }
 
-    /// Adds a tensor that is not nested.
-    fn plain(&mut self, name: &str, tensor: &'a Tensor) -> Result<(), TensorDataError> {
+    /// Adds a tensor that is not nested, with what its elements are where its dtype does not say it.
+    fn plain(&mut self, name: &str, tensor: &'a Tensor, element: Option<&'static str>) -> Result<(), TensorDataError> {
         if let (Tensor::Numeric(tensor), Some(shared)) = (tensor, &mut self.shared) {
             check_bytes(name, tensor)?;
             let name_in_file = shared.add(name, tensor);
             let (file, format) = (shared.name(), shared.format().name());
             let member = Data { shape: tensor.shape(), file: &file, member: Some((format, &name_in_file)) };
-            self.index_entry(name, tensor.dtype().name(), Some(member), &[]);
+            self.index_entry(name, (tensor.dtype().name(), element), Some(member), &[]);
             return Ok(());
         }
         let (dtype, extension, shape, bytes) = match tensor {
@@ -86,17 +97,26 @@ impl<'a> Files<'a> {
         // The number counts files, not tensors, because nested tensors have no file.
         let file = format!("tensor_{}.{extension}", self.entries.len());
         self.entries.push((format!("{FOLDER}{file}"), Content::Bytes(bytes)));
-        self.index_entry(name, dtype.name(), Some(Data { shape, file: &file, member: None }), &[]);
+        self.index_entry(name, (dtype.name(), element), Some(Data { shape, file: &file, member: None }), &[]);
         Ok(())
     }
 
-    fn index_entry(&mut self, name: &str, dtype: &str, data: Option<Data<'_>>, inner: &[String]) {
+    fn index_entry(
+        &mut self,
+        name: &str,
+        (dtype, element): (&str, Option<&str>),
+        data: Option<Data<'_>>,
+        inner: &[String],
+    ) {
         use std::fmt::Write as _;
         let string = |text: &str| toml::Value::String(text.to_owned());
         let separator = if self.index.is_empty() { "" } else { "\n" };
         let inner = toml::Value::Array(inner.iter().map(|name| string(name)).collect());
         let mut text = format!("{separator}[[tensor]]\nname = {}\ndtype = {}\n", string(name), string(dtype));
         // Writing to a string does not fail.
+        if let Some(element) = element {
+            let _ = writeln!(text, "element = {}", string(element));
+        }
         if let Some(Data { shape, file, member }) = data {
             let _ = writeln!(text, "shape = {shape:?}\nfile = {}", string(file));
             if let Some((format, name_in_file)) = member {

@@ -62,7 +62,7 @@ impl Connection {
         let housekeeper = Arc::clone(link.housekeeper().ok_or_else(|| io_error(std::io::ErrorKind::Other.into()))?);
         let our_features = features(options.shared_memory);
         // If the runner is gone already, the reading thread reports it with the reason.
-        let _ = link.send_plain(version::hello(&our_features, "carton", env!("CARGO_PKG_VERSION")));
+        let _ = link.send_plain(version::hello(&our_features, &DataType::ALL, "carton", env!("CARGO_PKG_VERSION")));
         let hello_timeout = options.hello_timeout;
         let incoming = Incoming::new(receiver, options.frame_cap).map_err(io_error)?;
         let shared = Arc::new(Shared::new(link, incoming, housekeeper, options));
@@ -127,7 +127,10 @@ impl Connection {
     /// Returns the wire form of a request, and the descriptors that the message carries.
     fn wire_request(&self, request: LoadRequest) -> Result<(model::LoadRequest<WireFiles>, Vec<OwnedFd>), CallError> {
         let agreed = self.shared().peer.get().is_some_and(|(_, agreement)| agreement.has(version::DESCRIPTORS));
-        let LoadRequest { files, options, device, inputs, outputs } = request;
+        let LoadRequest { files, options, device, mut inputs, mut outputs } = request;
+        let dtypes = self.shared().link.peer_dtypes();
+        dtypes.declare(&mut inputs);
+        dtypes.declare(&mut outputs);
         let (files, descriptors) = describe_files(&files, agreed)?;
         Ok((model::LoadRequest { files, options, device, inputs, outputs }, descriptors))
     }
@@ -142,7 +145,11 @@ impl Connection {
     ///
     /// # Errors
     /// The runner's, or the connection's.
-    pub async fn pack(&self, request: PackRequest, options: CallOptions) -> Result<PackResponse, CallError> {
+    pub async fn pack(&self, mut request: PackRequest, options: CallOptions) -> Result<PackResponse, CallError> {
+        let dtypes = self.shared().link.peer_dtypes();
+        for declared in [&mut request.inputs, &mut request.outputs].into_iter().flatten() {
+            dtypes.declare(declared);
+        }
         match self.shared().call(Kind::Pack, Message::Pack(request), Vec::new(), &options).await? {
             Answer::Packed(packed) => Ok(packed),
             _ => Err(self.shared().wrong_answer()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::calls::{Answer, Kind};
 use super::shared::Shared;
 use super::{CallError, CloseReason, Event, Peer};
+use crate::dtypes::Dtypes;
 use crate::frame::Frame;
 use crate::message::{Hello, Message, Parsed, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
@@ -52,6 +53,7 @@ pub(super) fn greet(shared: &Shared, reader: &mut FrameReader, our_features: &[&
     if agreement.has(version::SHARED_MEMORY) {
         shared.link.memory.enable();
     }
+    shared.link.set_peer_dtypes(Dtypes::of_names(&hello.dtypes));
     let peer = Peer {
         name: hello.name,
         framework_version: hello.framework_version,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_tensor::TensorError;
+use carton_tensor::{CastError, TensorError};
 
 use crate::protocol_error::ProtocolError;
 use crate::runner::RunnerError;
@@ -29,6 +29,9 @@ pub enum CallError {
         /// What the call was doing.
         phase: Phase,
     },
+    /// An input cannot be brought into a dtype that the runner takes.
+    #[error("the inputs cannot be brought into dtypes that the runner takes")]
+    Cast(#[from] CastError),
     /// Too many calls wait for the runner.
     #[error("{cap} calls are already waiting for the runner")]
     QueueFull {

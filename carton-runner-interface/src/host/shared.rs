@@ -181,10 +181,11 @@ impl Shared {
     pub(super) async fn encode(
         &self,
         id: u64,
-        inputs: Tensors,
+        mut inputs: Tensors,
         deadline: Option<Instant>,
     ) -> Result<(Outbound, Vec<WireTensor>), CallError> {
         let (memory, cap) = (&self.link.memory, self.options.frame_cap);
+        self.link.peer_dtypes().carry(&mut inputs)?;
         let plan = Plan::new(memory, &inputs);
         if let Some((input, input_bytes)) = plan.largest_inline
             && plan.inline_bytes > cap

@@ -142,10 +142,12 @@ impl Call {
     /// Sends tensors and drops them.
     pub(super) fn send_tensors(
         &self,
-        tensors: Tensors,
+        mut tensors: Tensors,
         message: impl FnOnce(Vec<WireTensor>) -> Message,
     ) -> Result<(), AnswerError> {
         let Some(link) = &self.link else { return Ok(()) };
+        let carried = link.peer_dtypes().carry(&mut tensors);
+        carried.map_err(|error| AnswerError { code: code::FAILED, error: RunnerError::from_error(&error) })?;
         let mut buffers = Vec::new();
         for n_bytes in Plan::new(&link.memory, &tensors).buffers {
             buffers.push(

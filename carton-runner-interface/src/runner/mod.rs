@@ -37,6 +37,8 @@ mod state;
 
 use std::any::Any;
 
+use carton_tensor::DataType;
+
 pub use call::{Call, OutputStream};
 pub use device::Device;
 pub use embedded::{EmbeddedRunner, ModelFilesMode};
@@ -65,6 +67,10 @@ pub struct Description {
 /// Implement this and call [`run`] from `main`. Calls come from several threads at once, at most
 /// [`max_concurrency`](Self::max_concurrency) of them.
 pub trait Runner: Send + Sync + Sized + 'static {
+    /// The dtypes that the runner takes as they are. It gets tensors of other ones as their [carriers](DataType::carrier), and may return
+    /// tensors of any dtype.
+    const DTYPES: &'static [DataType] = &DataType::V1;
+
     /// The name and framework version of this runner.
     fn describe() -> Description;
 

@@ -16,6 +16,7 @@ use super::call::{AnswerError, Call, OutputStream};
 use super::dispatch::{Job, Work};
 use super::state::{End, ServeError, ServeOptions, Server, lock};
 use super::{Runner, RunnerError, RunnerErrorKind, Tensors};
+use crate::dtypes::Dtypes;
 use crate::link::{Link, LinkOptions};
 use crate::message::{Message, Parsed, Side, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
@@ -54,7 +55,7 @@ pub fn serve<R: Runner>(transport: Transport, options: ServeOptions) -> Result<(
     }
     let description = R::describe();
     // If the host is gone already, the first read reports it.
-    let _ = link.send_plain(version::hello(&features, &description.name, &description.framework_version));
+    let _ = link.send_plain(version::hello(&features, R::DTYPES, &description.name, &description.framework_version));
     let turn = Turn::new(&receiver)?;
     let server = Arc::new(Server::<R> {
         options,
@@ -95,6 +96,7 @@ impl<R: Runner> Server<R> {
                 },
                 Parsed::Unknown { name, .. } => return Err(ProtocolError::ExpectedHello { found: name }.into()),
             };
+            self.link.set_peer_dtypes(Dtypes::of_names(&hello.dtypes));
             if version::agree(features, &hello)?.has(version::SHARED_MEMORY) {
                 self.link.memory.enable();
             }
@@ -250,7 +252,11 @@ impl<R: Runner> Server<R> {
             return answer(Message::Prepared(prepared));
         }
         if let Work::Pack(request) = work {
-            return answer(Message::Packed(R::pack(request, call).map_err(failed)?));
+            let mut packed = R::pack(request, call).map_err(failed)?;
+            let dtypes = self.link.peer_dtypes();
+            dtypes.declare(&mut packed.inputs);
+            dtypes.declare(&mut packed.outputs);
+            return answer(Message::Packed(packed));
         }
         let Some(model) = self.model.get() else { return refused(code::NOT_LOADED, "no model is loaded") };
         match work {

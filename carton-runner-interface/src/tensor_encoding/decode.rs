@@ -5,9 +5,11 @@ use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use carton_tensor::{AlignedBytes, NestedTensor, NumericTensor, Storage, StringTensor, Tensor, element_count};
+use carton_tensor::{
+    AlignedBytes, BytesTensor, DataType, NestedTensor, NumericTensor, Storage, StringTensor, Tensor, element_count,
+};
 
-use super::strings::read_strings;
+use super::strings::{read_bytes, read_strings};
 use crate::message::{Data, Kind, WireTensor};
 use crate::protocol_error::ProtocolError;
 #[cfg(feature = "host")]
@@ -108,31 +110,41 @@ impl Decoder<'_> {
         };
         let Some(size) = dtype.size() else {
             let block = self.block(data)?;
-            let elements = if block.private {
-                read_strings(count, block.bytes())
+            let copy: Vec<u8>;
+            let private = if block.private {
+                block.bytes()
             } else {
                 let left = self.text_left.get().checked_sub(block.length as u64).ok_or_else(|| {
                     format!(
-                        "its strings have {} bytes, expected at most {} in one message",
+                        "its {dtype} elements have {} bytes, expected at most {} in one message",
                         block.length, self.text_cap
                     )
                 })?;
                 self.text_left.set(left);
-                // The peer could change a string between its check and its use: both happen on this copy.
-                let copy: Vec<u8> = block.bytes().into();
-                read_strings(count, &copy)
+                // The peer could change an element between its check and its use: both happen on this copy.
+                copy = block.bytes().into();
+                &copy
             };
-            return Ok(StringTensor::new(elements?, shape)?.into());
+            return Ok(match dtype {
+                DataType::Bytes => BytesTensor::new(read_bytes(count, private)?, shape)?.into(),
+                _ => StringTensor::new(read_strings(count, private)?, shape)?.into(),
+            });
         };
         let n_bytes = count.checked_mul(size).ok_or_else(too_large)?;
         let block = block(n_bytes as u64)?;
-        let aligned = block.bytes().as_ptr().addr().is_multiple_of(size);
+        if dtype == DataType::Bool
+            && let Some(position) = block.bytes().iter().position(|&byte| byte > 1)
+        {
+            return Err(format!("element {position} is neither 0 nor 1, the values of bool").into());
+        }
+        let alignment = dtype.alignment().unwrap_or(1);
+        let aligned = block.bytes().as_ptr().addr().is_multiple_of(alignment);
         if block.private && (!aligned || (n_bytes < THRESHOLD && self.body_length > 4 * THRESHOLD)) {
             // A small tensor must not keep a large frame in memory.
             return Ok(NumericTensor::copy_from_bytes(dtype, shape, block.bytes())?.into());
         }
         if !aligned {
-            return Err(format!("its data is not aligned to {size} bytes").into());
+            return Err(format!("its data is not aligned to {alignment} bytes").into());
         }
         Ok(NumericTensor::with_offset(dtype, shape, block.storage, block.start)?.into())
     }
@@ -206,7 +218,6 @@ mod tests {
 
     use std::sync::Weak;
 
-    use carton_tensor::DataType;
     use proptest::prelude::*;
 
     use super::*;

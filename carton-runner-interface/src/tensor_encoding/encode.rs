@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use carton_tensor::{DataType, NumericTensor, Storage, StringTensor, Tensor};
+use carton_tensor::{DataType, NumericTensor, Storage, Tensor, VariableElement, VariableTensor};
 
-use super::strings::{strings_length, write_strings};
+use super::strings::{block_length, write_block};
 use crate::message::{Data, Kind, Side, WireTensor};
 use crate::shared_memory::lending::Lend;
 use crate::shared_memory::peer::PeerBuffer;
@@ -56,7 +56,8 @@ fn place_of_numeric(memory: &SharedMemory, tensor: &NumericTensor) -> BlockPlace
     let n_bytes = tensor.bytes().len();
     let (storage, start) = tensor.storage();
     let storage: &dyn Any = storage.as_ref();
-    let fits = |offset: u64| tensor.dtype().size().is_some_and(|size| offset.is_multiple_of(size as u64));
+    let fits =
+        |offset: u64| tensor.dtype().alignment().is_some_and(|alignment| offset.is_multiple_of(alignment as u64));
     if memory.is_in_use() && n_bytes >= SMALL_PART {
         if let Some(buffer) = storage.downcast_ref::<PoolBuffer>()
             && memory.pool.owns(buffer)
@@ -107,7 +108,11 @@ impl<'a> Plan<'a> {
         let (n_bytes, place) = match tensor {
             Tensor::Numeric(numeric) => (numeric.bytes().len(), place_of_numeric(memory, numeric)),
             Tensor::String(strings) => {
-                let n_bytes = strings_length(strings);
+                let n_bytes = block_length(strings);
+                (n_bytes, place_of_bytes(memory, n_bytes))
+            }
+            Tensor::Bytes(bytes) => {
+                let n_bytes = block_length(bytes);
                 (n_bytes, place_of_bytes(memory, n_bytes))
             }
             Tensor::Nested(nested) => return nested.elements().iter().for_each(|inner| self.add(memory, inner)),
@@ -159,7 +164,10 @@ impl Encoder<'_> {
                 (Kind::Plain(numeric.dtype()), numeric.shape(), Some(self.numeric(numeric)?), Vec::new())
             }
             Tensor::String(strings) => {
-                (Kind::Plain(DataType::String), strings.shape(), Some(self.strings(strings)?), Vec::new())
+                (Kind::Plain(DataType::String), strings.shape(), Some(self.variable(strings)?), Vec::new())
+            }
+            Tensor::Bytes(bytes) => {
+                (Kind::Plain(DataType::Bytes), bytes.shape(), Some(self.variable(bytes)?), Vec::new())
             }
             Tensor::Nested(nested) => {
                 let inner: Result<Vec<_>, _> =
@@ -189,9 +197,9 @@ impl Encoder<'_> {
         })
     }
 
-    fn strings(&mut self, tensor: &StringTensor) -> Result<Data, EncodeError> {
-        let n_bytes = strings_length(tensor);
-        let write = |target: &mut [u8]| write_strings(tensor.elements(), target);
+    fn variable<T: VariableElement>(&mut self, tensor: &VariableTensor<T>) -> Result<Data, EncodeError> {
+        let n_bytes = block_length(tensor);
+        let write = |target: &mut [u8]| write_block(tensor.elements(), target);
         match place_of_bytes(self.memory, n_bytes) {
             BlockPlace::Pool => self.pooled(n_bytes, write),
             _ => Ok(self.inline(n_bytes, write)),

@@ -1,15 +1,15 @@
-//! The block of bytes of a string tensor.
+//! The block of bytes of a tensor of strings or bytes.
 
-use carton_tensor::StringTensor;
+use carton_tensor::{VariableElement, VariableTensor};
 
-/// The bytes that strings take on the wire.
-pub(super) fn strings_length(tensor: &StringTensor) -> usize {
-    let text: usize = tensor.elements().iter().map(String::len).sum();
+/// The bytes that elements take on the wire.
+pub(super) fn block_length<T: VariableElement>(tensor: &VariableTensor<T>) -> usize {
+    let text: usize = tensor.elements().iter().map(|element| element.as_ref().len()).sum();
     (tensor.elements().len() + 1) * 8 + text
 }
 
 /// Writes `n + 1` offsets into the text, and the text.
-pub(super) fn write_strings(elements: &[String], target: &mut [u8]) {
+pub(super) fn write_block<T: VariableElement>(elements: &[T], target: &mut [u8]) {
     let (offsets, text) = target.split_at_mut((elements.len() + 1) * 8);
     let mut end = 0;
     let mut ends = offsets.chunks_exact_mut(8);
@@ -17,7 +17,8 @@ pub(super) fn write_strings(elements: &[String], target: &mut [u8]) {
         first.copy_from_slice(&0_u64.to_le_bytes());
     }
     for (element, offset) in elements.iter().zip(ends) {
-        text[end..end + element.len()].copy_from_slice(element.as_bytes());
+        let element = element.as_ref();
+        text[end..end + element.len()].copy_from_slice(element);
         end += element.len();
         offset.copy_from_slice(&(end as u64).to_le_bytes());
     }
@@ -25,6 +26,20 @@ pub(super) fn write_strings(elements: &[String], target: &mut [u8]) {
 
 /// Reads `n` strings. The peer must not be able to change `block`.
 pub(super) fn read_strings(n: usize, block: &[u8]) -> Result<Vec<String>, String> {
+    let elements = elements(n, block)?.into_iter().enumerate().map(|(index, bytes)| {
+        let text = std::str::from_utf8(bytes).map_err(|error| format!("string {index} is not UTF-8: {error}"))?;
+        Ok(text.to_owned())
+    });
+    elements.collect()
+}
+
+/// Reads `n` elements of any bytes.
+pub(super) fn read_bytes(n: usize, block: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    Ok(elements(n, block)?.into_iter().map(<[u8]>::to_vec).collect())
+}
+
+/// Finds `n` elements in a block.
+fn elements(n: usize, block: &[u8]) -> Result<Vec<&[u8]>, String> {
     let offsets_length = n.checked_add(1).and_then(|count| count.checked_mul(8));
     let Some((offsets, text)) = offsets_length.and_then(|length| block.split_at_checked(length)) else {
         return Err(format!("{} bytes cannot hold the offsets of {n} strings", block.len()));
@@ -45,8 +60,7 @@ pub(super) fn read_strings(n: usize, block: &[u8]) -> Result<Vec<String>, String
             format!("string {index} from {start} to {end} does not lie inside {} bytes of text", text.len())
         })?;
         start += bytes.len();
-        let element = std::str::from_utf8(bytes).map_err(|error| format!("string {index} is not UTF-8: {error}"))?;
-        elements.push(element.to_owned());
+        elements.push(bytes);
     }
     if start == text.len() {
         Ok(elements)
@@ -59,6 +73,7 @@ pub(super) fn read_strings(n: usize, block: &[u8]) -> Result<Vec<String>, String
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use carton_tensor::{BytesTensor, StringTensor};
     use proptest::prelude::*;
 
     use super::*;
@@ -67,9 +82,17 @@ mod tests {
         #[test]
         fn strings_come_back_as_they_were(elements: Vec<String>) {
             let tensor = StringTensor::new(elements.clone(), vec![elements.len()]).unwrap();
-            let mut block = vec![0xAA; strings_length(&tensor)];
-            write_strings(&elements, &mut block);
+            let mut block = vec![0xAA; block_length(&tensor)];
+            write_block(&elements, &mut block);
             prop_assert_eq!(read_strings(elements.len(), &block), Ok(elements));
+        }
+
+        #[test]
+        fn bytes_come_back_as_they_were(elements: Vec<Vec<u8>>) {
+            let tensor = BytesTensor::new(elements.clone(), vec![elements.len()]).unwrap();
+            let mut block = vec![0xAA; block_length(&tensor)];
+            write_block(&elements, &mut block);
+            prop_assert_eq!(read_bytes(elements.len(), &block), Ok(elements));
         }
 
         #[test]

@@ -1,12 +1,13 @@
 //! Compares tensors as NumPy's `allclose` does, and reports the worst element.
 //!
 //! Floats are compared in their own precision, as NumPy does when its tolerances are Python floats. A borderline element therefore gets
-//! the same verdict from both. Integers and strings must be equal.
+//! the same verdict from both. Floats of 16 and 8 bits are compared as binary32, in which they and the tolerances have a value. Complex numbers are
+//! compared by their distance. Integers, booleans, strings and bytes must be equal.
 
 use std::fmt;
 
 use crate::position::index_of;
-use crate::{NestedTensor, StringTensor, Tensor};
+use crate::{NestedTensor, Tensor, VariableElement, VariableTensor};
 
 mod findings;
 mod numbers;
@@ -52,7 +53,8 @@ pub struct Comparison {
 pub fn allclose(actual: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Comparison {
     let findings = match (actual, expected) {
         (Tensor::Numeric(actual), Tensor::Numeric(expected)) => compare_numeric(actual, expected, tolerance),
-        (Tensor::String(actual), Tensor::String(expected)) => compare_strings(actual, expected),
+        (Tensor::String(actual), Tensor::String(expected)) => compare_variable(actual, expected),
+        (Tensor::Bytes(actual), Tensor::Bytes(expected)) => compare_variable(actual, expected),
         (Tensor::Nested(actual), Tensor::Nested(expected)) => compare_nested(actual, expected, tolerance),
         _ => other_kind(actual, expected),
     };
@@ -93,7 +95,8 @@ fn compare_nested(actual: &NestedTensor, expected: &NestedTensor, tolerance: Tol
     for (position, (actual, expected)) in actual.elements().iter().zip(expected.elements()).enumerate() {
         let found = match (actual, expected) {
             (Tensor::Numeric(actual), Tensor::Numeric(expected)) => compare_numeric(actual, expected, tolerance),
-            (Tensor::String(actual), Tensor::String(expected)) => compare_strings(actual, expected),
+            (Tensor::String(actual), Tensor::String(expected)) => compare_variable(actual, expected),
+            (Tensor::Bytes(actual), Tensor::Bytes(expected)) => compare_variable(actual, expected),
             _ => other_kind(actual, expected),
         };
         merge(&mut all.max_abs_diff, found.max_abs_diff);
@@ -107,10 +110,11 @@ fn compare_nested(actual: &NestedTensor, expected: &NestedTensor, tolerance: Tol
     all
 }
 
-fn compare_strings(actual: &StringTensor, expected: &StringTensor) -> Findings {
+fn compare_variable<T: VariableElement>(actual: &VariableTensor<T>, expected: &VariableTensor<T>) -> Findings {
     if actual.shape() != expected.shape() {
+        let dtype = T::DTYPE;
         return Findings::incomparable(format!(
-            "expected string {:?}, found string {:?}",
+            "expected {dtype} {:?}, found {dtype} {:?}",
             expected.shape(),
             actual.shape()
         ));
@@ -122,21 +126,31 @@ fn compare_strings(actual: &StringTensor, expected: &StringTensor) -> Findings {
     Findings::incomparable(format!(
         "element {:?}: expected {}, found {}; {}",
         index_of(position, expected.shape()),
-        Shortened(wanted),
-        Shortened(found),
+        Shortened(wanted.as_ref()),
+        Shortened(found.as_ref()),
         how_many(1 + differing.count(), expected.elements().len()),
     ))
 }
 
-/// A string in quotes, cut to a length that fits a line of output.
-struct Shortened<'a>(&'a str);
+/// A text in quotes, or the size of other bytes and the first of them in hexadecimal, cut to a length that fits a line of output.
+struct Shortened<'a>(&'a [u8]);
 
 impl fmt::Display for Shortened<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const LONGEST: usize = 60;
-        match self.0.char_indices().nth(LONGEST) {
-            None => write!(f, "{:?}", self.0),
-            Some((end, _)) => write!(f, "{:?}… ({} bytes)", &self.0[..end], self.0.len()),
+        let Ok(text) = std::str::from_utf8(self.0) else {
+            let shown = &self.0[..self.0.len().min(LONGEST / 4)];
+            let rest = if shown.len() < self.0.len() { "…" } else { "" };
+            return write!(
+                f,
+                "{} bytes {}{rest}",
+                self.0.len(),
+                shown.iter().map(|b| format!("{b:02x}")).collect::<String>()
+            );
+        };
+        match text.char_indices().nth(LONGEST) {
+            None => write!(f, "{text:?}"),
+            Some((end, _)) => write!(f, "{:?}… ({} bytes)", &text[..end], text.len()),
         }
     }
 }

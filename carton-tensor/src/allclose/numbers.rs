@@ -3,11 +3,16 @@
 //! Tensors are read in blocks. A loop without branches judges each block first; the compiler turns it into vector instructions. Only a
 //! block with an element that is not close is walked element by element.
 
+use half::{bf16, f16};
+use num_complex::Complex;
+
 use super::findings::{Findings, Worst, how_many, merge};
 use super::tolerance::Tolerance;
 use crate::element::with_element;
 use crate::position::index_of;
-use crate::{Element, NumericTensor, element_count};
+use crate::{
+    BoolByte, Element, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, NumericTensor, element_count,
+};
 
 pub(super) fn compare_numeric(actual: &NumericTensor, expected: &NumericTensor, tolerance: Tolerance) -> Findings {
     if actual.dtype() != expected.dtype() || actual.shape() != expected.shape() {
@@ -217,6 +222,87 @@ macro_rules! compare_floats {
 
 compare_floats!(f32 as u32, f64 as u64);
 
+macro_rules! compare_short_floats {
+    ($($float:ty),*) => {$(
+        impl Compare for $float {
+            type Tolerance = <f32 as Compare>::Tolerance;
+
+            fn tolerance(tolerance: Tolerance) -> Self::Tolerance {
+                f32::tolerance(tolerance)
+            }
+
+            fn is_close(actual: Self, expected: Self, tolerance: Self::Tolerance) -> bool {
+                f32::is_close(actual.to_f32(), expected.to_f32(), tolerance)
+            }
+
+            fn differences(actual: Self, expected: Self, tolerance: Self::Tolerance) -> (f64, Option<f64>) {
+                f32::differences(actual.to_f32(), expected.to_f32(), tolerance)
+            }
+
+            fn judge(actual: &[Self], expected: &[Self], tolerance: Self::Tolerance) -> Verdict {
+                let widened = |elements: &[Self]| elements.iter().map(|element| element.to_f32()).collect::<Vec<_>>();
+                f32::judge(&widened(actual), &widened(expected), tolerance)
+            }
+
+            fn margin(actual: Self, expected: Self, tolerance: Self::Tolerance) -> String {
+                f32::margin(actual.to_f32(), expected.to_f32(), tolerance)
+            }
+        }
+    )*};
+}
+
+compare_short_floats!(f16, bf16, Float8E4m3Fn, Float8E5m2, Float8E4m3Fnuz, Float8E5m2Fnuz);
+
+macro_rules! compare_complex {
+    ($($float:ty),*) => {$(
+        impl Compare for Complex<$float> {
+            type Tolerance = ($float, $float, bool);
+
+            fn tolerance(tolerance: Tolerance) -> Self::Tolerance {
+                <$float>::tolerance(tolerance)
+            }
+
+            fn is_close(actual: Self, expected: Self, (rtol, atol, equal_nan): Self::Tolerance) -> bool {
+                let is_nan = |value: Self| value.re.is_nan() || value.im.is_nan();
+                let allowed = atol + rtol * <$float>::hypot(expected.re, expected.im);
+                (<$float>::hypot((actual - expected).re, (actual - expected).im) <= allowed && (expected.re.is_finite() && expected.im.is_finite()))
+                    || actual == expected
+                    || (equal_nan && is_nan(actual) && is_nan(expected))
+            }
+
+            fn differences(actual: Self, expected: Self, (.., equal_nan): Self::Tolerance) -> (f64, Option<f64>) {
+                let is_nan = |value: Self| value.re.is_nan() || value.im.is_nan();
+                let equal = actual == expected || (equal_nan && is_nan(actual) && is_nan(expected));
+                let abs_diff = if equal { 0.0 } else { f64::from(<$float>::hypot((actual - expected).re, (actual - expected).im)) };
+                let magnitude = f64::from(<$float>::hypot(expected.re, expected.im));
+                let rel_diff = if abs_diff == 0.0 || abs_diff == f64::INFINITY { abs_diff } else { abs_diff / magnitude };
+                (abs_diff, (magnitude != 0.0).then_some(rel_diff))
+            }
+
+            fn judge(actual: &[Self], expected: &[Self], tolerance: Self::Tolerance) -> Verdict {
+                let mut verdict = Verdict { close: true, max_abs_diff: 0.0, max_rel_diff: None };
+                for (&actual, &expected) in actual.iter().zip(expected) {
+                    let (abs_diff, rel_diff) = Self::differences(actual, expected, tolerance);
+                    verdict.close &= Self::is_close(actual, expected, tolerance);
+                    verdict.max_abs_diff = verdict.max_abs_diff.max(abs_diff);
+                    merge(&mut verdict.max_rel_diff, rel_diff);
+                }
+                verdict
+            }
+
+            fn margin(actual: Self, expected: Self, (rtol, atol, _): Self::Tolerance) -> String {
+                let difference = <$float>::hypot((actual - expected).re, (actual - expected).im);
+                if !difference.is_finite() {
+                    return String::new();
+                }
+                format!(" (differs by {difference:e}, allowed {:e})", atol + rtol * <$float>::hypot(expected.re, expected.im))
+            }
+        }
+    )*};
+}
+
+compare_complex!(f32, f64);
+
 macro_rules! compare_integers {
     ($($integer:ty),*) => {$(
         impl Compare for $integer {
@@ -251,3 +337,27 @@ macro_rules! compare_integers {
 }
 
 compare_integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+impl Compare for BoolByte {
+    type Tolerance = ();
+
+    fn tolerance(_: Tolerance) -> Self::Tolerance {}
+
+    fn is_close(actual: Self, expected: Self, (): Self::Tolerance) -> bool {
+        actual == expected
+    }
+
+    fn differences(actual: Self, expected: Self, (): Self::Tolerance) -> (f64, Option<f64>) {
+        let abs_diff = f64::from(u8::from(actual != expected));
+        (abs_diff, expected.get().then_some(abs_diff))
+    }
+
+    fn judge(actual: &[Self], expected: &[Self], (): Self::Tolerance) -> Verdict {
+        let max_rel_diff = expected.iter().any(|element| element.get()).then_some(0.0);
+        Verdict { close: actual == expected, max_abs_diff: 0.0, max_rel_diff }
+    }
+
+    fn margin(_: Self, _: Self, (): Self::Tolerance) -> String {
+        String::new()
+    }
+}

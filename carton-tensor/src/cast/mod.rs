@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use crate::element::with_element;
+use crate::element::with_number;
 use crate::{DataType, Element, NumericTensor, Tensor, TensorError};
 
 mod number;
 
-pub use number::{BoolByte, CastProblem, LostNumber, Number, NumberValue, convert_numbers};
+pub use number::{CastProblem, LostNumber, Number, NumberValue, convert_numbers};
 
 /// The reason that a tensor cannot be cast.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum CastError {
         /// The element, and why the type cannot hold it.
         lost: LostNumber,
     },
-    /// Strings and complex numbers are cast to nothing else, and numbers are not cast to them.
+    /// Strings, bytes and complex numbers are cast to nothing else, and numbers are not cast to them.
     #[error("{from} cannot be cast to {to}")]
     Kind {
         /// The type of the tensor.
@@ -34,13 +34,29 @@ pub enum CastError {
         /// The requested type.
         to: &'static str,
     },
+    /// A string that stands for bytes is not base64.
+    #[error("element {index:?}: it is not base64: {reason}")]
+    Encoding {
+        /// The index of the element.
+        index: Vec<usize>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Numbers that stand for complex ones are no pairs.
+    #[error("{to} needs a last dimension of 2, the real and the imaginary part, found the shape {shape:?}")]
+    Pairs {
+        /// The requested type.
+        to: &'static str,
+        /// The shape of the numbers.
+        shape: Vec<usize>,
+    },
     /// The elements do not fit in memory.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }
 
-/// Casts the elements of a tensor to `dtype`. Returns the same tensor if its elements already have that type; booleans become 0 and 1.
-/// Casts each tensor of a nested one.
+/// Casts the elements of a tensor to `dtype`. Returns the same tensor if its elements already have that type. Booleans
+/// are 0 and 1. Casts each tensor of a nested one.
 ///
 /// ```
 /// use carton_tensor::{DataType, Tensor, cast};
@@ -53,13 +69,15 @@ pub enum CastError {
 ///
 /// # Errors
 /// [`CastError::Element`] names the first element that has no value in `dtype`: 1e39 and 16777217 in float32, 300 in uint8; 0.5, NaN or
-/// an infinity in an integer type. [`CastError::Kind`] for a cast between strings and numbers. [`CastError::Tensor`] if the elements do
+/// an infinity in an integer type. [`CastError::Kind`] for a cast between strings and numbers, and of complex numbers. [`CastError::Tensor`] if the elements do
 /// not fit in memory.
 pub fn cast(tensor: &Tensor, dtype: DataType) -> Result<Tensor, CastError> {
     match tensor {
         Tensor::Numeric(tensor) => cast_numbers(tensor, dtype, None).map(Tensor::Numeric),
         Tensor::String(_) if dtype == DataType::String => Ok(tensor.clone()),
         Tensor::String(_) => Err(CastError::Kind { from: DataType::String.name(), to: dtype.name() }),
+        Tensor::Bytes(_) if dtype == DataType::Bytes => Ok(tensor.clone()),
+        Tensor::Bytes(_) => Err(CastError::Kind { from: DataType::Bytes.name(), to: dtype.name() }),
         Tensor::Nested(nested) => {
             let elements = nested.elements().iter().enumerate().map(|(position, element)| match element {
                 Tensor::Numeric(tensor) => cast_numbers(tensor, dtype, Some(position)).map(Tensor::Numeric),
@@ -72,13 +90,13 @@ pub fn cast(tensor: &Tensor, dtype: DataType) -> Result<Tensor, CastError> {
 
 fn cast_numbers(tensor: &NumericTensor, dtype: DataType, position: Option<usize>) -> Result<NumericTensor, CastError> {
     if tensor.dtype() == dtype {
-        return Ok(tensor.clone().without_element_kind());
+        return Ok(tensor.clone());
     }
-    let strings = || Err(CastError::Kind { from: tensor.dtype().name(), to: dtype.name() });
-    with_element!(
+    let no_numbers = || Err(CastError::Kind { from: tensor.dtype().name(), to: dtype.name() });
+    with_number!(
         tensor.dtype(),
-        From => with_element!(dtype, To => cast_elements::<From, To>(tensor, position), else strings()),
-        else strings()
+        From => with_number!(dtype, To => cast_elements::<From, To>(tensor, position), else no_numbers()),
+        else no_numbers()
     )
 }
 

@@ -11,10 +11,13 @@
 
 use std::fmt;
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 
 use super::CastError;
 use crate::position::index_of;
+use crate::{BoolByte, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz};
 
 /// The reason that a number has no value in another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub enum CastProblem {
     NotAnInteger,
     /// The number is an integer with more digits than the floating-point type has.
     NotExact,
+    /// The number is a float that the shorter type does not have, where it must not be rounded.
+    Rounded,
 }
 
 /// A number that another type cannot hold, and its position.
@@ -56,6 +61,7 @@ impl fmt::Display for LostNumber {
             CastProblem::OutOfRange => write!(f, "{value} is out of range for {to}"),
             CastProblem::NotAnInteger => write!(f, "{value} is not an integer, which {to} needs"),
             CastProblem::NotExact => write!(f, "{value} is an integer that {to} cannot hold exactly"),
+            CastProblem::Rounded => write!(f, "{value} is not a value of {to}"),
         }
     }
 }
@@ -181,11 +187,6 @@ integers!(
     u8 => "uint8", u16 => "uint16", u32 => "uint32", u64 => "uint64"
 );
 
-/// A boolean as files have it: one byte, of which any but 0 means true.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(transparent)]
-pub struct BoolByte(pub u8);
-
 impl sealed::Sealed for BoolByte {}
 impl Number for BoolByte {
     const NAME: &'static str = "bool";
@@ -278,56 +279,78 @@ floats! {
     };
 }
 
-#[cfg(feature = "half")]
-mod halves {
-    use half::slice::HalfFloatSliceExt;
-    use half::{bf16, f16};
+floats! {
+    f16 => "float16", |float: f64| f16::from_f32(to_odd(float)), round_f32s;
+    bf16 => "bfloat16", |float: f64| bf16::from_f32(to_odd(float)), round_f32s;
+}
 
-    use super::{CastProblem, Number, NumberValue, RoundAll, exact, sealed};
+/// Uses the CPU's conversion instructions if it has them.
+fn round_f32s<H>(from: &[f32], to: &mut [H])
+where
+    [H]: HalfFloatSliceExt,
+{
+    let n = from.len().min(to.len());
+    to[..n].convert_from_f32_slice(&from[..n]);
+}
 
-    floats! {
-        f16 => "float16", |float: f64| f16::from_f32(to_odd(float)), round_f32s;
-        bf16 => "bfloat16", |float: f64| bf16::from_f32(to_odd(float)), round_f32s;
-    }
-
-    /// Uses the CPU's conversion instructions if it has them.
-    fn round_f32s<H>(from: &[f32], to: &mut [H])
-    where
-        [H]: HalfFloatSliceExt,
-    {
-        let n = from.len().min(to.len());
-        to[..n].convert_from_f32_slice(&from[..n]);
-    }
-
-    // Every value of the type is exact in longer floats, for which no loop is needed.
-    impl RoundAll for f16 {
-        fn round_all<To: Number>(_: &[Self], _: &mut [To]) -> bool {
-            false
-        }
-    }
-
-    impl RoundAll for bf16 {
-        fn round_all<To: Number>(_: &[Self], _: &mut [To]) -> bool {
-            false
-        }
-    }
-
-    /// Rounds to odd: returns the nearest `f32` if it is exact, else the neighbour of the value whose last bit is set.
-    ///
-    /// Rounding the result to a format at least two bits shorter gives the same as rounding the value once: the odd bit keeps the side of
-    /// the midpoint that the value was on, where rounding to the nearest twice can arrive at a neighbour. `half::f16::from_f64` rounds
-    /// twice or drops bits, depending on the processor.
-    fn to_odd(value: f64) -> f32 {
-        let nearest = value as f32;
-        if value.is_nan() || f64::from(nearest) == value {
-            return nearest;
-        }
-        // Exactly one of the value's two neighbours has an odd bit pattern. Patterns grow with the magnitude.
-        let is_too_large = f64::from(nearest).abs() > value.abs();
-        let toward_zero = if is_too_large { nearest.to_bits() - 1 } else { nearest.to_bits() };
-        f32::from_bits(toward_zero | 1)
+// Every value of the type is exact in longer floats, for which no loop is needed.
+impl RoundAll for f16 {
+    fn round_all<To: Number>(_: &[Self], _: &mut [To]) -> bool {
+        false
     }
 }
+
+impl RoundAll for bf16 {
+    fn round_all<To: Number>(_: &[Self], _: &mut [To]) -> bool {
+        false
+    }
+}
+
+/// Rounds to odd: returns the nearest `f32` if it is exact, else the neighbour of the value whose last bit is set.
+///
+/// Rounding the result to a format at least two bits shorter gives the same as rounding the value once: the odd bit keeps the side of
+/// the midpoint that the value was on, where rounding to the nearest twice can arrive at a neighbour. `half::f16::from_f64` rounds
+/// twice or drops bits, depending on the processor.
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    if value.is_nan() || f64::from(nearest) == value {
+        return nearest;
+    }
+    // Exactly one of the value's two neighbours has an odd bit pattern. Patterns grow with the magnitude.
+    let is_too_large = f64::from(nearest).abs() > value.abs();
+    let toward_zero = if is_too_large { nearest.to_bits() - 1 } else { nearest.to_bits() };
+    f32::from_bits(toward_zero | 1)
+}
+
+macro_rules! small_floats {
+    ($($float:ty => $name:literal),*) => {$(
+        impl sealed::Sealed for $float {}
+        impl Number for $float {
+            const NAME: &'static str = $name;
+
+            fn value(self) -> NumberValue {
+                NumberValue::Float(f64::from(self.to_f32()))
+            }
+
+            fn of(value: NumberValue) -> Result<Self, CastProblem> {
+                let float = match value {
+                    NumberValue::Integer(integer) => exact(integer)?,
+                    NumberValue::Float(float) => float,
+                };
+                let rounded = Self::from_f64(float).ok_or(CastProblem::OutOfRange)?;
+                match value {
+                    NumberValue::Integer(_) if f64::from(rounded.to_f32()) != float => Err(CastProblem::NotExact),
+                    _ => Ok(rounded),
+                }
+            }
+        }
+    )*};
+}
+
+small_floats!(
+    Float8E4m3Fn => "float8_e4m3fn", Float8E5m2 => "float8_e5m2",
+    Float8E4m3Fnuz => "float8_e4m3fnuz", Float8E5m2Fnuz => "float8_e5m2fnuz"
+);
 
 #[cfg(test)]
 mod tests {
@@ -377,10 +400,8 @@ mod tests {
         check(&many, Err::<&[f32], _>((3001, "-1e39 is out of range for float32")));
     }
 
-    #[cfg(feature = "half")]
     #[test]
     fn halves_overflow_where_rounding_does() {
-        use half::{bf16, f16};
         // 65520 lies in the middle between the largest float16 and the next power of two, and is rounded to the even one, which is none.
         let max = [f16::MAX, f16::NEG_INFINITY];
         check(&[65_519.996_f32, f32::NEG_INFINITY], Ok(&max));

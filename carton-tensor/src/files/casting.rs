@@ -3,9 +3,9 @@
 use half::{bf16, f16};
 
 use super::{ElementType, RawTensor};
-use crate::cast::{BoolByte, Number, cast_bytes};
-use crate::element::with_element;
-use crate::{CastError, DataType, NumericTensor, TensorError};
+use crate::cast::{Number, cast_bytes};
+use crate::element::with_number;
+use crate::{BoolByte, CastError, DataType, NumericTensor, TensorError};
 
 impl RawTensor {
     /// Casts the elements to `dtype`, as [`cast`](crate::cast) does. Booleans become 0 and 1. Elements that already have the dtype are not
@@ -27,7 +27,7 @@ impl RawTensor {
             return Ok(NumericTensor::with_offset(dtype, self.shape().to_vec(), storage.clone(), offset)?);
         }
         let kind = || Err(CastError::Kind { from: self.dtype().name(), to: dtype.name() });
-        with_element!(dtype, To => {
+        with_number!(dtype, To => {
             match self.dtype() {
                 ElementType::Bool => self.cast_from::<BoolByte, To>(),
                 ElementType::Uint8 => self.cast_from::<u8, To>(),

@@ -1,4 +1,4 @@
-//! The element types of zTensor and safetensors files, a superset of the types in a carton's signature.
+//! The element types of zTensor and safetensors files: those of tensors, and the small floats of OCP MX.
 
 use std::fmt;
 
@@ -187,7 +187,7 @@ impl ElementType {
         )
     }
 
-    /// The same type in a carton's signature; `None` if carton format v1 does not have it.
+    /// The same type of tensors; `None` for the floats that only weights have.
     #[must_use]
     pub const fn data_type(self) -> Option<DataType> {
         Some(match self {
@@ -201,15 +201,24 @@ impl ElementType {
             Self::Int64 => DataType::Int64,
             Self::Float32 => DataType::Float32,
             Self::Float64 => DataType::Float64,
-            _ => return None,
+            Self::Bool => DataType::Bool,
+            Self::Float16 => DataType::Float16,
+            Self::BFloat16 => DataType::BFloat16,
+            Self::Float8E4m3Fn => DataType::Float8E4m3Fn,
+            Self::Float8E5m2 => DataType::Float8E5m2,
+            Self::Float8E4m3Fnuz => DataType::Float8E4m3Fnuz,
+            Self::Float8E5m2Fnuz => DataType::Float8E5m2Fnuz,
+            Self::Complex64 => DataType::Complex64,
+            Self::Complex128 => DataType::Complex128,
+            Self::Float8E8m0Fnu | Self::Float6E2m3Fn | Self::Float6E3m2Fn | Self::Float4E2m1 => return None,
         })
     }
 
-    /// The type of a carton's numeric tensor; `None` for strings.
+    /// The type in files of a numeric tensor; `None` for strings and bytes.
     #[must_use]
     pub const fn from_data_type(dtype: DataType) -> Option<Self> {
         Some(match dtype {
-            DataType::String => return None,
+            DataType::String | DataType::Bytes => return None,
             DataType::Uint8 => Self::Uint8,
             DataType::Int8 => Self::Int8,
             DataType::Uint16 => Self::Uint16,
@@ -220,6 +229,15 @@ impl ElementType {
             DataType::Int64 => Self::Int64,
             DataType::Float32 => Self::Float32,
             DataType::Float64 => Self::Float64,
+            DataType::Bool => Self::Bool,
+            DataType::Float16 => Self::Float16,
+            DataType::BFloat16 => Self::BFloat16,
+            DataType::Float8E4m3Fn => Self::Float8E4m3Fn,
+            DataType::Float8E5m2 => Self::Float8E5m2,
+            DataType::Float8E4m3Fnuz => Self::Float8E4m3Fnuz,
+            DataType::Float8E5m2Fnuz => Self::Float8E5m2Fnuz,
+            DataType::Complex64 => Self::Complex64,
+            DataType::Complex128 => Self::Complex128,
         })
     }
 }
@@ -269,7 +287,7 @@ mod tests {
     fn data_types_there_and_back() {
         for dtype in DataType::ALL {
             let there = ElementType::from_data_type(dtype);
-            assert_eq!(there.and_then(ElementType::data_type), Some(dtype).filter(|dtype| *dtype != DataType::String));
+            assert_eq!(there.and_then(ElementType::data_type), Some(dtype).filter(|dtype| dtype.size().is_some()));
         }
     }
 }

@@ -56,7 +56,7 @@ pub enum RawTensorError {
         /// The dimensions.
         shape: Vec<usize>,
     },
-    /// Cartons have no tensors of this element type.
+    /// Only weights have this element type.
     #[error("a carton has no tensors of {0}")]
     NotInCartons(ElementType),
 }
@@ -156,7 +156,7 @@ impl RawTensor {
     /// Returns the same tensor as cartons have it, sharing its memory.
     ///
     /// # Errors
-    /// [`RawTensorError::NotInCartons`] for an element type that format v1 does not have; [`RawTensorError::NoArray`] for more
+    /// [`RawTensorError::NotInCartons`] for a float that only weights have; [`RawTensorError::NoArray`] for more
     /// dimensions than [`MAX_RANK`](crate::MAX_RANK).
     pub fn to_numeric(&self) -> Result<NumericTensor, RawTensorError> {
         let dtype = self.dtype.data_type().ok_or(RawTensorError::NotInCartons(self.dtype))?;

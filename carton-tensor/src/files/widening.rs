@@ -3,99 +3,7 @@
 use half::{bf16, f16};
 
 use super::ElementType;
-
-/// A float of at most eight bits. From the highest bit down: sign, exponent, mantissa.
-#[derive(Clone, Copy)]
-struct SmallFloat {
-    exponent_bits: u32,
-    mantissa_bits: u32,
-    bias: i32,
-    special: Special,
-}
-
-/// Which bit patterns are not finite numbers.
-#[derive(Clone, Copy, PartialEq)]
-enum Special {
-    /// As in IEEE 754: the highest exponent means infinity if the mantissa is zero, otherwise NaN.
-    Ieee,
-    /// All bits except the sign set means NaN. There is no infinity.
-    AllOnes,
-    /// Negative zero means NaN. There is no infinity.
-    NegativeZero,
-    /// Every bit pattern is a finite number.
-    None,
-}
-
-const E4M3FN: SmallFloat = SmallFloat { exponent_bits: 4, mantissa_bits: 3, bias: 7, special: Special::AllOnes };
-const E5M2: SmallFloat = SmallFloat { exponent_bits: 5, mantissa_bits: 2, bias: 15, special: Special::Ieee };
-const E4M3FNUZ: SmallFloat = SmallFloat { exponent_bits: 4, mantissa_bits: 3, bias: 8, special: Special::NegativeZero };
-const E5M2FNUZ: SmallFloat =
-    SmallFloat { exponent_bits: 5, mantissa_bits: 2, bias: 16, special: Special::NegativeZero };
-const E2M3FN: SmallFloat = SmallFloat { exponent_bits: 2, mantissa_bits: 3, bias: 1, special: Special::None };
-const E3M2FN: SmallFloat = SmallFloat { exponent_bits: 3, mantissa_bits: 2, bias: 3, special: Special::None };
-const E2M1FN: SmallFloat = SmallFloat { exponent_bits: 2, mantissa_bits: 1, bias: 1, special: Special::None };
-
-/// The value of each byte. Every value of these types is exact in binary32.
-static E4M3FN_VALUES: [f32; 256] = E4M3FN.values();
-static E5M2_VALUES: [f32; 256] = E5M2.values();
-static E4M3FNUZ_VALUES: [f32; 256] = E4M3FNUZ.values();
-static E5M2FNUZ_VALUES: [f32; 256] = E5M2FNUZ.values();
-static E8M0FNU_VALUES: [f32; 256] = powers_of_two();
-static E2M3FN_VALUES: [f32; 256] = E2M3FN.values();
-static E3M2FN_VALUES: [f32; 256] = E3M2FN.values();
-static E2M1FN_VALUES: [f32; 256] = E2M1FN.values();
-
-impl SmallFloat {
-    const fn values(self) -> [f32; 256] {
-        let mut values = [0.0; 256];
-        let mut pattern = 0;
-        while pattern < 1 << (1 + self.exponent_bits + self.mantissa_bits) {
-            values[pattern as usize] = self.value(pattern);
-            pattern += 1;
-        }
-        values
-    }
-
-    const fn value(self, pattern: u32) -> f32 {
-        let is_negative = pattern >> (self.exponent_bits + self.mantissa_bits) == 1;
-        let exponent_ones = (1 << self.exponent_bits) - 1;
-        let mantissa_ones = (1 << self.mantissa_bits) - 1;
-        let (exponent, mantissa) = (pattern >> self.mantissa_bits & exponent_ones, pattern & mantissa_ones);
-        let special = match self.special {
-            Special::Ieee if exponent == exponent_ones => Some(if mantissa == 0 { f32::INFINITY } else { f32::NAN }),
-            Special::AllOnes if exponent == exponent_ones && mantissa == mantissa_ones => Some(f32::NAN),
-            Special::NegativeZero if is_negative && exponent == 0 && mantissa == 0 => return f32::NAN,
-            _ => None,
-        };
-        let magnitude = match special {
-            Some(special) => special,
-            // A subnormal, which lacks the implicit leading one.
-            None if exponent == 0 => mantissa as f32 * power_of_two(1 - self.bias - self.mantissa_bits as i32),
-            None => {
-                let scale = power_of_two(exponent as i32 - self.bias - self.mantissa_bits as i32);
-                (mantissa + mantissa_ones + 1) as f32 * scale
-            }
-        };
-        if is_negative { -magnitude } else { magnitude }
-    }
-}
-
-/// Returns 2 to the power of `exponent`, which must be the exponent of a normal binary32.
-const fn power_of_two(exponent: i32) -> f32 {
-    f32::from_bits(((exponent + 127) as u32) << 23)
-}
-
-const fn powers_of_two() -> [f32; 256] {
-    let mut values = [f32::NAN; 256];
-    // 2 to the power of -127 is subnormal. The last pattern is NaN.
-    values[0] = f32::from_bits(1 << 22);
-    let mut pattern = 1;
-    while pattern < 255 {
-        values[pattern] = power_of_two(pattern as i32 - 127);
-        pattern += 1;
-    }
-    values
-}
+use crate::small_float;
 
 impl ElementType {
     /// Returns the value of each byte, for the float types of at most eight bits; `None` for other types. For types smaller than a
@@ -103,14 +11,14 @@ impl ElementType {
     #[must_use]
     pub fn small_float_values(self) -> Option<&'static [f32; 256]> {
         Some(match self {
-            Self::Float8E4m3Fn => &E4M3FN_VALUES,
-            Self::Float8E5m2 => &E5M2_VALUES,
-            Self::Float8E4m3Fnuz => &E4M3FNUZ_VALUES,
-            Self::Float8E5m2Fnuz => &E5M2FNUZ_VALUES,
-            Self::Float8E8m0Fnu => &E8M0FNU_VALUES,
-            Self::Float6E2m3Fn => &E2M3FN_VALUES,
-            Self::Float6E3m2Fn => &E3M2FN_VALUES,
-            Self::Float4E2m1 => &E2M1FN_VALUES,
+            Self::Float8E4m3Fn => &small_float::E4M3FN_VALUES,
+            Self::Float8E5m2 => &small_float::E5M2_VALUES,
+            Self::Float8E4m3Fnuz => &small_float::E4M3FNUZ_VALUES,
+            Self::Float8E5m2Fnuz => &small_float::E5M2FNUZ_VALUES,
+            Self::Float8E8m0Fnu => &small_float::E8M0FNU_VALUES,
+            Self::Float6E2m3Fn => &small_float::E2M3FN_VALUES,
+            Self::Float6E3m2Fn => &small_float::E3M2FN_VALUES,
+            Self::Float4E2m1 => &small_float::E2M1FN_VALUES,
             _ => return None,
         })
     }

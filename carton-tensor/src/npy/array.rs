@@ -1,4 +1,4 @@
-//! Arrays with every dtype that NumPy and tensor files share. These include bool, float16 and complex numbers, which cartons lack.
+//! Arrays as tensors of files.
 
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::path::Path;
 use super::check_end;
 use super::elements;
 use super::error::{NpyError, Problem};
-use super::header::{self, DtypeKind, OtherNumber};
+use super::header::{self, DtypeKind};
 use super::{Size, UNNAMED, check_size, read_elements, read_file};
 #[cfg(feature = "weights")]
 use crate::files::Visit;
 use crate::files::{ElementType, RawTensor, SharedBytes};
-use crate::{DataType, StringTensor, Tensor};
+use crate::{StringTensor, Tensor};
 
 /// An array of an `.npy` file.
 #[derive(Clone, Debug)]
@@ -173,39 +173,12 @@ pub(super) fn write(writer: &mut impl Write, array: &Array) -> Result<(), Proble
 fn element_type(kind: DtypeKind) -> Option<ElementType> {
     match kind {
         DtypeKind::Number(dtype) => ElementType::from_data_type(dtype),
-        DtypeKind::Other(OtherNumber::Bool) => Some(ElementType::Bool),
-        DtypeKind::Other(OtherNumber::Float16) => Some(ElementType::Float16),
-        DtypeKind::Other(OtherNumber::Complex64) => Some(ElementType::Complex64),
-        DtypeKind::Other(OtherNumber::Complex128) => Some(ElementType::Complex128),
         DtypeKind::Unicode(_) | DtypeKind::Bytes(_) => None,
     }
 }
 
-/// Returns NumPy's name of a dtype.
 fn descr(dtype: ElementType) -> Result<&'static str, Problem> {
-    Ok(match dtype {
-        ElementType::Bool => "|b1",
-        ElementType::Float16 => "<f2",
-        ElementType::Complex64 => "<c8",
-        ElementType::Complex128 => "<c16",
-        _ => match dtype.data_type() {
-            Some(DataType::Float32) => "<f4",
-            Some(DataType::Float64) => "<f8",
-            Some(DataType::Int8) => "|i1",
-            Some(DataType::Int16) => "<i2",
-            Some(DataType::Int32) => "<i4",
-            Some(DataType::Int64) => "<i8",
-            Some(DataType::Uint8) => "|u1",
-            Some(DataType::Uint16) => "<u2",
-            Some(DataType::Uint32) => "<u4",
-            Some(DataType::Uint64) => "<u8",
-            Some(DataType::String) | None => {
-                return Err(Problem::Unsupported(format!(
-                    "NumPy has no dtype for {dtype}; safetensors and zTensor do"
-                )));
-            }
-        },
-    })
+    dtype.data_type().map_or_else(|| Err(elements::no_descr(dtype.name())), elements::descr)
 }
 
 #[cfg(test)]

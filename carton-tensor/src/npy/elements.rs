@@ -6,9 +6,9 @@ use bytemuck::Pod;
 use ndarray::{ArrayView, ArrayViewMut, IxDyn, ShapeBuilder};
 
 use super::error::Problem;
-use super::header::{self, DtypeKind, Header, OtherNumber};
+use super::header::{self, DtypeKind, Header};
 use crate::fill::fill;
-use crate::{AlignedBytes, DataType, ElementKind, NumericTensor, StringTensor, Tensor, TensorError, element_count};
+use crate::{AlignedBytes, BytesTensor, DataType, NumericTensor, StringTensor, Tensor, TensorError, element_count};
 
 /// The bytes to allocate before any data has arrived, for a reader of unknown size.
 const FIRST_STEP: usize = 1 << 20;
@@ -81,20 +81,29 @@ pub(super) fn decode(header: Header, bytes: AlignedBytes) -> Result<Tensor, Prob
     match header.dtype.kind {
         DtypeKind::Number(dtype) => {
             let bytes = into_little_endian_c_order(&header, bytes)?;
+            if dtype == DataType::Bool
+                && let Some(position) = bytes.as_slice().iter().position(|&byte| byte > 1)
+            {
+                let found = bytes.as_slice()[position];
+                return Err(Problem::Format(format!(
+                    "element {position} is {found}, expected 0 or 1, the values of bool"
+                )));
+            }
             let tensor = NumericTensor::new(dtype, header.shape, std::sync::Arc::new(bytes)).map_err(of_tensor)?;
             Ok(tensor.into())
         }
-        DtypeKind::Other(OtherNumber::Bool) => {
-            let bytes = into_little_endian_c_order(&header, bytes)?;
-            let tensor = NumericTensor::new(DataType::Uint8, header.shape, std::sync::Arc::new(bytes));
-            let bools = tensor.and_then(|tensor| tensor.with_element_kind(ElementKind::Bool));
-            Ok(bools.map_err(of_tensor)?.into())
+        DtypeKind::Unicode(_) => Ok(decode_strings(header, bytes.as_slice())?.into()),
+        // NumPy's bytes are texts to most who save them. Those that are none stay bytes.
+        DtypeKind::Bytes(size) => {
+            let trimmed = |element: &[u8]| {
+                element[..element.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)].to_vec()
+            };
+            let elements: Vec<Vec<u8>> = bytes.as_slice().chunks_exact(size.max(1)).map(trimmed).collect();
+            if elements.iter().all(|element| std::str::from_utf8(element).is_ok()) {
+                return Ok(decode_strings(header, bytes.as_slice())?.into());
+            }
+            Ok(BytesTensor::new(c_order(&header, elements)?, header.shape).map_err(of_tensor)?.into())
         }
-        // `check_ours` refused these dtypes after the header was read.
-        DtypeKind::Other(_) => {
-            Err(Problem::Unsupported(format!("dtype `{}` is not one of a tensor", header.dtype.descr)))
-        }
-        DtypeKind::Unicode(_) | DtypeKind::Bytes(_) => Ok(decode_strings(header, bytes.as_slice())?.into()),
     }
 }
 
@@ -129,7 +138,7 @@ pub(super) fn into_little_endian(header: &Header, bytes: &mut [u8]) -> Result<()
     }
     match kind.size() {
         // An element is two numbers. Swapping all its bytes also exchanges the numbers, and the rotation restores their order.
-        Some(8) if kind == DtypeKind::Other(OtherNumber::Complex64) => {
+        Some(8) if kind == DtypeKind::Number(DataType::Complex64) => {
             swap::<u64>(bytes, |both| both.swap_bytes().rotate_left(32))
         }
         Some(16) => swap::<u128>(bytes, |both| both.swap_bytes().rotate_left(64)),
@@ -218,12 +227,17 @@ pub(super) fn decode_strings(header: Header, bytes: &[u8]) -> Result<StringTenso
     for (position, element) in bytes.chunks_exact(size.max(1)).enumerate() {
         elements.push(string(&header, position, element)?);
     }
-    if header.fortran_order && !elements.is_empty() {
-        let view = ArrayView::from_shape(IxDyn(&header.shape).f(), &elements)
-            .map_err(|error| Problem::Format(format!("shape {:?}: {error}", header.shape)))?;
-        elements = view.iter().cloned().collect();
+    StringTensor::new(c_order(&header, elements)?, header.shape).map_err(of_tensor)
+}
+
+/// Returns elements of any length, in the order of the file, in C order.
+fn c_order<T: Clone>(header: &Header, elements: Vec<T>) -> Result<Vec<T>, Problem> {
+    if !header.fortran_order || elements.is_empty() {
+        return Ok(elements);
     }
-    StringTensor::new(elements, header.shape).map_err(of_tensor)
+    let view = ArrayView::from_shape(IxDyn(&header.shape).f(), &elements)
+        .map_err(|error| Problem::Format(format!("shape {:?}: {error}", header.shape)))?;
+    Ok(view.iter().cloned().collect())
 }
 
 /// Decodes four bytes per code point. The zeros with which NumPy pads are not part of the string.
@@ -247,6 +261,7 @@ pub(super) fn write(writer: &mut impl Write, tensor: &Tensor) -> Result<(), Prob
     match tensor {
         Tensor::Numeric(tensor) => write_numbers(writer, tensor),
         Tensor::String(tensor) => write_strings(writer, tensor),
+        Tensor::Bytes(tensor) => write_bytes(writer, tensor),
         Tensor::Nested(_) => Err(Problem::Unsupported(
             "an .npy file cannot hold a nested tensor; write each of its tensors to a file of its own".to_owned(),
         )),
@@ -254,20 +269,8 @@ pub(super) fn write(writer: &mut impl Write, tensor: &Tensor) -> Result<(), Prob
 }
 
 fn write_numbers(writer: &mut impl Write, tensor: &NumericTensor) -> Result<(), Problem> {
-    let (descr, size) = match tensor.dtype() {
-        DataType::Float32 => ("<f4", 4),
-        DataType::Float64 => ("<f8", 8),
-        DataType::Int8 => ("|i1", 1),
-        DataType::Int16 => ("<i2", 2),
-        DataType::Int32 => ("<i4", 4),
-        DataType::Int64 => ("<i8", 8),
-        DataType::Uint8 if tensor.element_kind() == Some(ElementKind::Bool) => ("|b1", 1),
-        DataType::Uint8 => ("|u1", 1),
-        DataType::Uint16 => ("<u2", 2),
-        DataType::Uint32 => ("<u4", 4),
-        DataType::Uint64 => ("<u8", 8),
-        DataType::String => return Err(Problem::Unsupported("it is a numeric tensor of strings".to_owned())),
-    };
+    let descr = descr(tensor.dtype())?;
+    let size = tensor.dtype().size().unwrap_or_default();
     let bytes = tensor.bytes();
     let expected = element_count(tensor.shape()).and_then(|count| count.checked_mul(size));
     if expected != Some(bytes.len()) {
@@ -280,6 +283,46 @@ fn write_numbers(writer: &mut impl Write, tensor: &NumericTensor) -> Result<(), 
     }
     writer.write_all(&header::format(descr, tensor.shape())?)?;
     Ok(writer.write_all(bytes)?)
+}
+
+/// Returns NumPy's name of a dtype.
+pub(super) fn descr(dtype: DataType) -> Result<&'static str, Problem> {
+    Ok(match dtype {
+        DataType::Float32 => "<f4",
+        DataType::Float64 => "<f8",
+        DataType::Int8 => "|i1",
+        DataType::Int16 => "<i2",
+        DataType::Int32 => "<i4",
+        DataType::Int64 => "<i8",
+        DataType::Uint8 => "|u1",
+        DataType::Uint16 => "<u2",
+        DataType::Uint32 => "<u4",
+        DataType::Uint64 => "<u8",
+        DataType::Bool => "|b1",
+        DataType::Float16 => "<f2",
+        DataType::Complex64 => "<c8",
+        DataType::Complex128 => "<c16",
+        _ => return Err(no_descr(dtype.name())),
+    })
+}
+
+pub(super) fn no_descr(dtype: &str) -> Problem {
+    Problem::Unsupported(format!("NumPy has no dtype for {dtype}; safetensors and zTensor do"))
+}
+
+fn write_bytes(writer: &mut impl Write, tensor: &BytesTensor) -> Result<(), Problem> {
+    let elements = tensor.elements();
+    if let Some(position) = elements.iter().position(|element| element.ends_with(b"\0")) {
+        return Err(Problem::Unsupported(format!("element {position} ends in NUL, which an .npy file would lose")));
+    }
+    let length = elements.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    writer.write_all(&header::format(&format!("|S{length}"), tensor.shape())?)?;
+    let padding = vec![0; length];
+    for element in elements {
+        writer.write_all(element)?;
+        writer.write_all(&padding[element.len()..])?;
+    }
+    Ok(())
 }
 
 pub(super) fn write_strings(writer: &mut impl Write, tensor: &StringTensor) -> Result<(), Problem> {

@@ -38,21 +38,10 @@ pub(super) struct StoredType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DtypeKind {
     Number(DataType),
-    /// Numbers that a carton's tensors cannot hold.
-    Other(OtherNumber),
     /// `U`: this many code points of 4 bytes each, padded with zeros at the end.
     Unicode(usize),
     /// `S`: this many bytes, padded with zeros at the end.
     Bytes(usize),
-}
-
-/// A NumPy dtype that tensor files have and cartons lack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OtherNumber {
-    Bool,
-    Float16,
-    Complex64,
-    Complex128,
 }
 
 impl DtypeKind {
@@ -60,12 +49,6 @@ impl DtypeKind {
     pub(super) fn size(self) -> Option<usize> {
         match self {
             Self::Number(dtype) => dtype.size(),
-            Self::Other(other) => Some(match other {
-                OtherNumber::Bool => 1,
-                OtherNumber::Float16 => 2,
-                OtherNumber::Complex64 => 8,
-                OtherNumber::Complex128 => 16,
-            }),
             Self::Unicode(length) => length.checked_mul(4),
             Self::Bytes(length) => Some(length),
         }
@@ -355,10 +338,10 @@ impl StoredType {
             "u2" => DtypeKind::Number(DataType::Uint16),
             "u4" => DtypeKind::Number(DataType::Uint32),
             "u8" => DtypeKind::Number(DataType::Uint64),
-            "b1" | "?" => DtypeKind::Other(OtherNumber::Bool),
-            "f2" => DtypeKind::Other(OtherNumber::Float16),
-            "c8" => DtypeKind::Other(OtherNumber::Complex64),
-            "c16" => DtypeKind::Other(OtherNumber::Complex128),
+            "b1" | "?" => DtypeKind::Number(DataType::Bool),
+            "f2" => DtypeKind::Number(DataType::Float16),
+            "c8" => DtypeKind::Number(DataType::Complex64),
+            "c16" => DtypeKind::Number(DataType::Complex128),
             _ => match (name.get(..1), name.get(1..).and_then(string_length)) {
                 (Some("U"), Some(length)) => DtypeKind::Unicode(length),
                 (Some("S" | "a"), Some(length)) => DtypeKind::Bytes(length),
@@ -369,23 +352,11 @@ impl StoredType {
         Ok(Self { descr: descr.to_owned(), kind, big_endian: order == b'>' })
     }
 
-    /// Refuses dtypes that a carton's tensors cannot hold. They hold booleans as `uint8` of the kind `bool`.
-    pub(super) fn check_ours(&self) -> Result<(), Problem> {
-        match self.kind {
-            DtypeKind::Other(OtherNumber::Bool) => Ok(()),
-            DtypeKind::Other(_) => {
-                Err(Self::not_ours(&self.descr, self.descr.trim_start_matches(['<', '>', '=', '|'])))
-            }
-            DtypeKind::Number(_) | DtypeKind::Unicode(_) | DtypeKind::Bytes(_) => Ok(()),
-        }
-    }
-
     /// Returns the error for a dtype that NumPy has and cartons lack, or for an unknown one.
     fn not_ours(descr: &str, name: &str) -> Problem {
         let (what, advice) = match name {
-            "f2" => ("float16", "cast it with `.astype(\"float32\")`"),
             "f12" | "f16" => ("long double", "round it with `.astype(\"float64\")`"),
-            "c8" | "c16" | "c24" | "c32" => ("complex", "save `.real` and `.imag` as arrays of their own"),
+            "c24" | "c32" => ("complex", "save `.real` and `.imag` as arrays of their own"),
             "O" => ("Python objects", "cast it with `.astype(str)` if it holds strings, else to a numeric dtype"),
             _ if name.starts_with('O') => ("Python objects", "cast it to a numeric dtype or with `.astype(str)`"),
             _ if name.starts_with('T') => ("variable-width strings", "cast it with `.astype(\"U\")`"),

@@ -77,10 +77,12 @@ fn read_file<T>(path: &Path, read: impl FnOnce(File, Size) -> Result<T, Problem>
     open().map_err(|problem: Problem| problem.at(&path.display().to_string()))
 }
 
-/// Writes `tensor` as NumPy's `save` does: version 1, little-endian, C order, strings as `<U`.
+/// Writes `tensor` as NumPy's `save` does: version 1, little-endian, C order, strings as `<U`,
+/// bytes as `|S`.
 ///
 /// # Errors
-/// [`NpyError::Unsupported`] for nested tensors and for strings that end in NUL, which `.npy` cannot hold;
+/// [`NpyError::Unsupported`] for nested tensors, dtypes that NumPy lacks (bfloat16, float8), and strings and bytes that end in NUL, which
+/// `.npy` cannot hold;
 /// [`NpyError::Io`].
 pub fn write(mut writer: impl Write, tensor: &Tensor) -> Result<(), NpyError> {
     elements::write(&mut writer, tensor).map_err(|problem| problem.at(UNNAMED))
@@ -98,7 +100,6 @@ enum Size {
 
 fn read_bounded(mut reader: impl Read, size: Size, limit: u64) -> Result<Tensor, Problem> {
     let (header, header_size) = header::read(&mut reader)?;
-    header.dtype.check_ours()?;
     let bytes = read_elements(&mut reader, &header, header_size, size, limit)?;
     elements::decode(header, bytes)
 }

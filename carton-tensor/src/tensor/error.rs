@@ -1,7 +1,7 @@
 //! Why tensors are refused.
 
 use super::shape::MAX_RANK;
-use crate::{DataType, ElementKind};
+use crate::DataType;
 
 /// The reason that a tensor cannot be built or viewed as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,21 +52,6 @@ pub enum TensorError {
         address: usize,
         /// The required alignment in bytes.
         alignment: usize,
-    },
-    /// An element is not one of its kind's values.
-    #[error(
-        "{}element {index:?}: expected 0 or 1, the values of {kind}, found {found}",
-        tensor.map(|tensor| format!("tensor {tensor} of the list, ")).unwrap_or_default()
-    )]
-    NotOfKind {
-        /// The kind that the elements should have.
-        kind: ElementKind,
-        /// The position of the element's tensor, if the tensor is nested.
-        tensor: Option<usize>,
-        /// The index of the element.
-        index: Vec<usize>,
-        /// The element.
-        found: u8,
     },
     /// A nested tensor may not hold nested tensors (spec/carton-format.md, `tensor_data`).
     #[error("element {index} of a nested tensor is itself nested")]

@@ -1,18 +1,19 @@
-//! `Tensor` and its three kinds: numbers (in [`numeric`]), strings, and lists of tensors.
+//! `Tensor` and its kinds: numbers (in [`numeric`]), strings and bytes (in [`variable`]), and lists of tensors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{DataType, Element, ElementKind};
+use crate::{DataType, Element};
 
 mod error;
 mod numeric;
 mod shape;
+mod variable;
 
 pub use error::TensorError;
-use error::check_rank;
 pub use numeric::NumericTensor;
 pub use shape::{MAX_RANK, element_count};
+pub use variable::{BytesTensor, StringTensor, VariableElement, VariableTensor};
 
 /// Tensors by name, such as the inputs or the outputs of a call.
 pub type Tensors = BTreeMap<String, Tensor>;
@@ -41,6 +42,8 @@ pub enum Tensor {
     Numeric(NumericTensor),
     /// Strings.
     String(StringTensor),
+    /// Bytes, each element as many as it has.
+    Bytes(BytesTensor),
     /// A list of tensors of one dtype, whose shapes may differ (a ragged tensor).
     Nested(NestedTensor),
 }
@@ -71,6 +74,24 @@ impl Tensor {
         StringTensor::new(elements.into_iter().map(Into::into).collect(), shape).map(Self::String)
     }
 
+    /// Makes a tensor of elements of any bytes, in C order: pictures, sounds, messages, as they are.
+    ///
+    /// ```
+    /// use carton_tensor::{DataType, Tensor};
+    /// let picture = Tensor::from_bytes([b"\x89PNG\r\n".to_vec()], vec![1])?;
+    /// assert_eq!(picture.dtype(), Some(DataType::Bytes));
+    /// # Ok::<(), carton_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`], [`TensorError::TooManyDimensions`], [`TensorError::SizeMismatch`].
+    pub fn from_bytes<B: Into<Vec<u8>>>(
+        elements: impl IntoIterator<Item = B>,
+        shape: Vec<usize>,
+    ) -> Result<Self, TensorError> {
+        BytesTensor::new(elements.into_iter().map(Into::into).collect(), shape).map(Self::Bytes)
+    }
+
     /// Makes a nested tensor of tensors of one dtype.
     ///
     /// # Errors
@@ -85,61 +106,21 @@ impl Tensor {
         match self {
             Self::Numeric(tensor) => Some(tensor.dtype()),
             Self::String(_) => Some(DataType::String),
+            Self::Bytes(_) => Some(DataType::Bytes),
             Self::Nested(tensor) => tensor.dtype(),
         }
     }
 
-    /// What the elements are, where the dtype does not say it: [`NumericTensor::element_kind`]. For a nested tensor, that of the first of its
-    /// tensors that has one.
-    #[must_use]
-    pub fn element_kind(&self) -> Option<ElementKind> {
-        match self {
-            Self::Numeric(tensor) => tensor.element_kind(),
-            Self::String(_) => None,
-            Self::Nested(tensor) => tensor.elements().iter().find_map(Self::element_kind),
-        }
-    }
-
-    /// Says what the elements are, also those of a nested tensor: [`NumericTensor::with_element_kind`].
-    ///
-    /// # Errors
-    /// [`TensorError::WrongDataType`], [`TensorError::NotOfKind`].
-    pub fn with_element_kind(self, kind: ElementKind) -> Result<Self, TensorError> {
-        match self {
-            Self::Numeric(tensor) => tensor.with_element_kind(kind).map(Self::Numeric),
-            Self::String(_) => {
-                Err(TensorError::WrongDataType { expected: kind.to_string(), found: DataType::String.to_string() })
-            }
-            Self::Nested(nested) => {
-                let elements = nested.elements().iter().cloned().enumerate().map(|(position, element)| {
-                    element.with_element_kind(kind).map_err(|error| match error {
-                        TensorError::NotOfKind { kind, index, found, .. } => {
-                            TensorError::NotOfKind { kind, tensor: Some(position), index, found }
-                        }
-                        other => other,
-                    })
-                });
-                Self::nested(elements.collect::<Result<_, _>>()?)
-            }
-        }
-    }
-
-    /// Copies the numbers of the tensor into memory that no other process can write to. Strings are always in such memory.
+    /// Copies the numbers of the tensor into memory that no other process can write to. Strings and bytes are always in such memory.
     ///
     /// # Errors
     /// [`TensorError::TooLarge`] if there is not enough memory.
     pub fn copied(&self) -> Result<Self, TensorError> {
         match self {
             Self::Numeric(tensor) => tensor.copied().map(Self::Numeric),
-            Self::String(_) => Ok(self.clone()),
+            Self::String(_) | Self::Bytes(_) => Ok(self.clone()),
             Self::Nested(nested) => Self::nested(nested.elements().iter().map(Self::copied).collect::<Result<_, _>>()?),
         }
-    }
-
-    /// The name of the type of the elements: that of their kind, otherwise that of their dtype. `None` only for an empty nested tensor.
-    #[must_use]
-    pub fn element_name(&self) -> Option<&'static str> {
-        self.element_kind().map(ElementKind::name).or_else(|| self.dtype().map(DataType::name))
     }
 
     /// The dimensions; `None` for a nested tensor, whose elements each have their own.
@@ -148,6 +129,7 @@ impl Tensor {
         match self {
             Self::Numeric(tensor) => Some(tensor.shape()),
             Self::String(tensor) => Some(tensor.shape()),
+            Self::Bytes(tensor) => Some(tensor.shape()),
             Self::Nested(_) => None,
         }
     }
@@ -166,6 +148,15 @@ impl Tensor {
     pub fn as_string(&self) -> Option<&StringTensor> {
         match self {
             Self::String(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// Returns the tensor of bytes, if it is one.
+    #[must_use]
+    pub fn as_bytes(&self) -> Option<&BytesTensor> {
+        match self {
+            Self::Bytes(tensor) => Some(tensor),
             _ => None,
         }
     }
@@ -192,52 +183,15 @@ impl From<StringTensor> for Tensor {
     }
 }
 
+impl From<BytesTensor> for Tensor {
+    fn from(tensor: BytesTensor) -> Self {
+        Self::Bytes(tensor)
+    }
+}
+
 impl From<NestedTensor> for Tensor {
     fn from(tensor: NestedTensor) -> Self {
         Self::Nested(tensor)
-    }
-}
-
-/// Strings in C order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StringTensor {
-    shape: Vec<usize>,
-    elements: Arc<Vec<String>>,
-}
-
-impl StringTensor {
-    /// Makes a tensor of `elements` in C order.
-    ///
-    /// # Errors
-    /// [`TensorError::TooManyDimensions`], [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
-    pub fn new(elements: Vec<String>, shape: Vec<usize>) -> Result<Self, TensorError> {
-        check_rank(&shape)?;
-        let dtype = DataType::String;
-        let Some(expected) = element_count(&shape) else {
-            return Err(TensorError::TooLarge { dtype, shape });
-        };
-        if elements.len() != expected {
-            let found = elements.len();
-            return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "elements" });
-        }
-        Ok(Self { shape, elements: Arc::new(elements) })
-    }
-
-    /// Makes a tensor without checks. The caller guarantees that the number of elements matches the shape.
-    pub(crate) fn from_parts(elements: Vec<String>, shape: Vec<usize>) -> Self {
-        Self { shape, elements: Arc::new(elements) }
-    }
-
-    /// The dimensions.
-    #[must_use]
-    pub fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    /// The strings in C order.
-    #[must_use]
-    pub fn elements(&self) -> &[String] {
-        &self.elements
     }
 }
 
@@ -259,6 +213,7 @@ impl NestedTensor {
                 Tensor::Nested(_) => return Err(TensorError::NestedInNested { index }),
                 Tensor::Numeric(tensor) => tensor.dtype(),
                 Tensor::String(_) => DataType::String,
+                Tensor::Bytes(_) => DataType::Bytes,
             };
             let expected = *first.get_or_insert(found);
             if expected != found {

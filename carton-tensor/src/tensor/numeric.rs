@@ -7,8 +7,7 @@ use std::sync::Arc;
 use super::error::{TensorError, check_rank};
 use super::shape::element_count;
 use crate::element::with_element;
-use crate::position::index_of;
-use crate::{AlignedBytes, DataType, Element, ElementKind, Storage};
+use crate::{AlignedBytes, DataType, Element, Storage};
 
 /// Numbers: a dtype, a shape, and little-endian elements in C order without gaps.
 #[derive(Clone)]
@@ -18,14 +17,13 @@ pub struct NumericTensor {
     storage: Arc<dyn Storage>,
     offset: usize,
     n_bytes: usize,
-    kind: Option<ElementKind>,
 }
 
 impl NumericTensor {
     /// Makes a tensor of all bytes of `storage`.
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`]; [`TensorError::TooManyDimensions`];
+    /// [`TensorError::WrongDataType`] for [`DataType::String`] and [`DataType::Bytes`]; [`TensorError::TooLarge`]; [`TensorError::TooManyDimensions`];
     /// [`TensorError::SizeMismatch`] if the size of the storage does not match dtype and shape.
     pub fn new(dtype: DataType, shape: Vec<usize>, storage: Arc<dyn Storage>) -> Result<Self, TensorError> {
         let found = storage.bytes().len();
@@ -33,7 +31,7 @@ impl NumericTensor {
         if found != expected {
             return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
         }
-        Ok(Self { dtype, shape, storage, offset: 0, n_bytes: expected, kind: None })
+        Ok(Self { dtype, shape, storage, offset: 0, n_bytes: expected })
     }
 
     /// Makes a tensor of the bytes of `storage` from `offset` on, as many as dtype and shape need.
@@ -51,7 +49,7 @@ impl NumericTensor {
         if found < expected || offset > storage.bytes().len() {
             return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
         }
-        Ok(Self { dtype, shape, storage, offset, n_bytes: expected, kind: None })
+        Ok(Self { dtype, shape, storage, offset, n_bytes: expected })
     }
 
     /// Makes a tensor of a vector, without copying it.
@@ -79,7 +77,7 @@ impl NumericTensor {
     /// Makes a tensor of zeros.
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`], also if there is not enough memory;
+    /// [`TensorError::WrongDataType`] for [`DataType::String`] and [`DataType::Bytes`]; [`TensorError::TooLarge`], also if there is not enough memory;
     /// [`TensorError::TooManyDimensions`].
     pub fn zeroed(dtype: DataType, shape: Vec<usize>) -> Result<Self, TensorError> {
         match AlignedBytes::try_zeroed(Self::n_bytes_of(dtype, &shape)?) {
@@ -97,7 +95,7 @@ impl NumericTensor {
     /// ```
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`] if no machine could hold them;
+    /// [`TensorError::WrongDataType`] for [`DataType::String`] and [`DataType::Bytes`]; [`TensorError::TooLarge`] if no machine could hold them;
     /// [`TensorError::TooManyDimensions`].
     pub fn n_bytes_of(dtype: DataType, shape: &[usize]) -> Result<usize, TensorError> {
         check_rank(shape)?;
@@ -120,7 +118,7 @@ impl NumericTensor {
     /// agree. If they do not, the tensor has no bytes; nothing unsafe depends on it.
     pub(crate) fn over_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>, first: usize, count: usize) -> Self {
         let (offset, n_bytes) = (first * size_of::<T>(), count * size_of::<T>());
-        Self { dtype: T::DTYPE, shape, storage: Arc::new(elements), offset, n_bytes, kind: None }
+        Self { dtype: T::DTYPE, shape, storage: Arc::new(elements), offset, n_bytes }
     }
 
     /// Makes a tensor of a copy of `bytes`, aligned to 64 bytes.
@@ -146,7 +144,7 @@ impl NumericTensor {
             let n_bytes = target.len().min(self.bytes().len());
             target[..n_bytes].copy_from_slice(&self.bytes()[..n_bytes]);
         }
-        Ok(Self { kind: self.kind, ..copy })
+        Ok(copy)
     }
 
     /// The element type.
@@ -155,42 +153,16 @@ impl NumericTensor {
         self.dtype
     }
 
-    /// What the elements are, where the dtype does not say it. `None` for tensors that were not made by
-    /// [`with_element_kind`](Self::with_element_kind).
-    #[must_use]
-    pub fn element_kind(&self) -> Option<ElementKind> {
-        self.kind
-    }
-
-    /// Says what the elements are, after a check that each is a value of that kind.
-    ///
-    /// ```
-    /// use carton_tensor::{ElementKind, NumericTensor};
-    /// let mask = NumericTensor::from_vec(vec![1_u8, 0, 1], vec![3])?.with_element_kind(ElementKind::Bool)?;
-    /// assert_eq!(mask.element_kind(), Some(ElementKind::Bool));
-    /// let error = NumericTensor::from_vec(vec![1_u8, 2], vec![2])?.with_element_kind(ElementKind::Bool).unwrap_err();
-    /// assert_eq!(error.to_string(), "element [1]: expected 0 or 1, the values of bool, found 2");
-    /// # Ok::<(), carton_tensor::TensorError>(())
-    /// ```
+    /// The same bytes as a tensor of another dtype and shape.
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`] if the kind has another dtype; [`TensorError::NotOfKind`].
-    pub fn with_element_kind(self, kind: ElementKind) -> Result<Self, TensorError> {
-        if self.dtype != kind.dtype() {
-            return Err(TensorError::WrongDataType { expected: kind.to_string(), found: self.dtype.to_string() });
+    /// As [`new`](Self::new): the bytes are as many as dtype and shape need.
+    pub fn reinterpreted(self, dtype: DataType, shape: Vec<usize>) -> Result<Self, TensorError> {
+        let expected = Self::n_bytes_of(dtype, &shape)?;
+        if expected != self.n_bytes {
+            return Err(TensorError::SizeMismatch { dtype, shape, expected, found: self.n_bytes, unit: "bytes" });
         }
-        match self.bytes().iter().enumerate().find(|(_, element)| **element > 1) {
-            Some((at, &found)) => {
-                Err(TensorError::NotOfKind { kind, tensor: None, index: index_of(at, &self.shape), found })
-            }
-            None => Ok(Self { kind: Some(kind), ..self }),
-        }
-    }
-
-    /// The same elements, of which only the dtype is said.
-    #[must_use]
-    pub fn without_element_kind(self) -> Self {
-        Self { kind: None, ..self }
+        Ok(Self { dtype, shape, ..self })
     }
 
     /// The dimensions.
@@ -207,13 +179,10 @@ impl NumericTensor {
         self.storage.bytes().get(self.offset..self.offset + self.n_bytes).unwrap_or_default()
     }
 
-    /// The bytes for writing; `None` if another clone shares the storage or the memory is read-only. Whoever writes them has to say anew
-    /// what the elements are ([`with_element_kind`](Self::with_element_kind)).
+    /// The bytes for writing; `None` if another clone shares the storage or the memory is read-only.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let range = self.offset..self.offset + self.n_bytes;
-        let bytes = Arc::get_mut(&mut self.storage)?.bytes_mut()?.get_mut(range)?;
-        self.kind = None;
-        Some(bytes)
+        Arc::get_mut(&mut self.storage)?.bytes_mut()?.get_mut(range)
     }
 
     /// Converts the tensor into a vector. Does not copy if this tensor is the only owner of a vector that has nothing but its elements.
@@ -287,11 +256,9 @@ impl NumericTensor {
 }
 
 impl PartialEq for NumericTensor {
-    /// Compares dtype, kind of elements, shape and bytes.
+    /// Compares dtype, shape and bytes.
     fn eq(&self, other: &Self) -> bool {
-        (self.dtype, self.kind) == (other.dtype, other.kind)
-            && self.shape == other.shape
-            && self.bytes() == other.bytes()
+        self.dtype == other.dtype && self.shape == other.shape && self.bytes() == other.bytes()
     }
 }
 
@@ -300,12 +267,11 @@ impl Eq for NumericTensor {}
 impl fmt::Debug for NumericTensor {
     /// Prints dtype, shape and the first elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("NumericTensor");
-        debug.field("dtype", &self.dtype);
-        if let Some(kind) = &self.kind {
-            debug.field("kind", kind);
-        }
-        debug.field("shape", &self.shape).field("elements", &FirstElements(self)).finish()
+        f.debug_struct("NumericTensor")
+            .field("dtype", &self.dtype)
+            .field("shape", &self.shape)
+            .field("elements", &FirstElements(self))
+            .finish()
     }
 }
 

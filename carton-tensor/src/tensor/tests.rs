@@ -89,21 +89,6 @@ fn elements_are_written_by_their_only_owner() {
     assert_eq!(tensor.into_vec::<u8>().unwrap(), [1, 2]);
 }
 
-/// The kind of elements is only forgotten where somebody may write other elements.
-#[test]
-fn elements_that_cannot_be_written_keep_their_kind() {
-    let mut mask = NumericTensor::from_vec(vec![1_u8, 0], vec![2]).unwrap();
-    mask = mask.with_element_kind(ElementKind::Bool).unwrap();
-    let clone = mask.clone();
-    assert!(mask.bytes_mut().is_none());
-    assert_eq!((mask.element_kind(), &mask), (Some(ElementKind::Bool), &clone));
-    assert!(matches!(mask.as_mut_slice::<u8>(), Ok(None)));
-    assert_eq!(mask.element_kind(), Some(ElementKind::Bool));
-    drop(clone);
-    assert!(mask.bytes_mut().is_some());
-    assert_eq!(mask.element_kind(), None);
-}
-
 #[test]
 fn nested_tensors_hold_one_dtype_and_no_nested_ones() {
     let (byte, float, word) =
