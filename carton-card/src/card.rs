@@ -376,7 +376,7 @@ fn tensors(title: &str, specs: &[TensorSpec]) -> Markup {
                         @for spec in specs {
                             tr {
                                 th.wide scope="row" { code { (text::cut(&spec.name, MAX_NAME)) } }
-                                td.short { code { (spec.element_name()) } }
+                                td.short { code { (spec.dtype.name()) } }
                                 td.wide { code { (text::declared_shape(&spec.shape)) } }
                                 td {
                                     @if spec.is_optional() { "Optional. " }

@@ -81,7 +81,7 @@ fn sizes(shape: &SymbolicShape) -> Option<Vec<Option<u64>>> {
 /// that a picture may have.
 fn picture(spec: &TensorSpec) -> Option<Picture> {
     const MAX_SIDE: u64 = 4096;
-    if spec.element.is_some() || !matches!(spec.dtype, DataType::Uint8 | DataType::Float32 | DataType::Float64) {
+    if !matches!(spec.dtype, DataType::Uint8 | DataType::Float32 | DataType::Float64) {
         return None;
     }
     let sizes = sizes(&spec.shape)?;
@@ -250,7 +250,7 @@ fn field(index: usize, spec: &TensorSpec) -> Markup {
         fieldset.field data-input=(index) {
             legend {
                 code { (text::cut(&spec.name, 200)) } " "
-                span.kind { (spec.element_name()) " " (text::declared_shape(&spec.shape)) @if spec.is_optional() { ", optional" } }
+                span.kind { (spec.dtype.name()) " " (text::declared_shape(&spec.shape)) @if spec.is_optional() { ", optional" } }
             }
             @if let Some(text) = &spec.description { p.hint { (text::cut(text, 1000)) } }
             @if picture.is_some() { (picture_field(&id, spec.dtype)) }

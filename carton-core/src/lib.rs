@@ -199,7 +199,10 @@ pub mod tensor {
     pub use carton_format::tensor_data::{Entry as TensorEntry, FileFormat as SharedFileFormat, TensorIndex};
     pub use carton_runner_interface::PrivateBytes;
     pub use carton_tensor::files::{FileBytes, SharedBytes};
-    pub use carton_tensor::{AlignedBytes, Element, ElementKind, Storage, Tolerance};
+    pub use carton_tensor::{
+        AlignedBytes, BoolByte, BytesTensor, Complex, Element, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2,
+        Float8E5m2Fnuz, Storage, Tolerance, bf16, f16,
+    };
 }
 
 /// What packing takes and returns.

@@ -5,7 +5,7 @@ use std::collections::btree_map;
 
 use carton_format::error_kind::ErrorKind;
 use carton_runner_interface::Tensors;
-use carton_tensor::{Element, Tensor, TensorError};
+use carton_tensor::{DataType, Element, Tensor, TensorError};
 
 use crate::error::{Error, Failure};
 
@@ -40,7 +40,7 @@ impl Outputs {
             OutputError::Type { name, expected, found }
         };
         let Some(numbers) = tensor.as_numeric() else {
-            return Err(of_type(tensor.element_name().unwrap_or("nested")).into());
+            return Err(of_type(tensor.dtype().map_or("nested", DataType::name)).into());
         };
         let elements = match numbers.as_slice() {
             Ok(elements) => Cow::Borrowed(elements),
@@ -61,7 +61,7 @@ impl Outputs {
         match tensor.as_string() {
             Some(strings) => Ok((strings.shape(), strings.elements())),
             None => {
-                let found = tensor.element_name().unwrap_or("nested").to_owned();
+                let found = tensor.dtype().map_or("nested", DataType::name).to_owned();
                 Err(OutputError::Type { name: name.to_owned(), expected: "string", found }.into())
             }
         }

@@ -66,7 +66,7 @@ pub(crate) fn arrow_numbers(array: &Bound<'_, PyUntypedArray>) -> PyResult<Arrow
         None => Buffer::default(),
     };
     let length = array.shape().iter().product();
-    if memory::kind_of(array).is_some() {
+    if dtype == DataType::Bool {
         // Arrow has a bit for each.
         let bools: arrow_array::BooleanArray = buffer.iter().map(|element| Some(*element != 0)).collect();
         return Ok(ArrowArray(nested(py, bools.into_data(), array.shape())?));

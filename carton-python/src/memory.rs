@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use carton_core::tensor::{ElementKind, PrivateBytes, SharedBytes};
+use carton_core::tensor::{PrivateBytes, SharedBytes};
 use carton_core::{DataType, NumericTensor};
 use numpy::npyffi::{
     NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, PyArrayObject, get_type_object, npy_intp,
@@ -86,10 +86,7 @@ pub(crate) fn shared_array<'py>(py: Python<'py>, tensor: NumericTensor) -> PyRes
 }
 
 fn array<'py>(py: Python<'py>, memory: Memory, is_writable: bool) -> PyResult<Bound<'py, PyAny>> {
-    let dtype = match memory.tensor.element_kind() {
-        Some(ElementKind::Bool) => numpy::dtype::<bool>(py),
-        _ => descriptor(py, memory.tensor.dtype())?,
-    };
+    let dtype = descriptor(py, memory.tensor.dtype())?;
     let mut shape = dimensions(memory.tensor.shape())?;
     let n_dimensions =
         c_int::try_from(shape.len()).map_err(|_| errors::invalid(py, "the tensor has too many dimensions"))?;
@@ -135,16 +132,12 @@ fn descriptor(py: Python<'_>, dtype: DataType) -> PyResult<Bound<'_, PyArrayDesc
         DataType::Uint16 => numpy::dtype::<u16>(py),
         DataType::Uint32 => numpy::dtype::<u32>(py),
         DataType::Uint64 => numpy::dtype::<u64>(py),
+        DataType::Bool => numpy::dtype::<bool>(py),
         other => return Err(errors::invalid(py, &format!("there are no arrays of {other}"))),
     })
 }
 
-/// What the elements of an array are, where the dtype of a tensor does not say it.
-pub(crate) fn kind_of(array: &Bound<'_, PyUntypedArray>) -> Option<ElementKind> {
-    (array.dtype().kind() == b'b').then_some(ElementKind::Bool)
-}
-
-/// The dtype that carries an array of numbers in this machine's byte order, or of booleans; `None` for all other arrays.
+/// The dtype of an array of numbers in this machine's byte order, or of booleans; `None` for all other arrays.
 pub(crate) fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Option<DataType> {
     let descriptor = array.dtype();
     if descriptor.is_native_byteorder() == Some(false) {
@@ -157,7 +150,8 @@ pub(crate) fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Option<DataType> {
         (b'i', 2) => DataType::Int16,
         (b'i', 4) => DataType::Int32,
         (b'i', 8) => DataType::Int64,
-        (b'u' | b'b', 1) => DataType::Uint8,
+        (b'u', 1) => DataType::Uint8,
+        (b'b', 1) => DataType::Bool,
         (b'u', 2) => DataType::Uint16,
         (b'u', 4) => DataType::Uint32,
         (b'u', 8) => DataType::Uint64,

@@ -245,9 +245,9 @@ impl Model {
             })?),
             None => None,
         };
-        let (dtype, kind) = match (dtype, spec) {
-            (Some(dtype), _) => specs::elements(dtype)?,
-            (None, Some(spec)) => (spec.dtype, spec.element),
+        let dtype = match (dtype, spec) {
+            (Some(dtype), _) => specs::data_type(dtype)?,
+            (None, Some(spec)) => spec.dtype,
             (None, None) => return Err(errors::invalid(py, "pass the name of an input, or shape= and dtype=")),
         };
         let shape = match (shape, spec) {
@@ -256,12 +256,7 @@ impl Model {
             (None, None) => return Err(errors::invalid(py, "pass the name of an input, or shape= and dtype=")),
         };
         let tensor = runtime::wait(py, None, carton.alloc_dtype(dtype, &shape))?;
-        let array = memory::writable_array(py, tensor)?;
-        // A view finds the same memory. Its elements are checked when it is passed.
-        match kind {
-            Some(kind) => array.call_method1("view", (kind.name(),)),
-            None => Ok(array),
-        }
+        memory::writable_array(py, tensor)
     }
 
     /// Runs the model on the rows of a table: a `MappedRows`, which has the rows with its outputs.

@@ -3,7 +3,6 @@
 use std::hash::{Hash, Hasher};
 
 use carton_core::metadata;
-use carton_core::tensor::ElementKind;
 use carton_core::{DataType, Dimension, SymbolicShape};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -18,10 +17,10 @@ pub(crate) struct TensorSpec(pub(crate) metadata::TensorSpec);
 
 impl TensorSpec {
     /// What makes two specs equal. That an input is not optional may be said, or not.
-    fn parts(&self) -> (&str, DataType, Option<ElementKind>, String, Option<&str>, Option<&str>, bool) {
+    fn parts(&self) -> (&str, DataType, String, Option<&str>, Option<&str>, bool) {
         let spec = &self.0;
         let texts = (spec.description.as_deref(), spec.internal_name.as_deref());
-        (&spec.name, spec.dtype, spec.element, spec.shape.to_string(), texts.0, texts.1, spec.is_optional())
+        (&spec.name, spec.dtype, spec.shape.to_string(), texts.0, texts.1, spec.is_optional())
     }
 }
 
@@ -40,31 +39,17 @@ impl Hash for TensorSpec {
 #[pymethods]
 impl TensorSpec {
     #[new]
-    #[pyo3(signature = (name, dtype, shape=None, *, element=None, description=None, internal_name=None, optional=None))]
+    #[pyo3(signature = (name, dtype, shape=None, *, description=None, internal_name=None, optional=None))]
     fn new(
         name: String,
         dtype: &Bound<'_, PyAny>,
         shape: Option<&Bound<'_, PyAny>>,
-        element: Option<&str>,
         description: Option<String>,
         internal_name: Option<String>,
         optional: Option<bool>,
     ) -> PyResult<Self> {
         let shape = shape.map_or(Ok(SymbolicShape::Any), symbolic_shape)?;
-        let invalid = |text: String| errors::invalid(dtype.py(), &text);
-        let (data_type, kind) = elements(dtype)?;
-        let mut spec = metadata::TensorSpec::new(name, data_type, shape);
-        spec.element = match element {
-            Some(name) => Some(name.parse::<ElementKind>().map_err(|error| invalid(error.to_string()))?),
-            None => kind,
-        };
-        if let Some(kind) = spec.element.filter(|kind| kind.dtype() != data_type) {
-            return Err(invalid(format!(
-                "element={:?} needs dtype={:?}, found {data_type}",
-                kind.name(),
-                kind.dtype().name()
-            )));
-        }
+        let mut spec = metadata::TensorSpec::new(name, data_type(dtype)?, shape);
         spec.description = description;
         spec.internal_name = internal_name;
         spec.optional = optional;
@@ -77,16 +62,10 @@ impl TensorSpec {
         &self.0.name
     }
 
-    /// The element type, such as `float32`; `string` for texts.
+    /// The element type, such as `float32` or `bool`; `string` for texts, `bytes` for bytes.
     #[getter]
     fn dtype(&self) -> String {
         self.0.dtype.to_string()
-    }
-
-    /// What the elements are, where `dtype` does not say it: `bool` for `uint8` that are booleans; otherwise None.
-    #[getter]
-    fn element(&self) -> Option<&'static str> {
-        self.0.element.map(ElementKind::name)
     }
 
     /// A tuple of sizes (`int`), symbols (`str`) and `"*"`; or one text for the whole shape.
@@ -127,7 +106,6 @@ impl TensorSpec {
     /// What `pickle` makes an equal spec of.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let named = PyDict::new(py);
-        named.set_item("element", self.element())?;
         named.set_item("description", self.description())?;
         named.set_item("internal_name", self.internal_name())?;
         named.set_item("optional", self.0.optional)?;
@@ -135,28 +113,27 @@ impl TensorSpec {
     }
 
     fn __repr__(&self) -> String {
-        format!("TensorSpec({:?}, {:?}, {})", self.0.name, self.0.element_name(), self.0.shape)
+        format!("TensorSpec({:?}, {:?}, {})", self.0.name, self.0.dtype.name(), self.0.shape)
     }
 }
 
-/// The elements that a value names, a name of the format or anything that `numpy.dtype` takes: their dtype, and what they are beyond it.
+/// The dtype that a value names: a name of the format, or anything that `numpy.dtype` takes.
 ///
 /// # Errors
 /// Cartons have no such dtype.
-pub(crate) fn elements(value: &Bound<'_, PyAny>) -> PyResult<(DataType, Option<ElementKind>)> {
-    let named = |text: &str| match text.parse::<ElementKind>() {
-        Ok(kind) => Some((kind.dtype(), Some(kind))),
-        Err(_) => text.parse::<DataType>().ok().map(|dtype| (dtype, None)),
-    };
+pub(crate) fn data_type(value: &Bound<'_, PyAny>) -> PyResult<DataType> {
     let direct = value.cast::<PyString>().ok().map(|text| text.to_string());
-    if let Some(elements) = direct.as_deref().and_then(named) {
-        return Ok(elements);
+    if let Some(dtype) = direct.as_deref().and_then(|text| text.parse().ok()) {
+        return Ok(dtype);
     }
     let numpy = value.py().import("numpy")?.call_method1("dtype", (value,))?;
     let name: String = numpy.getattr("name")?.extract()?;
-    let is_text = ["U", "T", "O"].contains(&numpy.getattr("kind")?.extract::<String>()?.as_str());
-    let elements = if is_text { Some((DataType::String, None)) } else { named(&name) };
-    elements.ok_or_else(|| errors::invalid(value.py(), &format!("cartons have no tensors of dtype {name}")))
+    let dtype = match numpy.getattr("kind")?.extract::<String>()?.as_str() {
+        "U" | "T" | "O" => Some(DataType::String),
+        "S" => Some(DataType::Bytes),
+        _ => name.parse().ok(),
+    };
+    dtype.ok_or_else(|| errors::invalid(value.py(), &format!("cartons have no tensors of dtype {name}")))
 }
 
 fn symbolic_shape(value: &Bound<'_, PyAny>) -> PyResult<SymbolicShape> {

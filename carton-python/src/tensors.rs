@@ -55,11 +55,7 @@ pub(crate) fn tensor(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Tensor> {
 /// The tensor of a contiguous array of numbers or booleans; `None` for other arrays.
 fn of_array(array: &Bound<'_, PyUntypedArray>) -> Option<Result<Tensor, carton_core::TensorError>> {
     let dtype = memory::dtype_of(array).filter(|_| array.is_c_contiguous())?;
-    let tensor = memory::numeric_tensor(array, dtype);
-    Some(match memory::kind_of(array) {
-        Some(kind) => tensor.and_then(|tensor| tensor.with_element_kind(kind)).map(Tensor::from),
-        None => tensor.map(Tensor::from),
-    })
+    Some(memory::numeric_tensor(array, dtype).map(Tensor::from))
 }
 
 /// The inputs of a call: by name, or in the order in which the carton declares them.

@@ -6,7 +6,6 @@ use arrow_schema::{Field, FieldRef, Fields, Schema};
 use carton_core::metadata::TensorSpec;
 use carton_core::signature::Side;
 use carton_core::{DataType, SymbolicShape};
-use carton_tensor::ElementKind;
 
 use crate::error::{RowsError, escaped};
 use crate::input::InputColumn;
@@ -147,7 +146,7 @@ fn input_columns(
         let row_shape = RowShape::of(Side::Input, spec)?;
         let (position, field) = find(schema, &spec.name, chosen.unwrap_or(&spec.name))?;
         let input = InputColumn::new(&spec.name, position, field, Some(spec.dtype), row_shape)?;
-        if spec.dtype == ElementKind::Bool.dtype() && spec.element.is_none() && input.has_bools() {
+        if spec.dtype == DataType::Bool.carrier() && input.has_bools() {
             return Err(RowsError::Bools { column: escaped(field.name()), input: escaped(&spec.name) });
         }
         inputs.push(input);

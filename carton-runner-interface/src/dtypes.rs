@@ -1,6 +1,6 @@
 //! The dtypes that a peer takes (spec/runner-protocol.md, "Hello"), and tensors in a form that it takes.
 
-use carton_tensor::{CastError, DataType, Dimension, SymbolicShape, Tensors, carried};
+use carton_tensor::{CastError, DataType, Dimension, SymbolicShape, Tensors, carried, restored};
 
 use crate::model::DeclaredTensor;
 
@@ -41,8 +41,14 @@ impl Dtypes {
     }
 
     /// Replaces the tensors of dtypes that the peer does not take by their carriers.
+    ///
+    /// # Errors
+    /// A boolean that is neither 0 nor 1, which no peer takes.
     pub(crate) fn carry(self, tensors: &mut Tensors) -> Result<(), CastError> {
         for tensor in tensors.values_mut() {
+            if tensor.dtype() == Some(DataType::Bool) {
+                restored(&carried(tensor)?, DataType::Bool)?;
+            }
             if tensor.dtype().is_some_and(|dtype| !self.contains(dtype)) {
                 *tensor = carried(tensor)?;
             }

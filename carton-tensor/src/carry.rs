@@ -6,7 +6,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::cast::{CastError, CastProblem, LostNumber, Number, cast};
-use crate::element::with_number;
 use crate::position::index_of;
 use crate::{BytesTensor, DataType, NumericTensor, StringTensor, Tensor};
 
@@ -105,7 +104,7 @@ fn restored_numbers(
         return Ok(numbers.clone().reinterpreted(dtype, outer.to_vec())?);
     }
     let wide: Vec<f32> = numbers.to_vec()?;
-    with_number!(dtype, To => {
+    crate::with_number!(dtype, To => {
         let narrow: Vec<To> = narrowed(&wide).map_err(|(position, problem)| refused(position, format!("{:?}", wide[position]), problem))?;
         Ok(NumericTensor::new(dtype, shape.to_vec(), Arc::new(narrow))?)
     }, else Err(kind()))

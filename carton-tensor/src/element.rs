@@ -1,10 +1,7 @@
 //! The Rust types that numeric tensors hold.
 
+use crate::{BoolByte, Complex, DataType, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, bf16, f16};
 use bytemuck::Pod;
-use half::{bf16, f16};
-use num_complex::Complex;
-
-use crate::{BoolByte, DataType, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz};
 
 mod sealed {
     pub trait Sealed {}
@@ -34,7 +31,16 @@ elements! {
     Complex<f32> => Complex64, Complex<f64> => Complex128,
 }
 
-/// Evaluates an expression with `$element` as the Rust type of a dtype's elements, which are real numbers or booleans.
+/// Evaluates an expression with a type name as the Rust type of a dtype's elements, which are real numbers or booleans; another expression
+/// for other dtypes.
+///
+/// ```
+/// use carton_tensor::{DataType, Tensor, with_number};
+/// let zero = |dtype: DataType| with_number!(dtype, T => Some(Tensor::scalar(<T as bytemuck::Zeroable>::zeroed())), else None);
+/// assert_eq!(zero(DataType::Int8), Some(Tensor::scalar(0_i8)));
+/// assert_eq!(zero(DataType::String), None);
+/// ```
+#[macro_export]
 macro_rules! with_number {
     ($dtype:expr, $element:ident => $body:expr, else $others:expr) => {
         match $dtype {
@@ -83,11 +89,11 @@ macro_rules! with_number {
                 $body
             }
             $crate::DataType::Float16 => {
-                type $element = half::f16;
+                type $element = $crate::f16;
                 $body
             }
             $crate::DataType::BFloat16 => {
-                type $element = half::bf16;
+                type $element = $crate::bf16;
                 $body
             }
             $crate::DataType::Float8E4m3Fn => {
@@ -106,30 +112,26 @@ macro_rules! with_number {
                 type $element = $crate::Float8E5m2Fnuz;
                 $body
             }
-            $crate::DataType::Complex64
-            | $crate::DataType::Complex128
-            | $crate::DataType::String
-            | $crate::DataType::Bytes => $others,
+            _ => $others,
         }
     };
 }
 
-/// Evaluates an expression with `$element` as the Rust type of a dtype's elements, which are of a fixed size.
+/// Evaluates an expression with a type name as the Rust type of a dtype's elements, which are of a fixed size, complex numbers among them;
+/// another expression for strings and bytes. Used as [`with_number`](crate::with_number).
+#[macro_export]
 macro_rules! with_element {
     ($dtype:expr, $element:ident => $body:expr, else $others:expr) => {
         match $dtype {
             $crate::DataType::Complex64 => {
-                type $element = num_complex::Complex<f32>;
+                type $element = $crate::Complex<f32>;
                 $body
             }
             $crate::DataType::Complex128 => {
-                type $element = num_complex::Complex<f64>;
+                type $element = $crate::Complex<f64>;
                 $body
             }
-            real => $crate::element::with_number!(real, $element => $body, else $others),
+            real => $crate::with_number!(real, $element => $body, else $others),
         }
     };
 }
-
-pub(crate) use with_element;
-pub(crate) use with_number;

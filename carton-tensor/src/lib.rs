@@ -94,6 +94,9 @@ pub use carry::{carried, restored};
 pub use cast::{CastError, CastProblem, LostNumber, Number, NumberValue, cast, convert_numbers};
 pub use dtype::{DataType, UnknownDataType};
 pub use element::Element;
+/// Floats of 16 bits, and complex numbers, from the crates that most programs take them from.
+pub use half::{bf16, f16};
+pub use num_complex::Complex;
 pub use number_types::{BoolByte, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz};
 pub use shape::{Dimension, SymbolicShape};
 pub use storage::{AlignedBytes, Storage};

@@ -121,7 +121,7 @@ fn tensors(page: &mut String, output: &Output, title: &str, tensors: &[TensorSpe
     for tensor in tensors {
         let optional = if tensor.is_optional() { "(optional) " } else { "" };
         let description = format!("{optional}{}", tensor.description.as_deref().unwrap_or_default());
-        table.row([tensor.name.as_str(), tensor.element_name(), &shape(&tensor.shape), description.trim_end()]);
+        table.row([tensor.name.as_str(), tensor.dtype.name(), &shape(&tensor.shape), description.trim_end()]);
     }
     section(page, output, title, &plain(&table));
 }

@@ -12,55 +12,14 @@ pub(super) fn elements<T: Element>(tensor: &NumericTensor) -> Cow<'_, [T]> {
     }
 }
 
-/// Evaluates an expression with `$elements` bound to the elements of a numeric tensor in their Rust type.
+/// Evaluates an expression with `$elements` bound to the elements of a tensor of real numbers or booleans, in their Rust type.
 macro_rules! with_elements {
-    ($tensor:expr, $elements:ident => $body:expr, else $otherwise:expr) => {{
-        use carton_tensor::DataType;
-        use $crate::tensors::elements::elements;
-        match $tensor.dtype() {
-            DataType::Float32 => {
-                let $elements = elements::<f32>($tensor);
-                $body
-            }
-            DataType::Float64 => {
-                let $elements = elements::<f64>($tensor);
-                $body
-            }
-            DataType::Int8 => {
-                let $elements = elements::<i8>($tensor);
-                $body
-            }
-            DataType::Int16 => {
-                let $elements = elements::<i16>($tensor);
-                $body
-            }
-            DataType::Int32 => {
-                let $elements = elements::<i32>($tensor);
-                $body
-            }
-            DataType::Int64 => {
-                let $elements = elements::<i64>($tensor);
-                $body
-            }
-            DataType::Uint8 => {
-                let $elements = elements::<u8>($tensor);
-                $body
-            }
-            DataType::Uint16 => {
-                let $elements = elements::<u16>($tensor);
-                $body
-            }
-            DataType::Uint32 => {
-                let $elements = elements::<u32>($tensor);
-                $body
-            }
-            DataType::Uint64 => {
-                let $elements = elements::<u64>($tensor);
-                $body
-            }
-            _ => $otherwise,
-        }
-    }};
+    ($tensor:expr, $elements:ident => $body:expr, else $otherwise:expr) => {
+        carton_tensor::with_number!($tensor.dtype(), T => {
+            let $elements = $crate::tensors::elements::elements::<T>($tensor);
+            $body
+        }, else $otherwise)
+    };
 }
 
 pub(super) use with_elements;

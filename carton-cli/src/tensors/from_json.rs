@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use carton_tensor::{DataType, Element, ElementKind, NumberValue, Tensor, TensorError};
+use carton_tensor::{BoolByte, DataType, Element, NumberValue, Tensor, TensorError};
 use serde_json::{Number, Value};
 
 /// Above this magnitude, a float no longer represents every integer exactly.
@@ -47,37 +47,26 @@ impl fmt::Display for JsonPosition {
     }
 }
 
-/// What the elements of an input are declared to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Elements {
-    /// Numbers or strings of this dtype.
-    Numbers(DataType),
-    /// Elements of this kind.
-    OfKind(ElementKind),
-}
-
-impl Elements {
-    /// What the values become: what is declared, or else what NumPy would choose.
-    fn of(leaves: &[Leaf<'_>], declared: Option<Self>) -> Result<Self, JsonTensorError> {
-        let are_booleans = !leaves.is_empty() && leaves.iter().all(|(_, value)| value.is_boolean());
-        match declared {
-            Some(Self::OfKind(kind)) => Ok(Self::OfKind(kind)),
-            _ if are_booleans => Ok(Self::OfKind(ElementKind::Bool)),
-            Some(declared) => Ok(declared),
-            None => common_dtype(leaves).map(Self::Numbers),
-        }
+/// What the values become: what is declared, or else what NumPy would choose.
+fn dtype_of(leaves: &[Leaf<'_>], declared: Option<DataType>) -> Result<DataType, JsonTensorError> {
+    let are_booleans = !leaves.is_empty() && leaves.iter().all(|(_, value)| value.is_boolean());
+    match declared {
+        Some(DataType::Bool) => Ok(DataType::Bool),
+        _ if are_booleans => Ok(DataType::Bool),
+        Some(declared) => Ok(declared),
+        None => common_dtype(leaves),
     }
 }
 
-/// Converts a value to a tensor, of the declared elements if there are any.
+/// Converts a value to a tensor, of the declared dtype if there is one.
 ///
 /// # Errors
 /// See [`JsonTensorError`]; it names the position of the first invalid value.
-pub(crate) fn tensor(value: &Value, declared: Option<Elements>) -> Result<Tensor, JsonTensorError> {
+pub(crate) fn tensor(value: &Value, declared: Option<DataType>) -> Result<Tensor, JsonTensorError> {
     let ragged = match Regular::read(value, &JsonPosition::default()) {
         Ok(regular) => {
-            let elements = Elements::of(&regular.leaves, declared)?;
-            return regular.into_tensor(elements);
+            let dtype = dtype_of(&regular.leaves, declared)?;
+            return regular.into_tensor(dtype);
         }
         Err(error @ JsonTensorError::Ragged { .. }) => error,
         Err(error) => return Err(error),
@@ -92,8 +81,8 @@ pub(crate) fn tensor(value: &Value, declared: Option<Elements>) -> Result<Tensor
         return Err(ragged);
     }
     let leaves: Vec<_> = parts.iter().flat_map(|part| part.leaves.iter().cloned()).collect();
-    let elements = Elements::of(&leaves, declared)?;
-    let parts: Result<Vec<_>, _> = parts.into_iter().map(|part| part.into_tensor(elements)).collect();
+    let dtype = dtype_of(&leaves, declared)?;
+    let parts: Result<Vec<_>, _> = parts.into_iter().map(|part| part.into_tensor(dtype)).collect();
     Ok(Tensor::nested(parts?)?)
 }
 
@@ -138,23 +127,19 @@ impl<'a> Regular<'a> {
         }
     }
 
-    fn into_tensor(self, elements: Elements) -> Result<Tensor, JsonTensorError> {
-        let dtype = match elements {
-            Elements::Numbers(dtype) => dtype,
-            Elements::OfKind(kind) => return Ok(self.collect(boolean)?.with_element_kind(kind)?),
-        };
+    fn into_tensor(self, dtype: DataType) -> Result<Tensor, JsonTensorError> {
         match dtype {
             DataType::String => {
                 let strings: Result<Vec<&str>, _> =
                     self.leaves.iter().map(|(place, value)| string(place, value)).collect();
                 Ok(Tensor::from_strings(strings?, self.shape)?)
             }
-            DataType::Float32 => self.collect::<f32>(|place, value| {
+            DataType::Bool => self.collect(boolean),
+            _ if dtype.is_float() => carton_tensor::with_number!(dtype, T => self.collect::<T>(|place, value| {
                 let wide = NumberValue::Float(float(place, value)?);
                 let lost = |_| JsonTensorError::OutOfRange { place: place.clone(), found: value.to_string(), dtype };
                 carton_tensor::Number::of(wide).map_err(lost)
-            }),
-            DataType::Float64 => self.collect(float),
+            }), else self.no_dtype(dtype)),
             DataType::Int8 => self.collect(integer::<i8>),
             DataType::Int16 => self.collect(integer::<i16>),
             DataType::Int32 => self.collect(integer::<i32>),
@@ -163,12 +148,16 @@ impl<'a> Regular<'a> {
             DataType::Uint16 => self.collect(integer::<u16>),
             DataType::Uint32 => self.collect(integer::<u32>),
             DataType::Uint64 => self.collect(integer::<u64>),
-            other => Err(JsonTensorError::WrongKind {
-                place: JsonPosition::default(),
-                expected: "dtype that JSON can be cast to",
-                found: other.to_string(),
-            }),
+            other => self.no_dtype(other),
         }
+    }
+
+    fn no_dtype(&self, dtype: DataType) -> Result<Tensor, JsonTensorError> {
+        Err(JsonTensorError::WrongKind {
+            place: JsonPosition::default(),
+            expected: "dtype that JSON can be cast to",
+            found: dtype.to_string(),
+        })
     }
 
     fn collect<T: Element>(
@@ -226,10 +215,10 @@ fn number<'a>(place: &JsonPosition, value: &'a Value) -> Result<&'a Number, Json
     })
 }
 
-fn boolean(place: &JsonPosition, value: &Value) -> Result<u8, JsonTensorError> {
+fn boolean(place: &JsonPosition, value: &Value) -> Result<BoolByte, JsonTensorError> {
     match (value.as_bool(), value.as_u64()) {
-        (Some(found), _) => Ok(u8::from(found)),
-        (None, Some(found @ (0 | 1))) => Ok(u8::from(found == 1)),
+        (Some(found), _) => Ok(found.into()),
+        (None, Some(found @ (0 | 1))) => Ok((found == 1).into()),
         _ => Err(JsonTensorError::NotABoolean { place: place.clone(), found: value.to_string() }),
     }
 }
@@ -281,7 +270,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str, declared: Option<DataType>) -> Result<Tensor, String> {
-        tensor(&serde_json::from_str(text).unwrap(), declared.map(Elements::Numbers)).map_err(|error| error.to_string())
+        tensor(&serde_json::from_str(text).unwrap(), declared).map_err(|error| error.to_string())
     }
 
     #[test]

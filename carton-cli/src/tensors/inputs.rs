@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use carton_core::metadata::TensorSpec;
 use carton_tensor::files::RawTensor;
 use carton_tensor::npy::{self, Array, NpyError, Npz};
-use carton_tensor::{CastError, DataType, ElementKind, Tensor};
+use carton_tensor::{CastError, DataType, Tensor};
 use serde_json::Value;
 
-use super::from_json::{self, Elements, JsonTensorError};
+use super::from_json::{self, JsonTensorError};
 use crate::args::{InputArgument, InputValue};
 use crate::failure::Failure;
 
@@ -69,13 +69,11 @@ pub(crate) struct DeclaredInput<'a> {
     pub(crate) name: &'a str,
     /// Its dtype.
     pub(crate) dtype: DataType,
-    /// What its elements are, where the dtype does not say it.
-    pub(crate) element: Option<ElementKind>,
 }
 
 impl<'a> From<&'a TensorSpec> for DeclaredInput<'a> {
     fn from(spec: &'a TensorSpec) -> Self {
-        Self { name: &spec.name, dtype: spec.dtype, element: spec.element }
+        Self { name: &spec.name, dtype: spec.dtype }
     }
 }
 
@@ -182,11 +180,8 @@ impl ReadInputs {
                     Tensor::Numeric(cast)
                 }
                 ReadValue::Json(value) => {
-                    let elements = declared.iter().find(|input| input.name == name).map(|input| match input.element {
-                        Some(kind) => Elements::OfKind(kind),
-                        None => Elements::Numbers(input.dtype),
-                    });
-                    from_json::tensor(&value, elements)
+                    let dtype = declared.iter().find(|input| input.name == name).map(|input| input.dtype);
+                    from_json::tensor(&value, dtype)
                         .map_err(|source| InputError::Value { input: format!("`{name}`"), source })?
                 }
             };
@@ -225,7 +220,7 @@ mod tests {
     use super::*;
 
     const fn declared(name: &'static str, dtype: DataType) -> DeclaredInput<'static> {
-        DeclaredInput { name, dtype, element: None }
+        DeclaredInput { name, dtype }
     }
 
     const DECLARED: [DeclaredInput<'static>; 2] = [declared("b", DataType::Float32), declared("a", DataType::Uint8)];

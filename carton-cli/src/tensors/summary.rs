@@ -1,6 +1,8 @@
 //! Formats tensors for people, laid out and abbreviated as NumPy prints arrays. Pure.
 
-use carton_tensor::{NumericTensor, Tensor};
+use carton_tensor::{
+    BoolByte, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, NumericTensor, Tensor, bf16, f16,
+};
 
 use super::elements::with_elements;
 
@@ -44,7 +46,7 @@ pub(crate) fn summary(tensor: &Tensor) -> (String, String) {
 
 /// `float32 [2, 3]`, `bool [3]`, `nested int64, 3 tensors`.
 fn kind(tensor: &Tensor) -> String {
-    let dtype = tensor.element_name().unwrap_or("nothing").to_owned();
+    let dtype = tensor.dtype().map_or("nothing", carton_tensor::DataType::name).to_owned();
     match (tensor, tensor.shape()) {
         (Tensor::Nested(nested), _) => {
             format!("nested {dtype}, {}", crate::text::count(nested.elements().len(), "tensor"))
@@ -101,8 +103,20 @@ macro_rules! floats {
     )*};
 }
 
-integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+integers!(i8, i16, i32, i64, u8, u16, u32, u64, BoolByte);
 floats!(f32, f64);
+
+macro_rules! short_floats {
+    ($($float:ty),*) => {$(
+        impl Cells for $float {
+            fn cells(elements: &[Self]) -> Vec<String> {
+                f32::cells(&elements.iter().map(|element| element.to_f32()).collect::<Vec<_>>())
+            }
+        }
+    )*};
+}
+
+short_floats!(f16, bf16, Float8E4m3Fn, Float8E5m2, Float8E4m3Fnuz, Float8E5m2Fnuz);
 
 /// Whether NumPy would use exponents: for very large or very small numbers, or if the magnitudes are far apart.
 fn needs_exponent(elements: &[f64]) -> bool {

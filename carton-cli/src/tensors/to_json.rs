@@ -1,20 +1,19 @@
 //! Converts tensors to JSON, as `carton run --json` prints them.
 //!
-//! The form is `{"dtype", "shape", "data"}`, with data as nested lists, and `"element"` where the elements are more than the dtype says. Numbers that JSON lacks are the strings `"NaN"`, `"Infinity"` and
+//! The form is `{"dtype", "shape", "data"}`, with data as nested lists. Numbers that JSON lacks are the strings `"NaN"`, `"Infinity"` and
 //! `"-Infinity"`. A nested tensor has `"shapes"` in place of `"shape"`.
 
-use carton_tensor::{NumericTensor, Tensor, element_count};
+use carton_tensor::{
+    BoolByte, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, NumericTensor, Tensor, bf16, element_count, f16,
+};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::elements::with_elements;
 
-/// Writes `"dtype"`, `"element"` if the tensor has one, and `"shape"`, or `"shapes"` for a nested tensor.
+/// Writes `"dtype"` and `"shape"`, or `"shapes"` for a nested tensor.
 pub(super) fn serialize_kind<M: SerializeMap>(tensor: &Tensor, map: &mut M) -> Result<(), M::Error> {
     map.serialize_entry("dtype", &tensor.dtype())?;
-    if let Some(kind) = tensor.element_kind() {
-        map.serialize_entry("element", &kind)?;
-    }
     match tensor {
         Tensor::Nested(nested) => {
             let shapes: Vec<_> = nested.elements().iter().map(Tensor::shape).collect();
@@ -168,6 +167,24 @@ macro_rules! floats {
 
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 floats!(f32, f64);
+
+macro_rules! short_floats {
+    ($($float:ty),*) => {$(
+        impl JsonElement for $float {
+            fn serialize_element<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.to_f32().serialize_element(serializer)
+            }
+        }
+    )*};
+}
+
+short_floats!(f16, bf16, Float8E4m3Fn, Float8E5m2, Float8E4m3Fnuz, Float8E5m2Fnuz);
+
+impl JsonElement for BoolByte {
+    fn serialize_element<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(self.get())
+    }
+}
 
 #[cfg(test)]
 mod tests {

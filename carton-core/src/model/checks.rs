@@ -24,21 +24,20 @@ impl Live {
         let mut bindings = Bindings::default();
         let signature = self.package().metadata().signature();
         if let Some(signature) = signature {
+            signature::as_declared(Side::Input, signature.inputs.as_deref(), &mut inputs)?;
             self.judge(|| signature::check_inputs(signature, &mut bindings, by_name(&inputs)))?;
         }
-        let declared = signature.and_then(|signature| signature.inputs.as_deref());
-        signature::with_kinds(Side::Input, declared, &mut inputs)?;
         Ok((inputs, bindings))
     }
 
-    /// Checks the outputs of a call whose inputs gave `bindings`. Those of a declared kind say so afterwards.
+    /// Checks the outputs of a call whose inputs gave `bindings`, and gives them the declared dtypes.
     pub(super) fn check_outputs(&self, mut bindings: Bindings, mut outputs: Tensors) -> Result<Tensors, Error> {
         let Some(signature) = self.package().metadata().signature() else { return Ok(outputs) };
-        self.judge(|| signature::check_outputs(signature, &mut bindings, by_name(&outputs)))?;
-        // Outputs with other values stay the integers that they are, unless the check is strict.
-        if let Err(error) = signature::with_kinds(Side::Output, signature.outputs.as_deref(), &mut outputs) {
+        // Outputs with other values stay what they are, unless the check is strict.
+        if let Err(error) = signature::as_declared(Side::Output, signature.outputs.as_deref(), &mut outputs) {
             self.judge(|| Err(error))?;
         }
+        self.judge(|| signature::check_outputs(signature, &mut bindings, by_name(&outputs)))?;
         Ok(outputs)
     }
 

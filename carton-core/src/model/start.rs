@@ -265,7 +265,6 @@ pub(crate) fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<DeclaredTensor> 
         .map(|spec| DeclaredTensor {
             name: spec.name.clone(),
             dtype: spec.dtype,
-            element: spec.element,
             shape: without_empty_symbols(&spec.shape),
             internal_name: spec.internal_name.clone(),
         })

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use carton_format::archive::Compression;
 use carton_format::context::Context;
 use carton_format::metadata::{Draft, DraftReference, Metadata, Reference};
-use carton_format::side::Side;
-use carton_format::signature;
 use carton_format::tensor_data::TensorFormat;
 use carton_tensor::{Tensor, npy};
 
@@ -84,24 +82,8 @@ impl Input {
         }
     }
 
-    /// Checks that the tensors of booleans among the inputs of self-tests and examples are for inputs that are declared as such. The carton
-    /// holds them as integers, which would not say it any more.
-    fn check_bools(&self) -> Result<(), Error> {
-        let tests = self.draft.self_tests.iter().map(|test| &test.inputs);
-        for inputs in tests.chain(self.draft.examples.iter().map(|example| &example.inputs)) {
-            let bools = inputs.iter().filter_map(|(name, reference)| {
-                let DraftReference::Carton(Reference::TensorData(stored)) = reference else { return None };
-                let tensor = self.tensors.get(stored).filter(|tensor| tensor.element_kind().is_some())?;
-                Some((name.clone(), tensor.clone()))
-            });
-            signature::with_kinds(Side::Input, self.draft.inputs.as_deref(), &mut bools.collect())?;
-        }
-        Ok(())
-    }
-
     /// Writes the carton, without giving it its name yet. Its outputs may be undeclared, so that it can be loaded to record them.
     pub(super) fn write(self, output: &Path, context: &Context) -> Result<Unpublished, Error> {
-        self.check_bools()?;
         let metadata: Metadata = self.draft.validate_inputs()?;
         let input = PackageInput {
             misc: self.misc,

@@ -20,7 +20,6 @@ pub(super) fn of_model(declared: &[TensorSpec], same: &[DeclaredTensor], other: 
         .map(|tensor| {
             let mut spec = TensorSpec::new(tensor.name.clone(), tensor.dtype, symbols.shape(&tensor.shape));
             spec.internal_name = tensor.internal_name.clone();
-            spec.element = tensor.element.filter(|kind| kind.dtype() == tensor.dtype);
             spec
         })
         .collect()
@@ -119,14 +118,11 @@ pub(super) fn of_tests(draft: &Draft, tensors: &BTreeMap<String, Tensor>) -> Opt
             Some(shape) => SymbolicShape::Dimensions(vec![Dimension::Any; shape.len()]),
             None => SymbolicShape::Any,
         };
-        let shown = || {
-            let mut spec = TensorSpec::new(name, dtype, shape.clone());
-            spec.element = tensor.element_kind();
-            spec
-        };
-        let output = outputs.entry(name).or_insert_with(shown);
-        // Where one call shows booleans and another plain integers, the output is declared as what both have.
-        output.element = output.element.filter(|kind| tensor.element_kind() == Some(*kind));
+        let output = outputs.entry(name).or_insert_with(|| TensorSpec::new(name, dtype, shape.clone()));
+        // Where one call shows booleans and another plain integers, the output is declared as what carries both.
+        if output.dtype != dtype && output.dtype.carrier() == dtype.carrier() {
+            output.dtype = dtype.carrier();
+        }
         if output.shape != shape {
             output.shape = SymbolicShape::Any;
         }

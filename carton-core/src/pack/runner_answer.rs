@@ -132,8 +132,6 @@ pub(super) fn complete(
 
 fn declared(spec: &DeclaredTensor) -> metadata::TensorSpec {
     let mut declared = metadata::TensorSpec::new(spec.name.clone(), spec.dtype, spec.shape.clone());
-    // A kind of another dtype means nothing, as in a carton.
-    declared.element = spec.element.filter(|kind| kind.dtype() == spec.dtype);
     declared.internal_name = spec.internal_name.clone();
     declared
 }

@@ -1,7 +1,6 @@
 //! What the protocol says of a model: its metadata, and Triton's configuration, which load generators ask for.
 
 use carton_core::metadata::{Metadata, TensorSpec};
-use carton_core::tensor::ElementKind;
 use carton_core::{Dimension, SymbolicShape};
 use serde::Serialize;
 
@@ -22,9 +21,6 @@ pub(crate) struct ModelMetadata {
 pub(crate) struct TensorMetadata {
     pub(crate) name: String,
     pub(crate) datatype: &'static str,
-    /// What the elements are, where the datatype does not say it. The protocol has no such field.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) element: Option<ElementKind>,
     pub(crate) shape: Vec<i64>,
 }
 
@@ -66,7 +62,7 @@ impl ModelMetadata {
 impl TensorMetadata {
     fn new(spec: &TensorSpec) -> Self {
         let (name, datatype) = (spec.name.clone(), datatype::name(spec.dtype));
-        Self { name, datatype, element: spec.element, shape: sizes(&spec.shape) }
+        Self { name, datatype, shape: sizes(&spec.shape) }
     }
 }
 

@@ -8,7 +8,6 @@ use num_complex::Complex;
 
 use super::findings::{Findings, Worst, how_many, merge};
 use super::tolerance::Tolerance;
-use crate::element::with_element;
 use crate::position::index_of;
 use crate::{
     BoolByte, Element, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, NumericTensor, element_count,
@@ -24,7 +23,7 @@ pub(super) fn compare_numeric(actual: &NumericTensor, expected: &NumericTensor, 
             actual.shape()
         ));
     }
-    with_element!(
+    crate::with_element!(
         expected.dtype(),
         T => compare_elements::<T>(actual, expected, tolerance),
         // A numeric tensor of strings cannot be built.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::element::with_number;
 use crate::{DataType, Element, NumericTensor, Tensor, TensorError};
 
 mod number;
@@ -93,9 +92,9 @@ fn cast_numbers(tensor: &NumericTensor, dtype: DataType, position: Option<usize>
         return Ok(tensor.clone());
     }
     let no_numbers = || Err(CastError::Kind { from: tensor.dtype().name(), to: dtype.name() });
-    with_number!(
+    crate::with_number!(
         tensor.dtype(),
-        From => with_number!(dtype, To => cast_elements::<From, To>(tensor, position), else no_numbers()),
+        From => crate::with_number!(dtype, To => cast_elements::<From, To>(tensor, position), else no_numbers()),
         else no_numbers()
     )
 }

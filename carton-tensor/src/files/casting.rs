@@ -4,7 +4,6 @@ use half::{bf16, f16};
 
 use super::{ElementType, RawTensor};
 use crate::cast::{Number, cast_bytes};
-use crate::element::with_number;
 use crate::{BoolByte, CastError, DataType, NumericTensor, TensorError};
 
 impl RawTensor {
@@ -27,7 +26,7 @@ impl RawTensor {
             return Ok(NumericTensor::with_offset(dtype, self.shape().to_vec(), storage.clone(), offset)?);
         }
         let kind = || Err(CastError::Kind { from: self.dtype().name(), to: dtype.name() });
-        with_number!(dtype, To => {
+        crate::with_number!(dtype, To => {
             match self.dtype() {
                 ElementType::Bool => self.cast_from::<BoolByte, To>(),
                 ElementType::Uint8 => self.cast_from::<u8, To>(),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::error::{TensorError, check_rank};
 use super::shape::element_count;
-use crate::element::with_element;
 use crate::{AlignedBytes, DataType, Element, Storage};
 
 /// Numbers: a dtype, a shape, and little-endian elements in C order without gaps.
@@ -292,6 +291,6 @@ impl FirstElements<'_> {
 
 impl fmt::Debug for FirstElements<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        with_element!(self.0.dtype, T => self.list::<T>(f), else f.write_str("[]"))
+        crate::with_element!(self.0.dtype, T => self.list::<T>(f), else f.write_str("[]"))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use carton_tensor::{DataType, ElementKind};
+use carton_tensor::DataType;
 
 /// The element type of an ONNX tensor, by its number in `TensorProto.DataType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,11 +35,6 @@ impl ElementType {
             13 => DataType::Uint64,
             _ => return None,
         })
-    }
-
-    /// Returns what the elements of that tensor are, where the dtype does not say it.
-    pub(crate) fn kind(self) -> Option<ElementKind> {
-        (self == Self::BOOL).then_some(ElementKind::Bool)
     }
 
     /// Returns the element type with the same memory layout as this dtype.

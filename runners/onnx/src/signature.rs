@@ -24,12 +24,12 @@ pub(crate) fn of_file(file: &ModelFile) -> Result<(Vec<DeclaredTensor>, Vec<Decl
 }
 
 fn spec(value: &GraphValue) -> Option<DeclaredTensor> {
-    let (dtype, element, shape) = match &value.kind {
-        ValueKind::Tensor { element, shape } => (element.carton()?, element.kind(), shape.clone()),
-        ValueKind::Scores => (DataType::Float32, None, scores_shape()),
+    let (dtype, shape) = match &value.kind {
+        ValueKind::Tensor { element, shape } => (element.carton()?, shape.clone()),
+        ValueKind::Scores => (DataType::Float32, scores_shape()),
         ValueKind::Other(_) | ValueKind::Undeclared => return None,
     };
-    Some(DeclaredTensor { name: value.name.clone(), dtype, element, shape, internal_name: None })
+    Some(DeclaredTensor { name: value.name.clone(), dtype, shape, internal_name: None })
 }
 
 /// Checks that tensors can hold every input of the model, and at least one of its outputs.
