@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn what_a_peer_does_not_take_is_carried() {
         let mask = Tensor::from_vec(vec![BoolByte(1)], vec![1]).unwrap();
-        let half = Tensor::scalar(half::f16::ONE);
+        let half = Tensor::scalar(carton_tensor::f16::ONE);
         let mut tensors = Tensors::from([("half".to_owned(), half.clone()), ("mask".to_owned(), mask.clone())]);
         let names = ["float16".to_owned(), "of a later version".to_owned()];
         Dtypes::of_names(&names).carry(&mut tensors).unwrap();

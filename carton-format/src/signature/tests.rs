@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use carton_tensor::{NestedTensor, NumericTensor, StringTensor};
+use carton_tensor::{BoolByte, NestedTensor, NumericTensor, StringTensor};
 
 use super::*;
 
@@ -264,70 +264,103 @@ fn an_empty_symbol_stands_for_anything() {
     check_call((&[("x", "''"), ("y", "''")], &[]), &[("x", float(&[1])), ("y", float(&[2]))], &[], &[]);
 }
 
-#[test]
-fn booleans() {
-    let bools = |elements: &[u8]| {
-        let tensor = Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
-        tensor.with_element_kind(ElementKind::Bool).unwrap()
-    };
-    let bytes = |elements: &[u8]| Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
-    let shape = || SymbolicShape::Dimensions(vec![Dimension::Any]);
-    let mask = TensorSpec::of_kind("mask", ElementKind::Bool, shape());
-    let counts = TensorSpec::new("counts", DataType::Uint8, shape());
-    let signature = Signature { inputs: Some(vec![mask.clone(), counts]), outputs: Some(vec![mask]) };
-    let converted = |side, specs: Option<&[TensorSpec]>, name: &str, tensor: &Tensor| {
-        let mut tensors = Tensors::from([(name.to_owned(), tensor.clone())]);
-        with_kinds(side, specs, &mut tensors).map_err(|error| error.to_string())?;
-        Ok::<_, String>(tensors.remove(name).unwrap())
-    };
-    let inputs = signature.inputs.as_deref();
-    for (tensor, expected) in [
-        (bools(&[1, 0]), Ok(bools(&[1, 0]))),
-        (bytes(&[1, 0]), Ok(bools(&[1, 0]))),
-        (bytes(&[]), Ok(bools(&[]))),
-        (bytes(&[1, 0, 2]), Err("input `mask`, element [2]: expected 0 or 1 (bool), found 2")),
-        (
-            Tensor::nested(vec![bytes(&[1]), bytes(&[0, 3])]).unwrap(),
-            Err("input `mask`, tensor 1 of the list, element [1]: expected 0 or 1 (bool), found 3"),
-        ),
-        // The check of dtypes refuses it, unless it is switched off.
-        (Tensor::scalar(0.5_f32), Ok(Tensor::scalar(0.5_f32))),
-    ] {
-        let expected = expected.map_err(|text| format!("tensors do not match the model's signature\n  {text}"));
-        assert_eq!(converted(Side::Input, inputs, "mask", &tensor), expected);
-    }
-    let undeclared = |specs, name| converted(Side::Input, specs, name, &bools(&[1])).unwrap_err();
-    assert!(undeclared(inputs, "counts").ends_with("input `counts`: expected uint8, found bool"));
-    assert!(
-        undeclared(None, "x")
-            .ends_with("input `x`: expected numbers or text, because no input is declared as booleans, found bool")
-    );
-    let twice = [TensorSpec::of_kind("x", ElementKind::Bool, shape()), TensorSpec::new("x", DataType::Uint8, shape())];
-    assert!(undeclared(Some(&twice), "x").ends_with("found bool"));
+fn bools(elements: &[u8]) -> Tensor {
+    let elements: Vec<_> = elements.iter().map(|&element| BoolByte(element)).collect();
+    let shape = vec![elements.len()];
+    Tensor::from_vec(elements, shape).unwrap()
+}
 
-    // The error names the declared type, and its hint says how to declare the input as a mask.
+fn bytes(elements: &[u8]) -> Tensor {
+    Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap()
+}
+
+fn vector_of(name: &str, dtype: DataType) -> TensorSpec {
+    TensorSpec::new(name, dtype, SymbolicShape::Dimensions(vec![Dimension::Any]))
+}
+
+/// The tensor `x` as its declared dtype, or the violations.
+fn declared(side: Side, dtype: DataType, tensor: &Tensor) -> Result<Tensor, String> {
+    let mut tensors = Tensors::from([("x".to_owned(), tensor.clone())]);
+    let specs = [vector_of("x", dtype)];
+    let converted = as_declared(side, Some(&specs), &mut tensors);
+    converted.map_err(|error| error.to_string().replace("tensors do not match the model's signature\n  ", ""))?;
+    Ok(tensors.remove("x").unwrap())
+}
+
+#[test]
+fn carriers_become_what_is_declared() {
+    let input = |dtype, tensor: &Tensor, expected: Result<&Tensor, &str>| {
+        let expected = expected.cloned().map_err(str::to_owned);
+        assert_eq!(declared(Side::Input, dtype, tensor), expected, "{dtype} of {tensor:?}");
+    };
+    input(DataType::Bool, &bytes(&[1, 0]), Ok(&bools(&[1, 0])));
+    input(DataType::Bool, &bools(&[1, 0]), Ok(&bools(&[1, 0])));
+    input(DataType::Bool, &bytes(&[1, 0, 2]), Err("input `x`, element [2]: expected 0 or 1 (bool), found 2"));
+    let list = Tensor::nested(vec![bytes(&[1]), bytes(&[0, 3])]).unwrap();
+    let refused = "input `x`, tensor 1 of the list, element [1]: expected 0 or 1 (bool), found 3";
+    input(DataType::Bool, &list, Err(refused));
+    let half = |value: f32| Tensor::scalar(carton_tensor::f16::from_f32(value));
+    input(DataType::Float16, &Tensor::scalar(0.5_f32), Ok(&half(0.5)));
+    let refused = "input `x`, element []: expected a value of float16, found 70000.0";
+    input(DataType::Float16, &Tensor::scalar(70000_f32), Err(refused));
+    let refused = "input `x`, element []: expected a value of float16, found 0.1";
+    input(DataType::Float16, &Tensor::scalar(0.1_f32), Err(refused));
+    let text = Tensor::from_strings(["é"], vec![1]).unwrap();
+    input(DataType::Bytes, &text, Ok(&Tensor::from_bytes([vec![0xc3, 0xa9]], vec![1]).unwrap()));
+    // The check of dtypes refuses these, unless it is switched off.
+    input(DataType::Bool, &Tensor::scalar(0.5_f32), Ok(&Tensor::scalar(0.5_f32)));
+    input(DataType::Uint8, &bools(&[1]), Ok(&bools(&[1])));
+    input(DataType::Float32, &half(0.5), Ok(&half(0.5)));
+}
+
+#[test]
+fn outputs_become_what_is_declared() {
+    // Outputs of a runner are copied, because it could write to them later.
+    let sent = bytes(&[0, 1]);
+    let output = declared(Side::Output, DataType::Bool, &sent).unwrap();
+    assert_eq!(output, bools(&[0, 1]));
+    assert_ne!(output.as_numeric().unwrap().bytes().as_ptr(), sent.as_numeric().unwrap().bytes().as_ptr());
+    // A carton of a writer that knows version 1 alone declares the carriers.
+    assert_eq!(declared(Side::Output, DataType::Uint8, &bools(&[0, 1])), Ok(sent));
+    let half = Tensor::scalar(carton_tensor::f16::from_f32(0.1));
+    assert_eq!(declared(Side::Output, DataType::Float32, &half), Ok(Tensor::scalar(0.099_975_586_f32)));
+    let refused = declared(Side::Output, DataType::Float16, &Tensor::scalar(0.1_f32)).unwrap_err();
+    assert_eq!(refused, "output `x`, element []: expected a value of float16, found 0.1");
+    let base64 = Tensor::from_strings(["AP8="], vec![1]).unwrap();
+    let raw = Tensor::from_bytes([vec![0_u8, 255]], vec![1]).unwrap();
+    assert_eq!(declared(Side::Output, DataType::Bytes, &base64), Ok(raw));
+}
+
+/// Of several declarations with one name, none says what the tensor is.
+#[test]
+fn what_is_declared_twice_stays_as_it_is() {
+    let mut tensors = Tensors::from([("x".to_owned(), bytes(&[1]))]);
+    let twice = [vector_of("x", DataType::Bool), vector_of("x", DataType::Uint8)];
+    as_declared(Side::Input, Some(&twice), &mut tensors).unwrap();
+    as_declared(Side::Input, None, &mut tensors).unwrap();
+    assert_eq!(tensors["x"], bytes(&[1]));
+}
+
+/// The error names the declared type, and its hint says how to declare the input as a mask.
+#[test]
+fn booleans_for_other_inputs() {
+    let inputs = Some(vec![vector_of("mask", DataType::Bool), vector_of("counts", DataType::Uint8)]);
+    let signature = Signature { inputs, outputs: None };
     let error = |name: &str, tensor: Tensor| {
         let others = [("mask", bools(&[1])), ("counts", bytes(&[7]))].into_iter().filter(|(other, _)| *other != name);
         let tensors: Vec<_> = others.chain([(name, tensor)]).collect();
         check_inputs(&signature, &mut Bindings::default(), tensors.iter().map(|(name, tensor)| (*name, tensor)))
     };
     assert_eq!(error("mask", bools(&[1])), Ok(()));
-    assert_eq!(error("mask", bytes(&[2])), Ok(()));
     let found = error("mask", Tensor::from_vec(vec![1.0_f32], vec![1]).unwrap()).unwrap_err();
     assert!(found.to_string().ends_with("input `mask`: expected bool, found float32"), "{found}");
-    assert_eq!((found.castable(), found.undeclared_bool_hint()), (None, None));
+    assert_eq!((found.castable(), found.undeclared_bool_hint()), (Some(("mask", DataType::Bool)), None));
     let found = error("counts", bools(&[1])).unwrap_err();
     assert!(found.to_string().ends_with("input `counts`: expected uint8, found bool"), "{found}");
     let hint = found.undeclared_bool_hint().unwrap();
     assert!(hint.starts_with("if `counts` is a mask to the model, declare it in the metadata"), "{hint}");
     assert_eq!(found.castable(), None);
-    let x = Signature { inputs: Some(vec![TensorSpec::new("x", DataType::Float32, shape())]), outputs: None };
+    let x = Signature { inputs: Some(vec![vector_of("x", DataType::Float32)]), outputs: None };
     let found = check_inputs(&x, &mut Bindings::default(), [("x", &bools(&[1]))]).unwrap_err();
     assert_eq!((found.castable(), found.undeclared_bool_hint()), (Some(("x", DataType::Float32)), None));
-
-    // Outputs of a runner are copied, because it could write to them later.
-    let sent = bytes(&[0, 1]);
-    let output = converted(Side::Output, signature.outputs.as_deref(), "mask", &sent).unwrap();
-    assert_eq!(output, bools(&[0, 1]));
-    assert_ne!(output.as_numeric().unwrap().bytes().as_ptr(), sent.as_numeric().unwrap().bytes().as_ptr());
 }

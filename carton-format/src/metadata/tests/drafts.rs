@@ -97,7 +97,6 @@ fn drafts_made_by_hand() {
     let spec = |shape| TensorSpec {
         name: "x".to_owned(),
         dtype: DataType::Int8,
-        element: None,
         shape,
         description: None,
         internal_name: None,

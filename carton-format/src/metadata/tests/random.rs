@@ -30,15 +30,11 @@ fn any_shape() -> impl Strategy<Value = SymbolicShape> {
 
 fn any_specs() -> impl Strategy<Value = Vec<TensorSpec>> {
     let optional = any::<Option<bool>>();
-    let plain = proptest::sample::select(&DataType::ALL[..]).prop_map(|dtype| (dtype, None));
-    let of_kind = proptest::sample::select(&ElementKind::ALL[..]).prop_map(|kind| (kind.dtype(), Some(kind)));
-    let elements = prop_oneof![3 => plain, 1 => of_kind];
-    let rest = (elements, any_shape(), any_name(), any_name(), optional);
+    let rest = (proptest::sample::select(&DataType::ALL[..]), any_shape(), any_name(), any_name(), optional);
     proptest::collection::btree_map(any_name(), rest, 0..3).prop_map(|specs| {
-        let spec = |(name, ((dtype, element), shape, description, internal_name, optional))| TensorSpec {
+        let spec = |(name, (dtype, shape, description, internal_name, optional))| TensorSpec {
             name,
             dtype,
-            element,
             shape,
             description: Some(description),
             internal_name: Some(internal_name),
