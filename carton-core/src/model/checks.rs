@@ -21,6 +21,11 @@ impl Live {
     /// Names the inputs and checks them. Also returns the values of their symbols, which [`check_outputs`](Self::check_outputs) needs.
     pub(super) fn check_inputs(&self, inputs: Inputs) -> Result<(Tensors, Bindings), Error> {
         let mut inputs = self.named(inputs)?;
+        for (name, default) in self.defaults() {
+            if !inputs.contains_key(name) {
+                inputs.insert(name.clone(), default.clone());
+            }
+        }
         let mut bindings = Bindings::default();
         let signature = self.package().metadata().signature();
         if let Some(signature) = signature {

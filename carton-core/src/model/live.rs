@@ -60,6 +60,11 @@ impl Live {
         &self.starter.package
     }
 
+    /// The tensors for inputs that a call leaves out.
+    pub(super) fn defaults(&self) -> &Tensors {
+        &self.starter.defaults
+    }
+
     pub(super) fn descriptor(&self) -> &Descriptor {
         &self.starter.descriptor
     }

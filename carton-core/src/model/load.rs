@@ -211,7 +211,16 @@ impl Load {
             let descriptor = choose_runner(&package, &config, &settings, &context)?;
             let files = ModelFiles::prepare(&package, descriptor.files, &context)?;
             let preparations = Preparations::new(&package, &descriptor, &config.runner_data_dir);
-            Ok(Starter { package, descriptor, files, settings, progress: open.operation.progress, preparations })
+            let defaults = defaults(&package)?;
+            Ok(Starter {
+                defaults,
+                package,
+                descriptor,
+                files,
+                settings,
+                progress: open.operation.progress,
+                preparations,
+            })
         })
         .await?;
         Ok(Carton { live: Arc::new(Live::start(Arc::new(starter)).await?) })
@@ -363,4 +372,11 @@ fn choose_runner(
         compat_version: settings.runner.is_none().then_some(required.runner_compat_version),
     };
     runner::choose(&requirement, &RunnerSources { config, install: settings.install_runners, context })
+}
+
+/// The tensors of the carton that the model gets for inputs that a call leaves out.
+fn defaults(package: &Package) -> Result<crate::Tensors, Error> {
+    let optional = package.metadata().inputs().iter().filter(|input| input.is_optional());
+    let with_default = optional.filter_map(|input| Some((input, input.default_tensor()?)));
+    with_default.map(|(input, tensor)| Ok((input.name.clone(), package.tensor(tensor)?))).collect()
 }

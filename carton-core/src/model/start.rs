@@ -19,7 +19,6 @@ use carton_tensor::{Dimension, SymbolicShape};
 
 use super::load_settings::LoadSettings;
 use super::preparation::{Preparation, Preparations};
-use crate::Error;
 use crate::contents::{self, ModelDirectory, ModelRanges};
 use crate::memory::memory_bytes;
 use crate::package::Package;
@@ -28,6 +27,7 @@ use crate::runner::session::{Session, StartError};
 use crate::runner::{Descriptor, ModelFilesMode};
 use crate::sandbox::SandboxMode;
 use crate::variables::Variables;
+use crate::{Error, Tensors};
 
 /// The device that is no GPU.
 const CPU: &str = "cpu";
@@ -68,6 +68,8 @@ impl ModelFiles {
 
 /// What starting a model takes, any number of times.
 pub(super) struct Starter {
+    /// What the model gets for inputs that a call leaves out.
+    pub(super) defaults: Tensors,
     pub(super) package: Package,
     pub(super) descriptor: Descriptor,
     pub(super) files: ModelFiles,

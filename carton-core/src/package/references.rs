@@ -13,6 +13,12 @@ pub(super) fn check(
 ) -> Result<(), PackageError> {
     let dangling =
         |owner: String, field: String, reference: String| Err(PackageError::Dangling { owner, field, reference });
+    for (index, input) in metadata.inputs().iter().enumerate() {
+        if let Some(tensor) = input.default_tensor().filter(|tensor| !has_tensor(tensor)) {
+            let reference = Reference::TensorData(tensor.to_owned()).to_string();
+            return dangling(format!("input `{}`, default", input.name), format!("input[{index}].default"), reference);
+        }
+    }
     for (index, test) in metadata.self_tests().iter().enumerate() {
         let inputs = test.inputs.iter().map(|reference| ("inputs", reference));
         let outputs = test.expected_out.iter().flatten().map(|reference| ("expected_out", reference));

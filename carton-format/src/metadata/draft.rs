@@ -90,14 +90,16 @@ impl Draft {
         Ok(Self { unknown_keys: RawMetadata::known().unknown_in(text), ..draft })
     }
 
-    /// The files to which self-tests and examples refer, in the order of the draft. A file appears once for each reference to it.
+    /// The files to which defaults of inputs, self-tests and examples refer, in the order of the draft. A file appears once for each reference
+    /// to it.
     pub fn files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
         let tests = self.self_tests.iter().flat_map(|test| {
             test.inputs.values().chain(test.expected_out.iter().flatten().map(|(_, reference)| reference))
         });
         let examples =
             self.examples.iter().flat_map(|example| example.inputs.values().chain(example.sample_out.values()));
-        tests.chain(examples).filter_map(|reference| match reference {
+        let defaults = self.inputs.iter().flatten().filter_map(|input| input.default.as_ref());
+        defaults.chain(tests).chain(examples).filter_map(|reference| match reference {
             DraftReference::File { path, member } => Some((path.as_path(), member.as_deref())),
             DraftReference::Carton(_) => None,
         })
@@ -112,6 +114,12 @@ impl Draft {
         &mut self,
         mut resolve: impl FnMut(&Path, Option<&str>, &dyn Fn() -> String) -> Result<Reference, E>,
     ) -> Result<(), E> {
+        for input in self.inputs.iter_mut().flatten() {
+            if let Some(DraftReference::File { path, member }) = &input.default {
+                let place = || format!("input `{}`, default", input.name);
+                input.default = Some(DraftReference::Carton(resolve(path, member.as_deref(), &place)?));
+            }
+        }
         let mut resolve_all = |references: &mut BTreeMap<String, DraftReference>, owner: &str, side: &str| {
             for (name, reference) in references {
                 if let DraftReference::File { path, member } = reference {
@@ -253,7 +261,12 @@ impl Draft {
         let examples: Vec<Example> =
             self.examples.into_iter().enumerate().map(finished_example).collect::<Result<_, _>>()?;
         settle_optional(&mut self.inputs, &mut Calls::of(&self_tests, &examples));
-        self.outputs.iter_mut().flatten().for_each(|output| output.optional = None);
+        for (index, input) in self.inputs.iter().flatten().enumerate() {
+            if let Some(other) = input.default.as_ref().filter(|_| input.default_tensor().is_none()) {
+                let field = format!("input[{index}].default");
+                return Err(invalid_text(field, "`@tensor_data/NAME`", &other.to_string()));
+            }
+        }
         let is_declared = self.inputs.is_some() || self.outputs.is_some();
         let signature = is_declared.then_some(Signature { inputs: self.inputs, outputs: self.outputs });
 
@@ -302,7 +315,8 @@ impl Draft {
 /// Decides which inputs are optional where the draft does not state it: those that a recorded call leaves out.
 fn settle_optional(inputs: &mut Option<Vec<TensorSpec>>, calls: &mut Calls<'_>) {
     for input in inputs.iter_mut().flatten() {
-        input.optional.get_or_insert_with(|| calls.without(&input.name).is_some());
+        let has_default = input.default.is_some();
+        input.optional.get_or_insert_with(|| has_default || calls.without(&input.name).is_some());
     }
 }
 
@@ -330,14 +344,19 @@ pub(super) enum Origin {
 fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str, origin: Origin) -> Result<Vec<TensorSpec>, MetadataError> {
     let spec = |(index, Table(raw)): (usize, Table<RawTensorSpec>)| {
         let (dtype, shape) = elements(&raw, &format!("{list}[{index}]"), origin)?;
+        let default = match list {
+            "input" => default(raw.default, &format!("{list}[{index}].default"), origin)?,
+            _ => None,
+        };
         Ok(TensorSpec {
             name: raw.name,
             dtype,
             shape,
             description: set(raw.description),
             internal_name: set(raw.internal_name),
-            // The model returns all of its outputs, so none is optional.
-            optional: raw.optional.filter(|_| list == "input"),
+            // That an output is there is what a declaration says anyway.
+            optional: raw.optional.filter(|optional| *optional || list == "input"),
+            default,
         })
     };
     raw.into_iter().enumerate().map(spec).collect()
@@ -384,6 +403,20 @@ fn elements(raw: &RawTensorSpec, field: &str, origin: Origin) -> Result<(DataTyp
             MetadataError::invalid(field, format!("one of {}", names.join(", ")), format_args!("`{found}`"))
         }
     })
+}
+
+/// The reference to the tensor for an input that a call leaves out. A carton of a later version may say something else here.
+fn default(raw: Option<toml::Value>, field: &str, origin: Origin) -> Result<Option<DraftReference>, MetadataError> {
+    let Some(raw) = raw else { return Ok(None) };
+    let reference = raw.as_str().and_then(|text| text.parse::<DraftReference>().ok());
+    match (reference, origin) {
+        (Some(reference @ DraftReference::Carton(Reference::TensorData(_))), _) => Ok(Some(reference)),
+        (Some(reference @ DraftReference::File { .. }), Origin::Draft) => Ok(Some(reference)),
+        (_, Origin::Carton) => Ok(None),
+        (_, Origin::Draft) => {
+            Err(MetadataError::invalid(field, "`@tensor_data/NAME`, or a file: `x.npy`, `x.npz#NAME`", &raw))
+        }
+    }
 }
 
 fn shape(raw: toml::Value, field: &str) -> Result<SymbolicShape, MetadataError> {

@@ -143,24 +143,43 @@ pub struct TensorSpec {
     pub description: Option<String>,
     /// The runner's name for it, such as a node of a graph. Callers do not see it.
     pub internal_name: Option<String>,
-    /// Whether callers may leave out this input (spec/carton-format-extensions.md, "Optional inputs"). In a [`Draft`], `None` leaves the
-    /// decision to the self-tests, and to those examples that can be run: an input that one of them leaves out is optional. [`Metadata`] has
-    /// `Some` for each input, and `None` for outputs, where the field has no meaning.
+    /// Whether callers may leave out this input, or the model this output (spec/carton-format-extensions.md, "Optional inputs and outputs"). In
+    /// a [`Draft`], `None` leaves the decision about an input to its default, to the self-tests, and to those examples that can be run: an input that
+    /// has a default, or that one of them leaves out, is optional. [`Metadata`] has `Some` for each input, and `Some(true)` or `None` for outputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
+    /// The tensor that the model gets for this input where a call leaves it out. In [`Metadata`] it is a tensor of `tensor_data`. Without it, the
+    /// model itself decides.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    pub default: Option<DraftReference>,
 }
 
 impl TensorSpec {
     /// An input or output of this name and type, with one of these shapes.
     #[must_use]
     pub fn new(name: impl Into<String>, dtype: DataType, shape: SymbolicShape) -> Self {
-        Self { name: name.into(), dtype, shape, description: None, internal_name: None, optional: None }
+        Self { name: name.into(), dtype, shape, description: None, internal_name: None, optional: None, default: None }
     }
 
-    /// Whether callers may leave it out.
+    /// Whether callers may leave it out, or the model.
     #[must_use]
     pub fn is_optional(&self) -> bool {
         self.optional == Some(true)
+    }
+}
+
+fn as_text<S: serde::Serializer>(reference: &Option<DraftReference>, serializer: S) -> Result<S::Ok, S::Error> {
+    reference.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
+impl TensorSpec {
+    /// The name of the tensor of `tensor_data` that [`default`](Self::default) refers to.
+    #[must_use]
+    pub fn default_tensor(&self) -> Option<&str> {
+        match &self.default {
+            Some(DraftReference::Carton(Reference::TensorData(name))) => Some(name),
+            _ => None,
+        }
     }
 }
 

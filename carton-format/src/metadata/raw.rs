@@ -41,6 +41,8 @@ pub(super) struct RawTensorSpec {
     pub(super) description: Option<String>,
     pub(super) internal_name: Option<String>,
     pub(super) optional: Option<bool>,
+    /// Of any type, as `element`.
+    pub(super) default: Option<toml::Value>,
 }
 
 #[derive(Deserialize)]

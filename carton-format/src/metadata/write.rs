@@ -43,14 +43,19 @@ fn to_toml(metadata: &Metadata) -> String {
         for spec in signature.inputs.iter().flatten() {
             text.header("[[input]]");
             tensor_spec(&mut text, spec);
-            // Written only if the self-tests and examples imply something else.
-            if let Some(optional) = spec.optional.filter(|optional| *optional != calls.without(&spec.name).is_some()) {
+            // Written only if the default, the self-tests and the examples imply something else.
+            let is_implied = spec.default.is_some() || calls.without(&spec.name).is_some();
+            if let Some(optional) = spec.optional.filter(|optional| *optional != is_implied) {
                 text.line("optional", optional);
             }
+            text.optional("default", spec.default.as_ref().map(ToString::to_string).as_deref());
         }
         for spec in signature.outputs.iter().flatten() {
             text.header("[[output]]");
             tensor_spec(&mut text, spec);
+            if spec.is_optional() {
+                text.line("optional", true);
+            }
         }
     }
     for test in metadata.self_tests() {

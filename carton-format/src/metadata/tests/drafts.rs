@@ -101,6 +101,7 @@ fn drafts_made_by_hand() {
         description: None,
         internal_name: None,
         optional: None,
+        default: None,
     };
     check(
         &|draft| draft.short_description = Some("\u{e9}".repeat(101)),

@@ -25,9 +25,41 @@ fn what_the_file_says() {
     // The file states it, so self-tests do not change it.
     assert_eq!(optional(&file(&top, &test(&[]))), [Some(true), Some(false), Some(true)]);
     refused(&file(&inputs(&[("a", "optional = 'yes'")]), ""), "`input[0].optional`: invalid type");
-    let metadata =
-        accepted(&file("input = []\noutput = [{ name = 'y', dtype = 'int8', shape = [], optional = true }]", ""));
-    assert_eq!(metadata.outputs()[0].optional, None);
+    let metadata = accepted(&file(
+        "input = []\noutput = [{ name = 'y', dtype = 'int8', shape = [], optional = true }, { name = 'z', dtype = 'int8', shape = [], optional = false }]",
+        "",
+    ));
+    assert_eq!((metadata.outputs()[0].optional, metadata.outputs()[1].optional), (Some(true), None));
+    assert_eq!(Metadata::parse(&metadata.to_toml()).unwrap(), metadata);
+}
+
+#[test]
+fn defaults_of_inputs() {
+    let top = inputs(&[("a", "default = '@tensor_data/t'"), ("b", "default = '@tensor_data/t', optional = false")]);
+    let metadata = accepted(&file(&top, ""));
+    let found: Vec<_> = metadata.inputs().iter().map(|input| (input.default_tensor(), input.optional)).collect();
+    // A caller who has to pass an input never gets its default.
+    assert_eq!(found, [(Some("t"), Some(true)), (Some("t"), Some(false))]);
+    assert!(metadata.to_toml().contains("default = \"@tensor_data/t\""));
+    assert_eq!(Metadata::parse(&metadata.to_toml()).unwrap(), metadata);
+    // What a later version may say means nothing in a carton.
+    for later in ["'@misc/a'", "'model'", "3", "''", "[1]"] {
+        let text = file(&inputs(&[("a", &format!("default = {later}"))]), "");
+        assert_eq!(accepted(&text).inputs()[0].default, None, "{later}");
+    }
+    for other in ["'@misc/a'", "3", "''"] {
+        let error = Draft::parse(&file(&inputs(&[("a", &format!("default = {other}"))]), "")).unwrap_err().to_string();
+        assert!(error.contains("`input[0].default`: expected `@tensor_data/NAME`, or a file"), "{error}");
+    }
+    let mut draft = Draft::parse(&file(&inputs(&[("a", "default = 'a.npz#x'")]), "")).unwrap();
+    assert!(draft.validate().is_err());
+    draft
+        .resolve_files(|path, member, place| {
+            assert_eq!((path.to_str(), member, place().as_str()), (Some("a.npz"), Some("x"), "input `a`, default"));
+            Ok::<_, ()>(Reference::TensorData("x".to_owned()))
+        })
+        .unwrap();
+    assert_eq!(draft.validate().unwrap().inputs()[0].default_tensor(), Some("x"));
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn any_specs() -> impl Strategy<Value = Vec<TensorSpec>> {
             description: Some(description),
             internal_name: Some(internal_name),
             optional,
+            default: None,
         };
         specs.into_iter().map(spec).collect()
     })
