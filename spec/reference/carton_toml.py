@@ -1,4 +1,4 @@
-"""Reads carton.toml (carton-format.md, "carton.toml"; carton-format-extensions.md, "Optional inputs"). Pure."""
+"""Reads carton.toml (carton-format.md, "carton.toml"; carton-format-extensions.md, "Optional inputs and outputs"). Pure."""
 
 import re
 import sys
@@ -8,9 +8,11 @@ try:
 except ImportError:
     sys.exit("this reader needs Python 3.11 or newer, whose standard library has a TOML reader")
 
+import elements
 from refusal import Refused
 
 MAX_TOML = 4 << 20
+TENSOR_DATA = "@tensor_data/"
 DTYPES = "float32 float64 string int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
 TEXTS = ("model_name", "short_description", "model_description", "license", "repository", "homepage")
 RUNNER_NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
@@ -131,12 +133,15 @@ def _declaration(table, side):
     declaration = {"name": table.take("name", str, required=True), "dtype": dtype, "shape": shape}
     declaration.update(table.texts("description", "internal_name"))
     # A later version may say more here, in any form.
-    if dtype == "uint8" and table.take("element", object) == "bool":
-        declaration["element"] = "bool"
-    if side == "input":
-        optional = table.take("optional", bool)
-        if optional is not None:
-            declaration["optional"] = optional
+    element = elements.of(dtype, table.take("element", object))
+    if element is not None and not (elements.is_complex(element) and isinstance(shape, list) and shape[-1:] != [2]):
+        declaration["element"] = element
+    optional = table.take("optional", bool)
+    if optional is not None and (side == "input" or optional):
+        declaration["optional"] = optional
+    default = table.take("default", object)
+    if side == "input" and isinstance(default, str) and default.startswith(TENSOR_DATA) and default != TENSOR_DATA:
+        declaration["default"] = default
     return declaration
 
 
@@ -158,20 +163,21 @@ def _test(table, sides, misc):
 
 
 def references(metadata):
-    """What self-tests and examples refer to."""
+    """What defaults, self-tests and examples refer to."""
+    yield from (tensor["default"] for tensor in metadata.get("inputs", ()) if "default" in tensor)
     for test in (*metadata.get("self_tests", ()), *metadata.get("examples", ())):
         for side in ("inputs", "expected_out", "sample_out"):
             yield from test.get(side, {}).values()
 
 
 def optional_inputs(metadata):
-    """The names of the inputs that callers may leave out (carton-format-extensions.md, "Optional inputs")."""
+    """The names of the inputs that callers may leave out (carton-format-extensions.md, "Optional inputs and outputs")."""
     calls = [test["inputs"] for test in metadata.get("self_tests", ())]
     calls += [example["inputs"] for example in metadata.get("examples", ()) if _is_call(example)]
     return [
         tensor["name"]
         for tensor in metadata.get("inputs", ())
-        if tensor.get("optional", any(tensor["name"] not in call for call in calls))
+        if tensor.get("optional", "default" in tensor or any(tensor["name"] not in call for call in calls))
     ]
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 
+import elements
 import tensor_files
 from carton_toml import DTYPES, Table, parse_toml
 from refusal import Refused
@@ -23,12 +24,17 @@ def parse_index(content):
             raise table.refusal(f"the name {name!r} is empty or there twice")
         dtype = table.take("dtype", str, required=True)
         tensor = {"name": name, "dtype": dtype}
+        element = elements.of(dtype, table.take("element", object))
+        if element is not None:
+            tensor["element"] = element
         if dtype == "nested":
             tensor["inner"] = table.take("inner", list) or []
         elif dtype in DTYPES:
             if table.take("inner", list):
                 raise table.refusal("`inner` of a tensor that is not nested")
             tensor["shape"] = _shape(table)
+            if elements.is_complex(element) and tensor["shape"][-1:] != [2]:
+                raise table.refusal(f"{element} needs a last dimension of 2")
             tensor["file"] = table.take("file", str, required=True)
             tensor["format"] = table.take("file_format", str)
             tensor["name_in_file"] = table.take("name_in_file", str)
@@ -57,13 +63,13 @@ def _check_inner(tensor, tensors):
     inner = [tensors.get(name) if isinstance(name, str) else None for name in tensor["inner"]]
     if any(part is None or part["dtype"] == "nested" for part in inner):
         raise Refused("tensor", f"{tensor['name']!r} is made of something else than tensors that are not nested")
-    if len({part["dtype"] for part in inner}) > 1:
+    if len({(part["dtype"], part.get("element")) for part in inner}) > 1:
         raise Refused("tensor", f"{tensor['name']!r} is made of tensors of several dtypes")
 
 
 def read(tensor, read_file):
     """A tensor as the corpus has it. `read_file` gives the verified bytes of a file of the carton, or None if it is linked only."""
-    described = {key: tensor[key] for key in ("name", "dtype", "shape", "inner") if key in tensor}
+    described = {key: tensor[key] for key in ("name", "dtype", "element", "shape", "inner") if key in tensor}
     if tensor["dtype"] == "nested":
         return described
     content = read_file("tensor_data/" + tensor["file"])
@@ -71,13 +77,21 @@ def read(tensor, read_file):
         return described
     if tensor["dtype"] == "string":
         described["values"] = _strings(tensor, content)
+        _check_elements(tensor, described["values"])
         return described
-    elements = content if tensor["format"] is None else _in_file(tensor, content)
+    data = content if tensor["format"] is None else _in_file(tensor, content)
     n_bytes = _n_elements(tensor) * SIZES[tensor["dtype"]]
-    if len(elements) != n_bytes:
-        raise Refused("tensor", f"{tensor['name']!r} has {len(elements)} bytes where its shape needs {n_bytes}")
-    described["sha256"] = hashlib.sha256(elements).hexdigest()
+    if len(data) != n_bytes:
+        raise Refused("tensor", f"{tensor['name']!r} has {len(data)} bytes where its shape needs {n_bytes}")
+    _check_elements(tensor, data)
+    described["sha256"] = hashlib.sha256(data).hexdigest()
     return described
+
+
+def _check_elements(tensor, content):
+    problem = elements.problem(tensor.get("element"), content)
+    if problem is not None:
+        raise Refused("tensor", f"{tensor['name']!r}: {problem}")
 
 
 def _n_elements(tensor):

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use carton_format::metadata::TensorSpec;
-use carton_tensor::{DataType, Dimension, NumericTensor, StringTensor, SymbolicShape, Tensor};
+use carton_tensor::{BytesTensor, DataType, Dimension, NumericTensor, StringTensor, SymbolicShape, Tensor};
 
 use crate::Tensors;
 
@@ -66,6 +66,7 @@ pub(super) fn inputs(inputs: &[TensorSpec], outputs: &[TensorSpec], attempt: Att
 fn zeros(dtype: DataType, n_elements: usize, shape: Vec<usize>) -> Option<Tensor> {
     match dtype {
         DataType::String => StringTensor::new(vec![String::new(); n_elements], shape).ok().map(Tensor::String),
+        DataType::Bytes => BytesTensor::new(vec![Vec::new(); n_elements], shape).ok().map(Tensor::Bytes),
         dtype => NumericTensor::zeroed(dtype, shape).ok().map(Tensor::Numeric),
     }
 }
@@ -202,6 +203,7 @@ mod tests {
             match tensor {
                 Tensor::Numeric(numbers) => assert!(numbers.bytes().iter().all(|byte| *byte == 0)),
                 Tensor::String(strings) => assert!(strings.elements().iter().all(String::is_empty)),
+                Tensor::Bytes(bytes) => assert!(bytes.elements().iter().all(Vec::is_empty)),
                 _ => panic!("{name}"),
             }
         }

@@ -261,6 +261,10 @@ impl Draft {
         let examples: Vec<Example> =
             self.examples.into_iter().enumerate().map(finished_example).collect::<Result<_, _>>()?;
         settle_optional(&mut self.inputs, &mut Calls::of(&self_tests, &examples));
+        for output in self.outputs.iter_mut().flatten() {
+            output.optional = output.optional.filter(|optional| *optional);
+            output.default = None;
+        }
         for (index, input) in self.inputs.iter().flatten().enumerate() {
             if let Some(other) = input.default.as_ref().filter(|_| input.default_tensor().is_none()) {
                 let field = format!("input[{index}].default");

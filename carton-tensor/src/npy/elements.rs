@@ -8,6 +8,7 @@ use ndarray::{ArrayView, ArrayViewMut, IxDyn, ShapeBuilder};
 use super::error::Problem;
 use super::header::{self, DtypeKind, Header};
 use crate::fill::fill;
+use crate::position::index_of;
 use crate::{AlignedBytes, BytesTensor, DataType, NumericTensor, StringTensor, Tensor, TensorError, element_count};
 
 /// The bytes to allocate before any data has arrived, for a reader of unknown size.
@@ -85,8 +86,9 @@ pub(super) fn decode(header: Header, bytes: AlignedBytes) -> Result<Tensor, Prob
                 && let Some(position) = bytes.as_slice().iter().position(|&byte| byte > 1)
             {
                 let found = bytes.as_slice()[position];
+                let index = index_of(position, &header.shape);
                 return Err(Problem::Format(format!(
-                    "element {position} is {found}, expected 0 or 1, the values of bool"
+                    "element {index:?}: expected 0 or 1, the values of bool, found {found}"
                 )));
             }
             let tensor = NumericTensor::new(dtype, header.shape, std::sync::Arc::new(bytes)).map_err(of_tensor)?;

@@ -170,9 +170,8 @@ fn bad_files_are_errors_that_say_why() {
     };
     let bools = header("|b1", "False", "(2, 2)");
     check(&file(&bools, &[0, 1, 1, 2]), "format", "element [1, 1]: expected 0 or 1, the values of bool, found 2");
-    unsupported("<f2", "float16) is not one that a carton can hold; cast it with `.astype(\"float32\")`");
     unsupported("<f16", "long double) is not one that a carton can hold; round it with `.astype(\"float64\")`");
-    unsupported("<c16", "complex");
+    unsupported("<c32", "complex");
     unsupported("|O", "Python objects");
     unsupported("|T16", "variable-width strings");
     unsupported("<M8[ns]", "dates");
@@ -186,7 +185,34 @@ fn bad_files_are_errors_that_say_why() {
     check(&file(&one, &[0; 5]), "format", "bytes after the 4 bytes");
     check(&file(&header("<f8", "False", "(1000000000000,)"), &[0; 8]), "too large", "8000000000083 bytes");
     check(&file(&header("<U1", "False", "(1,)"), &[0, 0, 0x11, 0]), "format", "no character 0x110000");
-    check(&file(&header("|S1", "False", "(2,)"), b"a\xff"), "format", "string 1 of dtype `|S1` is not UTF-8");
+}
+
+/// NumPy's bytes are texts where they can be.
+#[test]
+fn bytes_are_texts_or_bytes() {
+    let check = |elements: &[u8], expected: Tensor| {
+        assert_eq!(read(file(&header("|S2", "False", "(2,)"), elements).as_slice(), LIMIT).unwrap(), expected);
+        assert_eq!(read(written(&expected).as_slice(), LIMIT).unwrap(), expected);
+    };
+    check(b"ab\xc3\xa9", strings(&["ab", "é"], &[2]));
+    check(b"a\0\xff\x01", Tensor::from_bytes([&b"a"[..], b"\xff\x01"], vec![2]).unwrap());
+    let error = write(Vec::new(), &Tensor::from_bytes([b"\xff\0"], vec![1]).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("element 0 ends in NUL"), "{error}");
+}
+
+#[test]
+fn dtypes_that_the_format_carries() {
+    let half = |value: f32| crate::f16::from_f32(value);
+    for tensor in [
+        numbers(&[crate::BoolByte(1), crate::BoolByte(0)], &[2]),
+        numbers(&[half(0.5), half(-2.0)], &[2]),
+        numbers(&[crate::Complex::new(1.0_f32, 2.0)], &[1, 1]),
+        numbers(&[crate::Complex::new(1.0_f64, 2.0)], &[]),
+    ] {
+        assert_eq!(read(written(&tensor).as_slice(), LIMIT).unwrap(), tensor);
+    }
+    let error = write(Vec::new(), &Tensor::scalar(crate::bf16::ONE)).unwrap_err().to_string();
+    assert!(error.contains("NumPy has no dtype for bfloat16; safetensors and zTensor do"), "{error}");
 }
 
 #[test]

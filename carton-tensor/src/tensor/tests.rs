@@ -134,7 +134,7 @@ fn dtypes_are_named_as_in_the_specification() {
         assert_eq!(dtype.name().parse(), Ok(dtype));
         assert_eq!(toml::Value::try_from(dtype).unwrap().as_str(), Some(dtype.name()));
     }
-    for wrong in ["", "Float32", "float16", "bool", "float32 ", "nested"] {
+    for wrong in ["", "Float32", "half", "boolean", "float32 ", "nested", "int4"] {
         assert!(wrong.parse::<DataType>().is_err(), "{wrong}");
     }
 }

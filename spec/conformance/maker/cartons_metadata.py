@@ -1,5 +1,7 @@
 """Cartons whose carton.toml is what the case is about (carton-format.md; carton-format-extensions.md)."""
 
+import ast
+
 from .cartons_contents import case
 from .little_carton import LEAST_TOML, sha256, whole
 from .zip_records import ZSTD, zstd_block, zstd_frame
@@ -11,7 +13,7 @@ REFERENCES = "A reference to what is not there is refused"
 
 
 def cases():
-    return [*tomls(), *signatures(), *optional_inputs(), *elements(), *tests()]
+    return [*tomls(), *signatures(), *optional_inputs(), *defaults(), *optional_outputs(), *elements(), *tests()]
 
 
 def tomls():
@@ -311,18 +313,18 @@ def signatures():
 
 
 def optional_inputs():
-    section = "Optional inputs"
+    section = "Optional inputs and outputs"
     inputs = INPUT + '[[input]]\nname = "mask"\ndtype = "int8"\nshape = [1]\n'
     mask = {"name": "mask", "dtype": "int8", "shape": [1]}
     test = '[[self_test]]\ninputs = { x = "@tensor_data/t" }\n'
     test_as_read = {"self_tests": [{"inputs": {"x": "@tensor_data/t"}}]}
     tensor = '[[tensor]]\nname = "t"\ndtype = "int8"\nshape = [1]\nfile = "t.bin"\ninner = []\n'
     missing = "A missing input is an error unless it is optional"
-    by_tests = "Without `optional`, an input is optional if one of the carton's own self-tests leaves it out"
+    by_tests = "Without `optional` and `default`, an input is optional if one of the carton's own self-tests leaves it out"
     by_examples = "or one of its examples that has all the data of a call"
     shown = "Any other example, such as one that shows a picture, says nothing about the inputs that it leaves out"
     must_be_there = "`optional = false` is an input that must be there, whatever self-tests and examples leave out"
-    booleans = "Anything but `true` or `false` is refused"
+    booleans = "An `optional` other than `true` or `false` is refused"
 
     def make(name, about, words, optional, call="", as_read=None, answer=None, refused=None):
         def change(carton):
@@ -363,29 +365,91 @@ def optional_inputs():
     ]
 
 
+def defaults():
+    section = "Optional inputs and outputs"
+    tensor = '[[tensor]]\nname = "t"\ndtype = "float32"\nshape = [3]\nfile = "t.bin"\ninner = []\n'
+    content = bytes(12)
+    names = "`default` names a tensor of `tensor_data`"
+    other = "A `default` that is no text of the form `@tensor_data/NAME` means nothing"
+
+    def make(name, about, words, lines, known, answer, refused=None):
+        def change(carton):
+            carton.add("tensor_data/index.toml", tensor.encode())
+            carton.add("tensor_data/t.bin", content)
+            carton.tensors = [{"name": "t", "dtype": "float32", "shape": [3], "sha256": sha256(content)}]
+            with_signature(INPUT + lines + OUTPUT, inputs=[{**X, **known}], outputs=[Y])(carton)
+            carton.optional_inputs = answer
+
+        return case(f"default-{name}", about, (section, words), change, refused=refused, page="carton-format-extensions.md")
+
+    stored = {"default": "@tensor_data/t"}
+    line = 'default = "@tensor_data/t"\n'
+    must = "An input with a default is optional, unless `optional = false` says otherwise"
+    dangling = "one that names a tensor which is not there is refused"
+    return [
+        make("tensor", "an input with a default", names, line, stored, ["x"]),
+        make("not-optional", "a default of an input that must be there", must, line + "optional = false\n", {**stored, "optional": False}, []),
+        make("dangling", "a default that is not there", dangling, 'default = "@tensor_data/u"\n', {}, [], refused="metadata"),
+        make("misc", "a default that is another file", other, 'default = "@misc/t"\n', {}, []),
+        make("number", "a default that is a number", other, "default = 3\n", {}, []),
+        make("empty", "a default without a name", other, 'default = "@tensor_data/"\n', {}, []),
+    ]
+
+
+def optional_outputs():
+    section = "Optional inputs and outputs"
+
+    def make(name, about, words, line, known):
+        change = with_signature(INPUT + OUTPUT + line, inputs=[X], outputs=[{**Y, **known}])
+        return case(f"optional-output-{name}", about, (section, words), change, page="carton-format-extensions.md")
+
+    missing = "A missing output is an error unless it has `optional = true`"
+    nothing = "For an output, `false` and `default` mean nothing"
+    return [
+        make("true", "an output that may be missing", missing, "optional = true\n", {"optional": True}),
+        make("false", "an output that is not optional", nothing, "optional = false\n", {}),
+        make("default", "an output with a default", nothing, 'default = "@tensor_data/t"\n', {}),
+    ]
+
+
 def elements():
     section = "What elements are"
-    bools = "each element is 0 or 1, and stands for false or true"
+    bools = "0 is false, 1 is true"
+    short = "the same number"
+    parts = "the real and the imaginary part, in one more dimension: the last, of size 2"
+    base64 = "base64 (RFC 4648, section 4, with padding) of the bytes"
+    text = "Where `shape` is a text, it stands for the shape of the tensor itself"
     unknown = "A value that a reader does not know says nothing"
 
-    def make(name, about, words, lines, **known):
+    def make(name, about, words, lines, shape="[1]", **known):
         def change(carton):
-            mask = {"name": "mask", "shape": [1], **known}
+            mask = {"name": "mask", "shape": ast.literal_eval(shape), **known}
             output = {**mask, "name": "kept"}
-            texts = [f'[[{side}]]\nname = "{one["name"]}"\nshape = [1]\n{lines}\n' for side, one in (("input", mask), ("output", output))]
+            texts = [f'[[{side}]]\nname = "{one["name"]}"\nshape = {shape}\n{lines}\n' for side, one in (("input", mask), ("output", output))]
             with_signature("".join(texts), inputs=[mask], outputs=[output])(carton)
 
         return case(f"element-{name}", about, (section, words), change, page="carton-format-extensions.md")
 
     return [
         make("bool", "booleans", bools, 'dtype = "uint8"\nelement = "bool"', dtype="uint8", element="bool"),
-        make("unknown", "a value of later versions", unknown, 'dtype = "float32"\nelement = "float16"', dtype="float32"),
+        *(
+            make(name.replace("_", "-"), f"a dtype that float32 carries: {name}", short, f'dtype = "float32"\nelement = "{name}"', dtype="float32", element=name)
+            for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+        ),
+        make("bytes", "bytes", base64, 'dtype = "string"\nelement = "bytes"', dtype="string", element="bytes"),
+        make("complex64", "complex numbers", parts, 'dtype = "float32"\nelement = "complex64"', "[3, 2]", dtype="float32", element="complex64"),
+        make("complex128", "long complex numbers", parts, 'dtype = "float64"\nelement = "complex128"', "[2]", dtype="float64", element="complex128"),
+        make("complex-symbol", "complex numbers of any shape", text, 'dtype = "float32"\nelement = "complex64"', '"s"', dtype="float32", element="complex64"),
+        make("complex-of-three", "complex numbers that are no pairs", unknown, 'dtype = "float32"\nelement = "complex64"', "[2, 3]", dtype="float32"),
+        make("complex-scalar", "a complex number without a dimension of parts", unknown, 'dtype = "float32"\nelement = "complex64"', "[]", dtype="float32"),
+        make("complex-in-symbol", "complex numbers in a dimension of any size", unknown, 'dtype = "float32"\nelement = "complex64"', '["n"]', dtype="float32"),
+        make("unknown", "a value of later versions", unknown, 'dtype = "float32"\nelement = "float4"', dtype="float32"),
         make("number", "a value of another type", unknown, 'dtype = "uint8"\nelement = 7', dtype="uint8"),
         make("upper-case", "a value in upper case", unknown, 'dtype = "uint8"\nelement = "Bool"', dtype="uint8"),
         make(
             "other-dtype",
             "booleans beside another dtype",
-            'neither does `"bool"` beside another `dtype`',
+            "neither does a value beside another `dtype` than its carrier",
             'dtype = "int8"\nelement = "bool"',
             dtype="int8",
         ),

@@ -1,5 +1,6 @@
 """Cartons whose tensors are what the case is about (carton-format.md, "tensor_data"; carton-format-extensions.md, "Tensor files")."""
 
+import ast
 import struct
 
 from .case import Case
@@ -38,7 +39,7 @@ def described(name="t", dtype="float32", shape=(2, 3), data=FLOATS):
 
 
 def cases():
-    return [*numbers(), *indices(), *strings(), *nested(), *tensor_files(), *bad_tensor_files()]
+    return [*numbers(), *carried(), *indices(), *strings(), *nested(), *tensor_files(), *bad_tensor_files()]
 
 
 def numbers():
@@ -97,6 +98,64 @@ def numbers():
         bad_size("overflow", "a shape whose product is 2 to the 64 and one more, times 4", "[4294967296, 4294967296]", b""),
         bad_size("claims-terabytes", "a shape of terabytes", "[1099511627776]", FLOATS),
     ]
+
+
+def carried():
+    """Tensors of dtypes that version 1 lacks."""
+    section = "What elements are"
+    holds = {"bool": "0 is false, 1 is true", "complex": "the real and the imaginary part, in one more dimension: the last, of size 2", "bytes": "base64 (RFC 4648, section 4, with padding) of the bytes"}
+    no_value = "A tensor is refused if one of them is no value of its dtype"
+    unknown = "A value that a reader does not know says nothing"
+    floats = {
+        # The largest number, the smallest, and infinities where there are any.
+        "float16": [65504.0, 2.0**-24, float("-inf"), -0.0],
+        "bfloat16": [255 * 2.0**120, 2.0**-133, float("inf"), 1.0],
+        "float8_e4m3fn": [448.0, 2.0**-9, -0.0, 1.125],
+        "float8_e5m2": [57344.0, 2.0**-16, float("inf"), 1.25],
+        "float8_e4m3fnuz": [240.0, 2.0**-10, 0.0, 1.125],
+        "float8_e5m2fnuz": [57344.0, 2.0**-17, 0.0, 1.25],
+    }
+    others = {
+        "float16": [0.1, 65505.0, 2.0**-25],
+        "bfloat16": [0.1, 257.0],
+        "float8_e4m3fn": [0.1, 449.0, float("inf")],
+        "float8_e5m2": [0.1, 1.125],
+        "float8_e4m3fnuz": [241.0, -0.0 - 2.0**-12],
+        "float8_e5m2fnuz": [1.125, float("inf")],
+    }
+
+    def make(name, about, words, element, carrier, shape, data, refused=None, known=True):
+        path, content = ("t.toml", f"data = {data}".encode()) if carrier == "string" else ("t.bin", data)
+        index = table(dtype=f'"{carrier}"', element=f'"{element}"', shape=str(shape), file=f'"{path}"')
+        is_text = carrier == "string" and not refused
+        reads = {"name": "t", "dtype": carrier, **({"element": element} if known else {}), "shape": shape}
+        reads.update({"values": ast.literal_eval(data)} if is_text else {"sha256": sha256(content)})
+        return case(f"element-{name}", about, (section, words), index, {path: content}, [reads], refused=refused, page=EXTENSIONS)
+
+    def of_floats(values):
+        return struct.pack(f"<{len(values)}f", *values)
+
+    found = [
+        make("bool", "booleans", holds["bool"], "bool", "uint8", [2], b"\x01\x00"),
+        make("bool-2", "a boolean that is 2", no_value, "bool", "uint8", [2], b"\x01\x02", refused="tensor"),
+        make("bytes", "bytes that are no text", holds["bytes"], "bytes", "string", [2], '["AP8=", ""]'),
+        make("bytes-without-padding", "base64 without its padding", no_value, "bytes", "string", [1], '["AP8"]', refused="tensor"),
+        make("bytes-of-text", "a text that is not base64", no_value, "bytes", "string", [1], '["a-b="]', refused="tensor"),
+        make("complex64", "complex numbers", holds["complex"], "complex64", "float32", [3, 2], FLOATS),
+        make("complex128", "a long complex number", holds["complex"], "complex128", "float64", [2], struct.pack("<2d", 1.0, -2.0)),
+        make("complex-of-three", "complex numbers that are no pairs", "So is a complex one whose last dimension is not 2", "complex64", "float32", [2, 3], FLOATS, refused="tensor"),
+        make("complex-scalar", "a complex number without parts", "So is a complex one whose last dimension is not 2", "complex64", "float32", [], FLOATS[:4], refused="tensor"),
+        make("unknown", "a value of later versions", unknown, "float4", "float32", [6], FLOATS, known=False),
+        make("other-carrier", "booleans beside another dtype", "neither does a value beside another `dtype` than its carrier", "bool", "int8", [1], b"\x02", known=False),
+    ]
+    for element, values in floats.items():
+        found.append(make(element.replace("_", "-"), f"numbers of {element}", "the same number", element, "float32", [len(values)], of_floats(values)))
+        nan = struct.pack("<f", float("nan"))
+        found.append(make(f"{element.replace('_', '-')}-nan", f"no number of {element}", "the same number", element, "float32", [1], nan))
+        for n, value in enumerate(others[element]):
+            name = f"{element.replace('_', '-')}-other-{n}"
+            found.append(make(name, f"a number that {element} lacks", no_value, element, "float32", [1], of_floats([value]), refused="tensor"))
+    return found
 
 
 def indices():
@@ -209,7 +268,14 @@ def nested():
         return case(f"nested-{name}", about, (SECTION, words), index, files, refused="tensor")
 
     n = {"name": "n", "dtype": "nested", "inner": ["t", "u", "t"]}
+    halves = table(element='"float16"') + table(name='"u"', element='"float16"', shape="[1]", file='"u.bin"')
+    short = {"t.bin": bytes(24), "u.bin": bytes(4)}
+    both_short = [{**described(data=bytes(24)), "element": "float16"}, {**described("u", shape=[1], data=bytes(4)), "element": "float16"}]
+    one_element = ("What elements are", "The tensors of a nested tensor have one dtype and one `element`")
+    mixed = halves.replace('"float16"', '"bfloat16"', 1)
     return [
+        case("nested-halves", "a list of tensors with an element", one_element, halves + of('["t", "u", "t"]'), short, [*both_short, n], page=EXTENSIONS),
+        case("nested-of-two-elements", "a list of tensors with two elements", one_element, mixed + of('["t", "u"]'), short, refused="tensor", page=EXTENSIONS),
         case(
             "nested",
             "a list of tensors of several shapes, one of them twice",

@@ -12,7 +12,7 @@ use carton_format::archive::ArchiveError;
 use carton_format::links::LinksError;
 use carton_format::manifest::ManifestError;
 use carton_format::tensor_data::TensorDataError;
-use carton_tensor::Tensor;
+use carton_tensor::{DataType, Tensor};
 use serde_json::{Map, Value, json};
 
 use crate::{Case, Refusal, check};
@@ -99,8 +99,10 @@ fn describe_file(package: &Package, info: FileInfo, expected: Option<&Value>) ->
 
 fn describe_tensor(package: &Package, name: &str, entry: &TensorEntry) -> Result<Value, Error> {
     let tensor = package.tensor(name)?;
-    Ok(match (entry, &tensor) {
-        (TensorEntry::Nested { inner }, _) => json!({ "name": name, "dtype": "nested", "inner": inner }),
+    let element = tensor.dtype().and_then(DataType::element);
+    // The corpus has what the files have.
+    let mut described = match (entry, carton_tensor::carried(&tensor).unwrap()) {
+        (TensorEntry::Nested { inner }, _) => return Ok(json!({ "name": name, "dtype": "nested", "inner": inner })),
         (_, Tensor::String(strings)) => {
             json!({ "name": name, "dtype": "string", "shape": strings.shape(), "values": strings.elements() })
         }
@@ -111,7 +113,11 @@ fn describe_tensor(package: &Package, name: &str, entry: &TensorEntry) -> Result
             "sha256": Sha256Digest::of(numbers.bytes()).to_string(),
         }),
         (_, tensor) => panic!("{name} is {tensor:?}"),
-    })
+    };
+    if let Some(element) = element {
+        described["element"] = element.into();
+    }
+    Ok(described)
 }
 
 /// Describes the metadata in the form of the corpus, which names lists in the plural. In the corpus the field `optional` is as the author

@@ -52,7 +52,7 @@ fn defaults_of_inputs() {
         assert!(error.contains("`input[0].default`: expected `@tensor_data/NAME`, or a file"), "{error}");
     }
     let mut draft = Draft::parse(&file(&inputs(&[("a", "default = 'a.npz#x'")]), "")).unwrap();
-    assert!(draft.validate().is_err());
+    assert!(draft.clone().validate().is_err());
     draft
         .resolve_files(|path, member, place| {
             assert_eq!((path.to_str(), member, place().as_str()), (Some("a.npz"), Some("x"), "input `a`, default"));

@@ -98,7 +98,7 @@ fn dtypes_and_shapes() {
     let with = |dtype: &str, shape: &str| {
         file(&format!("output = []\n[[input]]\nname = 'x'\ndtype = '{dtype}'\nshape = {shape}"), "")
     };
-    for dtype in DataType::ALL {
+    for dtype in DataType::V1 {
         assert_eq!(accepted(&with(dtype.name(), "[]")).inputs()[0].dtype, dtype);
     }
     for dtype in ["", "Float32", "float16", "bool", "nested"] {
