@@ -12,7 +12,7 @@ use carton_runner_interface::host::{
 };
 use carton_runner_interface::runner::ServeOptions;
 use carton_runner_interface::{Options, PrivateBytes, Tensors};
-use carton_tensor::{DataType, NestedTensor, NumericTensor, Tensor};
+use carton_tensor::{BoolByte, DataType, NestedTensor, NumericTensor, Tensor};
 use serde_json::json;
 use support::{
     KINDS, Kind, connect, eventually, floats, load, loaded, loaded_with, same_all, strings, tensors, within,
@@ -24,7 +24,9 @@ fn every_dtype() -> Tensors {
         let Some(size) = dtype.size() else { continue };
         for shape in [vec![], vec![3], vec![2, 0, 5], vec![7, 11], vec![100, 1000]] {
             let n_bytes = shape.iter().product::<usize>() * size;
-            let bytes: Vec<u8> = (0..n_bytes).map(|index| (index * 31 + size) as u8).collect();
+            // Every bit pattern is an element, except of booleans.
+            let values = if dtype == DataType::Bool { 2 } else { 256 };
+            let bytes: Vec<u8> = (0..n_bytes).map(|index| ((index * 31 + size) % values) as u8).collect();
             let tensor = NumericTensor::copy_from_bytes(dtype, shape.clone(), &bytes).unwrap();
             all.insert(format!("{dtype} {shape:?}"), tensor.into());
         }
@@ -34,6 +36,10 @@ fn every_dtype() -> Tensors {
     all.insert("scalar text".to_owned(), strings(&["one"], &[]));
     let long = "long ".repeat(10_000);
     all.insert("long text".to_owned(), strings(&[&long, "", &long], &[3]));
+    all.insert("bytes".to_owned(), Tensor::from_bytes([&b"\xff\0"[..], b"", &[7; 50_000]], vec![3]).unwrap());
+    all.insert("no bytes".to_owned(), Tensor::from_bytes(Vec::<Vec<u8>>::new(), vec![2, 0]).unwrap());
+    let ragged = vec![Tensor::from_bytes([b"\xff"], vec![]).unwrap(), Tensor::from_bytes([b"a"], vec![1]).unwrap()];
+    all.insert("ragged bytes".to_owned(), NestedTensor::new(ragged).unwrap().into());
     let ragged = vec![floats(3), floats(0), floats(10_000)];
     all.insert("ragged".to_owned(), NestedTensor::new(ragged).unwrap().into());
     let ragged = vec![strings(&["x"], &[1]), strings(&["y", "z"], &[2])];
@@ -59,6 +65,19 @@ async fn every_tensor_comes_back_as_it_was() {
             assert!(nothing.is_empty());
         }
     }
+}
+
+/// A runner would read it as another boolean than NumPy, or end the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_boolean_that_is_neither_0_nor_1_fails_its_call_alone() {
+    let pair = loaded(Kind::Socket, json!({})).await;
+    let mask = Tensor::from_vec(vec![BoolByte(1), BoolByte(7)], vec![2]).unwrap();
+    let error = pair.connection.infer(tensors([("x", mask)]), CallOptions::default()).await.unwrap_err();
+    assert!(
+        matches!(&error, CallError::Cast(error) if error.to_string() == "element [1]: 7 is out of range for bool"),
+        "{error:?}"
+    );
+    pair.connection.infer(tensors([("x", floats(2))]), CallOptions::default()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

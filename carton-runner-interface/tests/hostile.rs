@@ -152,6 +152,18 @@ fn bad_tensors() -> Vec<(&'static str, &'static str, Value, Vec<u8>)> {
         case("outside frame", "do not lie inside the 64 bytes", tensor("uint8", &json!([65]), &inline(0, 65))),
         case("inline overflow", "do not lie inside the 64 bytes", tensor("uint8", &json!([4]), &inline(max - 1, 4))),
         case("no data", "it has no data", json!([{"name": "x", "dtype": "uint8", "shape": [1]}])),
+        (
+            "a boolean of 2",
+            "element 1 is neither 0 nor 1",
+            tensor("bool", &json!([2]), &inline(0, 2)),
+            [vec![1, 2], vec![0; 62]].concat(),
+        ),
+        case("a half of a byte", "needs 2 bytes, found 1", tensor("float16", &json!([1]), &inline(0, 1))),
+        case(
+            "misaligned complex",
+            "not aligned to 4 bytes",
+            tensor("complex64", &json!([1]), &shared("runner", 9, 2, 8)),
+        ),
         case("unknown dtype", "unknown dtype", tensor("float8", &json!([1]), &inline(0, 1))),
         case("negative shape", "malformed", tensor("uint8", &json!([-1]), &inline(0, 1))),
         case(
@@ -183,6 +195,12 @@ fn bad_tensors() -> Vec<(&'static str, &'static str, Value, Vec<u8>)> {
         string_case("offsets go back", "does not lie inside", json!([2]), strings(&[0, 2, 1], b"ab")),
         string_case("first offset", "does not start at 0", json!([1]), strings(&[1, 2], b"ab")),
         string_case("text left over", "the text at 2", json!([1]), strings(&[0, 1], b"ab")),
+        (
+            "bytes beyond the text",
+            "does not lie inside",
+            tensor("bytes", &json!([1]), &inline(0, 18)),
+            strings(&[0, 5], b"ab"),
+        ),
         string_case("not UTF-8", "not UTF-8", json!([1]), strings(&[0, 2], b"\xff\xfe")),
     ]
 }

@@ -46,7 +46,8 @@
 //!   many owners, `FileBytes` the source of a file's bytes, and `RawTensor` combines all three. A `PendingFile` gives every written file
 //!   its final name.
 //! - `npy`: `.npy` and `.npz`.
-//! - `safetensors`: `header` is the format, bytes in and tensors out; `layout` is the same for a file to be written, `index` names the files of a sharded checkpoint.
+//! - `safetensors`: `header` is the format, bytes in and tensors out, with a parser for headers as writers usually write them and one
+//!   for any JSON; `layout` is the same for a file to be written, `index` names the files of a sharded checkpoint.
 //! - `ztensor`: `footer`, `parse` and `manifest` are the format. `reader` performs the requested checks before it returns anything;
 //!   `writer` only ever appends. `sparse` and `quantized_group` convert objects of several components into arrays, and check every index
 //!   first.

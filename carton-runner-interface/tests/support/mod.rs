@@ -111,6 +111,7 @@ pub fn same(one: &Tensor, other: &Tensor) -> bool {
             one.dtype() == other.dtype() && one.shape() == other.shape() && one.bytes() == other.bytes()
         }
         (Tensor::String(one), Tensor::String(other)) => one == other,
+        (Tensor::Bytes(one), Tensor::Bytes(other)) => one == other,
         (Tensor::Nested(one), Tensor::Nested(other)) => {
             one.elements().len() == other.elements().len()
                 && one.elements().iter().zip(other.elements()).all(|(one, other)| same(one, other))

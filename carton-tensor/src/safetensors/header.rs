@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::header_json::{Entry, Parsed, parse_json};
+use super::header_plain;
 use super::string_table::StringTable;
 use super::{HeaderError, Metadata};
 use crate::files::ElementType;
@@ -212,6 +213,9 @@ fn parse(header: &[u8]) -> Result<Parsed, HeaderError> {
     }
     if !json.ends_with('}') {
         return Err(HeaderError::LastByte { found: json.bytes().next_back().unwrap_or_default() });
+    }
+    if let Some(parsed) = header_plain::parse(json) {
+        return Ok(parsed);
     }
     parse_json(json)
 }

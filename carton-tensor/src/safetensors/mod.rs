@@ -14,6 +14,7 @@ mod dtype;
 mod error;
 mod header;
 mod header_json;
+mod header_plain;
 mod index;
 mod layout;
 mod metadata;

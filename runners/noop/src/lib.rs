@@ -30,7 +30,7 @@ use carton_runner_interface::Tensors;
 use carton_runner_interface::runner::{
     self, Call, Description, Device, EmbeddedRunner, LoadRequest, Options, OutputStream, Runner, RunnerError,
 };
-use carton_tensor::{NestedTensor, NumericTensor, Tensor};
+use carton_tensor::{DataType, NestedTensor, NumericTensor, Tensor};
 use serde::Deserialize;
 
 /// The no-op runner.
@@ -102,6 +102,8 @@ const OPTIONS: [&str; 16] = [
 ];
 
 impl Runner for Noop {
+    const DTYPES: &'static [DataType] = &DataType::ALL;
+
     fn describe() -> Description {
         Description { name: "noop".to_owned(), framework_version: env!("CARGO_PKG_VERSION").to_owned() }
     }

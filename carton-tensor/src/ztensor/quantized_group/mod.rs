@@ -9,6 +9,7 @@ use super::attributes::Attribute;
 use super::manifest::{Format, Object};
 use super::place::FilePart;
 use super::{Attributes, Reader, ZTensorError};
+use crate::DataType;
 use crate::files::{ElementType, RawTensor};
 
 /// A `quantized_group` object whose attributes match its components.
@@ -258,7 +259,7 @@ fn zeros_kind(
 ) -> Result<Zeros, ZTensorError> {
     let found = zeros.n_elements();
     if n_groups.checked_mul(columns) == Some(found) {
-        let is_number = |dtype: ElementType| dtype.is_float() || dtype.data_type().is_some();
+        let is_number = |dtype: ElementType| dtype.is_float() || dtype.data_type().is_some_and(DataType::is_integer);
         check_type(zeros, is_number, "real numbers", at)?;
         return Ok(Zeros::Numbers);
     }
