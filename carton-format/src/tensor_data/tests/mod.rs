@@ -90,6 +90,7 @@ fn bits(tensor: &Tensor) -> String {
     match tensor {
         Tensor::Numeric(tensor) => format!("{} {:?} {:?}", tensor.dtype(), tensor.shape(), tensor.bytes()),
         Tensor::String(tensor) => format!("string {:?} {:?}", tensor.shape(), tensor.elements()),
+        Tensor::Bytes(tensor) => format!("bytes {:?} {:?}", tensor.shape(), tensor.elements()),
         Tensor::Nested(tensor) => format!("nested {:?}", tensor.elements().iter().map(bits).collect::<Vec<_>>()),
         _ => panic!("another kind of tensor"),
     }
