@@ -253,7 +253,9 @@ impl Draft {
         let examples: Vec<Example> =
             self.examples.into_iter().enumerate().map(finished_example).collect::<Result<_, _>>()?;
         settle_optional(&mut self.inputs, &mut Calls::of(&self_tests, &examples));
-        self.outputs.iter_mut().flatten().for_each(|output| output.optional = None);
+        for output in self.outputs.iter_mut().flatten() {
+            output.optional = output.optional.filter(|is_optional| *is_optional);
+        }
         let is_declared = self.inputs.is_some() || self.outputs.is_some();
         let signature = is_declared.then_some(Signature { inputs: self.inputs, outputs: self.outputs });
 
@@ -336,8 +338,7 @@ fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str, origin: Origin) -> R
             shape,
             description: set(raw.description),
             internal_name: set(raw.internal_name),
-            // The model returns all of its outputs, so none is optional.
-            optional: raw.optional.filter(|_| list == "input"),
+            optional: raw.optional,
         })
     };
     raw.into_iter().enumerate().map(spec).collect()

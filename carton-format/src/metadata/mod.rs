@@ -145,7 +145,7 @@ pub struct TensorSpec {
     pub internal_name: Option<String>,
     /// Whether callers may leave out this input (spec/carton-format-extensions.md, "Optional inputs"). In a [`Draft`], `None` leaves the
     /// decision to the self-tests, and to those examples that can be run: an input that one of them leaves out is optional. [`Metadata`] has
-    /// `Some` for each input, and `None` for outputs, where the field has no meaning.
+    /// `Some` for each input. For an output it says whether the model may return none: `Some(true)`, or `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
@@ -157,7 +157,7 @@ impl TensorSpec {
         Self { name: name.into(), dtype, shape, description: None, internal_name: None, optional: None }
     }
 
-    /// Whether callers may leave it out.
+    /// Whether callers may leave it out, or the model may not return it.
     #[must_use]
     pub fn is_optional(&self) -> bool {
         self.optional == Some(true)

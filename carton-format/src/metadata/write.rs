@@ -51,6 +51,9 @@ fn to_toml(metadata: &Metadata) -> String {
         for spec in signature.outputs.iter().flatten() {
             text.header("[[output]]");
             tensor_spec(&mut text, spec);
+            if spec.is_optional() {
+                text.line("optional", true);
+            }
         }
     }
     for test in metadata.self_tests() {

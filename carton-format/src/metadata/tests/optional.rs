@@ -27,7 +27,7 @@ fn what_the_file_says() {
     refused(&file(&inputs(&[("a", "optional = 'yes'")]), ""), "`input[0].optional`: invalid type");
     let metadata =
         accepted(&file("input = []\noutput = [{ name = 'y', dtype = 'int8', shape = [], optional = true }]", ""));
-    assert_eq!(metadata.outputs()[0].optional, None);
+    assert_eq!(metadata.outputs()[0].optional, Some(true));
 }
 
 #[test]

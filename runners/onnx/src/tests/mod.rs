@@ -27,9 +27,9 @@ pub(super) fn models() -> PathBuf {
 
 /// The files of a model: by name, in memory, and in a folder if ONNX Runtime is to use one.
 #[derive(Default)]
-pub(super) struct TestFiles {
-    pub(super) files: BTreeMap<String, Vec<u8>>,
-    pub(super) directory: Option<PathBuf>,
+pub(crate) struct TestFiles {
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    pub(crate) directory: Option<PathBuf>,
 }
 
 impl TestFiles {
