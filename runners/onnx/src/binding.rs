@@ -54,9 +54,7 @@ impl BoundValue {
         match &self.names {
             Names::One(name) => format!("`{name}`"),
             Names::OfKeys(keys) if keys.is_empty() => format!("`{}.KEY` for each key", self.value.name),
-            Names::OfKeys(keys) => {
-                keys.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-            }
+            Names::OfKeys(keys) => keys.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
         }
     }
 
@@ -159,7 +157,9 @@ impl Binding {
                 (_, Returned::Nothing) => {}
                 (_, _) => {
                     let name = &output.value.name;
-                    return Err(RunnerError::new(format!("output `{name}` is of another kind than the model declares")));
+                    return Err(RunnerError::new(format!(
+                        "output `{name}` is of another kind than the model declares"
+                    )));
                 }
             }
         }
@@ -178,7 +178,8 @@ impl Binding {
 /// A value with its names in a carton, and whether the carton declares it.
 fn bound(value: &GraphValue, specs: &[DeclaredTensor]) -> (BoundValue, bool) {
     let (names, is_declared) = if let ValueKind::Map { .. } = value.kind {
-        let keys = specs.iter().filter_map(|spec| Some((spec.name.clone(), key_of(value, spec.model_name())?.to_owned())));
+        let keys =
+            specs.iter().filter_map(|spec| Some((spec.name.clone(), key_of(value, spec.model_name())?.to_owned())));
         let keys: BTreeMap<String, String> = keys.collect();
         let is_declared = !keys.is_empty();
         (Names::OfKeys(keys), is_declared)
@@ -308,7 +309,9 @@ fn of_map<'a>(
     for (name, tensor) in tensors {
         let Some(key) = input.key(name) else { continue };
         if tensor.dtype() != Some(expected) || tensor.shape() != Some(&[]) {
-            return Err(RunnerError::new(format!("input `{name}`: expected a scalar of {expected}, as an entry of a map")));
+            return Err(RunnerError::new(format!(
+                "input `{name}`: expected a scalar of {expected}, as an entry of a map"
+            )));
         }
         entries.push((key, tensor));
     }

@@ -120,7 +120,10 @@ fn of_package(name: &str, runtime: &Path, installed: Option<&Path>) -> Result<Op
         ),
         None => "install the package in the Python environment whose ONNX Runtime ORT_DYLIB_PATH names".to_owned(),
     };
-    Err(RunnerError::unavailable(format!("the package `{name}`, which has operators of the model, is not in {looked}"), hint))
+    Err(RunnerError::unavailable(
+        format!("the package `{name}`, which has operators of the model, is not in {looked}"),
+        hint,
+    ))
 }
 
 /// The first library below `folder`, by its path, that has the entry for ONNX Runtime.
@@ -173,7 +176,9 @@ pub(crate) fn open(library: &OperatorLibrary) -> Result<(), RunnerError> {
     if !is_there {
         return Err(RunnerError::unavailable(
             failed(&error).message,
-            format!("it is an extension of Python {version}: install the package that has {file_name}, or name a library built without Python"),
+            format!(
+                "it is an extension of Python {version}: install the package that has {file_name}, or name a library built without Python"
+            ),
         ));
     }
     load(&library.path, false).map_err(|error| failed(&error))

@@ -137,7 +137,10 @@ mod tests {
         }
         for (given, expected) in [
             (serde_json::json!("libs/ops.so"), vec!["libs/ops.so"]),
-            (serde_json::json!(["libs/ops.so", "onnxruntime_extensions"]), vec!["libs/ops.so", "onnxruntime_extensions"]),
+            (
+                serde_json::json!(["libs/ops.so", "onnxruntime_extensions"]),
+                vec!["libs/ops.so", "onnxruntime_extensions"],
+            ),
         ] {
             let libraries = expected.into_iter().map(str::to_owned).collect();
             check(serde_json::json!({"libraries": given}), Ok(ModelOptions { libraries, ..defaults() }), &[]);

@@ -140,7 +140,9 @@ fn external_files(folder: &Path, model: &str, tensors: &[ExternalTensor]) -> Res
 fn library_file(folder: &Path, name: &str) -> Result<String, RunnerError> {
     let is_plain = !name.starts_with('/') && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
     if !is_plain {
-        return Err(RunnerError::new(format!("option `libraries` names `{name}`, which is not the path of a file of the model")));
+        return Err(RunnerError::new(format!(
+            "option `libraries` names `{name}`, which is not the path of a file of the model"
+        )));
     }
     length_inside(folder, name).map(|_| name.to_owned()).map_err(|error| {
         let message = format!("option `libraries` names `{name}`: {}", error.message);

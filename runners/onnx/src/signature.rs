@@ -17,7 +17,9 @@ pub(crate) fn of_file(file: &ModelFile) -> Result<(Vec<DeclaredTensor>, Vec<Decl
         let carried = values.iter().filter(|value| problem(what, value).is_none());
         carried
             .map(|value| match declared(&value.kind) {
-                Some((dtype, shape)) => Ok(DeclaredTensor { name: value.name.clone(), dtype, shape, internal_name: None }),
+                Some((dtype, shape)) => {
+                    Ok(DeclaredTensor { name: value.name.clone(), dtype, shape, internal_name: None })
+                }
                 None if matches!(value.kind, ValueKind::Map { .. }) => {
                     Err(format!("the model does not say what keys {what} `{}` has, which is a map", value.name))
                 }
@@ -89,7 +91,8 @@ fn advised(message: String, values: &[GraphValue]) -> RunnerError {
     });
     let error = RunnerError::new(message);
     match is_narrow {
-        true => error.with_hint("let the model take and return a type of whole bytes, such as int8, and cast inside (`Cast`)"),
+        true => error
+            .with_hint("let the model take and return a type of whole bytes, such as int8, and cast inside (`Cast`)"),
         false => error,
     }
 }
@@ -171,7 +174,9 @@ fn scores_shape() -> SymbolicShape {
 /// Returns the reason why a value cannot be passed as an input (`what` is `input`) or an output.
 pub(crate) fn problem(what: &str, value: &GraphValue) -> Option<String> {
     match &value.kind {
-        ValueKind::Scores if what == "input" => Some("is a sequence of maps, which no operator of ONNX takes".to_owned()),
+        ValueKind::Scores if what == "input" => {
+            Some("is a sequence of maps, which no operator of ONNX takes".to_owned())
+        }
         ValueKind::Tensor { element, .. } => element.problem(),
         ValueKind::Sequence { element, .. } => {
             element.problem().map(|problem| problem.replacen("is ", "is a sequence of tensors of ", 1))

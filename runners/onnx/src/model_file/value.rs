@@ -97,8 +97,12 @@ fn sequence_of(inner: ValueType) -> ValueKind {
         ValueType { is_optional: true, .. } => ValueKind::Other("a sequence of optional values"),
         ValueType { kind: ValueKind::Tensor { element, shape }, .. } => ValueKind::Sequence { element, shape },
         ValueType { kind: ValueKind::Map { element: ElementType::FLOAT, .. }, .. } => ValueKind::Scores,
-        ValueType { kind: ValueKind::Map { .. }, .. } => ValueKind::Other("a sequence of maps to something else than float32"),
-        ValueType { kind: ValueKind::Sequence { .. } | ValueKind::Scores, .. } => ValueKind::Other("a sequence of sequences"),
+        ValueType { kind: ValueKind::Map { .. }, .. } => {
+            ValueKind::Other("a sequence of maps to something else than float32")
+        }
+        ValueType { kind: ValueKind::Sequence { .. } | ValueKind::Scores, .. } => {
+            ValueKind::Other("a sequence of sequences")
+        }
         ValueType { kind: ValueKind::Other(_) | ValueKind::Undeclared, .. } => {
             ValueKind::Other("a sequence of something else than tensors")
         }
@@ -126,7 +130,8 @@ fn map_type(map: Message<'_>) -> Result<ValueKind, ModelFileError> {
         }
     }
     // The maps that ONNX Runtime has.
-    const ELEMENTS: [ElementType; 4] = [ElementType::STRING, ElementType::INT64, ElementType::FLOAT, ElementType::DOUBLE];
+    const ELEMENTS: [ElementType; 4] =
+        [ElementType::STRING, ElementType::INT64, ElementType::FLOAT, ElementType::DOUBLE];
     Ok(match values {
         ValueKind::Tensor { element, .. }
             if matches!(key, ElementType::INT64 | ElementType::STRING) && ELEMENTS.contains(&element) =>

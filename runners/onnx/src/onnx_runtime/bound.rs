@@ -18,9 +18,9 @@ use carton_tensor::{Dimension, NumericTensor, SymbolicShape};
 use ort::session::Session;
 use ort::value::{TensorElementType, ValueType};
 
-use super::{Allocate, Given};
 use super::element::number;
 use super::value::Value;
+use super::{Allocate, Given};
 use crate::element_type::ElementType;
 use crate::model_file::{GraphValue, ValueKind};
 

@@ -53,7 +53,8 @@ impl<'a> Input<'a> {
 
     fn of_numbers(tensor: &'a NumericTensor) -> Result<Self, RunnerError> {
         let (dtype, bytes) = (tensor.dtype(), tensor.bytes());
-        let number = number(ElementType::of(dtype)).ok_or_else(|| RunnerError::new(format!("ONNX Runtime has no {dtype}")))?;
+        let number =
+            number(ElementType::of(dtype)).ok_or_else(|| RunnerError::new(format!("ONNX Runtime has no {dtype}")))?;
         // Tensors from frames and the pool are aligned, but a caller in this process may pass a slice from anywhere.
         if bytes.as_ptr().addr().is_multiple_of(dtype.alignment().unwrap_or(1)) {
             return Value::reading(bytes, tensor.shape(), number).map(Self::of_value);

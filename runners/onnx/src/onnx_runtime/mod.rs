@@ -193,9 +193,9 @@ fn session_builder(
 /// Registers the operators of a library.
 fn with_operators(builder: SessionBuilder, library: &OperatorLibrary) -> Result<SessionBuilder, RunnerError> {
     operator_libraries::open(library)?;
-    builder
-        .with_operator_library(&library.path)
-        .map_err(|error| RunnerError::new(format!("the library `{}` of operators cannot be used: {error}", library.name)))
+    builder.with_operator_library(&library.path).map_err(|error| {
+        RunnerError::new(format!("the library `{}` of operators cannot be used: {error}", library.name))
+    })
 }
 
 /// The hint for a model with operators that are neither ONNX's nor ONNX Runtime's.

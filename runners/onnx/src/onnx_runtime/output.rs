@@ -24,11 +24,7 @@ pub(super) fn read(
     })
 }
 
-fn read_value(
-    requested: &Requested<'_>,
-    value: &Value<'_>,
-    allocate: Allocate<'_>,
-) -> Result<Returned, RunnerError> {
+fn read_value(requested: &Requested<'_>, value: &Value<'_>, allocate: Allocate<'_>) -> Result<Returned, RunnerError> {
     if !value.is_there()? {
         return Ok(Returned::Nothing);
     }

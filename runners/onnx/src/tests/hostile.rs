@@ -109,15 +109,21 @@ fn maps_inside_sequences() {
     };
     let (float, double) = (field(1, &[0x08, 1]), field(1, &[0x08, 11]));
     assert_eq!(kind(&sequence(&map(&float))), Ok(ValueKind::Scores));
-    assert_eq!(kind(&sequence(&map(&double))), Ok(ValueKind::Other("a sequence")));
-    assert_eq!(kind(&sequence(&map(&sequence(&map(&float))))), Ok(ValueKind::Other("a sequence")));
+    assert_eq!(
+        kind(&sequence(&map(&double))),
+        Ok(ValueKind::Other("a sequence of maps to something else than float32"))
+    );
+    assert_eq!(
+        kind(&sequence(&map(&sequence(&map(&float))))),
+        Ok(ValueKind::Other("a sequence of maps to something else than float32"))
+    );
     assert_eq!(kind(&map(&float)), Ok(ValueKind::Other("a map")));
     // At the greatest depth, each level is walked once.
     let mut nested = float;
     for _ in 0..6 {
         nested = sequence(&map(&nested));
     }
-    assert_eq!(kind(&nested), Ok(ValueKind::Other("a sequence")));
+    assert_eq!(kind(&nested), Ok(ValueKind::Other("a sequence of maps to something else than float32")));
 }
 
 #[test]

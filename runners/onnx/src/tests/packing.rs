@@ -58,9 +58,8 @@ fn a_file() {
 #[test]
 fn booleans_are_declared_as_such() {
     let response = pack_path(&models().join("scalar.onnx")).response.unwrap();
-    let declared = |specs: &[DeclaredTensor]| -> Vec<_> {
-        specs.iter().map(|spec| (spec.name.clone(), spec.dtype)).collect()
-    };
+    let declared =
+        |specs: &[DeclaredTensor]| -> Vec<_> { specs.iter().map(|spec| (spec.name.clone(), spec.dtype)).collect() };
     let expected = |float: &str, integer: &str, boolean: &str| {
         vec![
             (float.to_owned(), DataType::Float32),
@@ -161,7 +160,10 @@ fn models_whose_values_no_tensor_holds() {
         "../types/float4.onnx",
         "the model cannot be called: input `x` is float4e2m1, which Carton's tensors do not have",
     );
-    check("../types/complex64.onnx", "the model cannot be called: input `x` is complex64, which ONNX Runtime does not have");
+    check(
+        "../types/complex64.onnx",
+        "the model cannot be called: input `x` is complex64, which ONNX Runtime does not have",
+    );
 }
 
 #[test]
@@ -232,10 +234,20 @@ fn what_contradicts_the_model() {
     // A carton of others may declare what carries the model's dtype.
     check("half.onnx", x("float32", json!("*")), json!(null), &[]);
     check("half.onnx", x("float16", json!("*")), json!(null), &[]);
-    check("half.onnx", x("bfloat16", json!("*")), json!(null), &["input `x`: declared bfloat16, the model has float16"]);
+    check(
+        "half.onnx",
+        x("bfloat16", json!("*")),
+        json!(null),
+        &["input `x`: declared bfloat16, the model has float16"],
+    );
     // Strings may be declared as bytes, because the runtime does not read them.
     check("../types/strings.onnx", x("bytes", json!(["n"])), json!([spec("y", "bytes", json!(["n"]))]), &[]);
-    check("../types/strings.onnx", x("int8", json!(["n"])), json!(null), &["input `x`: declared int8, the model has string"]);
+    check(
+        "../types/strings.onnx",
+        x("int8", json!(["n"])),
+        json!(null),
+        &["input `x`: declared int8, the model has string"],
+    );
     // A list is one more dimension, and the keys of a map are inputs.
     check("sequence.onnx", json!(null), json!([spec("parts", "float32", json!("*"))]), &[]);
     let list = |shape| json!([spec("parts", "float32", shape)]);
