@@ -148,6 +148,12 @@ pub struct PackResponse {
     /// Outputs read from the model, in order.
     #[serde(default)]
     pub outputs: Vec<DeclaredTensor>,
+    /// The names inside the model of inputs that a call may leave out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub optional_inputs: Vec<String>,
+    /// The names inside the model of outputs that a call may not return.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub optional_outputs: Vec<String>,
     /// The ways in which what [`PackRequest`] declares contradicts the model, a plain sentence each
     /// ([`signature`](crate::signature) makes them).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -8,7 +8,7 @@ use std::path::Path;
 use carton_core::runner::LaunchPolicy;
 use carton_core::self_test::SelfTestOutcome;
 use carton_core::{ErrorKind, Load};
-use carton_tensor::{Tensor, Tolerance, allclose};
+use carton_tensor::{DataType, NumericTensor, Tensor, Tolerance, allclose};
 use carton_tests::onnx_runtime;
 use carton_tests::place::TestPlace;
 
@@ -57,11 +57,13 @@ fn tensor(json: &serde_json::Value) -> Tensor {
             Tensor::from_vec(serde_json::from_value::<Vec<$element>>(data).unwrap(), shape).unwrap()
         };
     }
+    if let Some(bits) = json["bits"].as_array() {
+        let dtype: DataType = json["dtype"].as_str().unwrap().parse().unwrap();
+        let width = dtype.size().unwrap();
+        let bytes = bits.iter().flat_map(|bits| bits.as_u64().unwrap().to_le_bytes()[..width].to_vec());
+        return NumericTensor::copy_from_bytes(dtype, shape, &bytes.collect::<Vec<u8>>()).unwrap().into();
+    }
     match json["dtype"].as_str().unwrap() {
-        "float32" => {
-            let bits: Vec<u32> = serde_json::from_value(json["bits"].clone()).unwrap();
-            Tensor::from_vec(bits.into_iter().map(f32::from_bits).collect(), shape).unwrap()
-        }
         "float64" => numbers!(f64),
         "int64" => numbers!(i64),
         "string" => Tensor::from_strings(serde_json::from_value::<Vec<String>>(data).unwrap(), shape).unwrap(),

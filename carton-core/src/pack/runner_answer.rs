@@ -112,9 +112,23 @@ pub(super) fn complete(
     for (key, value) in &response.options {
         draft.opts.entry(key.clone()).or_insert_with(|| value.clone());
     }
+    complete_signature(draft, response);
+    for (specs, optional) in
+        [(&mut draft.inputs, &response.optional_inputs), (&mut draft.outputs, &response.optional_outputs)]
+    {
+        let unstated = specs.iter_mut().flatten().filter(|spec| spec.optional.is_none());
+        for spec in unstated.filter(|spec| optional.contains(spec.internal_name.as_ref().unwrap_or(&spec.name))) {
+            spec.optional = Some(true);
+        }
+    }
+    Ok(())
+}
+
+/// Adds the sides of the signature that the user does not declare.
+fn complete_signature(draft: &mut Draft, response: &PackResponse) {
     let (inputs, outputs) = (&response.inputs, &response.outputs);
     if inputs.is_empty() && outputs.is_empty() {
-        return Ok(());
+        return;
     }
     match (&draft.inputs, &draft.outputs) {
         (None, None) => {
@@ -127,7 +141,6 @@ pub(super) fn complete(
         (None, Some(declared)) => draft.inputs = Some(other_side::of_model(declared, outputs, inputs)),
         _ => {}
     }
-    Ok(())
 }
 
 fn declared(spec: &DeclaredTensor) -> metadata::TensorSpec {

@@ -96,8 +96,7 @@ impl RawMetadata {
         Known::fields::<Self>()
             .key("spec_version")
             .table("input", Known::fields::<RawTensorSpec>())
-            // Only inputs can be optional, because only they are the caller's to leave out.
-            .table("output", Known::fields::<RawTensorSpec>().without("optional"))
+            .table("output", Known::fields::<RawTensorSpec>())
             .table("self_test", Known::fields::<RawSelfTest>())
             .table("example", Known::fields::<RawExample>())
             .table("runner", Known::fields::<RawRunner>())

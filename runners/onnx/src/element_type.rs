@@ -1,4 +1,4 @@
-//! The element types of ONNX tensors (`TensorProto.DataType`) and how Carton's tensors carry them.
+//! The element types of ONNX tensors (`TensorProto.DataType`) and the dtypes of Carton's tensors.
 
 use std::fmt;
 
@@ -10,36 +10,56 @@ pub(crate) struct ElementType(pub(crate) i64);
 
 impl ElementType {
     pub(crate) const FLOAT: Self = Self(1);
-    pub(crate) const FLOAT16: Self = Self(10);
-    pub(crate) const BFLOAT16: Self = Self(16);
     pub(crate) const STRING: Self = Self(8);
     pub(crate) const INT64: Self = Self(7);
-    pub(crate) const BOOL: Self = Self(9);
+    pub(crate) const DOUBLE: Self = Self(11);
 
-    /// Returns the dtype of the Carton tensor that carries these elements, or `None` where format version 1 has no such dtype.
-    ///
-    /// Booleans are carried as `uint8` with the values 0 and 1, which is also their layout in NumPy and ONNX Runtime. float16 and
-    /// bfloat16 are carried as `float32`, which holds each of their values.
+    /// Returns the dtype of Carton's tensors with these elements, which has the same layout in memory; `None` where Carton has no such dtype,
+    /// or where ONNX Runtime has no such elements, as complex numbers.
     pub(crate) fn carton(self) -> Option<DataType> {
         Some(match self.0 {
-            1 | 10 | 16 => DataType::Float32,
-            2 | 9 => DataType::Uint8,
+            1 => DataType::Float32,
+            2 => DataType::Uint8,
             3 => DataType::Int8,
             4 => DataType::Uint16,
             5 => DataType::Int16,
             6 => DataType::Int32,
             7 => DataType::Int64,
             8 => DataType::String,
+            9 => DataType::Bool,
+            10 => DataType::Float16,
             11 => DataType::Float64,
             12 => DataType::Uint32,
             13 => DataType::Uint64,
+            16 => DataType::BFloat16,
+            17 => DataType::Float8E4m3Fn,
+            18 => DataType::Float8E4m3Fnuz,
+            19 => DataType::Float8E5m2,
+            20 => DataType::Float8E5m2Fnuz,
             _ => return None,
         })
     }
 
-    /// Returns the element type with the same memory layout as this dtype.
+    /// Returns why no tensor of a call can have these elements, to follow the name of an input or output; `None` if tensors can.
+    pub(crate) fn problem(self) -> Option<String> {
+        let who = match self.0 {
+            14 | 15 => "ONNX Runtime does",
+            _ => "Carton's tensors do",
+        };
+        self.carton().is_none().then(|| format!("is {self}, which {who} not have"))
+    }
+
+    /// Whether an element has less than a byte.
+    pub(crate) fn is_narrow(self) -> bool {
+        matches!(self.0, 21..=23 | 25 | 26)
+    }
+
+    /// Returns the element type of tensors of this dtype. Bytes are strings, which ONNX Runtime does not read.
     pub(crate) fn of(dtype: DataType) -> Self {
-        (1..=13).map(Self).find(|element| element.carton() == Some(dtype)).unwrap_or_default()
+        match dtype {
+            DataType::Bytes => Self::STRING,
+            dtype => (1..=20).map(Self).find(|element| element.carton() == Some(dtype)).unwrap_or_default(),
+        }
     }
 
     /// Returns the size of an element in the data of a tensor, in bytes; `None` for strings, for types narrower than a byte and

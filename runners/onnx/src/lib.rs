@@ -4,6 +4,7 @@
 //! the signature is known exactly as declared and ONNX Runtime sees no unchecked hostile file. Then `onnx_runtime` loads it.
 //! [`Onnx`] joins the two behind the runner trait.
 
+mod binding;
 mod element_type;
 mod identity;
 mod library;
@@ -12,6 +13,7 @@ mod model_location;
 mod model_source;
 mod onnx_runtime;
 pub mod onnx_runtime_library;
+mod operator_libraries;
 mod options;
 mod pack;
 mod protobuf;

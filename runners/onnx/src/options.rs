@@ -4,7 +4,8 @@ use carton_runner_interface::runner::{self, Options, RunnerError, wrong_option};
 use serde_json::Value;
 
 /// Every option, in the order in which messages list them.
-const KNOWN: [&str; 5] = ["num_threads", "intra_op_threads", "inter_op_threads", "execution_provider", "model"];
+const KNOWN: [&str; 6] =
+    ["num_threads", "intra_op_threads", "inter_op_threads", "execution_provider", "model", "libraries"];
 
 /// More threads than this are taken for a typing error.
 const MAX_THREADS: u64 = 1024;
@@ -20,6 +21,8 @@ pub(crate) struct ModelOptions {
     pub(crate) execution_providers: Vec<String>,
     /// The `.onnx` file to load, where there are several.
     pub(crate) model: Option<String>,
+    /// The libraries of operators that the model uses: paths of files of the model, and names of installed packages.
+    pub(crate) libraries: Vec<String>,
 }
 
 impl ModelOptions {
@@ -42,23 +45,28 @@ impl ModelOptions {
         Ok(Self {
             intra_op_threads: intra_op_threads.or(num_threads),
             inter_op_threads: options.number("inter_op_threads", MAX_THREADS)?,
-            execution_providers: execution_providers(options.get("execution_provider"))?,
+            execution_providers: names("execution_provider", "a name such as \"CUDA\" or a list of names", &options)?,
             model: options.text("model", "the path of a .onnx file inside the model")?,
+            libraries: names(
+                "libraries",
+                "the path of a library inside the model, the name of a package such as \"onnxruntime_extensions\", or a list of them",
+                &options,
+            )?,
         })
     }
 }
 
-/// The execution providers: a name, or a list of names.
-fn execution_providers(value: Option<&Value>) -> Result<Vec<String>, RunnerError> {
+/// An option that is a name, or a list of names.
+fn names(option: &str, expected: &str, options: &runner::ModelOptions<'_>) -> Result<Vec<String>, RunnerError> {
     let name = |value: &Value| value.as_str().filter(|name| !name.is_empty()).map(str::to_owned);
-    let Some(value) = value else {
+    let Some(value) = options.get(option) else {
         return Ok(Vec::new());
     };
     let names = match value {
         Value::Array(names) if !names.is_empty() => names.iter().map(name).collect(),
         value => name(value).map(|name| vec![name]),
     };
-    names.ok_or_else(|| wrong_option("execution_provider", "a name such as \"CUDA\" or a list of names", value))
+    names.ok_or_else(|| wrong_option(option, expected, value))
 }
 
 #[cfg(test)]
@@ -98,7 +106,7 @@ mod tests {
             serde_json::json!({"treads": 1, "engine": "onnxruntime"}),
             Ok(defaults()),
             &[
-                "the onnx runner has no option `engine`, `treads`; it knows num_threads, intra_op_threads, inter_op_threads, execution_provider, model",
+                "the onnx runner has no option `engine`, `treads`; it knows num_threads, intra_op_threads, inter_op_threads, execution_provider, model, libraries",
             ],
         );
         for wrong in [serde_json::json!(0), serde_json::json!(-1), serde_json::json!(1.5), serde_json::json!("many")] {
@@ -127,6 +135,24 @@ mod tests {
             );
             check(serde_json::json!({"execution_provider": wrong}), Err(&message), &[]);
         }
+        for (given, expected) in [
+            (serde_json::json!("libs/ops.so"), vec!["libs/ops.so"]),
+            (
+                serde_json::json!(["libs/ops.so", "onnxruntime_extensions"]),
+                vec!["libs/ops.so", "onnxruntime_extensions"],
+            ),
+        ] {
+            let libraries = expected.into_iter().map(str::to_owned).collect();
+            check(serde_json::json!({"libraries": given}), Ok(ModelOptions { libraries, ..defaults() }), &[]);
+        }
+        check(
+            serde_json::json!({"libraries": [1]}),
+            Err(
+                "option `libraries` should be the path of a library inside the model, the name of a package such as \"onnxruntime_extensions\", or a \
+                 list of them, found [1]",
+            ),
+            &[],
+        );
         check(
             serde_json::json!({"model": 1}),
             Err("option `model` should be the path of a .onnx file inside the model, found 1"),

@@ -10,7 +10,7 @@ use carton_tensor::Storage;
 use crate::model_file::{ExternalTensor, ModelFile};
 use crate::options::ModelOptions;
 use crate::runtime_release::requirement_of;
-use crate::{model_location, model_source, signature};
+use crate::{model_location, model_source, operator_libraries, signature};
 
 /// The depth to which nested folders are searched.
 const MAX_DEPTH: usize = 64;
@@ -48,7 +48,10 @@ pub(crate) fn pack(
     let bytes = map(&path)?;
     let file =
         ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("{} is {error}", path.display())))?;
-    let external = external_files(&folder, &model, &file.external)?;
+    let mut external = external_files(&folder, &model, &file.external)?;
+    for library in options.libraries.iter().filter(|name| operator_libraries::is_file(name)) {
+        external.push(library_file(&folder, library)?);
+    }
     // A folder becomes the model as it is. With a single file only the files that it names are packed, not its whole folder.
     let path = if is_folder || external.is_empty() {
         request.path.clone()
@@ -66,7 +69,16 @@ pub(crate) fn pack(
     }
     let required_framework_version = Some(requirement_of(&file));
     let mismatches = signature::mismatches(&file, request.inputs.as_deref(), request.outputs.as_deref());
-    Ok(PackResponse { path, required_framework_version, inputs, outputs, mismatches, ..PackResponse::default() })
+    Ok(PackResponse {
+        path,
+        required_framework_version,
+        inputs,
+        outputs,
+        optional_inputs: signature::optional(&file.inputs),
+        optional_outputs: signature::optional(&file.outputs),
+        mismatches,
+        ..PackResponse::default()
+    })
 }
 
 /// Paths of the files in a folder, relative to it, sorted.
@@ -124,22 +136,36 @@ fn external_files(folder: &Path, model: &str, tensors: &[ExternalTensor]) -> Res
     Ok(paths)
 }
 
+/// Returns the path of a library of operators in the folder, which the option `libraries` names, after checking that it is a file there.
+fn library_file(folder: &Path, name: &str) -> Result<String, RunnerError> {
+    let is_plain = !name.starts_with('/') && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if !is_plain {
+        return Err(RunnerError::new(format!(
+            "option `libraries` names `{name}`, which is not the path of a file of the model"
+        )));
+    }
+    length_inside(folder, name).map(|_| name.to_owned()).map_err(|error| {
+        let message = format!("option `libraries` names `{name}`: {}", error.message);
+        RunnerError { message, ..error }
+    })
+}
+
 /// Returns the length of a file, which must be inside the folder after links are resolved.
 fn length_inside(folder: &Path, path: &str) -> Result<u64, RunnerError> {
     let full = folder.join(path);
-    let failed = |error: std::io::Error| RunnerError::new(format!("reading external data {}: {error}", full.display()));
+    let failed = |error: std::io::Error| RunnerError::new(format!("reading {}: {error}", full.display()));
     let root = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let (root, real) = (root.canonicalize().map_err(failed)?, full.canonicalize().map_err(failed)?);
     if !real.starts_with(&root) {
         return Err(RunnerError::new(format!(
-            "external data {} is a link to {}, outside the model's folder",
+            "{} is a link to {}, outside the model's folder",
             full.display(),
             real.display()
         )));
     }
     let metadata = real.metadata().map_err(failed)?;
     if !metadata.is_file() {
-        return Err(RunnerError::new(format!("external data {} is not a file", full.display())));
+        return Err(RunnerError::new(format!("{} is not a file", full.display())));
     }
     Ok(metadata.len())
 }

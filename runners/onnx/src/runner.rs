@@ -5,21 +5,22 @@ use std::path::Path;
 use carton_runner_interface::runner::{
     Call, DeclaredTensor, Description, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, Tensors,
 };
+use carton_tensor::DataType;
 
+use crate::binding::Binding;
 use crate::identity::RUNNER_NAME;
 use crate::library::{LibrarySearch, SearchPath};
 use crate::model_source::{Files, ModelSource};
 use crate::onnx_runtime::{self, Allocate, Library, OnnxRuntime};
 use crate::onnx_runtime_library::{OLDEST_VERSION, framework_version};
 use crate::options::ModelOptions;
-use crate::pack;
-use crate::signature::Binding;
+use crate::{operator_libraries, pack};
 
 /// A loaded ONNX model.
 ///
 /// Options: `num_threads`, also called `intra_op_threads`; `inter_op_threads`; `execution_provider`, the execution
-/// providers of ONNX Runtime; `model`, the `.onnx` file to load where there are several. Booleans are carried as `uint8` with
-/// the values 0 and 1, float16 and bfloat16 as `float32`.
+/// providers of ONNX Runtime; `model`, the `.onnx` file to load where there are several; `libraries`, the libraries of operators that the
+/// model uses.
 ///
 /// ONNX Runtime runs one call at a time, on all its threads.
 pub struct Onnx {
@@ -28,6 +29,29 @@ pub struct Onnx {
 }
 
 impl Runner for Onnx {
+    /// All but complex numbers, which ONNX Runtime does not have.
+    const DTYPES: &'static [DataType] = &[
+        DataType::Float32,
+        DataType::Float64,
+        DataType::String,
+        DataType::Int8,
+        DataType::Int16,
+        DataType::Int32,
+        DataType::Int64,
+        DataType::Uint8,
+        DataType::Uint16,
+        DataType::Uint32,
+        DataType::Uint64,
+        DataType::Bool,
+        DataType::Float16,
+        DataType::BFloat16,
+        DataType::Float8E4m3Fn,
+        DataType::Float8E5m2,
+        DataType::Float8E4m3Fnuz,
+        DataType::Float8E5m2Fnuz,
+        DataType::Bytes,
+    ];
+
     fn describe() -> Description {
         Description {
             name: RUNNER_NAME.to_owned(),
@@ -74,14 +98,17 @@ impl Onnx {
     ) -> Result<Self, RunnerError> {
         let source = ModelSource::open(files, options.model.as_deref())?;
         let binding = Binding::new(&source.file, inputs, outputs, warn)?;
-        let runtime = OnnxRuntime::load(&source, options, device, load_library(libraries)?)?;
+        let library = load_library(libraries)?;
+        let find = |name: &String| operator_libraries::find(name, files, &library.path, libraries.installed.as_deref());
+        let operators = options.libraries.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let runtime = OnnxRuntime::load(&source, options, device, library, &operators)?;
         Ok(Self { runtime, binding })
     }
 
     pub(crate) fn run(&self, inputs: &Tensors, allocate: Allocate<'_>) -> Result<Tensors, RunnerError> {
         let inputs = self.binding.inputs(inputs)?;
         let outputs = self.runtime.run(&inputs, &self.binding.outputs(), allocate)?;
-        Ok(self.binding.name_outputs(outputs))
+        self.binding.name_outputs(outputs)
     }
 }
 

@@ -1,35 +1,66 @@
-//! A model's signature: the inputs and outputs that its file declares, in the terms of `carton.toml`, and the names that
-//! callers use for them.
+//! A model's signature: the inputs and outputs that its file declares, in the terms of `carton.toml`. Pure.
 
 use std::collections::BTreeMap;
 
-use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
+use carton_runner_interface::runner::{DeclaredTensor, RunnerError};
 use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches, output_mismatches};
-use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
+use carton_tensor::{DataType, Dimension, SymbolicShape};
 
 use crate::model_file::{GraphValue, ModelFile, ValueKind};
 
 /// Returns the inputs and outputs of a model as Carton declares them. Outputs that tensors cannot hold are left out.
 ///
 /// # Errors
-/// The name of the first input or output whose type the file does not state.
+/// Says which input or output comes first of those whose type the file does not state, or whose names only a call tells.
 pub(crate) fn of_file(file: &ModelFile) -> Result<(Vec<DeclaredTensor>, Vec<DeclaredTensor>), String> {
     let specs = |what: &str, values: &[GraphValue]| {
         let carried = values.iter().filter(|value| problem(what, value).is_none());
         carried
-            .map(|value| spec(value).ok_or_else(|| format!("the model does not say what {what} `{}` is", value.name)))
+            .map(|value| match declared(&value.kind) {
+                Some((dtype, shape)) => {
+                    Ok(DeclaredTensor { name: value.name.clone(), dtype, shape, internal_name: None })
+                }
+                None if matches!(value.kind, ValueKind::Map { .. }) => {
+                    Err(format!("the model does not say what keys {what} `{}` has, which is a map", value.name))
+                }
+                None => Err(format!("the model does not say what {what} `{}` is", value.name)),
+            })
             .collect::<Result<Vec<_>, _>>()
     };
     Ok((specs("input", &file.inputs)?, specs("output", &file.outputs)?))
 }
 
-fn spec(value: &GraphValue) -> Option<DeclaredTensor> {
-    let (dtype, shape) = match &value.kind {
+/// The dtype and the shapes of the tensors for a value; `None` if the file does not state them, or the value has several tensors.
+fn declared(kind: &ValueKind) -> Option<(DataType, SymbolicShape)> {
+    Some(match kind {
         ValueKind::Tensor { element, shape } => (element.carton()?, shape.clone()),
+        ValueKind::Sequence { element, shape } => (element.carton()?, list_shape(shape)),
         ValueKind::Scores => (DataType::Float32, scores_shape()),
-        ValueKind::Other(_) | ValueKind::Undeclared => return None,
-    };
-    Some(DeclaredTensor { name: value.name.clone(), dtype, shape, internal_name: None })
+        ValueKind::Map { .. } | ValueKind::Other(_) | ValueKind::Undeclared => return None,
+    })
+}
+
+/// The shape of a list of tensors of this shape. A symbol would bind one size for all tensors of the list, which they need not have.
+fn list_shape(shape: &SymbolicShape) -> SymbolicShape {
+    let SymbolicShape::Dimensions(dimensions) = shape else { return SymbolicShape::Any };
+    let sizes = dimensions.iter().map(|dimension| match dimension {
+        Dimension::Symbol(_) => Dimension::Any,
+        other => other.clone(),
+    });
+    SymbolicShape::Dimensions(std::iter::once(Dimension::Any).chain(sizes).collect())
+}
+
+/// Returns the names of the optional ones among inputs or outputs.
+pub(crate) fn optional(values: &[GraphValue]) -> Vec<String> {
+    values.iter().filter(|value| value.is_optional).map(|value| value.name.clone()).collect()
+}
+
+/// Returns the key that a name inside the model has for a map: `a` of `scores.a` (spec/structured-values.md).
+pub(crate) fn key_of<'name>(map: &GraphValue, name: &'name str) -> Option<&'name str> {
+    match map.kind {
+        ValueKind::Map { .. } => name.strip_prefix(map.name.as_str())?.strip_prefix('.'),
+        _ => None,
+    }
 }
 
 /// Checks that tensors can hold every input of the model, and at least one of its outputs.
@@ -43,13 +74,27 @@ pub(crate) fn check_carried(file: &ModelFile) -> Result<(), RunnerError> {
     };
     let inputs = problems("input", &file.inputs);
     if !inputs.is_empty() {
-        return Err(RunnerError::new(format!("the model cannot be called: {}", listed(&inputs))));
+        return Err(advised(format!("the model cannot be called: {}", listed(&inputs)), &file.inputs));
     }
     let outputs = problems("output", &file.outputs);
     if outputs.len() == file.outputs.len() {
-        return Err(RunnerError::new(format!("the model returns nothing: {}", listed(&outputs))));
+        return Err(advised(format!("the model returns nothing: {}", listed(&outputs)), &file.outputs));
     }
     Ok(())
+}
+
+/// The error of a model that is refused because of these inputs or outputs.
+fn advised(message: String, values: &[GraphValue]) -> RunnerError {
+    let is_narrow = values.iter().any(|value| match &value.kind {
+        ValueKind::Tensor { element, .. } | ValueKind::Sequence { element, .. } => element.is_narrow(),
+        _ => false,
+    });
+    let error = RunnerError::new(message);
+    match is_narrow {
+        true => error
+            .with_hint("let the model take and return a type of whole bytes, such as int8, and cast inside (`Cast`)"),
+        false => error,
+    }
 }
 
 /// Returns the outputs that are left out because tensors cannot hold them, one sentence each.
@@ -75,22 +120,40 @@ pub(crate) fn mismatches(
     inputs: Option<&[DeclaredTensor]>,
     outputs: Option<&[DeclaredTensor]>,
 ) -> Vec<String> {
-    let values = |values: &[GraphValue]| values.iter().map(model_value).collect::<Vec<_>>();
-    let mut mismatches = input_mismatches(inputs, &values(&file.inputs));
+    let values = |declared: Option<&[DeclaredTensor]>, values: &[GraphValue]| -> Vec<ModelValue> {
+        let declared = declared.unwrap_or_default();
+        values.iter().flat_map(|value| model_values(value, declared)).collect()
+    };
+    let mut mismatches = input_mismatches(inputs, &values(inputs, &file.inputs));
     mismatches.extend(impossible("input", inputs, &file.inputs));
-    mismatches.extend(output_mismatches(outputs, &values(&file.outputs)));
+    mismatches.extend(output_mismatches(outputs, &values(outputs, &file.outputs)));
     mismatches.extend(impossible("output", outputs, &file.outputs));
     mismatches
 }
 
-fn model_value(value: &GraphValue) -> ModelValue {
-    let (elements, shape) = match &value.kind {
-        ValueKind::Tensor { element, shape } => (element.carton().map_or(Elements::Any, Elements::Only), shape.clone()),
-        ValueKind::Scores => (Elements::Only(DataType::Float32), scores_shape()),
-        ValueKind::Other(_) | ValueKind::Undeclared => (Elements::Any, SymbolicShape::Any),
+/// What a value is to the declared tensors: one value, or of a map each key that is declared.
+fn model_values(value: &GraphValue, declared: &[DeclaredTensor]) -> Vec<ModelValue> {
+    if let ValueKind::Map { element, .. } = &value.kind {
+        let elements = element.carton().map_or(Elements::Any, Elements::Only);
+        let names = declared.iter().map(DeclaredTensor::model_name).filter(|name| key_of(value, name).is_some());
+        let shape = || SymbolicShape::Dimensions(Vec::new());
+        return names
+            .map(|name| ModelValue { name: name.to_owned(), elements, shape: shape(), is_required: false })
+            .collect();
+    }
+    let (elements, shape) = match self::declared(&value.kind) {
+        // ONNX Runtime's strings are any bytes, and the declaration decides what they are to callers.
+        Some((DataType::String, shape)) if is_bytes(value, declared) => (Elements::Only(DataType::Bytes), shape),
+        Some((dtype, shape)) => (Elements::Only(dtype), shape),
+        None => (Elements::Any, SymbolicShape::Any),
     };
     // The inputs of a `ModelFile` do not include those that have a value in the file.
-    ModelValue { name: value.name.clone(), elements, shape, is_required: true }
+    vec![ModelValue { name: value.name.clone(), elements, shape, is_required: !value.is_optional }]
+}
+
+/// Whether a value is declared as bytes.
+fn is_bytes(value: &GraphValue, declared: &[DeclaredTensor]) -> bool {
+    declared.iter().any(|spec| spec.model_name() == value.name && spec.dtype == DataType::Bytes)
 }
 
 /// Returns a sentence for each declared input or output that no tensor can hold.
@@ -108,135 +171,15 @@ fn scores_shape() -> SymbolicShape {
     SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Any])
 }
 
-/// The inputs and outputs of a loaded model with the names that callers use.
-#[derive(Debug)]
-pub(crate) struct Binding {
-    /// The caller's name, and the value that the model file declares.
-    inputs: Vec<(String, GraphValue)>,
-    outputs: Vec<(String, GraphValue)>,
-}
-
-impl Binding {
-    /// Binds the names of a carton (`inputs` and `outputs`, empty where it declares none) to those of the model.
-    ///
-    /// Inputs that the carton does not declare keep the model's names. If the carton declares no outputs, all outputs keep the
-    /// model's names; if it declares some, only those are computed.
-    ///
-    /// # Errors
-    /// The model does not have a declared name, or tensors cannot hold an input or a declared output.
-    pub(crate) fn new(
-        file: &ModelFile,
-        inputs: &[DeclaredTensor],
-        outputs: &[DeclaredTensor],
-        warn: &mut dyn FnMut(String),
-    ) -> Result<Self, RunnerError> {
-        check_carried(file)?;
-        let declared_inputs = callers_names("input", inputs, &file.inputs)?;
-        let declared_outputs = callers_names("output", outputs, &file.outputs)?;
-        let mut bound_inputs = Vec::new();
-        for value in &file.inputs {
-            let name = declared_inputs.get(value.name.as_str()).copied().unwrap_or(&value.name);
-            bound_inputs.push((name.to_owned(), value.clone()));
-        }
-        let mut bound_outputs = Vec::new();
-        for value in &file.outputs {
-            let declared = declared_outputs.get(value.name.as_str()).copied();
-            match (declared, problem("output", value)) {
-                (None, _) if !outputs.is_empty() => {}
-                (None, Some(problem)) => warn(format!("output `{}` is left out: it {problem}", value.name)),
-                (Some(_), Some(problem)) => {
-                    return Err(RunnerError::new(format!("output `{}` {problem}", value.name)));
-                }
-                (declared, None) => {
-                    bound_outputs.push((declared.unwrap_or(&value.name).to_owned(), value.clone()));
-                }
-            }
-        }
-        Ok(Self { inputs: bound_inputs, outputs: bound_outputs })
-    }
-
-    /// Returns the inputs of a call in the model's order, after checking their names and dtypes.
-    ///
-    /// # Errors
-    /// An input is unknown or missing, or has another dtype than the model takes.
-    pub(crate) fn inputs<'a>(&'a self, tensors: &'a Tensors) -> Result<Vec<(&'a GraphValue, &'a Tensor)>, RunnerError> {
-        if let Some(unknown) = tensors.keys().find(|name| !self.inputs.iter().any(|(known, _)| known == *name)) {
-            return Err(RunnerError::new(format!("the model has no input `{unknown}`; {}", self.list_inputs())));
-        }
-        let mut bound = Vec::with_capacity(self.inputs.len());
-        for (name, value) in &self.inputs {
-            let tensor = tensors
-                .get(name)
-                .ok_or_else(|| RunnerError::new(format!("input `{name}` is missing; {}", self.list_inputs())))?;
-            if let ValueKind::Tensor { element, .. } = &value.kind
-                && let Some(expected) = element.carton()
-            {
-                let found = match tensor {
-                    Tensor::Nested(_) => "nested".to_owned(),
-                    tensor => tensor.dtype().map_or_else(|| "nothing".to_owned(), |dtype| dtype.to_string()),
-                };
-                if found != expected.name() {
-                    let note = if element.to_string() == expected.name() {
-                        String::new()
-                    } else {
-                        format!(" (for {element})")
-                    };
-                    return Err(RunnerError::new(format!("input `{name}`: expected {expected}{note}, found {found}")));
-                }
-            }
-            bound.push((value, tensor));
-        }
-        Ok(bound)
-    }
-
-    /// The outputs to compute, as the model file declares them.
-    pub(crate) fn outputs(&self) -> Vec<&GraphValue> {
-        self.outputs.iter().map(|(_, value)| value).collect()
-    }
-
-    /// Returns the outputs of a call under the names that callers use.
-    pub(crate) fn name_outputs(&self, tensors: Vec<Tensor>) -> Tensors {
-        self.outputs.iter().map(|(name, _)| name.clone()).zip(tensors).collect()
-    }
-
-    fn list_inputs(&self) -> String {
-        let names: Vec<String> = self.inputs.iter().map(|(name, _)| format!("`{name}`")).collect();
-        match names.len() {
-            0 => "it takes no inputs".to_owned(),
-            _ => format!("it takes {}", names.join(", ")),
-        }
-    }
-}
-
-/// Returns the callers' names by the model's names.
-fn callers_names<'a>(
-    what: &str,
-    specs: &'a [DeclaredTensor],
-    values: &[GraphValue],
-) -> Result<BTreeMap<&'a str, &'a str>, RunnerError> {
-    let mut names = BTreeMap::new();
-    for spec in specs {
-        let inner = spec.model_name();
-        if !values.iter().any(|value| value.name == inner) {
-            let known: Vec<String> = values.iter().map(|value| format!("`{}`", value.name)).collect();
-            return Err(RunnerError::new(format!(
-                "the carton declares an {what} `{inner}` that the model does not have; its {what}s are {}",
-                known.join(", ")
-            )));
-        }
-        if names.insert(inner, spec.name.as_str()).is_some() {
-            return Err(RunnerError::new(format!("the carton declares the {what} `{inner}` of the model twice")));
-        }
-    }
-    Ok(names)
-}
-
 /// Returns the reason why a value cannot be passed as an input (`what` is `input`) or an output.
-fn problem(what: &str, value: &GraphValue) -> Option<String> {
+pub(crate) fn problem(what: &str, value: &GraphValue) -> Option<String> {
     match &value.kind {
-        ValueKind::Scores if what == "input" => Some("is a sequence, which Carton's tensors do not have".to_owned()),
-        ValueKind::Tensor { element, .. } if element.carton().is_none() => {
-            Some(format!("is {element}, which Carton's tensors do not have"))
+        ValueKind::Scores if what == "input" => {
+            Some("is a sequence of maps, which no operator of ONNX takes".to_owned())
+        }
+        ValueKind::Tensor { element, .. } => element.problem(),
+        ValueKind::Sequence { element, .. } => {
+            element.problem().map(|problem| problem.replacen("is ", "is a sequence of tensors of ", 1))
         }
         ValueKind::Other(kind) => Some(format!("is {kind}, which Carton's tensors do not have")),
         _ => None,

@@ -13,7 +13,7 @@ pub(crate) use value::{GraphValue, ValueKind};
 
 use crate::element_type::ElementType;
 use crate::protobuf::{Budget, Message};
-use value::{graph_value, value_kind};
+use value::{check_type, graph_value};
 
 /// The parts of a `.onnx` file that this runner needs.
 #[derive(Debug, Default)]
@@ -26,6 +26,8 @@ pub(crate) struct ModelFile {
     pub(crate) inputs: Vec<GraphValue>,
     /// Graph outputs in order.
     pub(crate) outputs: Vec<GraphValue>,
+    /// The domains of the functions that the file defines.
+    pub(crate) function_domains: BTreeSet<String>,
     /// Tensors whose data is in other files.
     pub(crate) external: Vec<ExternalTensor>,
 }
@@ -81,6 +83,18 @@ impl ModelFile {
         Ok(file)
     }
 
+    /// The first domain of operators that neither ONNX nor ONNX Runtime defines, nor the file itself by functions.
+    pub(crate) fn foreign_domain(&self) -> Option<&str> {
+        const KNOWN: [&str; 4] = ["", "ai.onnx.", "com.microsoft", "org.pytorch.aten"];
+        let is_known = |domain: &str| {
+            KNOWN.iter().any(|known| domain == *known || (known.ends_with('.') && domain.starts_with(known)))
+                || domain.starts_with("com.microsoft.") && domain != "com.microsoft.extensions"
+                || self.function_domains.contains(domain)
+        };
+        let mut domains = self.operator_sets.keys().map(String::as_str);
+        domains.find(|domain| !is_known(domain) || *domain == "ai.onnx.contrib")
+    }
+
     fn operator_set(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
         let (mut domain, mut version) = ("", 0);
         for field in message {
@@ -106,6 +120,9 @@ impl ModelFile {
                     self.node(field.message()?)?;
                 }
                 9 | 11 | 12 => field.message()?.check()?,
+                10 => {
+                    self.function_domains.insert(normal_domain(field.text()?));
+                }
                 _ => {}
             }
         }
@@ -201,9 +218,7 @@ impl ModelFile {
                 6 | 11 => {
                     self.graph(field.message()?, &mut BTreeSet::new(), &mut Vec::new(), &mut Vec::new())?;
                 }
-                14 | 15 => {
-                    value_kind(field.message()?)?;
-                }
+                14 | 15 => check_type(field.message()?)?,
                 22 | 23 => {
                     self.sparse_tensor(field.message()?)?;
                 }

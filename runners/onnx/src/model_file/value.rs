@@ -11,6 +11,8 @@ use crate::protobuf::{Field, Message};
 pub(crate) struct GraphValue {
     pub(crate) name: String,
     pub(crate) kind: ValueKind,
+    /// Whether the model declares it as optional: an input that a call may leave out, an output that a call may not return.
+    pub(crate) is_optional: bool,
 }
 
 /// The declared kind of an input or output.
@@ -18,97 +20,126 @@ pub(crate) struct GraphValue {
 pub(crate) enum ValueKind {
     /// A tensor.
     Tensor { element: ElementType, shape: SymbolicShape },
+    /// A sequence of tensors, each of this type.
+    Sequence { element: ElementType, shape: SymbolicShape },
     /// A sequence of maps from labels to float32, one for each row: the output of classifiers of `ai.onnx.ml`.
     Scores,
+    /// A map from int64 or strings to scalars.
+    Map { key: ElementType, element: ElementType },
     /// A value that Carton's tensors cannot hold, described in words.
     Other(&'static str),
     /// The file does not state it.
     Undeclared,
 }
 
+/// A type, and whether it is that of an optional value.
+struct ValueType {
+    kind: ValueKind,
+    is_optional: bool,
+}
+
 /// Reads an input, an output or a value between operators.
 pub(super) fn graph_value(message: Message<'_>) -> Result<GraphValue, ModelFileError> {
-    let mut value = GraphValue { name: String::new(), kind: ValueKind::Undeclared };
+    let mut value = GraphValue { name: String::new(), kind: ValueKind::Undeclared, is_optional: false };
     for field in message {
         let field = field?;
         match field.number() {
             1 => field.text()?.clone_into(&mut value.name),
-            2 => value.kind = value_kind(field.message()?)?,
+            2 => ValueType { kind: value.kind, is_optional: value.is_optional } = value_type(field.message()?)?,
             _ => {}
         }
     }
     Ok(value)
 }
 
-/// Reads a type.
-pub(super) fn value_kind(message: Message<'_>) -> Result<ValueKind, ModelFileError> {
-    let mut kind = ValueKind::Undeclared;
+/// Reads a type that is the attribute of an operator, to enforce the limits.
+pub(super) fn check_type(message: Message<'_>) -> Result<(), ModelFileError> {
+    value_type(message).map(drop)
+}
+
+/// Reads a type. Each type inside another is read once.
+fn value_type(message: Message<'_>) -> Result<ValueType, ModelFileError> {
+    let mut found = ValueType { kind: ValueKind::Undeclared, is_optional: false };
     for field in message {
         let field = field?;
-        kind = match field.number() {
+        let kind = match field.number() {
             1 => tensor_type(field.message()?)?,
-            4 => sequence_type(&field)?,
-            5 => nested_type(&field, 2, "a map")?,
+            4 => sequence_of(inner_type(&field, 1)?),
+            5 => map_type(field.message()?)?,
             7 => ValueKind::Other("an opaque value"),
             8 => ValueKind::Other("a sparse tensor"),
-            9 => nested_type(&field, 1, "an optional value")?,
+            9 => {
+                found = optional_of(inner_type(&field, 1)?);
+                continue;
+            }
             _ => continue,
         };
+        found = ValueType { kind, is_optional: false };
     }
-    Ok(kind)
+    Ok(found)
 }
 
-/// Reads the type of a sequence; only a sequence of maps to float32 can become a tensor.
-fn sequence_type(field: &Field<'_>) -> Result<ValueKind, ModelFileError> {
-    let sequence = nested_type(field, 1, "a sequence")?;
-    for element in field.message()? {
-        let element = element?;
-        if element.number() != 1 {
-            continue;
-        }
-        for map in element.message()? {
-            let map = map?;
-            if map.number() == 5 && is_map_of_scores(map.message()?)? {
-                return Ok(ValueKind::Scores);
-            }
+/// Reads the type that another contains in the field `number`.
+fn inner_type(field: &Field<'_>, number: u64) -> Result<ValueType, ModelFileError> {
+    let mut inner = ValueType { kind: ValueKind::Undeclared, is_optional: false };
+    for field in field.message()? {
+        let field = field?;
+        if field.number() == number {
+            inner = value_type(field.message()?)?;
         }
     }
-    Ok(sequence)
+    Ok(inner)
 }
 
-/// Whether a map is from int64 or string to float32.
-fn is_map_of_scores(map: Message<'_>) -> Result<bool, ModelFileError> {
-    let (mut key, mut is_float) = (ElementType(0), false);
+/// The kind of a sequence of values of this type.
+fn sequence_of(inner: ValueType) -> ValueKind {
+    match inner {
+        ValueType { is_optional: true, .. } => ValueKind::Other("a sequence of optional values"),
+        ValueType { kind: ValueKind::Tensor { element, shape }, .. } => ValueKind::Sequence { element, shape },
+        ValueType { kind: ValueKind::Map { element: ElementType::FLOAT, .. }, .. } => ValueKind::Scores,
+        ValueType { kind: ValueKind::Map { .. }, .. } => {
+            ValueKind::Other("a sequence of maps to something else than float32")
+        }
+        ValueType { kind: ValueKind::Sequence { .. } | ValueKind::Scores, .. } => {
+            ValueKind::Other("a sequence of sequences")
+        }
+        ValueType { kind: ValueKind::Other(_) | ValueKind::Undeclared, .. } => {
+            ValueKind::Other("a sequence of something else than tensors")
+        }
+    }
+}
+
+/// The type of an optional value of this type.
+fn optional_of(inner: ValueType) -> ValueType {
+    let kind = match inner {
+        ValueType { kind: kind @ (ValueKind::Tensor { .. } | ValueKind::Sequence { .. }), is_optional: false } => kind,
+        _ => ValueKind::Other("an optional value that is neither a tensor nor a sequence"),
+    };
+    ValueType { kind, is_optional: true }
+}
+
+/// Reads the type of a map.
+fn map_type(map: Message<'_>) -> Result<ValueKind, ModelFileError> {
+    let (mut key, mut values) = (ElementType(0), ValueKind::Undeclared);
     for field in map {
         let field = field?;
         match field.number() {
             1 => key = ElementType(field.integer()?),
-            // Not with `value_kind`: types inside types have been walked once, and are not walked again at each level.
-            2 => {
-                for value in field.message()? {
-                    let value = value?;
-                    is_float = value.number() == 1
-                        && matches!(
-                            tensor_type(value.message()?)?,
-                            ValueKind::Tensor { element: ElementType::FLOAT, .. }
-                        );
-                }
-            }
+            2 => values = value_type(field.message()?)?.kind,
             _ => {}
         }
     }
-    Ok(is_float && matches!(key, ElementType::INT64 | ElementType::STRING))
-}
-
-/// Reads a type that contains another in the field `inner`, which is walked only to enforce the limits.
-fn nested_type(field: &Field<'_>, inner: u64, words: &'static str) -> Result<ValueKind, ModelFileError> {
-    for field in field.message()? {
-        let field = field?;
-        if field.number() == inner {
-            value_kind(field.message()?)?;
+    // The maps that ONNX Runtime has.
+    const ELEMENTS: [ElementType; 4] =
+        [ElementType::STRING, ElementType::INT64, ElementType::FLOAT, ElementType::DOUBLE];
+    Ok(match values {
+        ValueKind::Tensor { element, .. }
+            if matches!(key, ElementType::INT64 | ElementType::STRING) && ELEMENTS.contains(&element) =>
+        {
+            ValueKind::Map { key, element }
         }
-    }
-    Ok(ValueKind::Other(words))
+        _ => ValueKind::Other("a map that ONNX Runtime does not have"),
+    })
 }
 
 fn tensor_type(message: Message<'_>) -> Result<ValueKind, ModelFileError> {

@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use carton_runner_interface::runner::RunnerError;
-use carton_tensor::{Dimension, NumericTensor, SymbolicShape, Tensor};
+use carton_tensor::{Dimension, NumericTensor, SymbolicShape};
 use ort::session::Session;
 use ort::value::{TensorElementType, ValueType};
 
-use super::Allocate;
 use super::element::number;
 use super::value::Value;
+use super::{Allocate, Given};
 use crate::element_type::ElementType;
 use crate::model_file::{GraphValue, ValueKind};
 
@@ -48,12 +48,13 @@ pub(super) struct Bound {
 }
 
 impl Bindable {
-    /// Selects the outputs that have the same type in the session as in the model file.
+    /// Selects the outputs that have the same type in the session as in the model file. An optional one is not bound: it may not be there.
     pub(super) fn of(session: &Session, declared: &[GraphValue]) -> Self {
         let mut outputs = BTreeMap::new();
         for output in session.outputs() {
             let Some(value) = declared.iter().find(|value| value.name == output.name()) else { continue };
             if let (ValueKind::Tensor { element, .. }, ValueType::Tensor { ty, .. }) = (&value.kind, output.dtype())
+                && !value.is_optional
                 && in_place(*element).is_some_and(|expected| expected == *ty)
             {
                 outputs.insert(value.name.clone(), AtomicU8::new(UNKNOWN));
@@ -63,7 +64,7 @@ impl Bindable {
     }
 
     /// Predicts the shape of an output from the inputs. Returns `None` if the output cannot be bound.
-    pub(super) fn predict(&self, output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Option<Vec<usize>> {
+    pub(super) fn predict(&self, output: &GraphValue, inputs: &[(&GraphValue, Given<'_>)]) -> Option<Vec<usize>> {
         if self.state(output)?.load(Ordering::Relaxed) == NOT_BOUND {
             return None;
         }
@@ -124,7 +125,7 @@ impl Bound {
     }
 }
 
-/// Returns the runtime's name for an element type that tensors of Carton carry without conversion.
+/// Returns the runtime's name for an element type that tensors of Carton have; `None` for strings, which are copied.
 fn in_place(element: ElementType) -> Option<TensorElementType> {
     Some(match element.0 {
         1 => TensorElementType::Float32,
@@ -135,15 +136,21 @@ fn in_place(element: ElementType) -> Option<TensorElementType> {
         6 => TensorElementType::Int32,
         7 => TensorElementType::Int64,
         9 => TensorElementType::Bool,
+        10 => TensorElementType::Float16,
         11 => TensorElementType::Float64,
         12 => TensorElementType::Uint32,
         13 => TensorElementType::Uint64,
+        16 => TensorElementType::Bfloat16,
+        17 => TensorElementType::Float8E4M3FN,
+        18 => TensorElementType::Float8E4M3FNUZ,
+        19 => TensorElementType::Float8E5M2,
+        20 => TensorElementType::Float8E5M2FNUZ,
         _ => return None,
     })
 }
 
 /// Returns the declared shape of an output, with the inputs' values for its symbols.
-fn predicted_shape(output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Option<Vec<usize>> {
+fn predicted_shape(output: &GraphValue, inputs: &[(&GraphValue, Given<'_>)]) -> Option<Vec<usize>> {
     let ValueKind::Tensor { shape: SymbolicShape::Dimensions(dimensions), .. } = &output.kind else { return None };
     dimensions
         .iter()
@@ -156,10 +163,11 @@ fn predicted_shape(output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Op
 }
 
 /// Returns the value of a symbol, if the inputs agree on one.
-fn value_of(symbol: &str, inputs: &[(&GraphValue, &Tensor)]) -> Option<usize> {
+fn value_of(symbol: &str, inputs: &[(&GraphValue, Given<'_>)]) -> Option<usize> {
     let mut value = None;
-    for (declared, tensor) in inputs {
+    for (declared, given) in inputs {
         let ValueKind::Tensor { shape: SymbolicShape::Dimensions(dimensions), .. } = &declared.kind else { continue };
+        let Given::Tensor(tensor) = given else { continue };
         for (dimension, size) in dimensions.iter().zip(tensor.shape()?) {
             let is_it = matches!(dimension, Dimension::Symbol(name) if name == symbol);
             if is_it && value.replace(*size).is_some_and(|before| before != *size) {

@@ -4,8 +4,8 @@ use ort::sys::ONNXTensorElementDataType as ElementNumber;
 
 use crate::element_type::ElementType;
 
-/// The element types that tensors of Carton can carry, with ONNX's number and the runtime's.
-const ELEMENTS: [(i64, ElementNumber); 14] = [
+/// The element types that tensors of Carton have, with ONNX's number and the runtime's.
+const ELEMENTS: [(i64, ElementNumber); 18] = [
     (1, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT),
     (2, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8),
     (3, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8),
@@ -20,6 +20,10 @@ const ELEMENTS: [(i64, ElementNumber); 14] = [
     (12, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32),
     (13, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64),
     (16, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16),
+    (17, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FN),
+    (18, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FNUZ),
+    (19, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2),
+    (20, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2FNUZ),
 ];
 
 /// The runtime's number of an element type.

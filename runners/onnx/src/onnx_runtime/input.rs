@@ -1,34 +1,36 @@
-//! Converts inputs into values of the runtime: in place where they have the element type that the model declares.
-
-use std::marker::PhantomData;
+//! Makes values of the runtime of inputs: over the memory that a tensor has, without copying it.
 
 use carton_runner_interface::runner::RunnerError;
-use carton_tensor::{AlignedBytes, DataType, Number, NumericTensor, Tensor, convert_numbers};
-use half::{bf16, f16};
-use ort::sys::OrtValue;
+use carton_tensor::{AlignedBytes, NumericTensor, Tensor};
+use ort::sys::{ONNXType, OrtValue};
 
+use super::Given;
 use super::element::number;
+use super::empty_sequence;
 use super::value::Value;
 use crate::element_type::ElementType;
 use crate::model_file::{GraphValue, ValueKind};
 
-/// An input, with the converted copy of its elements if it needs one.
+/// An input, with what its value uses.
 pub(super) struct Input<'a> {
     // Dropped before the memory that it uses.
     value: Value<'a>,
-    _converted: Option<AlignedBytes>,
-    tensor: PhantomData<&'a Tensor>,
+    /// The tensors of a list, or the keys and values of a map.
+    _parts: Vec<Input<'a>>,
+    /// A copy of the elements that has the alignment of their type.
+    _aligned: Option<AlignedBytes>,
 }
 
 impl<'a> Input<'a> {
     /// # Errors
-    /// ONNX has no such kind of tensor, or the tensor cannot be converted.
-    pub(super) fn new(declared: &GraphValue, tensor: &'a Tensor) -> Result<Self, RunnerError> {
-        let in_place = |value| Self { value, _converted: None, tensor: PhantomData };
-        let made = match tensor {
-            Tensor::String(strings) => Value::of_strings(strings.elements(), strings.shape()).map(in_place),
-            Tensor::Numeric(tensor) => Self::of_numbers(declared, tensor),
-            _ => Err(RunnerError::new("ONNX has no nested tensors")),
+    /// ONNX Runtime has no such value.
+    pub(super) fn new(declared: &GraphValue, given: &'a Given<'_>) -> Result<Self, RunnerError> {
+        let made = match given {
+            Given::Tensor(tensor) => match (tensor.as_ref(), &declared.kind) {
+                (Tensor::Nested(list), ValueKind::Sequence { element, .. }) => Self::of_list(list.elements(), *element),
+                (tensor, _) => Self::of_tensor(tensor),
+            },
+            Given::Map { keys, values } => Self::of_map(keys, values),
         };
         made.map_err(|mut error| {
             error.message = format!("input `{}`: {}", declared.name, error.message);
@@ -36,67 +38,54 @@ impl<'a> Input<'a> {
         })
     }
 
-    fn of_numbers(declared: &GraphValue, tensor: &'a NumericTensor) -> Result<Self, RunnerError> {
-        let element = match &declared.kind {
-            ValueKind::Tensor { element, .. } => *element,
-            _ => ElementType::of(tensor.dtype()),
-        };
-        let number = number(element).ok_or_else(|| RunnerError::new(format!("ONNX Runtime has no {element}")))?;
-        let bytes = tensor.bytes();
-        let converted = match element {
-            ElementType::FLOAT16 => Some(half_floats::<f16>(tensor)?),
-            ElementType::BFLOAT16 => Some(half_floats::<bf16>(tensor)?),
-            // The runtime is compiled C++, in which a boolean of another byte than 0 or 1 is undefined behaviour.
-            ElementType::BOOL if bytes.iter().any(|&byte| byte > 1) => {
-                let mut flags = zeroed(bytes.len())?;
-                flags.as_mut_slice().iter_mut().zip(bytes).for_each(|(to, from)| *to = u8::from(*from != 0));
-                Some(flags)
-            }
-            // Tensors from frames and the pool are aligned, but a caller in this process may pass a slice from anywhere.
-            _ if !bytes.as_ptr().addr().is_multiple_of(alignment(tensor.dtype())) => Some(AlignedBytes::copy_of(bytes)),
-            _ => None,
-        };
-        let Some(converted) = converted else {
-            let value = Value::reading(bytes, tensor.shape(), number)?;
-            return Ok(Self { value, _converted: None, tensor: PhantomData });
-        };
-        let memory: *const [u8] = converted.as_slice();
+    fn of_tensor(tensor: &'a Tensor) -> Result<Self, RunnerError> {
+        match tensor {
+            Tensor::Numeric(numbers) => Self::of_numbers(numbers),
+            Tensor::String(strings) => Value::of_strings(strings.elements(), strings.shape()).map(Self::of_value),
+            Tensor::Bytes(strings) => Value::of_strings(strings.elements(), strings.shape()).map(Self::of_value),
+            _ => Err(RunnerError::new("expected one tensor, found a list")),
+        }
+    }
+
+    fn of_value(value: Value<'a>) -> Self {
+        Self { value, _parts: Vec::new(), _aligned: None }
+    }
+
+    fn of_numbers(tensor: &'a NumericTensor) -> Result<Self, RunnerError> {
+        let (dtype, bytes) = (tensor.dtype(), tensor.bytes());
+        let number =
+            number(ElementType::of(dtype)).ok_or_else(|| RunnerError::new(format!("ONNX Runtime has no {dtype}")))?;
+        // Tensors from frames and the pool are aligned, but a caller in this process may pass a slice from anywhere.
+        if bytes.as_ptr().addr().is_multiple_of(dtype.alignment().unwrap_or(1)) {
+            return Value::reading(bytes, tensor.shape(), number).map(Self::of_value);
+        }
+        let aligned = AlignedBytes::copy_of(bytes);
+        let memory: *const [u8] = aligned.as_slice();
         // SAFETY: the memory is on the heap, does not move with its owner, is not written to from here on, and is dropped
         // after the value.
         let value = Value::reading(unsafe { &*memory }, tensor.shape(), number)?;
-        Ok(Self { value, _converted: Some(converted), tensor: PhantomData })
+        Ok(Self { value, _parts: Vec::new(), _aligned: Some(aligned) })
+    }
+
+    fn of_list(tensors: &'a [Tensor], element: ElementType) -> Result<Self, RunnerError> {
+        if tensors.is_empty() {
+            return empty_sequence::make(element).map(Self::of_value);
+        }
+        Self::of_parts(tensors.iter(), ONNXType::ONNX_TYPE_SEQUENCE)
+    }
+
+    fn of_map(keys: &'a Tensor, values: &'a Tensor) -> Result<Self, RunnerError> {
+        Self::of_parts([keys, values].into_iter(), ONNXType::ONNX_TYPE_MAP)
+    }
+
+    fn of_parts(tensors: impl Iterator<Item = &'a Tensor>, kind: ONNXType) -> Result<Self, RunnerError> {
+        let parts = tensors.map(Self::of_tensor).collect::<Result<Vec<_>, _>>()?;
+        let pointers: Vec<*const OrtValue> = parts.iter().map(Self::as_ptr).collect();
+        let value = Value::of_parts(&pointers, kind)?;
+        Ok(Self { value, _parts: parts, _aligned: None })
     }
 
     pub(super) fn as_ptr(&self) -> *const OrtValue {
         self.value.as_ptr()
     }
-}
-
-/// Rounds elements of float32 to half as many bits: to the nearest value, ties to even (IEEE 754-2019, 4.3.1), as
-/// `numpy.astype` and ONNX's `Cast` do.
-///
-/// # Errors
-/// A finite element would become infinite.
-fn half_floats<H: Number>(tensor: &NumericTensor) -> Result<AlignedBytes, RunnerError> {
-    let copied;
-    let elements = match tensor.as_slice::<f32>() {
-        Ok(elements) => elements,
-        Err(_) => {
-            copied = tensor.to_vec::<f32>()?;
-            &copied
-        }
-    };
-    let mut bytes = zeroed(elements.len() * 2)?;
-    let halves: &mut [H] = bytemuck::try_cast_slice_mut(bytes.as_mut_slice())
-        .map_err(|error| RunnerError::new(format!("memory for {}: {error}", H::NAME)))?;
-    convert_numbers(elements, halves).map_err(|lost| RunnerError::new(lost.in_tensor(tensor.shape()).to_string()))?;
-    Ok(bytes)
-}
-
-fn zeroed(n_bytes: usize) -> Result<AlignedBytes, RunnerError> {
-    AlignedBytes::try_zeroed(n_bytes).ok_or_else(|| RunnerError::new(format!("no memory for {n_bytes} bytes")))
-}
-
-fn alignment(dtype: DataType) -> usize {
-    dtype.size().unwrap_or(1)
 }

@@ -2,12 +2,14 @@
 
 mod bound;
 mod element;
+mod empty_sequence;
 mod input;
 mod output;
 mod providers;
 mod value;
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -29,10 +31,39 @@ pub(crate) use self::providers::Choice as ProviderChoice;
 use self::value::{Value, check};
 use crate::model_file::GraphValue;
 use crate::model_source::ModelSource;
+use crate::operator_libraries::{self, OperatorLibrary};
 use crate::options::ModelOptions;
 
 /// Allocates an output: a new tensor with arbitrary contents.
 pub(crate) type Allocate<'a> = &'a dyn Fn(DataType, &[usize]) -> Result<NumericTensor, RunnerError>;
+
+/// An input of a call.
+#[derive(Debug)]
+pub(crate) enum Given<'a> {
+    /// A tensor of the dtype that the model takes, or for a sequence a nested one.
+    Tensor(Cow<'a, Tensor>),
+    /// A map, as two tensors of one dimension.
+    Map { keys: Tensor, values: Tensor },
+}
+
+/// An output that is to be computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requested<'a> {
+    pub(crate) value: &'a GraphValue,
+    /// Whether its strings are bytes to the caller.
+    pub(crate) is_bytes: bool,
+}
+
+/// What a call returns for an output.
+#[derive(Debug)]
+pub(crate) enum Returned {
+    /// The model returned no value for an optional output.
+    Nothing,
+    /// A tensor, or for a sequence a nested one.
+    Tensor(Tensor),
+    /// The values of a map as scalars, each with its key as text.
+    Map(Vec<(String, Tensor)>),
+}
 
 /// The library, which is loaded once in a process and never unloaded.
 static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -54,7 +85,7 @@ pub(crate) struct OnnxRuntime {
 
 /// The loaded library of ONNX Runtime.
 pub(crate) struct Library {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The version that the library reports.
     pub(crate) version: String,
     environment: Environment,
@@ -108,18 +139,27 @@ impl OnnxRuntime {
     /// Loads a model.
     ///
     /// # Errors
-    /// ONNX Runtime refuses the model; or a device or an execution provider is missing (kind `Unavailable`).
+    /// ONNX Runtime refuses the model or a library of operators; or a device or an execution provider is missing (kind `Unavailable`).
     pub(crate) fn load(
         source: &ModelSource,
         options: &ModelOptions,
         device: Option<&str>,
         library: &'static Library,
+        operators: &[OperatorLibrary],
     ) -> Result<Self, RunnerError> {
         let providers = providers::choose(options, device, &providers::available()?)?;
         let session = catch_panic("ONNX Runtime", || {
-            let builder = session_builder(options, &providers, &library.environment)?;
-            read_model(builder, source)
-                .map_err(|message| RunnerError::new(format!("ONNX Runtime cannot load `{}`: {message}", source.path)))
+            let mut builder = session_builder(options, &providers, &library.environment)?;
+            for operators in operators {
+                builder = with_operators(builder, operators)?;
+            }
+            read_model(builder, source).map_err(|message| {
+                let error = RunnerError::new(format!("ONNX Runtime cannot load `{}`: {message}", source.path));
+                match source.file.foreign_domain().filter(|_| operators.is_empty()) {
+                    Some(domain) => error.with_hint(how_to_name_libraries(domain)),
+                    None => error,
+                }
+            })
         })?;
         Ok(Self {
             bindable: Bindable::of(&session, &source.file.outputs),
@@ -150,6 +190,26 @@ fn session_builder(
     Ok(builder)
 }
 
+/// Registers the operators of a library.
+fn with_operators(builder: SessionBuilder, library: &OperatorLibrary) -> Result<SessionBuilder, RunnerError> {
+    operator_libraries::open(library)?;
+    builder.with_operator_library(&library.path).map_err(|error| {
+        RunnerError::new(format!("the library `{}` of operators cannot be used: {error}", library.name))
+    })
+}
+
+/// The hint for a model with operators that are neither ONNX's nor ONNX Runtime's.
+fn how_to_name_libraries(domain: &str) -> String {
+    let library = match domain {
+        "ai.onnx.contrib" | "com.microsoft.extensions" => "onnxruntime_extensions",
+        _ => "libs/operators.so",
+    };
+    format!(
+        "the model uses operators of the domain `{domain}`: name the library that has them in the option libraries, as in `libraries = \
+         [\"{library}\"]`; it is a file of the model, or an installed Python package"
+    )
+}
+
 fn read_model(mut builder: SessionBuilder, source: &ModelSource) -> Result<Session, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     // In a folder the runtime maps external data itself; otherwise it is given the bytes.
@@ -171,28 +231,28 @@ impl OnnxRuntime {
     }
 
     /// Runs the model. Inputs have the dtype that [`ElementType::carton`](crate::element_type::ElementType::carton)
-    /// gives for their declaration. Outputs are returned in the requested order, with the dtype for their declaration.
+    /// gives for their declaration, and so have outputs, which are returned in the requested order. Optional inputs may be left out.
     ///
     /// # Errors
-    /// An input cannot be converted, ONNX Runtime reports an error, or an output cannot be carried.
+    /// ONNX Runtime has no such input, or reports an error; or no tensor can hold an output.
     pub(crate) fn run(
         &self,
-        inputs: &[(&GraphValue, &Tensor)],
-        outputs: &[&GraphValue],
+        inputs: &[(&GraphValue, Given<'_>)],
+        outputs: &[Requested<'_>],
         allocate: Allocate<'_>,
-    ) -> Result<Vec<Tensor>, RunnerError> {
+    ) -> Result<Vec<Returned>, RunnerError> {
         catch_panic("ONNX Runtime", || {
             let values = inputs
                 .iter()
-                .map(|(declared, tensor)| Input::new(declared, tensor))
+                .map(|(declared, given)| Input::new(declared, given))
                 .collect::<Result<Vec<Input<'_>>, _>>()?;
             let predicted: Vec<Option<Vec<usize>>> =
-                outputs.iter().map(|output| self.bindable.predict(output, inputs)).collect();
+                outputs.iter().map(|output| self.bindable.predict(output.value, inputs)).collect();
             let names = Names::new(inputs.iter().map(|(declared, _)| *declared), outputs)?;
             let mut bound: Vec<Option<Bound>> = outputs
                 .iter()
                 .zip(&predicted)
-                .map(|(output, shape)| self.bindable.allocate(output, shape.as_deref()?, allocate))
+                .map(|(output, shape)| self.bindable.allocate(output.value, shape.as_deref()?, allocate))
                 .collect();
             if bound.iter().any(Option::is_some) {
                 let result = self.run_bound(&names, &values, outputs, &mut bound, allocate);
@@ -205,10 +265,10 @@ impl OnnxRuntime {
                 .iter()
                 .zip(&results)
                 .map(|(declared, value)| output::read(declared, value, allocate))
-                .collect::<Result<Vec<Tensor>, _>>()?;
-            for ((output, shape), tensor) in outputs.iter().zip(predicted).zip(&tensors) {
-                if let Some(shape) = shape {
-                    self.bindable.learn(output, &shape, tensor.shape());
+                .collect::<Result<Vec<Returned>, _>>()?;
+            for ((output, shape), returned) in outputs.iter().zip(predicted).zip(&tensors) {
+                if let (Some(shape), Returned::Tensor(tensor)) = (shape, returned) {
+                    self.bindable.learn(output.value, &shape, tensor.shape());
                 }
             }
             Ok(tensors)
@@ -221,10 +281,10 @@ impl OnnxRuntime {
         &self,
         names: &Names,
         inputs: &[Input<'_>],
-        outputs: &[&GraphValue],
+        outputs: &[Requested<'_>],
         bound: &mut [Option<Bound>],
         allocate: Allocate<'_>,
-    ) -> Result<Option<Vec<Tensor>>, RunnerError> {
+    ) -> Result<Option<Vec<Returned>>, RunnerError> {
         let written = bound
             .iter_mut()
             .map(|bound| bound.as_mut().map(Bound::value).transpose())
@@ -232,7 +292,7 @@ impl OnnxRuntime {
         let is_bound: Vec<bool> = written.iter().map(Option::is_some).collect();
         let give_up = |which: &dyn Fn(usize) -> bool| {
             for (position, output) in outputs.iter().enumerate().filter(|(position, _)| which(*position)) {
-                self.bindable.give_up(output);
+                self.bindable.give_up(output.value);
                 debug_assert!(position < outputs.len());
             }
         };
@@ -242,7 +302,7 @@ impl OnnxRuntime {
             give_up(&|position| is_bound.get(position) == Some(&true));
             return Ok(None);
         };
-        let mut tensors: Vec<Option<Tensor>> = Vec::with_capacity(outputs.len());
+        let mut tensors: Vec<Option<Returned>> = Vec::with_capacity(outputs.len());
         for ((output, value), is_bound) in outputs.iter().zip(results).zip(&is_bound) {
             // The values over memory of the pool are dropped here, before that memory is read.
             tensors.push(if *is_bound { None } else { Some(output::read(output, &value, allocate)?) });
@@ -252,7 +312,7 @@ impl OnnxRuntime {
             give_up(&|position| untouched.get(position) == Some(&true));
             return Ok(None);
         }
-        let bound = bound.iter_mut().map(|bound| bound.take().map(|bound| Tensor::from(bound.tensor)));
+        let bound = bound.iter_mut().map(|bound| bound.take().map(|bound| Returned::Tensor(bound.tensor.into())));
         Ok(tensors.into_iter().zip(bound).map(|(tensor, bound)| tensor.or(bound)).collect())
     }
 
@@ -265,42 +325,52 @@ impl OnnxRuntime {
         outputs: Vec<Option<Value<'a>>>,
     ) -> Result<Vec<Value<'a>>, RunnerError> {
         let input_values: Vec<*const OrtValue> = inputs.iter().map(Input::as_ptr).collect();
-        let mut output_values: Vec<*mut OrtValue> =
-            outputs.iter().map(|value| value.as_ref().map_or(ptr::null_mut(), Value::as_ptr)).collect();
         let (input_names, output_names) = (names.inputs(), names.outputs());
-        if input_names.len() != input_values.len() || output_names.len() != output_values.len() {
-            return Err(RunnerError::new("names and values do not match"));
-        }
         let session = self.session.lock();
-        // SAFETY: the session lives and is locked, so that no two runs of it happen at once, as in the bindings. Every pointer
-        // is to something that lives until the call is over, and the arrays have the stated lengths. Values over our own
-        // memory hold as many bytes as their shapes need, which the runtime checks when they are made.
-        let status = unsafe {
-            (ort::api().Run)(
-                session.inner().ptr().cast_mut(),
-                ptr::null(),
-                input_names.as_ptr(),
-                input_values.as_ptr(),
-                input_values.len(),
-                output_names.as_ptr(),
-                output_names.len(),
-                output_values.as_mut_ptr(),
-            )
-        };
-        drop(session);
-        // Values that the run made are owned from here on, even if the run failed.
-        let results: Vec<Result<Value<'a>, RunnerError>> = outputs
-            .into_iter()
-            .zip(output_values)
-            .map(|(given, value)| match given {
-                Some(given) => Ok(given),
-                // SAFETY: the run made this value, or left it null.
-                None => unsafe { Value::of_run(value) },
-            })
-            .collect();
-        check(status)?;
-        results.into_iter().collect()
+        run_session(&session, &input_names, &input_values, &output_names, outputs)
     }
+}
+
+/// Runs a session that no other thread runs. Where `outputs` holds a value, the runtime writes into that value, and it is returned.
+fn run_session<'a>(
+    session: &Session,
+    input_names: &[*const c_char],
+    input_values: &[*const OrtValue],
+    output_names: &[*const c_char],
+    outputs: Vec<Option<Value<'a>>>,
+) -> Result<Vec<Value<'a>>, RunnerError> {
+    if input_names.len() != input_values.len() || output_names.len() != outputs.len() {
+        return Err(RunnerError::new("names and values do not match"));
+    }
+    let mut output_values: Vec<*mut OrtValue> =
+        outputs.iter().map(|value| value.as_ref().map_or(ptr::null_mut(), Value::as_ptr)).collect();
+    // SAFETY: the session lives, and no two runs of it happen at once, as in the bindings. Every pointer is to something that lives until the
+    // call is over, and the arrays have the stated lengths. Values over our own memory hold as many bytes as their shapes need, which the
+    // runtime checks when they are made.
+    let status = unsafe {
+        (ort::api().Run)(
+            session.inner().ptr().cast_mut(),
+            ptr::null(),
+            input_names.as_ptr(),
+            input_values.as_ptr(),
+            input_values.len(),
+            output_names.as_ptr(),
+            output_names.len(),
+            output_values.as_mut_ptr(),
+        )
+    };
+    // Values that the run made are owned from here on, even if the run failed.
+    let results: Vec<Result<Value<'a>, RunnerError>> = outputs
+        .into_iter()
+        .zip(output_values)
+        .map(|(given, value)| match given {
+            Some(given) => Ok(given),
+            // SAFETY: the run made this value, or left it null.
+            None => unsafe { Value::of_run(value) },
+        })
+        .collect();
+    check(status)?;
+    results.into_iter().collect()
 }
 
 /// The names of a run's inputs and outputs as C strings.
@@ -310,14 +380,14 @@ struct Names {
 }
 
 impl Names {
-    fn new<'a>(inputs: impl Iterator<Item = &'a GraphValue>, outputs: &[&GraphValue]) -> Result<Self, RunnerError> {
+    fn new<'a>(inputs: impl Iterator<Item = &'a GraphValue>, outputs: &[Requested<'_>]) -> Result<Self, RunnerError> {
         let name = |value: &GraphValue| {
             CString::new(value.name.as_str())
                 .map_err(|_| RunnerError::new(format!("`{}` holds a NUL character", value.name.escape_debug())))
         };
         Ok(Self {
             inputs: inputs.map(name).collect::<Result<_, _>>()?,
-            outputs: outputs.iter().map(|value| name(value)).collect::<Result<_, _>>()?,
+            outputs: outputs.iter().map(|output| name(output.value)).collect::<Result<_, _>>()?,
         })
     }
 

@@ -1,53 +1,63 @@
-//! Converts outputs in the runtime's own memory into tensors. Each element is written once.
+//! Copies outputs in the runtime's own memory into tensors. Each element is written once.
+
+use std::sync::Arc;
 
 use carton_runner_interface::runner::RunnerError;
-use carton_tensor::{DataType, NumericTensor, StringTensor, Tensor, element_count};
-use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-use half::{bf16, f16};
+use carton_tensor::{AlignedBytes, BytesTensor, DataType, NumericTensor, StringTensor, Tensor, element_count};
 use ort::sys::ONNXType;
 
-use super::Allocate;
 use super::element::element;
 use super::value::Value;
+use super::{Allocate, Requested, Returned};
 use crate::element_type::ElementType;
-use crate::model_file::GraphValue;
+use crate::model_file::ValueKind;
 
-/// Converts an output of a run into a tensor of Carton.
-pub(super) fn read(declared: &GraphValue, value: &Value<'_>, allocate: Allocate<'_>) -> Result<Tensor, RunnerError> {
-    let read = match value.kind()? {
-        ONNXType::ONNX_TYPE_TENSOR => tensor(value, allocate),
-        ONNXType::ONNX_TYPE_SEQUENCE => scores(value, allocate),
-        other => Err(RunnerError::new(format!("the model returns {other:?}, which is no tensor"))),
-    };
-    read.map_err(|mut error| {
-        error.message = format!("output `{}`: {}", declared.name, error.message);
+/// Converts an output of a run into what a caller gets.
+pub(super) fn read(
+    requested: &Requested<'_>,
+    value: &Value<'_>,
+    allocate: Allocate<'_>,
+) -> Result<Returned, RunnerError> {
+    read_value(requested, value, allocate).map_err(|mut error| {
+        error.message = format!("output `{}`: {}", requested.value.name, error.message);
         error
     })
 }
 
-fn tensor(value: &Value<'_>, allocate: Allocate<'_>) -> Result<Tensor, RunnerError> {
+fn read_value(requested: &Requested<'_>, value: &Value<'_>, allocate: Allocate<'_>) -> Result<Returned, RunnerError> {
+    if !value.is_there()? {
+        return Ok(Returned::Nothing);
+    }
+    let is_bytes = requested.is_bytes;
+    match value.kind()? {
+        ONNXType::ONNX_TYPE_TENSOR => tensor(value, is_bytes, allocate).map(Returned::Tensor),
+        ONNXType::ONNX_TYPE_SEQUENCE if requested.value.kind == ValueKind::Scores => {
+            scores(value, allocate).map(Returned::Tensor)
+        }
+        ONNXType::ONNX_TYPE_SEQUENCE => list(value, is_bytes, allocate).map(Returned::Tensor),
+        ONNXType::ONNX_TYPE_MAP => map(value).map(Returned::Map),
+        other => Err(RunnerError::new(format!("the model returns {other:?}, which is no tensor"))),
+    }
+}
+
+fn tensor(value: &Value<'_>, is_bytes: bool, allocate: Allocate<'_>) -> Result<Tensor, RunnerError> {
     let (number, shape) = value.tensor()?;
     let Some((element, dtype)) = element(number).and_then(|element| Some((element, element.carton()?))) else {
         return Err(RunnerError::new(format!("the model returns {number:?}, which Carton's tensors do not have")));
     };
-    let count = element_count(&shape).ok_or_else(|| RunnerError::new("the model returns more than memory can hold"))?;
-    if dtype == DataType::String {
-        return Ok(StringTensor::new(value.strings(count)?, shape)?.into());
+    let too_large = || RunnerError::new("the model returns more than memory can hold");
+    let count = element_count(&shape).ok_or_else(too_large)?;
+    if element == ElementType::STRING {
+        let strings = value.strings(count)?;
+        return if is_bytes { Ok(BytesTensor::new(strings, shape)?.into()) } else { texts(strings, shape) };
     }
-    let width = element.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1);
-    let n_bytes = count.checked_mul(width);
-    let n_bytes = n_bytes.ok_or_else(|| RunnerError::new("the model returns more than memory can hold"))?;
+    let n_bytes = count.checked_mul(dtype.size().unwrap_or(1)).ok_or_else(too_large)?;
     // SAFETY: an output that is not bound to a device is on the CPU; it has `count` elements of this width.
     let bytes = unsafe { value.bytes(n_bytes) }?;
     let mut tensor = allocate(dtype, &shape)?;
-    let written = match element {
-        ElementType::FLOAT16 => floats(&mut tensor, bytes, |halves, floats| {
-            halves.reinterpret_cast::<f16>().convert_to_f32_slice(floats);
-        })?,
-        ElementType::BFLOAT16 => floats(&mut tensor, bytes, |halves, floats| {
-            halves.reinterpret_cast::<bf16>().convert_to_f32_slice(floats);
-        })?,
-        ElementType::BOOL => {
+    let written = match dtype {
+        // An operator of a library could return other bytes than 0 and 1.
+        DataType::Bool => {
             tensor.bytes_mut().map(|to| to.iter_mut().zip(bytes).for_each(|(to, from)| *to = u8::from(*from != 0)))
         }
         _ => tensor.bytes_mut().filter(|to| to.len() == bytes.len()).map(|to| to.copy_from_slice(bytes)),
@@ -56,16 +66,58 @@ fn tensor(value: &Value<'_>, allocate: Allocate<'_>) -> Result<Tensor, RunnerErr
     Ok(tensor.into())
 }
 
-/// Converts elements of 16 bits to float32, which holds them exactly.
-fn floats(
-    tensor: &mut NumericTensor,
-    bytes: &[u8],
-    convert: impl FnOnce(&[u16], &mut [f32]),
-) -> Result<Option<()>, RunnerError> {
-    let halves: &[u16] =
-        bytemuck::try_cast_slice(bytes).map_err(|error| RunnerError::new(format!("elements of 2 bytes: {error}")))?;
-    let floats = tensor.as_mut_slice::<f32>()?.filter(|floats| floats.len() == halves.len());
-    Ok(floats.map(|floats| convert(halves, floats)))
+/// Strings as text.
+///
+/// # Errors
+/// One of them is not UTF-8.
+fn texts(strings: Vec<Vec<u8>>, shape: Vec<usize>) -> Result<Tensor, RunnerError> {
+    let text = |(index, bytes): (usize, Vec<u8>)| {
+        String::from_utf8(bytes).map_err(|_| {
+            RunnerError::new(format!("string {index} of the output is not valid UTF-8"))
+                .with_hint("declare the output as bytes in the metadata, `dtype = \"bytes\"`, and pack the model again")
+        })
+    };
+    let texts = strings.into_iter().enumerate().map(text).collect::<Result<Vec<_>, _>>()?;
+    Ok(StringTensor::new(texts, shape)?.into())
+}
+
+/// The tensors of a sequence.
+fn list(sequence: &Value<'_>, is_bytes: bool, allocate: Allocate<'_>) -> Result<Tensor, RunnerError> {
+    let read = |position: usize| {
+        tensor(&sequence.part(position)?, is_bytes, allocate).map_err(|mut error| {
+            error.message = format!("tensor {position} of the list: {}", error.message);
+            error
+        })
+    };
+    let tensors = (0..sequence.count()?).map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(Tensor::nested(tensors)?)
+}
+
+/// The keys of a map as text, each with its value as a scalar.
+fn map(map: &Value<'_>) -> Result<Vec<(String, Tensor)>, RunnerError> {
+    let heap = |dtype: DataType, shape: &[usize]| -> Result<NumericTensor, RunnerError> {
+        Ok(NumericTensor::zeroed(dtype, shape.to_vec())?)
+    };
+    let other = || RunnerError::new("the model returns a map of another kind than to numbers or strings");
+    let keys = Labels::read(&map.part(0)?).ok_or_else(other)??.into_texts();
+    let scalar = |position: usize, values: &Tensor| -> Result<Tensor, RunnerError> {
+        match values {
+            Tensor::Numeric(numbers) => {
+                let width = numbers.dtype().size().unwrap_or(1);
+                let bytes = numbers.bytes().chunks_exact(width).nth(position).ok_or_else(other)?;
+                let bytes = Arc::new(AlignedBytes::copy_of(bytes));
+                Ok(NumericTensor::new(numbers.dtype(), Vec::new(), bytes)?.into())
+            }
+            Tensor::String(texts) => {
+                let text = texts.elements().get(position).ok_or_else(other)?;
+                Ok(StringTensor::new(vec![text.clone()], Vec::new())?.into())
+            }
+            _ => Err(other()),
+        }
+    };
+    let values = tensor(&map.part(1)?, false, &heap)?;
+    let entries = keys.into_iter().enumerate().map(|(position, key)| Ok((key, scalar(position, &values)?)));
+    entries.collect()
 }
 
 /// Converts a sequence of maps from labels to numbers, one for each row, into a table with a column for each label, in ascending
@@ -123,7 +175,10 @@ impl Labels {
             ElementType::INT64 => Some(unsafe { keys.bytes(count * 8) }.map(|bytes| {
                 Self::Numbers(bytes.as_chunks().0.iter().map(|bytes| i64::from_ne_bytes(*bytes)).collect())
             })),
-            ElementType::STRING => Some(keys.strings(count).map(Self::Texts)),
+            ElementType::STRING => Some(keys.strings(count).and_then(|keys| {
+                let keys = keys.into_iter().map(String::from_utf8).collect::<Result<_, _>>();
+                keys.map(Self::Texts).map_err(|_| RunnerError::new("a label is not valid UTF-8"))
+            })),
             _ => None,
         }
     }
@@ -132,6 +187,13 @@ impl Labels {
         match self {
             Self::Numbers(numbers) => numbers.len(),
             Self::Texts(texts) => texts.len(),
+        }
+    }
+
+    fn into_texts(self) -> Vec<String> {
+        match self {
+            Self::Numbers(numbers) => numbers.iter().map(ToString::to_string).collect(),
+            Self::Texts(texts) => texts,
         }
     }
 

@@ -74,7 +74,7 @@ impl<'a> Value<'a> {
     }
 
     /// A tensor of strings, copied.
-    pub(super) fn of_strings(strings: &[String], shape: &[usize]) -> Result<Self, RunnerError> {
+    pub(super) fn of_strings(strings: &[impl AsRef<[u8]>], shape: &[usize]) -> Result<Self, RunnerError> {
         let allocator = Allocator::default();
         let shape = signed(shape)?;
         let value = Self::made(|value| {
@@ -90,6 +90,7 @@ impl<'a> Value<'a> {
             }
         })?;
         for (index, text) in strings.iter().enumerate() {
+            let text = text.as_ref();
             let mut buffer = ptr::null_mut();
             // SAFETY: the runtime checks the index, and makes the string as long as requested.
             let status = unsafe {
@@ -102,6 +103,14 @@ impl<'a> Value<'a> {
             }
         }
         Ok(value)
+    }
+
+    /// A sequence of these tensors, which have to live as long as their memory, or a map of these keys and values, which are copied.
+    pub(super) fn of_parts(parts: &[*const OrtValue], kind: ONNXType) -> Result<Self, RunnerError> {
+        Self::made(|value| {
+            // SAFETY: the parts live until the call is over; the caller keeps the memory that a sequence shares with them.
+            unsafe { (ort::api().CreateValue)(parts.as_ptr(), parts.len(), kind, value) }
+        })
     }
 
     fn made(make: impl FnOnce(*mut *mut OrtValue) -> OrtStatusPtr) -> Result<Self, RunnerError> {
@@ -126,6 +135,14 @@ impl<'a> Value<'a> {
 
     pub(super) fn as_ptr(&self) -> *mut OrtValue {
         self.pointer.as_ptr()
+    }
+
+    /// Whether there is a value: an optional output may be none.
+    pub(super) fn is_there(&self) -> Result<bool, RunnerError> {
+        let mut is_there = 0;
+        // SAFETY: the value lives.
+        check(unsafe { (ort::api().HasValue)(self.as_ptr(), &raw mut is_there) })?;
+        Ok(is_there != 0)
     }
 
     pub(super) fn kind(&self) -> Result<ONNXType, RunnerError> {
@@ -177,8 +194,8 @@ impl<'a> Value<'a> {
         Ok(unsafe { slice::from_raw_parts(data.cast::<u8>(), n_bytes) })
     }
 
-    /// The elements of a tensor of strings.
-    pub(super) fn strings(&self, count: usize) -> Result<Vec<String>, RunnerError> {
+    /// The elements of a tensor of strings, which may be any bytes.
+    pub(super) fn strings(&self, count: usize) -> Result<Vec<Vec<u8>>, RunnerError> {
         if count == 0 {
             return Ok(Vec::new());
         }
@@ -201,11 +218,9 @@ impl<'a> Value<'a> {
         starts
             .iter()
             .zip(ends)
-            .enumerate()
-            .map(|(index, (&start, end))| {
+            .map(|(&start, end)| {
                 let bytes = text.get(start..end).ok_or_else(|| RunnerError::new("strings that overlap"))?;
-                String::from_utf8(bytes.to_vec())
-                    .map_err(|_| RunnerError::new(format!("string {index} of the output is not valid UTF-8")))
+                Ok(bytes.to_vec())
             })
             .collect()
     }

@@ -35,7 +35,6 @@ fn spec(name: &str, tensor: &Tensor, internal_name: Option<&str>) -> DeclaredTen
     DeclaredTensor {
         name: name.to_owned(),
         dtype: tensor.dtype().unwrap_or(DataType::Float32),
-        element: None,
         shape: SymbolicShape::Any,
         internal_name: internal_name.map(str::to_owned),
     }

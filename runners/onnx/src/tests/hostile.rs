@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::{TestFiles, models};
+use crate::element_type::ElementType;
 use crate::model_file::{ModelFile, ModelFileError, ValueKind};
 use crate::model_source::ModelSource;
 use crate::protobuf::WireError;
@@ -109,15 +110,20 @@ fn maps_inside_sequences() {
     };
     let (float, double) = (field(1, &[0x08, 1]), field(1, &[0x08, 11]));
     assert_eq!(kind(&sequence(&map(&float))), Ok(ValueKind::Scores));
-    assert_eq!(kind(&sequence(&map(&double))), Ok(ValueKind::Other("a sequence")));
-    assert_eq!(kind(&sequence(&map(&sequence(&map(&float))))), Ok(ValueKind::Other("a sequence")));
-    assert_eq!(kind(&map(&float)), Ok(ValueKind::Other("a map")));
+    assert_eq!(
+        kind(&sequence(&map(&double))),
+        Ok(ValueKind::Other("a sequence of maps to something else than float32"))
+    );
+    let other = Ok(ValueKind::Other("a sequence of something else than tensors"));
+    assert_eq!(kind(&sequence(&map(&sequence(&map(&float))))), other);
+    let (key, element) = (ElementType::INT64, ElementType::FLOAT);
+    assert_eq!(kind(&map(&float)), Ok(ValueKind::Map { key, element }));
     // At the greatest depth, each level is walked once.
     let mut nested = float;
     for _ in 0..6 {
         nested = sequence(&map(&nested));
     }
-    assert_eq!(kind(&nested), Ok(ValueKind::Other("a sequence")));
+    assert_eq!(kind(&nested), other);
 }
 
 #[test]

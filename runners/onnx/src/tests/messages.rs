@@ -13,16 +13,12 @@ fn warnings() {
     if onnx_runtime().is_none() {
         return;
     }
-    let check = |model: &str, options: &ModelOptions, expected: &[&str]| {
-        let (_, warnings) = open_with(&TestFiles::of_model(model), options, &[], &[]).unwrap();
+    let check = |model: &str, expected: &[&str]| {
+        let (_, warnings) = open(&TestFiles::of_model(model)).unwrap();
         assert_eq!(warnings, expected, "{model}");
     };
-    check("mlp.onnx", &ModelOptions::default(), &[]);
-    check(
-        "sequence.onnx",
-        &ModelOptions::default(),
-        &["output `parts` is left out: it is a sequence, which Carton's tensors do not have"],
-    );
+    check("mlp.onnx", &[]);
+    check("sequence.onnx", &[]);
 }
 
 #[test]
@@ -33,6 +29,8 @@ fn what_onnx_runtime_refuses() {
     let error = open(&TestFiles::of_model("unknown_operator.onnx")).err().unwrap();
     assert!(error.message.starts_with("ONNX Runtime cannot load `unknown_operator.onnx`: "), "{}", error.message);
     assert!(!error.is_unavailable(), "{error:?}");
+    let hint = error.hint.unwrap();
+    assert!(hint.starts_with("the model uses operators of the domain `com.example`: name the library"), "{hint}");
 }
 
 #[test]
@@ -86,7 +84,7 @@ fn inputs() {
     check(
         "branches.onnx",
         &[("flag", floats(vec![])), ("x", floats(vec![1]))],
-        "input `flag`: expected uint8 (for bool), found float32",
+        "input `flag`: expected bool, found float32",
     );
 }
 
@@ -95,7 +93,6 @@ fn declared_names() {
     let spec = |name: &str, internal_name: Option<&str>| DeclaredTensor {
         name: name.to_owned(),
         dtype: DataType::Float32,
-        element: None,
         shape: SymbolicShape::Any,
         internal_name: internal_name.map(str::to_owned),
     };
@@ -172,17 +169,25 @@ fn signatures() {
         "tokens.onnx",
         Ok((
             r#"ids int64 ["batch","length"]"#,
-            r#"mean float32 ["batch",6]; best int64 ["batch"]; positive uint8 ["batch",6]; next int64 ["batch","length"]"#,
+            r#"mean float32 ["batch",6]; best int64 ["batch"]; positive bool ["batch",6]; next int64 ["batch","length"]"#,
         )),
     );
-    check("scalar.onnx", Ok(("x float32 []; i int64 []; b uint8 []", "y float32 []; j int64 []; c uint8 []")));
-    check("branches.onnx", Ok((r#"flag uint8 []; x float32 ["n"]"#, r#"y float32 "*""#)));
-    check("half.onnx", Ok((r#"x float32 ["n"]"#, r#"y float32 ["n"]"#)));
+    check("scalar.onnx", Ok(("x float32 []; i int64 []; b bool []", "y float32 []; j int64 []; c bool []")));
+    check("branches.onnx", Ok((r#"flag bool []; x float32 ["n"]"#, r#"y float32 "*""#)));
+    check("half.onnx", Ok((r#"x float16 ["n"]"#, r#"y float16 ["n"]"#)));
     check(
         "../real/forest.onnx",
         Ok((r#"x float32 ["*",3]"#, r#"output_label int64 ["*"]; output_probability float32 ["*","*"]"#)),
     );
-    check("sequence.onnx", Ok(("x float32 [4]", "y float32 [4]")));
+    check("sequence.onnx", Ok(("x float32 [4]", r#"parts float32 "*"; y float32 [4]"#)));
+    check(
+        "../types/optionals.onnx",
+        Ok((
+            r#"x float32 "*"; parts float32 ["*","*",2]"#,
+            r#"has_x bool []; has_parts bool []; y float32 "*"; same float32 ["*","*",2]"#,
+        )),
+    );
+    check("../types/map_of_words.onnx", Err("the model does not say what keys input `x` has, which is a map"));
     check("signatures/untyped.onnx", Err("the model does not say what output `y` is"));
-    check("signatures/of_sequence.onnx", Ok(("", r#"y float32 ["n"]"#)));
+    check("signatures/of_sequence.onnx", Ok((r#"parts float32 "*""#, r#"y float32 ["n"]"#)));
 }

@@ -6,13 +6,14 @@ mod hostile;
 mod messages;
 mod packing;
 mod real;
+mod types;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
-use carton_tensor::{AlignedBytes, DataType, NumericTensor, Storage, StringTensor, Tensor};
+use carton_tensor::{AlignedBytes, BoolByte, DataType, NumericTensor, Storage, StringTensor, Tensor};
 use serde_json::Value;
 
 use crate::Onnx;
@@ -27,9 +28,9 @@ pub(super) fn models() -> PathBuf {
 
 /// The files of a model: by name, in memory, and in a folder if ONNX Runtime is to use one.
 #[derive(Default)]
-pub(super) struct TestFiles {
-    pub(super) files: BTreeMap<String, Vec<u8>>,
-    pub(super) directory: Option<PathBuf>,
+pub(crate) struct TestFiles {
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    pub(crate) directory: Option<PathBuf>,
 }
 
 impl TestFiles {
@@ -124,19 +125,25 @@ pub(super) fn tensors(json: &Value) -> Tensors {
     json.as_object().unwrap().iter().map(|(name, json)| (name.clone(), tensor(json))).collect()
 }
 
+/// A tensor as its elements or their bits, or a list of tensors.
 fn tensor(json: &Value) -> Tensor {
+    if let Some(list) = json["list"].as_array() {
+        return Tensor::nested(list.iter().map(tensor).collect()).unwrap();
+    }
     let shape: Vec<usize> = serde_json::from_value(json["shape"].clone()).unwrap();
+    let dtype: DataType = json["dtype"].as_str().unwrap().parse().unwrap();
+    if let Some(bits) = json["bits"].as_array() {
+        let width = dtype.size().unwrap();
+        let bytes = bits.iter().flat_map(|bits| bits.as_u64().unwrap().to_le_bytes()[..width].to_vec());
+        return NumericTensor::copy_from_bytes(dtype, shape, &bytes.collect::<Vec<u8>>()).unwrap().into();
+    }
     macro_rules! numbers {
         ($element:ty) => {{
             let elements: Vec<$element> = serde_json::from_value(json["data"].clone()).unwrap();
             NumericTensor::from_vec(elements, shape).unwrap().into()
         }};
     }
-    match json["dtype"].as_str().unwrap().parse().unwrap() {
-        DataType::Float32 if json["bits"].is_array() => {
-            let bits: Vec<u32> = serde_json::from_value(json["bits"].clone()).unwrap();
-            NumericTensor::from_vec(bits.into_iter().map(f32::from_bits).collect(), shape).unwrap().into()
-        }
+    match dtype {
         DataType::Float32 => numbers!(f32),
         DataType::Float64 => numbers!(f64),
         DataType::Int8 => numbers!(i8),
@@ -147,6 +154,10 @@ fn tensor(json: &Value) -> Tensor {
         DataType::Uint16 => numbers!(u16),
         DataType::Uint32 => numbers!(u32),
         DataType::Uint64 => numbers!(u64),
+        DataType::Bool => {
+            let elements: Vec<u8> = serde_json::from_value(json["data"].clone()).unwrap();
+            NumericTensor::from_vec(elements.into_iter().map(BoolByte).collect(), shape).unwrap().into()
+        }
         DataType::String => {
             let elements: Vec<String> = serde_json::from_value(json["data"].clone()).unwrap();
             StringTensor::new(elements, shape).unwrap().into()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use carton_runner_interface::runner::{DeclaredTensor, PackRequest, PackResponse};
-use carton_tensor::{DataType, ElementKind};
+use carton_tensor::DataType;
 use serde_json::json;
 
 use super::{TestFiles, models, open};
@@ -58,14 +58,13 @@ fn a_file() {
 #[test]
 fn booleans_are_declared_as_such() {
     let response = pack_path(&models().join("scalar.onnx")).response.unwrap();
-    let declared = |specs: &[DeclaredTensor]| -> Vec<_> {
-        specs.iter().map(|spec| (spec.name.clone(), spec.dtype, spec.element)).collect()
-    };
+    let declared =
+        |specs: &[DeclaredTensor]| -> Vec<_> { specs.iter().map(|spec| (spec.name.clone(), spec.dtype)).collect() };
     let expected = |float: &str, integer: &str, boolean: &str| {
         vec![
-            (float.to_owned(), DataType::Float32, None),
-            (integer.to_owned(), DataType::Int64, None),
-            (boolean.to_owned(), DataType::Uint8, Some(ElementKind::Bool)),
+            (float.to_owned(), DataType::Float32),
+            (integer.to_owned(), DataType::Int64),
+            (boolean.to_owned(), DataType::Bool),
         ]
     };
     assert_eq!(declared(&response.inputs), expected("x", "i", "b"));
@@ -123,10 +122,11 @@ fn warnings() {
         (0, 0),
         &["no inputs and outputs are declared: the model does not say what output `y` is"],
     );
+    check("sequence.onnx", (1, 2), &[]);
     check(
-        "sequence.onnx",
-        (1, 1),
-        &["output `parts` is left out: it is a sequence, which Carton's tensors do not have"],
+        "../types/map_of_words.onnx",
+        (0, 0),
+        &["no inputs and outputs are declared: the model does not say what keys input `x` has, which is a map"],
     );
 }
 
@@ -152,15 +152,47 @@ fn models_whose_values_no_tensor_holds() {
         assert_eq!(error.message, expected);
     };
     check(
-        "signatures/only_sequence.onnx",
-        "the model returns nothing: output `parts` is a sequence, which Carton's tensors do not have; output `maybe` is an \
-         optional value, which Carton's tensors do not have",
+        "signatures/of_sequence.onnx",
+        "the model cannot be called: input `z` is complex64, which ONNX Runtime does not have",
+    );
+    check("../types/int4.onnx", "the model cannot be called: input `x` is int4, which Carton's tensors do not have");
+    check(
+        "../types/float4.onnx",
+        "the model cannot be called: input `x` is float4e2m1, which Carton's tensors do not have",
     );
     check(
-        "signatures/of_sequence.onnx",
-        "the model cannot be called: input `parts` is a sequence, which Carton's tensors do not have; input `z` is complex64, \
-         which Carton's tensors do not have",
+        "../types/complex64.onnx",
+        "the model cannot be called: input `x` is complex64, which ONNX Runtime does not have",
     );
+}
+
+#[test]
+fn optional_values_are_declared_as_such() {
+    let response = pack_path(&models().join("../types/optionals.onnx")).response.unwrap();
+    assert_eq!(response.optional_inputs, ["x", "parts"]);
+    assert_eq!(response.optional_outputs, ["y", "same"]);
+}
+
+#[test]
+fn libraries_are_packed_with_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    copy_into(folder.path(), "mlp.onnx", "model.onnx");
+    std::fs::create_dir(folder.path().join("libs")).unwrap();
+    std::fs::write(folder.path().join("libs/ops.so"), "library").unwrap();
+    let pack = |libraries: &[&str]| {
+        let libraries = libraries.iter().map(|name| (*name).to_owned()).collect();
+        pack_with(&folder.path().join("model.onnx"), &ModelOptions { libraries, ..ModelOptions::default() })
+    };
+    let packed = pack(&["libs/ops.so", "onnxruntime_extensions"]);
+    assert_eq!(packed.response.unwrap().path, packed.scratch.path());
+    assert_eq!(list(packed.scratch.path()), ["libs", "model.onnx"]);
+    for (library, expected) in [
+        ("../ops.so", "option `libraries` names `../ops.so`, which is not the path of a file of the model"),
+        ("libs/none.so", "option `libraries` names `libs/none.so`: reading "),
+    ] {
+        let message = pack(&[library]).response.map(drop).unwrap_err();
+        assert!(message.starts_with(expected), "{message}");
+    }
 }
 
 #[test]
@@ -199,14 +231,42 @@ fn what_contradicts_the_model() {
     );
     // Up to IR version 3, as here, initializers are listed among the inputs; callers need not pass them.
     check("opset_7.onnx", x("float32", json!("*")), json!(null), &[]);
-    // A tensor that is carried as another dtype is declared with that dtype.
+    // A carton of others may declare what carries the model's dtype.
     check("half.onnx", x("float32", json!("*")), json!(null), &[]);
+    check("half.onnx", x("float16", json!("*")), json!(null), &[]);
     check(
-        "sequence.onnx",
+        "half.onnx",
+        x("bfloat16", json!("*")),
         json!(null),
-        json!([spec("parts", "float32", json!("*"))]),
-        &["output `parts`: the model's is a sequence, which Carton's tensors do not have"],
+        &["input `x`: declared bfloat16, the model has float16"],
     );
+    // Strings may be declared as bytes, because the runtime does not read them.
+    check("../types/strings.onnx", x("bytes", json!(["n"])), json!([spec("y", "bytes", json!(["n"]))]), &[]);
+    check(
+        "../types/strings.onnx",
+        x("int8", json!(["n"])),
+        json!(null),
+        &["input `x`: declared int8, the model has string"],
+    );
+    // A list is one more dimension, and the keys of a map are inputs.
+    check("sequence.onnx", json!(null), json!([spec("parts", "float32", json!("*"))]), &[]);
+    let list = |shape| json!([spec("parts", "float32", shape)]);
+    check("../types/length.onnx", list(json!(["n", "*", 2])), json!(null), &[]);
+    check(
+        "../types/length.onnx",
+        list(json!(["n", "*", 3])),
+        json!(null),
+        &["input `parts`, dimension 2: declared 3, the model has 2"],
+    );
+    check("../types/map_of_words.onnx", json!([spec("x.cat", "float32", json!([]))]), json!(null), &[]);
+    check(
+        "../types/map_of_words.onnx",
+        json!([spec("x.cat", "float64", json!([]))]),
+        json!(null),
+        &["input `x.cat`: declared float64, the model has float32"],
+    );
+    // Optional inputs need not be declared.
+    check("../types/optionals.onnx", json!([]), json!(null), &[]);
     // The model's own signature does not contradict the model.
     for entry in models().read_dir().unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -242,7 +302,7 @@ fn refusals() {
     std::fs::write(&model, "hello").unwrap();
     check(&model, "model.onnx is not a");
     copy_into(folder.path(), "external/model.onnx", "model.onnx");
-    check(&model, "reading external data");
+    check(&model, "reading ");
     let data = folder.path().join("model.onnx.data");
     std::fs::write(&data, "short").unwrap();
     check(&model, "`model.onnx.data` is too short for tensor `w1`: expected 128 bytes at 0, found a file of 5");

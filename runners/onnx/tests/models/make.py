@@ -63,8 +63,7 @@ def to_json(array):
     array = np.asarray(array)
     dtype = "string" if array.dtype == object or array.dtype.kind == "U" else str(array.dtype)
     if array.dtype == bool:
-        # Carton's tensors carry booleans as uint8.
-        array, dtype = array.astype(np.uint8), "uint8"
+        array = array.astype(np.uint8)
     return {"dtype": dtype, "shape": list(array.shape), "data": array.reshape(-1).tolist()}
 
 

@@ -121,9 +121,15 @@ def read(folder, what, values):
 
 
 def array(value):
-    """A tensor as an array of NumPy or ml_dtypes; sequences, maps and optional values unchanged: no tensor holds them."""
-    if isinstance(value, onnx.TensorProto):
+    """A tensor as an array of NumPy or ml_dtypes, a sequence as a list of arrays, and an optional value without one as None."""
+    if isinstance(value, onnx.OptionalProto):
+        value = numpy_helper.to_optional(value)
+    elif isinstance(value, onnx.SequenceProto):
+        value = numpy_helper.to_list(value)
+    elif isinstance(value, onnx.TensorProto):
         value = numpy_helper.to_array(value)
+    if isinstance(value, list):
+        return [array(one) for one in value]
     if isinstance(value, (np.ndarray, np.generic)):
         value = np.asarray(value)
         if value.dtype == object:
