@@ -34,8 +34,7 @@ pub fn grpc_request(message: &[u8]) -> Option<GrpcRequest> {
     for input in request.inputs {
         let shape = input.shape.iter().map(|size| *size as i64).collect();
         if let Some(bytes) = input.contents.filter(|contents| !contents.is_empty()) {
-            let tensor =
-                contents::parse(Place::input("x"), bytes, input.dtype, input.shape.clone(), input.count).ok()?;
+            let tensor = contents::parse(&input, bytes, None).ok()?;
             assert_eq!(tensor.shape(), Some(input.shape.as_slice()));
         }
         inputs.push((input.name, shape));

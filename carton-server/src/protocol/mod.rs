@@ -2,6 +2,7 @@
 //! gRPC, and no loaded model.
 
 pub(crate) mod binary;
+pub(crate) mod bytes_elements;
 pub(crate) mod datatype;
 pub(crate) mod description;
 pub(crate) mod few;
@@ -9,3 +10,4 @@ mod json_data;
 pub(crate) mod parameter;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod widening;
