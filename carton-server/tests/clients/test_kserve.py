@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import numpy as np
 import pytest
-from conftest import TYPES
+from conftest import BINARY, TYPES
 from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRequest, RESTConfig
 from kserve.protocol.infer_type import RequestedOutput
 
@@ -78,6 +78,30 @@ def test_every_datatype(server, binary):
     for output in over_http(server, call).outputs:
         assert output.datatype == output.name
         assert elements(output) == TYPES[output.name].ravel().tolist(), output.name
+
+
+@pytest.mark.parametrize("datatype", BINARY)
+@pytest.mark.parametrize("send", ["http", "grpc"])
+def test_what_is_sent_as_bytes(server, datatype, send):
+    model, array = BINARY[datatype]
+    request = InferRequest(model, [tensor("x", array, datatype, binary=True)], request_outputs=[RequestedOutput("x", {"binary_data": True})])
+    if send == "http":
+        answer = over_http(server, lambda client, url: client.infer(url, request, model_name=model))
+    else:
+        answer = over_grpc(server, lambda client: client.infer(request))
+    (output,) = answer.outputs
+    assert output.datatype == datatype
+    assert output.as_numpy().tolist() == array.tolist()
+
+
+def test_numbers_that_json_lacks(server):
+    """The client writes null for NaN."""
+    array = np.array([np.nan, 1], np.float32)
+
+    async def call(client, url):
+        return await client.infer(url, InferRequest("echo", [tensor("x", array)]), model_name="echo")
+
+    np.testing.assert_array_equal(np.array(over_http(server, call).outputs[0].data, np.float32), array)
 
 
 def test_a_dict_as_request(server, digit):
