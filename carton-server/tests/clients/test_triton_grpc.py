@@ -147,7 +147,7 @@ def typed_request(model, **arrays):
         value = request.inputs.add(name=name, datatype=datatype, shape=array.shape)
         elements = array.ravel().tolist()
         if datatype == "BYTES":
-            elements = [element.encode() for element in elements]
+            elements = [element if isinstance(element, bytes) else element.encode() for element in elements]
         getattr(value.contents, CONTENTS[datatype]).extend(elements)
     return request
 
@@ -228,7 +228,7 @@ def test_errors(client, digit):
         client.infer("digits", [tensor("image", image.astype(np.float64), "FP64")])
     with refused("INVALID_ARGUMENT"):
         client.infer("digits", [])
-    with refused("INVALID_ARGUMENT", "BOOL"):
+    with refused("INVALID_ARGUMENT", "image.*bool"):
         client.infer("digits", [tensor("image", image > 0.5, "BOOL")])
     with pytest.raises(InferenceServerException, match="the weather is bad"):
         client.infer("failing", [tensor("x", np.zeros(1, np.float32))])
