@@ -39,6 +39,8 @@ impl From<OutputFileError> for Failure {
         match &error {
             OutputFileError::Npy { source: NpyError::Unsupported { .. }, .. } => Self::new(error)
                 .hint("-o FILE.safetensors takes numbers of every type, and --json prints every kind of output"),
+            OutputFileError::Safetensors { source: SafetensorsError::Unwritable(_), .. } => Self::new(error)
+                .hint("-o FILE.npz takes every type that NumPy has, and --json prints every kind of output"),
             OutputFileError::NotNumbers { .. } => {
                 Self::new(error).hint("-o FILE.npz takes texts and bytes, and --json prints every kind of output")
             }

@@ -144,8 +144,13 @@ fn every_type_is_written_and_read() {
             assert_eq!(npy::Npz::open(&path).unwrap().read("x").unwrap(), tensor);
             sandbox.carton("run echo.carton -i x.npz").expect_code(0);
         }
-        let weights = ["run", "echo.carton", "-i", &format!("x={json}"), "-o", "x.safetensors"];
-        sandbox.run(weights).expect_code(0);
+        let weights = sandbox.run(["run", "echo.carton", "-i", &format!("x={json}"), "-o", "x.safetensors"]);
+        if dtype == "complex128" {
+            let weights = weights.expect_code(1);
+            assert!(weights.stderr.contains(".npz"), "{weights}");
+            return;
+        }
+        weights.expect_code(0);
         let outcome = sandbox.carton("run echo.carton -i x=x.safetensors#x --json").expect_code(0);
         assert_eq!(outcome.json()["outputs"]["x"]["data"].to_string(), json);
     };
@@ -283,9 +288,9 @@ fn json_is_cast_to_the_declared_dtype() {
     ----- stdout -----
 
     ----- stderr -----
-    error: input `x`: `hello` is neither JSON nor the name of a .npy or .npz file
+    error: input `x`: `hello` is neither JSON nor the name of a .npy, .npz, .safetensors or .zt file
 
-    hint: strings need quotes in JSON too: -i name='"text"' or -i name='["a", "b"]'
+    hint: strings need quotes in JSON too: -i name='"text"' or -i name='["a", "b"]'; the bytes or the text of a file are -i name=@FILE
     "#);
 }
 
@@ -517,7 +522,7 @@ fn a_ragged_output_fits_no_npy_file() {
     Caused by:
       `npy data` cannot be used: an .npy file cannot hold a nested tensor; write each of its tensors to a file of its own
 
-    hint: `carton run --json` prints every kind of output
+    hint: -o FILE.safetensors takes numbers of every type, and --json prints every kind of output
     ");
     assert_snapshot!(sandbox.carton("run echo.carton -i d=[[1],[2,3]] --json").json()["outputs"], @r#"{"d":{"data":[[1],[2,3]],"dtype":"int64","shapes":[[1],[2]]}}"#);
 }
