@@ -18,9 +18,9 @@ use super::instance::{Instance, RunningCall};
 use super::queue::Queue;
 use super::run;
 use super::spec::ModelSpec;
+use super::widening;
 use crate::failure::{Failure, Reason};
 use crate::metrics::{ModelMetrics, Totals};
-use crate::protocol::widening;
 use crate::work::{on_thread_if_large, within};
 
 /// A version of a model that is loaded.

@@ -10,4 +10,3 @@ mod json_data;
 pub(crate) mod parameter;
 pub(crate) mod request;
 pub(crate) mod response;
-pub(crate) mod widening;

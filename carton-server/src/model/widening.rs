@@ -3,10 +3,10 @@
 //! A tensor whose every value the declared type has is cast to it: FP32 for a float64 input, INT8 for an int16 or a float32 one. What a type
 //! of the protocol carries, such as FP32 for a float8 input, becomes that type by the check of each call, value by value.
 
+use std::collections::BTreeMap;
+
 use carton_core::tensor::cast;
 use carton_core::{DataType, Tensor, Tensors};
-
-use super::datatype::InputTypes;
 
 /// The type that a tensor is cast to for an input that is declared with another; `None` if it stays.
 fn target(found: DataType, declared: DataType) -> Option<DataType> {
@@ -23,7 +23,7 @@ fn target(found: DataType, declared: DataType) -> Option<DataType> {
 }
 
 /// The bytes that casting the inputs will take.
-pub(crate) fn n_bytes(declared: &InputTypes, inputs: &Tensors) -> usize {
+pub(crate) fn n_bytes(declared: &BTreeMap<String, DataType>, inputs: &Tensors) -> usize {
     let size = |(tensor, target): (&Tensor, DataType)| {
         let count =
             tensor.as_numeric().map_or(0, |numbers| numbers.bytes().len() / numbers.dtype().size().unwrap_or(1));
@@ -40,7 +40,7 @@ pub(crate) fn n_bytes(declared: &InputTypes, inputs: &Tensors) -> usize {
 ///
 /// # Errors
 /// There is no memory for one.
-pub(crate) fn widen(declared: &InputTypes, inputs: &mut Tensors) -> Result<(), String> {
+pub(crate) fn widen(declared: &BTreeMap<String, DataType>, inputs: &mut Tensors) -> Result<(), String> {
     for (name, tensor) in inputs {
         if let Some(target) =
             declared.get(name).zip(tensor.dtype()).and_then(|(declared, found)| target(found, *declared))
