@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carton_core::metadata::TensorSpec;
 use carton_core::package::Info;
-use carton_core::tensor::Element;
+use carton_core::tensor::{carried, with_number};
 use carton_core::{DataType, Dimension, NumericTensor, SymbolicShape, Tensor};
 use maud::{Markup, html};
 use serde::Serialize;
@@ -54,6 +54,8 @@ struct Field<'a> {
     datatype: &'static str,
     /// The declared sizes, `null` for one that is not fixed; `null` if any number of dimensions is allowed.
     shape: Option<Vec<Option<u64>>>,
+    /// Whether the elements are bytes, which are sent as base64.
+    is_bytes: bool,
     optional: bool,
     picture: Option<Picture>,
 }
@@ -81,7 +83,8 @@ fn sizes(shape: &SymbolicShape) -> Option<Vec<Option<u64>>> {
 /// that a picture may have.
 fn picture(spec: &TensorSpec) -> Option<Picture> {
     const MAX_SIDE: u64 = 4096;
-    if !matches!(spec.dtype, DataType::Uint8 | DataType::Float32 | DataType::Float64) {
+    let is_float = spec.dtype.is_float() && spec.dtype.size().is_some_and(|size| size > 1);
+    if spec.dtype != DataType::Uint8 && !is_float {
         return None;
     }
     let sizes = sizes(&spec.shape)?;
@@ -100,12 +103,25 @@ fn picture(spec: &TensorSpec) -> Option<Picture> {
 
 /// Whether an input is one number.
 fn is_number(spec: &TensorSpec) -> bool {
-    spec.dtype != DataType::String && sizes(&spec.shape).is_some_and(|sizes| sizes.iter().all(|size| *size == Some(1)))
+    let is_one = |sizes: Vec<Option<u64>>| sizes.iter().all(|size| *size == Some(1));
+    spec.dtype.size().is_some() && !spec.dtype.is_complex() && sizes(&spec.shape).is_some_and(is_one)
 }
 
-/// Writes a tensor as nested lists of JSON. `None` for what JSON has no form for: numbers that are not finite, and nested tensors.
+/// The declared sizes of an input as the protocol has them: complex numbers are pairs.
+fn protocol_sizes(spec: &TensorSpec) -> Option<Vec<Option<u64>>> {
+    let mut sizes = sizes(&spec.shape)?;
+    if spec.dtype.is_complex() {
+        sizes.push(Some(2));
+    }
+    Some(sizes)
+}
+
+/// Writes a tensor as nested lists of JSON, as the form has them: complex numbers are pairs, bytes are base64, and numbers that JSON lacks are
+/// texts. `None` for nested tensors.
 pub(crate) fn json_text(tensor: &Tensor) -> Option<String> {
     match tensor {
+        Tensor::Numeric(numbers) if numbers.dtype().is_complex() => json_text(&carried(tensor).ok()?),
+        Tensor::Bytes(_) => json_text(&carried(tensor).ok()?),
         Tensor::Numeric(tensor) => nested_lists(tensor.shape(), &elements(tensor)?),
         Tensor::String(tensor) => {
             let elements: Vec<String> =
@@ -117,28 +133,17 @@ pub(crate) fn json_text(tensor: &Tensor) -> Option<String> {
 }
 
 fn elements(tensor: &NumericTensor) -> Option<Vec<String>> {
-    fn of<T: Element>(tensor: &NumericTensor) -> Option<Vec<String>> {
-        let text = |element: &T| {
-            // `Debug` writes the shortest digits that give the same number, with an exponent where that is shorter.
-            let text = format!("{element:?}");
-            let is_finite = !text.contains(['n', 'N']);
-            is_finite.then(|| text.strip_suffix(".0").map(str::to_owned).unwrap_or(text))
-        };
-        tensor.to_vec::<T>().ok()?.iter().map(text).collect()
-    }
-    match tensor.dtype() {
-        DataType::Float32 => of::<f32>(tensor),
-        DataType::Float64 => of::<f64>(tensor),
-        DataType::Int8 => of::<i8>(tensor),
-        DataType::Int16 => of::<i16>(tensor),
-        DataType::Int32 => of::<i32>(tensor),
-        DataType::Int64 => of::<i64>(tensor),
-        DataType::Uint8 => of::<u8>(tensor),
-        DataType::Uint16 => of::<u16>(tensor),
-        DataType::Uint32 => of::<u32>(tensor),
-        DataType::Uint64 => of::<u64>(tensor),
-        _ => None,
-    }
+    // `Debug` writes the shortest digits that give the same number, with an exponent where that is shorter.
+    let text = |text: String| match text.as_str() {
+        "NaN" => "\"NaN\"".to_owned(),
+        "inf" => "\"Infinity\"".to_owned(),
+        "-inf" => "\"-Infinity\"".to_owned(),
+        _ => text.strip_suffix(".0").map(str::to_owned).unwrap_or(text),
+    };
+    with_number!(tensor.dtype(), T => {
+        let elements = tensor.to_vec::<T>().ok()?;
+        Some(elements.iter().map(|element| text(format!("{element:?}"))).collect())
+    }, else None)
 }
 
 fn nested_lists(shape: &[usize], elements: &[String]) -> Option<String> {
@@ -163,8 +168,9 @@ pub(crate) fn form(model: &ServedModel<'_>, info: &Info, stored: &[Stored]) -> M
     let specs: Vec<&TensorSpec> = info.inputs.iter().filter(|spec| names.insert(spec.name.as_str())).collect();
     let fields = specs.iter().filter_map(|spec| {
         let datatype = datatype_name(spec.dtype)?;
-        let (shape, picture) = (sizes(&spec.shape), picture(spec));
-        Some(Field { name: &spec.name, datatype, shape, optional: spec.is_optional(), picture })
+        let (shape, picture) = (protocol_sizes(spec), picture(spec));
+        let is_bytes = spec.dtype == DataType::Bytes;
+        Some(Field { name: &spec.name, datatype, shape, is_bytes, optional: spec.is_optional(), picture })
     });
     let known =
         Model { infer_path: &model.infer_path, takes_token: model.takes_token, inputs: fields.collect(), stored };
@@ -243,6 +249,10 @@ fn field(index: usize, spec: &TensorSpec) -> Markup {
     let picture = picture(spec);
     let how = match spec.dtype {
         DataType::String => "Text, or a JSON list of texts.",
+        DataType::Bytes => "The base64 of the bytes, or a JSON list of such texts.",
+        DataType::Bool if is_number(spec) => "true or false.",
+        DataType::Bool => "true and false as nested JSON lists; one flat list where the shape is clear.",
+        dtype if dtype.is_complex() => "Pairs of numbers, the real and the imaginary part, as nested JSON lists.",
         _ if is_number(spec) => "A number.",
         _ => "Numbers as nested JSON lists; one flat list where the shape is clear.",
     };
@@ -254,14 +264,27 @@ fn field(index: usize, spec: &TensorSpec) -> Markup {
             }
             @if let Some(text) = &spec.description { p.hint { (text::cut(text, 1000)) } }
             @if picture.is_some() { (picture_field(&id, spec.dtype)) }
-            label for=(id) { @if is_number(spec) { "Value" } @else if spec.dtype == DataType::String { "Text" } @else { "Values" } }
+            @if spec.dtype == DataType::Bytes { (file_field(&id)) }
+            label for=(id) {
+                @if is_number(spec) { "Value" } @else if spec.dtype == DataType::String { "Text" }
+                @else if spec.dtype == DataType::Bytes { "Base64" } @else { "Values" }
+            }
             p.hint id=(hint) { (how) }
             @if is_number(spec) {
-                input id=(id) type="text" inputmode="decimal" autocomplete="off" aria-describedby=(hint);
+                @let keys = if spec.dtype == DataType::Bool { "text" } else { "decimal" };
+                input id=(id) type="text" inputmode=(keys) autocomplete="off" aria-describedby=(hint);
             } @else {
                 textarea id=(id) rows="4" spellcheck="false" aria-describedby=(hint) {}
             }
         }
+    }
+}
+
+fn file_field(id: &str) -> Markup {
+    html! {
+        label for=(format!("{id}-bytes")) { "Files" }
+        p.hint id=(format!("{id}-bytes-hint")) { "The bytes of each file are one element." }
+        input id=(format!("{id}-bytes")) type="file" multiple aria-describedby=(format!("{id}-bytes-hint"));
     }
 }
 
@@ -294,6 +317,8 @@ fn picture_field(id: &str, dtype: DataType) -> Markup {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use carton_core::tensor::{BoolByte, Complex, f16};
 
     use super::*;
 
@@ -330,8 +355,12 @@ mod tests {
         check(Tensor::from_vec(vec![u64::MAX, 0], vec![2]).unwrap(), Some("[18446744073709551615,0]"));
         check(Tensor::from_vec(vec![0.1_f32, 1e-30, 1e30, -2.0], vec![4]).unwrap(), Some("[0.1,1e-30,1e30,-2]"));
         check(Tensor::from_strings(["</script>\"", "b"], vec![2, 1]).unwrap(), Some(r#"[["</script>\""],["b"]]"#));
-        check(Tensor::from_vec(vec![f32::NAN], vec![1]).unwrap(), None);
-        check(Tensor::from_vec(vec![f64::INFINITY], vec![1]).unwrap(), None);
+        check(Tensor::from_vec(vec![f32::NAN], vec![1]).unwrap(), Some(r#"["NaN"]"#));
+        check(Tensor::from_vec(vec![f64::NEG_INFINITY], vec![1]).unwrap(), Some(r#"["-Infinity"]"#));
+        check(Tensor::from_vec(vec![BoolByte(1), BoolByte(0)], vec![2]).unwrap(), Some("[true,false]"));
+        check(Tensor::scalar(f16::from_f32(1.5)), Some("1.5"));
+        check(Tensor::from_vec(vec![Complex::new(1.0_f32, -2.0)], vec![1]).unwrap(), Some("[[1,-2]]"));
+        check(Tensor::from_bytes([vec![0xff]], vec![1]).unwrap(), Some(r#"["/w=="]"#));
         check(Tensor::from_vec::<f32>(vec![], vec![0]).unwrap(), Some("[]"));
         check(Tensor::from_vec::<f32>(vec![], vec![2, 0]).unwrap(), None);
         check(Tensor::nested(vec![Tensor::scalar(1_i32)]).unwrap(), None);
@@ -344,5 +373,8 @@ mod tests {
         check(DataType::Int64, "[1, 1]", true);
         check(DataType::Float32, r#"["batch"]"#, false);
         check(DataType::String, "[1]", false);
+        check(DataType::Bytes, "[1]", false);
+        check(DataType::Complex64, "[1]", false);
+        check(DataType::Bool, "[1]", true);
     }
 }

@@ -1,6 +1,6 @@
 //! Shows a tensor as what it is: one number, bars, a table, a picture, a heat map, texts, or a summary of what is too large for those.
 
-use carton_core::tensor::Element;
+use carton_core::tensor::{BytesTensor, Complex, Number, NumberValue, with_number};
 use carton_core::{DataType, NestedTensor, NumericTensor, StringTensor, Tensor};
 use maud::{Markup, html};
 
@@ -25,7 +25,9 @@ const MAX_TEXT: usize = 2_000;
 /// Shows a tensor. `name` is the input or output, for the text alternative of a picture.
 pub(crate) fn view(name: &str, tensor: &Tensor, budget: &mut Budget) -> Markup {
     match tensor {
+        Tensor::Numeric(tensor) if tensor.dtype().is_complex() => complex(tensor),
         Tensor::Numeric(tensor) => numbers(name, tensor, budget),
+        Tensor::Bytes(tensor) => bytes(name, tensor, budget),
         Tensor::String(tensor) => strings(tensor),
         Tensor::Nested(tensor) => nested(name, tensor, budget),
         _ => html! { p.missing { "a tensor of a kind that is not shown" } },
@@ -34,21 +36,20 @@ pub(crate) fn view(name: &str, tensor: &Tensor, budget: &mut Budget) -> Markup {
 
 /// The elements as numbers. Large integers lose digits.
 fn values(tensor: &NumericTensor) -> Vec<f64> {
-    fn of<T: Element>(tensor: &NumericTensor, convert: impl Fn(T) -> f64) -> Vec<f64> {
-        tensor.to_vec::<T>().map(|elements| elements.into_iter().map(convert).collect()).unwrap_or_default()
-    }
-    match tensor.dtype() {
-        DataType::Float32 => of::<f32>(tensor, f64::from),
-        DataType::Float64 => of::<f64>(tensor, |value| value),
-        DataType::Int8 => of::<i8>(tensor, f64::from),
-        DataType::Int16 => of::<i16>(tensor, f64::from),
-        DataType::Int32 => of::<i32>(tensor, f64::from),
-        DataType::Int64 => of::<i64>(tensor, |value| value as f64),
-        DataType::Uint8 => of::<u8>(tensor, f64::from),
-        DataType::Uint16 => of::<u16>(tensor, f64::from),
-        DataType::Uint32 => of::<u32>(tensor, f64::from),
-        DataType::Uint64 => of::<u64>(tensor, |value| value as f64),
-        _ => Vec::new(),
+    let wide = |value: NumberValue| match value {
+        NumberValue::Integer(value) => value as f64,
+        NumberValue::Float(value) => value,
+    };
+    with_number!(tensor.dtype(), T => {
+        tensor.to_vec::<T>().unwrap_or_default().into_iter().map(|element| wide(element.value())).collect()
+    }, else Vec::new())
+}
+
+/// A number of a tensor as text.
+fn element(dtype: DataType, value: f64) -> String {
+    match dtype {
+        DataType::Bool => (value != 0.0).to_string(),
+        _ => text::number(value),
     }
 }
 
@@ -57,12 +58,13 @@ fn numbers(name: &str, tensor: &NumericTensor, budget: &mut Budget) -> Markup {
     // A batch of one is shown as the one.
     let n_ones = tensor.shape().iter().take_while(|&&size| size == 1).count();
     let inner = &tensor.shape()[n_ones..];
-    let is_float = matches!(tensor.dtype(), DataType::Float32 | DataType::Float64);
+    let dtype = tensor.dtype();
     let drawn = match *inner {
         _ if values.is_empty() => None,
-        [] => Some(html! { p.value { (text::number(values[0])) } }),
+        [] => Some(html! { p.value { (element(dtype, values[0])) } }),
+        [size] if dtype == DataType::Bool && size <= MAX_TABLE => Some(table(dtype, &values, 1)),
         [size] if size <= MAX_BARS => Some(bars(&values)),
-        [rows, columns] if !is_float && rows * columns <= MAX_TABLE => Some(table(&values, columns)),
+        [rows, columns] if !dtype.is_float() && rows * columns <= MAX_TABLE => Some(table(dtype, &values, columns)),
         [rows, columns] if rows > 1 && columns > 1 => heat_map(name, &values, rows, columns, budget),
         [..] => color_picture(name, tensor, inner, &values, budget),
     };
@@ -74,14 +76,14 @@ fn numbers(name: &str, tensor: &NumericTensor, budget: &mut Budget) -> Markup {
     }
 }
 
-fn table(values: &[f64], columns: usize) -> Markup {
+fn table(dtype: DataType, values: &[f64], columns: usize) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Table of values" {
             table.numbers {
                 thead { tr { td {} @for column in 0..columns { th scope="col" { (column) } } } }
                 tbody {
                     @for (index, row) in values.chunks(columns.max(1)).enumerate() {
-                        tr { th scope="row" { (index) } @for value in row { td.number { (text::number(*value)) } } }
+                        tr { th scope="row" { (index) } @for value in row { td.number { (element(dtype, *value)) } } }
                     }
                 }
             }
@@ -129,7 +131,7 @@ fn color_picture(
     let (low, high, _) = statistics(values)?;
     let scale = match tensor.dtype() {
         DataType::Uint8 => 1.0,
-        DataType::Float32 | DataType::Float64 if low >= 0.0 && high <= 1.0 => 255.0,
+        dtype if dtype.is_float() && low >= 0.0 && high <= 1.0 => 255.0,
         _ => return None,
     };
     if !(MIN_PICTURE..=MAX_SIDE).contains(&rows) || !(MIN_PICTURE..=MAX_SIDE).contains(&columns) {
@@ -159,7 +161,7 @@ fn summary(tensor: &NumericTensor, values: &[f64]) -> Markup {
             @if !values.is_empty() {
                 dt { "First values" }
                 dd {
-                    @for value in values.iter().take(MAX_SHOWN) { (text::number(*value)) " " }
+                    @for value in values.iter().take(MAX_SHOWN) { (element(tensor.dtype(), *value)) " " }
                     @if values.len() > MAX_SHOWN { "…" }
                 }
             }
@@ -180,6 +182,45 @@ fn strings(tensor: &StringTensor) -> Markup {
     }
 }
 
+fn complex(tensor: &NumericTensor) -> Markup {
+    let shown = |element: (f64, f64)| {
+        let sign = if element.1.is_sign_negative() { '-' } else { '+' };
+        format!("{} {sign} {}i", text::number(element.0), text::number(element.1.abs()))
+    };
+    let singles = tensor.to_vec().unwrap_or_default().into_iter();
+    let singles = singles.map(|element: Complex<f32>| (f64::from(element.re), f64::from(element.im)));
+    let doubles = tensor.to_vec().unwrap_or_default().into_iter().map(|element: Complex<f64>| (element.re, element.im));
+    let elements: Vec<(f64, f64)> = singles.chain(doubles).collect();
+    html! {
+        ol.texts { @for element in elements.iter().take(MAX_SHOWN) { li { (shown(*element)) } } }
+        (more(elements.len()))
+        p.kind { (tensor.dtype().name()) " " (text::shape(tensor.shape())) }
+    }
+}
+
+fn bytes(name: &str, tensor: &BytesTensor, budget: &mut Budget) -> Markup {
+    let elements = tensor.elements();
+    html! {
+        ol.texts { @for element in elements.iter().take(MAX_SHOWN) { li { (of_bytes(name, element, budget)) } } }
+        (more(elements.len()))
+        p.kind { "bytes " (text::shape(tensor.shape())) }
+    }
+}
+
+/// Shows bytes as the picture that they are, or by their size and the first of them.
+fn of_bytes(name: &str, bytes: &[u8], budget: &mut Budget) -> Markup {
+    let size = text::byte_size(bytes.len() as u64);
+    match Media::of(bytes) {
+        Some(media @ Media::Picture(_)) if budget.take(bytes.len() as u64) => html! {
+            img.picture alt=(format!("{name} as a picture")) src=(media.data_url(bytes));
+        },
+        _ => html! {
+            (size) @if !bytes.is_empty() { ": " code { @for byte in bytes.iter().take(MAX_SHOWN) { (format!("{byte:02x} ")) } } }
+            @if bytes.len() > MAX_SHOWN { "…" }
+        },
+    }
+}
+
 fn nested(name: &str, tensor: &NestedTensor, budget: &mut Budget) -> Markup {
     let elements = tensor.elements();
     html! {
@@ -196,6 +237,8 @@ fn more(n_elements: usize) -> Markup {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use carton_core::tensor::{BoolByte, f16};
 
     use super::*;
 
@@ -232,6 +275,11 @@ mod tests {
         check(&Tensor::from_strings(["<b>"], vec![1]).unwrap(), "<pre class=\"text\">&lt;b&gt;</pre>");
         check(&Tensor::from_strings(["a"; 20], vec![20]).unwrap(), "and 4 more");
         check(&Tensor::nested(vec![floats(&[2]), floats(&[3])]).unwrap(), "2 tensors");
+        check(&Tensor::scalar(BoolByte(1)), "<p class=\"value\">true</p>");
+        check(&Tensor::from_vec(vec![BoolByte(1), BoolByte(0)], vec![2]).unwrap(), "<td class=\"number\">false</td>");
+        check(&Tensor::scalar(f16::from_f32(0.5)), "<p class=\"value\">0.5</p>");
+        check(&Tensor::from_vec(vec![Complex::new(1.0_f32, -0.5)], vec![1]).unwrap(), "<li>1 - 0.5i</li>");
+        check(&Tensor::from_bytes([vec![0xff, 0]], vec![1]).unwrap(), "<code>ff 00 </code>");
     }
 
     #[test]

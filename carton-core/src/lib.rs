@@ -200,8 +200,9 @@ pub mod tensor {
     pub use carton_runner_interface::PrivateBytes;
     pub use carton_tensor::files::{FileBytes, SharedBytes};
     pub use carton_tensor::{
-        AlignedBytes, BoolByte, BytesTensor, Complex, Element, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2,
-        Float8E5m2Fnuz, Storage, Tolerance, bf16, f16,
+        AlignedBytes, BARE_NUMBER, BoolByte, BytesTensor, CastError, Complex, Element, Float8E4m3Fn, Float8E4m3Fnuz,
+        Float8E5m2, Float8E5m2Fnuz, Number, NumberValue, Storage, Tolerance, VariableElement, VariableTensor, bf16,
+        carried, cast, f16, mark_bare_numbers, restored, with_element, with_number,
     };
 }
 

@@ -6,6 +6,7 @@ use carton_core::{DataType, Tensor, Tensors};
 
 use crate::access::TraceContext;
 use crate::protocol::binary;
+use crate::protocol::datatype::InputTypes;
 use crate::protocol::request::{InputData, OutputChoice, Request, n_elements};
 use crate::protocol::response::Response;
 
@@ -14,7 +15,7 @@ pub use crate::grpc::fuzzing::{GrpcRequest, decoded_by_library, grpc_request};
 /// The inputs of a request over HTTP, whose JSON has this length, or all bytes.
 pub fn http_request(json_length: Option<usize>, body: &[u8]) -> Option<Tensors> {
     let (json, mut rest) = body.split_at_checked(json_length.unwrap_or(body.len()))?;
-    let request = Request::parse(json, rest.len(), &mut |_| Ok(())).ok()?;
+    let request = Request::parse(json, rest.len(), &InputTypes::new(), &mut |_| Ok(())).ok()?;
     let mut inputs = Tensors::new();
     for input in request.inputs {
         let tensor = match input.data {
@@ -25,7 +26,7 @@ pub fn http_request(json_length: Option<usize>, body: &[u8]) -> Option<Tensors> 
                 match input.dtype {
                     DataType::String => {
                         let count = n_elements("input", input.dtype, &input.shape).ok()?;
-                        binary::strings("input", bytes, &input.shape, count).ok()?
+                        binary::parse("input", bytes, input.kind, &input.shape, count).ok()?
                     }
                     dtype => carton_core::NumericTensor::copy_from_bytes(dtype, input.shape, bytes)
                         .map(Tensor::Numeric)

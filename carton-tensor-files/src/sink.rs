@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use carton_tensor::DataType;
 use carton_tensor::context::CancelToken;
 use carton_tensor::files::{ElementType, PendingFile, RawTensor};
 use carton_tensor::npy::{Array, NpzWriter, write_array};
@@ -315,6 +316,6 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
 /// Whether NumPy's file formats have a name for this type.
 #[must_use]
 pub fn is_in_numpy(dtype: ElementType) -> bool {
-    dtype.data_type().is_some()
-        || matches!(dtype, ElementType::Bool | ElementType::Float16 | ElementType::Complex64 | ElementType::Complex128)
+    let is_short = |dtype: DataType| dtype.is_float() && dtype.size() == Some(1);
+    dtype.data_type().is_some_and(|dtype| dtype != DataType::BFloat16 && !is_short(dtype))
 }

@@ -220,6 +220,85 @@ impl DataType {
                 | Self::Uint64
         )
     }
+
+    /// Whether every number of `other` is a number of this type, so that a cast from there loses nothing. Booleans are no numbers here, and
+    /// complex numbers are in no other type.
+    ///
+    /// ```
+    /// use carton_tensor::DataType;
+    /// assert!(DataType::Float32.holds(DataType::BFloat16) && DataType::Float64.holds(DataType::Int32));
+    /// assert!(!DataType::Float16.holds(DataType::BFloat16) && !DataType::Float32.holds(DataType::Int32));
+    /// ```
+    #[must_use]
+    pub fn holds(self, other: Self) -> bool {
+        if self == other {
+            return true;
+        }
+        match (self.range(), other.range()) {
+            (
+                Some(Range::Integer { signed, bits }),
+                Some(Range::Integer { signed: other_signed, bits: other_bits }),
+            ) => match (signed, other_signed) {
+                (false, true) => false,
+                (true, false) => bits > other_bits,
+                _ => bits >= other_bits,
+            },
+            (Some(Range::Float(float)), Some(Range::Integer { signed, bits })) => {
+                let digits = bits - i32::from(signed);
+                digits <= float.digits && bits <= float.highest
+            }
+            (Some(Range::Float(float)), Some(Range::Float(other))) => {
+                float.digits >= other.digits
+                    && float.highest >= other.highest
+                    && float.lowest - float.digits <= other.lowest - other.digits
+                    && (float.is_ieee || !other.is_ieee)
+            }
+            _ => false,
+        }
+    }
+
+    /// What [`holds`](Self::holds) compares; `None` if the elements are no numbers of it.
+    fn range(self) -> Option<Range> {
+        let integer = |signed, bits| Some(Range::Integer { signed, bits });
+        let float =
+            |digits, lowest, highest, is_ieee| Some(Range::Float(FloatRange { digits, lowest, highest, is_ieee }));
+        match self {
+            Self::Int8 => integer(true, 8),
+            Self::Int16 => integer(true, 16),
+            Self::Int32 => integer(true, 32),
+            Self::Int64 => integer(true, 64),
+            Self::Uint8 => integer(false, 8),
+            Self::Uint16 => integer(false, 16),
+            Self::Uint32 => integer(false, 32),
+            Self::Uint64 => integer(false, 64),
+            Self::Float64 => float(53, -1022, 1023, true),
+            Self::Float32 => float(24, -126, 127, true),
+            Self::Float16 => float(11, -14, 15, true),
+            Self::BFloat16 => float(8, -126, 127, true),
+            Self::Float8E4m3Fn => float(4, -6, 8, false),
+            Self::Float8E5m2 => float(3, -14, 15, true),
+            Self::Float8E4m3Fnuz => float(4, -7, 7, false),
+            Self::Float8E5m2Fnuz => float(3, -15, 15, false),
+            Self::Bool | Self::String | Self::Bytes | Self::Complex64 | Self::Complex128 => None,
+        }
+    }
+}
+
+/// Which numbers a type has.
+enum Range {
+    Integer { signed: bool, bits: i32 },
+    Float(FloatRange),
+}
+
+struct FloatRange {
+    /// The binary digits of a number, with the leading one.
+    digits: i32,
+    /// The exponent of the smallest normal number.
+    lowest: i32,
+    /// The exponent of the largest number.
+    highest: i32,
+    /// Whether there are infinities.
+    is_ieee: bool,
 }
 
 impl fmt::Display for DataType {

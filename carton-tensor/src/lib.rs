@@ -37,6 +37,7 @@
 //! - `cast`: the one rule by which a number that comes in becomes one of another type, for tensors, tensors of files, columns of tables
 //!   and inputs of engines. Pure.
 //! - `carry`: tensors in the dtypes of carton format v1, and back, without a loss.
+//! - `bare_numbers`: JSON with the numbers that JSON lacks, made JSON. Pure.
 //! - `ndarray_conversion`, `fill`: views as arrays of the crate `ndarray`; memory filled in place.
 //! - `content`: recognizes by its bytes what a file is that is no tensor file, so that errors can name it. Pure.
 //! - `context`: the token that cancels work, and the callback for its progress. It knows no work: the stages that progress names are a
@@ -62,6 +63,7 @@ compile_error!("tensors hold little-endian elements that are viewed in place, so
 mod allclose;
 #[cfg(feature = "weights")]
 pub mod any_file;
+mod bare_numbers;
 mod carry;
 mod cast;
 pub mod content;
@@ -91,6 +93,7 @@ pub mod weights;
 pub mod ztensor;
 
 pub use allclose::{Comparison, Tolerance, allclose};
+pub use bare_numbers::{BARE_NUMBER, mark_bare_numbers};
 pub use carry::{carried, restored};
 pub use cast::{CastError, CastProblem, LostNumber, Number, NumberValue, cast, convert_numbers};
 pub use dtype::{DataType, UnknownDataType};

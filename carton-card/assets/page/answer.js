@@ -17,9 +17,16 @@ function shown(value) {
   return Math.abs(value) < 1e-4 ? value.toExponential(3) : String(Number(value.toPrecision(6)));
 }
 
+/** What is shown of bytes that are no text. */
+function sizeOfBase64(text) {
+  const size = Math.floor((String(text).replace(/=+$/, "").length * 3) / 4);
+  return `${size} ${size === 1 ? "byte" : "bytes"} in base64: ${String(text).slice(0, 60)}${String(text).length > 60 ? "…" : ""}`;
+}
+
 function outputElements(output) {
   const shape = Array.isArray(output.shape) ? output.shape : [];
-  const data = Array.isArray(output.data) ? output.data.flat(Infinity) : [];
+  const isBase64 = output.parameters?.content_type === "base64";
+  const data = (Array.isArray(output.data) ? output.data.flat(Infinity) : []).map((value) => (isBase64 ? sizeOfBase64(value) : value));
   const kind = element("span", { class: "kind" }, ` ${output.datatype} [${shape.join(", ")}]`);
   const heading = element("h3", {}, element("code", {}, String(output.name)), kind);
   const inner = shape.slice(shape.findIndex((size) => size !== 1));

@@ -18,6 +18,10 @@ class Field {
       this.note(this.howTo);
       update();
     });
+    if (this.input.is_bytes) {
+      this.files = byId(`input-${index}-bytes`);
+      this.files.addEventListener("change", () => this.chooseBytes());
+    }
     if (this.input.picture !== null) {
       this.file = byId(`input-${index}-file`);
       this.range = byId(`input-${index}-range`);
@@ -44,6 +48,9 @@ class Field {
       this.file.value = "";
       this.canvas.hidden = true;
     }
+    if (this.files) {
+      this.files.value = "";
+    }
   }
 
   /** Fills in a text. */
@@ -60,6 +67,38 @@ class Field {
     if (file) {
       await this.read(createImageBitmap(file), `${file.name} is not a picture that this browser can read`);
     }
+  }
+
+  /** Fills in the bytes of the chosen files, unless something else is chosen until they are read. */
+  async chooseBytes() {
+    this.choice += 1;
+    const choice = this.choice;
+    try {
+      const texts = await Promise.all([...this.files.files].map(base64OfFile));
+      if (choice === this.choice && texts.length > 0) {
+        this.useBytes(texts);
+      }
+    } catch {
+      if (choice === this.choice) {
+        showError(new FieldError(this, "a file cannot be read"));
+      }
+    }
+  }
+
+  useBytes(texts) {
+    const isOne = texts.length === 1;
+    const data = JSON.stringify(texts);
+    if (data.length <= MAX_SHOWN_VALUES) {
+      this.kept = null;
+      this.control.value = isOne ? texts[0] : data;
+      this.note(this.howTo);
+    } else {
+      this.control.value = "";
+      const found = isOne && this.input.shape !== null ? [] : [texts.length];
+      this.kept = { shape: fittingShape(found, this.input.shape), data };
+      this.note(`The bytes of ${isOne ? "the file" : `${texts.length} files`}. What is written here replaces them.`);
+    }
+    update();
   }
 
   /** Shows a picture when it is read, unless something else is chosen until then. */
@@ -108,7 +147,7 @@ class Field {
     }
     context.putImageData(image, 0, 0);
 
-    const isFloat = this.input.datatype.startsWith("FP");
+    const isFloat = /^(FP|BF)/.test(this.input.datatype);
     const scale = Number(this.range.value) / 255;
     const value = (pixel, channel) => {
       const scaled = pixels[pixel * 4 + channel] * scale;
@@ -147,16 +186,30 @@ class Field {
         throw new FieldError(this, "a value is needed");
       }
       try {
-        tensor = isText ? stringsOf(text, this.input.shape) : numbersOf(text, this.input.shape);
+        const read = this.input.is_bytes ? base64Of : isText ? stringsOf : numbersOf;
+        tensor = read(text, this.input.shape, this.input.datatype);
       } catch (error) {
         throw new FieldError(this, error.message);
       }
     }
     const { name, datatype } = this.input;
     const head = [["name", name], ["shape", tensor.shape], ["datatype", datatype]];
+    if (this.input.is_bytes) {
+      head.push(["parameters", { content_type: "base64" }]);
+    }
     const members = head.map(([key, value]) => `"${key}": ${JSON.stringify(value)}`);
     return `{${members.join(", ")}, "data": ${tensor.data}}`;
   }
+}
+
+/** The bytes of a file as base64. */
+function base64OfFile(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result.slice(reader.result.indexOf(",") + 1)));
+    reader.addEventListener("error", () => reject(reader.error));
+    reader.readAsDataURL(file);
+  });
 }
 
 /** Writes values as nested lists. */

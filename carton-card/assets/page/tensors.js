@@ -43,20 +43,36 @@ function fittingShape(found, declared) {
   });
 }
 
-/** Reads the text of a numeric field: the shape, and the elements as JSON. */
-function numbersOf(text, declared) {
+/** The texts that stand for numbers that JSON lacks. */
+const BARE = ["NaN", "Infinity", "-Infinity"];
+
+/** Whether an element is one of the datatype. */
+function fits(element, datatype) {
+  if (datatype === "BOOL") {
+    return typeof element === "boolean" || element === 0 || element === 1;
+  }
+  const isFloat = /^(FP|BF)/.test(datatype);
+  return typeof element === "number" || (isFloat && (element === null || BARE.includes(element)));
+}
+
+/** Reads the text of a field of numbers or booleans: the shape, and the elements as JSON. */
+function numbersOf(text, declared, datatype) {
+  // Numbers that JSON lacks need no quotes.
+  const quoted = text.replace(/"(?:[^"\\]|\\.)*"|-?Infinity|NaN/gs, (part) => (part.startsWith('"') ? part : `"${part}"`));
+  const isBoolean = datatype === "BOOL";
   let value;
   try {
-    value = JSON.parse(text);
+    value = JSON.parse(quoted);
   } catch {
-    throw new Error("expected a number or JSON lists of numbers, such as [[1, 2], [3, 4]]");
+    const expected = isBoolean ? "true, false or JSON lists of them, such as [true, false]" : "a number or JSON lists of numbers, such as [[1, 2], [3, 4]]";
+    throw new Error(`expected ${expected}`);
   }
   const shape = shapeOf(value);
-  const isNumber = (element) => (Array.isArray(element) ? element.every(isNumber) : typeof element === "number");
+  const isNumber = (element) => (Array.isArray(element) ? element.every(isNumber) : fits(element, datatype));
   if (!isNumber(value)) {
-    throw new Error("expected numbers only");
+    throw new Error(isBoolean ? "expected true and false only" : "expected numbers only");
   }
-  const elements = text.replace(/[[\]\s]+/g, "");
+  const elements = quoted.replace(/[[\]\s]+/g, "");
   return { shape: fittingShape(shape, declared), data: product(shape) === 0 ? "[]" : `[${elements}]` };
 }
 
@@ -78,3 +94,11 @@ function stringsOf(text, declared) {
   return { shape: fittingShape(shape, declared), data: JSON.stringify(elements) };
 }
 
+/** Reads the text of a field of bytes: base64, or a list of it. */
+function base64Of(text, declared) {
+  const tensor = stringsOf(text.trim(), declared);
+  if (!JSON.parse(tensor.data).every((element) => /^[A-Za-z0-9+/]*={0,2}$/.test(element) && element.length % 4 === 0)) {
+    throw new Error("expected base64, or a JSON list of it");
+  }
+  return tensor;
+}

@@ -58,7 +58,9 @@ pub(crate) use tensor::{
     DenseArgs, DigestsArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs,
     TensorLsArgs, TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
 };
-pub(crate) use values::{InputArgument, InputValue, LinkArgument, MiscArgument, OutputArgument};
+pub(crate) use values::{
+    InputArgument, InputValue, LinkArgument, MiscArgument, OutputArgument, STANDARD_STREAM, is_safetensors,
+};
 
 /// The whole command line.
 #[derive(Debug, Parser)]

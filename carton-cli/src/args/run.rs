@@ -21,14 +21,19 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 
-    /// An input: NAME=FILE.npy, NAME=FILE.npz#ARRAY or NAME='JSON'; without NAME= in the declared order
+    /// An input: NAME=FILE.npy, NAME=FILE.npz#ARRAY, NAME=FILE.safetensors#TENSOR, NAME=@FILE or NAME='JSON'; without NAME= in the declared
+    /// order
     ///
-    /// JSON is cast to the declared dtype. Without a declaration it becomes what NumPy makes of the same list.
-    /// FILE.npz alone gives every array in it by its name. With --rows, the input has this value for all rows.
+    /// @FILE is the bytes of a file, for an input of bytes, or its text, for one of strings; `@-` is standard input. FILE.zt#TENSOR is a
+    /// tensor of a zTensor file. FILE.npz or FILE.safetensors alone gives every array in it by its name.
+    ///
+    /// JSON is cast to the declared dtype: booleans are true and false, complex numbers pairs, bytes base64, and null is NaN; NaN and
+    /// Infinity need no quotes. Without a declaration it becomes what NumPy makes of the same list. With --rows, the input has this value
+    /// for all rows.
     #[arg(short, long = "input", value_name = "[NAME=]VALUE")]
     pub(crate) inputs: Vec<InputArgument>,
 
-    /// Write an output to a file: NAME=FILE.npy; without NAME= in the declared order. FILE.npz takes all outputs
+    /// Write an output to a file: NAME=FILE.npy; without NAME= in the declared order. FILE.npz or FILE.safetensors takes all outputs
     ///
     /// With --rows, the one file for all rows: FILE.parquet, FILE.arrow, or an Arrow stream: FILE.arrows, `-` for standard output.
     #[arg(short, long = "output", value_name = "[NAME=]FILE", value_hint = clap::ValueHint::FilePath)]
@@ -47,7 +52,7 @@ pub(crate) struct RunArgs {
     /// Cast arrays to the declared dtypes, where no value changes but floats that are rounded to shorter ones
     ///
     /// What the dtype cannot hold is refused: 300 in uint8, 0.5 or NaN in integers, 1e39 or the integer 16777217 in float32.
-    /// Booleans become 0 and 1. Arrays of float16, which cartons lack, are cast too.
+    /// Booleans become 0 and 1. Tensors of types that only weights have are cast too.
     #[arg(long, conflicts_with = "self_test")]
     pub(crate) cast: bool,
 
@@ -103,6 +108,9 @@ const EXAMPLES: &str = r#"Examples:
   Give the input as JSON, and get the outputs as JSON:
     carton run digits.carton -i x='[[1.0, 2.0]]' --json
 
+  Give the bytes of a file to a model that takes bytes:
+    carton run classifier.carton -i image=@cat.jpg
+
   Run the self-tests; exit code 3 means that outputs differ:
     carton run digits.carton --self-test --rtol 1e-4
 
@@ -116,5 +124,6 @@ const EXAMPLES: &str = r#"Examples:
     carton run digits.carton --rows images.parquet -o digits.parquet --workers 2
 
 With --json, outputs are {"outputs": {NAME: {"dtype", "shape", "data"}}}: data holds nested lists, and the strings
-"NaN", "Infinity" and "-Infinity" for the numbers that JSON lacks. An output written to a file has "file" in place of
+"NaN", "Infinity" and "-Infinity" for the numbers that JSON lacks; booleans are true and false, complex numbers pairs,
+and bytes base64. An output written to a file has "file" in place of
 "data"; a ragged one has "shapes", one for each of its tensors, in place of "shape"."#;

@@ -19,6 +19,9 @@ use super::model::digest;
 /// The path that means standard input or standard output.
 pub(crate) const STANDARD_STREAM: &str = "-";
 
+/// What stands before the path of a file whose bytes are an input's value.
+const FILE_PREFIX: char = '@';
+
 /// `-i [NAME=]VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InputArgument {
@@ -35,6 +38,10 @@ pub(crate) enum InputValue {
     Npy(PathBuf),
     /// An array of a `.npz` file, or all of its arrays if none is named.
     Npz(PathBuf, Option<String>),
+    /// A tensor of a safetensors or zTensor file, or all of its tensors if none is named.
+    Tensors(PathBuf, Option<String>),
+    /// The bytes of a file, or of standard input: one element of bytes, or one text.
+    File(PathBuf),
     /// JSON text, or text that is neither a known file nor JSON. Not parsed here, because the error message needs the input's name.
     Json(String),
 }
@@ -51,9 +58,20 @@ impl FromStr for InputArgument {
 impl InputValue {
     fn parse(text: &str) -> Self {
         let starts_like_json = text.trim_start().starts_with(['[', '{', '"']);
+        if let Some(path) = text.strip_prefix(FILE_PREFIX) {
+            return Self::File(path.into());
+        }
         if !starts_like_json {
             if let Some((path, array)) = text.split_once(".npz#") {
                 return Self::Npz(format!("{path}.npz").into(), Some(array.to_owned()));
+            }
+            for ending in [".safetensors", ".safetensors.index.json", ".zt"] {
+                if let Some((path, tensor)) = text.split_once(&format!("{ending}#")) {
+                    return Self::Tensors(format!("{path}{ending}").into(), Some(tensor.to_owned()));
+                }
+                if text.to_ascii_lowercase().ends_with(ending) {
+                    return Self::Tensors(text.into(), None);
+                }
             }
             if has_extension(Path::new(text), "npz") {
                 return Self::Npz(text.into(), None);
@@ -84,17 +102,27 @@ impl FromStr for OutputArgument {
         if is_table(path) && name.is_none() {
             return Ok(Self { name: None, path: path.into() });
         }
-        if !has_extension(path, "npy") && !has_extension(path, "npz") {
+        let all = ["npz", SAFETENSORS].into_iter().find(|extension| has_extension(path, extension));
+        if all.is_none() && !has_extension(path, "npy") {
             return Err(
-                "expected NAME=FILE.npy or FILE.npz; or with --rows FILE.parquet, FILE.arrow, FILE.arrows or -"
+                "expected NAME=FILE.npy, FILE.npz or FILE.safetensors; or with --rows FILE.parquet, FILE.arrow, \
+                        FILE.arrows or -"
                     .to_owned(),
             );
         }
-        if name.is_some() && has_extension(path, "npz") {
-            return Err("a .npz file takes all outputs: write it without a name".to_owned());
+        if let Some(extension) = all.filter(|_| name.is_some()) {
+            return Err(format!("a .{extension} file takes all outputs: write it without a name"));
         }
         Ok(Self { name: name.map(str::to_owned), path: path.into() })
     }
+}
+
+/// The ending of safetensors files.
+const SAFETENSORS: &str = "safetensors";
+
+/// Whether outputs are written there as a safetensors file.
+pub(crate) fn is_safetensors(path: &Path) -> bool {
+    has_extension(path, SAFETENSORS)
 }
 
 /// Whether an output can be written there as a part of a table.
@@ -126,7 +154,7 @@ impl OutputArgument {
 
     /// Whether the file holds all outputs.
     pub(crate) fn takes_all(&self) -> bool {
-        has_extension(&self.path, "npz")
+        has_extension(&self.path, "npz") || is_safetensors(&self.path)
     }
 }
 
@@ -252,9 +280,9 @@ impl FromStr for MiscArgument {
     }
 }
 
-/// Splits `NAME=VALUE` at the first `=`. Text that starts like JSON has no name, because a string in it may contain `=`.
+/// Splits `NAME=VALUE` at the first `=`. Text that starts like JSON or a file has no name, because it may contain `=`.
 fn split_name(text: &str) -> (Option<&str>, &str) {
-    if text.trim_start().starts_with(['[', '{', '"']) {
+    if text.trim_start().starts_with(['[', '{', '"', FILE_PREFIX]) {
         return (None, text);
     }
     match text.split_once('=') {
@@ -377,6 +405,16 @@ mod tests {
         check("x=cases.npz#a#b", Some("x"), InputValue::Npz("cases.npz".into(), Some("a#b".into())));
         check("x=cases.npz#a", Some("x"), InputValue::Npz("cases.npz".into(), Some("a".into())));
         check("cases.npz", None, InputValue::Npz("cases.npz".into(), None));
+        check("x=w.safetensors#a#b", Some("x"), InputValue::Tensors("w.safetensors".into(), Some("a#b".into())));
+        check("w.ZT", None, InputValue::Tensors("w.ZT".into(), None));
+        check(
+            "m.safetensors.index.json#a",
+            None,
+            InputValue::Tensors("m.safetensors.index.json".into(), Some("a".into())),
+        );
+        check("x=@cat.jpg", Some("x"), InputValue::File("cat.jpg".into()));
+        check("@a=b.npy", None, InputValue::File("a=b.npy".into()));
+        check("x=@-", Some("x"), InputValue::File("-".into()));
         check("x=[[1.0]]", Some("x"), InputValue::Json("[[1.0]]".into()));
         check("[\"a=b.npy\"]", None, InputValue::Json("[\"a=b.npy\"]".into()));
         check("x=\"a.npy\"", Some("x"), InputValue::Json("\"a.npy\"".into()));
@@ -397,6 +435,8 @@ mod tests {
         check("y.npy", Ok((None, "y.npy")));
         check("all.npz", Ok((None, "all.npz")));
         check("y=all.npz", Err("without a name"));
+        check("all.safetensors", Ok((None, "all.safetensors")));
+        check("y=all.safetensors", Err("without a name"));
         check("y=y.txt", Err("expected NAME=FILE.npy"));
     }
 

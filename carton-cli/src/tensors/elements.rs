@@ -12,10 +12,10 @@ pub(super) fn elements<T: Element>(tensor: &NumericTensor) -> Cow<'_, [T]> {
     }
 }
 
-/// Evaluates an expression with `$elements` bound to the elements of a tensor of real numbers or booleans, in their Rust type.
+/// Evaluates an expression with `$elements` bound to the elements of a tensor of numbers or booleans, in their Rust type.
 macro_rules! with_elements {
     ($tensor:expr, $elements:ident => $body:expr, else $otherwise:expr) => {
-        carton_tensor::with_number!($tensor.dtype(), T => {
+        carton_tensor::with_element!($tensor.dtype(), T => {
             let $elements = $crate::tensors::elements::elements::<T>($tensor);
             $body
         }, else $otherwise)

@@ -1,14 +1,15 @@
 //! Converts JSON to tensors. Pure.
 //!
 //! With a declared dtype, every number is checked: an integer type takes only integers in its range (`2.0` is one); a floating-point type
-//! rounds as usual but does not overflow, and takes the strings `"NaN"`, `"Infinity"` and `"-Infinity"`; booleans may be 0 and 1 too. A list
+//! rounds as usual but does not overflow, and takes the strings `"NaN"`, `"Infinity"` and `"-Infinity"`, and null for NaN; booleans may be 0
+//! and 1 too. Complex numbers are pairs, in one more dimension, and bytes are base64. A list
 //! of booleans is one whatever is declared: the check of the call says that it does not fit. Without a declared dtype, a list
 //! gets the dtype that NumPy would choose: integers become int64 (uint64 if only that holds them), numbers with a point or exponent
-//! float64, strings strings, and booleans booleans. A list of lists of different lengths becomes a nested tensor.
+//! float64, as do `NaN` and `Infinity` without quotes, strings strings, and booleans booleans. A list of lists of different lengths becomes a nested tensor.
 
 use std::fmt;
 
-use carton_tensor::{BoolByte, DataType, Element, NumberValue, Tensor, TensorError};
+use carton_tensor::{BARE_NUMBER, BoolByte, CastError, DataType, Element, NumberValue, Tensor, TensorError, restored};
 use serde_json::{Number, Value};
 
 /// Above this magnitude, a float no longer represents every integer exactly.
@@ -25,7 +26,7 @@ pub(crate) enum JsonTensorError {
     WrongKind { place: JsonPosition, expected: &'static str, found: String },
     #[error("{place}: expected true or false, found {found}")]
     NotABoolean { place: JsonPosition, found: String },
-    #[error("{place}: null is not a tensor value")]
+    #[error("{place}: null is a missing number, NaN, which only an input that is declared with floats has")]
     Null { place: JsonPosition },
     #[error("{place}: an object is not a tensor value: expected a number, a string, or lists of them")]
     Object { place: JsonPosition },
@@ -33,6 +34,8 @@ pub(crate) enum JsonTensorError {
     Ragged { place: JsonPosition, expected: Vec<usize>, found: Vec<usize> },
     #[error("negative integers and integers above the range of int64 fit no common dtype")]
     NoCommonInteger,
+    #[error("{dtype} is written as {}", if *dtype == DataType::Bytes { "base64" } else { "pairs" })]
+    Carried { dtype: DataType, source: CastError },
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }
@@ -119,11 +122,8 @@ impl<'a> Regular<'a> {
                 whole.extend(shape.unwrap_or_default());
                 Ok(Self { shape: whole, leaves })
             }
-            Value::Null => Err(JsonTensorError::Null { place: place.clone() }),
-            Value::Object(_) => Err(JsonTensorError::Object { place: place.clone() }),
-            Value::Number(_) | Value::String(_) | Value::Bool(_) => {
-                Ok(Self { shape: Vec::new(), leaves: vec![(place.clone(), value)] })
-            }
+            Value::Object(_) if bare(value).is_none() => Err(JsonTensorError::Object { place: place.clone() }),
+            _ => Ok(Self { shape: Vec::new(), leaves: vec![(place.clone(), value)] }),
         }
     }
 
@@ -135,9 +135,13 @@ impl<'a> Regular<'a> {
                 Ok(Tensor::from_strings(strings?, self.shape)?)
             }
             DataType::Bool => self.collect(boolean),
+            DataType::Bytes | DataType::Complex64 | DataType::Complex128 => {
+                let carrier = self.into_tensor(dtype.carrier())?;
+                restored(&carrier, dtype).map_err(|source| JsonTensorError::Carried { dtype, source })
+            }
             _ if dtype.is_float() => carton_tensor::with_number!(dtype, T => self.collect::<T>(|place, value| {
                 let wide = NumberValue::Float(float(place, value)?);
-                let lost = |_| JsonTensorError::OutOfRange { place: place.clone(), found: value.to_string(), dtype };
+                let lost = |_| JsonTensorError::OutOfRange { place: place.clone(), found: shown(value), dtype };
                 carton_tensor::Number::of(wide).map_err(lost)
             }), else self.no_dtype(dtype)),
             DataType::Int8 => self.collect(integer::<i8>),
@@ -171,6 +175,9 @@ impl<'a> Regular<'a> {
 
 /// Returns the dtype that NumPy would choose for these values.
 fn common_dtype(leaves: &[Leaf<'_>]) -> Result<DataType, JsonTensorError> {
+    if let Some((place, _)) = leaves.iter().find(|(_, value)| value.is_null()) {
+        return Err(JsonTensorError::Null { place: place.clone() });
+    }
     let strings = leaves.first().is_some_and(|(_, value)| value.is_string());
     for (place, value) in leaves {
         if value.is_string() != strings {
@@ -187,7 +194,7 @@ fn common_dtype(leaves: &[Leaf<'_>]) -> Result<DataType, JsonTensorError> {
     if strings {
         return Ok(DataType::String);
     }
-    if leaves.is_empty() || leaves.iter().any(|(_, value)| value.is_f64()) {
+    if leaves.is_empty() || leaves.iter().any(|(_, value)| value.is_f64() || bare(value).is_some()) {
         return Ok(DataType::Float64);
     }
     if leaves.iter().all(|(_, value)| value.is_i64()) {
@@ -203,28 +210,42 @@ fn string<'a>(place: &JsonPosition, value: &'a Value) -> Result<&'a str, JsonTen
     value.as_str().ok_or_else(|| JsonTensorError::WrongKind {
         place: place.clone(),
         expected: "string",
-        found: format!("{value}, without quotes"),
+        found: format!("{}, without quotes", shown(value)),
     })
 }
 
+/// The name of a number that JSON lacks, which was written without quotes.
+fn bare(value: &Value) -> Option<&str> {
+    let object = value.as_object().filter(|object| object.len() == 1)?;
+    object.get(BARE_NUMBER)?.as_str()
+}
+
 fn number<'a>(place: &JsonPosition, value: &'a Value) -> Result<&'a Number, JsonTensorError> {
-    value.as_number().ok_or_else(|| JsonTensorError::WrongKind {
-        place: place.clone(),
-        expected: "number",
-        found: value.to_string(),
-    })
+    match value {
+        Value::Number(number) => Ok(number),
+        Value::Null => Err(JsonTensorError::Null { place: place.clone() }),
+        other => Err(JsonTensorError::WrongKind { place: place.clone(), expected: "number", found: shown(other) }),
+    }
+}
+
+/// A value as it was written.
+fn shown(value: &Value) -> String {
+    bare(value).map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn boolean(place: &JsonPosition, value: &Value) -> Result<BoolByte, JsonTensorError> {
     match (value.as_bool(), value.as_u64()) {
         (Some(found), _) => Ok(found.into()),
         (None, Some(found @ (0 | 1))) => Ok((found == 1).into()),
-        _ => Err(JsonTensorError::NotABoolean { place: place.clone(), found: value.to_string() }),
+        _ => Err(JsonTensorError::NotABoolean { place: place.clone(), found: shown(value) }),
     }
 }
 
 fn float(place: &JsonPosition, value: &Value) -> Result<f64, JsonTensorError> {
-    match value.as_str() {
+    if value.is_null() {
+        return Ok(f64::NAN);
+    }
+    match value.as_str().or_else(|| bare(value)) {
         Some("NaN") => return Ok(f64::NAN),
         Some("Infinity") => return Ok(f64::INFINITY),
         Some("-Infinity") => return Ok(f64::NEG_INFINITY),
@@ -270,7 +291,8 @@ mod tests {
     use super::*;
 
     fn parse(text: &str, declared: Option<DataType>) -> Result<Tensor, String> {
-        tensor(&serde_json::from_str(text).unwrap(), declared).map_err(|error| error.to_string())
+        let marked = carton_tensor::mark_bare_numbers(text.as_bytes());
+        tensor(&serde_json::from_slice(&marked).unwrap(), declared).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -309,13 +331,9 @@ mod tests {
     #[test]
     fn booleans() {
         let bools = |elements: &[u8]| {
-            let tensor = Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
-            Ok(tensor.with_element_kind(ElementKind::Bool).unwrap())
+            Ok(Tensor::from_vec(elements.iter().map(|byte| BoolByte(*byte)).collect(), vec![elements.len()]).unwrap())
         };
-        let declared = |text: &str| {
-            tensor(&serde_json::from_str(text).unwrap(), Some(Elements::OfKind(ElementKind::Bool)))
-                .map_err(|error| error.to_string())
-        };
+        let declared = |text: &str| parse(text, Some(DataType::Bool));
         assert_eq!(declared("[true, false]"), bools(&[1, 0]));
         assert_eq!(declared("[1, 0, true]"), bools(&[1, 0, 1]));
         assert_eq!(declared("[]"), bools(&[]));
@@ -324,6 +342,34 @@ mod tests {
         // The check of the call refuses them, with a hint.
         assert_eq!(parse("[true, false]", Some(DataType::Uint8)), bools(&[1, 0]));
         assert_eq!(parse("[true, false]", None), bools(&[1, 0]));
+    }
+
+    #[test]
+    fn numbers_that_json_lacks() {
+        let shown = |text: &str, declared| parse(text, declared).map(|tensor| format!("{tensor:?}"));
+        let floats = |dtype: DataType| {
+            format!("Numeric(NumericTensor {{ dtype: {dtype:?}, shape: [3], elements: [NaN, -inf, 1.0] }})")
+        };
+        for text in ["[NaN, -Infinity, 1]", "[null, \"-Infinity\", 1]"] {
+            for dtype in [DataType::Float16, DataType::BFloat16, DataType::Float32, DataType::Float64] {
+                assert_eq!(shown(text, Some(dtype)), Ok(floats(dtype)), "{text}");
+            }
+        }
+        assert_eq!(shown("[NaN, -Infinity, 1]", None), Ok(floats(DataType::Float64)));
+    }
+
+    #[test]
+    fn pairs_and_base64() {
+        use carton_tensor::Complex;
+        let complex = Tensor::from_vec(vec![Complex::new(1.0_f32, -2.0), Complex::new(0.0, 3.0)], vec![2]).unwrap();
+        assert_eq!(parse("[[1, -2], [0, 3]]", Some(DataType::Complex64)), Ok(complex));
+        assert_eq!(parse("[1, -2]", Some(DataType::Complex128)), Ok(Tensor::scalar(Complex::new(1.0_f64, -2.0))));
+        assert_eq!(parse("[1, 2, 3]", Some(DataType::Complex64)), Err("complex64 is written as pairs".to_owned()));
+        let bytes = Tensor::from_bytes([vec![0xff], vec![]], vec![2]).unwrap();
+        assert_eq!(parse("[\"/w==\", \"\"]", Some(DataType::Bytes)), Ok(bytes));
+        assert_eq!(parse("\"-\"", Some(DataType::Bytes)), Err("bytes is written as base64".to_owned()));
+        let halves = Tensor::from_vec(vec![carton_tensor::f16::from_f32(0.1)], vec![1]).unwrap();
+        assert_eq!(parse("[0.1]", Some(DataType::Float16)), Ok(halves));
     }
 
     #[test]
@@ -346,7 +392,12 @@ mod tests {
         check("[true, 1]", None, "element [0]: expected a number, found true");
         check("[1, true]", of(DataType::Uint8), "element [1]: expected a number, found true");
         check("[\"a\", true]", None, "element [1]: expected a string, found a boolean");
-        check("[null]", None, "element [0]: null is not a tensor value");
+        let null = "element [0]: null is a missing number, NaN, which only an input that is declared with floats has";
+        check("[null]", None, null);
+        check("[null]", of(DataType::Int64), null);
+        check("[NaN]", of(DataType::Int64), "element [0]: expected a number, found NaN");
+        check("[NaN]", of(DataType::String), "element [0]: expected a string, found NaN, without quotes");
+        check("[70000]", of(DataType::Float16), "element [0]: 70000 is out of range for float16");
         check("[1, [2]]", None, "element [1]: found a list of shape [1] where the ones before have shape []");
         check(
             "[[[1], [2, 3]]]",

@@ -4,16 +4,18 @@
 //! and dtypes come from the loaded model.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use carton_core::metadata::TensorSpec;
-use carton_tensor::files::RawTensor;
-use carton_tensor::npy::{self, Array, NpyError, Npz};
-use carton_tensor::{CastError, DataType, Tensor};
+use carton_tensor::any_file::{TensorFile, TensorFileError};
+use carton_tensor::files::{RawTensor, RawTensorError};
+use carton_tensor::npy::{self, NpyError, Npz};
+use carton_tensor::{CastError, DataType, SymbolicShape, Tensor, mark_bare_numbers, restored};
 use serde_json::Value;
 
 use super::from_json::{self, JsonTensorError};
-use crate::args::{InputArgument, InputValue};
+use crate::args::{InputArgument, InputValue, STANDARD_STREAM};
 use crate::failure::Failure;
 
 /// An error of an input on the command line.
@@ -21,9 +23,23 @@ use crate::failure::Failure;
 pub(crate) enum InputError {
     #[error("cannot read input {input}")]
     File { input: String, source: NpyError },
+    #[error("cannot read input {input}")]
+    TensorFile { input: String, source: TensorFileError },
+    #[error("cannot use input {input}: `{}`", path.display())]
+    Numbers { input: String, path: PathBuf, source: RawTensorError },
+    #[error("cannot use input {input}: `{}`", path.display())]
+    Elements { input: String, path: PathBuf, source: CastError },
+    #[error("cannot read input {input}: `{}`", path.display())]
+    Bytes { input: String, path: PathBuf, source: io::Error },
+    #[error("input {input}: standard input is the value of another input")]
+    StandardInput { input: String },
+    #[error("input `{input}` takes text, and `{}` is not UTF-8", path.display())]
+    NotText { input: String, path: PathBuf },
+    #[error("input `{input}` takes {dtype}: `@{}` gives the bytes of a file, for an input of bytes or of texts", path.display())]
+    NotBytes { input: String, dtype: DataType, path: PathBuf },
     #[error("input {input}: `{text}` is not valid JSON")]
     Json { input: String, text: String, source: serde_json::Error },
-    #[error("input {input}: `{text}` is neither JSON nor the name of a .npy or .npz file")]
+    #[error("input {input}: `{text}` is neither JSON nor the name of a .npy, .npz, .safetensors or .zt file")]
     Unknown { input: String, text: String },
     #[error("cannot use input {input}")]
     Value { input: String, source: JsonTensorError },
@@ -44,15 +60,27 @@ pub(crate) enum InputError {
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
         match &error {
-            InputError::File { .. } => Self::new(error),
-            InputError::Unknown { .. } => Self::usage(error)
-                .hint("strings need quotes in JSON too: -i name='\"text\"' or -i name='[\"a\", \"b\"]'"),
+            InputError::File { .. } | InputError::TensorFile { .. } | InputError::Bytes { .. } | InputError::Elements { .. } => {
+                Self::new(error)
+            }
+            InputError::Numbers { .. } => Self::usage(error).hint("--cast converts them to the declared dtype"),
+            InputError::Unknown { .. } => Self::usage(error).hint(
+                "strings need quotes in JSON too: -i name='\"text\"' or -i name='[\"a\", \"b\"]'; the bytes or the text of a file are \
+                 -i name=@FILE",
+            ),
+            InputError::NotBytes { input, path, .. } => {
+                let path = path.display();
+                let hint = format!("decode it first: a .npy file of its numbers is -i {input}={path}.npy");
+                Self::usage(error).hint(hint)
+            }
             InputError::NoArray { input, path, .. } => {
                 let hint = format!("name the array: -i {input}={}#NAME", path.display());
                 Self::usage(error).hint(hint)
             }
             InputError::NoDeclaration { .. } => Self::usage(error).hint("name it: -i NAME=VALUE"),
             InputError::Json { .. }
+            | InputError::StandardInput { .. }
+            | InputError::NotText { .. }
             | InputError::Value { .. }
             | InputError::Cast { .. }
             | InputError::NothingToCastTo { .. }
@@ -69,11 +97,13 @@ pub(crate) struct DeclaredInput<'a> {
     pub(crate) name: &'a str,
     /// Its dtype.
     pub(crate) dtype: DataType,
+    /// Its shape.
+    pub(crate) shape: &'a SymbolicShape,
 }
 
 impl<'a> From<&'a TensorSpec> for DeclaredInput<'a> {
     fn from(spec: &'a TensorSpec) -> Self {
-        Self { name: &spec.name, dtype: spec.dtype }
+        Self { name: &spec.name, dtype: spec.dtype, shape: &spec.shape }
     }
 }
 
@@ -84,51 +114,96 @@ enum ReadValue {
     Tensor(Tensor),
     /// Numbers of a type that cartons lack. They have to be cast.
     Other(RawTensor),
+    /// The bytes of a file.
+    File(PathBuf, Vec<u8>),
     Json(Value),
 }
 
-impl From<Array> for ReadValue {
-    fn from(array: Array) -> Self {
-        match array.into_tensor() {
-            Ok(tensor) => Self::Tensor(tensor),
-            Err(other) => Self::Other(other),
-        }
+/// Reads a tensor of a file. If it will be cast, it may have a type that cartons lack.
+fn tensor_of_file(
+    file: &TensorFile,
+    name: &str,
+    input: &str,
+    path: &Path,
+    is_cast: bool,
+) -> Result<ReadValue, InputError> {
+    let file_error = |source| InputError::TensorFile { input: input.to_owned(), source };
+    let array = file.entry(name).and_then(|entry| entry.dequantize()).map_err(file_error)?;
+    let numbers = match array.to_numeric() {
+        Ok(numbers) => numbers,
+        Err(_) if is_cast => return Ok(ReadValue::Other(array)),
+        Err(source) => return Err(InputError::Numbers { input: input.to_owned(), path: path.to_path_buf(), source }),
+    };
+    if numbers.dtype() != DataType::Bool {
+        return Ok(ReadValue::Tensor(numbers.into()));
     }
+    // The format says nothing of bytes that are neither 0 nor 1.
+    let shape = numbers.shape().to_vec();
+    let bytes = numbers.reinterpreted(DataType::Uint8, shape).map_err(CastError::from);
+    let bools = bytes.and_then(|bytes| restored(&bytes.into(), DataType::Bool));
+    let elements = |source| InputError::Elements { input: input.to_owned(), path: path.to_path_buf(), source };
+    Ok(ReadValue::Tensor(bools.map_err(elements)?))
+}
+
+/// The bytes of a file, or of standard input.
+fn bytes_of_file(path: &Path) -> io::Result<Vec<u8>> {
+    if path.as_os_str() != STANDARD_STREAM {
+        return std::fs::read(path);
+    }
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl ReadInputs {
-    /// Reads the files and parses the JSON. If the inputs will be cast, arrays may have types that cartons lack.
+    /// Reads the files and parses the JSON. If the inputs will be cast, tensors of files may have types that cartons lack.
     ///
     /// # Errors
-    /// A file cannot be read, text is not JSON, or an `.npz` file has several arrays and none is named.
+    /// A file cannot be read, text is not JSON, or a file has several arrays and none is named.
     pub(crate) fn read(arguments: Vec<InputArgument>, is_cast: bool) -> Result<Self, InputError> {
-        let read_npy = |path: &Path| match is_cast {
-            true => npy::read_array(path).map(ReadValue::from),
-            false => npy::read_path(path).map(ReadValue::Tensor),
-        };
-        let read_npz = |file: &mut Npz, array: &str| match is_cast {
-            true => file.read_array(array).map(ReadValue::from),
-            false => file.read(array).map(ReadValue::Tensor),
-        };
         let mut read = Vec::new();
+        let mut has_standard_input = false;
         for (position, argument) in arguments.into_iter().enumerate() {
             let input = argument.name.as_ref().map_or_else(|| (position + 1).to_string(), |name| format!("`{name}`"));
             let file_error = |source| InputError::File { input: input.clone(), source };
             match argument.value {
                 InputValue::Npy(path) => {
-                    read.push((argument.name, read_npy(&path).map_err(file_error)?));
+                    read.push((argument.name, ReadValue::Tensor(npy::read_path(&path).map_err(file_error)?)));
                 }
                 InputValue::Npz(path, Some(array)) => {
-                    let value = Npz::open(&path).and_then(|mut file| read_npz(&mut file, &array));
-                    read.push((argument.name, value.map_err(file_error)?));
+                    let value = Npz::open(&path).and_then(|mut file| file.read(&array));
+                    read.push((argument.name, ReadValue::Tensor(value.map_err(file_error)?)));
                 }
                 InputValue::Npz(path, None) => {
                     let mut file = Npz::open(&path).map_err(file_error)?;
                     for (name, array) in chosen_arrays(argument.name, &path, file.names())? {
-                        read.push((Some(name), read_npz(&mut file, &array).map_err(file_error)?));
+                        read.push((Some(name), ReadValue::Tensor(file.read(&array).map_err(file_error)?)));
                     }
                 }
-                InputValue::Json(text) => match serde_json::from_str(&text) {
+                InputValue::Tensors(path, tensor) => {
+                    let file = TensorFile::open(&path)
+                        .map_err(|source| InputError::TensorFile { input: input.clone(), source })?;
+                    let chosen = match tensor {
+                        Some(tensor) => vec![(argument.name, tensor)],
+                        None => {
+                            let names: Vec<String> = file.entries().map(|entry| entry.name().to_owned()).collect();
+                            let chosen = chosen_arrays(argument.name, &path, &names)?;
+                            chosen.into_iter().map(|(name, tensor)| (Some(name), tensor)).collect()
+                        }
+                    };
+                    for (name, tensor) in chosen {
+                        read.push((name, tensor_of_file(&file, &tensor, &input, &path, is_cast)?));
+                    }
+                }
+                InputValue::File(path) => {
+                    if path.as_os_str() == STANDARD_STREAM && std::mem::replace(&mut has_standard_input, true) {
+                        return Err(InputError::StandardInput { input });
+                    }
+                    let bytes = bytes_of_file(&path);
+                    let bytes = bytes.map_err(|source| InputError::Bytes { input, path: path.clone(), source })?;
+                    read.push((argument.name, ReadValue::File(path, bytes)));
+                }
+                InputValue::Json(text) => match serde_json::from_slice(&mark_bare_numbers(text.as_bytes())) {
                     Ok(value) => read.push((argument.name, ReadValue::Json(value))),
                     Err(source) if text.trim_start().starts_with(['[', '{', '"']) => {
                         return Err(InputError::Json { input, text: shortened(&text), source });
@@ -145,8 +220,8 @@ impl ReadInputs {
         self.0.is_empty()
     }
 
-    /// Assigns names to inputs without one, in the declared order, and casts JSON, and arrays of types that cartons lack, to the declared
-    /// dtypes.
+    /// Assigns names to inputs without one, in the declared order, and casts JSON, the bytes of files, and numbers of types that cartons lack,
+    /// to the declared dtypes.
     ///
     /// # Errors
     /// A value does not fit its declared dtype, an input is given twice, or there are more inputs than are declared.
@@ -179,6 +254,9 @@ impl ReadInputs {
                     })?;
                     Tensor::Numeric(cast)
                 }
+                ReadValue::File(path, bytes) => {
+                    one_element(&name, path, bytes, declared.iter().find(|input| input.name == name))?
+                }
                 ReadValue::Json(value) => {
                     let dtype = declared.iter().find(|input| input.name == name).map(|input| input.dtype);
                     from_json::tensor(&value, dtype)
@@ -191,6 +269,29 @@ impl ReadInputs {
         }
         Ok(tensors)
     }
+}
+
+/// Makes a tensor of one element of the bytes of a file: of bytes, or of text where that is declared.
+fn one_element(
+    input: &str,
+    path: PathBuf,
+    bytes: Vec<u8>,
+    declared: Option<&DeclaredInput<'_>>,
+) -> Result<Tensor, InputError> {
+    let rank = match declared.map(|declared| declared.shape) {
+        Some(SymbolicShape::Dimensions(dimensions)) => dimensions.len(),
+        _ => 0,
+    };
+    let (dtype, shape) = (declared.map_or(DataType::Bytes, |declared| declared.dtype), vec![1; rank]);
+    let tensor = match dtype {
+        DataType::Bytes => Tensor::from_bytes([bytes], shape),
+        DataType::String => match String::from_utf8(bytes) {
+            Ok(text) => Tensor::from_strings([text], shape),
+            Err(_) => return Err(InputError::NotText { input: input.to_owned(), path }),
+        },
+        dtype => return Err(InputError::NotBytes { input: input.to_owned(), dtype, path }),
+    };
+    tensor.map_err(|source| InputError::Value { input: format!("`{input}`"), source: source.into() })
 }
 
 /// Returns the arrays that `[NAME=]FILE.npz` means, as (input, array): all arrays under their own names; or, for a named input, the array
@@ -216,11 +317,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use carton_tensor::files::ElementType;
+    use carton_tensor::safetensors::{self, Metadata};
+    use carton_tensor::{BoolByte, Complex, Dimension, Float8E5m2, f16};
 
     use super::*;
 
     const fn declared(name: &'static str, dtype: DataType) -> DeclaredInput<'static> {
-        DeclaredInput { name, dtype }
+        DeclaredInput { name, dtype, shape: &SymbolicShape::Any }
     }
 
     const DECLARED: [DeclaredInput<'static>; 2] = [declared("b", DataType::Float32), declared("a", DataType::Uint8)];
@@ -260,37 +363,70 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_cartons_lack_are_cast() {
+    fn arrays_of_every_type_are_read() {
         let folder = tempfile::tempdir().unwrap();
-        let raw = |dtype, bytes: &[u8]| Array::Numbers(RawTensor::new(dtype, vec![2], bytes.to_vec().into()).unwrap());
-        let (flags, halves) = (raw(ElementType::Bool, &[1, 0]), raw(ElementType::Float16, &[0, 0x3e, 0, 0xc0]));
         let path = |name: &str| folder.path().join(name).display().to_string();
-        npy::write_array(std::fs::File::create(path("flags.npy")).unwrap(), &flags).unwrap();
-        let mut archive = npy::NpzWriter::new(std::fs::File::create(path("both.npz")).unwrap());
-        archive.add_array("a", &flags).unwrap();
-        archive.add_array("b", &halves).unwrap();
-        archive.finish().unwrap();
-        let check = |argument: &str, expected: Result<&[(&str, Tensor)], &str>| {
-            let found = ReadInputs::read(vec![argument.parse().unwrap()], true).unwrap().into_tensors(&DECLARED);
-            let expected =
-                expected.map(|all| all.iter().map(|(name, one)| ((*name).to_owned(), one.clone())).collect());
-            assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned), "{argument}");
+        let flags = Tensor::from_vec(vec![BoolByte(1), BoolByte(0)], vec![2]).unwrap();
+        let halves = Tensor::from_vec(vec![f16::from_f32(1.5), f16::NEG_INFINITY], vec![2]).unwrap();
+        let complex = Tensor::from_vec(vec![Complex::new(1.0_f32, -2.0)], vec![1]).unwrap();
+        npy::write(std::fs::File::create(path("flags.npy")).unwrap(), &flags).unwrap();
+        npy::write_npz(std::fs::File::create(path("both.npz")).unwrap(), [("h", &halves), ("z", &complex)]).unwrap();
+        let check = |argument: &str, expected: &[(&str, &Tensor)]| {
+            let expected = expected.iter().map(|&(name, tensor)| (name.to_owned(), tensor.clone())).collect();
+            assert_eq!(tensors(&[argument], &DECLARED).unwrap(), expected, "{argument}");
         };
-        let (a, b) = (
-            Tensor::from_vec(vec![1_u8, 0], vec![2]).unwrap(),
-            Tensor::from_vec(vec![1.5_f32, -2.0], vec![2]).unwrap(),
-        );
-        check(&format!("a={}", path("flags.npy")), Ok(&[("a", a.clone())]));
-        check(&path("both.npz"), Ok(&[("a", a.clone()), ("b", b)]));
-        check(&format!("a={}#a", path("both.npz")), Ok(&[("a", a)]));
-        check(&format!("a={}#b", path("both.npz")), Err("cannot cast input `a` to uint8"));
-        let undeclared = "cannot cast input `c`, an array of bool: the model declares no such input";
-        check(&format!("c={}", path("flags.npy")), Err(undeclared));
-        // Only on request. Booleans are read, and refused where the carton does not declare them.
-        let found = tensors(&[&format!("a={}", path("flags.npy"))], &DECLARED).unwrap();
-        assert_eq!(found["a"].element_kind(), Some(ElementKind::Bool));
-        let error = tensors(&[&format!("b={}#b", path("both.npz"))], &DECLARED).unwrap_err();
-        assert!(error.to_string().contains("cannot read input `b`"), "{error}");
+        check(&format!("a={}", path("flags.npy")), &[("a", &flags)]);
+        check(&path("both.npz"), &[("h", &halves), ("z", &complex)]);
+    }
+
+    #[test]
+    fn tensors_of_safetensors_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let raw = |dtype, bytes: &[u8]| RawTensor::new(dtype, vec![bytes.len()], bytes.to_vec().into()).unwrap();
+        let all = [
+            ("a", raw(ElementType::Float8E5m2, &[0x3c])),
+            ("scale", raw(ElementType::Float8E8m0Fnu, &[0x80])),
+            ("wrong", raw(ElementType::Bool, &[1, 2])),
+        ];
+        let file = std::fs::File::create(&path).unwrap();
+        safetensors::write(all.iter().map(|(name, tensor)| (*name, tensor)), &Metadata::default(), file).unwrap();
+        let path = path.to_str().unwrap();
+        let read = |argument: String, is_cast| {
+            let read = ReadInputs::read(vec![argument.parse().unwrap()], is_cast)?.into_tensors(&DECLARED)?;
+            Ok(read.into_values().next().unwrap())
+        };
+        let one = Tensor::from_vec(vec![Float8E5m2(0x3c)], vec![1]).unwrap();
+        assert_eq!(read(format!("b={path}#a"), false).map_err(|error: InputError| error.to_string()), Ok(one.clone()));
+        assert_eq!(read(format!("a={path}"), false).map_err(|error: InputError| error.to_string()), Ok(one));
+        // Only weights have this type. It is cast on request.
+        assert!(matches!(read(format!("b={path}#scale"), false), Err(InputError::Numbers { .. })));
+        let two = Tensor::from_vec(vec![2.0_f32], vec![1]).unwrap();
+        assert_eq!(read(format!("b={path}#scale"), true).map_err(|error: InputError| error.to_string()), Ok(two));
+        assert!(matches!(read(format!("b={path}#wrong"), false), Err(InputError::Elements { .. })));
+        assert!(matches!(read(format!("b={path}#none"), false), Err(InputError::TensorFile { .. })));
+        assert!(matches!(read(format!("b={path}"), false), Err(InputError::NoArray { .. })));
+    }
+
+    #[test]
+    fn bytes_and_texts_of_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let argument = format!("x=@{}", path.display());
+        let one = SymbolicShape::Dimensions(vec![Dimension::Any]);
+        let read = |bytes: &[u8], dtype: Option<DataType>| {
+            std::fs::write(&path, bytes).unwrap();
+            let declared: Vec<_> =
+                dtype.map(|dtype| DeclaredInput { name: "x", dtype, shape: &one }).into_iter().collect();
+            tensors(&[&argument], &declared).map(|mut tensors| tensors.remove("x").unwrap())
+        };
+        let bytes = |shape| Tensor::from_bytes([vec![0xff]], shape).unwrap();
+        assert_eq!(read(b"\xff", Some(DataType::Bytes)).unwrap(), bytes(vec![1]));
+        assert_eq!(read(b"\xff", None).unwrap(), bytes(vec![]));
+        assert_eq!(read(b"hi", Some(DataType::String)).unwrap(), Tensor::from_strings(["hi"], vec![1]).unwrap());
+        assert!(matches!(read(b"\xff", Some(DataType::String)), Err(InputError::NotText { .. })));
+        assert!(matches!(read(b"1", Some(DataType::Float32)), Err(InputError::NotBytes { .. })));
+        assert!(matches!(tensors(&["x=@/does/not/exist"], &[]), Err(InputError::Bytes { .. })));
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use carton_tensor::Tensor;
-use carton_tensor::files::PendingFile;
+use carton_tensor::files::{PendingFile, RawTensor};
 use carton_tensor::npy::{self, NpyError};
+use carton_tensor::safetensors::{self, Metadata, SafetensorsError};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
 use super::to_json::{JsonTensor, serialize_kind};
-use crate::args::OutputArgument;
+use crate::args::{OutputArgument, is_safetensors};
 use crate::failure::Failure;
 
 /// An error of writing an output to a file.
@@ -19,6 +20,10 @@ use crate::failure::Failure;
 pub(crate) enum OutputFileError {
     #[error("cannot write `{}`", path.display())]
     Npy { path: PathBuf, source: NpyError },
+    #[error("cannot write `{}`", path.display())]
+    Safetensors { path: PathBuf, source: SafetensorsError },
+    #[error("cannot write `{}`: output `{output}` has {found}, and a safetensors file holds numbers", path.display())]
+    NotNumbers { path: PathBuf, output: String, found: &'static str },
     #[error("cannot write `{}`", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("the model returned no output `{name}`, it returned: {}", returned.join(", "))]
@@ -32,8 +37,12 @@ pub(crate) enum OutputFileError {
 impl From<OutputFileError> for Failure {
     fn from(error: OutputFileError) -> Self {
         match &error {
-            OutputFileError::Npy { source: NpyError::Unsupported { .. }, .. } => {
-                Self::new(error).hint("`carton run --json` prints every kind of output")
+            OutputFileError::Npy { source: NpyError::Unsupported { .. }, .. } => Self::new(error)
+                .hint("-o FILE.safetensors takes numbers of every type, and --json prints every kind of output"),
+            OutputFileError::Safetensors { source: SafetensorsError::Unwritable(_), .. } => Self::new(error)
+                .hint("-o FILE.npz takes every type that NumPy has, and --json prints every kind of output"),
+            OutputFileError::NotNumbers { .. } => {
+                Self::new(error).hint("-o FILE.npz takes texts and bytes, and --json prints every kind of output")
             }
             OutputFileError::Twice { .. } => Self::usage(error),
             OutputFileError::NoName { .. } => Self::usage(error).hint("name it: -o NAME=FILE.npy"),
@@ -119,6 +128,12 @@ impl Destinations {
             let file = PendingFile::new(path).map_err(io_error)?;
             let mut buffered = BufWriter::new(file.file());
             match destination {
+                Destination::All if is_safetensors(path) => {
+                    let tensors = numbers(outputs, path)?;
+                    let tensors = tensors.iter().map(|(name, tensor)| (*name, tensor));
+                    safetensors::write(tensors, &Metadata::default(), &mut buffered)
+                        .map_err(|source| OutputFileError::Safetensors { path: path.clone(), source })?;
+                }
                 Destination::All => {
                     let tensors = outputs.iter().map(|(name, tensor)| (name.as_str(), tensor));
                     npy::write_npz(&mut buffered, tensors).map_err(npy_error)?;
@@ -134,6 +149,26 @@ impl Destinations {
         }
         Ok(written)
     }
+}
+
+/// The outputs as tensors of files.
+///
+/// # Errors
+/// One is no tensor of numbers.
+fn numbers<'o>(
+    outputs: &'o BTreeMap<String, Tensor>,
+    path: &Path,
+) -> Result<Vec<(&'o str, RawTensor)>, OutputFileError> {
+    let of_output = |(name, tensor): (&'o String, &Tensor)| {
+        let found = match tensor {
+            Tensor::Numeric(numbers) => return Ok((name.as_str(), RawTensor::from(numbers))),
+            Tensor::String(_) => "texts",
+            Tensor::Bytes(_) => "bytes",
+            _ => "tensors of different shapes",
+        };
+        Err(OutputFileError::NotNumbers { path: path.to_path_buf(), output: name.clone(), found })
+    };
+    outputs.iter().map(of_output).collect()
 }
 
 /// An output as `--json` prints it: its data, or the file that holds it.

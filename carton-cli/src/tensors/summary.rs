@@ -1,7 +1,7 @@
 //! Formats tensors for people, laid out and abbreviated as NumPy prints arrays. Pure.
 
 use carton_tensor::{
-    BoolByte, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, NumericTensor, Tensor, bf16, f16,
+    BoolByte, Complex, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, NumericTensor, Tensor, bf16, f16,
 };
 
 use super::elements::with_elements;
@@ -14,6 +14,8 @@ const EDGE: usize = 3;
 const PRECISION: usize = 8;
 /// The width of a line in columns.
 const LINE_WIDTH: usize = 100;
+/// The number of bytes shown of an element of bytes.
+const MAX_BYTES: usize = 8;
 /// The number of characters shown of a string.
 const MAX_STRING: usize = 60;
 
@@ -24,6 +26,11 @@ pub(crate) fn summary(tensor: &Tensor) -> (String, String) {
         Tensor::String(strings) => {
             let values =
                 layout(strings.shape(), &|shown| shown.iter().map(|&at| quoted(&strings.elements()[at])).collect());
+            (kind(tensor), values)
+        }
+        Tensor::Bytes(bytes) => {
+            let values =
+                layout(bytes.shape(), &|shown| shown.iter().map(|&at| first_bytes(&bytes.elements()[at])).collect());
             (kind(tensor), values)
         }
         Tensor::Nested(nested) => {
@@ -118,6 +125,27 @@ macro_rules! short_floats {
 
 short_floats!(f16, bf16, Float8E4m3Fn, Float8E5m2, Float8E4m3Fnuz, Float8E5m2Fnuz);
 
+macro_rules! complex {
+    ($($part:ty),*) => {$(
+        impl Cells for Complex<$part> {
+            fn cells(elements: &[Self]) -> Vec<String> {
+                let real = <$part>::cells(&elements.iter().map(|element| element.re).collect::<Vec<_>>());
+                let imaginary = <$part>::cells(&elements.iter().map(|element| element.im.abs()).collect::<Vec<_>>());
+                let signs = elements.iter().map(|element| if element.im.is_sign_negative() { '-' } else { '+' });
+                let with_unit = |((real, imaginary), sign): ((String, String), char)| {
+                    let number = imaginary.trim();
+                    let before = imaginary.len() - imaginary.trim_start().len();
+                    let behind = imaginary.len() - before - number.len();
+                    format!("{real}{:before$}{sign}{number}j{:behind$}", "", "")
+                };
+                real.into_iter().zip(imaginary).zip(signs).map(with_unit).collect()
+            }
+        }
+    )*};
+}
+
+complex!(f32, f64);
+
 /// Whether NumPy would use exponents: for very large or very small numbers, or if the magnitudes are far apart.
 fn needs_exponent(elements: &[f64]) -> bool {
     let magnitudes =
@@ -192,6 +220,14 @@ fn quoted(text: &str) -> String {
         Some((end, _)) => format!("{:?}...", &text[..end]),
         None => format!("{text:?}"),
     }
+}
+
+/// The size of an element of bytes, and the first of them.
+fn first_bytes(bytes: &[u8]) -> String {
+    let shown: String = bytes.iter().take(MAX_BYTES).map(|byte| format!(" {byte:02x}")).collect();
+    let more = if bytes.len() > MAX_BYTES { " ..." } else { "" };
+    let colon = if bytes.is_empty() { "" } else { ":" };
+    format!("<{}{colon}{shown}{more}>", crate::text::count(bytes.len(), "byte"))
 }
 
 /// Returns the indices of a dimension that are shown; `None` stands for the gap.
@@ -300,6 +336,24 @@ mod tests {
         check(Tensor::from_vec(vec![1_u8, 20, 3, 4], vec![2, 2]).unwrap(), "uint8 [2, 2]", "[[ 1 20]\n [ 3  4]]");
         check(Tensor::from_vec(vec![1_i8, 2, 3, 4], vec![2, 1, 2]).unwrap(), "int8 [2, 1, 2]", "[[[1 2]]\n\n [[3 4]]]");
         check(Tensor::from_vec(Vec::<f32>::new(), vec![2, 0]).unwrap(), "float32 [2, 0]", "[]");
+    }
+
+    #[test]
+    fn complex_numbers_and_short_floats() {
+        let complex = |elements: &[(f64, f64)]| {
+            let elements: Vec<_> = elements.iter().map(|(re, im)| Complex::new(*re, *im)).collect();
+            Tensor::from_vec(elements.clone(), vec![elements.len()]).unwrap()
+        };
+        check(complex(&[(1.0, 10.0), (1.0, -2.0)]), "complex128 [2]", "[1.+10.j 1. -2.j]");
+        check(complex(&[(1.0, 0.5), (1.5, 2.0)]), "complex128 [2]", "[1. +0.5j 1.5+2.j ]");
+        check(Tensor::from_vec(vec![f16::from_f32(1.5)], vec![1]).unwrap(), "float16 [1]", "[1.5]");
+        check(Tensor::from_vec(vec![BoolByte(1), BoolByte(0)], vec![2]).unwrap(), "bool [2]", "[ true false]");
+    }
+
+    #[test]
+    fn bytes() {
+        let tensor = Tensor::from_bytes([vec![0xff; 9], vec![], vec![10]], vec![3]).unwrap();
+        check(tensor, "bytes [3]", "[<9 bytes: ff ff ff ff ff ff ff ff ...> <0 bytes> <1 byte: 0a>]");
     }
 
     #[test]

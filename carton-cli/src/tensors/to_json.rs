@@ -1,10 +1,11 @@
 //! Converts tensors to JSON, as `carton run --json` prints them.
 //!
 //! The form is `{"dtype", "shape", "data"}`, with data as nested lists. Numbers that JSON lacks are the strings `"NaN"`, `"Infinity"` and
-//! `"-Infinity"`. A nested tensor has `"shapes"` in place of `"shape"`.
+//! `"-Infinity"`; complex numbers are pairs, and bytes are base64. A nested tensor has `"shapes"` in place of `"shape"`.
 
 use carton_tensor::{
-    BoolByte, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, NumericTensor, Tensor, bf16, element_count, f16,
+    BoolByte, Complex, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, NumericTensor, Tensor, bf16, carried,
+    element_count, f16,
 };
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
@@ -42,6 +43,7 @@ pub(crate) fn json_rows(tensor: &Tensor) -> Vec<String> {
             with_elements!(numbers, elements => rows(&elements, numbers.shape()), else Vec::new())
         }
         Tensor::String(strings) => rows(strings.elements(), strings.shape()),
+        Tensor::Bytes(_) => carried(tensor).map(|base64| json_rows(&base64)).unwrap_or_default(),
         _ => Vec::new(),
     }
 }
@@ -68,6 +70,7 @@ impl Serialize for Data<'_> {
             Tensor::String(tensor) => {
                 Lists { elements: tensor.elements(), shape: tensor.shape() }.serialize(serializer)
             }
+            Tensor::Bytes(_) => Data(&carried(self.0).map_err(serde::ser::Error::custom)?).serialize(serializer),
             Tensor::Nested(tensor) => serializer.collect_seq(tensor.elements().iter().map(Data)),
             // A kind of tensor that this version does not know.
             _ => serializer.serialize_none(),
@@ -180,6 +183,15 @@ macro_rules! short_floats {
 
 short_floats!(f16, bf16, Float8E4m3Fn, Float8E5m2, Float8E4m3Fnuz, Float8E5m2Fnuz);
 
+impl<T: JsonElement> JsonElement for Complex<T> {
+    fn serialize_element<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut pair = serializer.serialize_seq(Some(2))?;
+        pair.serialize_element(&One(&self.re))?;
+        pair.serialize_element(&One(&self.im))?;
+        pair.end()
+    }
+}
+
 impl JsonElement for BoolByte {
     fn serialize_element<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bool(self.get())
@@ -213,11 +225,20 @@ mod tests {
             r#"{"dtype":"uint8","shape":[2,2],"data":[[1,2],[3,4]]}"#,
         );
         check(
-            Tensor::from_vec(vec![1_u8, 0], vec![2])
-                .unwrap()
-                .with_element_kind(carton_tensor::ElementKind::Bool)
-                .unwrap(),
-            r#"{"dtype":"uint8","element":"bool","shape":[2],"data":[1,0]}"#,
+            Tensor::from_vec(vec![BoolByte(1), BoolByte(0)], vec![2]).unwrap(),
+            r#"{"dtype":"bool","shape":[2],"data":[true,false]}"#,
+        );
+        check(
+            Tensor::from_vec(vec![Complex::new(1.0_f32, f32::NAN)], vec![1]).unwrap(),
+            r#"{"dtype":"complex64","shape":[1],"data":[[1.0,"NaN"]]}"#,
+        );
+        check(
+            Tensor::from_bytes([vec![0xff], vec![]], vec![2]).unwrap(),
+            r#"{"dtype":"bytes","shape":[2],"data":["/w==",""]}"#,
+        );
+        check(
+            Tensor::from_vec(vec![f16::from_f32(0.5), f16::INFINITY], vec![2]).unwrap(),
+            r#"{"dtype":"float16","shape":[2],"data":[0.5,"Infinity"]}"#,
         );
         check(
             Tensor::from_vec(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0], vec![4]).unwrap(),

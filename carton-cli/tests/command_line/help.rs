@@ -317,16 +317,21 @@ fn run_explains_itself() {
               configuration)
 
       -i, --input <[NAME=]VALUE>
-              An input: NAME=FILE.npy, NAME=FILE.npz#ARRAY or NAME='JSON'; without NAME= in the declared
-              order
+              An input: NAME=FILE.npy, NAME=FILE.npz#ARRAY, NAME=FILE.safetensors#TENSOR, NAME=@FILE or
+              NAME='JSON'; without NAME= in the declared order
               
-              JSON is cast to the declared dtype. Without a declaration it becomes what NumPy makes of
-              the same list. FILE.npz alone gives every array in it by its name. With --rows, the input
-              has this value for all rows.
+              @FILE is the bytes of a file, for an input of bytes, or its text, for one of strings; `@-`
+              is standard input. FILE.zt#TENSOR is a tensor of a zTensor file. FILE.npz or
+              FILE.safetensors alone gives every array in it by its name.
+              
+              JSON is cast to the declared dtype: booleans are true and false, complex numbers pairs,
+              bytes base64, and null is NaN; NaN and Infinity need no quotes. Without a declaration it
+              becomes what NumPy makes of the same list. With --rows, the input has this value for all
+              rows.
 
       -o, --output <[NAME=]FILE>
-              Write an output to a file: NAME=FILE.npy; without NAME= in the declared order. FILE.npz
-              takes all outputs
+              Write an output to a file: NAME=FILE.npy; without NAME= in the declared order. FILE.npz or
+              FILE.safetensors takes all outputs
               
               With --rows, the one file for all rows: FILE.parquet, FILE.arrow, or an Arrow stream:
               FILE.arrows, `-` for standard output.
@@ -346,8 +351,8 @@ fn run_explains_itself() {
               shorter ones
               
               What the dtype cannot hold is refused: 300 in uint8, 0.5 or NaN in integers, 1e39 or the
-              integer 16777217 in float32. Booleans become 0 and 1. Arrays of float16, which cartons
-              lack, are cast too.
+              integer 16777217 in float32. Booleans become 0 and 1. Tensors of types that only weights
+              have are cast too.
 
           --rtol <R>
               Relative tolerance of self-tests and examples
@@ -497,6 +502,9 @@ fn run_has_examples() {
       Give the input as JSON, and get the outputs as JSON:
         carton run digits.carton -i x='[[1.0, 2.0]]' --json
 
+      Give the bytes of a file to a model that takes bytes:
+        carton run classifier.carton -i image=@cat.jpg
+
       Run the self-tests; exit code 3 means that outputs differ:
         carton run digits.carton --self-test --rtol 1e-4
 
@@ -511,8 +519,9 @@ fn run_has_examples() {
 
     With --json, outputs are {"outputs": {NAME: {"dtype", "shape", "data"}}}: data holds nested lists,
     and the strings
-    "NaN", "Infinity" and "-Infinity" for the numbers that JSON lacks. An output written to a file has
-    "file" in place of
+    "NaN", "Infinity" and "-Infinity" for the numbers that JSON lacks; booleans are true and false,
+    complex numbers pairs,
+    and bytes base64. An output written to a file has "file" in place of
     "data"; a ragged one has "shapes", one for each of its tensors, in place of "shape".
     ----- stderr -----
     "#);

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use carton_format::causes::in_one_line;
 use carton_format::progress::ProgressCallback;
-use carton_format::signature::{Bindings, SignatureMode};
+use carton_format::side::Side;
+use carton_format::signature::{Bindings, SignatureMode, as_declared};
 use carton_runner_interface::host::{CallError, CallOptions, CallTimings, Phase, Turn};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -182,7 +183,7 @@ impl Live {
         Ok((self.check_outputs(bindings, outputs)?, timings))
     }
 
-    /// Runs the model once on `inputs`, and checks only them against the signature.
+    /// Runs the model once on `inputs`, and checks only them against the signature. Outputs get the declared dtypes where their values have them.
     pub(super) async fn observe(
         &self,
         inputs: Inputs,
@@ -191,7 +192,15 @@ impl Live {
         let (inputs, bindings) = self.check_inputs(inputs)?;
         let (session, turn) = self.turn(&self.call_options(timeout)).await?;
         match turn.infer(inputs).await {
-            Ok((outputs, timings)) => Ok((Observed { outputs, bindings }, timings)),
+            Ok((mut outputs, timings)) => {
+                let signature = self.package().metadata().signature();
+                let declared = signature.and_then(|signature| signature.outputs.as_deref());
+                // Outputs with other values stay what they are, which their check reports.
+                if let Err(error) = as_declared(Side::Output, declared, &mut outputs) {
+                    tracing::debug!("outputs do not have the declared dtypes: {error}");
+                }
+                Ok((Observed { outputs, bindings }, timings))
+            }
             Err(error) => Err(self.explain(&session, error).await),
         }
     }

@@ -141,9 +141,10 @@ impl Call {
         response::check_choice(&mut self.request.outputs, served.declared_outputs())?;
         let inputs = std::mem::take(&mut self.request.inputs);
         let inputs = match self.raw.is_empty() {
-            true => self.typed(inputs).await?,
+            true => self.typed(&served, inputs).await?,
             false => self.raw(&served, inputs).await?,
         };
+        let inputs = served.widened(inputs, &mut self.share).await?;
         let timeout = [timeout, app.limits.call_timeout].into_iter().flatten().min();
         let until = timeout.and_then(|timeout| self.started.checked_add(timeout));
         let deadline = [until, deadline].into_iter().flatten().min();
@@ -163,7 +164,9 @@ impl Call {
             )));
         }
         let mut tensors = Tensors::new();
-        for (Input { name, dtype, shape, count, .. }, contents) in inputs.into_iter().zip(contents) {
+        for (input, contents) in inputs.into_iter().zip(contents) {
+            let kind = input.kind(served.input_types().get(&input.name).copied());
+            let Input { name, dtype, shape, count, .. } = input;
             let tensor = match contents {
                 RawContents::Read(tensor) => tensor,
                 RawContents::Bytes(bytes) => {
@@ -173,7 +176,7 @@ impl Call {
                     self.count_elements(dtype, count, n_bytes)?;
                     if dtype == DataType::String {
                         let place = place.to_string();
-                        let parse = move || binary::strings(&place, &bytes, &shape, count);
+                        let parse = move || binary::parse(&place, &bytes, kind, &shape, count);
                         on_thread_if_large(n_bytes, parse).await?
                     } else {
                         let mut tensor = served.alloc(dtype, &shape).await?;
@@ -184,12 +187,15 @@ impl Call {
                     }
                 }
             };
+            if let Tensor::Numeric(numbers) = &tensor {
+                binary::check_numbers(Place::input(&name), numbers)?;
+            }
             tensors.insert(name, tensor);
         }
         Ok(tensors)
     }
 
-    async fn typed(&mut self, inputs: Vec<Input>) -> Result<Tensors, Failure> {
+    async fn typed(&mut self, served: &Served, inputs: Vec<Input>) -> Result<Tensors, Failure> {
         let mut n_bytes = 0;
         for input in &inputs {
             let length = input.contents.as_ref().map_or(0, Bytes::len);
@@ -200,10 +206,12 @@ impl Call {
             self.count_elements(input.dtype, input.count, length)?;
             n_bytes += length;
         }
+        let declared = Arc::clone(served.input_types());
         let parse = move || {
-            let parse = |Input { name, dtype, shape, count, contents }: Input| {
-                let tensor = contents::parse(Place::input(&name), contents.unwrap_or_default(), dtype, shape, count)?;
-                Ok((name, tensor))
+            let parse = |mut input: Input| {
+                let contents = input.contents.take().unwrap_or_default();
+                let tensor = contents::parse(&input, contents, declared.get(&input.name).copied())?;
+                Ok((input.name, tensor))
             };
             inputs.into_iter().map(parse).collect()
         };

@@ -3,9 +3,10 @@
 //! No list can make this allocate more than the shape, which the caller has compared with its limits.
 
 use bytes::Bytes;
-use carton_core::tensor::Element;
-use carton_core::{DataType, NumericTensor, StringTensor, Tensor};
+use carton_core::tensor::{BoolByte, Element, bf16, f16};
+use carton_core::{DataType, NumericTensor, Tensor};
 
+use super::request::Input;
 use super::wire::{Fields, Kind, Value};
 use crate::failure::Failure;
 use crate::protocol::datatype;
@@ -23,18 +24,13 @@ const FIELDS: [&str; 8] = [
     "bytes_contents",
 ];
 
-/// Parses the elements of a tensor. `count` is the number of elements of `shape`.
+/// Parses the elements of an input, which is declared with this dtype, if with any.
 ///
 /// # Errors
 /// The elements are in another field than the one for the dtype, do not have its range, or are not as many as the shape says.
-pub(super) fn parse(
-    place: Place<'_>,
-    contents: Bytes,
-    dtype: DataType,
-    shape: Vec<usize>,
-    count: usize,
-) -> Result<Tensor, Failure> {
-    match dtype {
+pub(super) fn parse(input: &Input, contents: Bytes, declared: Option<DataType>) -> Result<Tensor, Failure> {
+    let (place, shape, count) = (Place::input(&input.name), input.shape.clone(), input.count);
+    match input.dtype {
         DataType::Float32 => numbers::<f32>(place, contents, shape, count),
         DataType::Float64 => numbers::<f64>(place, contents, shape, count),
         DataType::Int8 => numbers::<i8>(place, contents, shape, count),
@@ -45,10 +41,13 @@ pub(super) fn parse(
         DataType::Uint16 => numbers::<u16>(place, contents, shape, count),
         DataType::Uint32 => numbers::<u32>(place, contents, shape, count),
         DataType::Uint64 => numbers::<u64>(place, contents, shape, count),
-        DataType::String => {
-            let strings = elements::<String>(place, contents, dtype, count)?;
-            let strings = StringTensor::new(strings, shape);
-            strings.map(Tensor::String).map_err(|error| Failure::invalid(format!("{place}: {error}")))
+        DataType::Bool => numbers::<BoolByte>(place, contents, shape, count),
+        DataType::Float16 => numbers::<f16>(place, contents, shape, count),
+        DataType::BFloat16 => numbers::<bf16>(place, contents, shape, count),
+        DataType::String | DataType::Bytes => {
+            let elements = elements::<Vec<u8>>(place, contents, DataType::Bytes, count)?;
+            let tensor = input.kind(declared).tensor(elements, shape);
+            tensor.map_err(|reason| Failure::invalid(format!("{place}: {reason}")))
         }
         other => Err(Failure::invalid(format!("{place}: the dtype {other} is not known"))),
     }
@@ -73,11 +72,8 @@ fn elements<T: Typed>(place: Place<'_>, contents: Bytes, dtype: DataType, count:
         if found.len() == count {
             return Err(invalid(format!("expected {count} elements, as the shape says, found more")));
         }
-        let expected = match dtype {
-            DataType::String => "in UTF-8, as cartons need".to_owned(),
-            dtype => format!("in the range of {}", datatype::name(dtype)),
-        };
-        let element = T::of(value).ok_or_else(|| invalid(format!("element {} is not {expected}", found.len())));
+        let unfit = || format!("element {} is not {} {}", found.len(), T::EXPECTED, datatype::name(dtype));
+        let element = T::of(value).ok_or_else(|| invalid(unfit()));
         found.push(element?);
         Ok(())
     };
@@ -85,7 +81,7 @@ fn elements<T: Typed>(place: Place<'_>, contents: Bytes, dtype: DataType, count:
     while let Some((number, value)) = fields.next()? {
         match value {
             // Clients may write a list without elements.
-            Value::Bytes(list) if list.is_empty() && number != FIELD_OF_STRINGS => {}
+            Value::Bytes(list) if list.is_empty() && number != FIELD_OF_BYTES => {}
             value if number != T::FIELD => {
                 let name = |number: u32| number.checked_sub(1).and_then(|index| FIELDS.get(index as usize)).copied();
                 // A field of a later version of the protocol.
@@ -108,7 +104,7 @@ fn elements<T: Typed>(place: Place<'_>, contents: Bytes, dtype: DataType, count:
     Ok(found)
 }
 
-const FIELD_OF_STRINGS: u32 = 8;
+const FIELD_OF_BYTES: u32 = 8;
 
 /// The fewest bytes that an element takes.
 fn min_bytes(kind: Kind) -> usize {
@@ -126,6 +122,8 @@ trait Typed: Sized {
     /// The number of the field.
     const FIELD: u32;
     const KIND: Kind;
+    /// What an element must be, before the name of the datatype.
+    const EXPECTED: &'static str = "in the range of";
 
     /// The element of a value. `None` if it does not have the range of the type.
     fn of(value: Value) -> Option<Self>;
@@ -183,13 +181,44 @@ impl Typed for f64 {
     }
 }
 
-impl Typed for String {
-    const FIELD: u32 = FIELD_OF_STRINGS;
+impl Typed for BoolByte {
+    const FIELD: u32 = 1;
+    const KIND: Kind = Kind::Varint;
+
+    fn of(value: Value) -> Option<Self> {
+        match value {
+            Value::Varint(value) => Some(Self::from(value != 0)),
+            _ => None,
+        }
+    }
+}
+
+/// The protocol has no field for short floats. Those of FP32 are taken, if each is a value of the type.
+macro_rules! short_floats {
+    ($($float:ident),*) => {$(
+        impl Typed for $float {
+            const FIELD: u32 = f32::FIELD;
+            const KIND: Kind = f32::KIND;
+            const EXPECTED: &'static str = "a value of";
+
+            fn of(value: Value) -> Option<Self> {
+                let wide = f32::of(value)?;
+                let short = Self::from_f32(wide);
+                (short.to_f32() == wide || wide.is_nan()).then_some(short)
+            }
+        }
+    )*};
+}
+
+short_floats!(f16, bf16);
+
+impl Typed for Vec<u8> {
+    const FIELD: u32 = FIELD_OF_BYTES;
     const KIND: Kind = Kind::Length;
 
     fn of(value: Value) -> Option<Self> {
         match value {
-            Value::Bytes(bytes) => std::str::from_utf8(&bytes).ok().map(str::to_owned),
+            Value::Bytes(bytes) => Some(bytes.to_vec()),
             _ => None,
         }
     }
@@ -206,8 +235,12 @@ mod tests {
 
     fn parsed(contents: &InferTensorContents, dtype: DataType, shape: &[usize]) -> Result<Tensor, String> {
         let count = shape.iter().product();
-        let parsed = parse(Place::input("x"), contents.encode_to_vec().into(), dtype, shape.to_vec(), count);
+        let parsed = parse(&input(dtype, shape.to_vec(), count), contents.encode_to_vec().into(), Some(dtype));
         parsed.map_err(|failure| failure.message)
+    }
+
+    fn input(dtype: DataType, shape: Vec<usize>, count: usize) -> Input {
+        Input { name: "x".to_owned(), dtype, shape, count, is_base64: false, contents: None }
     }
 
     #[test]
@@ -237,13 +270,22 @@ mod tests {
         let bytes = strings.map(|string| Bytes::from_static(string.as_bytes())).to_vec();
         let found = parsed(&InferTensorContents { bytes_contents: bytes, ..contents() }, DataType::String, &[3]);
         assert_eq!(found, Ok(Tensor::from_strings(strings, vec![3]).unwrap()));
+        let bytes = vec![Bytes::from_static(b"\xff"), Bytes::new(), Bytes::from_static(b"\0")];
+        let found = parsed(&InferTensorContents { bytes_contents: bytes, ..contents() }, DataType::Bytes, &[3]);
+        assert_eq!(found, Ok(Tensor::from_bytes([vec![0xff], vec![], vec![0]], vec![3]).unwrap()));
+        let bools = [true, false, true];
+        let expected = bools.map(BoolByte::from);
+        check(DataType::Bool, expected, InferTensorContents { bool_contents: bools.to_vec(), ..contents() });
+        let halves = InferTensorContents { fp32_contents: vec![0.5, -2.0, f32::INFINITY], ..contents() };
+        check(DataType::Float16, [f16::from_f32(0.5), f16::from_f32(-2.0), f16::INFINITY], halves.clone());
+        check(DataType::BFloat16, [bf16::from_f32(0.5), bf16::from_f32(-2.0), bf16::INFINITY], halves);
     }
 
     /// Lists may be written element by element, and in parts.
     #[test]
     fn lists_in_every_form() {
         let check = |bytes: &'static [u8], dtype, expected: Tensor| {
-            let found = parse(Place::input("x"), Bytes::from_static(bytes), dtype, vec![3], 3);
+            let found = parse(&input(dtype, vec![3], 3), Bytes::from_static(bytes), None);
             assert_eq!(found, Ok(expected));
         };
         let bytes = Tensor::from_vec(vec![1_u8, 200, 3], vec![3]).unwrap();
@@ -274,8 +316,15 @@ mod tests {
         let booleans = InferTensorContents { bool_contents: vec![true], ..contents() };
         check(booleans, DataType::Uint8, &[1], "expected `uint_contents` for UINT8, found `bool_contents`");
         let bytes = InferTensorContents { bytes_contents: vec![Bytes::from_static(b"\xff")], ..contents() };
-        check(bytes, DataType::String, &[1], "element 0 is not in UTF-8, as cartons need");
-        let cut_off = parse(Place::input("x"), Bytes::from_static(b"\x32\x03\0\0\0"), DataType::Float32, vec![1], 1);
+        check(
+            bytes,
+            DataType::String,
+            &[1],
+            "element 0 is not UTF-8, as an input of strings needs; one that takes any bytes is declared with `dtype = \"bytes\"`",
+        );
+        let tenth = InferTensorContents { fp32_contents: vec![0.1], ..contents() };
+        check(tenth, DataType::Float16, &[1], "element 0 is not a value of FP16");
+        let cut_off = parse(&input(DataType::Float32, vec![1], 1), Bytes::from_static(b"\x32\x03\0\0\0"), None);
         assert_eq!(cut_off.unwrap_err().message, "the request is not valid protobuf: a field is cut off");
     }
 }

@@ -6,7 +6,6 @@ use prost::Message;
 use super::request::InferRequest;
 use super::wire::Fields;
 use super::{contents, proto};
-use crate::protocol::parameter::Place;
 
 /// What a request says, as far as two parsers can be compared.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,11 +30,10 @@ pub fn grpc_request(message: &[u8]) -> Option<GrpcRequest> {
     }
     request.timeout().ok()?;
     let mut inputs = Vec::new();
-    for input in request.inputs {
+    for mut input in request.inputs {
         let shape = input.shape.iter().map(|size| *size as i64).collect();
-        if let Some(bytes) = input.contents.filter(|contents| !contents.is_empty()) {
-            let tensor =
-                contents::parse(Place::input("x"), bytes, input.dtype, input.shape.clone(), input.count).ok()?;
+        if let Some(bytes) = input.contents.take().filter(|contents| !contents.is_empty()) {
+            let tensor = contents::parse(&input, bytes, None).ok()?;
             assert_eq!(tensor.shape(), Some(input.shape.as_slice()));
         }
         inputs.push((input.name, shape));

@@ -8,6 +8,7 @@ use carton_core::DataType;
 
 use super::wire::{Fields, Value, text, varint};
 use crate::failure::{Failure, quoted};
+use crate::protocol::bytes_elements::{self, BytesElements};
 use crate::protocol::datatype;
 use crate::protocol::few::{MAX_PARTS, MAX_RANK};
 use crate::protocol::parameter::{self, Parameter, Parameters, Place};
@@ -37,6 +38,8 @@ pub(super) struct Input {
     pub(super) shape: Vec<usize>,
     /// The number of elements of the shape.
     pub(super) count: usize,
+    /// Whether its elements are base64, if they are `BYTES`.
+    pub(super) is_base64: bool,
     /// The typed contents, as bytes.
     pub(super) contents: Option<Bytes>,
 }
@@ -45,6 +48,11 @@ impl Input {
     /// Whether it has typed contents. Some clients write the message without elements beside raw contents.
     pub(super) fn has_contents(&self) -> bool {
         self.contents.as_ref().is_some_and(|contents| !contents.is_empty())
+    }
+
+    /// What its elements are, if they are `BYTES`, for an input that is declared with this dtype.
+    pub(super) fn kind(&self, declared: Option<DataType>) -> BytesElements {
+        BytesElements::declared(declared, self.is_base64)
     }
 }
 
@@ -138,7 +146,8 @@ impl InferRequest {
         let dtype = datatype::parse(&name, &datatype)?;
         let shape = sizes(place, &shape)?;
         let count = n_elements(place, dtype, &shape)?;
-        Ok(Input { name, dtype, shape, count, contents })
+        let is_base64 = bytes_elements::is_base64(&parameters);
+        Ok(Input { name, dtype, shape, count, is_base64, contents })
     }
 
     fn output(&mut self, bytes: Bytes) -> Result<ChosenOutput, Failure> {
@@ -155,7 +164,7 @@ impl InferRequest {
             }
         }
         parameter::check(Place::output(&name), &parameters)?;
-        Ok(ChosenOutput { name, binary: None })
+        Ok(ChosenOutput { name, binary: None, in_base64: false })
     }
 }
 
@@ -285,7 +294,7 @@ mod tests {
         let inputs: Vec<_> =
             parsed.inputs.iter().map(|x| (x.name.as_str(), x.dtype, x.shape.as_slice(), x.count)).collect();
         assert_eq!(inputs, [("x", DataType::Float32, [2, 3].as_slice(), 6), ("s", DataType::String, &[], 1)]);
-        let chosen = ["b", "a"].map(|name| ChosenOutput { name: name.to_owned(), binary: None });
+        let chosen = ["b", "a"].map(|name| ChosenOutput { name: name.to_owned(), binary: None, in_base64: false });
         assert_eq!(parsed.outputs, OutputChoice { chosen: Some(chosen.into()), ..OutputChoice::default() });
     }
 
@@ -298,9 +307,8 @@ mod tests {
             assert_eq!(parse(&request).unwrap_err(), expected);
         };
         check(
-            vec![input("x", "BOOL", &[1])],
-            "input `x` has the datatype `BOOL`: booleans are UINT8 0 and 1 here, and only an input with `\"element\": \"bool\"` in the model's metadata takes \
-             them",
+            vec![input("x", "FP8", &[1])],
+            "input `x` has the datatype `FP8`: the protocol has no floats of 8 bits; send FP32, with their values",
         );
         check(vec![input("x", "FP32", &[-1])], "input `x` has the shape [-1], which has a negative size");
         check(vec![input("x", "FP32", &[1]), input("x", "FP32", &[1])], "the request has input `x` twice");

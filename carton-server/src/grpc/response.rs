@@ -9,6 +9,7 @@ use super::proto;
 use super::proto::infer_parameter::ParameterChoice;
 use super::request::InferRequest;
 use crate::failure::{Failure, Reason, quoted};
+use crate::protocol::response::Chosen;
 use crate::protocol::{binary, datatype, response};
 
 /// Says of an answer in a stream whether it is the last to its request.
@@ -41,7 +42,7 @@ pub(super) fn outputs(
 ) -> Result<Vec<Bytes>, Failure> {
     let mut message = empty((name, version), &request.id, form);
     let mut contents = Vec::new();
-    for (name, tensor, _) in response::chosen(&request.outputs, outputs)? {
+    for Chosen { name, tensor, .. } in response::chosen(&request.outputs, outputs)? {
         let unwritable = || Failure::new(Reason::Model, format!("output {} cannot be written", quoted(&name)));
         contents.push(binary::bytes(&tensor).ok_or_else(unwritable)?);
         message.outputs.push(described(name, &tensor));

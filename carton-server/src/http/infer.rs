@@ -67,10 +67,11 @@ async fn call(
     let timeout = [timeout, app.limits.call_timeout].into_iter().flatten().min();
     let until = |timeout: Option<Duration>| timeout.and_then(|timeout| started.checked_add(timeout));
     let read = within(until(timeout), read(served, json_length, encoding, body)).await??;
-    let Call { mut request, inputs, share } = read;
+    let Call { mut request, mut inputs, mut share } = read;
     let place = served.admit()?;
     request_count.arrived();
     response::check_choice(&mut request.outputs, served.declared_outputs())?;
+    inputs = served.widened(inputs, &mut share).await?;
     let deadline = until([timeout, request.timeout].into_iter().flatten().min());
     if prefers_events(headers) {
         let answers = Box::pin(served.stream(inputs, deadline)).await?;
@@ -129,7 +130,7 @@ async fn read(
     }
     let Some(json_length) = json_length else {
         let json = body.rest().await?;
-        let mut request = parse(json, 0, body.share()).await?;
+        let mut request = parse(served, json, 0, body.share()).await?;
         let inputs = request.inputs.drain(..).filter_map(|input| match input.data {
             InputData::Json(tensor) => Some((input.name, tensor)),
             // Binary inputs need bytes behind the JSON, and there are none.
@@ -145,16 +146,17 @@ async fn read(
 /// Reads a request with binary tensors.
 async fn read_binary(served: &Served, json_length: usize, mut body: BodyReader) -> Result<Call, Failure> {
     let json = body.take(json_length).await?;
-    let mut request = parse(json, body.n_left(), body.share()).await?;
+    let mut request = parse(served, json, body.n_left(), body.share()).await?;
     let mut inputs = Tensors::new();
     for input in std::mem::take(&mut request.inputs) {
         let tensor = match input.data {
             InputData::Json(tensor) => tensor,
             InputData::Binary { n_bytes } if input.dtype == DataType::String => {
+                let kind = input.kind;
                 let place = Place::input(&input.name).to_string();
                 let count = n_elements(&place, input.dtype, &input.shape)?;
                 let (bytes, shape) = (body.take(n_bytes).await?, input.shape);
-                on_thread_if_large(n_bytes, move || binary::strings(&place, &bytes, &shape, count)).await?
+                on_thread_if_large(n_bytes, move || binary::parse(&place, &bytes, kind, &shape, count)).await?
             }
             InputData::Binary { n_bytes } => {
                 body.reserve(n_bytes)?;
@@ -162,6 +164,7 @@ async fn read_binary(served: &Served, json_length: usize, mut body: BodyReader) 
                 if let Some(memory) = tensor.bytes_mut() {
                     body.fill(memory).await?;
                 }
+                binary::check_numbers(Place::input(&input.name), &tensor)?;
                 Tensor::Numeric(tensor)
             }
         };
@@ -171,10 +174,11 @@ async fn read_binary(served: &Served, json_length: usize, mut body: BodyReader) 
 }
 
 /// Parses the JSON of a request. What its elements take is added to the share.
-async fn parse(json: Bytes, n_behind: usize, share: &mut Share) -> Result<Request, Failure> {
+async fn parse(served: &Served, json: Bytes, n_behind: usize, share: &mut Share) -> Result<Request, Failure> {
     let (n_bytes, mut decoded) = (json.len(), share.empty());
+    let declared = Arc::clone(served.input_types());
     let parse = move || {
-        let request = Request::parse(&json, n_behind, &mut |n_bytes| decoded.grow(n_bytes));
+        let request = Request::parse(&json, n_behind, &declared, &mut |n_bytes| decoded.grow(n_bytes));
         request.map(|request| (request, decoded))
     };
     let (request, decoded) = on_thread_if_large(n_bytes, parse).await?;

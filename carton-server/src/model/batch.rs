@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use carton_core::tensor::{AlignedBytes, Storage};
+use carton_core::tensor::{AlignedBytes, BytesTensor, Storage, VariableElement, VariableTensor};
 use carton_core::{DataType, NumericTensor, StringTensor, Tensor, Tensors};
 
 /// The size of the first dimension of these inputs. `None` if the call cannot be joined with any: an input is a scalar or nested, or the
@@ -30,7 +30,7 @@ pub(crate) fn can_join(a: &Tensors, b: &Tensors) -> bool {
 /// The largest joined input, in bytes, that is made on the heap. A larger one is made in the memory that is shared with the runner.
 const MAX_HEAP_BYTES: usize = 16 << 10;
 
-/// The dtype and shape of the numbers of calls that are joined to `n_rows`. `None` for strings.
+/// The dtype and shape of the numbers of calls that are joined to `n_rows`. `None` for strings and bytes.
 pub(crate) fn joined_shape(part: &Tensor, n_rows: usize) -> Option<(DataType, Vec<usize>)> {
     let mut shape = part.as_numeric()?.shape().to_vec();
     *shape.first_mut()? = n_rows;
@@ -44,11 +44,20 @@ pub(crate) fn join(parts: &[&Tensor], memory: Option<NumericTensor>) -> Option<T
         fill(numbers.bytes_mut()?, parts)?;
         return Some(Tensor::Numeric(numbers));
     }
-    let strings: Vec<_> = parts.iter().map(|part| part.as_string()).collect::<Option<_>>()?;
-    let mut shape = strings.first()?.shape().to_vec();
-    *shape.first_mut()? = strings.iter().filter_map(|part| part.shape().first()).sum();
-    let elements = strings.iter().flat_map(|part| part.elements().iter().cloned()).collect();
-    StringTensor::new(elements, shape).ok().map(Tensor::String)
+    match parts.first()? {
+        Tensor::String(_) => {
+            joined(parts.iter().map(|part| part.as_string()).collect::<Option<_>>()?).map(Tensor::String)
+        }
+        Tensor::Bytes(_) => joined(parts.iter().map(|part| part.as_bytes()).collect::<Option<_>>()?).map(Tensor::Bytes),
+        _ => None,
+    }
+}
+
+fn joined<T: VariableElement>(parts: Vec<&VariableTensor<T>>) -> Option<VariableTensor<T>> {
+    let mut shape = parts.first()?.shape().to_vec();
+    *shape.first_mut()? = parts.iter().filter_map(|part| part.shape().first()).sum();
+    let elements = parts.iter().flat_map(|part| part.elements().iter().cloned()).collect();
+    VariableTensor::new(elements, shape).ok()
 }
 
 /// Writes the bytes of the parts one after another.
@@ -106,6 +115,10 @@ fn rows(tensor: &Tensor, start: usize, n_rows: usize, shape: Vec<usize>) -> Opti
             let elements = strings.elements().get(n_elements(start)?..n_elements(start + n_rows)?)?;
             StringTensor::new(elements.to_vec(), shape.clone()).ok().map(Tensor::String)
         }
+        Tensor::Bytes(bytes) => {
+            let elements = bytes.elements().get(n_elements(start)?..n_elements(start + n_rows)?)?;
+            BytesTensor::new(elements.to_vec(), shape.clone()).ok().map(Tensor::Bytes)
+        }
         _ => None,
     }
 }
@@ -162,6 +175,17 @@ mod tests {
         assert_eq!(joined, call(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, &["a", "b", "c"]));
         assert_eq!(divide(&joined, &[1, 2]).unwrap(), calls);
         assert_eq!(divide(&joined, &[1, 1]), None);
+    }
+
+    #[test]
+    fn bytes_are_joined_and_divided() {
+        let bytes = |elements: &[u8]| {
+            Tensor::from_bytes(elements.iter().map(|byte| vec![*byte]), vec![elements.len()]).unwrap()
+        };
+        let joined = join(&[&bytes(&[255]), &bytes(&[1, 2])], None).unwrap();
+        assert_eq!(joined, bytes(&[255, 1, 2]));
+        let named = |tensor: Tensor| Tensors::from([("x".to_owned(), tensor)]);
+        assert_eq!(divide(&named(joined), &[1, 2]).unwrap(), [named(bytes(&[255])), named(bytes(&[1, 2]))]);
     }
 
     #[test]

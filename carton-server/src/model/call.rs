@@ -117,6 +117,7 @@ pub(crate) fn n_bytes(tensors: &Tensors) -> usize {
     let size = |tensor: &Tensor| match tensor {
         Tensor::Numeric(numbers) => numbers.bytes().len(),
         Tensor::String(strings) => strings.elements().iter().map(|string| string.len() + size_of::<String>()).sum(),
+        Tensor::Bytes(bytes) => bytes.elements().iter().map(|element| element.len() + size_of::<Vec<u8>>()).sum(),
         _ => 0,
     };
     tensors.values().map(size).sum()

@@ -1,5 +1,6 @@
 //! One loaded model: its runners, its queue, and its calls.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,9 +18,10 @@ use super::instance::{Instance, RunningCall};
 use super::queue::Queue;
 use super::run;
 use super::spec::ModelSpec;
+use super::widening;
 use crate::failure::{Failure, Reason};
 use crate::metrics::{ModelMetrics, Totals};
-use crate::work::within;
+use crate::work::{on_thread_if_large, within};
 
 /// A version of a model that is loaded.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) version: String,
     package: Package,
+    input_types: Arc<BTreeMap<String, DataType>>,
     declared_outputs: Option<Arc<[String]>>,
     instances: Vec<Arc<Instance>>,
     /// Held while a call chooses an instance: two calls at once would choose the same one.
@@ -96,12 +99,14 @@ impl Served {
         let signature = package.metadata().signature();
         let is_batched = spec.batching.max_batch.get() > 1 && signature.and_then(Signature::batch_symbol).is_some();
         let n_inputs = signature.and_then(|signature| signature.inputs.as_ref()).map_or(0, Vec::len);
+        let input_types = Arc::new(input_types(&package));
         let declared_outputs = signature.and_then(|signature| signature.outputs.as_ref());
         let declared_outputs =
             declared_outputs.map(|outputs| outputs.iter().map(|output| output.name.clone()).collect());
         Ok(Arc::new(Self {
             name: spec.name.clone(),
             version: spec.version.clone(),
+            input_types,
             declared_outputs,
             queue: is_batched.then(|| Queue::start(spec.batching, &instances, Arc::clone(&availability), &metrics)),
             max_batch: if is_batched { spec.batching.max_batch.get() } else { 0 },
@@ -128,6 +133,11 @@ impl Served {
     /// The results of the self-tests that were run before the model was ready.
     pub(crate) fn self_tests(&self) -> Option<&SelfTestReport> {
         self.self_tests.as_ref()
+    }
+
+    /// The dtypes of the inputs that the carton declares, by name.
+    pub(crate) fn input_types(&self) -> &Arc<BTreeMap<String, DataType>> {
+        &self.input_types
     }
 
     /// The names of the outputs that the carton declares.
@@ -176,6 +186,24 @@ impl Served {
     pub(crate) async fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, Failure> {
         let memory = run::zeroed(self.instance()?, dtype, shape).await.map_err(|error| Failure::from(&error))?;
         memory.ok_or_else(|| Failure::new(Reason::TooLarge, "there is no memory for an input of this shape"))
+    }
+
+    /// Casts inputs of shorter types than the declared ones, which hold their every value. What that takes is added to the share.
+    ///
+    /// # Errors
+    /// There is no memory for one.
+    pub(crate) async fn widened(&self, mut inputs: Tensors, share: &mut Share) -> Result<Tensors, Failure> {
+        let n_bytes = widening::n_bytes(&self.input_types, &inputs);
+        if n_bytes == 0 {
+            return Ok(inputs);
+        }
+        share.grow(n_bytes)?;
+        let declared = Arc::clone(&self.input_types);
+        let widen = move || {
+            widening::widen(&declared, &mut inputs).map_err(|reason| Failure::new(Reason::TooLarge, reason))?;
+            Ok(inputs)
+        };
+        on_thread_if_large(n_bytes, widen).await
     }
 
     /// Runs the model. The deadline ends the wait for the answer, and not the runner, which may be at work on calls of others.
@@ -242,6 +270,15 @@ impl Served {
         let least = self.instances.iter().min_by_key(|instance| instance.busyness());
         least.ok_or_else(|| Failure::new(Reason::Internal, "the model has no runner"))
     }
+}
+
+/// The dtypes of the declared inputs. Of inputs with one name, which other writers declare, the first counts.
+fn input_types(package: &Package) -> BTreeMap<String, DataType> {
+    let mut types = BTreeMap::new();
+    for spec in package.metadata().inputs() {
+        types.entry(spec.name.clone()).or_insert(spec.dtype);
+    }
+    types
 }
 
 impl Drop for Served {

@@ -1,7 +1,6 @@
 //! What the protocol says of a model: its metadata, and Triton's configuration, which load generators ask for.
 
 use carton_core::metadata::{Metadata, TensorSpec};
-use carton_core::{Dimension, SymbolicShape};
 use serde::Serialize;
 
 use super::datatype;
@@ -62,7 +61,7 @@ impl ModelMetadata {
 impl TensorMetadata {
     fn new(spec: &TensorSpec) -> Self {
         let (name, datatype) = (spec.name.clone(), datatype::name(spec.dtype));
-        Self { name, datatype, shape: sizes(&spec.shape) }
+        Self { name, datatype, shape: datatype::sizes(spec.dtype, &spec.shape) }
     }
 }
 
@@ -73,7 +72,7 @@ impl ModelConfig {
             let describe = |spec: &TensorSpec| TensorConfig {
                 name: spec.name.clone(),
                 data_type: datatype::config_name(spec.dtype),
-                dims: sizes(&spec.shape).into_iter().skip(n_left_out).collect(),
+                dims: datatype::sizes(spec.dtype, &spec.shape).into_iter().skip(n_left_out).collect(),
                 optional: spec.is_optional(),
             };
             specs.iter().map(describe).collect()
@@ -92,17 +91,4 @@ impl ModelConfig {
 /// The runner, as the protocol names platforms: `carton_onnx`.
 fn platform(metadata: &Metadata) -> String {
     format!("carton_{}", metadata.runner().runner_name)
-}
-
-fn sizes(shape: &SymbolicShape) -> Vec<i64> {
-    match shape {
-        SymbolicShape::Dimensions(dimensions) => {
-            let size = |dimension: &Dimension| match dimension {
-                Dimension::Fixed(size) => i64::try_from(*size).unwrap_or(-1),
-                _ => -1,
-            };
-            dimensions.iter().map(size).collect()
-        }
-        _ => vec![-1],
-    }
 }

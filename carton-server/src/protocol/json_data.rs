@@ -3,18 +3,30 @@
 //! The parser knows dtype and shape, writes into memory of that size, and stops at the first element too many: a list of a request cannot
 //! make it allocate more than the shape, which the caller has compared with its limits.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use carton_core::tensor::Element;
-use carton_core::{DataType, NumericTensor, StringTensor, Tensor};
-use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use carton_core::tensor::{
+    BARE_NUMBER, BoolByte, Element, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, Number, NumberValue,
+    bf16, f16, with_number,
+};
+use carton_core::{DataType, NumericTensor, Tensor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
-/// Parses the elements of a tensor. `count` is the number of elements of `shape`.
+use super::bytes_elements::{self, BytesElements};
+
+/// Parses the elements of a tensor. `count` is the number of elements of `shape`. Elements of `BYTES` are what `kind` says.
 ///
 /// # Errors
 /// The text is not a list, has another number of elements or lists than the shape, or an element is not of the dtype.
-pub(crate) fn parse(json: &str, dtype: DataType, shape: &[usize], count: usize) -> Result<Tensor, String> {
+pub(crate) fn parse(
+    json: &str,
+    dtype: DataType,
+    kind: BytesElements,
+    shape: &[usize],
+    count: usize,
+) -> Result<Tensor, String> {
     match dtype {
         DataType::Float32 => numbers::<f32>(json, shape, count),
         DataType::Float64 => numbers::<f64>(json, shape, count),
@@ -26,9 +38,12 @@ pub(crate) fn parse(json: &str, dtype: DataType, shape: &[usize], count: usize) 
         DataType::Uint16 => numbers::<u16>(json, shape, count),
         DataType::Uint32 => numbers::<u32>(json, shape, count),
         DataType::Uint64 => numbers::<u64>(json, shape, count),
-        DataType::String => {
-            let elements = elements::<String>(json, shape, count)?;
-            StringTensor::new(elements, shape.to_vec()).map(Tensor::String).map_err(|error| error.to_string())
+        DataType::Bool => numbers::<BoolByte>(json, shape, count),
+        DataType::Float16 => numbers::<f16>(json, shape, count),
+        DataType::BFloat16 => numbers::<bf16>(json, shape, count),
+        DataType::String | DataType::Bytes => {
+            let texts = elements::<String>(json, shape, count)?;
+            kind.tensor(texts.into_iter().map(String::into_bytes).collect(), shape.to_vec())
         }
         other => Err(format!("the dtype {other} is not known")),
     }
@@ -150,8 +165,35 @@ impl<'de, T: FromJson> Visitor<'de> for Level<'_, T> {
         self.element(element)
     }
 
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<(), E> {
+        let element = T::from_boolean(value).ok_or_else(|| unfit::<T, E>(&value))?;
+        self.element(element)
+    }
+
     fn visit_str<E: de::Error>(self, value: &str) -> Result<(), E> {
         let element = T::from_text(value).ok_or_else(|| E::custom(format_args!("expected {}", T::EXPECTED)))?;
+        self.element(element)
+    }
+
+    /// Clients write numbers that are missing so, and pandas and KServe all that are no numbers.
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        let element =
+            T::from_bare("NaN").ok_or_else(|| E::custom(format_args!("expected {}, found null", T::EXPECTED)))?;
+        self.element(element)
+    }
+
+    /// A number that JSON lacks, as it was marked.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let expected = || de::Error::custom(format_args!("expected {}", T::EXPECTED));
+        let element = match map.next_entry::<Cow<'_, str>, Cow<'_, str>>()? {
+            Some((key, name)) if key == BARE_NUMBER => {
+                T::from_bare(&name).ok_or_else(|| unfit::<T, A::Error>(&name))?
+            }
+            _ => return Err(expected()),
+        };
+        if map.next_key::<de::IgnoredAny>()?.is_some() {
+            return Err(expected());
+        }
         self.element(element)
     }
 }
@@ -164,9 +206,26 @@ fn unfit<T: FromJson, E: de::Error>(value: &dyn fmt::Debug) -> E {
 trait FromJson: Sized {
     const EXPECTED: &'static str;
 
-    fn from_integer(value: i128) -> Option<Self>;
-    fn from_float(value: f64) -> Option<Self>;
-    fn from_text(value: &str) -> Option<Self>;
+    fn from_integer(_: i128) -> Option<Self> {
+        None
+    }
+
+    fn from_float(_: f64) -> Option<Self> {
+        None
+    }
+
+    fn from_boolean(_: bool) -> Option<Self> {
+        None
+    }
+
+    fn from_text(_: &str) -> Option<Self> {
+        None
+    }
+
+    /// An element from the name of a number that JSON lacks, which no quotes are around.
+    fn from_bare(_: &str) -> Option<Self> {
+        None
+    }
 }
 
 macro_rules! integers {
@@ -183,10 +242,6 @@ macro_rules! integers {
                 const EXACT: f64 = 9_007_199_254_740_992.0;
                 (value.fract() == 0.0 && value.abs() <= EXACT).then_some(value as i128)?.try_into().ok()
             }
-
-            fn from_text(_: &str) -> Option<Self> {
-                None
-            }
         }
     )*};
 }
@@ -196,23 +251,27 @@ integers!(
     u8: "an integer of UINT8", u16: "an integer of UINT16", u32: "an integer of UINT32", u64: "an integer of UINT64"
 );
 
+/// Numbers without a type are rounded, as decimals are.
 macro_rules! floats {
-    ($($float:ident: $expected:literal),*) => {$(
+    ($($float:ident, $of_integer:expr, $expected:literal;)*) => {$(
         impl FromJson for $float {
             const EXPECTED: &'static str = $expected;
 
             fn from_integer(value: i128) -> Option<Self> {
-                Some(value as $float)
+                $of_integer(value)
             }
 
             fn from_float(value: f64) -> Option<Self> {
-                let narrow = value as $float;
-                (narrow.is_finite() || !value.is_finite()).then_some(narrow)
+                Self::of(NumberValue::Float(value)).ok()
+            }
+
+            fn from_text(value: &str) -> Option<Self> {
+                Self::from_bare(value)
             }
 
             /// JSON has no numbers for these.
-            fn from_text(value: &str) -> Option<Self> {
-                match value {
+            fn from_bare(name: &str) -> Option<Self> {
+                match name {
                     "NaN" => Some($float::NAN),
                     "Infinity" => Some($float::INFINITY),
                     "-Infinity" => Some($float::NEG_INFINITY),
@@ -223,18 +282,27 @@ macro_rules! floats {
     )*};
 }
 
-floats!(f32: "a number of FP32", f64: "a number of FP64");
+floats! {
+    f16, |value| Self::from_float(value as f64), "a number of FP16";
+    bf16, |value| Self::from_float(value as f64), "a number of BF16";
+    f32, |value| Some(value as Self), "a number of FP32";
+    f64, |value| Some(value as Self), "a number of FP64";
+}
+
+impl FromJson for BoolByte {
+    const EXPECTED: &'static str = "true or false";
+
+    fn from_integer(value: i128) -> Option<Self> {
+        matches!(value, 0 | 1).then_some(Self::from(value == 1))
+    }
+
+    fn from_boolean(value: bool) -> Option<Self> {
+        Some(value.into())
+    }
+}
 
 impl FromJson for String {
     const EXPECTED: &'static str = "a string";
-
-    fn from_integer(_: i128) -> Option<Self> {
-        None
-    }
-
-    fn from_float(_: f64) -> Option<Self> {
-        None
-    }
 
     fn from_text(value: &str) -> Option<Self> {
         Some(value.to_owned())
@@ -248,46 +316,75 @@ impl Serialize for FlatData<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Tensor::String(strings) => serializer.collect_seq(strings.elements()),
-            Tensor::Numeric(numbers) => match numbers.dtype() {
-                DataType::Float32 => floats(numbers.to_vec::<f32>(), f64::from, serializer),
-                DataType::Float64 => floats(numbers.to_vec::<f64>(), |value| value, serializer),
-                DataType::Int8 => whole(numbers.to_vec::<i8>(), serializer),
-                DataType::Int16 => whole(numbers.to_vec::<i16>(), serializer),
-                DataType::Int32 => whole(numbers.to_vec::<i32>(), serializer),
-                DataType::Int64 => whole(numbers.to_vec::<i64>(), serializer),
-                DataType::Uint8 => whole(numbers.to_vec::<u8>(), serializer),
-                DataType::Uint16 => whole(numbers.to_vec::<u16>(), serializer),
-                DataType::Uint32 => whole(numbers.to_vec::<u32>(), serializer),
-                DataType::Uint64 => whole(numbers.to_vec::<u64>(), serializer),
-                _ => Err(serde::ser::Error::custom("a dtype that JSON cannot have")),
-            },
+            Tensor::Bytes(bytes) => serializer.collect_seq(bytes_elements::texts(bytes, false).0),
+            Tensor::Numeric(numbers) => with_number!(
+                numbers.dtype(),
+                T => {
+                    let elements = numbers.to_vec::<T>().map_err(serde::ser::Error::custom)?;
+                    let mut list = serializer.serialize_seq(Some(elements.len()))?;
+                    for element in elements {
+                        element.write(&mut list)?;
+                    }
+                    list.end()
+                },
+                else Err(serde::ser::Error::custom("a dtype that JSON cannot have"))
+            ),
             _ => Err(serde::ser::Error::custom("the protocol has no nested tensors")),
         }
     }
 }
 
-type Elements<T> = Result<Vec<T>, carton_core::TensorError>;
-
-fn whole<T: Serialize, S: Serializer>(elements: Elements<T>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(elements.map_err(serde::ser::Error::custom)?)
+/// An element as JSON.
+trait ToJson {
+    fn write<L: SerializeSeq>(self, list: &mut L) -> Result<(), L::Error>;
 }
 
-fn floats<T: Serialize + Copy, S: Serializer>(
-    elements: Elements<T>,
-    wide: impl Fn(T) -> f64,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let elements = elements.map_err(serde::ser::Error::custom)?;
-    let mut list = serializer.serialize_seq(Some(elements.len()))?;
-    for element in elements {
-        match wide(element) {
-            value if value.is_finite() => list.serialize_element(&element)?,
-            value if value.is_nan() => list.serialize_element("NaN")?,
-            value if value > 0.0 => list.serialize_element("Infinity")?,
-            _ => list.serialize_element("-Infinity")?,
+macro_rules! whole {
+    ($($integer:ident),*) => {$(
+        impl ToJson for $integer {
+            fn write<L: SerializeSeq>(self, list: &mut L) -> Result<(), L::Error> {
+                list.serialize_element(&self)
+            }
         }
+    )*};
+}
+
+whole!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+macro_rules! with_fractions {
+    ($($float:ident),*) => {$(
+        impl ToJson for $float {
+            fn write<L: SerializeSeq>(self, list: &mut L) -> Result<(), L::Error> {
+                match self {
+                    // In its own type, because the shortest text of a float32 is not that of the same float64.
+                    value if value.is_finite() => list.serialize_element(&value),
+                    value if value.is_nan() => list.serialize_element("NaN"),
+                    value if value > 0.0 => list.serialize_element("Infinity"),
+                    _ => list.serialize_element("-Infinity"),
+                }
+            }
+        }
+    )*};
+}
+
+with_fractions!(f32, f64);
+
+macro_rules! short {
+    ($($float:ident),*) => {$(
+        impl ToJson for $float {
+            fn write<L: SerializeSeq>(self, list: &mut L) -> Result<(), L::Error> {
+                self.to_f32().write(list)
+            }
+        }
+    )*};
+}
+
+short!(f16, bf16, Float8E4m3Fn, Float8E5m2, Float8E4m3Fnuz, Float8E5m2Fnuz);
+
+impl ToJson for BoolByte {
+    fn write<L: SerializeSeq>(self, list: &mut L) -> Result<(), L::Error> {
+        list.serialize_element(&self.get())
     }
-    list.end()
 }
 
 #[cfg(test)]
@@ -298,7 +395,7 @@ mod tests {
 
     fn check<T: Element>(json: &str, shape: &[usize], expected: Result<&[T], &str>) {
         let count = shape.iter().product();
-        let found = parse(json, T::DTYPE, shape, count);
+        let found = parse(json, T::DTYPE, BytesElements::of(T::DTYPE), shape, count);
         let found = found.map(|tensor| tensor.as_numeric().unwrap().to_vec::<T>().unwrap());
         match expected {
             Ok(expected) => assert_eq!(found.as_deref(), Ok(expected), "{json}"),
@@ -316,6 +413,12 @@ mod tests {
         check("[[], []]", &[2, 0], Ok(&[] as &[f64]));
         check("[2.0, -3e0]", &[2], Ok(&[2_i64, -3]));
         check("[\"Infinity\", 1]", &[2], Ok(&[f32::INFINITY, 1.0]));
+        check("[{\"\":\"-Infinity\"}, 1]", &[2], Ok(&[f64::NEG_INFINITY, 1.0]));
+        check("[true, 0, 1]", &[3], Ok(&[BoolByte(1), BoolByte(0), BoolByte(1)]));
+        check("[0.1, 65519, -2]", &[3], Ok(&[f16::from_f32(0.1), f16::MAX, f16::from_f32(-2.0)]));
+        check("[0.1]", &[1], Ok(&[bf16::from_f32(0.1)]));
+        let nulls = parse("[null, 1]", DataType::Float32, BytesElements::of(DataType::Float32), &[2], 2).unwrap();
+        assert!(nulls.as_numeric().unwrap().to_vec::<f32>().unwrap()[0].is_nan());
     }
 
     #[test]
@@ -332,7 +435,14 @@ mod tests {
         check::<f32>("[\"x\"]", &[1], Err("expected a number of FP32"));
         check::<i64>("[9007199254740994.0]", &[1], Err("expected an integer of INT64, found 9007199254740994.0"));
         check::<i32>("5", &[], Err("invalid type: integer `5`, expected a list"));
-        check::<i32>("[true]", &[1], Err("invalid type: boolean `true`, expected an integer of INT32"));
+        check::<i32>("[true]", &[1], Err("expected an integer of INT32, found true"));
+        check::<i32>("[null]", &[1], Err("expected an integer of INT32, found null"));
+        check::<i32>("[{\"\": \"NaN\"}]", &[1], Err("expected an integer of INT32, found \"NaN\""));
+        check::<f32>("[{\"a\": \"NaN\"}]", &[1], Err("expected a number of FP32"));
+        check::<f32>("[true]", &[1], Err("expected a number of FP32, found true"));
+        check::<f16>("[65520]", &[1], Err("expected a number of FP16, found 65520"));
+        check::<BoolByte>("[2]", &[1], Err("expected true or false, found 2"));
+        check::<BoolByte>("[1.0]", &[1], Err("expected true or false, found 1.0"));
         check::<i32>("[1", &[1], Err("EOF while parsing a list"));
     }
 
@@ -344,9 +454,12 @@ mod tests {
 
     #[test]
     fn strings() {
-        let tensor = parse("[\"a\", \"\\u00e4\"]", DataType::String, &[2], 2).unwrap();
+        let parse = |json: &str, dtype, count| super::parse(json, dtype, BytesElements::of(dtype), &[count], count);
+        let tensor = parse("[\"a\", \"\\u00e4\"]", DataType::String, 2).unwrap();
         assert_eq!(tensor.as_string().unwrap().elements(), ["a", "ä"]);
-        assert_eq!(parse("[1]", DataType::String, &[1], 1), Err("expected a string, found 1".to_owned()));
+        assert_eq!(parse("[1]", DataType::String, 1), Err("expected a string, found 1".to_owned()));
+        assert_eq!(parse("[null]", DataType::String, 1), Err("expected a string, found null".to_owned()));
+        assert_eq!(parse("[\"\\u00e4\"]", DataType::Bytes, 1), Ok(Tensor::from_bytes(["\u{e4}"], vec![1]).unwrap()));
     }
 
     #[test]
@@ -355,6 +468,9 @@ mod tests {
         let numbers = Tensor::from_vec(vec![1.0_f32, 0.1, f32::NAN, f32::NEG_INFINITY], vec![2, 2]).unwrap();
         assert_eq!(write(&numbers), "[1.0,0.1,\"NaN\",\"-Infinity\"]");
         assert_eq!(write(&Tensor::scalar(u64::MAX)), "[18446744073709551615]");
+        assert_eq!(write(&Tensor::from_vec(vec![BoolByte(1), BoolByte(0)], vec![2]).unwrap()), "[true,false]");
+        let halves = Tensor::from_vec(vec![f16::from_f32(0.5), f16::INFINITY], vec![2]).unwrap();
+        assert_eq!(write(&halves), "[0.5,\"Infinity\"]");
         assert_eq!(write(&Tensor::from_strings(["a\""], vec![1]).unwrap()), "[\"a\\\"\"]");
     }
 }

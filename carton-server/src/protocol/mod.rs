@@ -2,6 +2,7 @@
 //! gRPC, and no loaded model.
 
 pub(crate) mod binary;
+pub(crate) mod bytes_elements;
 pub(crate) mod datatype;
 pub(crate) mod description;
 pub(crate) mod few;

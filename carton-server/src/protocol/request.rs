@@ -6,10 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use carton_core::tensor::mark_bare_numbers;
 use carton_core::{DataType, NumericTensor, Tensor};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::bytes_elements::{self, BytesElements};
+use super::datatype::InputTypes;
 use super::few::{Few, MAX_PARTS, MAX_RANK};
 use super::parameter::{self, Parameters, Place};
 use super::{datatype, few, json_data};
@@ -32,6 +35,8 @@ pub(crate) struct Request {
 pub(crate) struct RequestInput {
     pub(crate) name: String,
     pub(crate) dtype: DataType,
+    /// What its elements are, if they are `BYTES`.
+    pub(crate) kind: BytesElements,
     pub(crate) shape: Vec<usize>,
     pub(crate) data: InputData,
 }
@@ -62,6 +67,8 @@ pub(crate) struct ChosenOutput {
     pub(crate) name: String,
     /// Whether it is binary; `None` leaves that to the request.
     pub(crate) binary: Option<bool>,
+    /// Whether bytes in JSON are base64, also where all are UTF-8.
+    pub(crate) in_base64: bool,
 }
 
 #[derive(Deserialize)]
@@ -99,26 +106,37 @@ struct RawOutput {
 }
 
 impl Request {
-    /// Parses the JSON of a request. `n_behind` is the number of bytes that may follow it, at most. `claim` is called with the size of the
-    /// elements of each input before they are parsed, and refuses what is too much: numbers take more memory than their digits.
+    /// Parses the JSON of a request, for a model that declares these inputs. `n_behind` is the number of bytes that may follow it, at most.
+    /// `claim` is called with the size of the elements of each input before they are parsed, and refuses what is too much: numbers take more
+    /// memory than their digits. The numbers `NaN`, `Infinity` and `-Infinity` that Python's `json` writes are read, too.
     ///
     /// # Errors
     /// The text is not a request, an input is named twice, or its data contradicts its shape and datatype.
     pub(crate) fn parse(
         json: &[u8],
         n_behind: usize,
+        declared: &InputTypes,
         claim: &mut dyn FnMut(usize) -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         if !json.trim_ascii_start().starts_with(b"{") {
             return Err(Failure::invalid("the request is not valid JSON of an inference: expected an object"));
         }
-        let raw: RawRequest<'_> = serde_json::from_slice(json)
+        let json = mark_bare_numbers(json);
+        if let Cow::Owned(marked) = &json {
+            claim(marked.len())?;
+        }
+        let raw: RawRequest<'_> = serde_json::from_slice(&json)
             .map_err(|error| Failure::invalid(format!("the request is not valid JSON of an inference: {error}")))?;
         let parameters = raw.parameters.unwrap_or_default();
         parameter::check("the request", &parameters)?;
         check_names(&raw.inputs.0)?;
         let mut n_left = n_behind;
-        let inputs = raw.inputs.0.into_iter().map(|input| input.parse(&mut n_left, claim)).collect::<Result<_, _>>()?;
+        let inputs = raw
+            .inputs
+            .0
+            .into_iter()
+            .map(|input| input.parse(&mut n_left, declared, claim))
+            .collect::<Result<_, _>>()?;
         let chosen = raw.outputs.map(|outputs| outputs.0).filter(|outputs| !outputs.is_empty());
         let chosen = chosen.map(|outputs| outputs.into_iter().map(RawOutput::parse).collect()).transpose()?;
         let binary = parameter::flag(&parameters, "binary_data_output")?.unwrap_or(false);
@@ -143,6 +161,7 @@ impl RawInput<'_> {
     fn parse(
         self,
         n_left: &mut usize,
+        declared: &InputTypes,
         claim: &mut dyn FnMut(usize) -> Result<(), Failure>,
     ) -> Result<RequestInput, Failure> {
         let Self { name, shape, datatype, parameters, data } = self;
@@ -150,6 +169,7 @@ impl RawInput<'_> {
         let place = Place::input(&name);
         parameter::check(place, &parameters)?;
         let dtype = datatype::parse(&name, &datatype)?;
+        let kind = BytesElements::declared(declared.get(&name).copied(), bytes_elements::is_base64(&parameters));
         let shape = sizes(place, &shape.0)?;
         let count = n_elements(place, dtype, &shape)?;
         let data = match (data, parameter::size(&parameters, "binary_data_size")?) {
@@ -160,7 +180,7 @@ impl RawInput<'_> {
             (Some(json), None) => {
                 let size = dtype.size().unwrap_or(size_of::<String>());
                 claim(json_data::capacity(json.get(), count).saturating_mul(size))?;
-                let tensor = json_data::parse(json.get(), dtype, &shape, count);
+                let tensor = json_data::parse(json.get(), dtype, kind, &shape, count);
                 InputData::Json(tensor.map_err(|reason| Failure::invalid(format!("{place}: {reason}")))?)
             }
             (None, Some(n_bytes)) => {
@@ -171,7 +191,7 @@ impl RawInput<'_> {
                 InputData::Binary { n_bytes }
             }
         };
-        Ok(RequestInput { name, dtype, shape, data })
+        Ok(RequestInput { name, dtype, kind, shape, data })
     }
 }
 
@@ -180,7 +200,7 @@ impl RawOutput {
         let parameters = self.parameters.unwrap_or_default();
         parameter::check(Place::output(&self.name), &parameters)?;
         let binary = parameter::flag(&parameters, "binary_data")?;
-        Ok(ChosenOutput { name: self.name, binary })
+        Ok(ChosenOutput { in_base64: bytes_elements::is_base64(&parameters), name: self.name, binary })
     }
 }
 
@@ -226,7 +246,8 @@ mod tests {
     use super::*;
 
     fn parse(json: &str, n_behind: usize) -> Result<Request, String> {
-        Request::parse(json.as_bytes(), n_behind, &mut |_| Ok(())).map_err(|failure| failure.message)
+        Request::parse(json.as_bytes(), n_behind, &InputTypes::new(), &mut |_| Ok(()))
+            .map_err(|failure| failure.message)
     }
 
     #[test]
@@ -240,7 +261,7 @@ mod tests {
         assert_eq!((request.id.as_deref(), request.timeout), (Some("7"), Some(Duration::from_micros(1500))));
         let expected = Tensor::from_vec(vec![1.0_f32, 2.0], vec![1, 2]).unwrap();
         assert!(matches!(&request.inputs[0].data, InputData::Json(tensor) if *tensor == expected), "{request:?}");
-        let chosen = vec![ChosenOutput { name: "y".to_owned(), binary: Some(true) }];
+        let chosen = vec![ChosenOutput { name: "y".to_owned(), binary: Some(true), in_base64: false }];
         assert_eq!(request.outputs, OutputChoice { chosen: Some(chosen), binary: false, declared: None });
     }
 
@@ -281,10 +302,12 @@ mod tests {
             "input `x`: the server has no `shared_memory_region`",
         );
         check(
-            &x(r#""shape": [1], "datatype": "BOOL", "data": [true]"#),
-            "input `x` has the datatype `BOOL`: booleans are UINT8 0 and 1 here, and only an input with `\"element\": \"bool\"` in the model's metadata takes \
-             them",
+            &x(r#""shape": [1], "datatype": "COMPLEX64", "data": [1]"#),
+            "input `x` has the datatype `COMPLEX64`: the protocol has no complex numbers; send FP32 or FP64 with a last dimension of 2, the real and \
+             the imaginary part",
         );
+        let twice_marked = x(r#""shape": [1], "datatype": "BYTES", "data": [NaN]"#);
+        check(&twice_marked, "input `x`: expected a string, found \"NaN\"");
         let twice = x(r#""shape": [1], "datatype": "FP32", "data": [1]"#);
         check(&format!("{twice}, {twice}"), "the request has input `x` twice");
         let parameters: Vec<String> = (0..few::MAX_PARAMETERS + 1).map(|index| format!("\"{index}\": 1")).collect();

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use carton_core::tensor::carried;
 use carton_core::{Tensor, Tensors};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::json_data::FlatData;
 use super::request::OutputChoice;
-use super::{binary, datatype};
+use super::{binary, bytes_elements, datatype};
 use crate::failure::{Failure, Reason, quoted};
 
 /// About as many bytes as the rest of an answer takes.
@@ -26,43 +27,73 @@ pub(crate) struct Response<'a> {
     outputs: Vec<Output>,
 }
 
-/// An output in an answer, with its bytes if it is binary.
+/// An output in an answer.
 #[derive(Debug)]
 struct Output {
     name: String,
     tensor: Tensor,
-    bytes: Option<Bytes>,
+    form: OutputForm,
 }
 
-/// The outputs that a request asks for, in its order or else in that of the signature, each with whether it is binary.
+/// How the elements of an output are written.
+#[derive(Debug)]
+enum OutputForm {
+    /// Behind the JSON.
+    Binary(Bytes),
+    /// As they are.
+    Data,
+    /// As texts that are made of bytes, in base64 or not.
+    Texts(Vec<String>, bool),
+}
+
+/// An output that a request asks for.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) name: String,
+    pub(crate) tensor: Tensor,
+    binary: bool,
+    in_base64: bool,
+}
+
+/// The outputs that a request asks for, in its order or else in that of the signature. Those of types that the protocol does not have are their
+/// carriers.
 ///
 /// # Errors
 /// The model has no such output, an output is chosen twice, or an output is a nested tensor, which the protocol does not have.
-pub(crate) fn chosen(choice: &OutputChoice, mut outputs: Tensors) -> Result<Vec<(String, Tensor, bool)>, Failure> {
-    let chosen: Vec<_> = match &choice.chosen {
+pub(crate) fn chosen(choice: &OutputChoice, mut outputs: Tensors) -> Result<Vec<Chosen>, Failure> {
+    let mut chosen: Vec<_> = match &choice.chosen {
         None => {
-            let mut all: Vec<_> = outputs.into_iter().map(|(name, tensor)| (name, tensor, choice.binary)).collect();
+            let chosen = |(name, tensor)| Chosen { name, tensor, binary: choice.binary, in_base64: false };
+            let mut all: Vec<_> = outputs.into_iter().map(chosen).collect();
             let declared = choice.declared.as_deref().unwrap_or_default();
-            all.sort_by_key(|(name, ..)| declared.iter().position(|declared| declared == name).unwrap_or(usize::MAX));
+            let position = |name: &str| declared.iter().position(|declared| declared == name).unwrap_or(usize::MAX);
+            all.sort_by_key(|output| position(&output.name));
             all
         }
         Some(chosen) => {
             let take = |output: &super::request::ChosenOutput| {
                 let tensor = outputs.remove(&output.name);
                 let missing = || Failure::invalid(format!("the model returned no output {}", quoted(&output.name)));
-                Ok((output.name.clone(), tensor.ok_or_else(missing)?, output.binary.unwrap_or(choice.binary)))
+                Ok(Chosen {
+                    name: output.name.clone(),
+                    tensor: tensor.ok_or_else(missing)?,
+                    binary: output.binary.unwrap_or(choice.binary),
+                    in_base64: output.in_base64,
+                })
             };
             chosen.iter().map(take).collect::<Result<_, Failure>>()?
         }
     };
-    let nested = chosen.iter().find(|(_, tensor, _)| tensor.as_nested().is_some());
-    match nested {
-        Some((name, ..)) => Err(Failure::new(
-            Reason::Model,
-            format!("output {} has tensors of different shapes, which the protocol cannot carry", quoted(name)),
-        )),
-        None => Ok(chosen),
+    for Chosen { name, tensor, .. } in &mut chosen {
+        let failed = |reason: String| Failure::new(Reason::Model, format!("output {} {reason}", quoted(name)));
+        if tensor.as_nested().is_some() {
+            return Err(failed("has tensors of different shapes, which the protocol cannot carry".to_owned()));
+        }
+        if tensor.dtype().is_some_and(|dtype| !datatype::is_known(dtype)) {
+            *tensor = carried(tensor).map_err(|error| failed(format!("cannot be written: {error}")))?;
+        }
     }
+    Ok(chosen)
 }
 
 /// Checks the names of the outputs that a request chooses, before the model is run, and notes which the model declares.
@@ -93,9 +124,16 @@ impl<'a> Response<'a> {
         outputs: Tensors,
     ) -> Result<Self, Failure> {
         let outputs = chosen(choice, outputs)?.into_iter();
-        let outputs = outputs.map(|(name, tensor, is_binary)| {
-            let bytes = if is_binary { binary::bytes(&tensor) } else { None };
-            Output { name, tensor, bytes }
+        let outputs = outputs.map(|Chosen { name, tensor, binary, in_base64 }| {
+            let form = match (binary.then(|| binary::bytes(&tensor)).flatten(), &tensor) {
+                (Some(bytes), _) => OutputForm::Binary(bytes),
+                (None, Tensor::Bytes(bytes)) => {
+                    let (texts, is_base64) = bytes_elements::texts(bytes, in_base64);
+                    OutputForm::Texts(texts, is_base64)
+                }
+                (None, _) => OutputForm::Data,
+            };
+            Output { name, tensor, form }
         });
         let outputs = outputs.collect();
         Ok(Self { model_name, model_version, id, outputs })
@@ -109,14 +147,18 @@ impl<'a> Response<'a> {
         let mut json = Vec::with_capacity(self.expected_length());
         serde_json::to_writer(&mut json, &self)
             .map_err(|error| Failure::new(Reason::Internal, format!("the answer cannot be written: {error}")))?;
-        Ok((json, self.outputs.into_iter().filter_map(|output| output.bytes).collect()))
+        let bytes = self.outputs.into_iter().filter_map(|output| match output.form {
+            OutputForm::Binary(bytes) => Some(bytes),
+            _ => None,
+        });
+        Ok((json, bytes.collect()))
     }
 
     /// About as many bytes as the JSON of a usual answer takes.
     fn expected_length(&self) -> usize {
         // With its comma, a number of one byte takes up to 5 bytes, a float32 about 12, and a float64 about 20.
-        let n_bytes = |output: &Output| match (&output.bytes, output.tensor.as_numeric()) {
-            (None, Some(numbers)) => numbers.bytes().len().saturating_mul(3),
+        let n_bytes = |output: &Output| match (&output.form, output.tensor.as_numeric()) {
+            (OutputForm::Data, Some(numbers)) => numbers.bytes().len().saturating_mul(3),
             _ => 0,
         };
         let numbers = self.outputs.iter().map(n_bytes).fold(0, usize::saturating_add);
@@ -148,9 +190,17 @@ impl Serialize for Output {
         map.serialize_entry("name", &self.name)?;
         map.serialize_entry("datatype", self.tensor.dtype().map_or("UNKNOWN", datatype::name))?;
         map.serialize_entry("shape", &self.tensor.shape())?;
-        match &self.bytes {
-            Some(bytes) => map.serialize_entry("parameters", &BinaryParameters { binary_data_size: bytes.len() })?,
-            None => map.serialize_entry("data", &FlatData(&self.tensor))?,
+        match &self.form {
+            OutputForm::Binary(bytes) => {
+                map.serialize_entry("parameters", &BinaryParameters { binary_data_size: bytes.len() })?;
+            }
+            OutputForm::Data => map.serialize_entry("data", &FlatData(&self.tensor))?,
+            OutputForm::Texts(texts, is_base64) => {
+                if *is_base64 {
+                    map.serialize_entry("parameters", &bytes_elements::BASE64_PARAMETERS)?;
+                }
+                map.serialize_entry("data", texts)?;
+            }
         }
         map.end()
     }
@@ -181,24 +231,58 @@ mod tests {
             r#"{"name":"y","datatype":"FP32","shape":[1,2],"data":[1.0,0.5]}"#,
         );
         assert_eq!(write(OutputChoice::default()), (format!("{head}{s},{y}]}}"), vec![]));
-        let chosen = Some(vec![ChosenOutput { name: "y".to_owned(), binary: Some(true) }]);
+        let chosen = Some(vec![ChosenOutput { name: "y".to_owned(), binary: Some(true), in_base64: false }]);
         let y = r#"{"name":"y","datatype":"FP32","shape":[1,2],"parameters":{"binary_data_size":8}}"#;
         let bytes = [1.0_f32.to_le_bytes(), 0.5_f32.to_le_bytes()].concat();
         assert_eq!(write(OutputChoice { chosen, ..OutputChoice::default() }), (format!("{head}{y}]}}"), bytes));
     }
 
     #[test]
+    fn types_that_json_or_the_protocol_lacks() {
+        let write = |tensor: Tensor, in_base64| {
+            let chosen = vec![ChosenOutput { name: "y".to_owned(), binary: None, in_base64 }];
+            let choice = OutputChoice { chosen: Some(chosen), ..OutputChoice::default() };
+            let outputs = Tensors::from([("y".to_owned(), tensor)]);
+            let (json, _) = Response::new(("m", "1"), None, &choice, outputs).unwrap().write().unwrap();
+            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+            json["outputs"][0].clone()
+        };
+        let bytes = |bytes: &[u8]| Tensor::from_bytes([bytes.to_vec()], vec![1]).unwrap();
+        let head = serde_json::json!({"name": "y", "datatype": "BYTES", "shape": [1]});
+        let expect = |more: serde_json::Value| {
+            let mut whole = head.clone();
+            whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            whole
+        };
+        assert_eq!(write(bytes(b"a"), false), expect(serde_json::json!({"data": ["a"]})));
+        let base64 = |data: &str| expect(serde_json::json!({"data": [data], "parameters": {"content_type": "base64"}}));
+        assert_eq!(write(bytes(b"\xff"), false), base64("/w=="));
+        assert_eq!(write(bytes(b"a"), true), base64("YQ=="));
+        let complex = Tensor::from_vec(vec![carton_core::tensor::Complex::new(1.0_f32, -2.0)], vec![1]).unwrap();
+        let pairs = serde_json::json!({"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [1.0, -2.0]});
+        assert_eq!(write(complex, false), pairs);
+        let float8 = Tensor::from_vec(vec![carton_core::tensor::Float8E5m2::from_f64(0.5).unwrap()], vec![1]).unwrap();
+        let wide = serde_json::json!({"name": "y", "datatype": "FP32", "shape": [1], "data": [0.5]});
+        assert_eq!(write(float8, false), wide);
+    }
+
+    #[test]
     fn all_outputs_are_in_the_order_of_the_signature() {
         let mut choice = OutputChoice::default();
         check_choice(&mut choice, Some(&Arc::from(["y", "s"].map(str::to_owned)))).unwrap();
-        let names: Vec<_> = chosen(&choice, outputs()).unwrap().into_iter().map(|(name, ..)| name).collect();
+        let names: Vec<_> = chosen(&choice, outputs()).unwrap().into_iter().map(|output| output.name).collect();
         assert_eq!(names, ["y", "s"]);
     }
 
     #[test]
     fn outputs_that_are_not_there() {
         let choose = |names: &[&str]| OutputChoice {
-            chosen: Some(names.iter().map(|name| ChosenOutput { name: (*name).to_owned(), binary: None }).collect()),
+            chosen: Some(
+                names
+                    .iter()
+                    .map(|name| ChosenOutput { name: (*name).to_owned(), binary: None, in_base64: false })
+                    .collect(),
+            ),
             ..OutputChoice::default()
         };
         let declared = Arc::from(["y".to_owned()]);

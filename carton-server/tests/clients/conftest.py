@@ -27,7 +27,7 @@ KSERVE = "test_kserve.py"
 ALL = [path.name for path in Path(__file__).parent.glob("test_*.py")]
 collect_ignore = [name for name in ALL if (name == KSERVE) != (os.environ.get("CARTON_TEST_CLIENT") == "kserve")]
 
-# The datatypes of the protocol that cartons have, with the elements of an input of shape [2, 2]: the extremes of each.
+# The datatypes of the protocol that have a form in JSON with every client, and the elements of an input of shape [2, 2]: the extremes of each.
 TYPES = {
     dtype.upper(): np.array([[np.iinfo(dtype).min, np.iinfo(dtype).max], [0, 1]], dtype)
     for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -35,7 +35,15 @@ TYPES = {
     "FP32": np.array([[0.1, -2.5e-38], [3.4e38, -0.0]], np.float32),
     "FP64": np.array([[0.1, -2.5e-300], [1.7e308, -0.0]], np.float64),
     "BYTES": np.array([["", "two words"], ["naïve ☃", 'a\n"b"\\']], np.object_),
+    "BOOL": np.array([[True, False], [False, True]]),
 }
+# What clients send as bytes alone: the dtype of the model's input, and its elements.
+BINARY = {
+    "FP16": ("float16", np.array([0.1, -0.0, 65504, 6e-8], np.float16)),
+    "BYTES": ("bytes", np.array([b"\xff\xd8\0", b"", b"text"], np.object_)),
+}
+# The dtypes that models of one input have.
+ONE_TYPE = ["bool", "float16", "bfloat16", "float8_e5m2", "complex64", "float64", "bytes"]
 # What a carton.toml calls those that have another name there.
 DTYPES = {"FP32": "float32", "FP64": "float64", "BYTES": "string"}
 
@@ -107,6 +115,8 @@ def cartons(environment, tmp_path_factory):
     return {
         "digits": pack("digits", DIGITS / "model.onnx", "--runner", "onnx", "--metadata", str(DIGITS / "carton.toml")),
         "types": echo("types", *every_type),
+        # Each has one input and output, of the dtype that it is called.
+        **{dtype: echo(dtype, ("x", dtype, '["n"]')) for dtype in ONE_TYPE},
         # Two inputs and outputs, of which a request may choose one.
         "pair": echo("pair", numbers, ("y", "int64", '["n"]')),
         "echo": echo("echo", numbers),

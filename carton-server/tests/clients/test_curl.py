@@ -240,7 +240,8 @@ def test_inputs_that_do_not_fit(curl, digit):
     check(image | {"datatype": "FP99"})
     check(image | {"data": image["data"][:-1]})
     check(image | {"data": [*image["data"][:-1], "1"]})
-    check(image | {"data": [*image["data"][:-1], None]})
+    check(image | {"data": [*image["data"][:-1], "one"]})
+    check(image | {"datatype": "COMPLEX64"}, text="FP32")
     check(image | {"data": 1})
     check({key: value for key, value in image.items() if key != "data"})
     check(image, image)
@@ -256,6 +257,32 @@ def test_numbers_out_of_range(curl):
     assert "INT8" in check([1, 1.5]).error(400)
     assert "UINT8" in check([1, -1], "UINT8", "UINT8").error(400)
     assert "UINT64" in check([1, 1 << 64], "UINT64", "UINT64").error(400)
+    assert "BOOL" in check([True, 2], "BOOL", "BOOL").error(400)
+    assert "INT8" in check([1, None]).error(400)
+
+
+def test_numbers_that_json_lacks(curl):
+    body = b'{"inputs": [{"name": "x", "shape": [4], "datatype": "FP32", "data": [NaN, -Infinity, null, "Infinity"]}]}'
+    (output,) = curl(ECHO, body).json()["outputs"]
+    assert output["data"] == ["NaN", "-Infinity", "NaN", "Infinity"]
+
+
+def test_short_floats_in_json(curl):
+    def call(model, datatype, data):
+        return curl(f"v2/models/{model}/infer", request({"name": "x", "shape": [len(data)], "datatype": datatype, "data": data}))
+
+    # Decimals are rounded to the nearest, as for every type of floats.
+    halves = call("float16", "FP16", [0.1, 65519]).json()["outputs"][0]["data"]
+    assert np.array_equal(np.array(halves, np.float16), np.array([0.1, 65504], np.float16))
+    assert "FP16" in call("float16", "FP16", [65520]).error(400)
+    assert call("bfloat16", "BF16", [0.5, "NaN"]).json()["outputs"][0]["data"] == [0.5, "NaN"]
+
+
+def test_booleans_are_0_or_1(curl):
+    head = request({"name": "x", "shape": [2], "datatype": "BOOL", "parameters": {"binary_data_size": 2}})
+    header = f"Inference-Header-Content-Length: {len(head)}"
+    assert curl("v2/models/bool/infer", head + b"\1\0", "--header", header).json()["outputs"][0]["data"] == [True, False]
+    assert "neither 0 nor 1" in curl("v2/models/bool/infer", head + b"\1\2", "--header", header).error(400)
 
 
 def binary(x, **parameters):

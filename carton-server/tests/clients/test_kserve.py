@@ -1,11 +1,12 @@
 """`carton serve` by the client of KServe, over HTTP and gRPC."""
 
 import asyncio
+import base64
 
 import httpx
 import numpy as np
 import pytest
-from conftest import TYPES
+from conftest import BINARY, TYPES
 from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRequest, RESTConfig
 from kserve.protocol.infer_type import RequestedOutput
 
@@ -78,6 +79,43 @@ def test_every_datatype(server, binary):
     for output in over_http(server, call).outputs:
         assert output.datatype == output.name
         assert elements(output) == TYPES[output.name].ravel().tolist(), output.name
+
+
+@pytest.mark.parametrize("datatype", BINARY)
+def test_what_is_sent_as_bytes_over_grpc(server, datatype):
+    model, array = BINARY[datatype]
+    request = InferRequest(model, [tensor("x", array, datatype, binary=True)])
+    (output,) = over_grpc(server, lambda client: client.infer(request)).outputs
+    assert output.datatype == datatype
+    assert output.as_numpy().tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("datatype", BINARY)
+def test_what_is_sent_as_bytes(server, datatype):
+    """Of what is returned as binary, the client reads no bytes that are not UTF-8. In JSON they are base64."""
+    model, array = BINARY[datatype]
+
+    async def call(client, url):
+        request = InferRequest(model, [tensor("x", array, datatype, binary=True)])
+        return await client.infer(url, request, model_name=model)
+
+    (output,) = over_http(server, call).outputs
+    assert output.datatype == datatype
+    if datatype == "BYTES":
+        assert output.parameters["content_type"] == "base64"
+        assert [base64.b64decode(text) for text in output.data] == array.tolist()
+    else:
+        assert output.as_numpy().tolist() == array.tolist()
+
+
+def test_numbers_that_json_lacks(server):
+    """The client writes null for NaN."""
+    array = np.array([np.nan, 1], np.float32)
+
+    async def call(client, url):
+        return await client.infer(url, InferRequest("echo", [tensor("x", array)]), model_name="echo")
+
+    np.testing.assert_array_equal(np.array(over_http(server, call).outputs[0].data, np.float32), array)
 
 
 def test_a_dict_as_request(server, digit):

@@ -111,21 +111,9 @@ fn printable_numbers(tensor: &RawTensor) -> Result<Tensor, Failure> {
         return Ok(tensor.to_numeric().map_err(Failure::new)?.into());
     }
     let unprintable = || Failure::new(Unprintable { dtype: tensor.dtype() });
-    let of = |dtype, shape: Vec<usize>, bytes: SharedBytes| -> Result<Tensor, Failure> {
-        let tensor = RawTensor::new(dtype, shape, bytes).map_err(Failure::new)?;
-        Ok(tensor.to_numeric().map_err(Failure::new)?.into())
-    };
-    let shape = tensor.shape().to_vec();
-    match tensor.dtype() {
-        ElementType::Bool => of(ElementType::Uint8, shape, tensor.bytes().clone()),
-        // Real and imaginary part become the last dimension.
-        ElementType::Complex64 => of(ElementType::Float32, [shape, vec![2]].concat(), tensor.bytes().clone()),
-        ElementType::Complex128 => of(ElementType::Float64, [shape, vec![2]].concat(), tensor.bytes().clone()),
-        _ => {
-            let numbers = tensor.to_f32().ok_or_else(unprintable)?;
-            of(ElementType::Float32, shape, SharedBytes::from(numbers))
-        }
-    }
+    let numbers = tensor.to_f32().ok_or_else(unprintable)?;
+    let wide = RawTensor::new(ElementType::Float32, tensor.shape().to_vec(), SharedBytes::from(numbers));
+    Ok(wide.and_then(|wide| wide.to_numeric()).map_err(Failure::new)?.into())
 }
 
 /// The output of `--json`: the tensor's name and its type in the file, then the tensor as `carton run` prints an output.
