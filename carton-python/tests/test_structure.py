@@ -57,7 +57,7 @@ def values(draw: st.DrawFn, is_empty: bool = False) -> Any:
     return value_of(draw, draw(types), is_empty)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(value=values())
 def test_there_and_back(value: Any) -> None:
     found = carton.leaves(value, "v")
@@ -67,7 +67,7 @@ def test_there_and_back(value: Any) -> None:
     assert carton.structured({"a": 1, **found, "z.0": 2}) == {"a": 1, "v": value, "z": (2,)}
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_empty_lists_where_the_names_are_declared(data: st.DataObject) -> None:
     """An empty list has the leaves that its elements would have, so that it comes back, wherever it is not in a list of nothing."""

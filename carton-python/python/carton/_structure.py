@@ -146,7 +146,8 @@ def _leaves(value: Any, name: str, declared: Sequence[str], level: int) -> dict[
         return _empty(names) if names else {name: Nested()}
     if all(_is_tensor(element) for element in value):
         return {name: Nested(value)}
-    elements = [_leaves(element, f"{name}[]", declared, level + 1) for element in value]
+    inner = _of_elements(name, declared)
+    elements = [_leaves(element, f"{name}[]", inner, level + 1) for element in value]
     return _joined(name, elements)
 
 
@@ -159,6 +160,14 @@ def _is_tensor(value: Any) -> bool:
 def _empty(names: Iterable[str]) -> dict[str, Any]:
     """The leaves of an empty list whose elements would have these."""
     return {name: np.zeros(0, np.int64) if name.endswith(".#") else Nested() for name in names}
+
+
+def _of_elements(name: str, declared: Sequence[str]) -> list[str]:
+    """The names of the leaves that one element of a list has, of those that the list has."""
+    below = [leaf for leaf in declared if leaf.startswith(f"{name}[]")]
+    lists = [leaf[:-2] for leaf in below if leaf.endswith("[]") and len(leaf) > len(name) + 2]
+    lengths = {f"{inner}.#" for inner in lists}
+    return [*lists, *(leaf for leaf in below if not leaf.endswith("[]") and leaf not in lengths)]
 
 
 def _joined(name: str, elements: list[dict[str, Any]]) -> dict[str, Any]:
