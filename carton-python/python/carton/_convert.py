@@ -72,7 +72,7 @@ def _bits(value: Any) -> tuple[str, np.ndarray, tuple[int, ...]] | None:
         except _REFUSALS:
             return None
         return name, _contiguous(array), array.shape
-    if not hasattr(value, "__dlpack__"):
+    if not hasattr(value, "__dlpack__") or hasattr(value, "__array__") or hasattr(value, "__arrow_c_array__"):
         return None
     try:
         try:
@@ -82,7 +82,7 @@ def _bits(value: Any) -> tuple[str, np.ndarray, tuple[int, ...]] | None:
         name, array = _carton.from_dlpack(capsule)
     except _REFUSALS:
         return None
-    return name if name in BITS else "array", array, array.shape
+    return (name, array, array.shape) if name in BITS else None
 
 
 def _hint(dtype: np.dtype[Any]) -> str | None:

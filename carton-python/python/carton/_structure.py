@@ -72,10 +72,10 @@ def of_inputs(
     if named:
         record = dict(named)
     elif len(positional) == 1 and (only := record_of(positional[0])) is not None:
-        record = only
+        record = dict(positional[0]) if isinstance(positional[0], Mapping) else only
         if len(names) == 1 and below and not {*record} & {*names, *(declared or ())}:
             record = {names[0]: positional[0]}
-    elif any(is_structured(value) or name in below and isinstance(value, tuple) for name, value in zip([*names, *[""] * len(positional)], positional)):
+    elif any(map(is_structured, positional)) or any(name in below and isinstance(value, tuple) for name, value in zip(names, positional)):
         if len(positional) > len(names):
             raise InvalidInputError(f"{len(positional)} inputs, and the carton declares {len(names)}: pass structured inputs by name")
         record = dict(zip(names, positional))
