@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use arrow_schema::ArrowError;
 use carton_core::signature::Side;
 use carton_core::{DataType, ErrorKind};
-use carton_dataset::{DatasetError, InputError};
+use carton_dataset::{ColumnProblem, DatasetError, InputError};
 use carton_tensor::context::Cancelled;
 use parquet::errors::ParquetError;
 
@@ -111,7 +111,7 @@ pub enum RowsError {
         advice: &'static str,
     },
     /// A value is missing.
-    #[error("row {row} of column `{column}`: is null")]
+    #[error("row {row} of column `{column}`")]
     Null {
         /// The row, counted from 0 over all rows.
         row: u64,
@@ -121,6 +121,9 @@ pub enum RowsError {
         input: String,
         /// Whether it could become NaN by [`Nulls::Nan`](crate::Nulls::Nan).
         may_be_nan: bool,
+        /// That it is null.
+        #[source]
+        problem: ColumnProblem,
     },
     /// An input or output of complex numbers, which Arrow lacks.
     #[error("{side} `{name}` is {dtype}: tables have no complex numbers")]

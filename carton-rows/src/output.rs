@@ -235,4 +235,31 @@ mod tests {
         let lists = found.as_any().downcast_ref::<ListArray>().unwrap();
         assert_eq!(lists.values().as_any().downcast_ref::<StringArray>().unwrap(), &StringArray::from(vec!["a", "b"]));
     }
+
+    #[test]
+    fn elements_have_the_type_that_arrow_has() {
+        let column_of = |tensor: Tensor| {
+            let output =
+                OutputPlan { name: "y".to_owned(), column: "y".to_owned(), dtype: None, row_shape: RowShape(None) };
+            column(&output, &tensor, 2, 2).map_err(|error| error.to_string())
+        };
+        let check = |tensor: Tensor, expected: ArrayRef| {
+            assert_eq!(arrow_type(tensor.dtype().unwrap()), *expected.data_type());
+            assert_eq!(&column_of(tensor).unwrap(), &expected);
+        };
+        let bools = vec![BoolByte(1), BoolByte(0)];
+        check(Tensor::from_vec(bools, vec![2]).unwrap(), Arc::new(BooleanArray::from(vec![true, false])));
+        let halves = [1.5, -2.0].map(carton_tensor::f16::from_f32).to_vec();
+        let half_column = PrimitiveArray::<Float16Type>::from_iter_values(halves.clone());
+        check(Tensor::from_vec(halves, vec![2]).unwrap(), Arc::new(half_column));
+        let floats = [1.5, -2.0].map(carton_tensor::bf16::from_f32).to_vec();
+        let expected = PrimitiveArray::<Float32Type>::from_iter_values([1.5, -2.0]);
+        check(Tensor::from_vec(floats, vec![2]).unwrap(), Arc::new(expected.clone()));
+        let floats = [1.5, -2.0].map(|float| carton_tensor::Float8E5m2::from_f64(float).unwrap()).to_vec();
+        check(Tensor::from_vec(floats, vec![2]).unwrap(), Arc::new(expected));
+        let blobs = Tensor::from_bytes([b"a\0".to_vec(), b"\xff".to_vec()], vec![2]).unwrap();
+        check(blobs, Arc::new(BinaryArray::from_iter_values([b"a\0".as_slice(), b"\xff"])));
+        let complex = Tensor::from_vec(vec![carton_tensor::Complex::new(1.0_f32, 2.0); 2], vec![2]).unwrap();
+        assert_eq!(column_of(complex).unwrap_err(), "output `y` is complex64: tables have no complex numbers");
+    }
 }

@@ -60,16 +60,16 @@ def _category_values(column: Any) -> np.ndarray:
     array = getattr(column, "array", column)
     categories = array.categories
     found = _column(categories)
-    values = np.asarray(categories) if found is None else found
+    values: np.ndarray = np.asarray(categories) if found is None else found
     codes = np.asarray(array.codes)
     is_missing = codes < 0
     _refuse_missing(column, is_missing & (values.dtype.kind != "f"))
     if not len(values):
         return np.full(len(codes), np.nan, values.dtype)
-    values = values[np.maximum(codes, 0)]
+    of_rows: np.ndarray = values[np.maximum(codes, 0)]
     if is_missing.any():
-        values[is_missing] = np.nan
-    return values
+        of_rows[is_missing] = np.nan
+    return of_rows
 
 
 def _refuse_missing(column: Any, is_missing: np.ndarray) -> None:
