@@ -123,7 +123,7 @@ pub enum RowsError {
         may_be_nan: bool,
         /// That it is null.
         #[source]
-        problem: ColumnProblem,
+        problem: Box<ColumnProblem>,
     },
     /// An input or output of complex numbers, which Arrow lacks.
     #[error("{side} `{name}` is {dtype}: tables have no complex numbers")]

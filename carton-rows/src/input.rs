@@ -191,7 +191,7 @@ impl InputColumn {
 
     fn null(&self, row: u64) -> RowsError {
         let (column, input) = (escaped(&self.column), escaped(&self.name));
-        RowsError::Null { row, column, input, may_be_nan: self.may_be_nan, problem: ColumnProblem::Null }
+        RowsError::Null { row, column, input, may_be_nan: self.may_be_nan, problem: Box::new(ColumnProblem::Null) }
     }
 
     fn fault(&self, first_row: u64, Fault { row, problem }: Fault) -> RowsError {

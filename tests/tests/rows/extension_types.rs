@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int8Array, RecordBatch, StringArray, UInt8Array,
+    Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int8Array, RecordBatch, StringArray,
 };
 use arrow_schema::{Field, Schema};
 use carton_core::ErrorKind;
