@@ -10,7 +10,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::ffi::{self, FFI_ArrowArray, FFI_ArrowSchema};
 use arrow_array::ffi_stream::ArrayStreamReader;
 use arrow_array::{
-    Array, ArrayReader, ArrayRef, LargeStringArray, OffsetSizeTrait, StringArray, StructArray, make_array, types,
+    Array, ArrayReader, ArrayRef, BinaryArray, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray,
+    StructArray, make_array, types,
 };
 use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_data::ArrayData;
@@ -20,7 +21,7 @@ use carton_dataset::column::{ExtensionType, Fault};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 
 use crate::row_source::STREAM;
 use crate::{errors, memory, tensors};
@@ -44,12 +45,28 @@ struct Elements {
 // Nothing is read through the reference.
 impl std::panic::RefUnwindSafe for Elements {}
 
-/// An Arrow array of an array of numbers or booleans in C order. Numbers are not copied.
+/// An Arrow array of an array of numbers or booleans in C order. Numbers that Arrow has are not copied; floats that it lacks become `float`,
+/// which is exact. `bits` is the dtype of floats whose bits the array has.
 #[pyfunction]
-pub(crate) fn arrow_numbers(array: &Bound<'_, PyUntypedArray>) -> PyResult<ArrowArray> {
+#[pyo3(signature = (array, bits=None))]
+pub(crate) fn arrow_numbers(array: &Bound<'_, PyUntypedArray>, bits: Option<&str>) -> PyResult<ArrowArray> {
     let py = array.py();
-    let dtype = memory::dtype_of(array).filter(|_| array.is_c_contiguous());
+    let dtype = match bits.and_then(|name| name.parse().ok()) {
+        Some(bits) => Some(bits).filter(|bits| memory::bits_of(*bits) == memory::dtype_of(array)),
+        None => memory::dtype_of(array),
+    };
+    let dtype = dtype.filter(|_| array.is_c_contiguous());
     let dtype = dtype.ok_or_else(|| errors::invalid(py, "expected a contiguous array of numbers"))?;
+    if dtype.is_complex() {
+        return Err(errors::invalid(py, "Arrow has no complex numbers: pass the real and the imaginary parts"));
+    }
+    if memory::bits_of(dtype).is_some() {
+        let longer = memory::numeric_tensor(array, dtype).map_err(|error| errors::invalid(py, &error.to_string()))?;
+        let longer = carton_tensor::carried(&longer.into()).map_err(|error| errors::invalid(py, &error.to_string()))?;
+        let floats = longer.view::<f32>().map_err(|error| errors::invalid(py, &error.to_string()))?;
+        let floats: arrow_array::Float32Array = floats.iter().map(|float| Some(*float)).collect();
+        return Ok(ArrowArray(nested(py, floats.into_data(), array.shape())?));
+    }
     let n_bytes = NumericTensor::n_bytes_of(dtype, array.shape());
     let n_bytes = n_bytes.map_err(|error| errors::invalid(py, &error.to_string()))?;
     // SAFETY: an array object is valid while it is borrowed.
@@ -84,6 +101,22 @@ pub(crate) fn arrow_strings(py: Python<'_>, elements: Vec<String>, shape: Vec<us
     let leaf = match i32::try_from(n_bytes) {
         Ok(_) => StringArray::from(elements).into_data(),
         Err(_) => LargeStringArray::from(elements).into_data(),
+    };
+    Ok(ArrowArray(nested(py, leaf, &shape)?))
+}
+
+/// An Arrow array of bytes in C order. They are copied.
+#[pyfunction]
+pub(crate) fn arrow_bytes(
+    py: Python<'_>,
+    elements: Vec<Bound<'_, PyBytes>>,
+    shape: Vec<usize>,
+) -> PyResult<ArrowArray> {
+    let n_bytes: usize = elements.iter().map(|element| element.as_bytes().len()).sum();
+    let elements = elements.iter().map(|element| element.as_bytes());
+    let leaf = match i32::try_from(n_bytes) {
+        Ok(_) => BinaryArray::from_iter_values(elements).into_data(),
+        Err(_) => LargeBinaryArray::from_iter_values(elements).into_data(),
     };
     Ok(ArrowArray(nested(py, leaf, &shape)?))
 }
@@ -206,7 +239,8 @@ fn imported(value: &Bound<'_, PyAny>) -> PyResult<(Field, ArrayRef)> {
 
 /// A NumPy array of the elements, without its lists.
 fn tensor_array<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Bound<'py, PyAny>> {
-    let (mut leaf, mut shape) = (Arc::clone(array), vec![array.len()]);
+    let refused = |error: &ArrowError| PyValueError::new_err(error.to_string());
+    let (mut leaf, mut shape) = (carton_rows::decoded(array).map_err(|error| refused(&error))?, vec![array.len()]);
     loop {
         let n_missing = leaf.null_count();
         if n_missing > 0 {
@@ -222,7 +256,10 @@ fn tensor_array<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Bound<'py, P
             _ => break,
         };
         shape.push(size);
-        leaf = next;
+        leaf = carton_rows::decoded(&next).map_err(|error| refused(&error))?;
+    }
+    if let Some(elements) = bytes_of(&leaf) {
+        return tensors::bytes(py, elements.into_iter(), &shape);
     }
     let texts: Vec<String> = match leaf.data_type() {
         ArrowType::Utf8 => leaf.as_string::<i32>().iter().flatten().map(str::to_owned).collect(),
@@ -231,6 +268,17 @@ fn tensor_array<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Bound<'py, P
         _ => return numbers(py, &leaf, shape),
     };
     tensors::strings(py, &texts, &shape)
+}
+
+/// The values of a flat array of bytes; `None` if it has others.
+fn bytes_of(leaf: &ArrayRef) -> Option<Vec<&[u8]>> {
+    Some(match leaf.data_type() {
+        ArrowType::Binary => leaf.as_binary::<i32>().iter().flatten().collect(),
+        ArrowType::LargeBinary => leaf.as_binary::<i64>().iter().flatten().collect(),
+        ArrowType::BinaryView => leaf.as_binary_view().iter().flatten().collect(),
+        ArrowType::FixedSizeBinary(_) => leaf.as_fixed_size_binary().iter().flatten().collect(),
+        _ => return None,
+    })
 }
 
 /// The length that all lists have, and their elements.
@@ -254,8 +302,9 @@ fn numbers<'py>(py: Python<'py>, leaf: &ArrayRef, shape: Vec<usize>) -> PyResult
         // One byte each, as NumPy has them.
         ArrowType::Boolean => {
             let bytes: Vec<u8> = leaf.as_boolean().values().iter().map(u8::from).collect();
-            (DataType::Uint8, Buffer::from_vec(bytes))
+            (DataType::Bool, Buffer::from_vec(bytes))
         }
+        ArrowType::Float16 => (DataType::Float16, buffer_of!(Float16Type)),
         ArrowType::Float32 => (DataType::Float32, buffer_of!(Float32Type)),
         ArrowType::Float64 => (DataType::Float64, buffer_of!(Float64Type)),
         ArrowType::Int8 => (DataType::Int8, buffer_of!(Int8Type)),
@@ -267,15 +316,13 @@ fn numbers<'py>(py: Python<'py>, leaf: &ArrayRef, shape: Vec<usize>) -> PyResult
         ArrowType::UInt32 => (DataType::Uint32, buffer_of!(UInt32Type)),
         ArrowType::UInt64 => (DataType::Uint64, buffer_of!(UInt64Type)),
         other => {
-            return Err(PyTypeError::new_err(format!("its Arrow type is {other}, and cartons have no such tensors")));
+            let advice = carton_rows::type_advice(other).map(|advice| format!(": {advice}")).unwrap_or_default();
+            let text = format!("its Arrow type is {other}, and cartons have no such tensors{advice}");
+            return Err(PyTypeError::new_err(text));
         }
     };
     let tensor = NumericTensor::new(dtype, shape, Arc::new(Imported(buffer)));
-    let array = memory::shared_array(py, tensor.map_err(|error| PyValueError::new_err(error.to_string()))?)?;
-    match leaf.data_type() {
-        ArrowType::Boolean => array.call_method1("view", ("bool",)),
-        _ => Ok(array),
-    }
+    memory::shared_array(py, tensor.map_err(|error| PyValueError::new_err(error.to_string()))?)
 }
 
 /// Memory that another library owns.

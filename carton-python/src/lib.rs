@@ -14,8 +14,8 @@
 //! - `errors`, `paths`, `python_call`, `reports`: errors as exceptions; paths of any type; calls of Python code that may take long;
 //!   progress and log records.
 //! - `runtime`: the threads that operations run on, and how a Python thread waits for them.
-//! - `row_source`, `memory`, `tensors`, `arrow`: the tables that `rows` maps; what arrays show; arrays of tensors and tensors of
-//!   arrays; the same for Arrow.
+//! - `row_source`, `memory`, `dlpack`, `tensors`, `arrow`: the tables that `rows` maps; what arrays show; tensors that libraries exchange
+//!   where NumPy has no arrays; arrays of tensors and tensors of arrays; the same for Arrow.
 //! - `bridge`, `calls`, `closing`, `results`, `specs`: awaits operations in `asyncio`; calls of models; tells work that its object was
 //!   closed; reports as instances of classes; declared tensors.
 //! - `package`, `stream`, `model`, `sandbox`, `load`, `pack`, `registry`, `rows`, `signing`, `tensor_files`, `upkeep`: the functions and
@@ -25,6 +25,7 @@ mod arrow;
 mod bridge;
 mod calls;
 mod closing;
+mod dlpack;
 mod errors;
 mod load;
 mod memory;
@@ -90,8 +91,11 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(upkeep::cache_remove, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::arrow_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::arrow_strings, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::arrow_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::arrow_struct, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::from_arrow, module)?)?;
+    module.add_function(wrap_pyfunction!(dlpack::from_dlpack, module)?)?;
+    module.add_function(wrap_pyfunction!(dlpack::to_dlpack, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_convert, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_quantize, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_save, module)?)?;

@@ -10,6 +10,7 @@ use numpy::npyffi::{
 };
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::errors;
 
@@ -48,7 +49,7 @@ impl Memory {
         }
         let n_bytes = NumericTensor::n_bytes_of(dtype, shape).ok()?;
         let start = address.checked_sub(self.address())?;
-        let is_aligned = dtype.size().is_some_and(|size| address.is_multiple_of(size));
+        let is_aligned = dtype.alignment().is_some_and(|alignment| address.is_multiple_of(alignment));
         if !is_aligned || start.checked_add(n_bytes)? > self.tensor.bytes().len() {
             return None;
         }
@@ -86,7 +87,33 @@ pub(crate) fn shared_array<'py>(py: Python<'py>, tensor: NumericTensor) -> PyRes
 }
 
 fn array<'py>(py: Python<'py>, memory: Memory, is_writable: bool) -> PyResult<Bound<'py, PyAny>> {
-    let dtype = descriptor(py, memory.tensor.dtype())?;
+    let dtype = memory.tensor.dtype();
+    let Some(bits) = bits_of(dtype) else {
+        let descriptor = descriptor(py, dtype)?;
+        return array_of(py, memory, descriptor, is_writable);
+    };
+    let descriptor = descriptor(py, bits)?;
+    let bits = array_of(py, memory, descriptor, is_writable)?;
+    py.import("carton._small_floats")?.call_method1("of_bits", (bits, dtype.name()))
+}
+
+/// The integers that show the bits of floats that NumPy lacks; `None` for other dtypes.
+pub(crate) fn bits_of(dtype: DataType) -> Option<DataType> {
+    match dtype {
+        DataType::BFloat16 => Some(DataType::Uint16),
+        DataType::Float8E4m3Fn | DataType::Float8E5m2 | DataType::Float8E4m3Fnuz | DataType::Float8E5m2Fnuz => {
+            Some(DataType::Uint8)
+        }
+        _ => None,
+    }
+}
+
+fn array_of<'py>(
+    py: Python<'py>,
+    memory: Memory,
+    dtype: Bound<'py, PyArrayDescr>,
+    is_writable: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let mut shape = dimensions(memory.tensor.shape())?;
     let n_dimensions =
         c_int::try_from(shape.len()).map_err(|_| errors::invalid(py, "the tensor has too many dimensions"))?;
@@ -133,17 +160,28 @@ fn descriptor(py: Python<'_>, dtype: DataType) -> PyResult<Bound<'_, PyArrayDesc
         DataType::Uint32 => numpy::dtype::<u32>(py),
         DataType::Uint64 => numpy::dtype::<u64>(py),
         DataType::Bool => numpy::dtype::<bool>(py),
+        DataType::Float16 => {
+            static FLOAT16: PyOnceLock<Py<PyArrayDescr>> = PyOnceLock::new();
+            let made = FLOAT16.get_or_try_init(py, || PyArrayDescr::new(py, "float16").map(Bound::unbind))?;
+            made.bind(py).clone()
+        }
+        DataType::Complex64 => numpy::dtype::<numpy::Complex32>(py),
+        DataType::Complex128 => numpy::dtype::<numpy::Complex64>(py),
         other => return Err(errors::invalid(py, &format!("there are no arrays of {other}"))),
     })
 }
 
-/// The dtype of an array of numbers in this machine's byte order, or of booleans; `None` for all other arrays.
+/// The dtype of an array of numbers in this machine's byte order, of booleans, or of floats of `ml_dtypes`; `None` for all other arrays.
 pub(crate) fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Option<DataType> {
     let descriptor = array.dtype();
     if descriptor.is_native_byteorder() == Some(false) {
         return None;
     }
     Some(match (descriptor.kind(), descriptor.itemsize()) {
+        (b'f', 1) | (b'V', 1 | 2) => return small_float(&descriptor),
+        (b'f', 2) => DataType::Float16,
+        (b'c', 8) => DataType::Complex64,
+        (b'c', 16) => DataType::Complex128,
         (b'f', 4) => DataType::Float32,
         (b'f', 8) => DataType::Float64,
         (b'i', 1) => DataType::Int8,
@@ -157,6 +195,12 @@ pub(crate) fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Option<DataType> {
         (b'u', 8) => DataType::Uint64,
         _ => return None,
     })
+}
+
+/// The dtype of floats of `ml_dtypes`; `None` for other types that NumPy does not know, such as records.
+fn small_float(descriptor: &Bound<'_, PyArrayDescr>) -> Option<DataType> {
+    let name: String = descriptor.typeobj().name().ok()?.extract().ok()?;
+    name.parse().ok().filter(|dtype| bits_of(*dtype).is_some())
 }
 
 /// The elements of a contiguous array as a tensor: that of its [`Memory`], if one is among its bases, or else the array's own memory, or

@@ -49,7 +49,11 @@ impl Model {
         carton.ok_or_else(|| errors::closed(py, "model"))
     }
 
-    fn call_inputs(positional: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<CallInputs> {
+    fn call_inputs(
+        carton: &Carton,
+        positional: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<CallInputs> {
         if positional.len() == 1
             && let Ok(sealed) = positional.get_item(0)?.cast::<Sealed>()
         {
@@ -59,7 +63,12 @@ impl Model {
             }
             return Ok(CallInputs::Sealed(sealed.get().inputs(py)?));
         }
-        Ok(CallInputs::Tensors(tensors::inputs(positional, named)?))
+        Ok(CallInputs::Tensors(tensors::inputs(positional, named, Self::declared(carton))?))
+    }
+
+    /// The declared inputs in the order in which they are passed, if there are any.
+    fn declared(carton: &Carton) -> Option<&[DeclaredSpec]> {
+        carton.package().metadata().signature().and_then(|signature| signature.inputs.as_deref())
     }
 
     /// The shape of an input, with a value for each of its symbols.
@@ -125,11 +134,12 @@ impl Model {
     /// Runs the model once, and returns its outputs: a dict of read-only arrays.
     ///
     /// Inputs are passed by name, in declared order, or as one dict or `Sealed`. Arrays of other libraries, lists and numbers are
-    /// converted; arrays of `alloc`, and large outputs, are passed without a copy. `timeout` is in seconds; a runner that is working when
+    /// converted. Dicts, NamedTuples, dataclasses and tuples that hold arrays become inputs such as `state.0`, which `carton.leaves` names. Arrays of `alloc`, and large outputs, are passed without a copy. `timeout` is in seconds; a runner that is working when
     /// the time is up is killed.
     ///
-    /// Outputs have the declared dtypes and shapes; strings are arrays of `str`, and nested tensors lists of arrays. `carton.arrow` makes
-    /// Arrow arrays of them.
+    /// Outputs have the declared dtypes and shapes; strings are arrays of `str`, bytes arrays of `bytes`, and nested tensors lists of arrays.
+    /// `bfloat16` and floats of 8 bits are arrays of `ml_dtypes`; without that package, what only `torch.from_dlpack` and the like read.
+    /// `carton.structured` makes tuples and dicts of outputs such as `state.0`, and `carton.arrow` makes Arrow arrays.
     ///
     /// Raises `SignatureError` for inputs that contradict the signature, `ModelError` where the model fails, `RunnerCrashedError` where its
     /// process dies, `TimedOutError` and `BusyError`. After each of these the model can be called again.
@@ -146,7 +156,7 @@ impl Model {
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (carton, timeout) = (self.carton(py)?, seconds(py, timeout)?);
-        let inputs = Self::call_inputs(inputs, named)?;
+        let inputs = Self::call_inputs(&carton, inputs, named)?;
         tensors::outputs(py, runtime::wait(py, None, infer(carton, inputs, timeout))?)
     }
 
@@ -167,7 +177,7 @@ impl Model {
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (carton, timeout) = (self.carton(py)?, seconds(py, timeout)?);
-        let inputs = Self::call_inputs(inputs, named)?;
+        let inputs = Self::call_inputs(&carton, inputs, named)?;
         bridge::awaitable(py, infer(carton, inputs, timeout), |py, outputs| {
             Ok(tensors::outputs(py, outputs)?.into_any().unbind())
         })
@@ -189,7 +199,7 @@ impl Model {
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Stream> {
         let (carton, timeout) = (self.carton(py)?, seconds(py, timeout)?);
-        let inputs = Self::call_inputs(inputs, named)?;
+        let inputs = Self::call_inputs(&carton, inputs, named)?;
         Ok(Stream::new(carton, inputs, timeout))
     }
 
@@ -209,7 +219,7 @@ impl Model {
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Sealed> {
         let carton = self.carton(py)?;
-        let inputs = tensors::owned(tensors::inputs(inputs, named)?);
+        let inputs = tensors::owned(tensors::inputs(inputs, named, Self::declared(&carton))?);
         let inputs = inputs.map_err(|error| errors::invalid(py, &error.to_string()))?;
         let sealed = runtime::wait(py, None, async move { carton.seal(inputs).await })?;
         Ok(Sealed { inputs: Mutex::new(Some(Arc::new(sealed))) })
@@ -271,6 +281,7 @@ impl Model {
     /// - `keep`: the columns that are returned too: a list of names, `True` for all, `False` for none. By default all that are not inputs.
     /// - `batch_size`, `batch_bytes`: the most rows and bytes of inputs in a call: 1024 and 16 MiB. `workers`: the number of runners, at
     ///   most 1024.
+    /// - `null="nan"`: missing values become NaN where the input is a float. By default they are an error.
     ///
     /// Raises `SignatureError` for an input without a column, `InvalidInputError` for values that are missing or do not fit, and what
     /// `infer` raises. A call whose runner dies is made once more. An exception of Python code that the rows come from, through a reader of
@@ -281,7 +292,7 @@ impl Model {
     ///     >>> table = pyarrow.table({"image": [[0.0] * 64] * 3, "id": [1, 2, 3]})
     ///     >>> pyarrow.table(model.map(table)).column_names
     ///     ['id', 'probabilities']
-    #[pyo3(signature = (rows, *, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None, workers=1))]
+    #[pyo3(signature = (rows, *, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None, workers=1, null=None))]
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of Python")]
     fn map<'py>(
         slf: &Bound<'py, Self>,
@@ -293,6 +304,7 @@ impl Model {
         batch_size: Option<i128>,
         batch_bytes: Option<i128>,
         workers: i128,
+        null: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = fields!(slf.py(), {
             "inputs": inputs,
@@ -302,6 +314,7 @@ impl Model {
             "batch_size": batch_size,
             "batch_bytes": batch_bytes,
             "workers": workers,
+            "null": null,
         });
         slf.py().import("carton._rows")?.call_method("map_rows", (slf, rows), Some(&options))
     }
@@ -316,7 +329,7 @@ impl Model {
     ///     >>> model.map_to("digits.parquet", table)
     ///     MapReport(path='digits.parquet', rows=3, calls=1)
     #[pyo3(signature = (path, rows, *, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None, workers=1,
-        progress=None))]
+        null=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of Python")]
     fn map_to<'py>(
         slf: &Bound<'py, Self>,
@@ -329,9 +342,10 @@ impl Model {
         batch_size: Option<i128>,
         batch_bytes: Option<i128>,
         workers: i128,
+        null: Option<&Bound<'py, PyAny>>,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mapped = Self::map(slf, rows, inputs, outputs, keep, constants, batch_size, batch_bytes, workers)?;
+        let mapped = Self::map(slf, rows, inputs, outputs, keep, constants, batch_size, batch_bytes, workers, null)?;
         slf.py().import("carton._rows")?.call_method1("write", (mapped, path, progress))
     }
 

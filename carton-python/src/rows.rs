@@ -12,7 +12,7 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use carton_core::{Carton, Tensors};
-use carton_rows::{Keep, MapCounts, MapRows, MappedRows as Mapped, RowFormat, RowsError, write_mapped};
+use carton_rows::{Keep, MapCounts, MapRows, MappedRows as Mapped, Nulls, RowFormat, RowsError, write_mapped};
 use carton_tensor::context::{Context, ProgressEvent};
 use carton_tensor::files::PendingFile;
 use parking_lot::{Mutex, MutexGuard};
@@ -86,6 +86,8 @@ pub(crate) struct MapOptions {
     batch_size: Option<i128>,
     batch_bytes: Option<i128>,
     workers: i128,
+    /// `nan`, or `None`.
+    null: Option<String>,
 }
 
 #[derive(FromPyObject)]
@@ -122,6 +124,11 @@ impl MapOptions {
         if let Some(n_bytes) = self.batch_bytes {
             map = map.batch_bytes(positive("batch_bytes", n_bytes)?);
         }
+        map = match self.null.as_deref() {
+            None => map,
+            Some("nan") => map.nulls(Nulls::Nan),
+            Some(other) => return Err(errors::invalid(py, &format!("expected null=\"nan\" or None, found {other:?}"))),
+        };
         Ok(map.workers(positive("number of workers", self.workers)?))
     }
 }

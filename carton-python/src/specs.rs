@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use carton_core::metadata;
 use carton_core::{DataType, Dimension, SymbolicShape};
+use carton_tensor::UnknownDataType;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -122,18 +123,26 @@ impl TensorSpec {
 /// # Errors
 /// Cartons have no such dtype.
 pub(crate) fn data_type(value: &Bound<'_, PyAny>) -> PyResult<DataType> {
-    let direct = value.cast::<PyString>().ok().map(|text| text.to_string());
-    if let Some(dtype) = direct.as_deref().and_then(|text| text.parse().ok()) {
+    let py = value.py();
+    let refused =
+        |name: &str, advice: &str| errors::invalid(py, &format!("cartons have no tensors of dtype {name}{advice}"));
+    let direct = value.cast::<PyString>().ok().map(|text| text.to_string().parse::<DataType>());
+    if let Some(Ok(dtype)) = direct {
         return Ok(dtype);
     }
-    let numpy = value.py().import("numpy")?.call_method1("dtype", (value,))?;
+    let numpy = match (py.import("numpy")?.call_method1("dtype", (value,)), direct) {
+        (Ok(numpy), _) => numpy,
+        // A name that not even NumPy has.
+        (Err(_), Some(Err(unknown))) => return Err(errors::invalid(py, &unknown.to_string())),
+        (Err(error), _) => return Err(error),
+    };
     let name: String = numpy.getattr("name")?.extract()?;
     let dtype = match numpy.getattr("kind")?.extract::<String>()?.as_str() {
         "U" | "T" | "O" => Some(DataType::String),
         "S" => Some(DataType::Bytes),
         _ => name.parse().ok(),
     };
-    dtype.ok_or_else(|| errors::invalid(value.py(), &format!("cartons have no tensors of dtype {name}")))
+    dtype.ok_or_else(|| refused(&name, UnknownDataType(name.clone()).advice()))
 }
 
 fn symbolic_shape(value: &Bound<'_, PyAny>) -> PyResult<SymbolicShape> {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use carton_core::{Inputs, StringTensor, Tensor, Tensors};
+use carton_core::metadata::TensorSpec;
+use carton_core::{DataType, Inputs, StringTensor, Tensor, Tensors};
+use carton_tensor::BytesTensor;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyTuple};
 
 use crate::runtime::Inside;
 use crate::{errors, memory, python_call};
@@ -30,7 +32,8 @@ pub(crate) fn tensor(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Tensor> {
     {
         return tensor.map_err(|error| errors::invalid(py, &format!("input `{name}`: {error}")));
     }
-    // A contiguous array of numbers; a list of strings and a shape; or a list of tensors of several shapes.
+    // A contiguous array of numbers; a list of strings or bytes and a shape; a list of tensors of several shapes; or the bits of floats that
+    // NumPy lacks, whose kind is the name of their dtype.
     let (kind, converted, shape): (String, Bound<'_, PyAny>, Vec<usize>) = {
         let _inside = Inside::enter();
         let plain = conversions(py)?.getattr("plain")?;
@@ -39,14 +42,25 @@ pub(crate) fn tensor(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Tensor> {
     let invalid = |error: carton_core::TensorError| errors::invalid(py, &format!("input `{name}`: {error}"));
     match kind.as_str() {
         "strings" => Ok(StringTensor::new(converted.extract()?, shape).map_err(invalid)?.into()),
+        "bytes" => {
+            let elements: Vec<Bound<'_, PyBytes>> = converted.extract()?;
+            let elements = elements.iter().map(|element| element.as_bytes().to_vec()).collect();
+            Ok(BytesTensor::new(elements, shape).map_err(invalid)?.into())
+        }
         "nested" => {
             let elements = converted.try_iter()?.map(|element| tensor(&element?, name)).collect::<PyResult<_>>()?;
             Tensor::nested(elements).map_err(invalid)
         }
         _ => {
             let array = converted.cast::<PyUntypedArray>()?;
-            let tensor =
-                of_array(array).ok_or_else(|| errors::invalid(py, &format!("input `{name}` is not a tensor")))?;
+            let refused = || errors::invalid(py, &format!("input `{name}` is not a tensor"));
+            let bits = kind.parse().ok().filter(|dtype| memory::bits_of(*dtype).is_some());
+            let tensor = match bits.filter(|_| array.is_c_contiguous()) {
+                Some(dtype) if memory::dtype_of(array) == memory::bits_of(dtype) => {
+                    memory::numeric_tensor(array, dtype).map(Tensor::from)
+                }
+                _ => of_array(array).ok_or_else(refused)?,
+            };
             tensor.map_err(invalid)
         }
     }
@@ -60,9 +74,42 @@ fn of_array(array: &Bound<'_, PyUntypedArray>) -> Option<Result<Tensor, carton_c
 
 /// The inputs of a call: by name, or in the order in which the carton declares them.
 ///
+/// `specs` are the declared inputs, if the carton declares them. Structured values become their leaves.
+///
 /// # Errors
 /// There are both; or a value is not a tensor.
-pub(crate) fn inputs(positional: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Inputs> {
+pub(crate) fn inputs(
+    positional: &Bound<'_, PyTuple>,
+    named: Option<&Bound<'_, PyDict>>,
+    specs: Option<&[TensorSpec]>,
+) -> PyResult<Inputs> {
+    let py = positional.py();
+    let values = named.map(PyDictMethods::values);
+    let has_structure = specs.unwrap_or_default().iter().any(|spec| spec.name.contains(['.', '[']))
+        || positional.iter().any(|value| may_be_structured(&value))
+        || values.is_some_and(|values| values.iter().any(|value| may_be_structured(&value)));
+    if !has_structure || !positional.is_empty() && named.is_some_and(|named| !named.is_empty()) {
+        return texts_for(py, specs.unwrap_or_default(), plain_inputs(positional, named)?);
+    }
+    let names: Option<Vec<&str>> = specs.map(|specs| specs.iter().map(|spec| spec.name.as_str()).collect());
+    let (positional, named): (Bound<'_, PyTuple>, Bound<'_, PyDict>) = {
+        let _inside = Inside::enter();
+        let leaves = py.import("carton._structure")?.getattr("of_inputs")?;
+        python_call::call(&leaves, &(positional, named, names).into_pyobject(py)?, None)?.extract()?
+    };
+    texts_for(py, specs.unwrap_or_default(), plain_inputs(&positional, Some(&named))?)
+}
+
+/// Whether a value may be of more than one tensor. Most are arrays, which are not looked at twice.
+fn may_be_structured(value: &Bound<'_, PyAny>) -> bool {
+    !value.is_exact_instance_of::<PyUntypedArray>()
+        && (value.is_instance_of::<PyTuple>()
+            || value.is_instance_of::<PyList>()
+            || value.cast::<PyMapping>().is_ok()
+            || value.hasattr("__dataclass_fields__").unwrap_or_default())
+}
+
+fn plain_inputs(positional: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Inputs> {
     let py = positional.py();
     let has_named = named.is_some_and(|named| !named.is_empty());
     match (positional.len(), has_named) {
@@ -87,7 +134,7 @@ fn as_dict<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>
     if let Ok(dict) = value.cast::<PyDict>() {
         return Ok(Some(dict.clone()));
     }
-    match value.cast::<pyo3::types::PyMapping>() {
+    match value.cast::<PyMapping>() {
         Ok(mapping) if !value.hasattr("__array__")? => {
             let dict = PyDict::new(value.py());
             dict.update(mapping)?;
@@ -104,6 +151,36 @@ pub(crate) fn named_tensors(named: &Bound<'_, PyDict>) -> PyResult<BTreeMap<Stri
         Ok((name, tensor))
     });
     tensors.collect()
+}
+
+/// Makes text of bytes for the inputs that the carton declares as strings, where they are UTF-8: NumPy keeps ASCII in arrays of bytes.
+///
+/// # Errors
+/// They are not UTF-8.
+fn texts_for(py: Python<'_>, specs: &[TensorSpec], inputs: Inputs) -> PyResult<Inputs> {
+    let text = |name: &str, tensor: Tensor| {
+        let is_string = specs.iter().any(|spec| spec.name == name && spec.dtype == DataType::String);
+        let Some(bytes) = tensor.as_bytes().filter(|_| is_string) else { return Ok(tensor) };
+        let invalid = |text: &str| errors::invalid(py, &format!("input `{name}` takes texts, {text}"));
+        let texts = bytes.elements().iter().map(|element| String::from_utf8(element.clone()));
+        let texts = texts.collect::<Result<Vec<_>, _>>().map_err(|_| invalid("and these bytes are not UTF-8"))?;
+        let texts = StringTensor::new(texts, bytes.shape().to_vec()).map_err(|error| invalid(&error.to_string()))?;
+        Ok(Tensor::from(texts))
+    };
+    Ok(match inputs {
+        Inputs::Named(named) => {
+            let texts = named.into_iter().map(|(name, tensor)| {
+                let tensor = text(&name, tensor)?;
+                Ok((name, tensor))
+            });
+            Inputs::Named(texts.collect::<PyResult<_>>()?)
+        }
+        Inputs::Positional(tensors) => {
+            let names = specs.iter().map(|spec| spec.name.as_str()).chain(std::iter::repeat(""));
+            Inputs::Positional(names.zip(tensors).map(|(name, tensor)| text(name, tensor)).collect::<PyResult<_>>()?)
+        }
+        other => other,
+    })
 }
 
 /// Copies the inputs into memory of their own, which later changes to the caller's arrays do not reach.
@@ -137,11 +214,22 @@ pub(crate) fn strings<'py>(py: Python<'py>, elements: &[String], shape: &[usize]
     conversions(py)?.call_method1("strings", (elements, shape))
 }
 
+/// Bytes as an array of `bytes`.
+pub(crate) fn bytes<'py, 'a>(
+    py: Python<'py>,
+    elements: impl ExactSizeIterator<Item = &'a [u8]>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyAny>> {
+    let elements = PyList::new(py, elements.map(|element| PyBytes::new(py, element)))?;
+    conversions(py)?.call_method1("strings", (elements, shape))
+}
+
 /// A tensor as an array; a nested one as a list of arrays.
 pub(crate) fn value<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
     match tensor {
         Tensor::Numeric(tensor) => memory::read_only_array(py, tensor),
         Tensor::String(tensor) => strings(py, tensor.elements(), tensor.shape()),
+        Tensor::Bytes(tensor) => bytes(py, tensor.elements().iter().map(Vec::as_slice), tensor.shape()),
         Tensor::Nested(nested) => {
             let elements = nested.elements().iter().cloned().map(|element| value(py, element));
             Ok(PyList::new(py, elements.collect::<PyResult<Vec<_>>>()?)?.into_any())

@@ -120,11 +120,9 @@ def test_inputs_that_have_capsules_alone(echo: carton.Model, value: Any, expecte
         (pa.array([[1], [None]], pa.list_(pa.int8(), 1)), "1 missing value"),
         (pa.array([None, "a", None]), "2 missing values"),
         (pa.array([[1], [2, 3]]), "several lengths: 1 and 2"),
-        (pa.array([True]), "bool"),
         (pa.array([{"a": 1}]), "Struct"),
         (pa.table({"a": [1]}), "Struct"),
         (pa.chunked_array([], pa.int32()), "without any chunk"),
-        (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 5], pa.int8())), "bool"),
         (pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16))), "extension type `arrow.uuid`"),
         (pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "a", "b"), pa.array([1, 2])), "extension type `arrow.opaque`"),
         (

@@ -233,8 +233,6 @@ def test_dlpack_memory_is_released(echo: carton.Model) -> None:
 def test_refused_dlpack(echo: carton.Model) -> None:
     with pytest.raises(carton.InvalidInputError, match="on a GPU"):
         echo(x=OnDevice(np.zeros(3)))
-    with pytest.raises(carton.InvalidInputError, match="bool"):
-        echo(x=OnlyDlpack(np.zeros(3, bool)))
 
 
 def test_an_array_api_library(echo: carton.Model) -> None:
@@ -257,8 +255,6 @@ def test_arrow(echo: carton.Model) -> None:
     for missing in (pa.array([1, None]), pa.array(["a", None]), pa.chunked_array([[1.0], [None]])):
         with pytest.raises(carton.InvalidInputError, match="1 missing value"):
             echo(x=missing)
-    with pytest.raises(carton.InvalidInputError, match="bool"):
-        echo(x=pa.array([True, False]))
 
 
 def test_pandas(echo: carton.Model) -> None:
@@ -275,7 +271,6 @@ def test_pandas(echo: carton.Model) -> None:
     for refused in (
         pd.Series([1, None], dtype="Int64"),
         pd.Series(["a", None]),
-        pd.Series([True, False]),
         pd.Series(pd.to_datetime(["2020-01-01"])),
         pd.DataFrame({"a": [1], "b": ["x"]}),
     ):
@@ -292,14 +287,9 @@ def test_polars(echo: carton.Model) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str, str | None]] = {
-    "bool": (lambda: True, "bool", "uint8"),
-    "bool array": (lambda: np.zeros(3, bool), "bool", "uint8"),
-    "half": (lambda: np.zeros(3, np.float16), "float16", "float32"),
-    "swapped half": (lambda: np.zeros(3, ">f2"), "float16|f2", "float32"),
     "long double": (lambda: np.zeros(3, np.longdouble), "float128|longdouble", "float64"),
-    "complex": (lambda: 1j, "complex128", "real and imaginary"),
-    "bytes": (lambda: b"text", r"S4", "decode"),
-    "list of bytes": (lambda: [b"a", b"b"], "S1", "decode"),
+    "long complex": (lambda: np.zeros(3, np.clongdouble), "complex256|clongdouble", "complex128"),
+    "bytes and strings": (lambda: [b"a", "b"], "among bytes", None),
     "dates": (lambda: np.zeros(3, "M8[s]"), "datetime64", "astype"),
     "records": (lambda: np.zeros(3, [("a", "f4")]), "a", "fields"),
     "None": (lambda: None, "NoneType", None),
@@ -309,7 +299,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str | None]] = {
     "object": (lambda: object(), "object", None),
     "decimal": (lambda: decimal.Decimal(1), "Decimal", None),
     "large int": (lambda: 2**70, "more than 64 bits", None),
-    "dict": (lambda: {"a": 1}, "dict", None),
     "set": (lambda: {1}, "set", None),
     "function": (lambda: print, "builtin_function", None),
     "module": (lambda: np, "module", None),
@@ -329,12 +318,6 @@ def test_refused_values(echo: carton.Model, case: str) -> None:
     # Positional inputs have the same rules.
     with pytest.raises(carton.InvalidInputError):
         echo({"x": make(), "y": 1})
-
-
-def test_bfloat16_is_refused(echo: carton.Model) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
-    with pytest.raises(carton.InvalidInputError, match="bfloat16"):
-        echo(x=np.zeros(3, ml_dtypes.bfloat16))
 
 
 def test_errors_of_objects_that_make_arrays_are_told(echo: carton.Model) -> None:

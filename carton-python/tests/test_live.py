@@ -62,8 +62,8 @@ def test_masks(tmp_path: Path) -> None:
     packed = carton.pack(select, tmp_path / "mask.carton", example={"x": x, "mask": mask})
     assert packed.check is not None and packed.check.self_test.passed == 1
     package = carton.open(packed.path)
-    assert [spec.element for spec in package.inputs] == [None, "bool"]
-    assert [spec.element for spec in package.outputs] == [None, "bool"]
+    assert [spec.dtype for spec in package.inputs] == ["float64", "bool"]
+    assert [spec.dtype for spec in package.outputs] == ["float64", "bool"]
     with carton.load(packed.path) as model:
         shared = model.alloc("mask", shape=(4,))
         shared[:] = mask

@@ -238,7 +238,7 @@ def test_what_packing_refuses(model_file: Path, pictures: Pictures, tmp_path: Pa
     check(carton.Error, "`picture`", example={"picture": image})
     check(carton.Error, "expected 8, found 7", tests=[SelfTest({"image": image[..., :7]}, "record")])
     check(carton.InvalidInputError, "bool", tests=[SelfTest({"image": image > 0}, "record")])
-    check(carton.InvalidInputError, "complex", files=Files(tensors={"a": 1j}))
+    check(carton.InvalidInputError, "complex256|clongdouble", files=Files(tensors={"a": np.clongdouble(1)}))
     check(carton.InvalidInputError, "compression", files=Files(compression="best"))  # type: ignore[arg-type]
     check(carton.InvalidInputError, "tensor format", files=Files(tensor_format="npz"))  # type: ignore[arg-type]
     check(carton.InvalidInputError, "version requirement", framework_version="latest")
@@ -323,13 +323,10 @@ def test_specs() -> None:
     assert TensorSpec("x", "f4") != "x" and "float32" in repr(TensorSpec("x", "f4"))
     for dtype in (bool, "bool", np.bool_):
         mask = TensorSpec("x", dtype)
-        assert mask == TensorSpec("x", "uint8", element="bool") != TensorSpec("x", "uint8")
-        assert (mask.dtype, mask.element, TensorSpec("x", "uint8").element) == ("uint8", "bool", None)
+        assert mask == TensorSpec("x", "bool") != TensorSpec("x", "uint8") and mask.dtype == "bool"
         assert "bool" in repr(mask) and pickle.loads(pickle.dumps(mask)) == mask
-    for dtype, element in (("float32", "bool"), ("float32", "float16"), ("uint8", "Bool")):
-        with pytest.raises(ValueError, match="element|kind of elements"):
-            TensorSpec("x", dtype, element=element)
-    for refused in (complex, "f2", "M8[s]"):
+    assert [TensorSpec("x", dtype).dtype for dtype in (complex, "f2")] == ["complex128", "float16"]
+    for refused in (np.clongdouble, "M8[s]"):
         with pytest.raises(ValueError, match="no tensors of dtype"):
             TensorSpec("x", refused)
     for shape in ([-1], [1.5], [2**70], 5):

@@ -158,7 +158,7 @@ def test_names_of_inputs_and_outputs(runner: str, tmp_path: Path, form: type) ->
     names = ["output_0", "output_1"] if form is tuple else ["total", "is_large"]
     package = check_packed(Several(form), example, runner, path)
     assert specs(package.inputs) == [("y", "float32", ("batch",)), ("x", "float32", ("batch", 2))]
-    assert specs(package.outputs) == [(names[0], "float32", ("batch",)), (names[1], "uint8", ("batch", 2))]
+    assert specs(package.outputs) == [(names[0], "float32", ("batch",)), (names[1], "bool", ("batch", 2))]
     # By position, in the order of the parameters.
     package = check_packed(Several(form), (example["x"], example["y"]), runner, path)
     assert [spec.name for spec in package.inputs] == ["x", "y"]
@@ -170,7 +170,7 @@ def test_names_of_inputs_and_outputs(runner: str, tmp_path: Path, form: type) ->
 def test_declared_names(runner: str, tmp_path: Path) -> None:
     """Inputs and outputs are matched in order where their names are not the module's."""
     inputs = [TensorSpec("image", "float32", ["n", 2]), TensorSpec("offset", "float32", ["n"])]
-    outputs = [TensorSpec("sum", "float32", ["n"]), TensorSpec("flags", "uint8", ["n", 2])]
+    outputs = [TensorSpec("sum", "float32", ["n"]), TensorSpec("flags", "bool", ["n", 2])]
     example = {"image": torch.ones(3, 2), "offset": torch.zeros(3)}
     package = check_packed(Several(), example, runner, tmp_path / "named.carton", inputs=inputs, outputs=outputs)
     assert specs(package.inputs) == specs(inputs) and specs(package.outputs) == specs(outputs)
@@ -211,13 +211,13 @@ def test_scripts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("torchscript_runner")
-def test_halves_become_floats(tmp_path: Path) -> None:
+def test_halves_stay_halves(tmp_path: Path) -> None:
     class Halves(nn.Module):
         def forward(self, x):
             return x.half(), x.bfloat16()
 
     package = check_packed(Halves(), torch.ones(2), "torchscript", tmp_path / "halves.carton")
-    assert {spec.dtype for spec in package.outputs} == {"float32"}
+    assert [spec.dtype for spec in package.outputs] == ["float16", "bfloat16"]
 
 
 def test_the_default_is_what_runs_here(
@@ -293,8 +293,6 @@ def test_modules_that_cannot_be_packed(tmp_path: Path) -> None:
     check(net, "for the runner `torchscript` or `onnx`, found `python`", x, runner="python")
     check(net, "takes a call of it", runner="onnx")
     check(net, "has an input `z`, and the module takes x", {"z": x})
-    check(net, "`x` is bfloat16|`x` .*BFloat16", torch.ones(2, dtype=torch.bfloat16))
-    check(net, "no tensors of dtype float16", torch.ones(2, dtype=torch.float16))
     check(net, "input `x` of the example cannot be a tensor", "text")
     check(small_net(), "the module fails with the example: RuntimeError", torch.ones(2, 2))
     check(Nested(), "output `output_1` of the module is a tuple", x, hint="a dict of tensors")
@@ -379,10 +377,6 @@ def test_tensors_that_are_refused(echo: carton.Model) -> None:
 
     check(torch.zeros(3, requires_grad=True), r"detach\(\)")
     check(nn.Parameter(torch.zeros(3)), r"detach\(\)")
-    check(torch.zeros(3, dtype=torch.bfloat16), "BFloat16", "tensor.float()")
-    check(torch.zeros(3, dtype=torch.float8_e4m3fn), "Float8", "tensor.float()")
-    check(torch.zeros(3, dtype=torch.float16), "float16", "float32")
-    check(torch.zeros(3) > 0, "bool", "uint8")
+    check(torch.zeros(3, dtype=torch.bfloat16, requires_grad=True), r"BFloat16|detach\(\)")
     check(torch.zeros(3, device="meta"), "meta")
     check(torch.eye(3).to_sparse(), "to_dense")
-    check(torch.zeros(3, dtype=torch.cfloat), "complex64")

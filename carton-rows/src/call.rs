@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, FieldRef};
-use carton_core::{Carton, DataType, ErrorKind, NumericTensor, StringTensor, Tensor, Tensors};
+use carton_core::{Carton, DataType, ErrorKind, NumericTensor, Tensor, Tensors};
+use carton_tensor::{VariableElement, VariableTensor};
 use tokio::sync::RwLock;
 
 use crate::cut::Batch;
@@ -12,7 +13,7 @@ use crate::error::{RowsError, escaped};
 use crate::input::{Elements, Piece};
 use crate::output;
 use crate::plan::{OutputPlan, Plan};
-use crate::strings::texts;
+use crate::strings::{blobs, texts};
 
 /// What all calls of a table have in common.
 #[derive(Debug)]
@@ -106,10 +107,8 @@ impl Caller {
             let mut shape = vec![called_rows];
             shape.extend(&first.row_shape);
             let tensor = match first.dtype {
-                DataType::String => {
-                    let strings = StringTensor::new(strings(pieces, batch.n_rows, called_rows), shape);
-                    Tensor::String(strings.map_err(|error| carton_core::Error::internal(error.to_string()))?)
-                }
+                DataType::String => Tensor::from(gathered(texts, pieces, batch.n_rows, called_rows, shape)?),
+                DataType::Bytes => Tensor::from(gathered(blobs, pieces, batch.n_rows, called_rows, shape)?),
                 dtype => Tensor::Numeric(filled(model.alloc_dtype(dtype, &shape).await?, pieces)),
             };
             inputs.insert(input.name().to_owned(), tensor);
@@ -170,22 +169,28 @@ fn filled(mut tensor: NumericTensor, pieces: &[Piece]) -> NumericTensor {
     tensor
 }
 
-fn strings(pieces: &[Piece], n_rows: usize, called_rows: usize) -> Vec<String> {
-    let mut elements: Vec<String> = Vec::new();
+/// The strings or bytes of all pieces. Rows that the carton declares and the table lacks are as in [`filled`].
+fn gathered<T: VariableElement>(
+    elements_of: fn(&ArrayRef) -> Vec<T>,
+    pieces: &[Piece],
+    n_rows: usize,
+    called_rows: usize,
+    shape: Vec<usize>,
+) -> Result<VariableTensor<T>, carton_core::Error> {
+    let mut elements: Vec<T> = Vec::new();
     for piece in pieces {
         if let Elements::Strings(leaf) = &piece.elements {
-            elements.extend(texts(leaf));
+            elements.extend(elements_of(leaf));
         }
     }
     let row_elements = elements.len() / n_rows.max(1);
-    if row_elements == 0 {
-        return elements;
+    if row_elements > 0 {
+        let last_row = elements[elements.len() - row_elements..].to_vec();
+        for _ in n_rows..called_rows {
+            elements.extend(last_row.iter().cloned());
+        }
     }
-    let last_row = elements[elements.len() - row_elements..].to_vec();
-    for _ in n_rows..called_rows {
-        elements.extend(last_row.iter().cloned());
-    }
-    elements
+    VariableTensor::new(elements, shape).map_err(|error| carton_core::Error::internal(error.to_string()))
 }
 
 /// Joins the columns of record batches.

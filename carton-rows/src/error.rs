@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use arrow_schema::ArrowError;
 use carton_core::signature::Side;
 use carton_core::{DataType, ErrorKind};
-use carton_dataset::{DatasetError, InputError};
+use carton_dataset::{ColumnProblem, DatasetError, InputError};
 use carton_tensor::context::Cancelled;
 use parquet::errors::ParquetError;
 
@@ -98,6 +98,43 @@ pub enum RowsError {
         /// The Arrow type of the column.
         found: String,
     },
+    /// Values that no tensor has, such as dates.
+    #[error("column `{column}`: values of type {found} cannot become input `{input}`")]
+    Unfit {
+        /// The column, escaped.
+        column: String,
+        /// The input, escaped.
+        input: String,
+        /// The Arrow type of the column.
+        found: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+    /// A value is missing.
+    #[error("row {row} of column `{column}`")]
+    Null {
+        /// The row, counted from 0 over all rows.
+        row: u64,
+        /// The column, escaped.
+        column: String,
+        /// The input, escaped.
+        input: String,
+        /// Whether it could become NaN by [`Nulls::Nan`](crate::Nulls::Nan).
+        may_be_nan: bool,
+        /// That it is null.
+        #[source]
+        problem: Box<ColumnProblem>,
+    },
+    /// An input or output of complex numbers, which Arrow lacks.
+    #[error("{side} `{name}` is {dtype}: tables have no complex numbers")]
+    Complex {
+        /// Input or output.
+        side: Side,
+        /// Its name, escaped.
+        name: String,
+        /// Its dtype.
+        dtype: DataType,
+    },
     /// A column of booleans for an input of bytes, which are numbers to the model.
     #[error("column `{column}`: booleans cannot become input `{input}`, which takes uint8")]
     Bools {
@@ -178,7 +215,7 @@ pub enum RowsError {
         /// Its dtype.
         dtype: DataType,
     },
-    /// The strings of an output have more bytes in one call than a column can hold.
+    /// The strings of an output, or its bytes, have more bytes in one call than a column can hold.
     #[error("output `{output}` has {n_bytes} bytes of text in one call, more than a column can hold")]
     LargeText {
         /// The output, escaped.
@@ -274,6 +311,12 @@ impl RowsError {
                 Some("name the column of the input, or give the input one value for all rows".to_owned())
             }
             Self::NoInputs => Some("name the columns of inputs".to_owned()),
+            Self::Unfit { advice, .. } => Some((*advice).to_owned()),
+            Self::Null { may_be_nan: true, .. } => {
+                Some("make NaN of missing values: `--null nan`, in Python `null=\"nan\"`".to_owned())
+            }
+            Self::Complex { side: Side::Input, .. } => Some("give the input one value for all rows".to_owned()),
+            Self::Complex { .. } => Some("name the outputs that become columns, without this one".to_owned()),
             Self::Bools { input, .. } => Some(carton_core::signature::how_to_declare_bools(input)),
             Self::NotByRow { .. } => Some("name the outputs that become columns, without this one".to_owned()),
             Self::TwoColumns { n_kept: 0, .. } => Some("give one of the outputs another column".to_owned()),

@@ -5,8 +5,9 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType as ArrowType, Field};
 use carton_core::DataType;
-use carton_dataset::DatasetError;
+use carton_core::signature::Side;
 use carton_dataset::column::{Column, Conversion, ExtensionType, Fault, Run};
+use carton_dataset::{ColumnProblem, DatasetError};
 use carton_tensor::files::ElementType;
 
 use crate::error::{RowsError, escaped};
@@ -23,12 +24,26 @@ pub(crate) struct InputColumn {
     data_type: ArrowType,
     extension: ExtensionType,
     values: Values,
+    /// Whether missing values could become NaN, and are an error because the caller did not say so.
+    may_be_nan: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Values {
     Numbers(Column),
-    Strings,
+    /// Strings, or bytes, as they are.
+    Strings(DataType),
+}
+
+/// What becomes of missing values in columns of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Nulls {
+    /// They are an error.
+    #[default]
+    Refused,
+    /// They become NaN where the input is a float, and are an error elsewhere.
+    Nan,
 }
 
 /// Neighbouring rows of a column whose values have the same shape.
@@ -47,7 +62,7 @@ pub(crate) struct Piece {
 #[derive(Clone, Debug)]
 pub(crate) enum Elements {
     Numbers(Buffer),
-    /// A flat array of strings.
+    /// A flat array of strings or bytes.
     Strings(ArrayRef),
 }
 
@@ -62,15 +77,29 @@ impl InputColumn {
         field: &Field,
         dtype: Option<DataType>,
         row_shape: RowShape,
+        nulls: Nulls,
     ) -> Result<Self, RowsError> {
+        if let Some(dtype) = dtype.filter(|dtype| dtype.is_complex()) {
+            return Err(RowsError::Complex { side: Side::Input, name: escaped(name), dtype });
+        }
         let extension = ExtensionType::of(field)
             .map_err(|problem| DatasetError::Column { column: escaped(field.name()), problem })?;
         let data_type = decoded_type(extension.data_type()).clone();
-        let values = match (strings::is_strings(&data_type), dtype) {
-            (true, None | Some(DataType::String)) => Values::Strings,
-            (true, Some(dtype)) => return Err(wrong_type(name, field, dtype.to_string())),
-            (false, Some(DataType::String)) => return Err(wrong_type(name, field, DataType::String.to_string())),
-            (false, dtype) => {
+        if let Some(advice) = type_advice(strings::leaf_type(&data_type)) {
+            let (column, input) = (escaped(field.name()), escaped(name));
+            return Err(RowsError::Unfit { column, input, found: data_type.to_string(), advice });
+        }
+        let is_float = dtype.is_none_or(DataType::is_float);
+        let values = match (leaf_dtype(&data_type), dtype) {
+            // A call makes bytes of strings, which are their UTF-8.
+            (Some(DataType::String), None | Some(DataType::String | DataType::Bytes)) => {
+                Values::Strings(DataType::String)
+            }
+            (Some(DataType::Bytes), None | Some(DataType::Bytes)) => Values::Strings(DataType::Bytes),
+            (Some(DataType::String), Some(dtype)) | (_, Some(dtype @ (DataType::String | DataType::Bytes))) => {
+                return Err(wrong_type(name, field, dtype.to_string()));
+            }
+            (_, dtype) => {
                 let conversion = Conversion {
                     // Structs of tensors have a dtype of their own. The call compares it with the signature.
                     dtype: dtype
@@ -78,6 +107,7 @@ impl InputColumn {
                         .filter(|_| !matches!(data_type, ArrowType::Struct(_))),
                     // Binary values have no shape of their own.
                     shape: row_shape.fixed().filter(|_| is_binary(&data_type)),
+                    null_is_nan: nulls == Nulls::Nan,
                     ..Conversion::default()
                 };
                 // The column is given logical values, which are of no extension type.
@@ -85,21 +115,14 @@ impl InputColumn {
             }
         };
         let (name, column) = (name.to_owned(), field.name().clone());
-        Ok(Self { name, column, position, row_shape, data_type: field.data_type().clone(), extension, values })
+        let may_be_nan = nulls == Nulls::Refused && is_float && matches!(values, Values::Numbers(_));
+        let data_type = field.data_type().clone();
+        Ok(Self { name, column, position, row_shape, data_type, extension, values, may_be_nan })
     }
 
     /// Whether the values of the column are booleans, or lists of them.
     pub(crate) fn has_bools(&self) -> bool {
-        let mut data_type = decoded_type(self.extension.data_type());
-        while let ArrowType::List(item)
-        | ArrowType::LargeList(item)
-        | ArrowType::ListView(item)
-        | ArrowType::LargeListView(item)
-        | ArrowType::FixedSizeList(item, _) = data_type
-        {
-            data_type = item.data_type();
-        }
-        *data_type == ArrowType::Boolean
+        *strings::leaf_type(decoded_type(self.extension.data_type())) == ArrowType::Boolean
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -123,7 +146,7 @@ impl InputColumn {
         let array = decoded(&array).map_err(|error| RowsError::Read(Box::new(error)))?;
         let mut pieces = match &self.values {
             Values::Numbers(column) => self.numbers(column, &array, first_row)?,
-            Values::Strings => self.strings(&array, first_row)?,
+            Values::Strings(dtype) => self.strings(*dtype, &array, first_row)?,
         };
         let mut row = first_row;
         for piece in &mut pieces {
@@ -135,14 +158,12 @@ impl InputColumn {
     }
 
     fn numbers(&self, column: &Column, array: &ArrayRef, first_row: u64) -> Result<Vec<Piece>, RowsError> {
-        let runs = column.runs(array, first_row)?;
+        let runs = column.runs(array, first_row).map_err(|error| match error {
+            DatasetError::Row { row, problem: ColumnProblem::Null, .. } => self.null(row),
+            other => other.into(),
+        })?;
         let piece = |run: Run| {
-            // Cartons have no dtype for booleans, which become bytes.
-            let dtype = match run.dtype() {
-                ElementType::Bool => Some(DataType::Uint8),
-                dtype => dtype.data_type(),
-            };
-            let dtype = dtype.ok_or_else(|| RowsError::Type {
+            let dtype = run.dtype().data_type().filter(|dtype| !dtype.is_complex()).ok_or_else(|| RowsError::Type {
                 column: escaped(&self.column),
                 input: escaped(&self.name),
                 expected: "dtypes of cartons".to_owned(),
@@ -155,20 +176,28 @@ impl InputColumn {
         runs.into_iter().map(piece).collect()
     }
 
-    fn strings(&self, array: &ArrayRef, first_row: u64) -> Result<Vec<Piece>, RowsError> {
+    fn strings(&self, dtype: DataType, array: &ArrayRef, first_row: u64) -> Result<Vec<Piece>, RowsError> {
         if array.is_empty() {
             return Ok(Vec::new());
         }
         let runs = strings::runs(array).map_err(|fault| self.fault(first_row, fault))?;
         let piece = |Strings { leaf, row_shape, n_rows }: Strings| {
-            let n_bytes = strings::text_bytes(&leaf) + leaf.len() * size_of::<String>();
+            let n_bytes = strings::n_bytes(&leaf) + leaf.len() * size_of::<String>();
             let row_bytes = n_bytes / n_rows.max(1);
-            Piece { dtype: DataType::String, row_shape, n_rows, row_bytes, elements: Elements::Strings(leaf) }
+            Piece { dtype, row_shape, n_rows, row_bytes, elements: Elements::Strings(leaf) }
         };
         Ok(runs.into_iter().map(piece).collect())
     }
 
+    fn null(&self, row: u64) -> RowsError {
+        let (column, input) = (escaped(&self.column), escaped(&self.name));
+        RowsError::Null { row, column, input, may_be_nan: self.may_be_nan, problem: Box::new(ColumnProblem::Null) }
+    }
+
     fn fault(&self, first_row: u64, Fault { row, problem }: Fault) -> RowsError {
+        if matches!(problem, ColumnProblem::Null) {
+            return self.null(first_row + row as u64);
+        }
         DatasetError::Row { input: None, row: first_row + row as u64, column: escaped(&self.column), problem }.into()
     }
 
@@ -211,6 +240,33 @@ fn wrong_type(input: &str, field: &Field, expected: String) -> RowsError {
     RowsError::Type { column: escaped(field.name()), input: escaped(input), expected, found }
 }
 
+/// What to do about values of an Arrow type that no tensor has; `None` for other types.
+#[must_use]
+pub fn type_advice(data_type: &ArrowType) -> Option<&'static str> {
+    use ArrowType as T;
+    match data_type {
+        T::Date32 | T::Date64 | T::Timestamp(..) | T::Time32(_) | T::Time64(_) | T::Duration(_) | T::Interval(_) => {
+            Some(
+                "tensors have no dates and times: convert them to the numbers that the model takes, such as int64 in a unit that its \
+             description names",
+            )
+        }
+        T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..) | T::Decimal256(..) => {
+            Some("tensors have no decimals: convert them to float64, or to integers of the smallest unit")
+        }
+        _ => None,
+    }
+}
+
+/// The dtype of values that are strings or bytes, also in lists; `None` for others.
+fn leaf_dtype(data_type: &ArrowType) -> Option<DataType> {
+    match strings::leaf_type(data_type) {
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => Some(DataType::String),
+        leaf if is_binary(leaf) => Some(DataType::Bytes),
+        _ => None,
+    }
+}
+
 /// The type of the values of dictionary arrays; other types stay.
 pub(crate) fn decoded_type(data_type: &ArrowType) -> &ArrowType {
     match data_type {
@@ -220,7 +276,10 @@ pub(crate) fn decoded_type(data_type: &ArrowType) -> &ArrowType {
 }
 
 /// The values of a dictionary array; other arrays stay.
-pub(crate) fn decoded(array: &ArrayRef) -> Result<ArrayRef, arrow_schema::ArrowError> {
+///
+/// # Errors
+/// A key has no value.
+pub fn decoded(array: &ArrayRef) -> Result<ArrayRef, arrow_schema::ArrowError> {
     match array.as_any_dictionary_opt() {
         Some(dictionary) => arrow_select::take::take(dictionary.values(), dictionary.keys(), None),
         None => Ok(array.clone()),

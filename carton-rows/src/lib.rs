@@ -21,6 +21,7 @@
 //! |---|---|
 //! | map record batches from anywhere | [`MapRows`], then [`MappedRows`] |
 //! | write the results of a whole table to a file or a pipe | [`write_mapped`] |
+//! | choose what missing values become | [`Nulls`] |
 //! | choose the format of a file that is written | [`RowFormat`] |
 //!
 //! Rows stay in order. Memory is bounded by the number of calls in flight, not by the number of rows. Reading files is left to
@@ -30,7 +31,7 @@
 //!
 //! Each uses only those before it.
 //!
-//! - `error`, `row_shape`, `strings`: the error; the declared shape of one row; columns of text.
+//! - `error`, `row_shape`, `strings`: the error; the declared shape of one row; columns of text and bytes.
 //! - `input`, `plan`, `cut`: columns as pieces of tensors; which columns are inputs, which outputs become columns, and which columns
 //!   are kept; calls made of the pieces of many record batches, or of one. Pure.
 //! - `output`, `call`: columns of what the model returns, with a check of sizes that only the model claims; one call, made again if the
@@ -52,6 +53,7 @@ mod write;
 
 pub use error::RowsError;
 pub use format::{RowFormat, RowWriter};
+pub use input::{Nulls, decoded, type_advice};
 pub use map::{MAX_WORKERS, MapRows, MappedRows};
 pub use output::arrow_type;
 pub use plan::Keep;

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::call::{Answer, Caller};
 use crate::cut::{Batch, BatchSize, Cutter};
 use crate::error::{RowsError, escaped};
+use crate::input::Nulls;
 use crate::output;
 use crate::plan::{ColumnChoice, Keep, Plan};
 
@@ -74,6 +75,12 @@ impl<'a> MapRows<'a> {
     /// Sets which columns are kept; all that are not inputs by default.
     pub fn keep(mut self, keep: Keep) -> Self {
         self.choice.keep = keep;
+        self
+    }
+
+    /// Sets what becomes of missing values in columns of numbers; they are an error by default.
+    pub fn nulls(mut self, nulls: Nulls) -> Self {
+        self.choice.nulls = nulls;
         self
     }
 

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, FixedSizeListArray, ListArray, PrimitiveArray, StringArray,
+};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType as ArrowType, Field};
+use carton_core::signature::Side;
 use carton_core::tensor::Element;
 use carton_core::{DataType, NumericTensor, StringTensor, Tensor};
+use carton_tensor::{BoolByte, BytesTensor};
 
 use crate::error::{RowsError, escaped};
 use crate::plan::OutputPlan;
@@ -50,9 +54,14 @@ pub(crate) fn column(
         return Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements: n_elements.max(n_largest) });
     }
     let leaf = match tensor {
+        Tensor::Numeric(tensor) if tensor.dtype().is_complex() => {
+            let (name, dtype) = (escaped(&output.name), tensor.dtype());
+            return Err(RowsError::Complex { side: Side::Output, name, dtype });
+        }
         Tensor::Numeric(tensor) => numbers(tensor, n_elements)
             .ok_or_else(|| RowsError::UnreadableOutput { output: escaped(&output.name), dtype: tensor.dtype() })?,
         Tensor::String(tensor) => strings(output, tensor, n_elements)?,
+        Tensor::Bytes(tensor) => bytes(output, tensor, n_elements)?,
         _ => return Err(RowsError::NotByRow { output: escaped(&output.name), shape: Vec::new(), n_rows: called_rows }),
     };
     let mut array = leaf;
@@ -76,7 +85,8 @@ fn is_fixed(row_shape: &RowShape, depth: usize) -> bool {
     sizes.get(depth).copied().flatten().is_some_and(|size| size > 0)
 }
 
-/// The Arrow type of the elements of a tensor. Strings are `utf8` (spec/rows.md §5).
+/// The Arrow type of the elements of a tensor (spec/rows.md §5). Strings are `utf8`, bytes `binary`; floats that Arrow lacks are `float`,
+/// which has all their values. There are no complex numbers: their type is that of their parts.
 #[must_use]
 pub fn arrow_type(dtype: DataType) -> ArrowType {
     match dtype {
@@ -90,6 +100,16 @@ pub fn arrow_type(dtype: DataType) -> ArrowType {
         DataType::Uint16 => ArrowType::UInt16,
         DataType::Uint32 => ArrowType::UInt32,
         DataType::Uint64 => ArrowType::UInt64,
+        DataType::Bool => ArrowType::Boolean,
+        DataType::Float16 => ArrowType::Float16,
+        DataType::BFloat16
+        | DataType::Float8E4m3Fn
+        | DataType::Float8E5m2
+        | DataType::Float8E4m3Fnuz
+        | DataType::Float8E5m2Fnuz
+        | DataType::Complex64 => ArrowType::Float32,
+        DataType::Complex128 => ArrowType::Float64,
+        DataType::Bytes => ArrowType::Binary,
         _ => ArrowType::Utf8,
     }
 }
@@ -127,6 +147,15 @@ fn numbers(tensor: &NumericTensor, n_elements: usize) -> Option<ArrayRef> {
         DataType::Uint16 => primitive::<UInt16Type>(tensor, n_elements),
         DataType::Uint32 => primitive::<UInt32Type>(tensor, n_elements),
         DataType::Uint64 => primitive::<UInt64Type>(tensor, n_elements),
+        DataType::Float16 => primitive::<Float16Type>(tensor, n_elements),
+        DataType::Bool => {
+            let elements = tensor.as_slice::<BoolByte>().ok()?.get(..n_elements)?;
+            Some(Arc::new(elements.iter().map(|element| Some(element.get())).collect::<BooleanArray>()))
+        }
+        dtype if dtype.is_float() => {
+            let carrier = carton_tensor::carried(&tensor.clone().into()).ok()?;
+            primitive::<Float32Type>(carrier.as_numeric()?, n_elements)
+        }
         _ => None,
     }
 }
@@ -143,6 +172,15 @@ fn strings(output: &OutputPlan, tensor: &StringTensor, n_elements: usize) -> Res
         return Err(RowsError::LargeText { output: escaped(&output.name), n_bytes });
     }
     Ok(Arc::new(StringArray::from_iter_values(elements)))
+}
+
+fn bytes(output: &OutputPlan, tensor: &BytesTensor, n_elements: usize) -> Result<ArrayRef, RowsError> {
+    let elements = tensor.elements().get(..n_elements).unwrap_or_default();
+    let n_bytes: usize = elements.iter().map(Vec::len).sum();
+    if i32::try_from(n_bytes).is_err() {
+        return Err(RowsError::LargeText { output: escaped(&output.name), n_bytes });
+    }
+    Ok(Arc::new(BinaryArray::from_iter_values(elements)))
 }
 
 #[cfg(test)]
@@ -196,5 +234,32 @@ mod tests {
         let found = column(&output, &strings.into(), 1, 2).unwrap();
         let lists = found.as_any().downcast_ref::<ListArray>().unwrap();
         assert_eq!(lists.values().as_any().downcast_ref::<StringArray>().unwrap(), &StringArray::from(vec!["a", "b"]));
+    }
+
+    #[test]
+    fn elements_have_the_type_that_arrow_has() {
+        let column_of = |tensor: Tensor| {
+            let output =
+                OutputPlan { name: "y".to_owned(), column: "y".to_owned(), dtype: None, row_shape: RowShape(None) };
+            column(&output, &tensor, 2, 2).map_err(|error| error.to_string())
+        };
+        let check = |tensor: Tensor, expected: ArrayRef| {
+            assert_eq!(arrow_type(tensor.dtype().unwrap()), *expected.data_type());
+            assert_eq!(&column_of(tensor).unwrap(), &expected);
+        };
+        let bools = vec![BoolByte(1), BoolByte(0)];
+        check(Tensor::from_vec(bools, vec![2]).unwrap(), Arc::new(BooleanArray::from(vec![true, false])));
+        let halves = [1.5, -2.0].map(carton_tensor::f16::from_f32).to_vec();
+        let half_column = PrimitiveArray::<Float16Type>::from_iter_values(halves.clone());
+        check(Tensor::from_vec(halves, vec![2]).unwrap(), Arc::new(half_column));
+        let floats = [1.5, -2.0].map(carton_tensor::bf16::from_f32).to_vec();
+        let expected = PrimitiveArray::<Float32Type>::from_iter_values([1.5, -2.0]);
+        check(Tensor::from_vec(floats, vec![2]).unwrap(), Arc::new(expected.clone()));
+        let floats = [1.5, -2.0].map(|float| carton_tensor::Float8E5m2::from_f64(float).unwrap()).to_vec();
+        check(Tensor::from_vec(floats, vec![2]).unwrap(), Arc::new(expected));
+        let blobs = Tensor::from_bytes([b"a\0".to_vec(), b"\xff".to_vec()], vec![2]).unwrap();
+        check(blobs, Arc::new(BinaryArray::from_iter_values([b"a\0".as_slice(), b"\xff"])));
+        let complex = Tensor::from_vec(vec![carton_tensor::Complex::new(1.0_f32, 2.0); 2], vec![2]).unwrap();
+        assert_eq!(column_of(complex).unwrap_err(), "output `y` is complex64: tables have no complex numbers");
     }
 }

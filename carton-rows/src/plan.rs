@@ -8,7 +8,7 @@ use carton_core::signature::Side;
 use carton_core::{DataType, SymbolicShape};
 
 use crate::error::{RowsError, escaped};
-use crate::input::InputColumn;
+use crate::input::{InputColumn, Nulls};
 use crate::row_shape::{RowShape, size};
 
 /// The columns of the table that are also in the result.
@@ -32,6 +32,8 @@ pub(crate) struct ColumnChoice {
     /// The columns of the outputs that the caller wants, by output. If empty, all outputs become columns of their own names.
     pub(crate) outputs: BTreeMap<String, String>,
     pub(crate) keep: Keep,
+    /// What becomes of missing values.
+    pub(crate) nulls: Nulls,
     /// The names of inputs that have one value for all rows.
     pub(crate) constants: BTreeSet<String>,
 }
@@ -145,7 +147,7 @@ fn input_columns(
         }
         let row_shape = RowShape::of(Side::Input, spec)?;
         let (position, field) = find(schema, &spec.name, chosen.unwrap_or(&spec.name))?;
-        let input = InputColumn::new(&spec.name, position, field, Some(spec.dtype), row_shape)?;
+        let input = InputColumn::new(&spec.name, position, field, Some(spec.dtype), row_shape, choice.nulls)?;
         if spec.dtype == DataType::Bool.carrier() && input.has_bools() {
             return Err(RowsError::Bools { column: escaped(field.name()), input: escaped(&spec.name) });
         }
@@ -162,7 +164,7 @@ fn input_columns(
     if declared.is_none() {
         for (name, column) in &choice.inputs {
             let (position, field) = find(schema, name, column)?;
-            inputs.push(InputColumn::new(name, position, field, None, RowShape(None))?);
+            inputs.push(InputColumn::new(name, position, field, None, RowShape(None), choice.nulls)?);
         }
     }
     if inputs.is_empty() {
@@ -188,6 +190,9 @@ fn output_columns(declared: &[TensorSpec], choice: &ColumnChoice) -> Result<Vec<
                 None => continue,
             },
         };
+        if spec.dtype.is_complex() {
+            return Err(RowsError::Complex { side: Side::Output, name: escaped(&spec.name), dtype: spec.dtype });
+        }
         outputs.push(OutputPlan {
             name: spec.name.clone(),
             column: column.clone(),

@@ -1,4 +1,4 @@
-//! Columns of strings, and of nested lists of strings, as flat arrays of strings.
+//! Columns of strings or bytes, and of nested lists of them, as flat arrays.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
@@ -30,11 +30,11 @@ enum Lists {
     Large(OffsetBuffer<i64>),
 }
 
-/// Whether values of this type are strings, or nested lists of strings.
-pub(crate) fn is_strings(data_type: &DataType) -> bool {
+/// The type of the innermost elements of lists.
+pub(crate) fn leaf_type(data_type: &DataType) -> &DataType {
     match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        other => item(other).is_some_and(is_strings),
+        DataType::ListView(field) | DataType::LargeListView(field) => leaf_type(field.data_type()),
+        other => item(other).map_or(other, leaf_type),
     }
 }
 
@@ -201,9 +201,24 @@ pub(crate) fn texts(leaf: &ArrayRef) -> Vec<String> {
     }
 }
 
-/// The number of bytes of the strings in a flat array. The array can be a slice of a larger one.
-pub(crate) fn text_bytes(leaf: &ArrayRef) -> usize {
+/// The elements of a flat array of bytes.
+pub(crate) fn blobs(leaf: &ArrayRef) -> Vec<Vec<u8>> {
+    let owned = |bytes: Option<&[u8]>| bytes.unwrap_or_default().to_vec();
     match leaf.data_type() {
+        DataType::LargeBinary => leaf.as_binary::<i64>().iter().map(owned).collect(),
+        DataType::BinaryView => leaf.as_binary_view().iter().map(owned).collect(),
+        DataType::FixedSizeBinary(_) => leaf.as_fixed_size_binary().iter().map(owned).collect(),
+        _ => leaf.as_binary::<i32>().iter().map(owned).collect(),
+    }
+}
+
+/// The number of bytes of the strings, or of the bytes, in a flat array. The array can be a slice of a larger one.
+pub(crate) fn n_bytes(leaf: &ArrayRef) -> usize {
+    match leaf.data_type() {
+        DataType::Binary => leaf.as_binary::<i32>().offsets().lengths().sum(),
+        DataType::LargeBinary => leaf.as_binary::<i64>().offsets().lengths().sum(),
+        DataType::BinaryView => leaf.as_binary_view().lengths().map(|length| length as usize).sum(),
+        DataType::FixedSizeBinary(size) => leaf.len() * usize::try_from(*size).unwrap_or_default(),
         DataType::LargeUtf8 => leaf.as_string::<i64>().offsets().lengths().sum(),
         DataType::Utf8View => leaf.as_string_view().lengths().map(|length| length as usize).sum(),
         _ => leaf.as_string::<i32>().offsets().lengths().sum(),
@@ -304,7 +319,7 @@ mod tests {
         let strings: ArrayRef = Arc::new(arrow_array::StringArray::from_iter_values(["abc", "", "de", "fghi"]));
         let views: ArrayRef = Arc::new(arrow_array::StringViewArray::from_iter_values(["abc", "", "de", "fghi"]));
         for array in [strings, views] {
-            assert_eq!((text_bytes(&array), text_bytes(&array.slice(1, 2)), text_bytes(&array.slice(4, 0))), (9, 2, 0));
+            assert_eq!((n_bytes(&array), n_bytes(&array.slice(1, 2)), n_bytes(&array.slice(4, 0))), (9, 2, 0));
         }
     }
 }

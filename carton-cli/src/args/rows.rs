@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use carton_rows::MAX_WORKERS;
-use clap::{Args, ValueHint};
+use carton_rows::{MAX_WORKERS, Nulls};
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::dataset::Columns;
 use super::values::{ColumnArgument, positive_size};
@@ -31,6 +31,10 @@ pub(crate) struct RowsArgs {
     #[arg(long, value_name = "A,B", requires = "rows")]
     pub(crate) keep: Option<Columns>,
 
+    /// What missing values of a column become: NaN where the input is a float; without the option they are an error
+    #[arg(long, value_name = "VALUE", requires = "rows", value_enum)]
+    pub(crate) null: Option<NullArgument>,
+
     /// The number of runner processes that work at the same time, at most 1024 [default: 1]
     #[arg(long, value_name = "N", requires = "rows", allow_negative_numbers = true, value_parser = workers)]
     pub(crate) workers: Option<NonZeroUsize>,
@@ -42,6 +46,21 @@ pub(crate) struct RowsArgs {
     /// The most bytes of inputs in a call of the model, such as `64MiB` [default: 16MiB]
     #[arg(long, value_name = "SIZE", requires = "rows", value_parser = positive_size)]
     pub(crate) batch_bytes: Option<NonZeroUsize>,
+}
+
+/// What missing values become.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum NullArgument {
+    /// They become NaN
+    Nan,
+}
+
+impl From<NullArgument> for Nulls {
+    fn from(argument: NullArgument) -> Self {
+        match argument {
+            NullArgument::Nan => Self::Nan,
+        }
+    }
 }
 
 /// Parses the number of workers, so that too many are refused before the model is loaded.

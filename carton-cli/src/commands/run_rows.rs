@@ -160,6 +160,7 @@ fn configured<'a>(mut map: MapRows<'a>, arguments: &RowsArgs, constants: &Tensor
         let names = keep.names(|name| schema.field_with_name(name).is_ok());
         map = map.keep(if names == ["*"] { Keep::All } else { Keep::These(names) });
     }
+    let map = super::set(map, arguments.null.map(Into::into), MapRows::nulls);
     let map = super::set(map, arguments.batch_size, MapRows::batch_rows);
     let map = super::set(map, arguments.batch_bytes, MapRows::batch_bytes);
     super::set(map, arguments.workers, MapRows::workers)

@@ -450,6 +450,13 @@ fn run_explains_the_options_of_runners() {
               Write these columns of the table too; `*` means all of them, and an empty list none
               [default: all columns that are not inputs]
 
+          --null <VALUE>
+              What missing values of a column become: NaN where the input is a float; without the option
+              they are an error
+
+              Possible values:
+              - nan: They become NaN
+
           --workers <N>
               The number of runner processes that work at the same time, at most 1024 [default: 1]
 

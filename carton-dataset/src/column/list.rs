@@ -7,7 +7,7 @@ use arrow_schema::{DataType, FieldRef};
 use carton_tensor::element_count;
 
 use super::fault::{Fault, first_null};
-use super::number;
+use super::nulls;
 use super::run::{Run, slice};
 use super::target::Target;
 use crate::error::ColumnProblem;
@@ -33,8 +33,8 @@ pub(super) fn item_field(data_type: &DataType) -> Option<&FieldRef> {
 
 /// Converts an array of numbers or lists.
 pub(super) fn runs(array: &ArrayRef, target: &Target, rounding: Rounding) -> Result<Vec<Run>, Fault> {
-    let nested = Nested::new(array)?;
-    let bytes = number::to_bytes(&nested.leaf, target.dtype, rounding)
+    let nested = Nested::new(array, target.null_is_nan)?;
+    let bytes = nulls::to_bytes(&nested.leaf, target.dtype, rounding)
         .map_err(|fault| Fault { row: nested.row_of(fault.row, nested.levels.len()), ..fault })?;
     // Numbers are converted only to dtypes whose elements are whole bytes.
     let element_bytes = target.dtype.bits() / 8;
@@ -165,10 +165,13 @@ fn used<O: OffsetSizeTrait>(offsets: &[O]) -> (usize, usize) {
 }
 
 impl Nested {
-    fn new(array: &ArrayRef) -> Result<Self, Fault> {
+    /// Numbers may be missing if `has_nulls`, lists may not.
+    fn new(array: &ArrayRef, has_nulls: bool) -> Result<Self, Fault> {
         let mut nested = Self { n_rows: array.len(), levels: Vec::new(), leaf: array.clone() };
         loop {
-            if let Some(position) = first_null(&nested.leaf) {
+            if let Some(position) = first_null(&nested.leaf)
+                && !(has_nulls && item(nested.leaf.data_type()).is_none())
+            {
                 let row = nested.row_of(position, nested.levels.len());
                 return Err(Fault { row, problem: ColumnProblem::Null });
             }

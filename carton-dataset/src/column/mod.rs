@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Values that already have the right representation are passed on as slices of Arrow's buffers; the others are converted, one record
-//! batch at a time. `extension` decides what the values of an extension type mean. `list` finds the shapes of nested lists, `binary`
+//! batch at a time. `nulls` makes NaN of missing numbers. `extension` decides what the values of an extension type mean. `list` finds the shapes of nested lists, `binary`
 //! handles binary values, `tensor_struct` handles structs that carry their own dtype and shape, `number` converts and `rounding`
 //! truncates.
 
@@ -24,6 +24,7 @@ mod binary;
 mod extension;
 mod fault;
 mod list;
+mod nulls;
 mod number;
 mod rounding;
 mod run;
@@ -64,6 +65,8 @@ pub struct Conversion {
     pub shape: Option<Vec<usize>>,
     /// How floats are rounded to shorter floats.
     pub rounding: Rounding,
+    /// Whether missing numbers become NaN, of a column that becomes floats. Missing lists stay an error.
+    pub null_is_nan: bool,
 }
 
 /// The representation of a column's values.
@@ -86,7 +89,7 @@ impl Column {
     pub fn new(field: &Field, conversion: &Conversion) -> Result<Self, DatasetError> {
         let name = field.name();
         let fail = |problem| DatasetError::Column { column: name.escape_debug().to_string(), problem };
-        let Conversion { dtype, shape, rounding } = conversion;
+        let Conversion { dtype, shape, rounding, null_is_nan } = conversion;
         let (dtype, shape) = (*dtype, shape.as_ref());
         if let Some(shape) = shape
             && (shape.len() >= MAX_RANK || element_count(shape).is_none())
@@ -108,7 +111,7 @@ impl Column {
             }
             data_type if binary::is_binary(data_type) => {
                 let dtype = dtype.ok_or_else(|| fail(ColumnProblem::NeedsDtype))?;
-                Values::Binary(Target { dtype, shape: shape.cloned() })
+                Values::Binary(Target { dtype, shape: shape.cloned(), null_is_nan: false })
             }
             data_type => {
                 let leaf = list::leaf(data_type);
@@ -116,7 +119,8 @@ impl Column {
                 let natural = number::natural(leaf).ok_or_else(unsupported)?;
                 let dtype = dtype.unwrap_or(natural);
                 number::check(leaf, dtype).map_err(fail)?;
-                Values::Numbers(Target { dtype, shape: shape.cloned() })
+                let null_is_nan = *null_is_nan && nulls::nan_of(dtype).is_some();
+                Values::Numbers(Target { dtype, shape: shape.cloned(), null_is_nan })
             }
         };
         Ok(Self { name: name.clone(), data_type: field.data_type().clone(), extension, values, rounding: *rounding })
@@ -141,7 +145,9 @@ impl Column {
         }
         let converted = || {
             let array = self.extension.logical(array)?;
-            check_nulls(&array)?;
+            if !matches!(&self.values, Values::Numbers(target) if target.null_is_nan) {
+                check_nulls(&array)?;
+            }
             match &self.values {
                 Values::Numbers(target) => list::runs(&array, target, self.rounding),
                 Values::Binary(target) => binary::runs(&array, target),

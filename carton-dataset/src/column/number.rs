@@ -10,7 +10,10 @@ use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_schema::DataType;
 use bytemuck::Pod;
 use carton_tensor::files::ElementType;
-use carton_tensor::{BoolByte, CastProblem, LostNumber, Number, convert_numbers};
+use carton_tensor::{
+    BoolByte, CastProblem, Float8E4m3Fn, Float8E4m3Fnuz, Float8E5m2, Float8E5m2Fnuz, LostNumber, Number,
+    convert_numbers,
+};
 use half::{bf16, f16};
 
 use super::fault::Fault;
@@ -54,6 +57,10 @@ pub(super) fn check(from: &DataType, to: ElementType) -> Result<(), ColumnProble
             | E::BFloat16
             | E::Float32
             | E::Float64
+            | E::Float8E4m3Fn
+            | E::Float8E5m2
+            | E::Float8E4m3Fnuz
+            | E::Float8E5m2Fnuz
     );
     if is_number || to == E::Bool && !from.is_floating() {
         Ok(())
@@ -120,6 +127,10 @@ fn convert<N: Number>(values: &[N], to: ElementType) -> Result<Buffer, Fault> {
         ElementType::BFloat16 => converted::<N, bf16, u16>(values),
         ElementType::Float32 => converted::<N, f32, f32>(values),
         ElementType::Float64 => converted::<N, f64, f64>(values),
+        ElementType::Float8E4m3Fn => converted::<N, Float8E4m3Fn, u8>(values),
+        ElementType::Float8E5m2 => converted::<N, Float8E5m2, u8>(values),
+        ElementType::Float8E4m3Fnuz => converted::<N, Float8E4m3Fnuz, u8>(values),
+        ElementType::Float8E5m2Fnuz => converted::<N, Float8E5m2Fnuz, u8>(values),
         _ => Err(Fault { row: 0, problem: ColumnProblem::Conversion { from: N::NAME.to_owned(), to } }),
     }
 }

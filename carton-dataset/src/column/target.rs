@@ -8,4 +8,6 @@ pub(super) struct Target {
     pub(super) dtype: ElementType,
     /// The shape of a sample, if the options give one.
     pub(super) shape: Option<Vec<usize>>,
+    /// Whether missing numbers become NaN. The dtype is then one of floats.
+    pub(super) null_is_nan: bool,
 }

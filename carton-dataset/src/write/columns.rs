@@ -78,6 +78,7 @@ fn conversion(field: &Field, options: &WriteOptions) -> Conversion {
         dtype: options.dtypes.get(field.name()).copied().or(of_all),
         shape: options.shapes.get(field.name()).cloned(),
         rounding: options.rounding,
+        null_is_nan: false,
     }
 }
 

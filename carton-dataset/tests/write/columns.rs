@@ -361,6 +361,16 @@ fn types_without_tensors_are_refused_by_name() {
     let dictionary = DictionaryArray::<UInt8Type>::new(UInt8Array::new(keys, None), values);
     check_error(dictionary, &own, &refused("Dictionary(UInt8, UInt8)"));
     let complex = batch_options(|options| options.dtype = Some(ElementType::Complex64));
+    let float8 = |dtype| batch_options(|options| options.dtype = Some(dtype));
+    let e4m3 = float8(ElementType::Float8E4m3Fn);
+    check(Float32Array::from(vec![0.5, -2.0, 448.0]), &e4m3, Dtype::F8_E4M3, &[3], &[0x30, 0xc0, 0x7e]);
+    let e5m2 = float8(ElementType::Float8E5m2);
+    check(Float64Array::from(vec![0.5, -2.0, 1.0]), &e5m2, Dtype::F8_E5M2, &[3], &[0x38, 0xc0, 0x3c]);
+    check_error(
+        Float32Array::from(vec![1.0e6]),
+        &e4m3,
+        "row 0 of column `x`: 1000000.0 is out of range for float8_e4m3fn",
+    );
     check_error(Float32Array::from(vec![1.0]), &complex, "column `x`: Float32 cannot become complex64");
     let bool = batch_options(|options| options.dtype = Some(ElementType::Bool));
     check_error(Float32Array::from(vec![1.0]), &bool, "column `x`: Float32 cannot become bool");

@@ -79,6 +79,7 @@ from ._results import (
     ZeroRun,
 )
 from ._signing import keygen, sign
+from ._structure import leaves, structured
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -144,6 +145,7 @@ __all__ = [
     "cache",
     "install_runner",
     "keygen",
+    "leaves",
     "load",
     "load_async",
     "open",
@@ -157,6 +159,7 @@ __all__ = [
     "shrink",
     "sign",
     "spark",
+    "structured",
     "tag",
     "tags",
     "tensors",

@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Protocol, Sequence, final
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Literal, Mapping, Protocol, Sequence, final
 
 import numpy as np
 import numpy.typing as npt
@@ -56,8 +56,11 @@ __all__ = [
     "start_log",
     "arrow_numbers",
     "arrow_strings",
+    "arrow_bytes",
     "arrow_struct",
     "from_arrow",
+    "from_dlpack",
+    "to_dlpack",
     "ArrowArray",
     "Bridge",
     "Memory",
@@ -84,7 +87,7 @@ class TensorSpec:
     """What a carton declares of one input or output.
 
     `shape` is a tuple of sizes (`int`), symbols (`str`) and `"*"` for any size; or one text: `"*"` for any shape, or a symbol for all of it.
-    A mask has `dtype="bool"`, which is kept as `dtype="uint8"` with `element="bool"`: callers pass booleans, and the model gets booleans.
+    `dtype` is a name, such as `float32`, `bool`, `bfloat16` or `bytes`, or a dtype of NumPy or `ml_dtypes`.
     """
 
     def __new__(
@@ -93,7 +96,6 @@ class TensorSpec:
         dtype: npt.DTypeLike,
         shape: str | Sequence[int | str | None] | None = None,
         *,
-        element: str | None = None,
         description: str | None = None,
         internal_name: str | None = None,
         optional: bool | None = None,
@@ -102,8 +104,6 @@ class TensorSpec:
     def name(self) -> str: ...
     @property
     def dtype(self) -> str: ...
-    @property
-    def element(self) -> str | None: ...
     @property
     def shape(self) -> str | tuple[int | str, ...]: ...
     @property
@@ -150,6 +150,7 @@ class Model:
         batch_size: int | None = None,
         batch_bytes: int | None = None,
         workers: int = 1,
+        null: Literal["nan"] | None = None,
     ) -> MappedRows: ...
     def map_to(
         self,
@@ -163,6 +164,7 @@ class Model:
         batch_size: int | None = None,
         batch_bytes: int | None = None,
         workers: int = 1,
+        null: Literal["nan"] | None = None,
         progress: Callable[..., None] | bool | None = None,
     ) -> MapReport: ...
     def self_test(
@@ -286,10 +288,13 @@ class _TensorFile:
     def describe(self, name: str) -> tuple[str | None, list[int], str]: ...
     def read(self, name: str) -> tuple[str | None, list[int], np.ndarray]: ...
 
-def arrow_numbers(array: np.ndarray) -> ArrowArray: ...
+def arrow_numbers(array: np.ndarray, bits: str | None = None) -> ArrowArray: ...
 def arrow_strings(elements: Sequence[str], shape: Sequence[int]) -> ArrowArray: ...
+def arrow_bytes(elements: Sequence[bytes], shape: Sequence[int]) -> ArrowArray: ...
 def arrow_struct(names: Sequence[str], arrays: Sequence[ArrowArray]) -> ArrowArray: ...
 def from_arrow(value: Any) -> np.ndarray: ...
+def from_dlpack(capsule: Any) -> tuple[str, np.ndarray]: ...
+def to_dlpack(bits: np.ndarray, dtype: str, is_versioned: bool) -> Any: ...
 def before_exit() -> None: ...
 def use_program(path: AnyPath) -> None: ...
 def load(location: str, options: Mapping[str, Any], progress: Callable[..., None] | None = None) -> Model: ...

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
 import numpy as np
 
-from . import _carton
+from . import _carton, _tables
 from ._errors import InvalidInputError
+from ._small_floats import BITS, SmallFloats
+from ._structure import Nested
 
 #: What libraries raise for values that have no array.
 _REFUSALS = (TypeError, ValueError, BufferError, RuntimeError, NotImplementedError)
@@ -17,41 +20,83 @@ _REFUSALS = (TypeError, ValueError, BufferError, RuntimeError, NotImplementedErr
 def plain(value: Any, name: str) -> tuple[str, Any, tuple[int, ...]]:
     """Returns what the extension module reads without help.
 
-    `("array", array, shape)` with a contiguous array of numbers or booleans in this machine's byte order; `("strings", list, shape)` with a flat list;
-    or `("nested", list, ())` with a list of values that have several shapes.
+    `("array", array, shape)` with a contiguous array of numbers or booleans in this machine's byte order; `("strings", list, shape)` and
+    `("bytes", list, shape)` with a flat list; `("nested", list, ())` with a list of values that have several shapes; or `("bfloat16", array,
+    shape)`, and so on, with the bits of floats that NumPy lacks.
     """
+    if isinstance(value, SmallFloats):
+        return value.dtype, _contiguous(value._bits), value.shape
+    if isinstance(value, Nested):
+        return "nested", [_element(item, number, name) for number, item in enumerate(value)], ()
+    if isinstance(value, bytes):
+        # An array of NumPy would drop zeros at the end.
+        return "bytes", [bytes(value)], ()
     try:
         array = _array(value)
     except _REFUSALS as error:
         if isinstance(value, (list, tuple)):
             return "nested", [_element(item, number, name) for number, item in enumerate(value)], ()
-        unfit = InvalidInputError(f"input `{name}`: a {type(value).__name__} cannot be made an array: {error}")
-        # The dtypes of PyTorch that NumPy lacks.
-        if str(getattr(value, "dtype", "")).startswith(("torch.bfloat", "torch.float8")):
-            unfit.hint = "convert it: tensor.float()"
+        bits = _bits(value)
+        if bits is not None:
+            return bits
+        unfit = InvalidInputError(f"input `{name}`: a {type(value).__name__} cannot be made an array: {error.args[0] if error.args else error}")
+        unfit.hint = getattr(error, "hint", None)
         raise unfit from error
-    kind = array.dtype.kind
-    if kind in "UTO":
-        return "strings", _strings(array, name), array.shape
-    if kind in "iub" or (kind == "f" and array.dtype.itemsize in (4, 8)):
-        # `np.ascontiguousarray` would give a scalar a dimension.
-        return "array", np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C"), array.shape
-    refused = InvalidInputError(f"input `{name}`: cartons have no tensors of dtype {array.dtype}")
-    refused.hint = _hint(array.dtype)
+    dtype = array.dtype
+    if dtype.kind in "UTOS":
+        kind, elements = _texts(array, name)
+        return kind, elements, array.shape
+    if dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize in (2, 4, 8)) or (dtype.kind == "c" and dtype.itemsize in (8, 16)):
+        return "array", np.asarray(array, dtype=dtype.newbyteorder("="), order="C"), array.shape
+    if dtype.name in BITS:
+        return "array", _contiguous(array), array.shape
+    refused = InvalidInputError(f"input `{name}`: cartons have no tensors of dtype {dtype}")
+    refused.hint = _hint(dtype)
     raise refused
+
+
+def _contiguous(array: np.ndarray) -> np.ndarray:
+    # `np.ascontiguousarray` would give a scalar a dimension.
+    return np.asarray(array, order="C")
+
+
+def _bits(value: Any) -> tuple[str, np.ndarray, tuple[int, ...]] | None:
+    """The floats that NumPy lacks, of a value whose array it therefore does not make; None for other values."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        name = str(value.dtype).partition(".")[2]
+        if name not in BITS or value.requires_grad or value.layout is not torch.strided:
+            return None
+        try:
+            array = value.view(getattr(torch, BITS[name].name, torch.int16)).numpy().view(BITS[name])
+        except _REFUSALS:
+            return None
+        return name, _contiguous(array), array.shape
+    if not hasattr(value, "__dlpack__") or hasattr(value, "__array__") or hasattr(value, "__arrow_c_array__"):
+        return None
+    try:
+        try:
+            capsule = value.__dlpack__(max_version=(1, 1))
+        except TypeError:
+            capsule = value.__dlpack__()
+        name, array = _carton.from_dlpack(capsule)
+    except _REFUSALS:
+        return None
+    return (name, array, array.shape) if name in BITS else None
 
 
 def _hint(dtype: np.dtype[Any]) -> str | None:
     """How an array of a dtype that cartons lack is passed. No cast that changes what the values mean."""
-    if dtype.name in ("float16", "bfloat16"):
+    if dtype.name in ("int2", "int4", "uint2", "uint4"):
+        return f"pass integers of a byte: array.astype(numpy.{dtype.name.rstrip('24')}8)"
+    if dtype.name.startswith(("float4", "float6", "float8")):
         return "convert it, which is exact: array.astype(numpy.float32)"
     if dtype.kind == "f":
         return "round it: array.astype(numpy.float64)"
     if dtype.names is not None:
         return "pass each of its fields as an input"
     hints = {
-        "S": "decode it: numpy.char.decode(array)",
-        "c": "pass its real and imaginary parts as two inputs",
+        "c": "round it: array.astype(numpy.complex128)",
         "M": f"pass the integers that the model takes for dates: array.astype(numpy.int64) counts in the unit of {dtype}",
         "m": f"pass the integers that the model takes for durations: array.astype(numpy.int64) counts in the unit of {dtype}",
     }
@@ -63,6 +108,10 @@ def _array(value: Any) -> np.ndarray:
         raise ValueError("it has masked elements: use array.filled(value)")
     if isinstance(value, np.ndarray):
         return np.asarray(value)
+    if _tables.is_of_pandas(value):
+        found = _tables.array(value)
+        if found is not None:
+            return found
     _refuse_missing(value)
     is_arrow = hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__")
     if is_arrow and hasattr(getattr(value, "type", None), "extension_name"):
@@ -75,12 +124,12 @@ def _array(value: Any) -> np.ndarray:
         if is_arrow:
             return _carton.from_arrow(value)
     array = np.asarray(value)
-    if is_arrow and array.dtype == object and not (array.size and isinstance(array.flat[0], str)):
+    if is_arrow and array.dtype == object and not (array.size and isinstance(array.flat[0], (str, bytes))):
         # Lists of Arrow, whose `__array__` has no dimensions for them. Columns of pandas need pyarrow for theirs.
         with contextlib.suppress(ImportError):
             return _carton.from_arrow(value)
-    if array.dtype.kind == "U" and isinstance(value, (list, tuple)):
-        # NumPy makes strings of the numbers beside them.
+    if array.dtype.kind in "US" and isinstance(value, (list, tuple)):
+        # NumPy makes strings of the numbers beside them, and drops zeros at the end of bytes.
         return np.asarray(value, dtype=object)
     return array
 
@@ -108,20 +157,23 @@ def _element(value: Any, number: int, name: str) -> Any:
         raise InvalidInputError(f"input `{name}`: element {number} of a nested tensor cannot be made an array: {error}") from error
 
 
-def _strings(array: np.ndarray, name: str) -> list[str]:
-    strings = array.ravel().tolist()
-    others = [item for item in strings if not isinstance(item, str)]
+def _texts(array: np.ndarray, name: str) -> tuple[str, list[Any]]:
+    """The strings of an array, or its bytes, in a flat list."""
+    elements = array.ravel().tolist()
+    kind: type = bytes if elements and isinstance(elements[0], bytes) or array.dtype.kind == "S" else str
+    others = [item for item in elements if not isinstance(item, kind)]
     if others:
         # Numbers are objects only if they are too large, or among other objects.
         other = next((item for item in others if not isinstance(item, (int, float))), others[0])
         is_large = isinstance(other, int) and other.bit_length() > 63
         found = "an int of more than 64 bits" if is_large else f"a {type(other).__name__}"
-        raise InvalidInputError(f"input `{name}`: expected numbers or strings alone, found {found}")
-    return strings
+        among = " among bytes" if kind is bytes else ""
+        raise InvalidInputError(f"input `{name}`: expected numbers, strings or bytes alone, found {found}{among}")
+    return ("bytes", [bytes(item) for item in elements]) if kind is bytes else ("strings", elements)
 
 
-def strings(elements: list[str], shape: tuple[int, ...]) -> np.ndarray:
-    """Makes an array of `str` objects."""
+def strings(elements: list[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """Makes an array of `str` or `bytes` objects."""
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
     array = array.reshape(shape)

@@ -86,7 +86,6 @@ def _tensor(found: dict[str, Any]) -> TensorInfo:
         name=found["name"],
         dtype=found["dtype"],
         shape=found["shape"],
-        element=found.get("element"),
         description=found.get("description"),
         internal_name=found.get("internal_name"),
         optional=bool(found.get("optional")),

@@ -152,9 +152,8 @@ class TensorInfo:
 
     Attributes:
         name: The name that callers use.
-        dtype: The element type, such as `float32`; `string` for texts.
+        dtype: The element type, such as `float32` or `bool`; `string` for texts, `bytes` for bytes.
         shape: A list of sizes (`int`), symbols (`str`) and `*` for any size; or one text for the whole shape.
-        element: What the elements are, where `dtype` does not say it: `bool` for `uint8` that are booleans; otherwise None.
         description: What it is, in Markdown.
         internal_name: The name inside the model, if it differs.
         optional: Whether a call may leave the input out.
@@ -163,7 +162,6 @@ class TensorInfo:
     name: str
     dtype: str
     shape: str | list[int | str]
-    element: str | None
     description: str | None
     internal_name: str | None
     optional: bool

@@ -52,6 +52,7 @@ def map_rows(
     batch_size: int | None,
     batch_bytes: int | None,
     workers: int,
+    null: str | None,
 ) -> _carton.MappedRows:
     """Implements `Model.map`, which documents it."""
     if isinstance(keep, str):
@@ -71,6 +72,7 @@ def map_rows(
             "batch_size": batch_size,
             "batch_bytes": batch_bytes,
             "workers": workers,
+            "null": null,
         },
     )
 

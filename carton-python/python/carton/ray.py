@@ -121,12 +121,10 @@ def _arrow_array(values: Any, column: str) -> pa.Array:
     if array.dtype == object and array.size and isinstance(array.flat[0], np.ndarray):
         with contextlib.suppress(ValueError):
             array = np.stack(list(array))
-    if array.dtype.kind in "OU":
-        # Strings, missing values, and rows of several shapes.
+    if array.dtype.kind in "OSU":
+        # Strings, bytes, missing values, and rows of several shapes.
         return pa.array([row.tolist() if isinstance(row, np.ndarray) else row for row in array])
-    # Cartons have no tensors of the keys.
-    plain = {"?": np.uint8, "e": np.float32}.get(array.dtype.char, array.dtype)
-    return pa.array(_arrow.array(array.astype(plain, copy=False), column))
+    return pa.array(_arrow.array(array, column))
 
 
 def _arrays(column: pa.ChunkedArray) -> np.ndarray:

@@ -23,6 +23,7 @@ from . import _carton, _columns
 from ._columns import Column
 from ._errors import ClosedError, ForkError, InvalidInputError, RunnerCrashedError, SignatureError
 from ._paths import AnyPath
+from ._small_floats import BITS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +134,7 @@ def _open(location: str, load_options: Mapping[str, Any]) -> _carton.Package:
 
 def _check_type(kind: DataType, column: Column) -> None:
     """Checks a column's type before the job runs."""
-    from pyspark.sql.types import ArrayType, BooleanType, ByteType, DoubleType, FloatType, IntegerType, LongType, ShortType, StringType
+    from pyspark.sql.types import ArrayType, BinaryType, BooleanType, ByteType, DoubleType, FloatType, IntegerType, LongType, ShortType, StringType
 
     leaf, depth = kind, 0
     while isinstance(leaf, ArrayType):
@@ -141,7 +142,9 @@ def _check_type(kind: DataType, column: Column) -> None:
     integers = (BooleanType, ByteType, ShortType, IntegerType, LongType)
     if column.dtype == "string":
         fits = isinstance(leaf, StringType)
-    elif column.dtype.startswith("float"):
+    elif column.dtype == "bytes":
+        fits = isinstance(leaf, (BinaryType, StringType))
+    elif column.dtype.startswith(("float", "bfloat")):
         fits = isinstance(leaf, (*integers, FloatType, DoubleType))
     else:
         fits = isinstance(leaf, integers)
@@ -173,8 +176,14 @@ def _spark_type(column: Column) -> DataType:
         "uint32": types.LongType(),
         "int64": types.LongType(),
         "uint64": types.DecimalType(20, 0),
+        "bool": types.BooleanType(),
+        # Floats that Spark lacks have all their values as longer ones.
+        **dict.fromkeys(("float16", *BITS), types.FloatType()),
         "string": types.StringType(),
+        "bytes": types.BinaryType(),
     }
+    if column.dtype not in leaves:
+        raise SignatureError(f"output `{column.name}` is {column.dtype}, which Spark has no column of: choose other outputs")
     if column.row_shape is None:
         error = SignatureError(f"the carton does not declare how many dimensions output `{column.name}` has")
         error.hint = "pack it with TensorSpec shapes, such as ['batch', 10], or choose other outputs"
@@ -218,6 +227,8 @@ def _arrow_type(kind: pa.DataType) -> pa.DataType:
 
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_arrow_type(kind.value_type))
+    if pa.types.is_float16(kind):
+        return pa.float32()
     signed = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
     return signed.get(kind, kind)
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int8Array, RecordBatch, StringArray, UInt8Array,
+    Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int8Array, RecordBatch, StringArray,
 };
 use arrow_schema::{Field, Schema};
 use carton_core::ErrorKind;
@@ -73,7 +73,7 @@ async fn booleans_and_json() {
     let plain: ArrayRef = Arc::new(BooleanArray::from(vec![false, true, true]));
     for rows in [table([("x", plain)]), extended(bytes, "arrow.bool8", "")] {
         let results = map_all(echo.map(&rows), std::slice::from_ref(&rows)).await.unwrap();
-        let expected: ArrayRef = Arc::new(UInt8Array::from(vec![0, 1, 1]));
+        let expected: ArrayRef = Arc::new(BooleanArray::from(vec![false, true, true]));
         assert_eq!(&column(&results[0], "x"), &expected);
     }
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["{}", "[1]"]));

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{Float32Builder, ListBuilder, StringBuilder};
-use arrow_array::types::{Float32Type, Int8Type};
+use arrow_array::types::{Float32Type, Int8Type, Int64Type};
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, DictionaryArray, Float16Array, Float64Array, Int64Array,
-    ListArray, RecordBatch, StringArray,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, DictionaryArray, Float64Array, Int64Array, ListArray,
+    RecordBatch, StringArray, StructArray,
 };
+use arrow_schema::Field;
 use carton_core::{ErrorKind, NumericTensor};
 use carton_rows::{Keep, MapRows};
 
@@ -72,18 +73,23 @@ async fn types_that_cannot_become_inputs() {
     let bools: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
     check("uint8", "['n']", bools, "column `c`: booleans cannot become input `x`, which takes uint8").await;
     let date: ArrayRef = Arc::new(Date32Array::from(vec![1]));
-    check("int64", "['n']", date, "column `c`: values of type Date32 cannot become tensors").await;
-    // Bytes without a dtype.
+    check("int64", "['n']", date, "column `c`: values of type Date32 cannot become input `x`").await;
+    let pair: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    check("complex64", "['n']", pair, "input `x` is complex64: tables have no complex numbers").await;
     let undeclared = Echo::new("").await;
-    let bytes = table([("c", Arc::new(BinaryArray::from_iter_values([[0_u8; 8]])))]);
-    assert_eq!(refused(undeclared.map(&bytes).input("x", "c")), "column `c`: binary values need a dtype");
     // A dtype that cartons do not have.
-    let halves = table([("x", Arc::new(Float16Array::from(vec![half::f16::ONE])))]);
-    let map = undeclared.map(&halves).input("x", "x");
-    let error = map_all(map, std::slice::from_ref(&halves)).await.unwrap_err();
+    let parts: [(&str, ArrayRef); 3] = [
+        ("data", Arc::new(BinaryArray::from_iter_values([[0_u8; 8]]))),
+        ("shape", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1)])]))),
+        ("dtype", Arc::new(StringArray::from(vec!["C64"]))),
+    ];
+    let fields = parts.map(|(name, array)| (Arc::new(Field::new(name, array.data_type().clone(), true)), array));
+    let complex = table([("x", Arc::new(StructArray::from(fields.to_vec())) as ArrayRef)]);
+    let map = undeclared.map(&complex).input("x", "x");
+    let error = map_all(map, std::slice::from_ref(&complex)).await.unwrap_err();
     assert_eq!(
         chain(&error),
-        "column `x`: values of type float16 cannot become input `x`, which takes dtypes of cartons"
+        "column `x`: values of type complex64 cannot become input `x`, which takes dtypes of cartons"
     );
 }
 

@@ -286,7 +286,10 @@ fn an_output_that_exists_is_kept_on_failure() {
 
     Caused by:
       is null
+
+    hint: make NaN of missing values: `--null nan`, in Python `null=\"nan\"`
     ");
+    sandbox.carton("run echo.carton --rows bad.parquet -o nan.parquet --null nan").expect_code(0);
     assert_eq!(fs::read(sandbox.work().join("y.parquet")).unwrap(), b"precious");
     assert_eq!(sandbox.files(), ["bad.parquet", "echo.carton", "metadata.toml", "model.bin", "x.parquet", "y.parquet"]);
     sandbox.carton("run echo.carton --rows x.parquet -o y.parquet").expect_code(0);

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from .. import _carton, _convert
+from .. import _carton, _convert, _small_floats
 from .._errors import InvalidInputError
 from .live import Live
 
@@ -53,11 +53,11 @@ def parameters_of(function: Callable[..., Any], title: str) -> list[str]:
 def as_received(value: Any, name: str) -> Any:
     """A value as a model gets it from its runner: an array, or a list of arrays of several shapes."""
     kind, converted, shape = _convert.plain(value, name)
-    if kind == "strings":
+    if kind in ("strings", "bytes"):
         return _convert.strings(converted, shape).copy()
     if kind == "nested":
         return [as_received(element, name) for element in converted]
-    return converted
+    return converted if kind == "array" else np.asarray(_small_floats.of_bits(converted, kind))
 
 
 def column_array(series: Any) -> np.ndarray:
@@ -80,9 +80,6 @@ def as_sent(value: Any) -> np.ndarray:
     if hasattr(value, "toarray"):
         raise InvalidInputError("the estimator returns a sparse matrix, which is not a tensor")
     array: np.ndarray = np.asarray(value)
-    if array.dtype.name in ("float16", "bfloat16"):
-        # The runner does the same, which is exact.
-        array = array.astype(np.float32)
     return array
 
 

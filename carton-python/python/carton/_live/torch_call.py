@@ -103,7 +103,7 @@ def _tensor(value: Any, name: str) -> Any:
     try:
         tensor = torch.as_tensor(np.array(value) if isinstance(value, np.ndarray) else value).detach().clone()
         # Refuses dtypes that no carton has.
-        as_received(tensor.numpy(force=True), name)
+        as_received(tensor.cpu(), name)
     except Error:
         raise
     except (TypeError, ValueError, RuntimeError) as error:
@@ -139,8 +139,6 @@ def named(found: Any, names: Sequence[str] | None) -> dict[str, Any]:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """An output as callers get it: runners make floats of the halves, which is exact."""
-    import torch
-
-    found: np.ndarray = (tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor).numpy(force=True)
+    """An output as callers get it."""
+    found: np.ndarray = as_received(tensor.detach().cpu().resolve_conj().resolve_neg(), "output")
     return found
