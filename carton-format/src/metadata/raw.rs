@@ -96,7 +96,7 @@ impl RawMetadata {
         Known::fields::<Self>()
             .key("spec_version")
             .table("input", Known::fields::<RawTensorSpec>())
-            .table("output", Known::fields::<RawTensorSpec>())
+            .table("output", Known::fields::<RawTensorSpec>().without("default"))
             .table("self_test", Known::fields::<RawSelfTest>())
             .table("example", Known::fields::<RawExample>())
             .table("runner", Known::fields::<RawRunner>())
