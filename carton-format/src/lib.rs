@@ -19,6 +19,7 @@
 //! - `links`, `manifest`: LINKS and MANIFEST.
 //! - `archive`: parses and writes zip records itself, because it must refuse archives (duplicate names, disagreeing headers,
 //!   overlapping entries) that a general zip library accepts, or whose faults it hides.
+//! - `elements`: the dtypes that version 1 names, and those that it carries.
 //! - `variables`, `side`: the environment variables that a carton may set; input or output.
 //! - `metadata`: carton.toml.
 //! - `signature`: the checks of the tensors of a call.
