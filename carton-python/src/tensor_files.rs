@@ -10,7 +10,7 @@ use carton_tensor::weights::Granularity;
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use carton_tensor_files::{
     ConvertOptions, GroupHandling, QuantizeOptions, TensorFilesError, TensorInfo, TensorLocation, TensorSource, Value,
-    Verification, WriteOptions, convert, description, open, quantize, save, validate, verify,
+    Verification, WriteOptions, convert, description, open, open_path, quantize, save, validate, verify,
 };
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyKeyError;
@@ -50,7 +50,11 @@ impl TensorFile {
     #[new]
     #[pyo3(signature = (place, *, offline=None))]
     fn new(py: Python<'_>, place: GivenPath, offline: Option<bool>) -> PyResult<Self> {
-        let opening = open(TensorLocation::from(place.0)).config(config(py, offline)?).mapped(true);
+        let location = TensorLocation::from(place.0);
+        if let TensorLocation::File(path, only) = &location {
+            return py.detach(|| open_path(path, only.as_deref(), true)).map(Self).map_err(|error| error.raise(py));
+        }
+        let opening = open(location).config(config(py, offline)?).mapped(true);
         wait(py, None, opening.into_future()).map(Self)
     }
 

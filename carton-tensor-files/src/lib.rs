@@ -55,7 +55,7 @@ pub use error::{Remedy, TensorFilesError};
 pub use layout::TensorLayout;
 pub use location::TensorLocation;
 pub use metadata::{Metadata, attribute_to_json};
-pub use open::{OpenTensors, open};
+pub use open::{OpenTensors, open, open_path};
 pub use quantize::{Loss, QuantizeOptions, QuantizeReport, QuantizedInfo, quantize};
 pub use save::save;
 pub use sink::is_in_numpy;

@@ -69,7 +69,9 @@ impl OpenTensors {
 
     async fn open(self) -> Result<TensorSource, TensorFilesError> {
         match self.location.clone() {
-            TensorLocation::File(path, only) => blocking(move || of_path(&path, only.as_deref(), self.is_mapped)).await,
+            TensorLocation::File(path, only) => {
+                blocking(move || open_path(&path, only.as_deref(), self.is_mapped)).await
+            }
             TensorLocation::Carton(place, part) => self.carton(place, part).await,
             TensorLocation::Url(url, part) => self.url(url, part).await,
         }
@@ -143,11 +145,16 @@ fn is_carton(bytes: &FileBytes, place: &str) -> bool {
     matches!(content, Some(Content::Carton | Content::Zip)) && !name.ends_with(".npz")
 }
 
-fn of_path(path: &Path, only: Option<&str>, is_mapped: bool) -> Result<TensorSource, TensorFilesError> {
+/// Opens a tensor file of this machine, or the folder of a checkpoint, on this thread: what [`open()`] does for [`TensorLocation::File`], without a
+/// runtime and a configuration, which it does not need. `only` names the one tensor that is wanted.
+///
+/// # Errors
+/// As [`open()`].
+pub fn open_path(path: &Path, only: Option<&str>, is_mapped: bool) -> Result<TensorSource, TensorFilesError> {
     let unreadable = |source| TensorFilesError::Io { action: "open", path: path.to_path_buf(), source };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if metadata.is_dir() {
-        return of_path(&checkpoint_in(path)?, only, is_mapped);
+        return open_path(&checkpoint_in(path)?, only, is_mapped);
     }
     if !metadata.is_file() {
         return Err(TensorFilesError::NotAFile { path: path.to_path_buf() });
