@@ -34,7 +34,9 @@ pub enum Value {
 #[non_exhaustive]
 pub enum StructureError {
     /// A key cannot be part of a name.
-    #[error("`{name}` has the key {key:?}, which no name of a tensor can have: a key is not empty, not `#`, and has no `[` and `]`")]
+    #[error(
+        "`{name}` has the key {key:?}, which no name of a tensor can have: a key is not empty, not `#`, and has no `[` and `]`"
+    )]
     Key {
         /// The name of the record.
         name: String,
@@ -117,11 +119,7 @@ pub fn flatten(name: &str, value: Value) -> Result<Vec<(String, Tensor)>, Struct
 ///
 /// # Errors
 /// As [`flatten`].
-pub fn flatten_declared(
-    name: &str,
-    value: Value,
-    declared: &[&str],
-) -> Result<Vec<(String, Tensor)>, StructureError> {
+pub fn flatten_declared(name: &str, value: Value, declared: &[&str]) -> Result<Vec<(String, Tensor)>, StructureError> {
     let declared: Vec<String> = declared.iter().map(|&name| name.to_owned()).collect();
     let mut leaves = Leaves::default();
     leaves.add(name.to_owned(), value, &declared, 0)?;
@@ -451,7 +449,10 @@ fn list_of(name: &str, leaves: Vec<(&str, Tensor)>, level: usize) -> Result<Valu
         parts.push(part);
     }
     if let Some(list) = lengths.keys().min() {
-        return Err(wrong(&format!("{list}{LENGTHS}"), format!("are lengths, and there is no `{name}{list}{ELEMENTS}`")));
+        return Err(wrong(
+            &format!("{list}{LENGTHS}"),
+            format!("are lengths, and there is no `{name}{list}{ELEMENTS}`"),
+        ));
     }
     let below = format!("{name}{ELEMENTS}");
     let elements = (0..count.unwrap_or_default()).map(|_| {

@@ -107,10 +107,7 @@ fn what_has_no_leaves() {
     }
     let dotted = record(vec![("a.b", leaf(1)), ("a", one("b"))]);
     refused(dotted, "two tensors of the value would be `v.a.b`");
-    refused(
-        Value::List(vec![one("a"), one("b")]),
-        "the elements of the list `v` differ: element 1 has no `v[].a`",
-    );
+    refused(Value::List(vec![one("a"), one("b")]), "the elements of the list `v` differ: element 1 has no `v[].a`");
     let two = record(vec![("a", leaf(1)), ("b", leaf(1))]);
     refused(Value::List(vec![one("a"), two]), "element 1 has `v[].b` too");
     refused(Value::List(vec![leaf(1), Value::None]), "element 1 has no `v[]`");

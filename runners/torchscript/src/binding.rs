@@ -158,7 +158,10 @@ impl Binding {
                 _ => structure::gather(&inner, &tensors).map_err(|error| RunnerError::from_error(&error))?,
             };
             let missing = slot.leaves.iter().find(|leaf| leaf.is_required);
-            if value.is_none() && !slot.argument.may_be_missing && let Some(leaf) = missing {
+            if value.is_none()
+                && !slot.argument.may_be_missing
+                && let Some(leaf) = missing
+            {
                 let (shown, takes) = (leaf.shown(), self.takes(slots));
                 return Err(RunnerError::new(format!("input `{}` is missing; {takes}", self.outer_name(&shown))));
             }
@@ -250,9 +253,7 @@ pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[DeclaredTensor
     mismatches.extend(
         compared
             .iter()
-            .filter(|spec| {
-                spec.dtype != DataType::String && !is_supported(spec.dtype) && takes_tensors(spec)
-            })
+            .filter(|spec| spec.dtype != DataType::String && !is_supported(spec.dtype) && takes_tensors(spec))
             .map(|spec| format!("input `{}`: libtorch {LIBTORCH_VERSION} has no tensors of {}", spec.name, spec.dtype)),
     );
     // The remaining contradictions are the errors of loading, such as more inputs than arguments.
@@ -371,7 +372,8 @@ fn positional(
         }
     }
     // Arguments that are not declared keep their names, which others may have taken.
-    let undeclared = all.iter().filter_map(|leaf| leaf.name()).filter(|leaf| !names.iter().any(|(_, name)| name == leaf));
+    let undeclared =
+        all.iter().filter_map(|leaf| leaf.name()).filter(|leaf| !names.iter().any(|(_, name)| name == leaf));
     let mut taken: BTreeSet<&str> = undeclared.collect();
     if let Some((name, _)) = names.iter().find(|(name, _)| !taken.insert(name)) {
         return Err(RunnerError::new(format!("two arguments of forward would be the input `{name}`; {}", takes())));

@@ -44,12 +44,7 @@ struct Conversion<'a> {
 
 impl Conversion<'_> {
     /// Makes a value of a type.
-    fn value(
-        &self,
-        name: &str,
-        value_type: &ValueType,
-        value: Option<structure::Value>,
-    ) -> Result<Value, RunnerError> {
+    fn value(&self, name: &str, value_type: &ValueType, value: Option<structure::Value>) -> Result<Value, RunnerError> {
         let value = match (value_type, value) {
             (ValueType::Optional(_), None | Some(structure::Value::None)) => return Ok(Value::Default),
             (ValueType::Optional(inner), value) => return self.value(name, inner, value),
@@ -140,12 +135,7 @@ impl Conversion<'_> {
         }
     }
 
-    fn list(
-        &self,
-        name: &str,
-        element: &ValueType,
-        elements: Vec<structure::Value>,
-    ) -> Result<Value, RunnerError> {
+    fn list(&self, name: &str, element: &ValueType, elements: Vec<structure::Value>) -> Result<Value, RunnerError> {
         let below = match element {
             ValueType::Tensor | ValueType::Any => name.to_owned(),
             ValueType::List(inner) if inner.present().is_scalar() => name.to_owned(),

@@ -100,7 +100,9 @@ fn find(name: &str, folders: &[PathBuf]) -> Result<PathBuf, RunnerError> {
             RunnerError::new(format!("the package `{name}` in {} has no library `_C`", path.display())).with_hint(hint)
         }
         None => RunnerError::unavailable(
-            format!("the library `{name}` of option `libraries` is neither a file of the model nor an installed package"),
+            format!(
+                "the library `{name}` of option `libraries` is neither a file of the model nor an installed package"
+            ),
             format!(
                 "put the file into the model's folder, or install the package for the torch that the runner uses; searched: {}",
                 folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
@@ -113,7 +115,8 @@ fn find(name: &str, folders: &[PathBuf]) -> Result<PathBuf, RunnerError> {
 fn libraries_in(package: &Path) -> Vec<OsString> {
     let names = |folder: PathBuf, prefix: &'static str| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.file_name()).filter(|name| Path::new(name).extension() == Some(OsStr::new("so")));
+        let names =
+            entries.map(|entry| entry.file_name()).filter(|name| Path::new(name).extension() == Some(OsStr::new("so")));
         names.map(move |name| [OsStr::new(prefix), &name].into_iter().collect::<OsString>()).collect::<Vec<_>>()
     };
     let mut libraries = [names(package.to_owned(), ""), names(package.join("lib"), "lib/")].concat();
@@ -137,7 +140,9 @@ mod tests {
     fn where_libraries_are() {
         let folder = tempfile::tempdir().unwrap();
         let site = folder.path().join("site-packages");
-        for file in ["vision/_C.cpython-311-x86_64-linux-gnu.so", "vision/image.so", "audio/lib/libaudio.so", "audio/x.py"] {
+        for file in
+            ["vision/_C.cpython-311-x86_64-linux-gnu.so", "vision/image.so", "audio/lib/libaudio.so", "audio/x.py"]
+        {
             let path = site.join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, b"").unwrap();

@@ -78,7 +78,8 @@ impl Runner for TorchScript {
         let (structure, outputs) = self.parts(&results.output())?;
         let declared = self.outputs.inner_names();
         let (mut returned, mut tensors) = (Vec::new(), Vec::new());
-        for (name, output) in outputs.iter().filter(|(name, _)| structure != Structure::Map || self.outputs.wants(name)) {
+        for (name, output) in outputs.iter().filter(|(name, _)| structure != Structure::Map || self.outputs.wants(name))
+        {
             let mut nones = Vec::new();
             let value = convert::value(output, call, name, &mut nones)?;
             let leaves = flatten_declared(name, value, &declared).map_err(|error| RunnerError::from_error(&error))?;

@@ -127,8 +127,7 @@ impl Shared {
 
     /// A value of this kind with elements, which this keeps.
     fn with_elements(&mut self, kind: i32, elements: Vec<shim::Value>) -> shim::Value {
-        let value =
-            shim::Value { elements: elements.as_ptr(), n_elements: elements.len(), ..empty_value(kind) };
+        let value = shim::Value { elements: elements.as_ptr(), n_elements: elements.len(), ..empty_value(kind) };
         self.lists.push(elements);
         value
     }

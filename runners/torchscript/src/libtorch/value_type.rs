@@ -104,7 +104,10 @@ mod tests {
     fn types_as_the_shim_writes_them() {
         let check = |json: &str, expected: ValueType| assert_eq!(ValueType::from_json(json), expected, "{json}");
         check(r#""tensor""#, ValueType::Tensor);
-        check(r#"["optional",["list","int"]]"#, ValueType::Optional(Box::new(ValueType::List(Box::new(ValueType::Int)))));
+        check(
+            r#"["optional",["list","int"]]"#,
+            ValueType::Optional(Box::new(ValueType::List(Box::new(ValueType::Int)))),
+        );
         check(
             r#"["dict","int",["tuple","tensor","str"]]"#,
             ValueType::Dictionary(
