@@ -59,8 +59,8 @@ fn load_file_of_model(name: &str, files: &ModelFiles) -> Result<(), RunnerError>
 fn package_folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     // In a wheel of torch, libtorch is in `site-packages/torch/lib`.
-    let beside = process::libtorch_path().and_then(|path| Some(path.parent()?.parent()?.parent()?.to_owned()));
-    folders.extend(beside);
+    let beside = process::libtorch_path().and_then(|path| Some(path.parent()?.parent()?.to_owned()));
+    folders.extend(beside.filter(|package| package.ends_with("torch")).and_then(|package| Some(package.parent()?.to_owned())));
     for root in ENVIRONMENTS.iter().filter_map(std::env::var_os).map(|root| PathBuf::from(root).join("lib")) {
         let versions = std::fs::read_dir(root).into_iter().flatten().flatten();
         let versions = versions.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python3"));
