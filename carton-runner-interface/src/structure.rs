@@ -409,6 +409,14 @@ fn list_of(name: &str, leaves: Vec<(&str, Tensor)>, level: usize) -> Result<Valu
     let wrong = |rest: &str, problem: String| StructureError::Names { name: format!("{name}{rest}"), problem };
     let mut lengths: HashMap<&str, Vec<usize>> = HashMap::new();
     let mut lists = Vec::new();
+    let names: Vec<&str> = leaves.iter().map(|(rest, _)| *rest).collect();
+    let has_elements = |list: &str| {
+        let mut inside = names.iter().filter_map(|rest| rest.strip_prefix(list));
+        inside.any(|rest| rest.starts_with(ELEMENTS))
+    };
+    let no_list = |list: &str| {
+        wrong(&format!("{list}{LENGTHS}"), format!("are lengths, and there is no `{name}{list}{ELEMENTS}`"))
+    };
     for (rest, tensor) in leaves {
         match (rest.strip_suffix(LENGTHS), tensor) {
             (Some(list), Tensor::Numeric(numbers)) => {
@@ -419,6 +427,8 @@ fn list_of(name: &str, leaves: Vec<(&str, Tensor)>, level: usize) -> Result<Valu
                 };
                 lengths.insert(list, numbers);
             }
+            // Lengths of lists inside each element.
+            (Some(inner), Tensor::Nested(_)) if !has_elements(inner) => return Err(no_list(inner)),
             (_, Tensor::Nested(list)) if rest != ELEMENTS => lists.push((rest, list)),
             _ => return Err(wrong(rest, "should be a nested tensor, which has the elements of a list".to_owned())),
         }
@@ -448,11 +458,10 @@ fn list_of(name: &str, leaves: Vec<(&str, Tensor)>, level: usize) -> Result<Valu
         }
         parts.push(part);
     }
+    // Of an empty list, those that would be a tensor in each element are none at all.
+    lengths.retain(|list, lengths| !(count == Some(0) && lengths.is_empty() && has_elements(list)));
     if let Some(list) = lengths.keys().min() {
-        return Err(wrong(
-            &format!("{list}{LENGTHS}"),
-            format!("are lengths, and there is no `{name}{list}{ELEMENTS}`"),
-        ));
+        return Err(no_list(list));
     }
     let below = format!("{name}{ELEMENTS}");
     let elements = (0..count.unwrap_or_default()).map(|_| {

@@ -81,6 +81,9 @@ fn none_and_what_is_empty() {
         declared(Value::List(vec![]), &["v[].a", "v[].b[]", "v[].b.#", "w[].c"]),
         [named("v[].a", list(&[])), named("v[].b[]", list(&[])), named("v[].b.#", lengths(&[]))]
     );
+    let three_levels = ["v[][][][]", "v[][][].#", "v[][].#"];
+    let none = declared(Value::List(vec![]), &three_levels);
+    assert_eq!(gather("v", &none.into_iter().collect()), Ok(Some(Value::List(vec![]))));
     let of_pairs = |pairs: Vec<Value>| record(vec![("b", Value::List(pairs))]);
     let pair = Value::Tuple(vec![leaf(1), leaf(2)]);
     let names = ["v[].b[].0[]", "v[].b[].0.#", "v[].b[].1[]", "v[].b[].1.#"];
@@ -135,6 +138,8 @@ fn what_is_no_value() {
     refused(&[("v[][]", list(&[1])), ("v[].#", lengths(&[2]))], "its lengths make another number");
     refused(&[("v[][]", list(&[1])), ("v[].#", lengths(&[2, -1]))], "`v[].#` should be lengths");
     refused(&[("v[].a.#", lengths(&[1])), ("v[].b", list(&[1]))], "there is no `v[].a[]`");
+    refused(&[("v[].#", list(&[]))], "there is no `v[][]`");
+    refused(&[("v[].#", lengths(&[]))], "there is no `v[][]`");
     refused(&[("v..a", number(1))], "is not the name of part of a value");
     refused(&[("v.a[b", number(1))], "is not the name of part of a value");
     refused(&[(&format!("v{}", ".0".repeat(MAX_LEVELS + 1)), number(1))], "more than 64 levels");
