@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::IntoRawFd;
 use std::path::{Component, Path, PathBuf};
 
 use carton_runner_interface::runner::{ModelFiles, RunnerError};
@@ -52,7 +52,8 @@ fn load_file_of_model(name: &str, files: &ModelFiles) -> Result<(), RunnerError>
     let memory = memfd_create("library", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let mut memory = File::from(memory);
     memory.write_all(bytes.bytes()).map_err(failed)?;
-    process::load_library(Path::new(&format!("/proc/self/fd/{}", memory.as_raw_fd())))
+    // Never closed: the linker takes a further library of the same path for this one.
+    process::load_library(Path::new(&format!("/proc/self/fd/{}", memory.into_raw_fd())))
 }
 
 /// The folders that may have packages of Python: those beside libtorch, of the active environment, and of the system.
@@ -60,7 +61,9 @@ fn package_folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     // In a wheel of torch, libtorch is in `site-packages/torch/lib`.
     let beside = process::libtorch_path().and_then(|path| Some(path.parent()?.parent()?.to_owned()));
-    folders.extend(beside.filter(|package| package.ends_with("torch")).and_then(|package| Some(package.parent()?.to_owned())));
+    folders.extend(
+        beside.filter(|package| package.ends_with("torch")).and_then(|package| Some(package.parent()?.to_owned())),
+    );
     for root in ENVIRONMENTS.iter().filter_map(std::env::var_os).map(|root| PathBuf::from(root).join("lib")) {
         let versions = std::fs::read_dir(root).into_iter().flatten().flatten();
         let versions = versions.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python3"));
@@ -132,7 +135,7 @@ fn is_extension(name: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
 
@@ -154,7 +157,7 @@ mod tests {
             match (found, expected) {
                 (Ok(path), Ok(expected)) => assert_eq!(path, expected),
                 (Err(message), Err(expected)) => assert!(message.contains(expected), "{message}"),
-                (found, _) => assert!(false, "{name}: {found:?}"),
+                (found, expected) => panic!("{name}: {found:?}, expected {expected:?}"),
             }
         };
         check("vision", Ok("vision/_C.cpython-311-x86_64-linux-gnu.so"));
