@@ -30,6 +30,7 @@
 //! - [`runner`]: the trait, and the loop that serves it;
 //! - `host`, behind the feature of that name: a connection to a runner, used by any number of tasks at once;
 //! - [`signature`]: compares declared inputs and outputs with those of a model, for runners that can read them from it;
+//! - [`structure`]: tuples, dictionaries and lists of tensors, by the names of their leaves, for runners of models that have them;
 //! - [`version`]: the versions and features of the protocol.
 //!
 //! # Modules
@@ -51,6 +52,7 @@
 //!   `exchange` sends it and waits for its answer, and `reading` decides who reads it.
 //! - `private_bytes`: a runner's memory, shown so that writing to it copies it.
 //! - `signature`: declared inputs and outputs compared with those of a model, for runners that can read them. Pure.
+//! - `structure`: values that are more than a tensor, as tensors by name and back. Pure.
 
 #![cfg_attr(not(feature = "host"), allow(dead_code, reason = "what only hosts use of the parts both sides share"))]
 
@@ -70,6 +72,7 @@ pub mod runner;
 mod shared_memory;
 pub mod signature;
 mod spin;
+pub mod structure;
 mod tensor_encoding;
 mod transport;
 pub mod version;

@@ -34,6 +34,12 @@ fn main() {
         OLDEST.1
     );
     println!("cargo:rustc-env=CARTON_LIBTORCH_VERSION={version}");
+    for (name, since) in [("libtorch_float8", (2, 1)), ("libtorch_float8_fnuz", (2, 2))] {
+        println!("cargo:rustc-check-cfg=cfg({name})");
+        if (headers.major, headers.minor) >= since {
+            println!("cargo:rustc-cfg={name}");
+        }
+    }
     compile_shim(&include, &api);
     link(&libtorch.join("lib"));
 }

@@ -27,6 +27,7 @@ pub mod safetensors;
 pub mod safetensors_index;
 pub mod sample_names;
 pub mod signature;
+pub mod structure;
 pub mod tensor_data;
 pub mod tensor_file;
 pub mod tensor_index;
@@ -64,6 +65,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "safetensors_index" => safetensors_index::check,
         "sample_names" => sample_names::check,
         "signature" => signature::check,
+        "structure" => structure::check,
         "tensor_data" => tensor_data::check,
         "tensor_file" => tensor_file::check,
         "tensor_index" => tensor_index::check,

@@ -104,6 +104,9 @@ pub(super) fn seeds() -> Vec<Seed> {
         Seed::new("config", "config.toml", config),
         Seed::new("config", "netrc", netrc),
         Seed::new("description", "small", DESCRIPTION),
+        Seed::new("structure", "state", "v.0\nv.1.0\nv.1.1\nw\t2"),
+        Seed::new("structure", "detections", "v[].boxes\t3\nv[].masks[]\t3\nv[].masks.#\t2,0,1"),
+        Seed::new("structure", "lists", "v[][]\t3\nv[].#\t1,2"),
     ];
     let answers = [
         "206\nContent-Range: bytes 0-99/200\nContent-Length: 100\nETag: \"one\"\n",

@@ -54,8 +54,8 @@ async fn compare(name: &str, model: &str, input: &str, shape: &[usize], threads:
     pooled.as_mut_slice::<f32>().unwrap().unwrap().copy_from_slice(&elements);
     let heap = NumericTensor::from_vec(elements, shape.to_vec()).unwrap();
     let call_here = || {
-        let arguments = [Value::Tensor(SharedTensor::new(&heap, None).unwrap())];
-        direct.run(&arguments, None).unwrap()
+        let arguments = [Value::Tensor(SharedTensor::new(&heap).unwrap())];
+        direct.run(&arguments).unwrap()
     };
     let inputs =
         |tensor: &NumericTensor| Inputs::Named(Tensors::from([(input.to_owned(), Tensor::from(tensor.clone()))]));
@@ -87,7 +87,7 @@ async fn compare(name: &str, model: &str, input: &str, shape: &[usize], threads:
 fn check(expected: &Results<'_>, found: &Tensor) {
     let found = found.as_numeric().unwrap();
     let mut copied = NumericTensor::zeroed(found.dtype(), found.shape().to_vec()).unwrap();
-    expected.outputs().1[0].copy_to(copied.bytes_mut().unwrap()).unwrap();
+    expected.output().copy_to(copied.bytes_mut().unwrap()).unwrap();
     let (expected, found) = (copied.as_slice::<f32>().unwrap(), found.as_slice::<f32>().unwrap());
     assert!(expected.iter().zip(found).all(|(one, other)| (one - other).abs() <= 1e-5 * one.abs().max(1.0)));
 }

@@ -43,37 +43,98 @@ class MappedArchive final : public caffe2::serialize::ReadAdapterInterface {
   carton_owner owner_;
 };
 
-bool is_list_of(const c10::TypePtr& type, c10::TypeKind element) {
-  const auto list = type->cast<c10::ListType>();
-  return list && list->getElementType()->kind() == element;
-}
-
-carton_kind kind_of(const c10::TypePtr& type) {
-  switch (type->kind()) {
-    case c10::TypeKind::TensorType:
-      return CARTON_TENSOR;
-    case c10::TypeKind::AnyType:
-      return CARTON_ANY;
-    case c10::TypeKind::StringType:
-      return CARTON_STRING;
-    case c10::TypeKind::IntType:
-      return CARTON_INT;
-    case c10::TypeKind::FloatType:
-      return CARTON_FLOAT;
-    case c10::TypeKind::BoolType:
-      return CARTON_BOOL;
-    case c10::TypeKind::ListType:
-      if (is_list_of(type, c10::TypeKind::StringType)) {
-        return CARTON_STRING_LIST;
-      }
-      return is_list_of(type, c10::TypeKind::TensorType) ? CARTON_TENSOR_LIST : CARTON_OTHER;
-    case c10::TypeKind::DictType:
-      return type->expectRef<c10::DictType>().getKeyType()->kind() == c10::TypeKind::StringType ? CARTON_DICT
-                                                                                               : CARTON_OTHER;
-    default:
-      return CARTON_OTHER;
+// Writes types as JSON: the name of a type without parts, or a list of the name of the constructor and its parts. Types of named tuples
+// may contain one another many times, so what is too large is "other".
+class TypeWriter {
+ public:
+  std::string write(const c10::TypePtr& type) {
+    text_.clear();
+    n_types_ = 0;
+    add(*type, 0);
+    return n_types_ > max_types ? "\"other\"" : text_;
   }
-}
+
+ private:
+  static constexpr size_t max_types = 1000;
+  static constexpr size_t max_levels = 32;
+
+  void add(const c10::Type& type, size_t level) {
+    if (++n_types_ > max_types || level > max_levels) {
+      n_types_ = max_types + 1;
+      return;
+    }
+    switch (type.kind()) {
+      case c10::TypeKind::TensorType:
+        return word("tensor");
+      case c10::TypeKind::AnyType:
+        return word("any");
+      case c10::TypeKind::StringType:
+        return word("str");
+      case c10::TypeKind::IntType:
+        return word("int");
+      case c10::TypeKind::FloatType:
+        return word("float");
+      case c10::TypeKind::BoolType:
+        return word("bool");
+      case c10::TypeKind::ComplexType:
+        return word("complex");
+      case c10::TypeKind::OptionalType:
+        return constructor("optional", {type.expectRef<c10::OptionalType>().getElementType()}, level);
+      case c10::TypeKind::ListType:
+        return constructor("list", {type.expectRef<c10::ListType>().getElementType()}, level);
+      case c10::TypeKind::DictType: {
+        const auto& dictionary = type.expectRef<c10::DictType>();
+        return constructor("dict", {dictionary.getKeyType(), dictionary.getValueType()}, level);
+      }
+      case c10::TypeKind::TupleType:
+        return tuple(type.expectRef<c10::TupleType>(), level);
+      default:
+        return word("other");
+    }
+  }
+
+  void word(const std::string& text) {
+    text_ += '"';
+    for (const char c : text) {
+      if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ') {
+        text_ += '?';
+      } else {
+        text_ += c;
+      }
+    }
+    text_ += '"';
+  }
+
+  void constructor(const char* name, const std::vector<c10::TypePtr>& parts, size_t level) {
+    text_ += '[';
+    word(name);
+    for (const c10::TypePtr& part : parts) {
+      text_ += ',';
+      add(*part, level + 1);
+    }
+    text_ += ']';
+  }
+
+  void tuple(const c10::TupleType& type, size_t level) {
+    const auto& elements = type.elements();
+    const auto& schema = type.schema();
+    if (!schema || schema->arguments().size() != elements.size()) {
+      return constructor("tuple", elements.vec(), level);
+    }
+    text_ += "[\"named\"";
+    for (size_t i = 0; i < elements.size(); ++i) {
+      text_ += ",[";
+      word(schema->arguments()[i].name());
+      text_ += ',';
+      add(*elements[i], level + 1);
+      text_ += ']';
+    }
+    text_ += ']';
+  }
+
+  std::string text_;
+  size_t n_types_ = 0;
+};
 
 carton_text text_of(const std::string& text) { return carton_text{text.data(), text.size()}; }
 
@@ -81,29 +142,18 @@ void read_arguments(carton_module& loaded) {
   const auto& schema = loaded.module.get_method("forward").function().getSchema();
   const auto& formals = schema.arguments();
   // Reserved, so that the texts do not move.
-  loaded.texts.reserve(2 * formals.size());
+  loaded.texts.reserve(3 * formals.size());
+  const auto keep = [&](std::string text) {
+    loaded.texts.push_back(std::move(text));
+    return text_of(loaded.texts.back());
+  };
   for (size_t i = 1; i < formals.size(); ++i) {
     const auto& formal = formals[i];
-    c10::TypePtr type = formal.type();
     carton_argument argument{};
-    loaded.texts.push_back(formal.name());
-    argument.name = text_of(loaded.texts.back());
-    loaded.texts.push_back(type->annotation_str());
-    argument.type = text_of(loaded.texts.back());
+    argument.name = keep(formal.name());
+    argument.type = keep(formal.type()->annotation_str());
+    argument.structure = keep(TypeWriter().write(formal.type()));
     argument.has_default = formal.default_value().has_value();
-    if (const auto optional = type->cast<c10::OptionalType>()) {
-      argument.optional = true;
-      type = optional->getElementType();
-    }
-    argument.kind = kind_of(type);
-    argument.element = CARTON_OTHER;
-    if (argument.kind == CARTON_DICT) {
-      const auto value = type->expectRef<c10::DictType>().getValueType();
-      argument.element = kind_of(value);
-      if (i == 1) {
-        loaded.dictionary_value = value;
-      }
-    }
     loaded.arguments.push_back(argument);
   }
 }
@@ -125,7 +175,7 @@ carton_error* carton_load(const uint8_t* bytes, size_t length, carton_owner owne
     const c10::Device device =
         cuda < 0 ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(cuda));
     // The device is always passed, so that tensors that were saved on a GPU are loaded to the CPU if there is no GPU.
-    auto loaded = std::make_unique<carton_module>(carton_module{torch::jit::load(archive, device), device, {}, {}, nullptr});
+    auto loaded = std::make_unique<carton_module>(carton_module{torch::jit::load(archive, device), device, {}, {}});
     if (!loaded->module.find_method("forward")) {
       throw std::runtime_error("the module has no method forward");
     }

@@ -14,6 +14,4 @@ struct carton_module {
   // Texts that `arguments` points to.
   std::vector<std::string> texts;
   std::vector<carton_argument> arguments;
-  // The type of the dictionary's values, if forward takes a dictionary.
-  c10::TypePtr dictionary_value;
 };

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <mutex>
+#include <stdexcept>
 
 #include "error.h"
 
@@ -56,4 +58,21 @@ carton_error* carton_finds_gpu(bool* found) {
     load_cuda();
     *found = torch::cuda::is_available();
   });
+}
+
+carton_error* carton_load_library(const char* path) {
+  return carton::guarded([&] {
+    // Never closed: what it registered is used until the process ends.
+    if (dlopen(path, RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+      const char* reason = dlerror();
+      throw std::runtime_error(reason != nullptr ? reason : "dlopen failed");
+    }
+  });
+}
+
+carton_text carton_libtorch_path() {
+  Dl_info info{};
+  const int found = dladdr(reinterpret_cast<const void*>(&at::get_num_threads), &info);
+  const char* path = found != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+  return carton_text{path, std::strlen(path)};
 }

@@ -2,16 +2,21 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 #include <torch/version.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <memory>
+#include <sstream>
 
 #include "error.h"
 #include "module.h"
@@ -22,10 +27,21 @@
 #define CARTON_HAS_WIDE_UNSIGNED 0
 #endif
 
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
+#define CARTON_HAS_FLOAT8 1
+#else
+#define CARTON_HAS_FLOAT8 0
+#endif
+
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 2)
+#define CARTON_HAS_FLOAT8_FNUZ 1
+#else
+#define CARTON_HAS_FLOAT8_FNUZ 0
+#endif
+
 struct carton_result {
-  carton_structure structure = CARTON_ONE;
-  std::vector<carton_output> outputs;
-  // The data that `outputs` points to. Deques, because their elements do not move.
+  carton_output output{};
+  // The data that outputs point to. Deques, because their elements do not move.
   std::deque<at::Tensor> tensors;
   std::deque<std::vector<carton_output>> lists;
   std::deque<std::string> strings;
@@ -35,47 +51,57 @@ struct carton_result {
 namespace carton {
 namespace {
 
-// Converts the position in `DataType::ALL` of carton-tensor, or CARTON_BOOLS; Undefined for dtypes that this libtorch lacks.
-at::ScalarType scalar_type_of(int32_t dtype) {
-  switch (dtype) {
-    case 0: return at::kFloat;
-    case 1: return at::kDouble;
-    case 3: return at::kChar;
-    case 4: return at::kShort;
-    case 5: return at::kInt;
-    case 6: return at::kLong;
-    case 7: return at::kByte;
-    case CARTON_BOOLS: return at::kBool;
+// The dtypes of tensors by their positions in `DataType::ALL` of carton-tensor. Undefined for those that this libtorch lacks, and for texts
+// and bytes, which are no tensors.
+constexpr at::ScalarType dtypes[] = {
+    at::kFloat,
+    at::kDouble,
+    at::ScalarType::Undefined,
+    at::kChar,
+    at::kShort,
+    at::kInt,
+    at::kLong,
+    at::kByte,
 #if CARTON_HAS_WIDE_UNSIGNED
-    case 8: return at::kUInt16;
-    case 9: return at::kUInt32;
-    case 10: return at::kUInt64;
+    at::kUInt16,
+    at::kUInt32,
+    at::kUInt64,
+#else
+    at::ScalarType::Undefined,
+    at::ScalarType::Undefined,
+    at::ScalarType::Undefined,
 #endif
-    default: return at::ScalarType::Undefined;
-  }
+    at::kBool,
+    at::kHalf,
+    at::kBFloat16,
+#if CARTON_HAS_FLOAT8
+    at::kFloat8_e4m3fn,
+    at::kFloat8_e5m2,
+#else
+    at::ScalarType::Undefined,
+    at::ScalarType::Undefined,
+#endif
+#if CARTON_HAS_FLOAT8_FNUZ
+    at::kFloat8_e4m3fnuz,
+    at::kFloat8_e5m2fnuz,
+#else
+    at::ScalarType::Undefined,
+    at::ScalarType::Undefined,
+#endif
+    at::kComplexFloat,
+    at::kComplexDouble,
+    at::ScalarType::Undefined,
+};
+constexpr size_t n_dtypes = sizeof(dtypes) / sizeof(dtypes[0]);
+
+at::ScalarType scalar_type_of(int32_t dtype) {
+  return dtype >= 0 && static_cast<size_t>(dtype) < n_dtypes ? dtypes[dtype] : at::ScalarType::Undefined;
 }
 
-// Returns the dtype that carries elements of a scalar type: uint8 for booleans, float32 for half and bfloat16. -1 if there
-// is none.
+// Returns the position of the dtype of a scalar type; -1 if there is none.
 int32_t dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-    case at::kHalf:
-    case at::kBFloat16: return 0;
-    case at::kDouble: return 1;
-    case at::kChar: return 3;
-    case at::kShort: return 4;
-    case at::kInt: return 5;
-    case at::kLong: return 6;
-    case at::kByte:
-    case at::kBool: return 7;
-#if CARTON_HAS_WIDE_UNSIGNED
-    case at::kUInt16: return 8;
-    case at::kUInt32: return 9;
-    case at::kUInt64: return 10;
-#endif
-    default: return -1;
-  }
+  const auto found = std::find(std::begin(dtypes), std::end(dtypes), type);
+  return type == at::ScalarType::Undefined || found == std::end(dtypes) ? -1 : static_cast<int32_t>(found - std::begin(dtypes));
 }
 
 at::Tensor tensor_of(const carton_value& value, const c10::Device& device, bool copy) {
@@ -96,7 +122,65 @@ at::Tensor tensor_of(const carton_value& value, const c10::Device& device, bool 
 
 std::string string_of(const carton_text& text) { return std::string(text.data, text.length); }
 
-c10::IValue ivalue_of(const carton_value& value, const c10::Device& device, bool copy) {
+c10::IValue ivalue_of(const carton_value& value, const c10::Type& type, const c10::Device& device, bool copy);
+
+// The type of an Optional's value, or the type itself.
+const c10::Type& present(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::OptionalType ? *type.expectRef<c10::OptionalType>().getElementType() : type;
+}
+
+c10::IValue list_of(const carton_value& value, const c10::Type& type, const c10::Device& device, bool copy) {
+  // A list for an argument of any type holds tensors.
+  const c10::TypePtr element =
+      type.kind() == c10::TypeKind::ListType ? type.expectRef<c10::ListType>().getElementType() : c10::TensorType::get();
+  c10::impl::GenericList list(element);
+  list.reserve(value.n_elements);
+  for (size_t i = 0; i < value.n_elements; ++i) {
+    list.push_back(ivalue_of(value.elements[i], *element, device, copy));
+  }
+  return list;
+}
+
+c10::IValue tuple_of(const carton_value& value, const c10::Type& type, const c10::Device& device, bool copy) {
+  const auto tuple = type.expect<c10::TupleType>();
+  TORCH_CHECK(tuple->elements().size() == value.n_elements, "a tuple of ", value.n_elements, " elements");
+  std::vector<c10::IValue> elements;
+  elements.reserve(value.n_elements);
+  for (size_t i = 0; i < value.n_elements; ++i) {
+    elements.push_back(ivalue_of(value.elements[i], *tuple->elements()[i], device, copy));
+  }
+  if (!tuple->schema()) {
+    return c10::ivalue::Tuple::create(std::move(elements));
+  }
+  return c10::ivalue::Tuple::createNamed(std::move(elements), std::const_pointer_cast<c10::TupleType>(tuple));
+}
+
+c10::IValue key_of(const std::string& text, const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::IntType:
+      return static_cast<int64_t>(std::stoll(text));
+    case c10::TypeKind::FloatType:
+      return std::stod(text);
+    case c10::TypeKind::BoolType:
+      return text == "True";
+    default:
+      return text;
+  }
+}
+
+c10::IValue dictionary_of(const carton_value& value, const c10::Type& type, const c10::Device& device, bool copy) {
+  const auto& dictionary_type = type.expectRef<c10::DictType>();
+  c10::impl::GenericDict dictionary(dictionary_type.getKeyType(), dictionary_type.getValueType());
+  for (size_t i = 0; i < value.n_elements; ++i) {
+    dictionary.insert(key_of(string_of(value.texts[i]), *dictionary_type.getKeyType()),
+                      ivalue_of(value.elements[i], *dictionary_type.getValueType(), device, copy));
+  }
+  return dictionary;
+}
+
+// Makes the value of a type, which the caller has compared with the value.
+c10::IValue ivalue_of(const carton_value& value, const c10::Type& declared, const c10::Device& device, bool copy) {
+  const c10::Type& type = present(declared);
   switch (value.kind) {
     case CARTON_VALUE_TENSOR:
       return tensor_of(value, device, copy);
@@ -110,20 +194,20 @@ c10::IValue ivalue_of(const carton_value& value, const c10::Device& device, bool
       }
       return list;
     }
-    case CARTON_VALUE_TENSOR_LIST: {
-      c10::List<at::Tensor> list;
-      list.reserve(value.n_elements);
-      for (size_t i = 0; i < value.n_elements; ++i) {
-        list.push_back(tensor_of(value.elements[i], device, copy));
-      }
-      return list;
-    }
     case CARTON_VALUE_INT:
       return value.integer;
     case CARTON_VALUE_FLOAT:
       return value.real;
     case CARTON_VALUE_BOOL:
       return value.integer != 0;
+    case CARTON_VALUE_COMPLEX:
+      return c10::complex<double>(value.real, value.imaginary);
+    case CARTON_VALUE_LIST:
+      return list_of(value, type, device, copy);
+    case CARTON_VALUE_TUPLE:
+      return tuple_of(value, type, device, copy);
+    case CARTON_VALUE_DICT:
+      return dictionary_of(value, type, device, copy);
     default:
       return c10::IValue();
   }
@@ -134,56 +218,62 @@ class Reader {
  public:
   explicit Reader(carton_result& result) : result_(result) {}
 
-  carton_output read(const c10::IValue& value, const std::string& name) {
+  carton_output read(const c10::IValue& value, size_t level = 0) {
     carton_output output{};
-    output.name = keep(name);
     output.dtype = -1;
-    if (value.isTensor()) {
+    if (level > max_levels) {
+      other(output, "a value of more than 64 levels");
+    } else if (value.isNone()) {
+      output.kind = CARTON_OUTPUT_NONE;
+    } else if (value.isTensor()) {
       read_tensor(value.toTensor(), output);
     } else if (value.isString()) {
       output.kind = CARTON_OUTPUT_STRING;
-      read_texts({value.toStringRef()}, output);
-    } else if (value.isInt()) {
-      read_tensor(at::scalar_tensor(value.toInt(), at::kLong), output);
-    } else if (value.isDouble()) {
-      read_tensor(at::scalar_tensor(value.toDouble(), at::kDouble), output);
-    } else if (value.isBool()) {
-      read_tensor(at::scalar_tensor(value.toBool(), at::kBool), output);
-    } else if (value.isIntList()) {
-      read_tensor(at::tensor(value.toIntVector(), at::kLong), output);
-    } else if (value.isDoubleList()) {
-      read_tensor(at::tensor(value.toDoubleVector(), at::kDouble), output);
+      keep_texts({value.toStringRef()}, output);
+    } else if (value.isInt() || value.isDouble() || value.isBool() || value.isComplexDouble()) {
+      read_tensor(number_of(value), output);
     } else if (value.isList()) {
-      read_list(value.toListRef(), value, output);
+      read_list(value, output, level);
+    } else if (value.isTuple()) {
+      read_tuple(value, output, level);
+    } else if (value.isGenericDict()) {
+      read_dictionary(value, output, level);
     } else {
-      refuse(output, value.isNone() ? std::string("None") : value.type()->annotation_str());
+      other(output, value.type()->annotation_str());
     }
     return output;
   }
 
-  carton_text keep(const std::string& text) {
-    result_.strings.push_back(text);
-    return carton_text{result_.strings.back().data(), result_.strings.back().size()};
+ private:
+  static constexpr size_t max_levels = 64;
+
+  void other(carton_output& output, const std::string& what) {
+    output.kind = CARTON_OUTPUT_OTHER;
+    keep_texts({what}, output);
   }
 
- private:
-  [[noreturn]] static void refuse(const carton_output& output, const std::string& found) {
-    const std::string name = string_of(output.name);
-    throw std::runtime_error((name.empty() ? "the model's output" : "output `" + name + "`") + " is " + found +
-                             "; expected a tensor, str, List[str], List[Tensor] or a number");
+  static at::Tensor number_of(const c10::IValue& value) {
+    const auto dtype = value.isInt() ? at::kLong : value.isDouble() ? at::kDouble : value.isBool() ? at::kBool : at::kComplexDouble;
+    return at::scalar_tensor(value.toScalar(), dtype);
   }
 
   void read_tensor(const at::Tensor& tensor, carton_output& output) {
     if (!tensor.defined()) {
-      refuse(output, "an undefined tensor");
+      return other(output, "an undefined tensor");
     }
-    if (tensor.layout() != c10::kStrided || tensor.is_nested() || tensor.is_quantized()) {
-      refuse(output, "a sparse, nested or quantized tensor");
+    if (tensor.is_quantized()) {
+      return other(output, "a quantized tensor (the model can return its `dequantize()`, or its `int_repr()`)");
+    }
+    if (tensor.is_nested()) {
+      return other(output, "a nested tensor of torch (the model can return its `unbind()`)");
+    }
+    if (tensor.layout() != c10::kStrided) {
+      return other(output, "a sparse tensor (the model can return its `to_dense()`)");
     }
     output.kind = CARTON_OUTPUT_TENSOR;
     output.dtype = dtype_of(tensor.scalar_type());
     if (output.dtype < 0) {
-      refuse(output, std::string("a tensor of ") + c10::toString(tensor.scalar_type()));
+      return other(output, std::string("a tensor of ") + c10::toString(tensor.scalar_type()));
     }
     result_.tensors.push_back(tensor);
     const at::Tensor& kept = result_.tensors.back();
@@ -192,100 +282,148 @@ class Reader {
     output.rank = kept.sizes().size();
   }
 
-  void read_texts(const std::vector<std::string>& texts, carton_output& output) {
+  void keep_texts(const std::vector<std::string>& texts, carton_output& output) {
     std::vector<carton_text> kept;
     kept.reserve(texts.size());
     for (const std::string& text : texts) {
-      kept.push_back(keep(text));
+      result_.strings.push_back(text);
+      kept.push_back(carton_text{result_.strings.back().data(), result_.strings.back().size()});
     }
     result_.texts.push_back(std::move(kept));
     output.texts = result_.texts.back().data();
     output.n_texts = result_.texts.back().size();
   }
 
-  void read_list(c10::ArrayRef<c10::IValue> elements, const c10::IValue& value, carton_output& output) {
-    const auto type = value.type();
-    const auto element_kind = type->expectRef<c10::ListType>().getElementType()->kind();
-    const auto all = [&](auto&& is) { return std::all_of(elements.begin(), elements.end(), is); };
+  template <typename Values>
+  void read_elements(const Values& values, carton_output& output, size_t level) {
+    std::vector<carton_output> list;
+    list.reserve(values.size());
+    for (const c10::IValue& value : values) {
+      list.push_back(read(value, level + 1));
+    }
+    result_.lists.push_back(std::move(list));
+    output.elements = result_.lists.back().data();
+    output.n_elements = result_.lists.back().size();
+  }
+
+  void read_list(const c10::IValue& value, carton_output& output, size_t level) {
+    if (value.isIntList()) {
+      return read_tensor(at::tensor(value.toIntVector(), at::kLong), output);
+    }
+    if (value.isDoubleList()) {
+      return read_tensor(at::tensor(value.toDoubleVector(), at::kDouble), output);
+    }
+    if (value.isBoolList()) {
+      const auto list = value.toBoolList();
+      auto flags = at::empty({static_cast<int64_t>(list.size())}, at::kBool);
+      for (size_t i = 0; i < list.size(); ++i) {
+        flags.data_ptr<bool>()[i] = list.get(i);
+      }
+      return read_tensor(flags, output);
+    }
+    if (value.isComplexDoubleList()) {
+      return read_tensor(at::tensor(value.toComplexDoubleVector(), at::kComplexDouble), output);
+    }
+    const auto elements = value.toListRef();
+    const auto all = [&](auto&& is) { return !elements.empty() && std::all_of(elements.begin(), elements.end(), is); };
+    const bool of_texts = value.type()->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::StringType;
     // The elements decide the kind of a list that was declared to hold anything.
-    if (element_kind == c10::TypeKind::StringType ||
-        (!elements.empty() && all([](const c10::IValue& element) { return element.isString(); }))) {
+    if (of_texts || all([](const c10::IValue& element) { return element.isString(); })) {
       output.kind = CARTON_OUTPUT_STRING_LIST;
       std::vector<std::string> texts;
       texts.reserve(elements.size());
       for (const c10::IValue& element : elements) {
         texts.push_back(element.toStringRef());
       }
-      read_texts(texts, output);
-    } else if (element_kind == c10::TypeKind::TensorType ||
-               (elements.empty() ? element_kind == c10::TypeKind::AnyType
-                                 : all([](const c10::IValue& element) { return element.isTensor(); }))) {
-      output.kind = CARTON_OUTPUT_TENSOR_LIST;
-      std::vector<carton_output> list;
-      list.reserve(elements.size());
-      for (const c10::IValue& element : elements) {
-        carton_output inner{};
-        inner.name = output.name;
-        read_tensor(element.toTensor(), inner);
-        list.push_back(inner);
-      }
-      result_.lists.push_back(std::move(list));
-      output.elements = result_.lists.back().data();
-      output.n_elements = result_.lists.back().size();
-    } else {
-      refuse(output, type->annotation_str());
+      return keep_texts(texts, output);
     }
+    for (const auto is : {&c10::IValue::isInt, &c10::IValue::isDouble, &c10::IValue::isBool}) {
+      if (all([&](const c10::IValue& element) { return (element.*is)(); })) {
+        std::vector<at::Tensor> numbers;
+        numbers.reserve(elements.size());
+        for (const c10::IValue& element : elements) {
+          numbers.push_back(number_of(element));
+        }
+        return read_tensor(at::stack(numbers), output);
+      }
+    }
+    output.kind = CARTON_OUTPUT_LIST;
+    read_elements(elements, output, level);
+  }
+
+  void read_tuple(const c10::IValue& value, carton_output& output, size_t level) {
+    const auto tuple = value.toTuple();
+    const auto type = value.type();
+    const auto& schema = type->expectRef<c10::TupleType>().schema();
+    const auto& elements = tuple->elements();
+    output.kind = CARTON_OUTPUT_TUPLE;
+    if (schema && schema->arguments().size() == elements.size()) {
+      output.kind = CARTON_OUTPUT_NAMED_TUPLE;
+      std::vector<std::string> names;
+      for (const auto& field : schema->arguments()) {
+        names.push_back(field.name());
+      }
+      keep_texts(names, output);
+    }
+    std::vector<c10::IValue> values;
+    for (const c10::IValue& element : elements) {
+      values.push_back(element);
+    }
+    read_elements(values, output, level);
+  }
+
+  // The shortest text that is this number, as Python writes it.
+  static std::string text_of(double number) {
+    std::string text;
+    for (int precision = 1; precision <= 17; ++precision) {
+      std::ostringstream out;
+      out.precision(precision);
+      out << number;
+      text = out.str();
+      if (std::strtod(text.c_str(), nullptr) == number) {
+        break;
+      }
+    }
+    return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+  }
+
+  void read_dictionary(const c10::IValue& value, carton_output& output, size_t level) {
+    std::vector<std::string> keys;
+    std::vector<c10::IValue> values;
+    for (const auto& entry : value.toGenericDict()) {
+      const c10::IValue& key = entry.key();
+      if (key.isString()) {
+        keys.push_back(key.toStringRef());
+      } else if (key.isBool()) {
+        keys.push_back(key.toBool() ? "True" : "False");
+      } else if (key.isInt()) {
+        keys.push_back(std::to_string(key.toInt()));
+      } else if (key.isDouble()) {
+        keys.push_back(text_of(key.toDouble()));
+      } else {
+        return other(output, value.type()->annotation_str() + ", whose keys are no texts and no numbers");
+      }
+      values.push_back(entry.value());
+    }
+    output.kind = CARTON_OUTPUT_DICT;
+    keep_texts(keys, output);
+    read_elements(values, output, level);
   }
 
   carton_result& result_;
 };
 
-void read_result(const c10::IValue& value, carton_result& result) {
-  Reader reader(result);
-  if (value.isGenericDict()) {
-    result.structure = CARTON_MAP;
-    for (const auto& entry : value.toGenericDict()) {
-      if (!entry.key().isString()) {
-        throw std::runtime_error("the model returned " + value.type()->annotation_str() +
-                                 "; expected a dictionary whose keys are strings");
-      }
-      result.outputs.push_back(reader.read(entry.value(), entry.key().toStringRef()));
-    }
-  } else if (value.isTuple()) {
-    const auto tuple = value.toTuple();
-    const auto type = value.type();
-    const auto& schema = type->expectRef<c10::TupleType>().schema();
-    const auto& elements = tuple->elements();
-    const bool named = schema && schema->arguments().size() == elements.size();
-    result.structure = named ? CARTON_NAMED_TUPLE : CARTON_SEQUENCE;
-    for (size_t i = 0; i < elements.size(); ++i) {
-      result.outputs.push_back(reader.read(elements[i], named ? schema->arguments()[i].name() : std::string()));
-    }
-  } else {
-    result.outputs.push_back(reader.read(value, std::string()));
-  }
-}
-
-std::vector<c10::IValue> arguments_of(const carton_module& module, const carton_value* values, size_t n_values,
-                                      const carton_text* keys, bool copy) {
-  std::vector<c10::IValue> arguments;
-  if (keys) {
-    TORCH_CHECK(module.dictionary_value, "forward takes no dictionary");
-    c10::impl::GenericDict dictionary(c10::StringType::get(), module.dictionary_value);
-    for (size_t i = 0; i < n_values; ++i) {
-      dictionary.insert(string_of(keys[i]), ivalue_of(values[i], module.device, copy));
-    }
-    arguments.emplace_back(std::move(dictionary));
-    return arguments;
-  }
+std::vector<c10::IValue> arguments_of(const carton_module& module, const carton_value* values, size_t n_values, bool copy) {
   const auto& formals = module.module.get_method("forward").function().getSchema().arguments();
+  TORCH_CHECK(n_values + 1 == formals.size(), "forward takes ", formals.size() - 1, " arguments, not ", n_values);
+  std::vector<c10::IValue> arguments;
   arguments.reserve(n_values);
   for (size_t i = 0; i < n_values; ++i) {
-    const bool by_default = values[i].kind == CARTON_VALUE_DEFAULT && i + 1 < formals.size();
-    if (by_default && formals[i + 1].default_value()) {
-      arguments.push_back(*formals[i + 1].default_value());
+    const auto& formal = formals[i + 1];
+    if (values[i].kind == CARTON_VALUE_DEFAULT && formal.default_value()) {
+      arguments.push_back(*formal.default_value());
     } else {
-      arguments.push_back(ivalue_of(values[i], module.device, copy));
+      arguments.push_back(ivalue_of(values[i], *formal.type(), module.device, copy));
     }
   }
   return arguments;
@@ -306,24 +444,20 @@ void initialise_this_thread() {
 
 bool carton_supports(int32_t dtype) { return carton::scalar_type_of(dtype) != at::ScalarType::Undefined; }
 
-carton_error* carton_run(const carton_module* module, const carton_value* values, size_t n_values,
-                         const carton_text* keys, bool copy, carton_result** result) {
+carton_error* carton_run(const carton_module* module, const carton_value* values, size_t n_values, bool copy,
+                         carton_result** result) {
   return carton::guarded([&] {
     carton::initialise_this_thread();
     const c10::NoGradGuard no_gradients;
     auto made = std::make_unique<carton_result>();
-    auto arguments = carton::arguments_of(*module, values, n_values, keys, copy);
+    auto arguments = carton::arguments_of(*module, values, n_values, copy);
     const c10::IValue returned = module->module.get_method("forward")(std::move(arguments));
-    carton::read_result(returned, *made);
+    made->output = carton::Reader(*made).read(returned);
     *result = made.release();
   });
 }
 
-carton_structure carton_outputs(const carton_result* result, const carton_output** outputs, size_t* n_outputs) {
-  *outputs = result->outputs.data();
-  *n_outputs = result->outputs.size();
-  return result->structure;
-}
+const carton_output* carton_output_of(const carton_result* result) { return &result->output; }
 
 void carton_result_free(carton_result* result) {
   carton_error* error = carton::guarded([&] { delete result; });

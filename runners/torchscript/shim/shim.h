@@ -23,26 +23,10 @@ struct carton_error;
 carton_text carton_error_text(const carton_error*);
 void carton_error_free(carton_error*);
 
-// The kind of value that an argument of forward takes; the same numbers as `Kind` in src/libtorch/module.rs.
-enum carton_kind : int32_t {
-  CARTON_TENSOR = 0,
-  CARTON_ANY = 1,
-  CARTON_STRING = 2,
-  CARTON_STRING_LIST = 3,
-  CARTON_TENSOR_LIST = 4,
-  CARTON_INT = 5,
-  CARTON_FLOAT = 6,
-  CARTON_BOOL = 7,
-  CARTON_DICT = 8,  // of strings to `element`
-  CARTON_OTHER = 9,
-};
-
 struct carton_argument {
   carton_text name;
-  carton_text type;  // as TorchScript writes it
-  int32_t kind;      // of T for an Optional[T]
-  int32_t element;   // of a dictionary's values
-  bool optional;     // may be None
+  carton_text type;       // as TorchScript writes it
+  carton_text structure;  // as JSON, which src/libtorch/value_type.rs reads
   bool has_default;
 };
 
@@ -53,24 +37,24 @@ struct carton_owner {
   void (*release)(const void*);
 };
 
-// The kind of an argument, or of the value for a key.
+// The kind of an argument, or of a part of one.
 enum carton_value_kind : int32_t {
   CARTON_VALUE_TENSOR = 0,
   CARTON_VALUE_STRING = 1,
   CARTON_VALUE_STRING_LIST = 2,
-  CARTON_VALUE_TENSOR_LIST = 3,
-  CARTON_VALUE_INT = 4,
-  CARTON_VALUE_FLOAT = 5,
-  CARTON_VALUE_BOOL = 6,
-  CARTON_VALUE_DEFAULT = 7,  // the argument's default, or None
+  CARTON_VALUE_INT = 3,
+  CARTON_VALUE_FLOAT = 4,
+  CARTON_VALUE_BOOL = 5,
+  CARTON_VALUE_COMPLEX = 6,
+  CARTON_VALUE_DEFAULT = 7,  // an argument's default, or None
+  CARTON_VALUE_LIST = 8,     // of `elements`
+  CARTON_VALUE_TUPLE = 9,
+  CARTON_VALUE_DICT = 10,    // of `texts`, the keys, to `elements`
 };
-
-// The number of booleans, bytes that are 0 or 1, in the place of a dtype. Only values have it.
-constexpr int32_t CARTON_BOOLS = 100;
 
 struct carton_value {
   int32_t kind;
-  int32_t dtype;  // of a tensor; the position in `DataType::ALL` of carton-tensor, or CARTON_BOOLS
+  int32_t dtype;  // of a tensor; the position in `DataType::ALL` of carton-tensor
   const void* data;
   const int64_t* shape;
   size_t rank;
@@ -81,18 +65,23 @@ struct carton_value {
   size_t n_elements;
   int64_t integer;
   double real;
+  double imaginary;
 };
 
-// An output of a call. Everything that it points to lives as long as the result.
+// A value that forward returned, or a part of it. Everything that it points to lives as long as the result.
 enum carton_output_kind : int32_t {
   CARTON_OUTPUT_TENSOR = 0,
   CARTON_OUTPUT_STRING = 1,
   CARTON_OUTPUT_STRING_LIST = 2,
-  CARTON_OUTPUT_TENSOR_LIST = 3,
+  CARTON_OUTPUT_LIST = 3,
+  CARTON_OUTPUT_TUPLE = 4,
+  CARTON_OUTPUT_NAMED_TUPLE = 5,  // `texts` are the names of the fields
+  CARTON_OUTPUT_DICT = 6,         // `texts` are the keys
+  CARTON_OUTPUT_NONE = 7,
+  CARTON_OUTPUT_OTHER = 8,        // `texts` has what it is, which no tensors can be
 };
 
 struct carton_output {
-  carton_text name;  // of a key or a field; empty where there is none
   int32_t kind;
   int32_t dtype;
   const int64_t* shape;
@@ -102,14 +91,6 @@ struct carton_output {
   const carton_output* elements;
   size_t n_elements;
   const void* tensor;
-};
-
-// The structure of the outputs of a call.
-enum carton_structure : int32_t {
-  CARTON_ONE = 0,          // forward returned one value
-  CARTON_SEQUENCE = 1,     // a tuple
-  CARTON_NAMED_TUPLE = 2,
-  CARTON_MAP = 3,          // a dictionary of strings
 };
 
 struct carton_module;
@@ -126,6 +107,12 @@ carton_error* carton_set_interop_threads(int32_t threads);
 // Whether this libtorch has CUDA, and CUDA finds a GPU. The answer of the first call is final.
 carton_error* carton_finds_gpu(bool* found);
 
+// Loads a shared library that registers operators, for the rest of the process. The path ends with NUL.
+carton_error* carton_load_library(const char* path);
+
+// The path that libtorch was loaded from; empty if the system does not say it. It lives as long as the process.
+carton_text carton_libtorch_path();
+
 // Whether this libtorch has tensors of a dtype.
 bool carton_supports(int32_t dtype);
 
@@ -141,11 +128,9 @@ size_t carton_arguments(const carton_module*, const carton_argument** arguments)
 // that two calls must not run at once.
 carton_error* carton_effects(const carton_module*, bool* writes_inputs, bool* changes_module);
 
-// Runs forward. If `keys` is null, `values` are its arguments in order; otherwise they become one dictionary. With `copy`
-// tensors are copied first.
-carton_error* carton_run(const carton_module*, const carton_value* values, size_t n_values, const carton_text* keys,
-                         bool copy, carton_result** result);
-carton_structure carton_outputs(const carton_result*, const carton_output** outputs, size_t* n_outputs);
+// Runs forward on its arguments in order. With `copy` tensors are copied first.
+carton_error* carton_run(const carton_module*, const carton_value* values, size_t n_values, bool copy, carton_result** result);
+const carton_output* carton_output_of(const carton_result*);
 void carton_result_free(carton_result*);
 
 // Writes the elements of an output that is a tensor to `target`, which must have exactly their size.

@@ -1,198 +1,211 @@
-//! Matches inputs with the arguments of forward, and the values that it returns with outputs. Pure.
+//! Matches inputs with the arguments of forward. Pure.
 //!
 //! A forward that takes one dictionary with string keys gets all inputs in it; any other forward gets each input as an
-//! argument. The schema of forward decides which.
+//! argument, or as a part of one. The schema of forward decides which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
 use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches};
-use carton_tensor::{DataType, Dimension, ElementKind, SymbolicShape, Tensor};
+use carton_runner_interface::structure::{self, is_below};
+use carton_tensor::DataType;
 
 use crate::identity::LIBTORCH_VERSION;
-use crate::libtorch::{Argument, Kind, Structure, is_supported};
+use crate::leaves::{Leaf, is_one_leaf, leaves};
+use crate::libtorch::{Argument, ValueType, is_supported};
 
-/// The name of an output that neither the carton nor the model names.
-const UNNAMED: &str = "output";
-
-/// The inputs and outputs of a loaded model with the names that callers use.
+/// The inputs of a loaded model with the names that callers use.
 #[derive(Debug)]
 pub(crate) struct Binding {
     convention: Convention,
-    /// What the elements of inputs are, where their dtypes do not say it, by the names that callers use.
-    kinds: BTreeMap<String, ElementKind>,
-    outputs: Vec<Declared>,
+    /// The model's names of inputs, by callers' names. An input without an entry has one name.
+    inner_names: BTreeMap<String, String>,
 }
 
 /// How forward takes its inputs.
 #[derive(Debug)]
 enum Convention {
-    /// In one dictionary. `keys` maps callers' names to keys; an input without an entry has its own name as key.
-    Dictionary { argument: Argument, keys: BTreeMap<String, String> },
-    /// As arguments in order, each with the name that callers use.
-    Positional(Vec<(String, Argument)>),
+    /// In one dictionary; all other arguments have defaults.
+    Dictionary { argument: Argument, element: ValueType, n_others: usize },
+    /// As arguments in order.
+    Positional(Vec<Slot>),
 }
 
-/// A declared output.
+/// An argument, and the inputs that it is made of.
 #[derive(Debug)]
-struct Declared {
-    name: String,
-    /// The model's name for it.
-    inner: String,
-    rank: Option<usize>,
+struct Slot {
+    argument: Argument,
+    leaves: Vec<Leaf>,
 }
 
-/// An input of a call, bound to an argument or a key.
+impl Slot {
+    fn takes(&self, inner: &str) -> bool {
+        inner == self.argument.name || self.leaves.iter().any(|leaf| leaf.is(inner))
+    }
+}
+
+/// The value of an argument, or of an entry of the dictionary, for one call.
 #[derive(Debug)]
 pub(crate) struct Bound<'a> {
-    /// The caller's name.
-    pub(crate) name: &'a str,
+    /// The caller's name of the only input that the value is made of, otherwise the name of the argument.
+    pub(crate) name: String,
     /// The key, or the argument's name.
-    pub(crate) inner: &'a str,
-    /// The kind of value that the argument or the dictionary takes.
-    pub(crate) kind: Kind,
+    pub(crate) inner: String,
+    /// The type that the argument or the dictionary takes.
+    pub(crate) value_type: &'a ValueType,
     /// The type of the argument, for messages.
     pub(crate) type_name: &'a str,
-    /// The tensor, or `None` for the argument's default.
-    pub(crate) tensor: Option<&'a Tensor>,
-    /// What its elements are, where its dtype does not say it.
-    pub(crate) element: Option<ElementKind>,
+    /// The value; `None` for the argument's default.
+    pub(crate) value: Option<structure::Value>,
+}
+
+/// The inputs of a call in forward's order.
+#[derive(Debug)]
+pub(crate) enum BoundInputs<'a> {
+    /// The entries of the dictionary that is the first argument, and how many arguments with defaults follow it.
+    Dictionary(Vec<Bound<'a>>, usize),
+    /// The arguments.
+    Positional(Vec<Bound<'a>>),
 }
 
 impl Binding {
-    /// Binds the names of a carton (`inputs` and `outputs`, empty where it declares none) to the arguments of forward.
+    /// Binds the names of declared inputs, of which there are none where the carton declares nothing, to the arguments of forward.
     ///
     /// # Errors
     /// No input can be passed for an argument, or there are more or fewer declared inputs than arguments.
-    pub(crate) fn new(
-        arguments: &[Argument],
-        inputs: &[DeclaredTensor],
-        outputs: &[DeclaredTensor],
-    ) -> Result<Self, RunnerError> {
-        let convention = match arguments {
-            [first, rest @ ..] if is_dictionary(first, rest) => {
-                check_supported(first, first.element)?;
-                let renamed = inputs.iter().filter_map(|spec| Some((spec.name.clone(), spec.internal_name.clone()?)));
-                Convention::Dictionary { argument: first.clone(), keys: renamed.collect() }
-            }
-            _ => Convention::Positional(positional(arguments, inputs)?),
-        };
-        let outputs = outputs.iter().map(|spec| Declared {
-            name: spec.name.clone(),
-            inner: spec.model_name().to_owned(),
-            rank: match &spec.shape {
-                SymbolicShape::Dimensions(dimensions) => Some(dimensions.len()),
-                _ => None,
-            },
-        });
-        let kinds = inputs.iter().filter_map(|spec| Some((spec.name.clone(), spec.element?))).collect();
-        Ok(Self { convention, kinds, outputs: outputs.collect() })
+    pub(crate) fn new(arguments: &[Argument], inputs: &[DeclaredTensor]) -> Result<Self, RunnerError> {
+        if let [first, rest @ ..] = arguments
+            && let Some(element) = dictionary_of(first, rest)
+        {
+            check_supported(first)?;
+            let renamed = inputs.iter().filter_map(|spec| Some((spec.name.clone(), spec.internal_name.clone()?)));
+            let (argument, element) = (first.clone(), element.clone());
+            let convention = Convention::Dictionary { argument, element, n_others: rest.len() };
+            return Ok(Self { convention, inner_names: renamed.collect() });
+        }
+        let (slots, inner_names) = positional(arguments, inputs)?;
+        Ok(Self { convention: Convention::Positional(slots), inner_names })
     }
 
-    /// Whether forward takes its inputs in a dictionary.
-    pub(crate) fn takes_dictionary(&self) -> bool {
-        matches!(self.convention, Convention::Dictionary { .. })
+    fn inner_name<'a>(&'a self, name: &'a str) -> &'a str {
+        self.inner_names.get(name).map_or(name, String::as_str)
+    }
+
+    /// The name that callers use for an input of the model.
+    fn outer_name<'a>(&'a self, inner: &'a str) -> &'a str {
+        self.inner_names.iter().find(|(_, name)| *name == inner).map_or(inner, |(name, _)| name)
     }
 
     /// Returns the inputs of a call in forward's order.
     ///
     /// # Errors
     /// An input is unknown or missing.
-    pub(crate) fn inputs<'a>(&'a self, tensors: &'a Tensors) -> Result<Vec<Bound<'a>>, RunnerError> {
+    pub(crate) fn inputs<'a>(&'a self, tensors: &Tensors) -> Result<BoundInputs<'a>, RunnerError> {
         match &self.convention {
-            Convention::Dictionary { argument, keys } => {
-                let bound: Vec<_> = tensors
-                    .iter()
-                    .map(|(name, tensor)| Bound {
-                        name,
-                        inner: keys.get(name).unwrap_or(name),
-                        kind: argument.element,
-                        type_name: &argument.type_name,
-                        tensor: Some(tensor),
-                        element: self.kinds.get(name).copied(),
-                    })
-                    .collect();
-                if !keys.is_empty() {
-                    check_keys(&bound)?;
-                }
-                Ok(bound)
+            Convention::Dictionary { argument, element, n_others } => {
+                let entries = self.entries(argument, element, tensors)?;
+                Ok(BoundInputs::Dictionary(entries, *n_others))
             }
-            Convention::Positional(arguments) => {
-                let list = || match arguments.as_slice() {
-                    [] => "it takes no inputs".to_owned(),
-                    arguments => format!("it takes {}", quote(arguments.iter().map(|(name, _)| name.as_str()))),
-                };
-                if let Some(unknown) = tensors.keys().find(|name| !arguments.iter().any(|(known, _)| known == *name)) {
-                    return Err(RunnerError::new(format!("the model has no input `{unknown}`; {}", list())));
-                }
-                let bound = arguments.iter().map(|(name, argument)| {
-                    let tensor = tensors.get(name);
-                    if tensor.is_none() && !argument.may_be_missing {
-                        return Err(RunnerError::new(format!("input `{name}` is missing; {}", list())));
-                    }
-                    let Argument { name: inner, kind, type_name, .. } = argument;
-                    let element = self.kinds.get(name).copied();
-                    Ok(Bound { name, inner, kind: *kind, type_name, tensor, element })
-                });
-                bound.collect()
-            }
+            Convention::Positional(slots) => self.arguments(slots, tensors).map(BoundInputs::Positional),
         }
     }
 
-    /// Whether the elements of a list of tensors, returned as the only value, are the outputs in order. Otherwise the list is one
-    /// nested tensor.
-    ///
-    /// They are if the carton declares several outputs, or one output with as many dimensions as the only tensor in the list.
-    pub(crate) fn takes_apart(&self, ranks: &[usize]) -> bool {
-        match self.outputs.as_slice() {
-            [] => false,
-            [one] => matches!(ranks, [rank] if one.rank == Some(*rank)),
-            _ => true,
-        }
-    }
-
-    /// Returns the position and the caller's name of each output to return. `names` has the model's name for each returned value,
-    /// which is empty where the model has none.
-    ///
-    /// # Errors
-    /// The carton declares other outputs than the model returned.
-    pub(crate) fn outputs(&self, structure: Structure, names: &[String]) -> Result<Vec<(usize, String)>, RunnerError> {
-        let declared = &self.outputs;
-        let has_all = || declared.iter().all(|output| names.contains(&output.inner));
-        let by_name = match structure {
-            Structure::Map => true,
-            Structure::NamedTuple => declared.is_empty() || has_all(),
-            Structure::One | Structure::Sequence => false,
-        };
-        if by_name && declared.is_empty() {
-            return Ok(names.iter().cloned().enumerate().collect());
-        }
-        if by_name {
-            return declared
+    /// The entries of the dictionary.
+    fn entries<'a>(
+        &'a self,
+        argument: &'a Argument,
+        element: &'a ValueType,
+        tensors: &Tensors,
+    ) -> Result<Vec<Bound<'a>>, RunnerError> {
+        let type_name = argument.type_name.as_str();
+        if is_one_leaf(element) {
+            let bound: Vec<_> = tensors
                 .iter()
-                .map(|output| match names.iter().position(|name| *name == output.inner) {
-                    Some(position) => Ok((position, output.name.clone())),
-                    None => Err(RunnerError::new(format!(
-                        "the model returned no output `{}`; it returned {}",
-                        output.inner,
-                        if names.is_empty() { "none".to_owned() } else { quote(names.iter().map(String::as_str)) }
-                    ))),
+                .map(|(name, tensor)| Bound {
+                    name: name.clone(),
+                    inner: self.inner_name(name).to_owned(),
+                    value_type: element,
+                    type_name,
+                    value: Some(list_or_tensor(tensor)),
                 })
                 .collect();
+            if !self.inner_names.is_empty() {
+                check_keys(&bound)?;
+            }
+            return Ok(bound);
         }
-        if declared.is_empty() {
-            let name = |index| if structure == Structure::One { UNNAMED.into() } else { format!("{UNNAMED}_{index}") };
-            return Ok((0..names.len()).map(|index| (index, name(index))).collect());
-        }
-        if declared.len() != names.len() {
-            return Err(RunnerError::new(format!(
-                "the carton declares {} outputs, but the model returned {}",
-                declared.len(),
-                names.len()
-            )));
-        }
-        Ok(declared.iter().map(|output| output.name.clone()).enumerate().collect())
+        let tensors = self.by_inner_names(tensors)?;
+        let keys: BTreeSet<&str> = tensors.keys().map(|name| first_part(name)).collect();
+        keys.into_iter()
+            .map(|key| {
+                let value = structure::gather(key, &tensors).map_err(|error| RunnerError::from_error(&error))?;
+                Ok(Bound { name: key.to_owned(), inner: key.to_owned(), value_type: element, type_name, value })
+            })
+            .collect()
     }
+
+    /// The arguments in order.
+    fn arguments<'a>(&'a self, slots: &'a [Slot], tensors: &Tensors) -> Result<Vec<Bound<'a>>, RunnerError> {
+        let is_known = |name: &String| slots.iter().any(|slot| slot.takes(self.inner_name(name)));
+        if let Some(unknown) = tensors.keys().find(|name| !is_known(name)) {
+            return Err(RunnerError::new(format!("the model has no input `{unknown}`; {}", self.takes(slots))));
+        }
+        let tensors = self.by_inner_names(tensors)?;
+        let bound = slots.iter().map(|slot| {
+            let inner = slot.argument.name.clone();
+            let value = match tensors.get(&inner) {
+                Some(tensor) if is_one_leaf(&slot.argument.value_type) => Some(list_or_tensor(tensor)),
+                _ => structure::gather(&inner, &tensors).map_err(|error| RunnerError::from_error(&error))?,
+            };
+            let missing = slot.leaves.iter().find(|leaf| leaf.is_required);
+            if value.is_none()
+                && !slot.argument.may_be_missing
+                && let Some(leaf) = missing
+            {
+                let (shown, takes) = (leaf.shown(), self.takes(slots));
+                return Err(RunnerError::new(format!("input `{}` is missing; {takes}", self.outer_name(&shown))));
+            }
+            let Argument { value_type, type_name, .. } = &slot.argument;
+            Ok(Bound { name: self.outer_name(&inner).to_owned(), inner, value_type, type_name, value })
+        });
+        bound.collect()
+    }
+
+    fn by_inner_names(&self, tensors: &Tensors) -> Result<Tensors, RunnerError> {
+        let mut renamed = Tensors::new();
+        for (name, tensor) in tensors {
+            let inner = self.inner_name(name);
+            if renamed.insert(inner.to_owned(), tensor.clone()).is_some() {
+                return Err(RunnerError::new(format!("two inputs are `{inner}` to the model, one of them `{name}`")));
+            }
+        }
+        Ok(renamed)
+    }
+
+    /// What forward takes, by callers' names, for messages.
+    fn takes(&self, slots: &[Slot]) -> String {
+        let names: Vec<String> = slots.iter().flat_map(|slot| &slot.leaves).map(Leaf::shown).collect();
+        match names.as_slice() {
+            [] => "it takes no inputs".to_owned(),
+            names => format!("it takes {}", quote(names.iter().map(|name| self.outer_name(name)))),
+        }
+    }
+}
+
+/// A nested tensor as the list that it is.
+fn list_or_tensor(tensor: &carton_tensor::Tensor) -> structure::Value {
+    match tensor {
+        carton_tensor::Tensor::Nested(list) => {
+            structure::Value::List(list.elements().iter().cloned().map(structure::Value::Tensor).collect())
+        }
+        tensor => structure::Value::Tensor(tensor.clone()),
+    }
+}
+
+/// The beginning of a name, up to what says the place inside a value.
+fn first_part(name: &str) -> &str {
+    let end = name.char_indices().find(|&(at, _)| at > 0 && is_below(&name[..at], name).is_some());
+    end.map_or(name, |(at, _)| &name[..at])
 }
 
 /// Returns the contradictions between declared inputs and the arguments of forward, as one sentence each.
@@ -200,142 +213,183 @@ impl Binding {
 /// A dictionary takes any names. Unless all declared inputs are named after arguments, they are compared in order, as they are bound.
 pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[DeclaredTensor]>) -> Vec<String> {
     let declared = inputs.unwrap_or_default();
-    let mut kinds: Vec<Option<Kind>> = declared
-        .iter()
-        .map(|spec| Some(arguments.iter().find(|argument| argument.name == spec.model_name())?.kind))
-        .collect();
-    let mut mismatches = match arguments {
-        [first, rest @ ..] if is_dictionary(first, rest) => {
-            kinds.fill(Some(first.element));
-            let keys: BTreeMap<&str, ModelValue> = declared
-                .iter()
-                .map(|spec| (spec.model_name(), model_value(spec.model_name(), first.element, false)))
-                .collect();
-            input_mismatches(inputs, &keys.into_values().collect::<Vec<_>>())
+    let all: Vec<Leaf> = arguments.iter().flat_map(leaves_of).collect();
+    let mut compared: Vec<DeclaredTensor> = declared.to_vec();
+    let values: Vec<ModelValue> = match arguments {
+        [first, rest @ ..] if dictionary_of(first, rest).is_some() => {
+            let element = dictionary_of(first, rest).and_then(|element| leaves("", element)).unwrap_or_default();
+            let names: BTreeSet<&str> = declared.iter().map(DeclaredTensor::model_name).collect();
+            names
+                .into_iter()
+                .filter_map(|name| {
+                    let leaf = element.iter().find(|leaf| match leaf.name() {
+                        Some("") => true,
+                        _ => leaf.is(name.strip_prefix(first_part(name)).unwrap_or_default()),
+                    })?;
+                    Some(model_value(name, leaf, false))
+                })
+                .collect()
         }
         _ => {
-            let values: Vec<ModelValue> = arguments
-                .iter()
-                .map(|argument| model_value(&argument.name, argument.kind, !argument.may_be_missing))
-                .collect();
             let is_in_place = |(index, spec): (usize, &DeclaredTensor)| {
-                let name = spec.internal_name.as_ref();
-                name.is_none_or(|name| arguments.get(index).is_some_and(|argument| argument.name == *name))
+                let name = spec.internal_name.as_deref();
+                name.is_none_or(|name| all.get(index).is_some_and(|leaf| leaf.is(name)))
             };
-            if is_by_name(arguments, declared) || !declared.iter().enumerate().all(is_in_place) {
-                input_mismatches(inputs, &values)
-            } else {
-                kinds = (0..declared.len()).map(|index| Some(arguments.get(index)?.kind)).collect();
-                let in_order: Vec<DeclaredTensor> = declared
-                    .iter()
-                    .zip(arguments)
-                    .map(|(spec, argument)| DeclaredTensor {
-                        internal_name: Some(argument.name.clone()),
-                        ..spec.clone()
-                    })
-                    .collect();
-                input_mismatches(inputs.map(|_| in_order.as_slice()), &values)
+            if !is_by_name(&all, declared) && declared.iter().enumerate().all(is_in_place) {
+                compared.truncate(all.len());
+                for (spec, leaf) in compared.iter_mut().zip(&all) {
+                    spec.internal_name = Some(leaf.name().unwrap_or(spec.model_name()).to_owned());
+                }
             }
+            values_of(arguments, &compared)
         }
     };
+    let mut mismatches = input_mismatches(inputs.map(|_| compared.as_slice()), &values);
     // Integers, floats and booleans are converted without libtorch.
-    let takes_tensors = |kind: &Option<Kind>| matches!(kind, Some(Kind::Tensor | Kind::TensorList | Kind::Any));
+    let takes_tensors = |spec: &DeclaredTensor| {
+        let value = values.iter().find(|value| value.name == spec.model_name());
+        value.is_some_and(|value| value.shape == carton_tensor::SymbolicShape::Any)
+    };
     mismatches.extend(
-        declared
+        compared
             .iter()
-            .zip(&kinds)
-            .filter(|(spec, kind)| takes_tensors(kind) && spec.dtype != DataType::String && !is_supported(spec.dtype))
-            .map(|(spec, _)| {
-                format!("input `{}`: libtorch {LIBTORCH_VERSION} has no tensors of {}", spec.name, spec.dtype)
-            }),
+            .filter(|spec| spec.dtype != DataType::String && !is_supported(spec.dtype) && takes_tensors(spec))
+            .map(|spec| format!("input `{}`: libtorch {LIBTORCH_VERSION} has no tensors of {}", spec.name, spec.dtype)),
     );
     // The remaining contradictions are the errors of loading, such as more inputs than arguments.
     if mismatches.is_empty()
-        && let Err(error) = Binding::new(arguments, declared, &[])
+        && let Err(error) = Binding::new(arguments, declared)
     {
         mismatches.push(error.message);
     }
     mismatches
 }
 
-/// Describes the tensors that an argument, or a key of a dictionary, of this kind takes.
-fn model_value(name: &str, kind: Kind, is_required: bool) -> ModelValue {
-    let shape = |rank| SymbolicShape::Dimensions(vec![Dimension::Any; rank]);
-    let (elements, shape) = match kind {
-        Kind::Tensor | Kind::TensorList => (Elements::Numbers, SymbolicShape::Any),
-        Kind::String => (Elements::Only(DataType::String), shape(0)),
-        Kind::StringList => (Elements::Only(DataType::String), shape(1)),
-        Kind::Int | Kind::Float | Kind::Bool => (Elements::Numbers, shape(0)),
-        Kind::Any | Kind::Dictionary | Kind::Other => (Elements::Any, SymbolicShape::Any),
-    };
-    ModelValue { name: name.to_owned(), elements, shape, is_required }
+/// The inputs that the arguments are made of. Keys of dictionaries are those that are declared.
+fn values_of(arguments: &[Argument], declared: &[DeclaredTensor]) -> Vec<ModelValue> {
+    let mut values = Vec::new();
+    for argument in arguments {
+        let leaves = leaves_of(argument);
+        if leaves.is_empty() {
+            let (name, elements) = (argument.name.clone(), Elements::Any);
+            let shape = carton_tensor::SymbolicShape::Any;
+            values.push(ModelValue { name, elements, shape, is_required: !argument.may_be_missing });
+        }
+        for leaf in leaves {
+            match leaf.name() {
+                Some(name) => values.push(model_value(name, &leaf, !argument.may_be_missing)),
+                None => {
+                    let names = declared.iter().map(DeclaredTensor::model_name).filter(|name| leaf.is(name));
+                    values.extend(names.map(|name| model_value(name, &leaf, false)));
+                }
+            }
+        }
+    }
+    values
 }
 
-/// Whether forward takes all inputs in one dictionary.
-fn is_dictionary(first: &Argument, rest: &[Argument]) -> bool {
-    first.kind == Kind::Dictionary && rest.iter().all(|argument| argument.may_be_missing)
+fn model_value(name: &str, leaf: &Leaf, is_required: bool) -> ModelValue {
+    ModelValue {
+        name: name.to_owned(),
+        elements: leaf.elements,
+        shape: leaf.shape.clone(),
+        is_required: is_required && leaf.is_required,
+    }
 }
 
-/// Whether all declared inputs are named after arguments.
-fn is_by_name(arguments: &[Argument], inputs: &[DeclaredTensor]) -> bool {
-    inputs.iter().all(|spec| arguments.iter().any(|argument| argument.name == spec.model_name()))
+/// The type of the values of the dictionary in which forward takes all inputs, if it does.
+fn dictionary_of<'a>(first: &'a Argument, rest: &[Argument]) -> Option<&'a ValueType> {
+    match first.value_type.present() {
+        ValueType::Dictionary(key, value)
+            if **key == ValueType::String && rest.iter().all(|argument| argument.may_be_missing) =>
+        {
+            Some(value)
+        }
+        _ => None,
+    }
 }
 
-/// Returns the arguments of forward with the names that callers use. Without declared inputs these are the arguments' names.
-/// Declared inputs are matched by name if all their names are names of arguments, otherwise in order.
-fn positional(arguments: &[Argument], inputs: &[DeclaredTensor]) -> Result<Vec<(String, Argument)>, RunnerError> {
-    let is_argument = |name: &str| arguments.iter().any(|argument| argument.name == name);
+fn leaves_of(argument: &Argument) -> Vec<Leaf> {
+    leaves(&argument.name, &argument.value_type).unwrap_or_default()
+}
+
+/// Whether all declared inputs are named after arguments, or after parts of them.
+fn is_by_name(leaves: &[Leaf], inputs: &[DeclaredTensor]) -> bool {
+    inputs.iter().all(|spec| leaves.iter().any(|leaf| leaf.is(spec.model_name())))
+}
+
+/// Returns the arguments of forward, and the names of their leaves by the names that callers use, where they differ. Without declared inputs
+/// these are the names of the leaves. Declared inputs are matched by name if all their names are names of leaves, otherwise in order.
+fn positional(
+    arguments: &[Argument],
+    inputs: &[DeclaredTensor],
+) -> Result<(Vec<Slot>, BTreeMap<String, String>), RunnerError> {
     let takes = || {
         let list: Vec<_> =
             arguments.iter().map(|argument| format!("{}: {}", argument.name, argument.type_name)).collect();
-        format!("forward takes ({})", list.join(", "))
+        let list = format!("forward takes ({})", list.join(", "));
+        match arguments.iter().all(|argument| is_one_leaf(&argument.value_type) || leaves_of(argument).is_empty()) {
+            true => list,
+            false => {
+                let names: Vec<String> = arguments.iter().flat_map(leaves_of).map(|leaf| leaf.shown()).collect();
+                format!("{list}, as {}", quote(names.iter().map(String::as_str)))
+            }
+        }
     };
-    if let Some(unknown) =
-        inputs.iter().filter_map(|spec| spec.internal_name.as_deref()).find(|name| !is_argument(name))
-    {
+    let mut slots = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        if !argument.may_be_missing {
+            check_supported(argument)?;
+        }
+        slots.push(Slot { argument: argument.clone(), leaves: leaves_of(argument) });
+    }
+    let all: Vec<&Leaf> = slots.iter().flat_map(|slot| &slot.leaves).collect();
+    let is_known = |name: &str| slots.iter().any(|slot| slot.takes(name));
+    if let Some(unknown) = inputs.iter().filter_map(|spec| spec.internal_name.as_deref()).find(|name| !is_known(name)) {
         return Err(RunnerError::new(format!(
             "the carton declares an input with the internal name `{unknown}`, but {}",
             takes()
         )));
     }
-    let by_name = is_by_name(arguments, inputs);
-    if !by_name && inputs.len() > arguments.len() {
+    let by_name = inputs.iter().all(|spec| is_known(spec.model_name()));
+    if !by_name && inputs.len() > all.len() {
         return Err(RunnerError::new(format!("the carton declares {} inputs, but {}", inputs.len(), takes())));
     }
-    let mut bound = Vec::with_capacity(arguments.len());
-    for (index, argument) in arguments.iter().enumerate() {
-        let spec = match by_name {
-            true => inputs.iter().find(|spec| spec.model_name() == argument.name),
-            false => inputs.get(index),
-        };
-        if spec.is_none() && !inputs.is_empty() && !argument.may_be_missing {
+    let in_order = |(index, spec): (usize, &DeclaredTensor)| {
+        let leaf = all.get(index).and_then(|leaf| leaf.name()).filter(|_| !by_name);
+        (spec.name.clone(), leaf.unwrap_or(spec.model_name()).to_owned())
+    };
+    let names: Vec<(String, String)> = inputs.iter().enumerate().map(in_order).collect();
+    for slot in slots.iter().filter(|slot| !inputs.is_empty() && !slot.argument.may_be_missing) {
+        let is_declared = |leaf: &&Leaf| names.iter().any(|(_, inner)| leaf.is(inner) || *inner == slot.argument.name);
+        let missing = slot.leaves.iter().find(|leaf| leaf.is_required && !is_declared(leaf));
+        if let Some(leaf) = missing {
+            let shown = leaf.shown();
             return Err(RunnerError::new(format!(
-                "the carton declares no input for the argument `{}`; {}",
-                argument.name,
+                "the carton declares no input for the argument `{shown}`; {}",
                 takes()
             )));
         }
-        if !argument.may_be_missing {
-            check_supported(argument, argument.kind)?;
-        }
-        bound.push((spec.map_or(&argument.name, |spec| &spec.name).clone(), argument.clone()));
     }
-    for (index, (name, _)) in bound.iter().enumerate() {
-        if bound.iter().skip(index + 1).any(|(other, _)| other == name) {
-            return Err(RunnerError::new(format!("two arguments of forward would be the input `{name}`; {}", takes())));
-        }
+    // Arguments that are not declared keep their names, which others may have taken.
+    let undeclared =
+        all.iter().filter_map(|leaf| leaf.name()).filter(|leaf| !names.iter().any(|(_, name)| name == leaf));
+    let mut taken: BTreeSet<&str> = undeclared.collect();
+    if let Some((name, _)) = names.iter().find(|(name, _)| !taken.insert(name)) {
+        return Err(RunnerError::new(format!("two arguments of forward would be the input `{name}`; {}", takes())));
     }
-    Ok(bound)
+    let renamed = names.into_iter().filter(|(name, inner)| name != inner).collect();
+    Ok((slots, renamed))
 }
 
-/// Refuses an argument if no input can be passed for `kind`, which is its own kind or that of the dictionary's values.
-fn check_supported(argument: &Argument, kind: Kind) -> Result<(), RunnerError> {
-    if !matches!(kind, Kind::Dictionary | Kind::Other) {
+/// Refuses an argument if no input can be passed for it.
+fn check_supported(argument: &Argument) -> Result<(), RunnerError> {
+    if leaves(&argument.name, &argument.value_type).is_some() {
         return Ok(());
     }
     Err(RunnerError::new(format!(
-        "forward takes `{}`: {}, which no input can be passed for; expected Tensor, str, List[str], List[Tensor], a number, \
-         or one dictionary of str to one of these or to Any",
+        "forward takes `{}`: {}, which no input can be passed for; expected tensors, numbers, texts, and tuples, lists and dictionaries of \
+         them",
         argument.name, argument.type_name
     )))
 }
@@ -344,7 +398,7 @@ fn check_supported(argument: &Argument, kind: Kind) -> Result<(), RunnerError> {
 fn check_keys(bound: &[Bound<'_>]) -> Result<(), RunnerError> {
     let mut by_key = BTreeMap::new();
     for input in bound {
-        if let Some(other) = by_key.insert(input.inner, input.name) {
+        if let Some(other) = by_key.insert(&input.inner, &input.name) {
             return Err(RunnerError::new(format!(
                 "inputs `{other}` and `{}` are both `{}` to the model",
                 input.name, input.inner

@@ -1,120 +1,440 @@
-//! Converts tensors into values for forward, and outputs of the model into tensors.
+//! Converts inputs into values for forward, and what forward returned into values of tensors.
 
 use carton_runner_interface::runner::{Call, RunnerError};
-use carton_tensor::{DataType, StringTensor, Tensor};
+use carton_runner_interface::structure;
+use carton_tensor::{DataType, NumericTensor, StringTensor, Tensor};
 
-use crate::binding::Bound;
-use crate::libtorch::{Kind, Output, OutputValue, SharedTensor, Value};
+use crate::binding::{Bound, BoundInputs};
+use crate::libtorch::{Output, OutputValue, SharedTensor, Value, ValueType};
+
+/// Converts the inputs of a call into the arguments of forward.
+///
+/// # Errors
+/// An argument or the dictionary takes something else, or libtorch lacks a dtype.
+pub(crate) fn arguments(inputs: BoundInputs<'_>) -> Result<Vec<Value>, RunnerError> {
+    match inputs {
+        BoundInputs::Positional(bound) => bound.into_iter().map(argument).collect(),
+        BoundInputs::Dictionary(bound, n_others) => {
+            let entries = bound.into_iter().map(|input| Ok((input.inner.clone(), argument(input)?)));
+            let dictionary = Value::Dictionary(entries.collect::<Result<_, RunnerError>>()?);
+            Ok(std::iter::once(dictionary).chain((0..n_others).map(|_| Value::Default)).collect())
+        }
+    }
+}
 
 /// Converts an input into a value for forward.
 ///
 /// # Errors
-/// The argument or the dictionary takes another kind of tensor, or libtorch lacks the dtype.
-pub(crate) fn value<'a>(input: &Bound<'a>) -> Result<Value<'a>, RunnerError> {
-    let Some(tensor) = input.tensor else { return Ok(Value::Default) };
-    let refuse = |expected: &str| {
-        RunnerError::new(format!(
-            "input `{}`: expected {expected} (forward takes {}), found {}",
-            input.name,
-            input.type_name,
-            describe(tensor)
-        ))
-    };
-    let hold = |tensor| SharedTensor::new(tensor, input.element).map_err(|error| about("input", input.name, error));
-    Ok(match (input.kind, tensor) {
-        (Kind::Tensor | Kind::Any, Tensor::Numeric(numbers)) => Value::Tensor(hold(numbers)?),
-        (Kind::String | Kind::Any, Tensor::String(text)) if text.shape().is_empty() => {
-            Value::String(text.elements().first().map_or("", String::as_str))
-        }
-        (Kind::StringList | Kind::Any, Tensor::String(texts)) if texts.shape().len() == 1 => {
-            Value::StringList(texts.elements())
-        }
-        (Kind::TensorList | Kind::Any, Tensor::Nested(nested)) => {
-            let elements = nested.elements().iter().map(|element| match element {
-                Tensor::Numeric(numbers) => hold(numbers),
-                _ => Err(refuse("a nested tensor of numbers")),
-            });
-            Value::TensorList(elements.collect::<Result<_, _>>()?)
-        }
-        (Kind::Int, tensor) => Value::Int(integer(tensor).ok_or_else(|| refuse("one integer"))?),
-        (Kind::Float, tensor) => Value::Float(real(tensor).ok_or_else(|| refuse("one number"))?),
-        (Kind::Bool, tensor) => match integer(tensor) {
-            Some(flag @ (0 | 1)) => Value::Bool(flag == 1),
-            _ => return Err(refuse("one integer that is 0 or 1")),
-        },
-        (Kind::Tensor, _) => return Err(refuse("numbers")),
-        (Kind::String, _) => return Err(refuse("strings of rank 0")),
-        (Kind::StringList, _) => return Err(refuse("strings of rank 1")),
-        (Kind::TensorList, _) => return Err(refuse("a nested tensor of numbers")),
-        (Kind::Any, _) => return Err(refuse("numbers, or strings of rank 0 or 1")),
-        (Kind::Dictionary | Kind::Other, _) => return Err(refuse("no input")),
-    })
+/// The argument or the dictionary takes something else, or libtorch lacks the dtype.
+pub(crate) fn argument(input: Bound<'_>) -> Result<Value, RunnerError> {
+    let Bound { name, value_type, type_name, value, .. } = input;
+    match value {
+        // A dictionary without entries has no tensors.
+        None if matches!(value_type, ValueType::Dictionary(..)) => Ok(Value::Dictionary(Vec::new())),
+        None => Ok(Value::Default),
+        Some(value) => Conversion { type_name }.value(&name, value_type, Some(value)),
+    }
 }
 
-/// Converts an output into a tensor. Its numbers are written once, into the memory in which they are sent.
+/// The conversion of one argument.
+struct Conversion<'a> {
+    /// The type of the argument, for messages.
+    type_name: &'a str,
+}
+
+impl Conversion<'_> {
+    /// Makes a value of a type.
+    fn value(&self, name: &str, value_type: &ValueType, value: Option<structure::Value>) -> Result<Value, RunnerError> {
+        let value = match (value_type, value) {
+            (ValueType::Optional(_), None | Some(structure::Value::None)) => return Ok(Value::Default),
+            (ValueType::Optional(inner), value) => return self.value(name, inner, value),
+            (ValueType::Dictionary(..), None) => return Ok(Value::Dictionary(Vec::new())),
+            (ValueType::Tuple(elements), None) => return self.tuple(name, elements, Vec::new()),
+            (ValueType::Named(fields), None) => return self.named(name, fields, Vec::new()),
+            (_, None) => {
+                let takes = self.type_name;
+                return Err(RunnerError::new(format!("input `{name}` is missing (forward takes {takes})")));
+            }
+            (_, Some(value)) => value,
+        };
+        Ok(match (value_type, value) {
+            (ValueType::Tensor | ValueType::Any, structure::Value::Tensor(Tensor::Numeric(numbers))) => {
+                Value::Tensor(hold(name, &numbers)?)
+            }
+            (ValueType::String | ValueType::Any, structure::Value::Tensor(Tensor::String(text)))
+                if text.shape().is_empty() =>
+            {
+                Value::String(text)
+            }
+            (ValueType::Any, structure::Value::Tensor(Tensor::String(texts))) if texts.shape().len() == 1 => {
+                Value::StringList(texts)
+            }
+            (ValueType::Any, structure::Value::List(elements)) => self.list(name, &ValueType::Tensor, elements)?,
+            (ValueType::Int, structure::Value::Tensor(tensor)) => {
+                Value::Int(integer(&tensor).ok_or_else(|| self.refuse_tensor(name, "one integer", &tensor))?)
+            }
+            (ValueType::Float, structure::Value::Tensor(tensor)) => {
+                Value::Float(real(&tensor).ok_or_else(|| self.refuse_tensor(name, "one number", &tensor))?)
+            }
+            (ValueType::Complex, structure::Value::Tensor(tensor)) => {
+                let number = complex(&tensor).ok_or_else(|| self.refuse_tensor(name, "one complex number", &tensor))?;
+                Value::Complex(number.0, number.1)
+            }
+            (ValueType::Bool, structure::Value::Tensor(tensor)) => match integer(&tensor) {
+                Some(flag @ (0 | 1)) => Value::Bool(flag == 1),
+                _ => return Err(self.refuse_tensor(name, "one boolean, or one integer that is 0 or 1", &tensor)),
+            },
+            (ValueType::List(element), value) => self.list_of(name, element.present(), value)?,
+            (ValueType::Tuple(elements), structure::Value::Tuple(values)) => {
+                let fields = values.into_iter().enumerate();
+                self.tuple(name, elements, fields.map(|(index, value)| (index.to_string(), value)).collect())?
+            }
+            (ValueType::Tuple(elements), structure::Value::Record(fields)) => self.tuple(name, elements, fields)?,
+            (ValueType::Named(fields), structure::Value::Record(values)) => self.named(name, fields, values)?,
+            (ValueType::Dictionary(key, element), structure::Value::Record(fields)) => {
+                self.dictionary(name, key, element, fields)?
+            }
+            (ValueType::Dictionary(key, element), structure::Value::Tuple(values)) => {
+                let fields = values.into_iter().enumerate();
+                let fields = fields.map(|(index, value)| (index.to_string(), value)).collect();
+                self.dictionary(name, key, element, fields)?
+            }
+            (value_type, value) => {
+                return Err(match value_type {
+                    ValueType::Tensor => self.refuse(name, "numbers", &value),
+                    ValueType::String => self.refuse(name, "strings of rank 0", &value),
+                    ValueType::Any => self.refuse(name, "numbers, strings of rank 0 or 1, or a nested tensor", &value),
+                    ValueType::Int => self.refuse(name, "one integer", &value),
+                    ValueType::Float | ValueType::Complex => self.refuse(name, "one number", &value),
+                    ValueType::Bool => self.refuse(name, "one boolean", &value),
+                    ValueType::Tuple(_) => self.refuse(name, &format!("its elements, `{name}.0` and so on"), &value),
+                    ValueType::Named(_) => self.refuse(name, &format!("its fields, `{name}.FIELD`"), &value),
+                    ValueType::Dictionary(..) => self.refuse(name, &format!("its entries, `{name}.KEY`"), &value),
+                    _ => self.refuse(name, "no input", &value),
+                });
+            }
+        })
+    }
+
+    fn list_of(&self, name: &str, element: &ValueType, value: structure::Value) -> Result<Value, RunnerError> {
+        match (element, value) {
+            (_, structure::Value::List(elements)) if elements.is_empty() => Ok(Value::List(Vec::new())),
+            (ValueType::String, structure::Value::Tensor(Tensor::String(texts))) if texts.shape().len() == 1 => {
+                Ok(Value::StringList(texts))
+            }
+            (ValueType::String, value) => Err(self.refuse(name, "strings of rank 1", &value)),
+            (scalar, structure::Value::Tensor(tensor)) if scalar.is_scalar() => {
+                let elements = scalars(&tensor, scalar);
+                elements.ok_or_else(|| self.refuse_tensor(name, numbers_of_rank_1(scalar), &tensor)).map(Value::List)
+            }
+            (scalar, value) if scalar.is_scalar() => Err(self.refuse(name, numbers_of_rank_1(scalar), &value)),
+            (element, structure::Value::List(elements)) => self.list(name, element, elements),
+            (ValueType::Tensor | ValueType::Any, value) => Err(self.refuse(name, "a nested tensor of numbers", &value)),
+            (ValueType::List(_), value) => Err(self.refuse(name, "a nested tensor", &value)),
+            (_, value) => Err(self.refuse(name, "a list", &value)),
+        }
+    }
+
+    fn list(&self, name: &str, element: &ValueType, elements: Vec<structure::Value>) -> Result<Value, RunnerError> {
+        let below = match element {
+            ValueType::Tensor | ValueType::Any => name.to_owned(),
+            ValueType::List(inner) if inner.present().is_scalar() => name.to_owned(),
+            _ => format!("{name}[]"),
+        };
+        if matches!(element, ValueType::Tensor | ValueType::Any)
+            && let Some(other) = elements.iter().find(|element| !is_numbers(element))
+        {
+            let found = match other {
+                structure::Value::Tensor(tensor) => {
+                    format!("a nested tensor of {}", tensor.dtype().map_or("nothing", DataType::name))
+                }
+                other => describe(other),
+            };
+            return Err(self.refuse_found(name, "a nested tensor of numbers", &found));
+        }
+        let elements = elements.into_iter().map(|value| self.value(&below, element, Some(value)));
+        elements.collect::<Result<_, _>>().map(Value::List)
+    }
+
+    fn tuple(
+        &self,
+        name: &str,
+        elements: &[ValueType],
+        fields: Vec<(String, structure::Value)>,
+    ) -> Result<Value, RunnerError> {
+        let names: Vec<String> = (0..elements.len()).map(|index| index.to_string()).collect();
+        self.fields(name, names.iter().map(String::as_str).zip(elements), fields)
+    }
+
+    fn named(
+        &self,
+        name: &str,
+        fields: &[(String, ValueType)],
+        values: Vec<(String, structure::Value)>,
+    ) -> Result<Value, RunnerError> {
+        self.fields(name, fields.iter().map(|(field, part)| (field.as_str(), part)), values)
+    }
+
+    fn fields<'b>(
+        &self,
+        name: &str,
+        parts: impl Iterator<Item = (&'b str, &'b ValueType)>,
+        mut values: Vec<(String, structure::Value)>,
+    ) -> Result<Value, RunnerError> {
+        let elements = parts.map(|(field, part)| {
+            let position = values.iter().position(|(key, _)| key == field);
+            let value = position.map(|position| values.swap_remove(position).1);
+            self.value(&format!("{name}.{field}"), part, value)
+        });
+        let elements = elements.collect::<Result<_, _>>()?;
+        match values.first() {
+            None => Ok(Value::Tuple(elements)),
+            Some((key, _)) => {
+                let takes = self.type_name;
+                Err(RunnerError::new(format!("there is no `{name}.{key}` (forward takes {takes})")))
+            }
+        }
+    }
+
+    fn dictionary(
+        &self,
+        name: &str,
+        key_type: &ValueType,
+        element: &ValueType,
+        fields: Vec<(String, structure::Value)>,
+    ) -> Result<Value, RunnerError> {
+        // Keys of tensors may contain dots, which look like parts of values.
+        let fields = match element.present() {
+            ValueType::Dictionary(..) | ValueType::Tuple(_) | ValueType::Named(_) => fields,
+            _ => {
+                let mut whole = Vec::with_capacity(fields.len());
+                fields.into_iter().for_each(|(key, value)| join_keys(key, value, &mut whole));
+                whole
+            }
+        };
+        let entries = fields.into_iter().map(|(key, value)| {
+            let is_key = match key_type {
+                ValueType::Int => key.parse::<i64>().is_ok(),
+                ValueType::Float => key.parse::<f64>().is_ok(),
+                ValueType::Bool => key == "True" || key == "False",
+                _ => true,
+            };
+            let below = format!("{name}.{key}");
+            if !is_key {
+                let takes = self.type_name;
+                return Err(RunnerError::new(format!("`{below}` is no key of the dictionary (forward takes {takes})")));
+            }
+            Ok((key, self.value(&below, element, Some(value))?))
+        });
+        entries.collect::<Result<_, _>>().map(Value::Dictionary)
+    }
+
+    fn refuse(&self, name: &str, expected: &str, found: &structure::Value) -> RunnerError {
+        self.refuse_found(name, expected, &describe(found))
+    }
+
+    fn refuse_tensor(&self, name: &str, expected: &str, found: &Tensor) -> RunnerError {
+        self.refuse_found(name, expected, &describe_tensor(found))
+    }
+
+    fn refuse_found(&self, name: &str, expected: &str, found: &str) -> RunnerError {
+        let takes = self.type_name;
+        RunnerError::new(format!("input `{name}`: expected {expected} (forward takes {takes}), found {found}"))
+    }
+}
+
+fn hold(name: &str, tensor: &NumericTensor) -> Result<SharedTensor, RunnerError> {
+    SharedTensor::new(tensor).map_err(|error| about("input", name, error))
+}
+
+fn is_numbers(value: &structure::Value) -> bool {
+    matches!(value, structure::Value::Tensor(Tensor::Numeric(_)))
+}
+
+/// Joins the parts of keys that contain dots.
+fn join_keys(key: String, value: structure::Value, whole: &mut Vec<(String, structure::Value)>) {
+    let fields: Vec<(String, structure::Value)> = match value {
+        structure::Value::Record(fields) => fields,
+        structure::Value::Tuple(values) => {
+            values.into_iter().enumerate().map(|(index, value)| (index.to_string(), value)).collect()
+        }
+        value => return whole.push((key, value)),
+    };
+    fields.into_iter().for_each(|(part, value)| join_keys(format!("{key}.{part}"), value, whole));
+}
+
+fn numbers_of_rank_1(scalar: &ValueType) -> &'static str {
+    match scalar {
+        ValueType::Int => "integers of rank 1",
+        ValueType::Bool => "booleans of rank 1, or integers that are 0 or 1",
+        _ => "numbers of rank 1",
+    }
+}
+
+/// The elements of a tensor of rank 1 as values of a type.
+fn scalars(tensor: &Tensor, scalar: &ValueType) -> Option<Vec<Value>> {
+    let numbers = tensor.as_numeric().filter(|numbers| numbers.shape().len() == 1)?;
+    match scalar {
+        ValueType::Int => Some(integers(numbers)?.into_iter().map(Value::Int).collect()),
+        ValueType::Float => Some(reals(numbers)?.into_iter().map(Value::Float).collect()),
+        ValueType::Complex => {
+            Some(complexes(numbers)?.into_iter().map(|(real, imaginary)| Value::Complex(real, imaginary)).collect())
+        }
+        ValueType::Bool => integers(numbers)?
+            .into_iter()
+            .map(|flag| match flag {
+                0 | 1 => Some(Value::Bool(flag == 1)),
+                _ => None,
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
+/// The elements, if they are integers or booleans that `int64` has.
+fn integers(numbers: &NumericTensor) -> Option<Vec<i64>> {
+    if !numbers.dtype().is_integer() && numbers.dtype() != DataType::Bool {
+        return None;
+    }
+    let wide = carton_tensor::cast(&numbers.clone().into(), DataType::Int64).ok()?;
+    wide.as_numeric()?.to_vec::<i64>().ok()
+}
+
+/// The elements as `float64`, the nearest to each.
+fn reals(numbers: &NumericTensor) -> Option<Vec<f64>> {
+    match numbers.dtype() {
+        DataType::Float64 => numbers.to_vec::<f64>().ok(),
+        dtype if dtype.is_float() => {
+            let wide = carton_tensor::cast(&numbers.clone().into(), DataType::Float64).ok()?;
+            wide.as_numeric()?.to_vec::<f64>().ok()
+        }
+        _ => Some(integers(numbers)?.into_iter().map(|value| value as f64).collect()),
+    }
+}
+
+/// The elements as pairs of `float64`.
+fn complexes(numbers: &NumericTensor) -> Option<Vec<(f64, f64)>> {
+    match numbers.dtype() {
+        DataType::Complex64 => {
+            let numbers = numbers.to_vec::<carton_tensor::Complex<f32>>().ok()?;
+            Some(numbers.into_iter().map(|number| (number.re.into(), number.im.into())).collect())
+        }
+        DataType::Complex128 => {
+            let numbers = numbers.to_vec::<carton_tensor::Complex<f64>>().ok()?;
+            Some(numbers.into_iter().map(|number| (number.re, number.im)).collect())
+        }
+        _ => Some(reals(numbers)?.into_iter().map(|real| (real, 0.0)).collect()),
+    }
+}
+
+fn single(tensor: &Tensor) -> Option<&NumericTensor> {
+    tensor.as_numeric().filter(|numbers| numbers.shape().is_empty())
+}
+
+/// Returns the element of an integer tensor of rank 0.
+fn integer(tensor: &Tensor) -> Option<i64> {
+    integers(single(tensor)?)?.first().copied()
+}
+
+/// Returns the element of a numeric tensor of rank 0.
+fn real(tensor: &Tensor) -> Option<f64> {
+    reals(single(tensor)?)?.first().copied()
+}
+
+fn complex(tensor: &Tensor) -> Option<(f64, f64)> {
+    complexes(single(tensor)?)?.first().copied()
+}
+
+/// Converts what forward returned, or a part of it with the name `name`, into a value of tensors. Numbers are written once, into the memory
+/// in which they are sent. Names of parts that are None are added to `nones`.
 ///
 /// # Errors
-/// There is no room in the pool, a text is not UTF-8, or libtorch reports an error.
-pub(crate) fn tensor(output: &Output<'_>, call: &Call, name: &str) -> Result<Tensor, RunnerError> {
-    let convert = || -> Result<Tensor, RunnerError> {
-        Ok(match output.value()? {
-            OutputValue::Tensor { dtype, shape } => {
+/// There is no room in the pool, a text is not UTF-8, no tensor can be a part, or libtorch reports an error.
+pub(crate) fn value(
+    output: &Output<'_>,
+    call: &Call,
+    name: &str,
+    nones: &mut Vec<String>,
+) -> Result<structure::Value, RunnerError> {
+    let failed = |error: RunnerError| about("output", name, error);
+    Ok(match output.value().map_err(failed)? {
+        OutputValue::None => {
+            nones.push(name.to_owned());
+            structure::Value::None
+        }
+        OutputValue::Tensor { dtype, shape } => {
+            let write = || -> Result<Tensor, RunnerError> {
                 let mut target = call.alloc(dtype, &shape)?;
                 let bytes = target.bytes_mut().ok_or_else(|| RunnerError::new("memory that cannot be written"))?;
                 output.copy_to(bytes)?;
-                target.into()
-            }
-            OutputValue::String(text) => StringTensor::new(vec![utf8(text)?], vec![])?.into(),
-            OutputValue::StringList(texts) => {
-                let elements = texts.into_iter().map(utf8).collect::<Result<Vec<_>, _>>()?;
-                let shape = vec![elements.len()];
-                StringTensor::new(elements, shape)?.into()
-            }
-            OutputValue::TensorList(elements) => {
-                let elements = elements.iter().map(|element| tensor(element, call, name));
-                Tensor::nested(elements.collect::<Result<_, _>>()?)?
-            }
-        })
-    };
-    convert().map_err(|error| if error.message.starts_with("output `") { error } else { about("output", name, error) })
+                Ok(target.into())
+            };
+            structure::Value::Tensor(write().map_err(failed)?)
+        }
+        OutputValue::String(text) => structure::Value::Tensor(texts(vec![text], vec![]).map_err(failed)?),
+        OutputValue::StringList(list) => {
+            let shape = vec![list.len()];
+            structure::Value::Tensor(texts(list, shape).map_err(failed)?)
+        }
+        OutputValue::List(elements) => {
+            // What is None in a list is no output of its own.
+            let mut inside = Vec::new();
+            let below = format!("{name}[]");
+            let elements = elements.iter().map(|element| value(element, call, &below, &mut inside));
+            structure::Value::List(elements.collect::<Result<_, _>>()?)
+        }
+        OutputValue::Tuple(elements) => {
+            let elements = elements.iter().enumerate();
+            let elements = elements.map(|(index, element)| value(element, call, &format!("{name}.{index}"), nones));
+            structure::Value::Tuple(elements.collect::<Result<_, _>>()?)
+        }
+        OutputValue::Named(fields) | OutputValue::Dictionary(fields) => {
+            let fields = fields.into_iter().map(|(key, element)| {
+                let value = value(&element, call, &format!("{name}.{key}"), nones)?;
+                Ok((key, value))
+            });
+            structure::Value::Record(fields.collect::<Result<_, RunnerError>>()?)
+        }
+        OutputValue::Other(what) => {
+            return Err(RunnerError::new(format!(
+                "output `{name}` is {what}; expected tensors, numbers, texts, None, and tuples, lists and dictionaries of them"
+            )));
+        }
+    })
 }
 
 fn about(what: &str, name: &str, error: RunnerError) -> RunnerError {
     RunnerError { message: format!("{what} `{name}`: {}", error.message), ..error }
 }
 
-fn utf8(text: &[u8]) -> Result<String, RunnerError> {
-    String::from_utf8(text.to_vec()).map_err(|_| RunnerError::new("the model returned text that is not UTF-8"))
+fn texts(texts: Vec<&[u8]>, shape: Vec<usize>) -> Result<Tensor, RunnerError> {
+    let texts = texts.into_iter().map(|text| {
+        String::from_utf8(text.to_vec()).map_err(|_| RunnerError::new("the model returned text that is not UTF-8"))
+    });
+    Ok(StringTensor::new(texts.collect::<Result<_, _>>()?, shape)?.into())
 }
 
-/// Returns the element of an integer tensor of rank 0.
-fn integer(tensor: &Tensor) -> Option<i64> {
-    let tensor = tensor.as_numeric().filter(|tensor| tensor.shape().is_empty())?;
-    match tensor.dtype() {
-        DataType::Int8 => tensor.to_vec::<i8>().ok()?.first().map(|&value| value.into()),
-        DataType::Int16 => tensor.to_vec::<i16>().ok()?.first().map(|&value| value.into()),
-        DataType::Int32 => tensor.to_vec::<i32>().ok()?.first().map(|&value| value.into()),
-        DataType::Int64 => tensor.to_vec::<i64>().ok()?.first().copied(),
-        DataType::Uint8 => tensor.to_vec::<u8>().ok()?.first().map(|&value| value.into()),
-        DataType::Uint16 => tensor.to_vec::<u16>().ok()?.first().map(|&value| value.into()),
-        DataType::Uint32 => tensor.to_vec::<u32>().ok()?.first().map(|&value| value.into()),
-        DataType::Uint64 => tensor.to_vec::<u64>().ok()?.first().and_then(|&value| value.try_into().ok()),
-        _ => None,
+/// Describes a value for messages.
+fn describe(value: &structure::Value) -> String {
+    match value {
+        structure::Value::None => "nothing".to_owned(),
+        structure::Value::Tensor(tensor) => describe_tensor(tensor),
+        structure::Value::Tuple(elements) => format!("a tuple of {} elements", elements.len()),
+        structure::Value::Record(fields) => {
+            let keys: Vec<String> = fields.iter().map(|(key, _)| format!("`{key}`")).collect();
+            format!("parts with the names {}", keys.join(", "))
+        }
+        structure::Value::List(elements) => match elements.first() {
+            Some(structure::Value::Tensor(tensor)) => {
+                format!("a nested tensor of {}", tensor.dtype().map_or("nothing", DataType::name))
+            }
+            Some(_) => format!("a list of {} elements", elements.len()),
+            None => "a nested tensor of nothing".to_owned(),
+        },
     }
 }
 
-/// Returns the element of a numeric tensor of rank 0.
-fn real(tensor: &Tensor) -> Option<f64> {
-    let numbers = tensor.as_numeric().filter(|tensor| tensor.shape().is_empty())?;
-    match numbers.dtype() {
-        DataType::Float32 => numbers.to_vec::<f32>().ok()?.first().map(|&value| value.into()),
-        DataType::Float64 => numbers.to_vec::<f64>().ok()?.first().copied(),
-        _ => integer(tensor).map(|value| value as f64),
-    }
-}
-
-/// Describes a tensor for messages.
-fn describe(tensor: &Tensor) -> String {
+fn describe_tensor(tensor: &Tensor) -> String {
     let dtype = tensor.dtype().map_or("nothing", DataType::name);
     match tensor.shape() {
         Some(shape) => format!("{dtype} of shape {shape:?}"),
@@ -123,76 +443,4 @@ fn describe(tensor: &Tensor) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn inputs_by_what_forward_takes() {
-        let check = |kind, tensor: &Tensor, expected: Result<&str, &str>| {
-            let input = Bound { name: "x", inner: "x", kind, type_name: "T", tensor: Some(tensor), element: None };
-            let found = value(&input).map_err(|error| error.message);
-            let found = found.map(|value| match value {
-                Value::Tensor(_) => "tensor".to_owned(),
-                Value::TensorList(list) => format!("{} tensors", list.len()),
-                other => format!("{other:?}"),
-            });
-            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{kind:?} {tensor:?}");
-        };
-        let numbers = Tensor::from_vec(vec![1.0_f32, 2.0], vec![2]).unwrap();
-        let word = Tensor::from_strings(["a"], vec![]).unwrap();
-        let words = Tensor::from_strings(["a", "b"], vec![2]).unwrap();
-        let table = Tensor::from_strings(["a", "b"], vec![2, 1]).unwrap();
-        let nested = Tensor::nested(vec![numbers.clone(), Tensor::scalar(1.0_f32)]).unwrap();
-        let nested_words = Tensor::nested(vec![word.clone()]).unwrap();
-        for kind in [Kind::Tensor, Kind::Any] {
-            check(kind, &numbers, Ok("tensor"));
-        }
-        check(Kind::Any, &word, Ok("String(\"a\")"));
-        check(Kind::Any, &words, Ok("StringList([\"a\", \"b\"])"));
-        check(Kind::Any, &nested, Ok("2 tensors"));
-        check(
-            Kind::Any,
-            &table,
-            Err(
-                "input `x`: expected numbers, or strings of rank 0 or 1 (forward takes T), found string of shape [2, 1]",
-            ),
-        );
-        check(
-            Kind::Any,
-            &nested_words,
-            Err("input `x`: expected a nested tensor of numbers (forward takes T), found a nested tensor of string"),
-        );
-        check(Kind::Tensor, &words, Err("input `x`: expected numbers (forward takes T), found string of shape [2]"));
-        check(
-            Kind::Tensor,
-            &nested,
-            Err("input `x`: expected numbers (forward takes T), found a nested tensor of float32"),
-        );
-        check(
-            Kind::String,
-            &words,
-            Err("input `x`: expected strings of rank 0 (forward takes T), found string of shape [2]"),
-        );
-        check(
-            Kind::StringList,
-            &word,
-            Err("input `x`: expected strings of rank 1 (forward takes T), found string of shape []"),
-        );
-        check(Kind::Int, &Tensor::scalar(7_u8), Ok("Int(7)"));
-        check(
-            Kind::Int,
-            &Tensor::scalar(7.0_f32),
-            Err("input `x`: expected one integer (forward takes T), found float32 of shape []"),
-        );
-        check(Kind::Float, &Tensor::scalar(7_i64), Ok("Float(7.0)"));
-        check(Kind::Float, &Tensor::scalar(0.5_f32), Ok("Float(0.5)"));
-        check(Kind::Bool, &Tensor::scalar(1_u8), Ok("Bool(true)"));
-        check(
-            Kind::Bool,
-            &Tensor::scalar(2_u8),
-            Err("input `x`: expected one integer that is 0 or 1 (forward takes T), found uint8 of shape []"),
-        );
-    }
-}
+mod tests;

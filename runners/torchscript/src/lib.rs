@@ -1,8 +1,9 @@
 //! Runs TorchScript models with libtorch.
 //!
 //! [`libtorch`] wraps the framework, any libtorch from 1.13 on, in safe Rust, through a small shim in C++ (`shim/`) that `build.rs`
-//! compiles and links. Decisions (`binding` matches inputs with arguments, `convert` converts tensors) are separate from their execution
-//! ([`libtorch`]). [`TorchScript`] joins the two behind the runner trait.
+//! compiles and links. Decisions (`leaves` says what tensors a type takes, `binding` matches inputs with arguments, `outputs` names what is
+//! returned, `convert` converts tensors) are separate from their execution ([`libtorch`]). `libraries` loads the operators of other packages.
+//! [`TorchScript`] joins them behind the runner trait.
 
 #![deny(unsafe_code)]
 
@@ -12,11 +13,14 @@ mod convert;
 mod device;
 mod error;
 mod identity;
+mod leaves;
+mod libraries;
 #[allow(unsafe_code, reason = "libtorch is C++")]
 pub mod libtorch;
 mod load_module;
 mod model_location;
 mod options;
+mod outputs;
 mod pack;
 mod runner;
 

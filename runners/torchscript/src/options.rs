@@ -1,9 +1,10 @@
 //! Reads and checks the options of a model (`[runner.opts]`), and warns about unknown ones.
 
 use carton_runner_interface::runner::{self, Options, RunnerError};
+use serde_json::Value;
 
 /// Every option, in the order in which messages list them.
-const KNOWN: [&str; 4] = ["num_threads", "num_interop_threads", "max_concurrency", "model"];
+const KNOWN: [&str; 5] = ["num_threads", "num_interop_threads", "max_concurrency", "model", "libraries"];
 
 /// More threads or calls than this are taken for a typing error.
 const MAX: u64 = 1024;
@@ -19,6 +20,8 @@ pub(crate) struct ModelOptions {
     pub(crate) max_concurrency: usize,
     /// The file to load, where there are several.
     pub(crate) model: Option<String>,
+    /// The libraries that register the operators of the model: files of the model, or packages of Python.
+    pub(crate) libraries: Vec<String>,
 }
 
 impl ModelOptions {
@@ -34,15 +37,29 @@ impl ModelOptions {
             num_interop_threads: options.number("num_interop_threads", MAX)?,
             max_concurrency: options.number("max_concurrency", MAX)?.unwrap_or(1),
             model: options.text("model", "the path of a TorchScript file inside the model")?,
+            libraries: libraries(options.get("libraries"))?,
         })
     }
+}
+
+/// Reads the names of libraries: a list of texts, or a text with commas, as in `--opt libraries=torchvision`.
+fn libraries(value: Option<&Value>) -> Result<Vec<String>, RunnerError> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let wrong = || runner::wrong_option("libraries", "a list of files of the model and of packages of Python", value);
+    let names: Vec<String> = match value {
+        Value::String(text) => text.split(',').map(|name| name.trim().to_owned()).collect(),
+        Value::Array(names) => {
+            let names = names.iter().map(|name| name.as_str().map(str::to_owned));
+            names.collect::<Option<_>>().ok_or_else(wrong)?
+        }
+        _ => return Err(wrong()),
+    };
+    if names.iter().any(String::is_empty) { Err(wrong()) } else { Ok(names) }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-
-    use serde_json::Value;
 
     use super::*;
 
@@ -56,8 +73,13 @@ mod tests {
 
     #[test]
     fn options() {
-        let defaults =
-            || ModelOptions { num_threads: None, num_interop_threads: None, max_concurrency: 1, model: None };
+        let defaults = || ModelOptions {
+            num_threads: None,
+            num_interop_threads: None,
+            max_concurrency: 1,
+            model: None,
+            libraries: Vec::new(),
+        };
         check(serde_json::json!({}), Ok(defaults()), &[]);
         check(
             serde_json::json!({"num_threads": 3, "num_interop_threads": "2", "max_concurrency": 4, "model": "a/b.pt"}),
@@ -66,6 +88,7 @@ mod tests {
                 num_interop_threads: Some(2),
                 max_concurrency: 4,
                 model: Some("a/b.pt".to_owned()),
+                libraries: Vec::new(),
             }),
             &[],
         );
@@ -73,7 +96,16 @@ mod tests {
             serde_json::json!({"treads": 1, "Model": "x"}),
             Ok(defaults()),
             &["the torchscript runner has no option `Model`, `treads`; it knows num_threads, num_interop_threads, \
-               max_concurrency, model"],
+               max_concurrency, model, libraries"],
+        );
+        for named in [serde_json::json!(["torchvision", "ops/own.so"]), serde_json::json!("torchvision, ops/own.so")] {
+            let libraries = vec!["torchvision".to_owned(), "ops/own.so".to_owned()];
+            check(serde_json::json!({"libraries": named}), Ok(ModelOptions { libraries, ..defaults() }), &[]);
+        }
+        check(
+            serde_json::json!({"libraries": [1]}),
+            Err("option `libraries` should be a list of files of the model and of packages of Python, found [1]"),
+            &[],
         );
         for wrong in [serde_json::json!(0), serde_json::json!(-1), serde_json::json!(1.5), serde_json::json!("many")] {
             let message = format!("option `num_threads` should be a number from 1 to 1024, found {wrong}");

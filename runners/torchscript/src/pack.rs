@@ -9,6 +9,7 @@ use carton_runner_interface::runner::{Call, ModelFiles, PackRequest, PackRespons
 
 use crate::binding::{self, Binding};
 use crate::identity::LIBTORCH_VERSION;
+use crate::libraries;
 use crate::libtorch::Device;
 use crate::load_module::load_module;
 use crate::model_location;
@@ -63,9 +64,10 @@ pub(crate) fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, Ru
         (request.scratch.clone(), request.scratch, MODEL_FILE.to_owned())
     };
     let bytes = ModelFiles::from_directory(&folder).map(&model).map_err(|error| failed(&path, error))?;
+    libraries::load(&options.libraries, &ModelFiles::from_directory(&folder))?;
     let module = load_module(&path.display().to_string(), bytes, Device::Cpu)?;
     let arguments = module.arguments();
-    Binding::new(&arguments, &[], &[])?;
+    Binding::new(&arguments, &[])?;
     let list: Vec<String> =
         arguments.iter().map(|argument| format!("{}: {}", argument.name, argument.type_name)).collect();
     call.info(&format!("forward takes ({}); it runs on libtorch {LIBTORCH_VERSION}", list.join(", ")));

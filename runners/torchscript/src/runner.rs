@@ -6,25 +6,31 @@ use carton_runner_interface::LogLevel;
 use carton_runner_interface::runner::{
     Call, Description, LoadRequest, ModelFiles, PackRequest, PackResponse, Runner, RunnerError, Tensors,
 };
-use carton_tensor::Storage;
+use carton_runner_interface::structure::flatten_declared;
+use carton_tensor::{DataType, Storage, Tensor};
 
 use crate::binding::Binding;
-use crate::identity::{LIBTORCH_VERSION, RUNNER_NAME};
-use crate::libtorch::{Device, Module, OutputValue, Structure, Value, process};
+use crate::identity::{DTYPES, LIBTORCH_VERSION, RUNNER_NAME};
+use crate::libtorch::{Device, Module, Output, OutputValue, process};
 use crate::load_module::load_module;
 use crate::options::ModelOptions;
-use crate::{convert, device, model_location, pack};
+use crate::outputs::{Outputs, Returned, Structure};
+use crate::{convert, device, libraries, model_location, pack};
 
 /// A loaded TorchScript model.
 ///
-/// Options: `num_threads`, `num_interop_threads`, `max_concurrency`, and `model`, the file to load where there are several.
+/// Options: `num_threads`, `num_interop_threads`, `max_concurrency`, `libraries`, which register operators, and `model`, the file to load
+/// where there are several.
 pub struct TorchScript {
     module: Module,
     binding: Binding,
+    outputs: Outputs,
     max_concurrency: usize,
 }
 
 impl Runner for TorchScript {
+    const DTYPES: &'static [DataType] = DTYPES;
+
     fn describe() -> Description {
         Description { name: RUNNER_NAME.to_owned(), framework_version: LIBTORCH_VERSION.to_owned() }
     }
@@ -34,8 +40,10 @@ impl Runner for TorchScript {
         let (path, bytes) = find(&request.files, options.model.as_deref())?;
         let device = device::choose(request.device.as_deref())?;
         set_threads(&options, call)?;
+        libraries::load(&options.libraries, &request.files)?;
         let module = load_module(&path, bytes, device)?;
-        let binding = Binding::new(&module.arguments(), &request.inputs, &request.outputs)?;
+        let binding = Binding::new(&module.arguments(), &request.inputs)?;
+        let outputs = Outputs::new(&request.outputs);
         if let Some(error) = module.analysis_error() {
             call.log(LogLevel::Debug, &format!("libtorch's alias analysis failed: {}", error.message));
         }
@@ -53,7 +61,7 @@ impl Runner for TorchScript {
             if device == Device::Cpu { "the CPU" } else { "a GPU" },
             process::threads()?
         ));
-        Ok(Self { module, binding, max_concurrency })
+        Ok(Self { module, binding, outputs, max_concurrency })
     }
 
     fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, RunnerError> {
@@ -65,27 +73,52 @@ impl Runner for TorchScript {
     }
 
     fn infer(&self, inputs: Tensors, call: &Call) -> Result<Tensors, RunnerError> {
-        let bound = self.binding.inputs(&inputs)?;
-        let values = bound.iter().map(convert::value).collect::<Result<Vec<Value<'_>>, _>>()?;
-        let keys: Option<Vec<&str>> =
-            self.binding.takes_dictionary().then(|| bound.iter().map(|input| input.inner).collect());
-        let results = self.module.run(&values, keys.as_deref())?;
-        let (mut structure, mut outputs) = results.outputs();
-        if structure == Structure::One
-            && let Some(OutputValue::TensorList(elements)) = outputs.first().map(|output| output.value()).transpose()?
+        let arguments = convert::arguments(self.binding.inputs(&inputs)?)?;
+        let results = self.module.run(&arguments)?;
+        let (structure, outputs) = self.parts(&results.output())?;
+        let declared = self.outputs.inner_names();
+        let (mut returned, mut tensors) = (Vec::new(), Vec::new());
+        for (name, output) in outputs.iter().filter(|(name, _)| structure != Structure::Map || self.outputs.wants(name))
         {
-            let ranks = elements.iter().map(|element| match element.value() {
-                Ok(OutputValue::Tensor { shape, .. }) => shape.len(),
-                _ => 0,
-            });
-            if self.binding.takes_apart(&ranks.collect::<Vec<_>>()) {
-                (structure, outputs) = (Structure::Sequence, elements);
-            }
+            let mut nones = Vec::new();
+            let value = convert::value(output, call, name, &mut nones)?;
+            let leaves = flatten_declared(name, value, &declared).map_err(|error| RunnerError::from_error(&error))?;
+            let (names, values): (Vec<String>, Vec<Tensor>) = leaves.into_iter().unzip();
+            returned.push(Returned { leaves: names, nones });
+            tensors.push(values);
         }
-        let names: Vec<String> = outputs.iter().map(|output| output.name()).collect();
-        let wanted = self.binding.outputs(structure, &names)?;
-        let named = wanted.into_iter().filter_map(|(position, name)| Some((outputs.get(position)?, name)));
-        named.map(|(output, name)| Ok((name.clone(), convert::tensor(output, call, &name)?))).collect()
+        let chosen = self.outputs.choose(structure, &returned)?;
+        let named = chosen.into_iter().map(|(value, leaf, name)| {
+            let tensor = tensors.get(value).and_then(|leaves| leaves.get(leaf)).cloned();
+            tensor.map(|tensor| (name, tensor)).ok_or_else(|| RunnerError::new("an output that is not there"))
+        });
+        named.collect()
+    }
+}
+
+impl TorchScript {
+    /// The values that forward returned, with their names.
+    fn parts<'a>(&self, output: &Output<'a>) -> Result<(Structure, Vec<(String, Output<'a>)>), RunnerError> {
+        let unnamed = |structure: Structure, elements: Vec<Output<'a>>| {
+            let elements = elements.into_iter().enumerate();
+            (structure, elements.map(|(index, element)| (Outputs::unnamed(structure, index), element)).collect())
+        };
+        Ok(match output.value()? {
+            OutputValue::Dictionary(entries) => (Structure::Map, entries),
+            OutputValue::Named(fields) => (Structure::NamedTuple, fields),
+            OutputValue::Tuple(elements) => unnamed(Structure::Sequence, elements),
+            OutputValue::List(elements) => {
+                let ranks = elements.iter().map(|element| match element.value() {
+                    Ok(OutputValue::Tensor { shape, .. }) => Some(shape.len()),
+                    _ => None,
+                });
+                match ranks.collect::<Option<Vec<_>>>() {
+                    Some(ranks) if self.outputs.takes_apart(&ranks) => unnamed(Structure::Sequence, elements),
+                    _ => unnamed(Structure::One, vec![*output]),
+                }
+            }
+            _ => unnamed(Structure::One, vec![*output]),
+        })
     }
 }
 

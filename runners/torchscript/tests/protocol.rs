@@ -6,12 +6,12 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
+use carton_runner_interface::Tensors;
 use carton_runner_interface::host::{CallOptions, Files, LoadRequest};
 use carton_runner_interface::runner::{PackRequest, PackResponse};
-use carton_runner_interface::{DeclaredTensor, Tensors};
 use carton_runner_torchscript::LIBTORCH_VERSION;
 use carton_runner_torchscript::libtorch::process;
-use carton_tensor::{NumericTensor, Tensor, Tolerance, allclose};
+use carton_tensor::{BoolByte, NumericTensor, Tensor, Tolerance, allclose};
 use serde_json::json;
 
 use support::{Served, cases, floats, message, models, one_file, request, specs, tensors};
@@ -31,8 +31,7 @@ async fn what_python_computed() {
                 let path = models(series).join(format!("{name}.pt"));
                 let files = if n_cases % 2 == 0 { one_file(&path) } else { Files::Directory(models(series)) };
                 let options = json!({"num_threads": 1, "model": format!("{name}.pt")});
-                let inputs = bools_of(&case["inputs"]);
-                fresh.load(LoadRequest { inputs, ..request(files, options) }).await.unwrap();
+                fresh.load(request(files, options)).await.unwrap();
                 served = Some((name.clone(), fresh));
             }
             let connection = &served.as_ref().unwrap().1.connection;
@@ -63,44 +62,77 @@ async fn what_python_computed() {
     }
 }
 
-/// The inputs of a case as declared ones, if one of them is booleans.
-fn bools_of(inputs: &serde_json::Value) -> Vec<DeclaredTensor> {
-    let inputs = inputs.as_object().unwrap();
-    if inputs.values().all(|input| input["element"].is_null()) {
-        return Vec::new();
-    }
-    let spec = |(name, input): (&String, &serde_json::Value)| {
-        let fields = json!({"name": name, "dtype": input["dtype"], "element": input["element"], "shape": "*"});
-        serde_json::from_value(fields).unwrap()
+#[tokio::test(flavor = "multi_thread")]
+async fn masks_are_booleans() {
+    let mask = |flags: &[bool]| {
+        let flags: Vec<BoolByte> = flags.iter().copied().map(BoolByte::from).collect();
+        Tensor::from_vec(flags.clone(), vec![flags.len()]).unwrap()
     };
-    inputs.iter().map(spec).collect()
+    let served = Served::with("masks").await;
+    let x = floats(vec![1.0, 2.0, 3.0], vec![3]);
+    let outputs = served.infer([("x", x.clone()), ("mask", mask(&[true, false, true]))]).await.unwrap();
+    assert_eq!(outputs["picked"], floats(vec![2.0], vec![1]));
+    assert_eq!(outputs["mask"], mask(&[false, true, false]));
+    // Booleans above the size from which tensors are in memory that the runner maps.
+    let large = mask(&vec![true; 1 << 20]);
+    let outputs = served.infer([("x", floats(vec![0.0; 1 << 20], vec![1 << 20])), ("mask", large)]).await.unwrap();
+    assert_eq!(outputs["n"], Tensor::scalar(0_i64));
+    // Bytes are numbers, also if they are 0 and 1.
+    let bytes = Tensor::from_vec(vec![1_u8, 0, 1], vec![3]).unwrap();
+    let outputs = served.infer([("x", x), ("mask", bytes)]).await;
+    assert!(outputs.is_err() || outputs.unwrap()["mask"] != mask(&[false, true, false]));
+}
+
+/// Names of parts are those of the specification, whether a carton declares them or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_of_values_are_declared_by_name_or_in_order() {
+    let x = floats((0..8).map(|index| index as f32).collect(), vec![2, 1, 4]);
+    let state = floats(vec![0.5, -0.5, 0.25], vec![1, 1, 3]);
+    let undeclared = Served::with("state").await;
+    let expected =
+        undeclared.infer([("x", x.clone()), ("state.0", state.clone()), ("state.1", state.clone())]).await.unwrap();
+    let error = undeclared.infer([("x", x.clone()), ("state.0", state.clone())]).await.unwrap_err();
+    assert!(message(&error).contains("input `state.1` is missing"), "{}", message(&error));
+    let error = undeclared.infer([("x", x.clone()), ("state.2", state.clone())]).await.unwrap_err();
+    let takes = "the model has no input `state.2`; it takes `x`, `state.0`, `state.1`";
+    assert!(message(&error).contains(takes), "{}", message(&error));
+    for (inputs, outputs) in [
+        (["x", "h", "c"], ["y", "new_h", "new_c"]),
+        (["x", "h=state.0", "c=state.1"], ["y=output_0", "new_h=output_1.0", "new_c=output_1.1"]),
+    ] {
+        let served = Served::new().await;
+        let files = one_file(&models("1.13").join("state.pt"));
+        let declared = LoadRequest { inputs: specs(&inputs), outputs: specs(&outputs), ..request(files, json!({})) };
+        served.load(declared).await.unwrap();
+        let found = served.infer([("x", x.clone()), ("h", state.clone()), ("c", state.clone())]).await.unwrap();
+        assert_eq!(found["y"], expected["output_0"]);
+        assert_eq!(found["new_c"], expected["output_1.1"]);
+    }
+
+    // Images of which there are none have no boxes.
+    let served = Served::new().await;
+    let files = one_file(&models("1.13").join("detect.pt"));
+    let outputs = specs(&["output_1[].boxes", "output_1[].labels"]);
+    served.load(LoadRequest { outputs, ..request(files, json!({})) }).await.unwrap();
+    let none = Tensor::nested(vec![]).unwrap();
+    let outputs = served.infer([("images", none.clone())]).await.unwrap();
+    assert_eq!((&outputs["output_1[].boxes"], &outputs["output_1[].labels"]), (&none, &none));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn booleans_are_0_or_1() {
-    let mask = |elements: &[u8]| Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
-    let files = one_file(&models("1.13").join("masks.pt"));
-    let inputs = bools_of(&json!({"x": {"dtype": "float32"}, "mask": {"dtype": "uint8", "element": "bool"}}));
-    let served = Served::new().await;
-    served.load(LoadRequest { inputs, ..request(files.clone(), json!({})) }).await.unwrap();
-    let x = floats(vec![1.0, 2.0, 3.0], vec![3]);
-    let outputs = served.infer([("x", x.clone()), ("mask", mask(&[1, 0, 1]))]).await.unwrap();
-    assert_eq!(outputs["picked"], floats(vec![2.0], vec![1]));
-    assert_eq!(outputs["mask"], mask(&[0, 1, 0]));
-    let error = served.infer([("x", x.clone()), ("mask", mask(&[1, 0, 2]))]).await.unwrap_err();
-    let expected = "input `mask`: element [2]: expected 0 or 1, the values of bool, found 2";
-    assert!(message(&error).contains(expected), "{}", message(&error));
-    // Booleans above the size from which tensors are in memory that the runner maps.
-    let large = NumericTensor::from_vec(vec![1_u8; 1 << 20], vec![1 << 20]).unwrap();
-    let x = floats(vec![0.0; 1 << 20], vec![1 << 20]);
-    let outputs = served.infer([("x", x), ("mask", large.into())]).await.unwrap();
-    assert_eq!(outputs["n"], Tensor::scalar(0_i64));
-    // Without the declaration the same bytes are numbers.
-    let served = Served::new().await;
-    served.load(request(files, json!({}))).await.unwrap();
-    let x = floats(vec![1.0, 2.0, 3.0], vec![3]);
-    let outputs = served.infer([("x", x), ("mask", mask(&[1, 0, 1]))]).await;
-    assert!(outputs.is_err() || outputs.unwrap()["mask"] != mask(&[0, 1, 0]));
+async fn libraries_that_are_missing_are_named() {
+    let load = async |libraries: serde_json::Value| {
+        let served = Served::new().await;
+        let files = one_file(&models("1.13").join("mlp.pt"));
+        message(&served.load(request(files, json!({"libraries": libraries}))).await.unwrap_err())
+    };
+    let text = load(json!(["no_such_package"])).await;
+    assert!(
+        text.contains("the library `no_such_package` of option `libraries` is neither a file of the model"),
+        "{text}"
+    );
+    let text = load(json!(["mlp.pt"])).await;
+    assert!(text.contains("the library `mlp.pt` cannot be loaded"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,6 +145,8 @@ async fn inputs_are_copied_only_where_the_model_may_write_to_them() {
         ("words", false),
         ("raises", false),
         ("echo", false),
+        ("state", false),
+        ("detect", false),
         ("history", false),
         ("named", false),
         ("parts", false),
@@ -209,7 +243,7 @@ async fn declared_names_are_bound_to_those_of_the_model() {
     let found = served.infer([("matrix", matrix.clone()), ("rows", Tensor::scalar(1_i32))]).await.unwrap();
     assert_eq!(found["left"], floats(vec![1.0, 2.0], vec![2, 1]));
     assert_eq!(found["whole"], matrix);
-    assert_eq!((&found["count"], &found["many"]), (&Tensor::scalar(1_i64), &Tensor::scalar(0_u8)));
+    assert_eq!((&found["count"], &found["many"]), (&Tensor::scalar(1_i64), &Tensor::scalar(BoolByte(0))));
     assert_eq!(found["half"], Tensor::scalar(0.5_f64));
     let error = served.infer([("matrix", matrix)]).await.unwrap_err();
     assert!(message(&error).contains("input `rows` is missing; it takes `matrix`, `rows`"), "{error}");
@@ -238,7 +272,7 @@ async fn what_cannot_be_passed_is_refused_by_name() {
         assert!(message(&error).starts_with(expected) || message(&error).contains(expected), "{}", message(&error));
     };
     let table = Tensor::from_strings(["a", "b"], vec![2, 1]).unwrap();
-    check("echo", table, "input `x`: expected numbers, or strings of rank 0 or 1 (forward takes Dict[str, Any]), found string of shape [2, 1]").await;
+    check("echo", table, "input `x`: expected numbers, strings of rank 0 or 1, or a nested tensor (forward takes Dict[str, Any]), found string of shape [2, 1]").await;
     let words = Tensor::from_strings(["a"], vec![1]).unwrap();
     check(
         "mlp",
@@ -249,7 +283,16 @@ async fn what_cannot_be_passed_is_refused_by_name() {
     check("raises", words, "input `x`: expected numbers (forward takes Tensor), found string of shape [1]").await;
     let nested = Tensor::nested(vec![Tensor::scalar(1_u8)]).unwrap();
     check("raises", nested, "found a nested tensor of uint8").await;
-    check("complex", floats(vec![1.0, 2.0], vec![2]), "output `spectrum` is a tensor of ComplexFloat; expected").await;
+    check(
+        "sparse",
+        floats(vec![1.0, 2.0], vec![2]),
+        "output `y` is a sparse tensor (the model can return its `to_dense()`)",
+    )
+    .await;
+    let quantized = Served::with("sparse").await;
+    let answer = quantized.infer([("x", floats(vec![1.0], vec![1])), ("quantize", Tensor::scalar(BoolByte(1)))]).await;
+    let text = message(&answer.unwrap_err());
+    assert!(text.contains("output `y` is a quantized tensor (the model can return its `dequantize()`"), "{text}");
     let wide = Tensor::from_vec(vec![1_u32, u32::MAX], vec![2]).unwrap();
     if LIBTORCH_VERSION.starts_with("1.13") {
         check("echo", wide, "input `x`: libtorch 1.13.1 has no tensors of uint32").await;

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use carton_tensor::{DataType, Dimension, Tensor};
+use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
 use super::*;
 
@@ -8,21 +8,30 @@ use super::*;
 fn argument(text: &str) -> Argument {
     let (name, type_name) = text.split_once(": ").unwrap();
     let (type_name, may_be_missing) = type_name.strip_suffix('=').map_or((type_name, false), |name| (name, true));
-    let kind = |name: &str| match name {
-        "Tensor" => Kind::Tensor,
-        "Any" => Kind::Any,
-        "str" => Kind::String,
-        "int" => Kind::Int,
-        name if name.starts_with("Dict") => Kind::Dictionary,
-        _ => Kind::Other,
-    };
-    let element = type_name.strip_prefix("Dict[str, ").and_then(|rest| rest.strip_suffix(']'));
-    Argument {
-        name: name.to_owned(),
-        type_name: type_name.to_owned(),
-        kind: kind(type_name),
-        element: element.map_or(Kind::Other, kind),
-        may_be_missing,
+    let value_type = value_type(type_name);
+    let may_be_missing = may_be_missing || matches!(value_type, ValueType::Optional(_));
+    Argument { name: name.to_owned(), type_name: type_name.to_owned(), value_type, may_be_missing }
+}
+
+fn value_type(text: &str) -> ValueType {
+    let inside = |name: &str| text.strip_prefix(name).and_then(|rest| rest.strip_prefix('[')?.strip_suffix(']'));
+    let boxed = |text: &str| Box::new(value_type(text));
+    match text {
+        "Tensor" => ValueType::Tensor,
+        "Any" => ValueType::Any,
+        "str" => ValueType::String,
+        "int" => ValueType::Int,
+        _ => match (inside("Dict"), inside("Tuple"), inside("List"), inside("Optional")) {
+            (Some(parts), ..) => {
+                let (key, value) = parts.split_once(", ").unwrap();
+                ValueType::Dictionary(boxed(key), boxed(value))
+            }
+            // The parts of tuples have no parts here.
+            (_, Some(parts), ..) => ValueType::Tuple(parts.split(", ").map(value_type).collect()),
+            (_, _, Some(element), _) => ValueType::List(boxed(element)),
+            (.., Some(inner)) => ValueType::Optional(boxed(inner)),
+            _ => ValueType::Other,
+        },
     }
 }
 
@@ -32,30 +41,29 @@ fn spec(text: &str) -> DeclaredTensor {
     DeclaredTensor {
         name: name.to_owned(),
         dtype: DataType::Float32,
-        element: None,
         shape: SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Any]),
         internal_name: internal.map(str::to_owned),
     }
 }
 
-fn binding(arguments: &[&str], inputs: &[&str], outputs: &[&str]) -> Result<Binding, String> {
-    let arguments: Vec<Argument> = arguments.iter().map(|text| argument(text)).collect();
-    let inputs: Vec<DeclaredTensor> = inputs.iter().map(|text| spec(text)).collect();
-    let outputs: Vec<DeclaredTensor> = outputs.iter().map(|text| spec(text)).collect();
-    Binding::new(&arguments, &inputs, &outputs).map_err(|error| error.message)
-}
-
 /// The arguments of forward for inputs of these names: `INNER<-NAME` in order, `-` for a default.
 fn check_inputs(arguments: &[&str], declared: &[&str], given: &[&str], expected: Result<&str, &str>) {
     let tensors: Tensors = given.iter().map(|&name| (name.to_owned(), Tensor::scalar(0_u8))).collect();
-    let found = binding(arguments, declared, &[]).and_then(|binding| {
-        let bound = binding.inputs(&tensors).map_err(|error| error.message)?;
-        let list = bound.iter().map(|input| match input.tensor {
-            Some(_) => format!("{}<-{}", input.inner, input.name),
+    let types: Vec<Argument> = arguments.iter().map(|text| argument(text)).collect();
+    let specs: Vec<DeclaredTensor> = declared.iter().map(|text| spec(text)).collect();
+    let found = Binding::new(&types, &specs).and_then(|binding| {
+        let (BoundInputs::Dictionary(bound, _) | BoundInputs::Positional(bound)) = binding.inputs(&tensors)?;
+        let list = bound.iter().map(|input| match &input.value {
+            Some(structure::Value::Tensor(_)) => format!("{}<-{}", input.inner, input.name),
+            Some(value) => {
+                let leaves = structure::flatten(&input.inner, value.clone()).unwrap();
+                format!("{}<-({})", input.inner, leaves.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" "))
+            }
             None => format!("{}<--", input.inner),
         });
         Ok(list.collect::<Vec<_>>().join(" "))
     });
+    let found = found.map_err(|error| error.message);
     assert_eq!(found.as_deref().map_err(String::as_str), expected, "{arguments:?} {declared:?} {given:?}");
 }
 
@@ -68,11 +76,18 @@ fn dictionaries() {
     check_inputs(&["inputs: Dict[str, Any]", "n: int="], &[], &["a"], Ok("a<-a"));
     check_inputs(
         &["inputs: Dict[str, Dict[str, Tensor]]"],
+        &["x=a.y"],
+        &["x", "a.z", "b.c"],
+        Ok("a<-(a.y a.z) b<-(b.c)"),
+    );
+    check_inputs(&["inputs: Dict[str, Tuple[Tensor, int]]"], &[], &["a.0", "a.1"], Ok("a<-(a.0 a.1)"));
+    check_inputs(
+        &["inputs: Dict[str, Foo]"],
         &[],
         &["a"],
         Err(
-            "forward takes `inputs`: Dict[str, Dict[str, Tensor]], which no input can be passed for; expected Tensor, str, \
-             List[str], List[Tensor], a number, or one dictionary of str to one of these or to Any",
+            "forward takes `inputs`: Dict[str, Foo], which no input can be passed for; expected tensors, numbers, texts, and tuples, \
+             lists and dictionaries of them",
         ),
     );
 }
@@ -182,53 +197,59 @@ fn declarations_that_do_not_fit() {
         &[],
         &[],
         Err(
-            "forward takes `b`: Foo, which no input can be passed for; expected Tensor, str, List[str], List[Tensor], a \
-             number, or one dictionary of str to one of these or to Any",
+            "forward takes `b`: Foo, which no input can be passed for; expected tensors, numbers, texts, and tuples, lists and \
+             dictionaries of them",
         ),
     );
 }
 
-fn check_outputs(declared: &[&str], structure: Structure, names: &[&str], expected: Result<&[(usize, &str)], &str>) {
-    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-    let found = binding(&[], &[], declared).unwrap().outputs(structure, &names).map_err(|error| error.message);
-    let found: Result<Vec<(usize, &str)>, &str> = match &found {
-        Ok(list) => Ok(list.iter().map(|(position, name)| (*position, name.as_str())).collect()),
-        Err(message) => Err(message),
-    };
-    assert_eq!(found.as_deref().map_err(|message| *message), expected, "{declared:?} {structure:?} {names:?}");
-}
-
 #[test]
-fn outputs() {
-    check_outputs(&[], Structure::One, &[""], Ok(&[(0, "output")]));
-    check_outputs(&["y"], Structure::One, &[""], Ok(&[(0, "y")]));
-    check_outputs(&["y", "z"], Structure::One, &[""], Err("the carton declares 2 outputs, but the model returned 1"));
-    check_outputs(&[], Structure::Sequence, &["", ""], Ok(&[(0, "output_0"), (1, "output_1")]));
-    check_outputs(&["y", "z"], Structure::Sequence, &["", ""], Ok(&[(0, "y"), (1, "z")]));
-    check_outputs(
-        &["y"],
-        Structure::Sequence,
-        &["", ""],
-        Err("the carton declares 1 outputs, but the model returned 2"),
+fn arguments_of_several_inputs() {
+    let arguments = ["x: Tensor", "state: Tuple[Tensor, Tensor]"];
+    check_inputs(&arguments, &[], &["x", "state.0", "state.1"], Ok("x<-x state<-(state.0 state.1)"));
+    check_inputs(&arguments, &["a", "h", "c"], &["a", "h", "c"], Ok("x<-a state<-(state.0 state.1)"));
+    check_inputs(&arguments, &["c=state.1", "x", "h=state.0"], &["c", "h", "x"], Ok("x<-x state<-(state.0 state.1)"));
+    check_inputs(&arguments, &[], &["x"], Err("input `state.0` is missing; it takes `x`, `state.0`, `state.1`"));
+    check_inputs(
+        &arguments,
+        &["a", "h", "c"],
+        &["a", "x.2"],
+        Err("the model has no input `x.2`; it takes `a`, `h`, `c`"),
     );
-    check_outputs(&[], Structure::NamedTuple, &["a", "b"], Ok(&[(0, "a"), (1, "b")]));
-    check_outputs(&["y=b"], Structure::NamedTuple, &["a", "b"], Ok(&[(1, "y")]));
-    check_outputs(&["y", "b"], Structure::NamedTuple, &["a", "b"], Ok(&[(0, "y"), (1, "b")]));
-    check_outputs(&[], Structure::Map, &["a", "b"], Ok(&[(0, "a"), (1, "b")]));
-    check_outputs(&["y=b"], Structure::Map, &["a", "b"], Ok(&[(1, "y")]));
-    check_outputs(&["c"], Structure::Map, &["a", "b"], Err("the model returned no output `c`; it returned `a`, `b`"));
-    check_outputs(&["c"], Structure::Map, &[], Err("the model returned no output `c`; it returned none"));
+    check_inputs(
+        &arguments,
+        &["x", "state.0"],
+        &[],
+        Err(
+            "the carton declares no input for the argument `state.1`; forward takes (x: Tensor, state: Tuple[Tensor, Tensor]), as `x`, \
+             `state.0`, `state.1`",
+        ),
+    );
+    check_inputs(&["x: Tensor", "state: Optional[Tuple[Tensor, Tensor]]"], &[], &["x"], Ok("x<-x state<--"));
+    let arguments = ["x: Tensor", "inputs: Dict[str, Tensor]"];
+    check_inputs(&arguments, &[], &["x", "inputs.a", "inputs.b"], Ok("x<-x inputs<-(inputs.a inputs.b)"));
+    check_inputs(&arguments, &["x", "m=inputs.a"], &["x", "m"], Ok("x<-x inputs<-(inputs.a)"));
+    check_inputs(&arguments, &[], &["x"], Ok("x<-x inputs<--"));
+    check_inputs(&arguments, &[], &["x", "a"], Err("the model has no input `a`; it takes `x`, `inputs.KEY`"));
 }
 
 #[test]
-fn lists_of_tensors() {
-    for (declared, ranks, expected) in [
-        (&[] as &[&str], &[2_usize] as &[usize], false),
-        (&["y"], &[2], true),
-        (&["y"], &[1], false),
-        (&["y"], &[2, 2], false),
-        (&["y", "z"], &[2, 3], true),
-    ] {
-        assert_eq!(binding(&[], &[], declared).unwrap().takes_apart(ranks), expected, "{declared:?} {ranks:?}");
-    }
+fn mismatches_of_parts() {
+    let check = |arguments: &[&str], declared: &[DeclaredTensor], expected: &[&str]| {
+        let arguments: Vec<Argument> = arguments.iter().map(|text| argument(text)).collect();
+        assert_eq!(mismatches(&arguments, Some(declared)), expected, "{declared:?}");
+    };
+    let specs = |names: &[&str]| names.iter().map(|text| spec(text)).collect::<Vec<_>>();
+    let arguments = ["x: Tensor", "state: Tuple[Tensor, str]"];
+    let text = |name: &str| DeclaredTensor { dtype: DataType::String, shape: SymbolicShape::Any, ..spec(name) };
+    check(&arguments, &[spec("x"), spec("state.0"), text("state.1")], &[]);
+    check(&arguments, &[spec("x"), spec("h"), text("c")], &[]);
+    check(&arguments, &specs(&["x", "state.0"]), &["input `state.1` of the model is not declared"]);
+    check(
+        &arguments,
+        &[spec("x"), text("state.0"), text("state.1")],
+        &["input `state.0`: declared string, the model has numbers"],
+    );
+    check(&["x: Tensor", "inputs: Dict[str, Tensor]"], &specs(&["x", "inputs.a", "inputs.b"]), &[]);
+    check(&["inputs: Dict[str, Tuple[Tensor, Tensor]]"], &specs(&["a.0", "a.1"]), &[]);
 }

@@ -7,50 +7,9 @@ use carton_runner_interface::runner::RunnerError;
 use carton_tensor::Storage;
 
 use super::results::Results;
-use super::shim::{self, bytes_of, slice_of, text};
-use super::value::{Value, elements_of, owner, share, texts_of};
-
-/// The kind of value that an argument of forward takes, or that a dictionary argument holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `Tensor`.
-    Tensor,
-    /// `Any`.
-    Any,
-    /// `str`.
-    String,
-    /// `List[str]`.
-    StringList,
-    /// `List[Tensor]`.
-    TensorList,
-    /// `int`.
-    Int,
-    /// `float`.
-    Float,
-    /// `bool`.
-    Bool,
-    /// `Dict[str, …]`.
-    Dictionary,
-    /// Anything else, which no input can be passed for.
-    Other,
-}
-
-impl Kind {
-    fn from_number(number: i32) -> Self {
-        match number {
-            0 => Self::Tensor,
-            1 => Self::Any,
-            2 => Self::String,
-            3 => Self::StringList,
-            4 => Self::TensorList,
-            5 => Self::Int,
-            6 => Self::Float,
-            7 => Self::Bool,
-            8 => Self::Dictionary,
-            _ => Self::Other,
-        }
-    }
-}
+use super::shim::{self, bytes_of, slice_of};
+use super::value::{Shared, Value, owner};
+use super::value_type::ValueType;
 
 /// An argument of forward, without `self`.
 #[derive(Clone, Debug)]
@@ -59,10 +18,8 @@ pub struct Argument {
     pub name: String,
     /// The type as TorchScript writes it.
     pub type_name: String,
-    /// The kind; for an `Optional[T]` that of `T`.
-    pub kind: Kind,
-    /// The kind of a dictionary's values.
-    pub element: Kind,
+    /// The type.
+    pub value_type: ValueType,
     /// Whether the argument may be left out, because it has a default or may be `None`.
     pub may_be_missing: bool,
 }
@@ -144,12 +101,14 @@ impl Module {
         };
         // SAFETY: as above.
         let text = |text| String::from_utf8_lossy(unsafe { bytes_of(text) }).into_owned();
-        let argument = |argument: &shim::Argument| Argument {
-            name: text(argument.name),
-            type_name: text(argument.type_name),
-            kind: Kind::from_number(argument.kind),
-            element: Kind::from_number(argument.element),
-            may_be_missing: argument.optional || argument.has_default,
+        let argument = |argument: &shim::Argument| {
+            let value_type = ValueType::from_json(&text(argument.structure));
+            Argument {
+                name: text(argument.name),
+                type_name: text(argument.type_name),
+                may_be_missing: argument.has_default || matches!(value_type, ValueType::Optional(_)),
+                value_type,
+            }
         };
         arguments.iter().map(argument).collect()
     }
@@ -177,34 +136,21 @@ impl Module {
         Ok(effects)
     }
 
-    /// Runs forward on `values`: its arguments in order, or with `keys` one dictionary. If forward may change its module, waits until the
+    /// Runs forward on its arguments in order, each a value of the argument's type. If forward may change its module, waits until the
     /// results of all earlier calls are dropped.
     ///
     /// # Errors
     /// libtorch or the model reports an error.
-    pub fn run(&self, values: &[Value<'_>], keys: Option<&[&str]>) -> Result<Results<'_>, RunnerError> {
-        if keys.is_some_and(|keys| keys.len() != values.len()) {
-            return Err(RunnerError::new("not as many keys as values"));
-        }
-        let keys: Option<Vec<shim::Text>> = keys.map(|keys| keys.iter().map(|key| text(key)).collect());
-        let texts: Vec<Vec<shim::Text>> = values.iter().map(texts_of).collect();
-        let elements: Vec<Vec<shim::Value>> = values.iter().map(elements_of).collect();
-        let shared: Vec<shim::Value> = values
-            .iter()
-            .zip(&texts)
-            .zip(&elements)
-            .map(|((value, texts), elements)| share(value, texts, elements))
-            .collect();
+    pub fn run(&self, values: &[Value]) -> Result<Results<'_>, RunnerError> {
+        let mut shared = Shared::default();
+        let values = shared.list(values);
         let copy = self.copies_inputs();
         let alone = self.effects.changes_module.then(|| self.alone.lock().unwrap_or_else(PoisonError::into_inner));
         let mut results = null_mut();
-        // A dictionary without keys is not the same as no dictionary.
-        let keys = keys.as_ref().map_or(null(), Vec::as_ptr);
         // SAFETY: the module is alive, and everything that the values point to lives until the call is over; libtorch retains what
         // it keeps longer through its owner. Nothing writes to the values: if forward may, it gets copies. `results` may be written to.
-        let status = unsafe {
-            shim::carton_run(self.module.as_ptr(), shared.as_ptr(), shared.len(), keys, copy, &raw mut results)
-        };
+        let status =
+            unsafe { shim::carton_run(self.module.as_ptr(), values.as_ptr(), values.len(), copy, &raw mut results) };
         status.check()?;
         let results = NonNull::new(results).ok_or_else(|| RunnerError::new("libtorch returned nothing"))?;
         Ok(Results::new(results, alone))

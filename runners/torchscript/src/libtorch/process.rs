@@ -1,5 +1,9 @@
 //! libtorch's state of the whole process: its threads, and the GPUs that it finds.
 
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
 use carton_runner_interface::runner::RunnerError;
 
 use super::shim;
@@ -51,4 +55,23 @@ pub fn finds_gpu() -> Result<bool, RunnerError> {
     // SAFETY: the flag may be written to.
     unsafe { shim::carton_finds_gpu(&raw mut found) }.check()?;
     Ok(found)
+}
+
+/// Loads a shared library that registers operators of TorchScript, for the rest of the process.
+///
+/// # Errors
+/// The linker of the system refuses it.
+pub fn load_library(path: &Path) -> Result<(), RunnerError> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| RunnerError::new("a path with NUL"))?;
+    // SAFETY: the path ends with NUL. What the library does when it is loaded is the responsibility of those who name it, as with the
+    // model, which is a program too.
+    unsafe { shim::carton_load_library(path.as_ptr()) }.check()
+}
+
+/// The file that libtorch was loaded from, without links; `None` if the system does not say it.
+#[must_use]
+pub fn libtorch_path() -> Option<PathBuf> {
+    // SAFETY: the text lives as long as the process.
+    let path = unsafe { shim::bytes_of(shim::carton_libtorch_path()) };
+    std::fs::canonicalize(Path::new(OsStr::from_bytes(path))).ok()
 }

@@ -1,6 +1,6 @@
 //! The values that a call of forward returned.
 
-use std::ptr::{NonNull, null};
+use std::ptr::NonNull;
 use std::sync::MutexGuard;
 
 use carton_runner_interface::runner::RunnerError;
@@ -8,34 +8,24 @@ use carton_tensor::DataType;
 
 use super::shim::{self, bytes_of, dtype_from_number, slice_of};
 
-/// The structure of the outputs of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Structure {
-    /// Forward returned one value.
-    One,
-    /// A tuple.
-    Sequence,
-    /// A named tuple.
-    NamedTuple,
-    /// A dictionary of strings.
-    Map,
-}
-
-/// The values that a call returned.
+/// What a call returned.
 pub struct Results<'a> {
     results: NonNull<shim::Results>,
     /// Dropped last. Keeps the next call waiting if forward may change the module.
     _alone: Option<MutexGuard<'a, ()>>,
 }
 
-/// One output of a call.
+/// The value that forward returned, or a part of it.
+#[derive(Clone, Copy)]
 pub struct Output<'a>(&'a shim::Output);
 
-/// The value of an output.
+/// What an output is.
 pub enum OutputValue<'a> {
-    /// Numbers, which [`Output::copy_to`] writes as this dtype. Booleans become `uint8`, float16 and bfloat16 `float32`.
+    /// `None`.
+    None,
+    /// Numbers, which [`Output::copy_to`] writes: a tensor, a number, or a list of numbers.
     Tensor {
-        /// The dtype of the written elements.
+        /// The dtype of the elements.
         dtype: DataType,
         /// The length of each dimension.
         shape: Vec<usize>,
@@ -44,8 +34,16 @@ pub enum OutputValue<'a> {
     String(&'a [u8]),
     /// A `List[str]`.
     StringList(Vec<&'a [u8]>),
-    /// A `List[Tensor]`.
-    TensorList(Vec<Output<'a>>),
+    /// A list of anything else.
+    List(Vec<Output<'a>>),
+    /// A tuple.
+    Tuple(Vec<Output<'a>>),
+    /// A named tuple, by its fields.
+    Named(Vec<(String, Output<'a>)>),
+    /// A dictionary, by its keys.
+    Dictionary(Vec<(String, Output<'a>)>),
+    /// What no tensors can be, in words.
+    Other(String),
 }
 
 impl<'a> Results<'a> {
@@ -54,21 +52,11 @@ impl<'a> Results<'a> {
         Self { results, _alone: alone }
     }
 
-    /// Returns the structure of the outputs, and the outputs in order.
-    pub fn outputs(&self) -> (Structure, Vec<Output<'_>>) {
-        let (mut outputs, mut n_outputs) = (null(), 0);
+    /// Returns what forward returned.
+    #[must_use]
+    pub fn output(&self) -> Output<'_> {
         // SAFETY: the results are alive, and everything that they point to lives as long.
-        let (structure, outputs) = unsafe {
-            let structure = shim::carton_outputs(self.results.as_ptr(), &raw mut outputs, &raw mut n_outputs);
-            (structure, slice_of(outputs, n_outputs))
-        };
-        let structure = match structure {
-            0 => Structure::One,
-            1 => Structure::Sequence,
-            2 => Structure::NamedTuple,
-            _ => Structure::Map,
-        };
-        (structure, outputs.iter().map(Output).collect())
+        Output(unsafe { &*shim::carton_output_of(self.results.as_ptr()) })
     }
 }
 
@@ -80,13 +68,7 @@ impl Drop for Results<'_> {
 }
 
 impl<'a> Output<'a> {
-    /// The output's key or field; empty if it has none.
-    pub fn name(&self) -> String {
-        // SAFETY: the results, which are borrowed for `'a`, hold the text.
-        String::from_utf8_lossy(unsafe { bytes_of(self.0.name) }).into_owned()
-    }
-
-    /// Returns the value of the output.
+    /// Returns what the output is.
     ///
     /// # Errors
     /// Tensors cannot have its dtype or shape.
@@ -101,15 +83,22 @@ impl<'a> Output<'a> {
         };
         // SAFETY: as above.
         let mut texts = texts.iter().map(|&text| unsafe { bytes_of(text) });
+        let elements = elements.iter().map(Output);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(match self.0.kind {
             shim::OUTPUT_STRING => OutputValue::String(texts.next().unwrap_or_default()),
             shim::OUTPUT_STRING_LIST => OutputValue::StringList(texts.collect()),
-            shim::OUTPUT_TENSOR_LIST => OutputValue::TensorList(elements.iter().map(Output).collect()),
-            _ => {
+            shim::OUTPUT_LIST => OutputValue::List(elements.collect()),
+            shim::OUTPUT_TUPLE => OutputValue::Tuple(elements.collect()),
+            shim::OUTPUT_NAMED_TUPLE => OutputValue::Named(texts.map(text).zip(elements).collect()),
+            shim::OUTPUT_DICT => OutputValue::Dictionary(texts.map(text).zip(elements).collect()),
+            shim::OUTPUT_NONE => OutputValue::None,
+            shim::OUTPUT_TENSOR => {
                 let dtype = dtype_from_number(self.0.dtype).ok_or_else(|| RunnerError::new("an unknown dtype"))?;
                 let shape = shape.iter().map(|&size| usize::try_from(size)).collect::<Result<_, _>>();
                 OutputValue::Tensor { dtype, shape: shape.map_err(|_| RunnerError::new("a negative dimension"))? }
             }
+            _ => OutputValue::Other(text(texts.next().unwrap_or_default())),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Declares the C functions of `shim/shim.h` and the types that cross between the two languages. `shim.h` documents the
 //! guarantees and the requirements of the functions.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 use carton_runner_interface::runner::RunnerError;
 use carton_tensor::DataType;
@@ -39,9 +39,7 @@ pub(super) struct Results {
 pub(super) struct Argument {
     pub(super) name: Text,
     pub(super) type_name: Text,
-    pub(super) kind: i32,
-    pub(super) element: i32,
-    pub(super) optional: bool,
+    pub(super) structure: Text,
     pub(super) has_default: bool,
 }
 
@@ -56,11 +54,14 @@ pub(super) struct Owner {
 pub(super) const VALUE_TENSOR: i32 = 0;
 pub(super) const VALUE_STRING: i32 = 1;
 pub(super) const VALUE_STRING_LIST: i32 = 2;
-pub(super) const VALUE_TENSOR_LIST: i32 = 3;
-pub(super) const VALUE_INT: i32 = 4;
-pub(super) const VALUE_FLOAT: i32 = 5;
-pub(super) const VALUE_BOOL: i32 = 6;
+pub(super) const VALUE_INT: i32 = 3;
+pub(super) const VALUE_FLOAT: i32 = 4;
+pub(super) const VALUE_BOOL: i32 = 5;
+pub(super) const VALUE_COMPLEX: i32 = 6;
 pub(super) const VALUE_DEFAULT: i32 = 7;
+pub(super) const VALUE_LIST: i32 = 8;
+pub(super) const VALUE_TUPLE: i32 = 9;
+pub(super) const VALUE_DICT: i32 = 10;
 
 #[repr(C)]
 pub(super) struct Value {
@@ -76,18 +77,20 @@ pub(super) struct Value {
     pub(super) n_elements: usize,
     pub(super) integer: i64,
     pub(super) real: f64,
+    pub(super) imaginary: f64,
 }
 
-/// The number of booleans in a byte each, beside those of the dtypes.
-pub(super) const BOOLS: i32 = 100;
-
+pub(super) const OUTPUT_TENSOR: i32 = 0;
 pub(super) const OUTPUT_STRING: i32 = 1;
 pub(super) const OUTPUT_STRING_LIST: i32 = 2;
-pub(super) const OUTPUT_TENSOR_LIST: i32 = 3;
+pub(super) const OUTPUT_LIST: i32 = 3;
+pub(super) const OUTPUT_TUPLE: i32 = 4;
+pub(super) const OUTPUT_NAMED_TUPLE: i32 = 5;
+pub(super) const OUTPUT_DICT: i32 = 6;
+pub(super) const OUTPUT_NONE: i32 = 7;
 
 #[repr(C)]
 pub(super) struct Output {
-    pub(super) name: Text,
     pub(super) kind: i32,
     pub(super) dtype: i32,
     pub(super) shape: *const i64,
@@ -107,6 +110,8 @@ unsafe extern "C" {
     pub(super) fn carton_interop_threads(threads: *mut i32) -> Status;
     pub(super) safe fn carton_set_interop_threads(threads: i32) -> Status;
     pub(super) fn carton_finds_gpu(found: *mut bool) -> Status;
+    pub(super) safe fn carton_libtorch_path() -> Text;
+    pub(super) fn carton_load_library(path: *const c_char) -> Status;
     pub(super) safe fn carton_supports(dtype: i32) -> bool;
     pub(super) fn carton_load(
         bytes: *const u8,
@@ -122,11 +127,10 @@ unsafe extern "C" {
         module: *const Module,
         values: *const Value,
         n_values: usize,
-        keys: *const Text,
         copy: bool,
         results: *mut *mut Results,
     ) -> Status;
-    pub(super) fn carton_outputs(results: *const Results, outputs: *mut *const Output, n_outputs: *mut usize) -> i32;
+    pub(super) fn carton_output_of(results: *const Results) -> *const Output;
     pub(super) fn carton_result_free(results: *mut Results);
     pub(super) fn carton_copy_output(output: *const Output, target: *mut c_void, n_bytes: usize) -> Status;
 }

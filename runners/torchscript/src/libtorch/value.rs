@@ -5,27 +5,33 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use carton_runner_interface::runner::RunnerError;
-use carton_tensor::{DataType, ElementKind, NumericTensor};
+use carton_tensor::{DataType, NumericTensor, StringTensor};
 
 use super::shim::{self, dtype_number, text};
 
-/// The value that is passed to forward for an argument or a key.
+/// A value that is passed to forward, or a part of one.
 #[derive(Debug)]
-pub enum Value<'a> {
+pub enum Value {
     /// A `Tensor`.
     Tensor(SharedTensor),
-    /// A `str`.
-    String(&'a str),
+    /// A `str`: the only element.
+    String(StringTensor),
     /// A `List[str]`.
-    StringList(&'a [String]),
-    /// A `List[Tensor]`.
-    TensorList(Vec<SharedTensor>),
+    StringList(StringTensor),
     /// An `int`.
     Int(i64),
     /// A `float`.
     Float(f64),
     /// A `bool`.
     Bool(bool),
+    /// A `complex`: its real and its imaginary part.
+    Complex(f64, f64),
+    /// A list of anything else.
+    List(Vec<Value>),
+    /// A tuple, or a named tuple in the order of its fields.
+    Tuple(Vec<Value>),
+    /// A dictionary. Keys that are numbers are written as texts.
+    Dictionary(Vec<(String, Value)>),
     /// The argument's default, or `None`.
     Default,
 }
@@ -38,16 +44,11 @@ pub struct SharedTensor {
 }
 
 impl SharedTensor {
-    /// Makes a tensor available to libtorch, as one of booleans if `element` says that it is. Copies it only if its elements are not aligned
-    /// to their size.
+    /// Makes a tensor available to libtorch. Copies it only if its elements are not aligned.
     ///
     /// # Errors
-    /// This libtorch lacks the dtype, a dimension is too large for it, or an element is not what `element` says.
-    pub fn new(tensor: &NumericTensor, element: Option<ElementKind>) -> Result<Self, RunnerError> {
-        let tensor = &match element.filter(|kind| kind.dtype() == tensor.dtype()) {
-            Some(kind) => tensor.clone().with_element_kind(kind)?,
-            None => tensor.clone(),
-        };
+    /// This libtorch lacks the dtype, or a dimension is too large for it.
+    pub fn new(tensor: &NumericTensor) -> Result<Self, RunnerError> {
         let dtype = tensor.dtype();
         if !is_supported(dtype) {
             return Err(RunnerError::new(format!(
@@ -57,17 +58,14 @@ impl SharedTensor {
         }
         let shape = tensor.shape().iter().map(|&size| i64::try_from(size));
         let shape = shape.collect::<Result<_, _>>().map_err(|_| RunnerError::new("a dimension that is too large"))?;
-        let aligned = tensor.bytes().as_ptr().addr().is_multiple_of(dtype.size().unwrap_or(1));
+        let aligned = tensor.bytes().as_ptr().addr().is_multiple_of(dtype.alignment().unwrap_or(1));
         let tensor = if aligned { tensor.clone() } else { tensor.copied()? };
         Ok(Self { tensor: Arc::new(tensor), shape })
     }
 
     fn value(&self) -> shim::Value {
         shim::Value {
-            dtype: match self.tensor.element_kind() {
-                Some(ElementKind::Bool) => shim::BOOLS,
-                _ => dtype_number(self.tensor.dtype()),
-            },
+            dtype: dtype_number(self.tensor.dtype()),
             data: self.tensor.bytes().as_ptr().cast(),
             shape: self.shape.as_ptr(),
             rank: self.shape.len(),
@@ -111,40 +109,61 @@ fn empty_value(kind: i32) -> shim::Value {
         n_elements: 0,
         integer: 0,
         real: 0.0,
+        imaginary: 0.0,
     }
 }
 
-pub(super) fn texts_of(value: &Value<'_>) -> Vec<shim::Text> {
-    match value {
-        Value::String(element) => vec![text(element)],
-        Value::StringList(elements) => elements.iter().map(|element| text(element)).collect(),
-        _ => Vec::new(),
-    }
+/// Arguments as C++ gets them. Owns the lists that they point to; the values that they were made of own the rest.
+#[derive(Default)]
+pub(super) struct Shared {
+    lists: Vec<Vec<shim::Value>>,
+    texts: Vec<Vec<shim::Text>>,
 }
 
-pub(super) fn elements_of(value: &Value<'_>) -> Vec<shim::Value> {
-    match value {
-        Value::TensorList(tensors) => tensors.iter().map(SharedTensor::value).collect(),
-        _ => Vec::new(),
+impl Shared {
+    pub(super) fn list(&mut self, values: &[Value]) -> Vec<shim::Value> {
+        values.iter().map(|value| self.value(value)).collect()
     }
-}
 
-pub(super) fn share(value: &Value<'_>, texts: &[shim::Text], elements: &[shim::Value]) -> shim::Value {
-    let of_kind = |kind| shim::Value {
-        texts: texts.as_ptr(),
-        n_texts: texts.len(),
-        elements: elements.as_ptr(),
-        n_elements: elements.len(),
-        ..empty_value(kind)
-    };
-    match value {
-        Value::Tensor(tensor) => tensor.value(),
-        Value::String(_) => of_kind(shim::VALUE_STRING),
-        Value::StringList(_) => of_kind(shim::VALUE_STRING_LIST),
-        Value::TensorList(_) => of_kind(shim::VALUE_TENSOR_LIST),
-        Value::Int(integer) => shim::Value { integer: *integer, ..empty_value(shim::VALUE_INT) },
-        Value::Float(real) => shim::Value { real: *real, ..empty_value(shim::VALUE_FLOAT) },
-        Value::Bool(flag) => shim::Value { integer: i64::from(*flag), ..empty_value(shim::VALUE_BOOL) },
-        Value::Default => empty_value(shim::VALUE_DEFAULT),
+    /// A value of this kind with elements, which this keeps.
+    fn with_elements(&mut self, kind: i32, elements: Vec<shim::Value>) -> shim::Value {
+        let value = shim::Value { elements: elements.as_ptr(), n_elements: elements.len(), ..empty_value(kind) };
+        self.lists.push(elements);
+        value
+    }
+
+    fn with_texts<'a>(&mut self, value: shim::Value, texts: impl Iterator<Item = &'a String>) -> shim::Value {
+        let texts: Vec<shim::Text> = texts.map(|element| text(element)).collect();
+        let value = shim::Value { texts: texts.as_ptr(), n_texts: texts.len(), ..value };
+        self.texts.push(texts);
+        value
+    }
+
+    fn value(&mut self, value: &Value) -> shim::Value {
+        match value {
+            Value::Tensor(tensor) => tensor.value(),
+            Value::String(text) => self.with_texts(empty_value(shim::VALUE_STRING), text.elements().iter()),
+            Value::StringList(texts) => self.with_texts(empty_value(shim::VALUE_STRING_LIST), texts.elements().iter()),
+            Value::Int(integer) => shim::Value { integer: *integer, ..empty_value(shim::VALUE_INT) },
+            Value::Float(real) => shim::Value { real: *real, ..empty_value(shim::VALUE_FLOAT) },
+            Value::Bool(flag) => shim::Value { integer: i64::from(*flag), ..empty_value(shim::VALUE_BOOL) },
+            Value::Complex(real, imaginary) => {
+                shim::Value { real: *real, imaginary: *imaginary, ..empty_value(shim::VALUE_COMPLEX) }
+            }
+            Value::List(elements) => {
+                let elements = self.list(elements);
+                self.with_elements(shim::VALUE_LIST, elements)
+            }
+            Value::Tuple(elements) => {
+                let elements = self.list(elements);
+                self.with_elements(shim::VALUE_TUPLE, elements)
+            }
+            Value::Dictionary(entries) => {
+                let elements = entries.iter().map(|(_, value)| self.value(value)).collect();
+                let value = self.with_elements(shim::VALUE_DICT, elements);
+                self.with_texts(value, entries.iter().map(|(key, _)| key))
+            }
+            Value::Default => empty_value(shim::VALUE_DEFAULT),
+        }
     }
 }

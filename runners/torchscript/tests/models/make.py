@@ -150,7 +150,7 @@ class Lists(nn.Module):
 
 
 class Halves(nn.Module):
-    """Dtypes that Carton's tensors do not have, which travel in others."""
+    """Smaller elements than those of the input."""
 
     def forward(self, inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:
         x = inputs["x"]
@@ -158,10 +158,90 @@ class Halves(nn.Module):
 
 
 class Complex(nn.Module):
-    """An output that Carton's tensors cannot hold."""
+    """Complex numbers out."""
 
     def forward(self, x: Tensor) -> Dict[str, Tensor]:
         return {"spectrum": torch.fft.fft(x)}
+
+
+class Sparse(nn.Module):
+    """Outputs that Carton's tensors cannot hold."""
+
+    def forward(self, x: Tensor, quantize: bool = False) -> Dict[str, Tensor]:
+        return {"y": torch.quantize_per_tensor(x, 0.1, 0, torch.quint8) if quantize else x.to_sparse()}
+
+
+class State(nn.Module):
+    """A tuple in a tuple out, and an optional one in."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 3)
+
+    def forward(
+        self, x: Tensor, state: Optional[Tuple[Tensor, Tensor]] = None
+    ) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
+        return self.lstm(x, state)
+
+
+class Detect(nn.Module):
+    """Lists of dictionaries out, as detection models return them: one for each image, after losses that evaluation has none of."""
+
+    def forward(self, images: List[Tensor]) -> Tuple[Dict[str, Tensor], List[Dict[str, Tensor]]]:
+        losses: Dict[str, Tensor] = {}
+        found: List[Dict[str, Tensor]] = []
+        for image in images:
+            found.append({"boxes": image * 2, "labels": (image[:, 0] > 0).to(torch.int64)})
+        return losses, found
+
+
+class Mixed(nn.Module):
+    """Arguments of many types."""
+
+    def forward(
+        self,
+        x: Tensor,
+        parts: Dict[str, Tensor],
+        sizes: List[int],
+        weights: List[float],
+        words: List[List[str]],
+        pairs: List[Tuple[Tensor, Tensor]],
+        rows: List[List[Tensor]],
+        by_number: Dict[int, Tensor],
+        bias: Optional[Tensor] = None,
+    ) -> Dict[str, Any]:
+        x = x.reshape(sizes) * weights[0]
+        for key in sorted(parts.keys()):
+            x = x + parts[key]
+        totals: List[Tensor] = []
+        for first, second in pairs:
+            totals.append(first + second)
+        lengths: List[int] = []
+        for row in rows:
+            lengths.append(len(row))
+        texts: List[str] = []
+        for word in words:
+            texts.append("-".join(word))
+        if bias is not None:
+            x = x + bias
+        return {
+            "x": x, "totals": totals, "lengths": lengths, "texts": texts, "swapped": {2: by_number[1], 1: by_number[2]},
+            "rows": rows, "flags": [True, False], "none": None, "number": 0.5, "point": (1, True),
+        }
+
+
+class Echoes(NamedTuple):
+    mask: Tensor
+    rest: Dict[str, List[Tensor]]
+    none: Optional[Tensor]
+
+
+class Kinds(nn.Module):
+    """What comes in, by its elements, and a named tuple with parts out."""
+
+    def forward(self, mask: Tensor, half: Tensor, bfloat: Tensor, single: Tensor, double: Tensor) -> Echoes:
+        assert mask.dtype == torch.bool and half.dtype == torch.half and bfloat.dtype == torch.bfloat16
+        return Echoes(~mask, {"floats": [half + 1, half], "complex": [single * 2], "wide": [double.conj()]}, None)
 
 
 class Total(nn.Module):
@@ -222,42 +302,75 @@ def ramp(*shape):
     return torch.linspace(-1, 1, count).reshape(shape)
 
 
-def to_json(value, is_input=False):
-    """Describes a tensor by its dtype, shape and elements; texts and lists unchanged. An input says what its elements are."""
+def to_json(value):
+    """Describes a tensor by its dtype, shape and elements; numbers and texts, and lists of them, as tensors."""
     if isinstance(value, Tensor):
-        names = {torch.bool: "uint8", torch.half: "float32", torch.bfloat16: "float32"}
+        names = {torch.half: "float16", torch.cfloat: "complex64", torch.cdouble: "complex128"}
         dtype = names.get(value.dtype, str(value.dtype).removeprefix("torch."))
-        plain = value.detach()
-        plain = plain.to(torch.uint8) if value.dtype == torch.bool else plain
-        plain = plain.float() if dtype == "float32" else plain
-        if is_input and value.dtype == torch.bool:
-            return {"dtype": dtype, "element": "bool", "shape": list(value.shape), "data": plain.reshape(-1).tolist()}
-        return {"dtype": dtype, "shape": list(value.shape), "data": plain.reshape(-1).tolist()}
+        plain = value.detach().resolve_conj().reshape(-1)
+        if value.is_complex():
+            plain = torch.view_as_real(plain)
+        return {"dtype": dtype, "shape": list(value.shape), "data": plain.tolist()}
     if isinstance(value, str):
         return {"dtype": "string", "shape": [], "data": [value]}
     if isinstance(value, bool):
-        return {"dtype": "uint8", **({"element": "bool"} if is_input else {}), "shape": [], "data": [int(value)]}
+        return {"dtype": "bool", "shape": [], "data": [value]}
     if isinstance(value, int):
         return {"dtype": "int64", "shape": [], "data": [value]}
     if isinstance(value, float):
         return {"dtype": "float64", "shape": [], "data": [value]}
-    if isinstance(value, list) and value and isinstance(value[0], str):
-        return {"dtype": "string", "shape": [len(value)], "data": value}
+    if isinstance(value, list) and value and isinstance(value[0], (str, bool, int, float)):
+        return {**to_json(value[0]), "shape": [len(value)], "data": value}
     if isinstance(value, list):
-        nested = [to_json(element, is_input) for element in value]
-        return {"nested": nested, **{key: nested[0][key] for key in ("dtype", "element") if "element" in nested[0]}}
+        return {"nested": [to_json(element) for element in value]}
     raise TypeError(f"{type(value)}")
+
+
+def is_one(value):
+    """Whether a value is one tensor that is not nested."""
+    return not isinstance(value, (tuple, dict, list)) or (
+        isinstance(value, list) and bool(value) and isinstance(value[0], (str, bool, int, float)))
+
+
+def leaves(name, value):
+    """The tensors of a value by their names (spec/structured-values.md)."""
+    if value is None:
+        return {}
+    if is_one(value):
+        return {name: to_json(value)}
+    if isinstance(value, list):
+        if all(is_one(element) for element in value):
+            return {name: to_json(value)}
+        found = [leaves(name + "[]", element) for element in value]
+        joined = {}
+        for leaf in found[0]:
+            parts = [element[leaf] for element in found]
+            if "nested" in parts[0]:
+                lengths = [len(part["nested"]) for part in parts]
+                joined[leaf + "[]"] = {"nested": [tensor for part in parts for tensor in part["nested"]]}
+                joined[leaf + ".#"] = {"dtype": "int64", "shape": [len(lengths)], "data": lengths}
+            else:
+                joined[leaf] = {"nested": parts}
+        return joined
+    if hasattr(value, "_fields"):
+        value = value._asdict()
+    entries = value.items() if isinstance(value, dict) else enumerate(value)
+    return {leaf: tensor for key, part in entries for leaf, tensor in leaves(f"{name}.{key}", part).items()}
+
+
+def all_leaves(values):
+    return {leaf: tensor for name, value in values.items() for leaf, tensor in leaves(name, value).items()}
 
 
 def outputs_to_json(value):
     """Outputs by the names that the runner gives them where the carton declares none."""
+    if hasattr(value, "_fields"):
+        value = value._asdict()
     if isinstance(value, dict):
-        return {name: to_json(element) for name, element in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {name: to_json(getattr(value, name)) for name in value._fields}
+        return all_leaves(value)
     if isinstance(value, tuple):
-        return {f"output_{index}": to_json(element) for index, element in enumerate(value)}
-    return {"output": to_json(value)}
+        return all_leaves({f"output_{index}": element for index, element in enumerate(value)})
+    return all_leaves({"output": value})
 
 
 def main(folder):
@@ -273,9 +386,9 @@ def main(folder):
     def case(name, module, inputs):
         """Runs the saved model: a dictionary in one argument, or arguments by name."""
         schema = module.forward.schema
-        takes_dictionary = "Dict" in str(schema.arguments[1].type)
+        takes_dictionary = str(schema.arguments[1].type).startswith("Dict")
         # Recorded before the call, because the runner gets the inputs as they are before a model changes them.
-        recorded = {key: to_json(value, True) for key, value in inputs.items()}
+        recorded = all_leaves(inputs)
         with torch.no_grad():
             try:
                 result = module(inputs) if takes_dictionary else module(**inputs)
@@ -332,7 +445,8 @@ def main(folder):
     case("parts", save("parts", script(Parts())), {"x": ramp(3, 2), "n": 2})
     case("lists", save("lists", script(Lists())), {"parts": [ramp(2), ramp(3, 1)]})
     case("halves", save("halves", script(Halves())), {"x": ramp(2, 3)})
-    save("complex", script(Complex()))
+    case("complex", save("complex", script(Complex())), {"x": ramp(4)})
+    save("sparse", script(Sparse()))
     case("total", save("total", script(Total())), {"x": ramp(7)})
     case("forked", save("forked", script(Forked())), {"x": ramp(3)})
     flags = torch.tensor([True, False, True, True])
@@ -341,6 +455,19 @@ def main(folder):
     listed = save("masks_in_list", script(MasksInList()))
     case("masks_in_list", listed, {"x": ramp(4), "masks": [flags, flags.flip(0)], "invert": True})
     case("attention", save("attention", script(Attention().eval())), {"x": ramp(1, 4, 4), "mask": ~flags[None]})
+    state = save("state", script(State().eval()))
+    case("state", state, {"x": ramp(2, 1, 4)})
+    case("state", state, {"x": ramp(2, 1, 4), "state": (ramp(1, 1, 3), ramp(1, 1, 3))})
+    case("detect", save("detect", script(Detect())), {"images": [ramp(2, 4), ramp(3, 4)]})
+    case("mixed", save("mixed", script(Mixed())), {
+        "x": ramp(6), "parts": {"a": ramp(2, 3), "b.c": torch.ones(3)}, "sizes": [2, 3], "weights": [2.0, 0.5],
+        "words": [["ab"], ["x", "y"]], "pairs": [(ramp(2), torch.ones(2)), (ramp(3), torch.ones(1))],
+        "rows": [[ramp(1)], [], [ramp(2), ramp(3)]], "by_number": {1: ramp(2), 2: ramp(3)},
+    })
+    case("kinds", save("kinds", script(Kinds())), {
+        "mask": torch.tensor([True, False]), "half": ramp(3).half(), "bfloat": ramp(3).bfloat16(),
+        "single": torch.tensor([1 + 2j, -0.5j]), "double": torch.tensor([1 + 2j], dtype=torch.cdouble),
+    })
     # Not TorchScript, but another kind of file that is saved as .pt.
     torch.save(Mlp().state_dict(), folder / "weights.pt")
 

@@ -13,7 +13,7 @@ use carton_runner_interface::host::{
 use carton_runner_interface::runner::{ServeOptions, serve};
 use carton_runner_interface::{DeclaredTensor, Options, Tensors};
 use carton_runner_torchscript::TorchScript;
-use carton_tensor::{DataType, Element, Tensor};
+use carton_tensor::{BoolByte, Complex, DataType, Element, Tensor, cast};
 use serde_json::{Value, json};
 
 /// The folder with the models that the torch of a series made.
@@ -141,6 +141,14 @@ fn tensor(json: &Value) -> Tensor {
         DataType::Uint16 => numbers::<u16>(json),
         DataType::Uint32 => numbers::<u32>(json),
         DataType::Uint64 => numbers::<u64>(json),
+        DataType::Bool => {
+            let flags: Vec<bool> = serde_json::from_value(json["data"].clone()).unwrap();
+            Tensor::from_vec(flags.into_iter().map(BoolByte::from).collect(), shape(json)).unwrap()
+        }
+        // They are written as numbers that the narrower types have exactly.
+        DataType::Float16 | DataType::BFloat16 => cast(&numbers::<f32>(json), dtype).unwrap(),
+        DataType::Complex64 => complex::<f32>(json),
+        DataType::Complex128 => complex::<f64>(json),
         DataType::String => {
             let texts: Vec<String> = serde_json::from_value(json["data"].clone()).unwrap();
             Tensor::from_strings(texts, shape(json)).unwrap()
@@ -152,6 +160,14 @@ fn tensor(json: &Value) -> Tensor {
 fn numbers<T: Element + serde::de::DeserializeOwned>(json: &Value) -> Tensor {
     let elements: Vec<T> = serde_json::from_value(json["data"].clone()).unwrap();
     Tensor::from_vec(elements, shape(json)).unwrap()
+}
+
+fn complex<T: serde::de::DeserializeOwned>(json: &Value) -> Tensor
+where
+    Complex<T>: Element,
+{
+    let pairs: Vec<(T, T)> = serde_json::from_value(json["data"].clone()).unwrap();
+    Tensor::from_vec(pairs.into_iter().map(|(re, im)| Complex { re, im }).collect(), shape(json)).unwrap()
 }
 
 fn shape(json: &Value) -> Vec<usize> {
