@@ -338,6 +338,7 @@ def _next_key(name, start):
 def _elements(name, found):
     """Returns the leaves of each element of a list."""
     lengths = {one[:-2]: leaf for one, leaf in found.items() if one.endswith(".#") and not isinstance(leaf, list)}
+    unused = set(lengths)
     parts = {}
     for one, leaf in found.items():
         if one[:-2] in lengths and one.endswith(".#"):
@@ -345,13 +346,14 @@ def _elements(name, found):
         if not isinstance(leaf, list):
             raise RunnerError("input `%s` is an element of a list, and is no nested tensor" % one)
         if one.endswith("[]") and one[:-2] in lengths:
-            parts[one[:-2]] = _parts(one, leaf, lengths.pop(one[:-2]))
+            parts[one[:-2]] = _parts(one, leaf, lengths[one[:-2]])
+            unused.discard(one[:-2])
         elif one.endswith("[]"):
             raise RunnerError("input `%s` needs the lengths of its lists, `%s.#`" % (one, one[:-2]))
         else:
             parts[one] = leaf
-    if lengths:
-        raise RunnerError("input `%s.#` has the lengths of lists, and there is no `%s[]`" % ((next(iter(lengths)),) * 2))
+    if unused:
+        raise RunnerError("input `%s.#` has the lengths of lists, and there is no `%s[]`" % ((min(unused),) * 2))
     first = next(iter(parts))
     for one, leaf in parts.items():
         if len(leaf) != len(parts[first]):
