@@ -148,6 +148,9 @@ pub struct PackResponse {
     /// Outputs read from the model, in order.
     #[serde(default)]
     pub outputs: Vec<DeclaredTensor>,
+    /// The names of declared inputs that a call may leave out, because the model has a value for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub optional_inputs: Vec<String>,
     /// The ways in which what [`PackRequest`] declares contradicts the model, a plain sentence each
     /// ([`signature`](crate::signature) makes them).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -157,13 +157,7 @@ mod tests {
     }
 
     fn in_model(name: &str, text: &str) -> DeclaredTensor {
-        DeclaredTensor {
-            name: name.to_owned(),
-            dtype: DataType::Float32,
-            element: None,
-            shape: shape(text),
-            internal_name: None,
-        }
+        DeclaredTensor { name: name.to_owned(), dtype: DataType::Float32, shape: shape(text), internal_name: None }
     }
 
     #[test]

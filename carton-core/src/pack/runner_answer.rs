@@ -112,6 +112,10 @@ pub(super) fn complete(
     for (key, value) in &response.options {
         draft.opts.entry(key.clone()).or_insert_with(|| value.clone());
     }
+    // What the user says of an input stays.
+    for input in draft.inputs.iter_mut().flatten().filter(|input| response.optional_inputs.contains(&input.name)) {
+        input.optional.get_or_insert(true);
+    }
     let (inputs, outputs) = (&response.inputs, &response.outputs);
     if inputs.is_empty() && outputs.is_empty() {
         return Ok(());
