@@ -126,7 +126,7 @@ def of_estimator(model: Any, methods: dict[str, str], folder: Path, example: Any
     extra = []
     columns = None
     categories: dict[str, tuple[list[Any], str, bool]] = {}
-    functions = [output_of]
+    functions: list[Callable[..., Any]] = [output_of]
     if is_of(example, "pandas", "DataFrame"):
         columns = [str(name) for name in example.columns]
         categories = _categories_of(example)
