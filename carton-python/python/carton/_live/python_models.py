@@ -100,10 +100,12 @@ def frame_of(columns: Any, categories: Any) -> Any:
     for name, values in columns.items():
         if name in categories:
             known, dtype, ordered = categories[name]
-            made[name] = pandas.Categorical(values, categories=pandas.Index(known, dtype=dtype), ordered=ordered)
-            if (made[name].codes < 0).any():
-                unknown = values[(made[name].codes < 0).argmax()]
+            index = pandas.Index(known, dtype=dtype)
+            codes = index.get_indexer(values)
+            if (codes < 0).any():
+                unknown = values[(codes < 0).argmax()]
                 raise ValueError(f"input `{name}`: {unknown!r} is none of its {len(known)} categories")
+            made[name] = pandas.Categorical.from_codes(codes, categories=index, ordered=ordered)
         else:
             made[name] = values
     return pandas.DataFrame(made)
