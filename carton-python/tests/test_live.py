@@ -87,7 +87,7 @@ def test_masks(tmp_path: Path) -> None:
     with carton.load(packed.path) as model:
         with pytest.raises(carton.SignatureError, match="input `mask`: expected uint8, found bool") as caught:
             model(x=x, mask=mask)
-        assert 'element = "bool"' in (caught.value.hint or "") and "astype" not in str(caught.value)
+        assert 'dtype = "bool"' in (caught.value.hint or "") and "astype" not in str(caught.value)
 
 
 @needs_runner
