@@ -431,6 +431,13 @@ def test_streams_have_a_signature_and_no_self_test() -> None:
     assert (found.example, found.expected) == (None, None)
     one = live(count, 1)
     assert one.expected == {"number": 0}
+
+    def structured(n) -> Iterator[dict[str, Any]]:
+        for number in range(int(n)):
+            yield {"state": {"number": number}}
+
+    found = live(structured, 3)
+    assert (found.inputs, found.outputs, found.example) == (None, None, None)
     with pytest.raises(carton.InvalidInputError, match="no items"):
         live(count, 0)
 

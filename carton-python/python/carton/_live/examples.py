@@ -183,6 +183,9 @@ def with_result(live: Live, result: Any, names: Sequence[str] | None) -> None:
             # A self-test is a call with one answer.
             live.expected = None
             live.example = None
+            if live.outputs is None and names is None:
+                # No call tells the outputs, and a carton declares both sides or none.
+                live.inputs = None
         return
     with_signature(live, named_outputs(result, names))
 
