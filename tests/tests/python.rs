@@ -372,10 +372,7 @@ async fn structured_values_have_leaves() {
     assert_eq!(outputs["y"], rows(&[4.0, 6.0]));
     assert_eq!(outputs["state.h"], rows(&[4.0, 5.0]));
     assert_eq!(outputs["state.c"], Tensor::scalar(5.0_f64));
-    assert_eq!(
-        outputs["found[].at.0"],
-        Tensor::nested(vec![Tensor::scalar(0_i64), Tensor::scalar(1_i64)]).unwrap()
-    );
+    assert_eq!(outputs["found[].at.0"], Tensor::nested(vec![Tensor::scalar(0_i64), Tensor::scalar(1_i64)]).unwrap());
     let error = model.infer([("x", rows(&[1.0])), ("state.h", rows(&[1.0]))]).await.unwrap_err();
     assert!(chain(&error).contains("input `state.c` is missing, and State needs it"), "{}", chain(&error));
 }
