@@ -7,9 +7,8 @@ use std::io;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use carton_core::signature::SignatureMode;
 use carton_core::{Carton, Error, ErrorKind, Inputs};
-use carton_tensor::{DataType, ElementKind, NumericTensor, Tensor};
+use carton_tensor::{BoolByte, BytesTensor, Complex, DataType, NumericTensor, Tensor, bf16, f16};
 use carton_tests::place::TestPlace;
 use carton_tests::python_runner::{install, interpreter, load, pack};
 
@@ -253,11 +252,11 @@ async fn sealed_inputs_are_kept_by_the_runner() {
 async fn outputs_of_the_wrong_type_are_errors_of_their_call() {
     let Some(place) = place() else { return };
     let source = "import numpy as np\n\
-        def f(kind):\n    return {'y': {'mixed': [1, 'a'], 'none': None, 'set': {1}, 'good': 1.0}[kind[()]]}\n";
+        def f(kind):\n    return {'y': {'mixed': [1, 'a'], 'listed': [1.0, None], 'set': {1}, 'good': 1.0}[kind[()]]}\n";
     let model = load(&place, source, "f", "").await;
     for (kind, expected) in [
         ("mixed", "output `y` is a list of numbers that holds text: 'a'"),
-        ("none", "output `y` is None"),
+        ("listed", "output `y` is a list that holds None"),
         ("set", "output `y` is a set, which is no tensor"),
         ("other", "KeyError: 'other'"),
     ] {
@@ -268,24 +267,27 @@ async fn outputs_of_the_wrong_type_are_errors_of_their_call() {
     }
 }
 
+fn bools<const N: usize>(elements: [u8; N]) -> Tensor {
+    Tensor::from_vec(elements.map(BoolByte).to_vec(), vec![N]).unwrap()
+}
+
 /// NumPy's own results for the same arrays.
 #[tokio::test]
-async fn masks_are_booleans_where_they_are_declared() {
+async fn masks_are_booleans() {
     let Some(place) = place() else { return };
     let source = "def f(x, mask):\n    return {'y': x[mask], 'inverted': ~mask, 'type': mask.dtype.name}\n";
-    let metadata = |element: &str| {
+    let metadata = |dtype: &str| {
         format!(
-            "input = [{{ name = 'x', dtype = 'float64', shape = ['n'] }}, {{ name = 'mask', dtype = 'uint8', {element} shape = ['n'] }}]\n\
-             output = [{{ name = 'y', dtype = 'float64', shape = ['*'] }}, {{ name = 'inverted', dtype = 'uint8', {element} shape = ['n'] }}, \
+            "input = [{{ name = 'x', dtype = 'float64', shape = ['n'] }}, {{ name = 'mask', dtype = '{dtype}', shape = ['n'] }}]\n\
+             output = [{{ name = 'y', dtype = 'float64', shape = ['*'] }}, {{ name = 'inverted', dtype = '{dtype}', shape = ['n'] }}, \
              {{ name = 'type', dtype = 'string', shape = [] }}]\n"
         )
     };
     let x = Tensor::from_vec(vec![5.0_f64, -1.0, 7.0], vec![3]).unwrap();
     let plain = |elements: [u8; 3]| Tensor::from_vec(elements.to_vec(), vec![3]).unwrap();
-    let bools = |elements| plain(elements).with_element_kind(ElementKind::Bool).unwrap();
     let call = async |model: &Carton, mask: Tensor| model.infer([("x", x.clone()), ("mask", mask)]).await;
 
-    let model = load(&place, source, "f", &metadata("element = 'bool',")).await;
+    let model = load(&place, source, "f", &metadata("bool")).await;
     for mask in [bools([1, 0, 1]), plain([1, 0, 1])] {
         let outputs = call(&model, mask).await.unwrap();
         assert_eq!(outputs.as_tensors()["y"], Tensor::from_vec(vec![5.0_f64, 7.0], vec![2]).unwrap());
@@ -299,55 +301,80 @@ async fn masks_are_booleans_where_they_are_declared() {
     }
     let error = call(&model, plain([1, 0, 2])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    let expected = "input `mask`, element [2]: expected 0 or 1 (bool), found 2";
-    assert!(error.to_string().ends_with(expected), "{error}");
+    assert!(chain(&error).contains("[2]"), "{}", chain(&error));
     let sealed = model.seal([("x", x.clone()), ("mask", bools([0, 0, 1]))]).await.unwrap();
     let outputs = model.infer(&sealed).await.unwrap();
     assert_eq!(outputs.as_tensors()["y"], Tensor::from_vec(vec![7.0_f64], vec![1]).unwrap());
 
-    // Without the declaration the model gets integers, and booleans are refused, whatever is checked.
-    for mode in [SignatureMode::Strict, SignatureMode::Warn, SignatureMode::Off] {
-        let carton = pack(&place, source, &metadata("")).await;
-        let model = place.load(carton).option("infer_fn", "f").signature(mode).await.unwrap();
-        let error = call(&model, bools([1, 0, 1])).await.unwrap_err();
-        assert!(error.to_string().ends_with("input `mask`: expected uint8, found bool"), "{error}");
-        let hint = error.hint().unwrap();
-        assert!(hint.contains("`element = \"bool\"`") && !hint.contains("astype"), "{hint}");
-        let outputs = call(&model, plain([1, 0, 1])).await.unwrap();
-        assert_eq!(outputs.as_tensors()["type"], text("uint8"));
-    }
+    // Where integers are declared, the model gets integers.
+    let model = load(&place, source, "f", &metadata("uint8")).await;
+    let outputs = call(&model, plain([1, 0, 1])).await.unwrap();
+    assert_eq!(outputs.as_tensors()["type"], text("uint8"));
+    assert_eq!(outputs.as_tensors()["inverted"], plain([254, 255, 254]));
 }
 
-/// A self-test's inputs are integers in the carton, so booleans for an input that is not declared as such are refused before.
+/// Self-tests hold booleans as such.
 #[tokio::test]
 async fn masks_of_self_tests() {
     let Some(place) = place() else { return };
     let model = place.path().join("m.py");
     std::fs::write(&model, "def f(mask):\n    return {'y': ~mask}\n").unwrap();
-    let mask = Tensor::from_vec(vec![1_u8, 0], vec![2]).unwrap().with_element_kind(ElementKind::Bool).unwrap();
     let file = std::fs::File::create(place.path().join("mask.npy")).unwrap();
-    carton_tensor::npy::write(file, &mask).unwrap();
-    for (element, is_packed) in [("element = 'bool',", true), ("", false)] {
-        let spec = |name: &str| format!("[{{ name = '{name}', dtype = 'uint8', {element} shape = ['n'] }}]");
-        let metadata = format!(
-            "input = {}\noutput = {}\n[[self_test]]\ninputs = {{ mask = 'mask.npy' }}\n",
-            spec("mask"),
-            spec("y")
-        );
-        let draft = carton_core::metadata::Draft::parse(&metadata).unwrap();
-        let output = place.path().join("m.carton");
-        let packed =
-            place.pack(&model, "python", &output).metadata(draft).metadata_folder(place.path()).check(false).await;
-        match packed {
-            Ok(_) => assert!(is_packed),
-            Err(error) => {
-                assert!(
-                    !is_packed && error.to_string().ends_with("input `mask`: expected uint8, found bool"),
-                    "{error}"
-                );
-            }
-        }
+    carton_tensor::npy::write(file, &bools([1, 0])).unwrap();
+    let metadata = "input = [{ name = 'mask', dtype = 'bool', shape = ['n'] }]\n\
+                    output = [{ name = 'y', dtype = 'bool', shape = ['n'] }]\n\
+                    [[self_test]]\ninputs = { mask = 'mask.npy' }\n";
+    let draft = carton_core::metadata::Draft::parse(metadata).unwrap();
+    let output = place.path().join("m.carton");
+    let pack = place.pack(&model, "python", &output).metadata(draft).metadata_folder(place.path());
+    pack.option("infer_fn", "f").await.unwrap();
+}
+
+/// What the model gets and returns has the dtype that was passed: nothing is cast.
+#[tokio::test]
+async fn every_dtype_is_passed_as_it_is() {
+    let Some(place) = place() else { return };
+    let source = "def f(x):\n    return {'y': x, 'type': str(getattr(x, 'dtype', None)), 'list': [x, x]}\n";
+    let model = load(&place, source, "f", "").await;
+    let complex = Complex { re: 1.0_f32, im: f32::NEG_INFINITY };
+    for (x, expected) in [
+        (bools([1, 0]), "bool"),
+        (Tensor::from_vec(vec![f16::from_f32(0.1), f16::NEG_INFINITY], vec![2]).unwrap(), "float16"),
+        (Tensor::from_vec(vec![bf16::from_f32(0.1); 100_000], vec![100_000]).unwrap(), "bfloat16"),
+        (Tensor::from_vec(vec![complex; 10_000], vec![10, 1000]).unwrap(), "complex64"),
+        (Tensor::scalar(Complex { re: -0.0_f64, im: 1e300 }), "complex128"),
+        (BytesTensor::new(vec![vec![0xFF, 0], vec![]], vec![2]).unwrap().into(), "object"),
+    ] {
+        let outputs = model.infer([("x", x.clone())]).await.unwrap();
+        let outputs = outputs.as_tensors();
+        assert_eq!(outputs["type"], text(expected));
+        assert_eq!(outputs["y"], x, "{expected}");
+        assert_eq!(outputs["list"].as_nested().unwrap().elements().len(), 2);
+        assert_eq!(outputs["list"].dtype(), x.dtype());
     }
+}
+
+/// The names of spec/structured-values.md.
+#[tokio::test]
+async fn structured_values_have_leaves() {
+    let Some(place) = place() else { return };
+    let source = "import numpy as np\nfrom typing import NamedTuple\n\
+        class State(NamedTuple):\n    h: np.ndarray\n    c: np.ndarray\n\
+        def f(x, state: State):\n    \
+            return {'y': x + state.h, 'state': State(state.h + 1, state.c), 'found': [{'row': row, 'at': (i, None)} for i, row in enumerate(x)]}\n";
+    let model = load(&place, source, "f", "").await;
+    let rows = |rows: &[f64]| Tensor::from_vec(rows.to_vec(), vec![rows.len()]).unwrap();
+    let inputs = [("x", rows(&[1.0, 2.0])), ("state.h", rows(&[3.0, 4.0])), ("state.c", Tensor::scalar(5.0_f64))];
+    let outputs = model.infer(inputs).await.unwrap();
+    let outputs = outputs.as_tensors();
+    let names: Vec<_> = outputs.keys().map(String::as_str).collect();
+    assert_eq!(names, ["found[].at.0", "found[].row", "state.c", "state.h", "y"]);
+    assert_eq!(outputs["y"], rows(&[4.0, 6.0]));
+    assert_eq!(outputs["state.h"], rows(&[4.0, 5.0]));
+    assert_eq!(outputs["state.c"], Tensor::scalar(5.0_f64));
+    assert_eq!(outputs["found[].at.0"], Tensor::nested(vec![Tensor::scalar(0_i64), Tensor::scalar(1_i64)]).unwrap());
+    let error = model.infer([("x", rows(&[1.0])), ("state.h", rows(&[1.0]))]).await.unwrap_err();
+    assert!(chain(&error).contains("input `state.c` is missing, and State needs it"), "{}", chain(&error));
 }
 
 const MISBEHAVING: &str = r#"

@@ -97,7 +97,9 @@ impl Failure for CallError {
             // The inputs can never fit into a pool of this size.
             Self::PoolFull { bytes, cap, .. } if bytes > cap => ErrorKind::InvalidInput,
             Self::QueueFull { .. } | Self::PoolFull { .. } => ErrorKind::Busy,
-            Self::InputsTooLarge { .. } | Self::TooLarge { .. } | Self::Tensor(_) => ErrorKind::InvalidInput,
+            Self::InputsTooLarge { .. } | Self::TooLarge { .. } | Self::Tensor(_) | Self::Cast(_) => {
+                ErrorKind::InvalidInput
+            }
             Self::Io { .. } => ErrorKind::Machine,
             _ => ErrorKind::Other,
         }

@@ -53,8 +53,8 @@ def pack(
 
     Args:
         model: The file or folder of the model, on this machine; or a live object: an `onnx.ModelProto`, a `torch.nn.Module` (see `runner`), a
-            scikit-learn or XGBoost estimator, a function whose parameters are the inputs, or a class or an object with the method
-            `infer_with_tensors(inputs)`. Python objects get the packages that they need, in the versions that are installed here.
+            scikit-learn, XGBoost or LightGBM estimator, a function whose parameters are the inputs (those with a default are optional), or a
+            class or an object with the method `infer_with_tensors(inputs)`. Python objects get the packages that they need, in the versions that are installed here.
         output: The carton to be written. An existing file is replaced.
         example: Inputs of a call: a dict by name, a tuple in order, or the only input; for an estimator an array of features or a pandas
             DataFrame, each column of which becomes an input. A live object's signature is inferred from it: the first dimension becomes

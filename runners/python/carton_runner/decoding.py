@@ -7,6 +7,7 @@ checked; strings are checked in a copy that the host cannot change.
 import struct
 import sys
 
+from carton_runner import small_floats
 from carton_runner.errors import ProtocolError, RunnerError
 from carton_runner.frames import malformed
 
@@ -24,6 +25,11 @@ SIZES = {
     "uint16": 2,
     "uint32": 4,
     "uint64": 8,
+    "bool": 1,
+    "float16": 2,
+    **small_floats.SIZES,
+    "complex64": 8,
+    "complex128": 16,
 }
 #: A tensor below the first size is copied out of a frame above the second size, so that it does not keep the frame in memory.
 _SMALL, _LARGE_FRAME = 16 << 10, 64 << 10
@@ -38,11 +44,14 @@ class Decoder:
         self._pool = pool
         self._numpy = None
         self._dtypes = {}
+        #: Whether the inputs that are decoded have tensors of `small_floats`.
+        self._has_bits = False
 
     def use(self, numpy):
         """Sets the NumPy of the model."""
         self._numpy = numpy
-        self._dtypes = {name: numpy.dtype(name) for name in SIZES}
+        of_bits = {name: small_floats.BITS[size][0] for name, size in small_floats.SIZES.items()}
+        self._dtypes = {name: numpy.dtype(of_bits.get(name, name)) for name in SIZES}
 
     def decode(self, message, wires, body):
         """Returns the inputs by name. Raises :class:`ProtocolError` for tensors that no host may send, and
@@ -71,6 +80,9 @@ class Decoder:
                 arrays[name] = None
         if problem is not None:
             raise problem
+        if self._has_bits:
+            self._has_bits = False
+            return small_floats.WithBits(arrays)
         return arrays
 
     def discard(self, wires, inside_nested=False):
@@ -91,7 +103,7 @@ class Decoder:
     def _tensor(self, wire, body, inside_nested):
         kind = wire.get("dtype")
         size = SIZES.get(kind) if type(kind) is str else None
-        if size is None and kind != "string":
+        if size is None and kind != "string" and kind != "bytes":
             if kind == "nested":
                 return self._nested(wire, body, inside_nested)
             raise _Malformed("there is no dtype %r" % (kind,))
@@ -105,18 +117,30 @@ class Decoder:
             count *= dimension
         place, owner, region, offset, length = _data(wire.get("data"))
         if size is None:
-            return self._strings(count, shape, place, owner, region, offset, length, body)
+            return self._strings(kind, count, shape, place, owner, region, offset, length, body)
         if count * size != length:
             raise _Wrong("shape %s of %s needs %d bytes, found %d" % (list(shape), kind, count * size, length))
+        array = self._numbers(kind, shape, place, owner, region, offset, length, body)
+        if kind == "bool":
+            # NumPy computes nonsense with other bytes.
+            if count and array.view("uint8").max() > 1:
+                raise _Wrong("an element is neither 0 nor 1, the values of bool")
+        elif kind in small_floats.SIZES:
+            self._has_bits = True
+            return small_floats.Bits(array, kind)
+        return array
+
+    def _numbers(self, kind, shape, place, owner, region, offset, length, body):
         dtype = self._dtypes[kind]
+        alignment = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
         if place == "inline":
             if offset + length > len(body):
                 raise _outside(length, offset, len(body))
-            if (length < _SMALL and len(body) > _LARGE_FRAME) or offset % size:
+            if (length < _SMALL and len(body) > _LARGE_FRAME) or offset % alignment:
                 body, offset = bytes(body[offset : offset + length]), 0
             return self._numpy.ndarray(shape, dtype, body, offset)
-        if offset % size:
-            raise _Wrong("its data is not aligned to %d bytes" % size)
+        if offset % alignment:
+            raise _Wrong("its data is not aligned to %d bytes" % alignment)
         if owner == "runner":
             return self._own(region, offset, length, shape, dtype)
         try:
@@ -143,7 +167,7 @@ class Decoder:
             raise _Wrong("%d bytes at offset %d of region %d do not lie inside a lent buffer" % (length, offset, region))
         return buffer
 
-    def _strings(self, count, shape, place, owner, region, offset, length, body):
+    def _strings(self, kind, count, shape, place, owner, region, offset, length, body):
         if place == "inline":
             if offset + length > len(body):
                 raise _outside(length, offset, len(body))
@@ -160,9 +184,9 @@ class Decoder:
             # The host could change a string between its check and its use.
             block = memory[offset : offset + length]
             self._host_memory.give_back(region, offset)
-        texts = read_strings(count, block)
+        elements = read_strings(count, block) if kind == "string" else read_elements(count, block)
         array = self._numpy.empty(count, dtype=object)
-        array[:] = texts
+        array[:] = elements
         array = array.reshape(shape)
         array.flags.writeable = False
         return array
@@ -215,8 +239,8 @@ def _data(data):
     return place, owner, region, offset, length
 
 
-def read_strings(count, block):
-    """Reads ``count`` strings from a block, which must be a copy that the host cannot change."""
+def read_elements(count, block):
+    """Reads ``count`` elements of any bytes from a block, which must be a copy that the host cannot change."""
     start_of_text = (count + 1) * 8
     if start_of_text > len(block):
         raise _Wrong("%d bytes cannot hold the offsets of %d strings" % (len(block), count))
@@ -226,17 +250,25 @@ def read_strings(count, block):
         raise _Wrong("the first string does not start at 0")
     if offsets[count] != len(text):
         raise _Wrong("the last string ends at %d, the text at %d" % (offsets[count], len(text)))
-    texts = []
+    elements = []
     start = 0
     for index in range(1, count + 1):
         end = offsets[index]
         if end < start or end > len(text):
             raise _Wrong("string %d from %d to %d does not lie inside %d bytes of text" % (index - 1, start, end, len(text)))
-        try:
-            texts.append(text[start:end].decode())
-        except UnicodeDecodeError as error:
-            raise _Wrong("string %d is not UTF-8: %s" % (index - 1, error)) from None
+        elements.append(text[start:end])
         start = end
+    return elements
+
+
+def read_strings(count, block):
+    """Reads ``count`` strings from a block, as :func:`read_elements`."""
+    texts = []
+    for index, element in enumerate(read_elements(count, block)):
+        try:
+            texts.append(element.decode())
+        except UnicodeDecodeError as error:
+            raise _Wrong("string %d is not UTF-8: %s" % (index, error)) from None
     return texts
 
 

@@ -7,8 +7,9 @@ model may write to them, so they are copied as well. All others are passed on wi
 
 import json
 import struct
-from collections.abc import Mapping
 
+from carton_runner import structure
+from carton_runner.arrays import Arrays, type_name
 from carton_runner.errors import RunnerError
 from carton_runner.pool import THRESHOLD
 
@@ -17,17 +18,6 @@ _ALIGNMENT = 64
 _PADDING = bytes(_ALIGNMENT)
 #: A part of a larger buffer below this size is copied into the frame, which is cheaper than lending it.
 _SMALL_PART = 4 << 10
-#: The dtypes of which `float32` holds each value. NumPy has the second one from the package `ml_dtypes`.
-_HALVES = frozenset(("float16", "bfloat16"))
-#: Hints for dtypes that Carton does not have.
-_ADVICE = {
-    "longdouble": "round it in the model, such as with `.astype(numpy.float64)`",
-    "c": "return its real and imaginary parts as two outputs",
-    "M": "return the time as int64: `.astype(numpy.int64)` counts in the unit of the dtype, and the output's description should name it",
-    "m": "return the duration as int64: `.astype(numpy.int64)` counts in the unit of the dtype, and the output's description should name it",
-    "S": "return text, such as with `numpy.char.decode(output, 'utf-8')`",
-    "V": "return its fields as outputs of their own",
-}
 
 
 class Encoder:
@@ -38,32 +28,32 @@ class Encoder:
         self.host_memory = host_memory
         self.pool = pool
         self.numpy = None
+        self.arrays = Arrays()
         self.names = {}
-        self.native = {}
+
+    def take(self, dtypes):
+        """Sets the names of the dtypes beyond format v1 that the host takes. Called before :meth:`use`."""
+        self.arrays.taken = frozenset(dtypes)
 
     def use(self, numpy):
         """Sets the NumPy of the model."""
         self.numpy = numpy
-        names = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-        self.native = {numpy.dtype(name): name for name in names}
+        self.arrays.use(numpy)
 
     def encode(self, outputs, declared):
-        """Encodes ``outputs``, a dict of the values that the model returned. ``declared`` has the dtypes of the signature by
-        name."""
+        """Encodes ``outputs``, the values that the model returned by the names that they have in the model. ``declared`` are the
+        ``structure.DeclaredOutputs``."""
         encoded = Encoded(self)
         try:
-            for name, value in outputs.items():
-                quoted = self.names.get(name) if type(name) is str else None
-                encoded.add(name, quoted or self._quote(name), value, declared)
+            for name, value in structure.leaves(outputs, declared, self.numpy):
+                name = declared.renamed.get(name, name)
+                encoded.add(name, self.names.get(name) or self._quote(name), value, declared.dtypes.get(name))
         except BaseException:
             encoded.abandon()
             raise
         return encoded
 
     def _quote(self, name):
-        if not isinstance(name, str):
-            raise RunnerError("the names of outputs are text, found %r" % (name,))
-        name = str(name)
         try:
             name.encode()
         except UnicodeEncodeError:
@@ -72,183 +62,6 @@ class Encoder:
         if len(self.names) < 1024:
             self.names[name] = quoted
         return quoted
-
-    # Conversion of Python values to arrays.
-
-    def array(self, name, value, declared):
-        """Returns ``value`` as an array of a dtype that Carton has, in the byte order of this machine, and the name of that
-        dtype, which is ``string`` for arrays of text."""
-        numpy = self.numpy
-        if type(value) is not numpy.ndarray:
-            value = self._as_array(name, value, declared)
-        dtype = value.dtype
-        found = self.native.get(dtype)
-        if found is not None:
-            return value, found
-        kind = dtype.kind
-        if kind == "b":
-            return value.view(numpy.uint8), "uint8"
-        if kind in "OUT":
-            return value, "string"
-        if dtype.name in _HALVES:
-            return value.astype(numpy.float32), "float32"
-        if not dtype.isnative:
-            # A large array is copied a second time later, which is acceptable because this byte order is rare.
-            return self.array(name, value.astype(dtype.newbyteorder("=")), declared)
-        raise self._unsupported(name, dtype)
-
-    def _unsupported(self, name, dtype):
-        kind = "longdouble" if dtype.kind == "f" and dtype.itemsize > 8 else dtype.kind
-        if kind == "V" and dtype.names is None:
-            # A number of another package, such as the float8 of `ml_dtypes`.
-            kind = None
-        advice = _ADVICE.get(dtype.name) or _ADVICE.get(kind) or "return it as one of float32 … uint64, or as text"
-        return RunnerError("output `%s` has the dtype %s, which Carton has no name for" % (name, dtype), hint=advice)
-
-    def _as_array(self, name, value, declared):
-        numpy = self.numpy
-        if value is None:
-            hint = "return an array, a number or text for each output; NaN or an empty array can stand for none"
-            raise RunnerError("output `%s` is None" % name, hint=hint)
-        if isinstance(value, numpy.ma.MaskedArray):
-            hint = "fill it, such as with `.filled(0)`"
-            raise RunnerError("output `%s` is a masked array, and Carton has no masks" % name, hint=hint)
-        if isinstance(value, (numpy.ndarray, numpy.generic)):
-            return numpy.asarray(value)
-        plain = isinstance(value, (bool, int, float, str, list, tuple))
-        if not plain and not hasattr(value, "__array__"):
-            raise RunnerError("output `%s` is a %s, which is no tensor" % (name, _type_name(value)), hint=_WHAT_IS_A_TENSOR)
-        if isinstance(value, str):
-            array = numpy.empty((), dtype=object)
-            array[()] = value
-            return array
-        wanted = declared.get(name)
-        if isinstance(value, (list, tuple)):
-            if wanted == "string" or _has_text(value):
-                return self._array_of_text(name, value)
-        try:
-            array = numpy.asarray(_without_bfloat16(value))
-        except (ValueError, OverflowError, TypeError) as error:
-            _check_list(name, value)
-            described = "output `%s` is a %s that is no tensor: %s" % (name, _type_name(value), error)
-            raise RunnerError(described, hint=_WHAT_IS_A_TENSOR) from error
-        if plain and array.dtype.kind not in "biuf":
-            _check_list(name, value)
-        if plain and array.dtype.kind in "fO" and array.size and _are_integers(value):
-            # NumPy makes floats of them, or objects.
-            raise RunnerError("the integers in output `%s` fit no dtype, neither int64 nor uint64" % name)
-        if array.dtype == object:
-            what = "output `%s` is a %s of what is neither numbers nor text" % (name, _type_name(value))
-            raise RunnerError(what, hint=_WHAT_IS_A_TENSOR)
-        if plain and wanted and wanted != "string" and array.dtype.name != wanted:
-            # Python's numbers have no dtype, so the declared one is used. No number is ever rounded to an integer.
-            dtype = numpy.dtype(wanted)
-            if not array.size or self._fits(array, dtype):
-                return array.astype(dtype)
-        return array
-
-    def _fits(self, array, dtype):
-        """Whether numbers of Python can have a dtype: floats by rounding, but not to an infinity."""
-        numpy = self.numpy
-        if dtype.kind == "f":
-            if array.dtype.kind != "f" or dtype.itemsize >= array.dtype.itemsize:
-                return array.dtype.kind in "fiub"
-            with numpy.errstate(over="ignore"):
-                return bool((numpy.isfinite(array.astype(dtype)) == numpy.isfinite(array)).all())
-        if array.dtype.kind not in "iub":
-            return False
-        limits = numpy.iinfo(dtype)
-        return limits.min <= int(array.min()) and int(array.max()) <= limits.max
-
-    def _array_of_text(self, name, value):
-        """Converts a list of texts, or nested lists of texts. NumPy's own conversion would cut NULs from the ends of texts, so the
-        elements are stored as objects."""
-        shape = []
-        level = value
-        while isinstance(level, (list, tuple)):
-            shape.append(len(level))
-            if not level:
-                break
-            level = level[0]
-        flat = [value]
-        for length in shape:
-            if any(not isinstance(part, (list, tuple)) or len(part) != length for part in flat):
-                raise _ragged(name)
-            flat = [element for part in flat for element in part]
-        array = self.numpy.empty(len(flat), dtype=object)
-        for index, element in enumerate(flat):
-            array[index] = element
-        return array.reshape(shape)
-
-
-def _type_name(value):
-    kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__name__)
-
-
-#: The most dimensions of an array. A list that holds itself has no end.
-_MAX_DEPTH = 64
-
-#: What models return, for messages.
-_WHAT_IS_A_TENSOR = "return NumPy arrays, numbers, text, or lists of them; arrays in a list may have several shapes"
-
-
-def _has_text(value):
-    """Whether the first element at the bottom of nested lists is text."""
-    for _ in range(_MAX_DEPTH):
-        if isinstance(value, (list, tuple)) and value:
-            value = value[0]
-    return isinstance(value, str)
-
-
-def _check_list(name, value):
-    """Says why nested lists are not the numbers of a tensor, if the reason is in them. NumPy itself makes text of numbers beside text, and
-    objects of ``None``."""
-    to_visit = [value]
-    depth = 0
-    while to_visit:
-        depth += 1
-        if depth > _MAX_DEPTH:
-            raise RunnerError("output `%s` is lists in lists, %d deep or more" % (name, _MAX_DEPTH), hint=_WHAT_IS_A_TENSOR)
-        # All lists of one depth.
-        lists = [one for one in to_visit if isinstance(one, (list, tuple))]
-        others = [one for one in to_visit if not isinstance(one, (list, tuple))]
-        for other in others:
-            if other is None:
-                hint = "return numbers alone; NaN can stand for one that is missing"
-                raise RunnerError("output `%s` is a list that holds None" % name, hint=hint)
-            if isinstance(other, str):
-                hint = "return numbers and text as outputs of their own"
-                raise RunnerError("output `%s` is a list of numbers that holds text: %r" % (name, other[:100]), hint=hint)
-        lengths = {len(one) for one in lists}
-        if len(lengths) > 1 or (lists and others):
-            raise _ragged(name)
-        # A list may stand in its own level twice, and in all that follow.
-        to_visit = [element for one in {id(one): one for one in lists}.values() for element in one]
-
-
-def _ragged(name):
-    hint = "return a list of NumPy arrays, which may have several shapes: `[numpy.array(row) for row in rows]`"
-    return RunnerError("the lists in output `%s` have different lengths" % name, hint=hint)
-
-
-def _are_integers(value):
-    """Whether a value, or each in nested lists, is an integer."""
-    to_visit = [value]
-    while to_visit:
-        one = to_visit.pop()
-        if isinstance(one, (list, tuple)):
-            to_visit += one
-        elif not isinstance(one, int):
-            return False
-    return True
-
-
-def _without_bfloat16(value):
-    """A tensor of PyTorch as one that NumPy has, with the same values."""
-    if str(getattr(value, "dtype", "")) == "torch.bfloat16":
-        return value.float()
-    return value
 
 
 class Encoded:
@@ -268,32 +81,35 @@ class Encoded:
         # Arrays of the pool that the model may still keep, with their positions in `wires`.
         self._doubtful = []
 
-    def add(self, name, quoted, value, declared):
-        """Adds one output."""
-        numpy = self._encoder.numpy
-        if isinstance(value, (list, tuple)) and any(isinstance(element, numpy.ndarray) for element in value):
-            return self._add_nested(name, quoted, value, declared)
-        self.wires.append(self._tensor(name, '"name":%s,' % quoted, value, declared, len(self.wires)))
+    def add(self, name, quoted, value, wanted):
+        """Adds one output. ``wanted`` is its declared dtype, if there is one."""
+        if isinstance(value, structure.Nested):
+            return self._add_nested(name, quoted, value, wanted)
+        array, kind = self._encoder.arrays.array(name, value, wanted)
+        self.wires.append(self._tensor(name, '"name":%s,' % quoted, array, kind, len(self.wires)))
         return None
 
-    def _add_nested(self, name, quoted, value, declared):
-        inner = []
-        first = None
-        for index, element in enumerate(value):
-            inner_name = "%s[%d]" % (name, index)
-            array, kind = self._encoder.array(inner_name, element, declared)
-            first = first or kind
-            if kind != first:
-                raise RunnerError("the elements of output `%s` are %s and %s: they must be of one dtype" % (name, first, kind))
-            inner.append(self._tensor(inner_name, "", array, declared, None))
-        self.wires.append('{"name":%s,"dtype":"nested","inner":[%s]}' % (quoted, ",".join(inner)))
+    def _add_nested(self, name, quoted, value, wanted):
+        arrays = self._encoder.arrays
+        inner = [
+            None if element is structure.EMPTY else arrays.array("%s[%d]" % (name, index), element, wanted)
+            for index, element in enumerate(value)
+        ]
+        kinds = list(dict.fromkeys(one[1] for one in inner if one is not None))
+        if len(kinds) > 1:
+            raise RunnerError("the elements of output `%s` are %s and %s: they must be of one dtype" % (name, kinds[0], kinds[1]))
+        kind = kinds[0] if kinds else wanted or "float64"
+        wires = []
+        for index, one in enumerate(inner):
+            array = arrays.empty(kind) if one is None else one[0]
+            wires.append(self._tensor("%s[%d]" % (name, index), "", array, kind, None))
+        self.wires.append('{"name":%s,"dtype":"nested","inner":[%s]}' % (quoted, ",".join(wires)))
 
-    def _tensor(self, name, named, value, declared, index):
-        array, kind = self._encoder.array(name, value, declared)
-        shape = str(list(array.shape))
+    def _tensor(self, name, named, array, kind, index):
+        shape = list(array.shape)
         start = '{%s"dtype":"%s","shape":%s,"data":{' % (named, kind, shape)
-        if kind == "string":
-            return "%s%s}}" % (start, self._block(_strings_block(name, array.ravel().tolist())))
+        if kind == "string" or kind == "bytes":
+            return "%s%s}}" % (start, self._block(_objects_block(name, array.ravel().tolist(), kind)))
         n_bytes = array.nbytes
         if n_bytes >= _SMALL_PART and self._encoder.pool.is_in_use:
             shared = self._shared(array, n_bytes, start, index)
@@ -312,7 +128,7 @@ class Encoded:
             return None
         offset = hold.offset + _address(array) - _address(root)
         # A view made with stride tricks may reach beyond its root.
-        if offset < hold.offset or offset + n_bytes > hold.offset + hold.length or offset % array.itemsize:
+        if offset < hold.offset or offset + n_bytes > hold.offset + hold.length or offset % _alignment(array):
             return None
         if hold.buffer is None:
             self.parting.append(root)
@@ -404,44 +220,36 @@ def _shared_json(start, owner, region, offset, n_bytes):
     return "%s%s}}" % (start, place)
 
 
+def _alignment(array):
+    """The bytes whose multiples the offset of an array has to be: those of an element, for complex numbers of a part of it."""
+    return array.itemsize // 2 if array.dtype.kind == "c" else array.itemsize
+
+
 def _address(array):
     return array.__array_interface__["data"][0]
 
 
-def _strings_block(name, texts):
-    """Returns the block of a string tensor: ``n + 1`` offsets into the text, and the text."""
+def _objects_block(name, elements, kind):
+    """Returns the block of a tensor of strings or bytes: ``n + 1`` offsets into the text, and the text."""
     encoded = []
     offsets = [0]
     end = 0
-    for text in texts:
-        if not isinstance(text, str):
-            hint = "return text alone, or numbers as an array of a numeric dtype: an array of dtype object is one of text"
-            raise RunnerError("output `%s` holds a %s where only text is expected" % (name, _type_name(text)), hint=hint)
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            raise RunnerError("output `%s` holds what is no text in Unicode: %r" % (name, text[:100])) from None
+    for element in elements:
+        if kind == "bytes":
+            if not isinstance(element, bytes):
+                problem = "output `%s` holds a %s where only bytes are expected" % (name, type_name(element))
+                raise RunnerError(problem, hint="return bytes alone; text as bytes is `text.encode()`")
+            data = element
+        elif not isinstance(element, str):
+            hint = "return text alone, or numbers as an array of a numeric dtype: an array of dtype object is one of text or bytes"
+            raise RunnerError("output `%s` holds a %s where only text is expected" % (name, type_name(element)), hint=hint)
+        else:
+            try:
+                data = element.encode()
+            except UnicodeEncodeError:
+                raise RunnerError("output `%s` holds what is no text in Unicode: %r" % (name, element[:100])) from None
         encoded.append(data)
         end += len(data)
         offsets.append(end)
     encoded.insert(0, struct.pack("<%dQ" % len(offsets), *offsets))
     return b"".join(encoded)
-
-
-def by_name(result, declared):
-    """Returns the values that a model returned by the names of the outputs: a dict unchanged, anything else in the order of the
-    declared outputs."""
-    if isinstance(result, Mapping):
-        return result
-    hint = "return a dict of the outputs by name"
-    if not declared:
-        problem = "the model returned a %s, and the carton declares no outputs that it could be" % _type_name(result)
-        raise RunnerError(problem, hint=hint)
-    if isinstance(result, list) and len(declared) > 1:
-        result = tuple(result)
-    if not isinstance(result, tuple):
-        result = (result,)
-    if len(result) != len(declared):
-        problem = "the model returned %d outputs, the carton declares %d (%s)"
-        raise RunnerError(problem % (len(result), len(declared), ", ".join(declared)), hint=hint)
-    return dict(zip(declared, result))

@@ -3,8 +3,10 @@
 import inspect
 from collections.abc import AsyncIterator, Iterator
 
-from carton_runner.encoding import by_name
+from carton_runner.annotated import Parameters
 from carton_runner.errors import RunnerError
+from carton_runner.small_floats import Bits, WithBits
+from carton_runner.structure import DeclaredOutputs, by_name
 
 _END = object()
 
@@ -12,8 +14,8 @@ _END = object()
 class Model:
     """The functions of a model, under the names of the carton's signature.
 
-    Results are dicts by name, arrays or tuples in the order of the declared outputs, or iterators of such (streams). All
-    may be awaited first.
+    Results are dicts by name, arrays or tuples in the order of the declared outputs, other structured values, or iterators of such
+    (streams). All may be awaited first.
     """
 
     def __init__(self, infer, seal, infer_sealed, unseal, inputs, outputs, loops):
@@ -22,15 +24,10 @@ class Model:
         self._infer_sealed = infer_sealed
         self._unseal = unseal
         self._loops = loops
-        self._input_names = _renamed(inputs, to_internal=True)
-        #: The inputs whose `uint8` are booleans, by their names in the carton.
-        self._bools = frozenset(one["name"] for one in inputs if one.get("element") == "bool" and one["dtype"] == "uint8")
-        self._output_names = _renamed(outputs, to_internal=False)
-        #: Whether dicts of outputs have to be renamed.
-        self.renames_outputs = bool(self._output_names)
-        #: The names of the outputs in declared order.
-        self._declared = [output["name"] for output in outputs]
-        self.dtypes = {output["name"]: output["dtype"] for output in outputs}
+        self._input_names = _renamed(inputs)
+        #: The parameters of a plain function.
+        self._parameters = None
+        self.declared = DeclaredOutputs(outputs)
         #: Whether the model may write to its inputs: each call then gets its own arrays.
         self.writable_inputs = False
         #: Returns a writable array with the elements of another array.
@@ -39,7 +36,9 @@ class Model:
     @classmethod
     def of_function(cls, function, inputs, outputs, loops):
         """A plain function, called with the inputs as keyword arguments."""
-        return cls(lambda arrays: function(**arrays), None, None, None, inputs, outputs, loops)
+        model = cls(lambda arrays: function(**arrays), None, None, None, inputs, outputs, loops)
+        model._parameters = Parameters(function)
+        return model
 
     @classmethod
     def of_object(cls, model, inputs, outputs, loops):
@@ -73,7 +72,7 @@ class Model:
         """Runs the model on what :meth:`seal` returned."""
         if self._seal is None:
             # The dict is copied, because the model may change it. The arrays are read-only, or copied for each call.
-            return self.infer(call, dict(handle))
+            return self.infer(call, type(handle)(handle))
         return self._settled(call, self._infer_sealed(handle))
 
     def unseal(self, call, handle):
@@ -83,18 +82,16 @@ class Model:
 
     def _received(self, arrays):
         """Returns inputs as the model gets them."""
-        if self.writable_inputs:
-            arrays = {name: _of_each(self.writable, array) for name, array in arrays.items()}
-        if self._bools:
-            as_bools = {
-                name: _of_each(lambda one, name=name: _as_bools(name, one), array)
-                for name, array in arrays.items()
-                if name in self._bools
-            }
-            arrays = {**arrays, **as_bools}
+        if self.writable_inputs or type(arrays) is WithBits:
+            arrays = {name: _of_each(lambda one, name=name: self._own(name, one), array) for name, array in arrays.items()}
         if self._input_names:
             arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
-        return arrays
+        return arrays if self._parameters is None else self._parameters.arguments(arrays)
+
+    def _own(self, name, array):
+        if type(array) is Bits:
+            return array.opened(name, self.writable, self.writable_inputs)
+        return self.writable(array) if self.writable_inputs else array
 
     def _settled(self, call, result):
         if type(result) is dict:
@@ -107,13 +104,11 @@ class Model:
 
     def outputs(self, call, result):
         """Returns the outputs of a call that has one answer."""
-        if type(result) is not dict:
-            if is_stream(result):
-                result = self._only_item(call, result)
-            result = by_name(result, self._declared)
-        if self._output_names:
-            result = {self._output_names.get(name, name): value for name, value in result.items()}
-        return result
+        if type(result) is dict:
+            return result
+        if is_stream(result):
+            result = self._only_item(call, result)
+        return by_name(result, self.declared)
 
     def items(self, call, result):
         """Returns the items of a stream; a result that is not a stream is the only item."""
@@ -170,21 +165,7 @@ def _of_each(function, array):
     return [function(element) for element in array] if type(array) is list else function(array)
 
 
-def _as_bools(name, array):
-    """Returns a view of 0 and 1 as booleans. NumPy computes nonsense with any other byte in a boolean."""
-    if array.dtype.name != "uint8":
-        # The caller has switched off the check of inputs.
-        return array
-    if array.size and array.max() > 1:
-        index = [int(axis[0]) for axis in (array > 1).nonzero()] if array.ndim else []
-        found = array[tuple(index)]
-        raise RunnerError("input `%s`, element %s: expected 0 or 1 (bool), found %d" % (name, index, found))
-    return array.view("bool")
-
-
-def _renamed(specs, to_internal):
-    """Returns the names that differ between the carton and the model: from a name on one side to that on the other."""
+def _renamed(specs):
+    """Returns the names of inputs in the model by those in the carton, where they differ."""
     pairs = [(spec["name"], spec.get("internal_name") or spec["name"]) for spec in specs]
-    if not to_internal:
-        pairs = [(internal, name) for name, internal in pairs]
-    return {before: after for before, after in pairs if before != after}
+    return {name: internal for name, internal in pairs if name != internal}

@@ -7,11 +7,12 @@ A model's folder has one of two structures, by the carton's ``runner_compat_vers
 import ast
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 from carton_runner import entry_point, loading, pickled_names, tracebacks
 from carton_runner.environments import gathering
 from carton_runner.errors import RunnerError
+from carton_runner.structure import root
 
 #: The structures of a model's folder. `COMPAT_VERSIONS` in `carton-cli/src/python` is the same list, and
 #: `carton-core/src/runner/select.rs` has it too.
@@ -42,6 +43,7 @@ def pack(
         "path": str(gathered.model),
         "required_framework_version": gathered.required_framework_version,
         "mismatches": mismatches(entry, inputs),
+        "optional_inputs": optional_inputs(entry, inputs),
     }
     if obstacle is None and gathered.obstacle is None:
         packed["runner_compat_version"] = OF_THE_ORIGINAL
@@ -108,10 +110,11 @@ def mismatches(entry: entry_point.EntryPoint, inputs: Optional[List[Dict[str, An
     where = "`%s` (%s, line %d)" % (entry.function, entry.file, entry.definition.lineno)
     by_position = {parameter.arg for parameter in arguments.posonlyargs}
     by_name = {parameter.arg for parameter in (*arguments.args, *arguments.kwonlyargs)}
-    given = {spec.get("internal_name") or spec["name"] for spec in inputs}
+    given = set()
     found = []
     for spec in inputs:
-        name = spec.get("internal_name") or spec["name"]
+        name = _parameter(spec, by_position | by_name)
+        given.add(name)
         if name in by_position:
             found.append("input `%s`: %s takes `%s` by position only" % (spec["name"], where, name))
         elif name not in by_name and arguments.kwarg is None:
@@ -121,6 +124,22 @@ def mismatches(entry: entry_point.EntryPoint, inputs: Optional[List[Dict[str, An
         if name not in given:
             found.append("input `%s`: %s needs it, and no declared input gives it" % (name, where))
     return found
+
+
+def optional_inputs(entry: entry_point.EntryPoint, inputs: Optional[List[Dict[str, Any]]]) -> List[str]:
+    """Returns the names of the declared inputs that are for parameters with a default, which a call may leave out."""
+    if inputs is None or not entry.is_model or entry.definition is None:
+        return []
+    arguments = entry.definition.args
+    names = {parameter.arg for parameter in (*arguments.args, *arguments.kwonlyargs)}
+    with_default = names.difference(_required(arguments))
+    return [spec["name"] for spec in inputs if _parameter(spec, names) in with_default]
+
+
+def _parameter(spec: Dict[str, Any], names: Set[str]) -> str:
+    """Returns the parameter that an input is for: that of its name, or the one whose value it is a leaf of."""
+    name = spec.get("internal_name") or spec["name"]
+    return root(name) if name not in names and root(name) in names else name
 
 
 def _required(arguments: ast.arguments) -> List[str]:

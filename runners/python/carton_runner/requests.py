@@ -7,7 +7,7 @@ from carton_runner.decoding import SIZES
 from carton_runner.errors import RunnerError
 from carton_runner.frames import malformed
 
-_DTYPES = frozenset((*SIZES, "string"))
+_DTYPES = frozenset((*SIZES, "string", "bytes"))
 
 
 def load_fields(fields, message):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import carton_runner
 from carton_runner import devices, environments, loading, regions, tracebacks, version
+from carton_runner.arrays import BEYOND
 from carton_runner.calls import Call, Cancelled, Report
 from carton_runner.connection import Connection, quote
 from carton_runner.decoding import Decoder
@@ -130,8 +131,8 @@ class Server:
 
     def _greet(self):
         self.connection.send(
-            '"hello":{"protocol":"carton-runner","versions":[2],"features":["shared_memory"],"name":"%s",'
-            '"framework_version":"%s"}' % (version.NAME, version.framework_version())
+            '"hello":{"protocol":"carton-runner","versions":[2],"features":["shared_memory"],"dtypes":["%s"],"name":"%s",'
+            '"framework_version":"%s"}' % ('","'.join(BEYOND), version.NAME, version.framework_version())
         )
         text, _ = self._reader.next()
         number, _, name, fields = parse(text)
@@ -150,6 +151,11 @@ class Server:
         features = fields.get("features", [])
         if type(features) is not list or any(type(one) is not str for one in features):
             raise malformed(name, "`features` is no list of texts")
+        dtypes = fields.get("dtypes", [])
+        if type(dtypes) is not list or any(type(one) is not str for one in dtypes):
+            raise malformed(name, "`dtypes` is no list of texts")
+        # Names that this side does not know mean nothing.
+        self._encoder.take(dtypes)
         self._shared_memory = "shared_memory" in features
         self.pool.is_in_use = self._shared_memory and regions.are_possible()
 
@@ -377,7 +383,7 @@ class Server:
 
     def _infer(self, call):
         result = self._model.infer(call, call.take_argument())
-        if type(result) is not dict or self._model.renames_outputs:
+        if type(result) is not dict:
             result = self._model.outputs(call, result)
         self.process.after_model()
         encoded = self._encode(call, result)
@@ -457,7 +463,7 @@ class Server:
         if call.cancelled:
             # The answer is no longer needed, so the outputs are not worth a copy.
             raise Cancelled
-        return self._encoder.encode(result, self._model.dtypes)
+        return self._encoder.encode(result, self._model.declared)
 
     def _answer(self, call, name, encoded):
         """Sends outputs. The caller must have dropped its references to them."""

@@ -15,6 +15,10 @@ RUN = (
     "import sys; sys.path.append(%r); from carton_runner.__main__ import main; main()" % os.path.dirname(HERE)
 )
 TIMEOUT = 30
+#: The dtypes beyond format v1.
+DTYPES = (
+    "bool", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "complex64", "complex128", "bytes",
+)  # fmt: skip
 
 
 def prepared(path, *arguments, env=None, **named):
@@ -26,7 +30,7 @@ def prepared(path, *arguments, env=None, **named):
 class Host:
     """One runner process, and the host's end of its socket."""
 
-    def __init__(self, shared_memory=True, hello=True, flags="-IB", **arguments):
+    def __init__(self, shared_memory=True, hello=True, flags="-IB", dtypes=DTYPES, **arguments):
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(TIMEOUT)
         self.output = tempfile.TemporaryFile()
@@ -45,7 +49,9 @@ class Host:
         self.stops_at_releases = False
         if hello:
             features = ["shared_memory"] if shared_memory else []
-            self.send({"hello": {"protocol": "carton-runner", "versions": [2], "features": features}})
+            # Hosts of before this field announce none.
+            announced = {"dtypes": list(dtypes)} if dtypes else {}
+            self.send({"hello": {"protocol": "carton-runner", "versions": [2], "features": features, **announced}})
             self.hello = self.read()[0]["message"]["hello"]
 
     def __enter__(self):

@@ -93,6 +93,33 @@ class EntryPoints(unittest.TestCase):
         (self.folder / "net/__init__.py").write_text("__path__.append('elsewhere')\n")
         self.assertEqual(self.read("", entrypoint_package="net.serve", infer_fn="f").file, "")
 
+    def test_parameters_with_a_default_are_optional_inputs(self):
+        for source, names, expected in (
+            ("def f(x, scale=2.0): pass", ("x", "scale"), ["scale"]),
+            ("def f(x, /, y=1, *, z, w=None): pass", ("y", "z", "w"), ["y", "w"]),
+            ("async def f(x=1, **more): pass", ("x", "other"), ["x"]),
+            # Leaves of the value of a parameter.
+            ("def f(x, state=None): pass", ("x", "state.0", "state[].h", "x.y"), ["state.0", "state[].h"]),
+            ("def f(*, state=None, **more): pass", ("more.k",), []),
+            # Only the definition itself says what the parameters are.
+            ("@wrap\ndef f(x=1): pass", ("x",), []),
+            ("f = lambda x=1: x", ("x",), []),
+        ):
+            with self.subTest(source):
+                inputs = [{"name": name} for name in names]
+                self.assertEqual(packing.optional_inputs(self.read(source, infer_fn="f"), inputs), expected)
+        entry = self.read("def f(scale=2.0): pass", infer_fn="f")
+        self.assertEqual(packing.optional_inputs(entry, [{"name": "factor", "internal_name": "scale"}]), ["factor"])
+        self.assertEqual(packing.optional_inputs(entry, None), [])
+        self.assertEqual(packing.optional_inputs(self.read("def get_model(x=1): pass"), [{"name": "x"}]), [])
+
+    def test_leaves_are_for_their_parameter(self):
+        source = "def f(x, state): pass"
+        self.assertEqual(self.mismatches(source, "x", "state.0", "state.1"), [])
+        where = "`f` (main.py, line 1)"
+        expected = ["input `other.0`: %s has no parameter `other.0`; it has `x`, `state`" % where, "input `state`: %s needs it, and no declared input gives it" % where]
+        self.assertEqual(self.mismatches(source, "x", "other.0"), expected)
+
     def mismatches(self, source, *names):
         inputs = [{"name": name, "dtype": "float32"} if isinstance(name, str) else name for name in names]
         return packing.mismatches(self.read(source, infer_fn="f"), inputs)

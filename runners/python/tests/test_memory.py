@@ -115,7 +115,7 @@ class SharedMemory(support.ModelTest):
             for offset in (4096, 8192):
                 outputs = self.infer(host, shared("x", "float64", [10000], region, offset, 80000))
                 addresses.append(struct.unpack("<Q", outputs["address"][2])[0])
-                self.assertEqual(outputs["writeable"], ("uint8", [], b"\0"))
+                self.assertEqual(outputs["writeable"], ("bool", [], b"\0"))
                 self.assertEqual(host.released, [(region, offset)])
                 host.released.clear()
             # The same mapping, not a copy somewhere.
@@ -477,7 +477,11 @@ class SharedMemory(support.ModelTest):
             (shared("x", "string", [1 << 60], 1, 0, 64), "cannot hold the offsets"),
             (shared("x", "string", [1], 1, 0, 64), "the last string ends at 0, the text at 48"),
             (inline("x", "float32", [1], 0, 4), "do not lie inside the 0 bytes of the frame"),
-            (inline("x", "float16", [1], 0, 2), "there is no dtype 'float16'"),
+            (inline("x", "int4", [1], 0, 2), "there is no dtype 'int4'"),
+            (inline("x", "float16", [1], 0, 2), "do not lie inside the 0 bytes of the frame"),
+            (shared("x", "complex128", [1], 1, 4, 16), "not aligned to 8 bytes"),
+            (shared("x", "complex64", [1], 1, 4, 4), "needs 8 bytes, found 4"),
+            (shared("x", "bytes", [1], 1, 0, 64), "the last string ends at 0, the text at 48"),
             (inline("x", "float32", [1.0], 0, 4), "a dimension is no integer"),
             (inline("x", "float32", [1] * 65, 0, 4), "at most 64 dimensions"),
             ({"name": "x", "dtype": "float32", "shape": [1]}, "it has no data"),

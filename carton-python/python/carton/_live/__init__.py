@@ -5,7 +5,7 @@
 | `onnx.ModelProto` | `model.onnx` | `onnx` |
 | `torch.nn.Module` | TorchScript, traced with the example, or scripted without one | `torchscript` |
 | `torch.nn.Module` | ONNX, where it exports | `onnx` |
-| scikit-learn or XGBoost estimator, and any other object with `predict` or `transform` | a pickle | `python` |
+| scikit-learn, XGBoost or LightGBM estimator, and any other object with `predict` or `transform` | a pickle | `python` |
 | Python function, class, or object with `infer_with_tensors` | a pickle of its code | `python` |
 
 A model for the `python` runner requires this interpreter's minor version and the packages that its pickle refers to, in the versions that

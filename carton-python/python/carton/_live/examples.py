@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import threading
 from typing import Any, Callable, Iterable, Mapping, Sequence
@@ -50,6 +51,47 @@ def parameters_of(function: Callable[..., Any], title: str) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.kind in named]
 
 
+def optional_parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """The names of a function's parameters that have a default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    return frozenset(parameter.name for parameter in parameters if parameter.default is not parameter.empty)
+
+
+def leaves_received(example: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of an example as a model gets them. Structured ones are their leaves (spec/structured-values.md)."""
+    found: dict[str, Any] = {}
+    for name, value in example.items():
+        if is_structured(value):
+            from .._structure import leaves
+
+            found.update({leaf: as_received(one, leaf) for leaf, one in leaves(value, name).items()})
+        else:
+            found[name] = as_received(value, name)
+    return found
+
+
+def is_structured(value: Any) -> bool:
+    """Whether a value is more than a tensor, or a list of tensors: a record, a tuple of arrays, or a list of such. Tuples of numbers are a tensor."""
+    if is_record(value):
+        return True
+    if isinstance(value, tuple):
+        return any(hasattr(one, "__array__") and not isinstance(one, np.generic) or one is None or is_structured(one) for one in value)
+    return isinstance(value, list) and any(
+        is_structured(one) or isinstance(one, list) and any(hasattr(part, "__array__") and not isinstance(part, np.generic) for part in one)
+        for one in value
+    )
+
+
+def is_record(value: Any) -> bool:
+    """Whether a value is a dict, a NamedTuple or a dataclass."""
+    if isinstance(value, type) or hasattr(value, "__array__"):
+        return False
+    return isinstance(value, Mapping) or hasattr(value, "_fields") and isinstance(value, tuple) or dataclasses.is_dataclass(value)
+
+
 def as_received(value: Any, name: str) -> Any:
     """A value as a model gets it from its runner: an array, or a list of arrays of several shapes."""
     kind, converted, shape = _convert.plain(value, name)
@@ -84,18 +126,36 @@ def as_sent(value: Any) -> np.ndarray:
 
 
 def named_outputs(result: Any, names: Sequence[str] | None) -> dict[str, Any]:
-    """The outputs of a call by name: a dict as it is, otherwise the values in the order of the names."""
-    if isinstance(result, Mapping):
-        return {str(name): _value(value) for name, value in result.items()}
+    """The outputs of a call by name: a record as it is, otherwise the values in the order of the names. Values that are None are no outputs."""
+    if is_record(result) and (names is None or not isinstance(result, tuple)):
+        record = result if isinstance(result, Mapping) else _fields(result)
+        return {str(name): _value(value) for name, value in record.items() if value is not None}
     values = list(result) if isinstance(result, tuple) else [result]
     if names is None:
         names = ["output"] if len(values) == 1 else [f"output_{number}" for number in range(len(values))]
     if len(names) != len(values):
         raise InvalidInputError(f"the model returned {len(values)} outputs, and {len(names)} are declared: {', '.join(names)}")
-    return {name: _value(value) for name, value in zip(names, values)}
+    return {name: _value(value) for name, value in zip(names, values) if value is not None}
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    if isinstance(record, tuple):
+        return dict(zip(record._fields, record))  # type: ignore[attr-defined]
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
 def _value(value: Any) -> Any:
+    if is_structured(value):
+        # The packed model tells its leaves.
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        # NumPy would drop zeros at the end.
+        array = np.empty((), object)
+        array[()] = bytes(value)
+        return array
+    if isinstance(value, list) and any(hasattr(one, "__array__") and not isinstance(one, np.generic) for one in value):
+        # A nested tensor, whatever the shapes are.
+        return [as_sent(one) for one in value]
     if isinstance(value, list):
         try:
             return as_sent(value)
@@ -120,6 +180,9 @@ def with_result(live: Live, result: Any, names: Sequence[str] | None) -> None:
             # A self-test is a call with one answer.
             live.expected = None
             live.example = None
+            if live.outputs is None and names is None:
+                # No call tells the outputs, and a carton declares both sides or none.
+                live.inputs = None
         return
     with_signature(live, named_outputs(result, names))
 
@@ -167,26 +230,34 @@ def _awaited(awaitable: Any) -> Any:
 
 
 def with_signature(live: Live, expected: dict[str, Any] | None) -> None:
-    """Infers the signature from the example and what the object returns for it."""
+    """Infers the signature from the example and what the object returns for it. Where the outputs are structured, the packed model tells them."""
     assert live.example is not None
+    if expected is not None and any(map(is_structured, expected.values())):
+        expected = None
     arrays = [value for value in live.example.values() if isinstance(value, np.ndarray) and value.ndim]
     n_rows = arrays[0].shape[0] if arrays else None
     live.inputs = [_spec(name, value, n_rows) for name, value in live.example.items()]
     if expected is not None:
         live.outputs = [_spec(name, value, n_rows) for name, value in expected.items()]
-        live.expected = expected
+        # Arrays of one shape in a list would be taken for one array.
+        live.expected = None if any(isinstance(value, list) for value in expected.values()) else expected
 
 
 def _spec(name: str, value: Any, n_rows: int | None) -> _carton.TensorSpec:
     """The declaration that fits a value. Its first dimension is a symbol if it has as many elements as the first input has."""
     if isinstance(value, list):
-        return _carton.TensorSpec(name, value[0].dtype, "*")
+        return _carton.TensorSpec(name, _dtype(value[0]), "*")
     shape: list[int | str] = list(value.shape)
     if shape and shape[0] == n_rows:
         shape[0] = BATCH
     try:
-        return _carton.TensorSpec(name, value.dtype, shape)
+        return _carton.TensorSpec(name, _dtype(value), shape)
     except ValueError as error:
         wrong = InvalidInputError(f"`{name}`: cartons have no tensors of dtype {value.dtype}")
         wrong.hint = "convert it in the model, for example by array.astype(numpy.float32)"
         raise wrong from error
+
+
+def _dtype(array: np.ndarray) -> Any:
+    """The dtype of an array, with a name for one of bytes objects, which NumPy does not tell from one of texts."""
+    return "bytes" if array.dtype == object and array.size and isinstance(array.flat[0], bytes) else array.dtype

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,8 @@ class Live:
     #: The signature, if an example shows it.
     inputs: list[_carton.TensorSpec] | None = None
     outputs: list[_carton.TensorSpec] | None = None
+    #: The inputs that a call may leave out, by their names in the model.
+    optional: frozenset[str] = frozenset()
     #: The inputs of the example, by name.
     example: dict[str, Any] | None = None
     #: What the object itself returns for the example; None if only the packed model can tell.
@@ -42,6 +45,8 @@ class Live:
         for name in ("runner", "framework_version", "inputs", "outputs"):
             if chosen[name] is None:
                 completed[name] = getattr(self, name)
+        if completed["inputs"] is not None:
+            completed["inputs"] = [self._with_optional(spec) for spec in completed["inputs"]]
         if self.options:
             given = {} if chosen["options"] is None else json.loads(chosen["options"])
             completed["options"] = json.dumps({**self.options, **given})
@@ -50,3 +55,11 @@ class Live:
             tests = "record" if expected is None else "self_tests"
             completed[tests] = [*chosen[tests], ("example", None, renamed(self.example), expected)]
         return completed
+
+    def _with_optional(self, spec: _carton.TensorSpec) -> _carton.TensorSpec:
+        """A declared input, which is optional where the model says so, and the caller does not say that it is not."""
+        name = spec.internal_name or spec.name
+        arguments, named = spec.__getnewargs_ex__()
+        if named["optional"] is not None or not {name, re.split(r"\.|\[\]", name)[0]} & self.optional:
+            return spec
+        return _carton.TensorSpec(*arguments, **{**named, "optional": True})

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
 from .._errors import InvalidInputError
-from .examples import as_received, as_sent, column_array, copies_of, named_example, parameters_of, with_result, with_signature
+from .examples import (
+    as_received,
+    as_sent,
+    column_array,
+    copies_of,
+    is_structured,
+    leaves_received,
+    named_example,
+    optional_parameters,
+    parameters_of,
+    with_result,
+    with_signature,
+)
 from .libraries import is_of
 from .live import Live
 from .packages import distributions_of, pin, with_requirements
@@ -23,9 +36,8 @@ _ESTIMATOR = '''\
 import os
 import pickle
 
-import numpy
-{imports}
 
+{functions}
 class Model:
     def __init__(self):
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "{pickle}"), "rb") as file:
@@ -61,18 +73,66 @@ def methods_of(model: Any) -> dict[str, str]:
     """The outputs of an estimator, and the method that computes each."""
     if is_of(model, "xgboost", "Booster"):
         return {"prediction": "inplace_predict"}
-    found = {"prediction": "predict", "probabilities": "predict_proba"}
-    methods = {output: method for output, method in found.items() if callable(getattr(model, method, None))}
-    if not methods and callable(getattr(model, "transform", None)):
-        return {"transformed": "transform"}
-    return methods if "prediction" in methods else {}
+    def has(method: str) -> bool:
+        return callable(getattr(model, method, None))
+
+    if not has("predict"):
+        return {"scores": "score_samples"} if has("score_samples") else {"transformed": "transform"} if has("transform") else {}
+    found = {"probabilities": "predict_proba"} if has("predict_proba") else {"decision": "decision_function", "scores": "score_samples"}
+    return {"prediction": "predict", **{output: method for output, method in found.items() if has(method)}}
+
+
+# Estimators' own functions are also in the packed module, so they use nothing else of this one.
+
+
+def output_of(value: Any) -> Any:
+    """What an estimator returns as an array, or as a list of arrays: the probabilities of several targets."""
+    import numpy
+
+    return [numpy.asarray(one) for one in value] if isinstance(value, list) else numpy.asarray(value)
+
+
+def frame_of(columns: Any, categories: Any) -> Any:
+    """A DataFrame of columns by name. `categories` has the categories of some columns, their dtype, and whether they are ordered."""
+    import pandas
+
+    made = {}
+    for name, values in columns.items():
+        if name in categories:
+            known, dtype, ordered = categories[name]
+            index = pandas.Index(known, dtype=dtype)
+            codes = index.get_indexer(values)
+            if (codes < 0).any():
+                unknown = values[(codes < 0).argmax()]
+                raise ValueError(f"input `{name}`: {unknown!r} is none of its {len(known)} categories")
+            made[name] = pandas.Categorical.from_codes(codes, categories=index, ordered=ordered)
+        else:
+            made[name] = values
+    return pandas.DataFrame(made)
+
+
+def _categories_of(frame: Any) -> dict[str, tuple[list[Any], str, bool]]:
+    """The categories of the columns of a DataFrame that have some."""
+    found = {}
+    for name, series in frame.items():
+        if type(series.dtype).__name__ == "CategoricalDtype":
+            known = series.cat.categories
+            values = known.tolist()
+            if not all(isinstance(value, (str, int, float)) for value in values):
+                raise InvalidInputError(f"column `{name}` of the example has categories of dtype {known.dtype}, which are neither texts nor numbers")
+            found[str(name)] = (values, str(known.dtype), bool(series.cat.ordered))
+    return found
 
 
 def of_estimator(model: Any, methods: dict[str, str], folder: Path, example: Any, names: list[str] | None) -> Live:
     extra = []
     columns = None
+    categories: dict[str, tuple[list[Any], str, bool]] = {}
+    functions: list[Callable[..., Any]] = [output_of]
     if is_of(example, "pandas", "DataFrame"):
         columns = [str(name) for name in example.columns]
+        categories = _categories_of(example)
+        functions.append(frame_of)
         extra = ["pandas"]
     expected = None
     named: dict[str, Any] | None
@@ -91,22 +151,21 @@ def of_estimator(model: Any, methods: dict[str, str], folder: Path, example: Any
         named = {name: as_received(values, name)}
     if columns is not None and named is not None:
         # In a DataFrame made of inputs as the model gets them, because that is what the packed model computes.
-        import pandas
-
-        given: Any = pandas.DataFrame({name: named[name] for name in columns})
-        features = f"pandas.DataFrame({{name: inputs[name] for name in {columns!r}}})"
+        given: Any = frame_of({name: named[name] for name in columns}, categories)
+        features = f"frame_of({{name: inputs[name] for name in {columns!r}}}, {categories!r})"
     else:
         given = None if named is None else named[name]
         features = f"inputs[{name!r}]"
     if given is not None:
-        computed = {output: getattr(model, method)(given) for output, method in methods.items()}
-        # Estimators with several targets return a list of arrays for the probabilities.
-        methods = {output: method for output, method in methods.items() if not isinstance(computed[output], list)}
-        expected = {output: as_sent(computed[output]) for output in methods}
-    outputs = ", ".join(f"{output!r}: numpy.asarray(self.estimator.{method}(features))" for output, method in methods.items())
+        expected = {}
+        for output, method in methods.items():
+            computed = getattr(model, method)(given)
+            # Estimators with several targets return a list of arrays for the probabilities.
+            expected[output] = [as_sent(one) for one in computed] if isinstance(computed, list) else as_sent(computed)
+    outputs = ", ".join(f"{output!r}: output_of(self.estimator.{method}(features))" for output, method in methods.items())
     kind = f"{type(model).__module__.split('.')[0]} model ({type(model).__name__})"
-    imports = "import pandas\n" if columns is not None else ""
-    text = _ESTIMATOR.format(kind=kind, imports=imports, pickle=_PICKLE, features=features, outputs=outputs)
+    sources = "\n\n".join(map(inspect.getsource, functions)).replace("-> Any", "").replace(": Any", "")
+    text = _ESTIMATOR.format(kind=kind, functions=f"{sources}\n", pickle=_PICKLE, features=features, outputs=outputs)
     live = _python(model, folder, text, extra)
     if named is not None:
         live.example = named
@@ -122,9 +181,15 @@ def of_function(
     text = _PICKLED.format(kind=f"The function {title}", pickle=_PICKLE, name="infer")
     live = _python(model, folder, text)
     live.options = {"infer_fn": "infer"}
+    live.optional = optional_parameters(model)
     if example is not None:
-        live.example = {name: as_received(value, name) for name, value in named_example(example, parameters).items()}
-        with_result(live, model(**copies_of(live.example)), output_names)
+        named = named_example(example, parameters)
+        live.example = leaves_received(named)
+        if any(map(is_structured, named.values())):
+            # The packed model makes the values of their leaves, and tells what it returns for them.
+            with_signature(live, None)
+        else:
+            with_result(live, model(**copies_of(live.example)), output_names)
     return live
 
 
