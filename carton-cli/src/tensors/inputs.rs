@@ -24,11 +24,11 @@ pub(crate) enum InputError {
     #[error("cannot read input {input}")]
     File { input: String, source: NpyError },
     #[error("cannot read input {input}")]
-    TensorFile { input: String, source: TensorFileError },
+    TensorFile { input: String, source: Box<TensorFileError> },
     #[error("cannot use input {input}: `{}`", path.display())]
     Numbers { input: String, path: PathBuf, source: RawTensorError },
     #[error("cannot use input {input}: `{}`", path.display())]
-    Elements { input: String, path: PathBuf, source: CastError },
+    Elements { input: String, path: PathBuf, source: Box<CastError> },
     #[error("cannot read input {input}: `{}`", path.display())]
     Bytes { input: String, path: PathBuf, source: io::Error },
     #[error("input {input}: standard input is the value of another input")]
@@ -42,7 +42,7 @@ pub(crate) enum InputError {
     #[error("input {input}: `{text}` is neither JSON nor the name of a .npy, .npz, .safetensors or .zt file")]
     Unknown { input: String, text: String },
     #[error("cannot use input {input}")]
-    Value { input: String, source: JsonTensorError },
+    Value { input: String, source: Box<JsonTensorError> },
     #[error("cannot cast input `{input}` to {dtype}")]
     Cast { input: String, dtype: DataType, source: Box<CastError> },
     #[error("cannot cast input `{input}`, an array of {dtype}: the model declares no such input")]
@@ -127,7 +127,7 @@ fn tensor_of_file(
     path: &Path,
     is_cast: bool,
 ) -> Result<ReadValue, InputError> {
-    let file_error = |source| InputError::TensorFile { input: input.to_owned(), source };
+    let file_error = |source| InputError::TensorFile { input: input.to_owned(), source: Box::new(source) };
     let array = file.entry(name).and_then(|entry| entry.dequantize()).map_err(file_error)?;
     let numbers = match array.to_numeric() {
         Ok(numbers) => numbers,
@@ -141,7 +141,8 @@ fn tensor_of_file(
     let shape = numbers.shape().to_vec();
     let bytes = numbers.reinterpreted(DataType::Uint8, shape).map_err(CastError::from);
     let bools = bytes.and_then(|bytes| restored(&bytes.into(), DataType::Bool));
-    let elements = |source| InputError::Elements { input: input.to_owned(), path: path.to_path_buf(), source };
+    let elements =
+        |source| InputError::Elements { input: input.to_owned(), path: path.to_path_buf(), source: Box::new(source) };
     Ok(ReadValue::Tensor(bools.map_err(elements)?))
 }
 
@@ -182,7 +183,7 @@ impl ReadInputs {
                 }
                 InputValue::Tensors(path, tensor) => {
                     let file = TensorFile::open(&path)
-                        .map_err(|source| InputError::TensorFile { input: input.clone(), source })?;
+                        .map_err(|source| InputError::TensorFile { input: input.clone(), source: Box::new(source) })?;
                     let chosen = match tensor {
                         Some(tensor) => vec![(argument.name, tensor)],
                         None => {
@@ -260,7 +261,7 @@ impl ReadInputs {
                 ReadValue::Json(value) => {
                     let dtype = declared.iter().find(|input| input.name == name).map(|input| input.dtype);
                     from_json::tensor(&value, dtype)
-                        .map_err(|source| InputError::Value { input: format!("`{name}`"), source })?
+                        .map_err(|source| InputError::Value { input: format!("`{name}`"), source: Box::new(source) })?
                 }
             };
             if tensors.insert(name.clone(), tensor).is_some() {
@@ -291,7 +292,7 @@ fn one_element(
         },
         dtype => return Err(InputError::NotBytes { input: input.to_owned(), dtype, path }),
     };
-    tensor.map_err(|source| InputError::Value { input: format!("`{input}`"), source: source.into() })
+    tensor.map_err(|source| InputError::Value { input: format!("`{input}`"), source: Box::new(source.into()) })
 }
 
 /// Returns the arrays that `[NAME=]FILE.npz` means, as (input, array): all arrays under their own names; or, for a named input, the array

@@ -21,7 +21,7 @@ pub(crate) enum OutputFileError {
     #[error("cannot write `{}`", path.display())]
     Npy { path: PathBuf, source: NpyError },
     #[error("cannot write `{}`", path.display())]
-    Safetensors { path: PathBuf, source: SafetensorsError },
+    Safetensors { path: PathBuf, source: Box<SafetensorsError> },
     #[error("cannot write `{}`: output `{output}` has {found}, and a safetensors file holds numbers", path.display())]
     NotNumbers { path: PathBuf, output: String, found: &'static str },
     #[error("cannot write `{}`", path.display())]
@@ -39,8 +39,10 @@ impl From<OutputFileError> for Failure {
         match &error {
             OutputFileError::Npy { source: NpyError::Unsupported { .. }, .. } => Self::new(error)
                 .hint("-o FILE.safetensors takes numbers of every type, and --json prints every kind of output"),
-            OutputFileError::Safetensors { source: SafetensorsError::Unwritable(_), .. } => Self::new(error)
-                .hint("-o FILE.npz takes every type that NumPy has, and --json prints every kind of output"),
+            OutputFileError::Safetensors { source, .. } if matches!(**source, SafetensorsError::Unwritable(_)) => {
+                Self::new(error)
+                    .hint("-o FILE.npz takes every type that NumPy has, and --json prints every kind of output")
+            }
             OutputFileError::NotNumbers { .. } => {
                 Self::new(error).hint("-o FILE.npz takes texts and bytes, and --json prints every kind of output")
             }
@@ -131,8 +133,9 @@ impl Destinations {
                 Destination::All if is_safetensors(path) => {
                     let tensors = numbers(outputs, path)?;
                     let tensors = tensors.iter().map(|(name, tensor)| (*name, tensor));
-                    safetensors::write(tensors, &Metadata::default(), &mut buffered)
-                        .map_err(|source| OutputFileError::Safetensors { path: path.clone(), source })?;
+                    safetensors::write(tensors, &Metadata::default(), &mut buffered).map_err(|source| {
+                        OutputFileError::Safetensors { path: path.clone(), source: Box::new(source) }
+                    })?;
                 }
                 Destination::All => {
                     let tensors = outputs.iter().map(|(name, tensor)| (name.as_str(), tensor));

@@ -127,13 +127,13 @@ def mismatches(entry: entry_point.EntryPoint, inputs: Optional[List[Dict[str, An
 
 
 def optional_inputs(entry: entry_point.EntryPoint, inputs: Optional[List[Dict[str, Any]]]) -> List[str]:
-    """Returns the names of the declared inputs that are for parameters with a default, which a call may leave out."""
+    """Returns the model's names of the declared inputs that are for parameters with a default, which a call may leave out."""
     if inputs is None or not entry.is_model or entry.definition is None:
         return []
     arguments = entry.definition.args
     names = {parameter.arg for parameter in (*arguments.args, *arguments.kwonlyargs)}
     with_default = names.difference(_required(arguments))
-    return [spec["name"] for spec in inputs if _parameter(spec, names) in with_default]
+    return [spec.get("internal_name") or spec["name"] for spec in inputs if _parameter(spec, names) in with_default]
 
 
 def _parameter(spec: Dict[str, Any], names: Set[str]) -> str:

@@ -109,7 +109,7 @@ class EntryPoints(unittest.TestCase):
                 inputs = [{"name": name} for name in names]
                 self.assertEqual(packing.optional_inputs(self.read(source, infer_fn="f"), inputs), expected)
         entry = self.read("def f(scale=2.0): pass", infer_fn="f")
-        self.assertEqual(packing.optional_inputs(entry, [{"name": "factor", "internal_name": "scale"}]), ["factor"])
+        self.assertEqual(packing.optional_inputs(entry, [{"name": "factor", "internal_name": "scale"}]), ["scale"])
         self.assertEqual(packing.optional_inputs(entry, None), [])
         self.assertEqual(packing.optional_inputs(self.read("def get_model(x=1): pass"), [{"name": "x"}]), [])
 
