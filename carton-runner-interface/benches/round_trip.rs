@@ -125,6 +125,10 @@ impl Bench {
             .iter()
             .map(|&(_, size, _)| named(NumericTensor::from_vec(vec![1_u8; size], vec![size]).unwrap()))
             .collect();
+        // Elements of a dtype that format version 1 lacks travel as they are.
+        let halves = self.runtime.block_on(noop.alloc(DataType::Float16, &[32 * MIB])).unwrap();
+        let halves = named(filled(halves));
+        let no_halves = named(NumericTensor::zeroed(DataType::Float16, vec![0]).unwrap());
         let to_copy = self.runtime.block_on(copy.alloc(DataType::Uint8, &[64 * MIB])).unwrap();
         let to_copy = named(filled(to_copy));
         for _ in 0..ROUNDS {
@@ -134,6 +138,8 @@ impl Bench {
                 echo.read_exact(&mut buffer).unwrap();
             });
             self.record("empty call", 1000, |runtime| infer(runtime, &noop, &Tensors::new()));
+            self.record("no float16", 1000, |runtime| infer(runtime, &noop, &no_halves));
+            self.record("64 MB of float16 from the pool", 1000, |runtime| infer(runtime, &noop, &halves));
             for (index, &(name, _, calls)) in sizes.iter().enumerate() {
                 self.record(&format!("{name} from the pool"), calls.max(50), |runtime| {
                     infer(runtime, &noop, &pooled[index]);
