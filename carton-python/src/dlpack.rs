@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 
 use carton_core::{DataType, NumericTensor};
+use numpy::npyffi::NPY_ARRAY_WRITEABLE;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
@@ -21,6 +22,9 @@ const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
 
 /// The version whose structures these are: 1.1 has the floats of 8 bits.
 const VERSION: Version = Version { major: 1, minor: 1 };
+
+/// The flag of memory that its consumer must not write to.
+const READ_ONLY: u64 = 1;
 
 /// The memory of the machine, and the pinned parts of it.
 const HOST_DEVICES: [i32; 3] = [1, 3, 11];
@@ -105,7 +109,7 @@ const CODES: [(DataType, u8, u8); 19] = [
 struct Exported<M> {
     managed: M,
     /// Shape, then strides.
-    sizes: Vec<i64>,
+    _sizes: Vec<i64>,
     /// Released by whoever holds the interpreter's lock next: a deleter may be called by any thread.
     _array: Py<PyAny>,
 }
@@ -150,6 +154,12 @@ pub(crate) fn to_dlpack<'py>(
         strides: unsafe { shape.add(bits.ndim()) },
         byte_offset: 0,
     };
+    // SAFETY: an array object is valid while it is borrowed.
+    let may_be_written =
+        unsafe { (*bits.as_array_ptr()).fields.flags } & NPY_ARRAY_WRITEABLE != 0 || memory::is_private(bits);
+    if !is_versioned && !may_be_written {
+        return Err(PyBufferError::new_err("the array is read-only, which this version of DLPack cannot say: copy it"));
+    }
     let array = bits.clone().unbind().into_any();
     match is_versioned {
         true => {
@@ -157,10 +167,10 @@ pub(crate) fn to_dlpack<'py>(
                 version: VERSION,
                 context: null_mut(),
                 deleter: Some(delete_versioned),
-                flags: 0,
+                flags: if may_be_written { 0 } else { READ_ONLY },
                 tensor,
             };
-            let exported = Box::into_raw(Box::new(Exported { managed, sizes, _array: array }));
+            let exported = Box::into_raw(Box::new(Exported { managed, _sizes: sizes, _array: array }));
             // SAFETY: the box was just made, and its fields are valid.
             let managed = unsafe {
                 (*exported).managed.context = exported.cast();
@@ -170,7 +180,7 @@ pub(crate) fn to_dlpack<'py>(
         }
         false => {
             let managed = Managed { tensor, context: null_mut(), deleter: Some(delete) };
-            let exported = Box::into_raw(Box::new(Exported { managed, sizes, _array: array }));
+            let exported = Box::into_raw(Box::new(Exported { managed, _sizes: sizes, _array: array }));
             // SAFETY: as above.
             let managed = unsafe {
                 (*exported).managed.context = exported.cast();
@@ -208,7 +218,6 @@ unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
 unsafe fn free<M>(context: *mut c_void) {
     // SAFETY: the caller promises it.
     let exported = unsafe { Box::from_raw(context.cast::<Exported<M>>()) };
-    debug_assert!(exported.sizes.len().is_multiple_of(2));
     drop(exported);
 }
 
@@ -302,7 +311,8 @@ unsafe fn copied(tensor: &RawTensor) -> PyResult<NumericTensor> {
         let text = format!("cartons have no tensors of DLPack's type {code} with {bits} bits and {lanes} lanes");
         return Err(PyTypeError::new_err(text));
     };
-    let n_dimensions = usize::try_from(tensor.n_dimensions).unwrap_or_default();
+    let n_dimensions = usize::try_from(tensor.n_dimensions)
+        .map_err(|_| PyBufferError::new_err("the number of its dimensions is negative"))?;
     let invalid = |error: carton_core::TensorError| PyBufferError::new_err(error.to_string());
     let (mut shape, mut strides) = (Vec::new(), Vec::new());
     for dimension in 0..n_dimensions {
@@ -323,9 +333,12 @@ unsafe fn copied(tensor: &RawTensor) -> PyResult<NumericTensor> {
     strides.reverse();
     let mut copy = NumericTensor::zeroed(*dtype, shape.clone()).map_err(invalid)?;
     let size = dtype.size().unwrap_or(1);
-    if let Some(target) = copy.bytes_mut().filter(|target| !target.is_empty()) {
+    let offset = usize::try_from(tensor.byte_offset)
+        .map_err(|_| PyBufferError::new_err("its elements begin beyond the memory of this machine"))?;
+    let target = copy.bytes_mut().ok_or_else(|| PyBufferError::new_err("the copy cannot be written"))?;
+    if !target.is_empty() {
         // SAFETY: the offset is inside the tensor's memory.
-        let data = unsafe { tensor.data.cast::<u8>().add(usize::try_from(tensor.byte_offset).unwrap_or_default()) };
+        let data = unsafe { tensor.data.cast::<u8>().add(offset) };
         let mut target = target.chunks_exact_mut(size);
         // SAFETY: the caller promises that the elements are where shape and strides say.
         unsafe { copy_from(data, &shape, &strides, size, &mut target) };

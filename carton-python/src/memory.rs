@@ -253,6 +253,11 @@ impl carton_tensor::Storage for Borrowed {
     }
 }
 
+/// Whether the array shows an output: memory that may be written without harm, also where the array is read-only.
+pub(crate) fn is_private(array: &Bound<'_, PyUntypedArray>) -> bool {
+    memory_of(array).is_some_and(|memory| matches!(memory.get().shown, Shown::Private(_)))
+}
+
 /// The [`Memory`] among the bases of an array.
 fn memory_of<'py>(array: &Bound<'py, PyUntypedArray>) -> Option<Bound<'py, Memory>> {
     let py = array.py();

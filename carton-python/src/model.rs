@@ -134,8 +134,8 @@ impl Model {
     /// Runs the model once, and returns its outputs: a dict of read-only arrays.
     ///
     /// Inputs are passed by name, in declared order, or as one dict or `Sealed`. Arrays of other libraries, lists and numbers are
-    /// converted. Dicts, NamedTuples, dataclasses and tuples that hold arrays become inputs such as `state.0`, which `carton.leaves` names. Arrays of `alloc`, and large outputs, are passed without a copy. `timeout` is in seconds; a runner that is working when
-    /// the time is up is killed.
+    /// converted. Dicts, NamedTuples, dataclasses and tuples that hold arrays become inputs such as `state.0`, which `carton.leaves` names. Arrays of
+    /// `alloc`, and large outputs, are passed without a copy. `timeout` is in seconds; a runner that is working when the time is up is killed.
     ///
     /// Outputs have the declared dtypes and shapes; strings are arrays of `str`, bytes arrays of `bytes`, and nested tensors lists of arrays.
     /// `bfloat16` and floats of 8 bits are arrays of `ml_dtypes`; without that package, what only `torch.from_dlpack` and the like read.

@@ -4,6 +4,16 @@ use carton_tensor::{CastError, DataType, Dimension, SymbolicShape, Tensors, carr
 
 use crate::model::DeclaredTensor;
 
+/// A tensor that no peer takes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the tensor `{name}` cannot be sent")]
+pub struct NotTaken {
+    /// Its name.
+    pub name: String,
+    /// The element that is no value of its dtype.
+    pub source: CastError,
+}
+
 /// A set of dtypes, which has those of format v1 in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dtypes(u32);
@@ -44,13 +54,14 @@ impl Dtypes {
     ///
     /// # Errors
     /// A boolean that is neither 0 nor 1, which no peer takes.
-    pub(crate) fn carry(self, tensors: &mut Tensors) -> Result<(), CastError> {
-        for tensor in tensors.values_mut() {
+    pub(crate) fn carry(self, tensors: &mut Tensors) -> Result<(), NotTaken> {
+        for (name, tensor) in tensors {
+            let not_taken = |source| NotTaken { name: name.clone(), source };
             if tensor.dtype() == Some(DataType::Bool) {
-                restored(&carried(tensor)?, DataType::Bool)?;
+                carried(tensor).and_then(|bytes| restored(&bytes, DataType::Bool)).map_err(not_taken)?;
             }
             if tensor.dtype().is_some_and(|dtype| !self.contains(dtype)) {
-                *tensor = carried(tensor)?;
+                *tensor = carried(tensor).map_err(not_taken)?;
             }
         }
         Ok(())

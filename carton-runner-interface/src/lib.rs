@@ -78,6 +78,7 @@ mod transport;
 pub mod version;
 
 pub use carton_tensor::Tensors;
+pub use dtypes::NotTaken;
 pub use message::{LogLevel, code};
 pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Prepared};
 pub use private_bytes::PrivateBytes;

@@ -74,7 +74,7 @@ async fn a_boolean_that_is_neither_0_nor_1_fails_its_call_alone() {
     let mask = Tensor::from_vec(vec![BoolByte(1), BoolByte(7)], vec![2]).unwrap();
     let error = pair.connection.infer(tensors([("x", mask)]), CallOptions::default()).await.unwrap_err();
     assert!(
-        matches!(&error, CallError::Cast(error) if error.to_string() == "element [1]: 7 is out of range for bool"),
+        matches!(&error, CallError::Cast(error) if error.name == "x" && error.source.to_string() == "element [1]: 7 is out of range for bool"),
         "{error:?}"
     );
     pair.connection.infer(tensors([("x", floats(2))]), CallOptions::default()).await.unwrap();

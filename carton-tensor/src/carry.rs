@@ -1,5 +1,6 @@
 //! Tensors in the dtypes of carton format v1, and back, without a loss (spec/carton-format-extensions.md, "What elements are").
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -103,21 +104,33 @@ fn restored_numbers(
         };
         return Ok(numbers.clone().reinterpreted(dtype, outer.to_vec())?);
     }
-    let wide: Vec<f32> = numbers.to_vec()?;
+    let wide: Cow<'_, [f32]> = match numbers.as_slice() {
+        Ok(elements) => Cow::Borrowed(elements),
+        Err(_) => Cow::Owned(numbers.to_vec()?),
+    };
     crate::with_number!(dtype, To => {
         let narrow: Vec<To> = narrowed(&wide).map_err(|(position, problem)| refused(position, format!("{:?}", wide[position]), problem))?;
         Ok(NumericTensor::new(dtype, shape.to_vec(), Arc::new(narrow))?)
     }, else Err(kind()))
 }
 
-/// The same values in a shorter type, or the first that it does not have.
+/// The same values in a shorter type, or the first that it does not have. Negative zero is a value of its own.
 fn narrowed<To: Number>(wide: &[f32]) -> Result<Vec<To>, (usize, CastProblem)> {
+    const BLOCK: usize = 4096;
     let mut narrow = vec![To::zeroed(); wide.len()];
-    crate::convert_numbers(wide, &mut narrow).map_err(|lost| (lost.position, lost.problem))?;
-    let mut back = vec![0.0_f32; wide.len()];
-    crate::convert_numbers(&narrow, &mut back).map_err(|lost| (lost.position, lost.problem))?;
-    let lost = wide.iter().zip(&back).position(|(wide, back)| wide != back && !(wide.is_nan() && back.is_nan()));
-    lost.map_or(Ok(narrow), |position| Err((position, CastProblem::Rounded)))
+    let mut back = vec![0.0_f32; BLOCK.min(wide.len())];
+    for (block, (wide, narrow)) in wide.chunks(BLOCK).zip(narrow.chunks_mut(BLOCK)).enumerate() {
+        let at = |position: usize| block * BLOCK + position;
+        let back = &mut back[..wide.len()];
+        crate::convert_numbers(wide, narrow).map_err(|lost| (at(lost.position), lost.problem))?;
+        crate::convert_numbers(narrow, back).map_err(|lost| (at(lost.position), lost.problem))?;
+        let is_other =
+            |(wide, back): (&f32, &f32)| wide.to_bits() != back.to_bits() && !(wide.is_nan() && back.is_nan());
+        if let Some(position) = wide.iter().zip(&*back).position(is_other) {
+            return Err((at(position), CastProblem::Rounded));
+        }
+    }
+    Ok(narrow)
 }
 
 #[cfg(test)]
@@ -160,6 +173,15 @@ mod tests {
         check(Tensor::from_vec(vec![0.1_f32], vec![]), DataType::Float16, "element []: 0.1 is not a value of float16");
         let large = "element [1]: 70000.0 is out of range for float16";
         check(Tensor::from_vec(vec![0.5_f32, 70000.0], vec![2]), DataType::Float16, large);
+        let zero = "element [0]: -0.0 is not a value of float8_e4m3fnuz";
+        check(Tensor::from_vec(vec![-0.0_f32], vec![1]), DataType::Float8E4m3Fnuz, zero);
+        let mut late = vec![1.0_f32; 10_000];
+        late[9_000] = 0.1;
+        check(
+            Tensor::from_vec(late, vec![10_000]),
+            DataType::BFloat16,
+            "element [9000]: 0.1 is not a value of bfloat16",
+        );
         let other = "float64 cannot be cast to float16";
         check(Tensor::from_vec(vec![0.5_f64], vec![1]), DataType::Float16, other);
         let pairs = "complex64 needs a last dimension of 2, the real and the imaginary part, found the shape [3]";

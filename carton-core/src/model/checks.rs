@@ -1,7 +1,7 @@
 //! Checks the inputs and outputs of a call against the carton's signature, as strictly as the caller asked for.
 
 use carton_format::side::Side;
-use carton_format::signature::{self, Bindings, SignatureError, SignatureMode};
+use carton_format::signature::{self, Bindings, Giver, SignatureError, SignatureMode};
 use carton_tensor::Tensor;
 
 use super::live::Live;
@@ -29,7 +29,7 @@ impl Live {
         let mut bindings = Bindings::default();
         let signature = self.package().metadata().signature();
         if let Some(signature) = signature {
-            signature::as_declared(Side::Input, signature.inputs.as_deref(), &mut inputs)?;
+            signature::as_declared(Side::Input, Giver::User, signature.inputs.as_deref(), &mut inputs)?;
             self.judge(|| signature::check_inputs(signature, &mut bindings, by_name(&inputs)))?;
         }
         Ok((inputs, bindings))
@@ -39,7 +39,9 @@ impl Live {
     pub(super) fn check_outputs(&self, mut bindings: Bindings, mut outputs: Tensors) -> Result<Tensors, Error> {
         let Some(signature) = self.package().metadata().signature() else { return Ok(outputs) };
         // Outputs with other values stay what they are, unless the check is strict.
-        if let Err(error) = signature::as_declared(Side::Output, signature.outputs.as_deref(), &mut outputs) {
+        if let Err(error) =
+            signature::as_declared(Side::Output, Giver::Runner, signature.outputs.as_deref(), &mut outputs)
+        {
             self.judge(|| Err(error))?;
         }
         self.judge(|| signature::check_outputs(signature, &mut bindings, by_name(&outputs)))?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use carton_format::causes::in_one_line;
 use carton_format::progress::ProgressCallback;
 use carton_format::side::Side;
-use carton_format::signature::{Bindings, SignatureMode, as_declared};
+use carton_format::signature::{Bindings, Giver, SignatureMode, as_declared};
 use carton_runner_interface::host::{CallError, CallOptions, CallTimings, Phase, Turn};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -196,7 +196,7 @@ impl Live {
                 let signature = self.package().metadata().signature();
                 let declared = signature.and_then(|signature| signature.outputs.as_deref());
                 // Outputs with other values stay what they are, which their check reports.
-                if let Err(error) = as_declared(Side::Output, declared, &mut outputs) {
+                if let Err(error) = as_declared(Side::Output, Giver::Runner, declared, &mut outputs) {
                     tracing::debug!("outputs do not have the declared dtypes: {error}");
                 }
                 Ok((Observed { outputs, bindings }, timings))

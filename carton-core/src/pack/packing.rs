@@ -7,7 +7,7 @@ use carton_format::digest::Sha256Digest;
 use carton_format::manifest::Manifest;
 use carton_format::metadata::{Metadata, SelfTest, TensorSpec};
 use carton_format::side::Side;
-use carton_format::signature::as_declared;
+use carton_format::signature::{Giver, as_declared};
 use carton_format::tensor_data::is_tensor_file;
 use carton_tensor::content::Content;
 use tempfile::TempDir;
@@ -312,7 +312,7 @@ impl Packing {
     async fn record_on(&mut self, model: &Carton) -> Result<(), Error> {
         for test in std::mem::take(&mut self.pack.record_self_tests) {
             let mut inputs = model.named(test.inputs)?;
-            as_declared(Side::Input, self.input.draft.inputs.as_deref(), &mut inputs)?;
+            as_declared(Side::Input, Giver::User, self.input.draft.inputs.as_deref(), &mut inputs)?;
             let observed = model.observe(Inputs::Named(inputs.clone()), None).await?;
             let are_the_models = self.are_outputs_the_models();
             if let Some(declared) = &mut self.input.draft.outputs {

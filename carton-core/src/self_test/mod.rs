@@ -5,8 +5,11 @@ use std::future::IntoFuture;
 use std::time::Instant;
 
 use carton_format::causes::in_one_line;
+use carton_format::metadata::TensorSpec;
 use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
-use carton_tensor::{Tensor, Tolerance, allclose};
+use carton_format::side::Side;
+use carton_format::signature::{Giver, as_declared};
+use carton_tensor::{DataType, SymbolicShape, Tensor, Tensors, Tolerance, allclose, carried};
 
 use crate::blocking::{Awaited, run_blocking};
 use crate::package::Package;
@@ -156,18 +159,60 @@ fn is_verdict(error: &Error) -> bool {
     !error.had_no_turn() && matches!(error.kind(), InvalidInput | Timeout | Model | Unsupported | Other)
 }
 
+/// Both tensors in one dtype, where the expected one has what stands for the dtype of the other: the carrier, or the text of bytes. Files such as
+/// `.npy` lack some dtypes. `None` where both have one dtype already, or nothing in common.
+fn alike(actual: &Tensor, expected: &Tensor) -> Option<(Tensor, Tensor)> {
+    match (actual.dtype()?, expected.dtype()?) {
+        (one, other) if one == other => None,
+        (DataType::Bytes, DataType::String) => {
+            let mut text = Tensors::from([(String::new(), expected.clone())]);
+            let bytes = [TensorSpec::new("", DataType::Bytes, SymbolicShape::Any)];
+            as_declared(Side::Output, Giver::User, Some(&bytes), &mut text).ok()?;
+            Some((actual.clone(), text.remove("")?))
+        }
+        (one, other) if one.carrier() == other => Some((carried(actual).ok()?, expected.clone())),
+        _ => None,
+    }
+}
+
 pub(crate) fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: Tolerance) -> OutputResult {
     let name = name.to_owned();
     let Some(actual) = actual else {
         let detail = Some("the model did not return this output".to_owned());
         return OutputResult { name, passed: false, max_abs_diff: None, max_rel_diff: None, detail };
     };
-    let comparison = allclose(actual, expected, tolerance);
+    let comparison = match alike(actual, expected) {
+        Some((actual, expected)) => allclose(&actual, &expected, tolerance),
+        None => allclose(actual, expected, tolerance),
+    };
     OutputResult {
         name,
         passed: comparison.passed,
         max_abs_diff: comparison.max_abs_diff,
         max_rel_diff: comparison.max_rel_diff,
         detail: comparison.detail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use carton_tensor::bf16;
+
+    use super::*;
+
+    /// A file of expected outputs need not have the dtype that the model returns.
+    #[test]
+    fn expected_outputs_in_what_carries_the_others() {
+        let passed =
+            |actual: &Tensor, expected: &Tensor| compare("y", Some(actual), expected, Tolerance::default()).passed;
+        let half = Tensor::scalar(bf16::from_f32(1.5));
+        assert!(passed(&half, &half) && passed(&half, &Tensor::scalar(1.5_f32)));
+        assert!(!passed(&half, &Tensor::scalar(1.6_f32)) && !passed(&half, &Tensor::scalar(1.5_f64)));
+        let bytes = |element: &[u8]| Tensor::from_bytes([element], vec![1]).unwrap();
+        let text = Tensor::from_strings(["AP8="], vec![1]).unwrap();
+        assert!(passed(&bytes(b"AP8="), &text) && !passed(&bytes(b"\0\xff"), &text));
+        assert!(!passed(&text, &bytes(b"AP8=")));
     }
 }

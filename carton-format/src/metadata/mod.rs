@@ -166,13 +166,7 @@ impl TensorSpec {
     pub fn is_optional(&self) -> bool {
         self.optional == Some(true)
     }
-}
 
-fn as_text<S: serde::Serializer>(reference: &Option<DraftReference>, serializer: S) -> Result<S::Ok, S::Error> {
-    reference.as_ref().map(ToString::to_string).serialize(serializer)
-}
-
-impl TensorSpec {
     /// The name of the tensor of `tensor_data` that [`default`](Self::default) refers to.
     #[must_use]
     pub fn default_tensor(&self) -> Option<&str> {
@@ -181,6 +175,11 @@ impl TensorSpec {
             _ => None,
         }
     }
+}
+
+/// Serializes a reference as the text that carton.toml has.
+fn as_text<S: serde::Serializer>(reference: &Option<DraftReference>, serializer: S) -> Result<S::Ok, S::Error> {
+    reference.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
 /// Inputs, with the outputs that the model should return. `R` is the name of a tensor in `tensor_data`, or, in a [`Draft`], a

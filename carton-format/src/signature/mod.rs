@@ -252,22 +252,35 @@ pub fn check_outputs<'tensors>(
     check(Side::Output, signature.outputs.as_deref(), bindings, tensors)
 }
 
-/// Gives tensors the declared dtypes, where the caller or the runner has their [carriers](DataType::carrier): booleans of 0 and 1, half floats
-/// of longer ones, bytes of strings. An input of strings is bytes of its UTF-8; an output of strings is the base64 that carries bytes. An
-/// output of another dtype than its declared carrier, from a carton that knows only the dtypes of version 1, becomes the carrier. All of that
-/// keeps every value, or is an error.
+/// Who gave tensors in the place of the declared ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Giver {
+    /// A user. Strings of his are the UTF-8 of declared bytes.
+    User,
+    /// A runner. Strings of its are the base64 that carries declared bytes. What it returns in a dtype that the declared one carries becomes the
+    /// declared one: cartons of writers that know version 1 alone declare carriers.
+    Runner,
+}
+
+/// Gives tensors the declared dtypes, where they have their [carriers](DataType::carrier): booleans of 0 and 1, half floats of longer ones, bytes of
+/// strings. Each value is kept, or is an error.
 ///
 /// Runs whatever the signature mode is: a runner is told what the signature declares, and gets it.
 ///
 /// # Errors
 /// Elements that are no values of the declared dtype. All other tensors are changed.
-pub fn as_declared(side: Side, specs: Option<&[TensorSpec]>, tensors: &mut Tensors) -> Result<(), SignatureError> {
+pub fn as_declared(
+    side: Side,
+    giver: Giver,
+    specs: Option<&[TensorSpec]>,
+    tensors: &mut Tensors,
+) -> Result<(), SignatureError> {
     let specs = specs.unwrap_or_default();
     let mut violations = Vec::new();
     for (name, tensor) in tensors {
         let mut named = specs.iter().filter(|spec| spec.name == *name);
         let Some(spec) = named.next().filter(|_| named.next().is_none()) else { continue };
-        match converted(side, tensor, spec.dtype) {
+        match converted(giver, tensor, spec.dtype) {
             Ok(None) => {}
             Ok(Some(converted)) => *tensor = converted,
             Err(error) => TensorCheck { side, name, violations: &mut violations }.report_element(spec.dtype, error),
@@ -277,17 +290,17 @@ pub fn as_declared(side: Side, specs: Option<&[TensorSpec]>, tensors: &mut Tenso
 }
 
 /// The tensor with elements of the declared dtype; `None` if it has them, or none that stand for them.
-fn converted(side: Side, tensor: &Tensor, declared: DataType) -> Result<Option<Tensor>, CastError> {
+fn converted(giver: Giver, tensor: &Tensor, declared: DataType) -> Result<Option<Tensor>, CastError> {
     let Some(found) = tensor.dtype().filter(|found| *found != declared) else { return Ok(None) };
     if found == declared.carrier() {
-        return match side {
-            Side::Input if declared == DataType::Bytes => utf8(tensor).map(Some),
-            Side::Input => carton_tensor::restored(tensor, declared).map(Some),
+        return match giver {
+            Giver::User if declared == DataType::Bytes => utf8(tensor).map(Some),
+            Giver::User => carton_tensor::restored(tensor, declared).map(Some),
             // Copied first, because the runner could write to the elements after their check.
-            Side::Output => carton_tensor::restored(&tensor.copied()?, declared).map(Some),
+            Giver::Runner => carton_tensor::restored(&tensor.copied()?, declared).map(Some),
         };
     }
-    if side == Side::Output && found.carrier() == declared {
+    if giver == Giver::Runner && found.carrier() == declared {
         return carton_tensor::carried(tensor).map(Some);
     }
     Ok(None)

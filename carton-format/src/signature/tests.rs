@@ -282,7 +282,8 @@ fn vector_of(name: &str, dtype: DataType) -> TensorSpec {
 fn declared(side: Side, dtype: DataType, tensor: &Tensor) -> Result<Tensor, String> {
     let mut tensors = Tensors::from([("x".to_owned(), tensor.clone())]);
     let specs = [vector_of("x", dtype)];
-    let converted = as_declared(side, Some(&specs), &mut tensors);
+    let giver = if side == Side::Input { Giver::User } else { Giver::Runner };
+    let converted = as_declared(side, giver, Some(&specs), &mut tensors);
     converted.map_err(|error| error.to_string().replace("tensors do not match the model's signature\n  ", ""))?;
     Ok(tensors.remove("x").unwrap())
 }
@@ -336,8 +337,8 @@ fn outputs_become_what_is_declared() {
 fn what_is_declared_twice_stays_as_it_is() {
     let mut tensors = Tensors::from([("x".to_owned(), bytes(&[1]))]);
     let twice = [vector_of("x", DataType::Bool), vector_of("x", DataType::Uint8)];
-    as_declared(Side::Input, Some(&twice), &mut tensors).unwrap();
-    as_declared(Side::Input, None, &mut tensors).unwrap();
+    as_declared(Side::Input, Giver::User, Some(&twice), &mut tensors).unwrap();
+    as_declared(Side::Input, Giver::User, None, &mut tensors).unwrap();
     assert_eq!(tensors["x"], bytes(&[1]));
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_tensor::{CastError, TensorError};
+use carton_tensor::TensorError;
 
+use crate::dtypes::NotTaken;
 use crate::protocol_error::ProtocolError;
 use crate::runner::RunnerError;
 
@@ -29,9 +30,9 @@ pub enum CallError {
         /// What the call was doing.
         phase: Phase,
     },
-    /// An input cannot be brought into a dtype that the runner takes.
-    #[error("the inputs cannot be brought into dtypes that the runner takes")]
-    Cast(#[from] CastError),
+    /// An input has an element that no runner takes.
+    #[error(transparent)]
+    Cast(#[from] NotTaken),
     /// Too many calls wait for the runner.
     #[error("{cap} calls are already waiting for the runner")]
     QueueFull {

@@ -10,15 +10,15 @@ use carton_tensor::{
 };
 
 use super::strings::{read_bytes, read_strings};
-use crate::message::{Data, Kind, WireTensor};
+use crate::message::{Data, Kind, Side, WireTensor};
 use crate::protocol_error::ProtocolError;
 #[cfg(feature = "host")]
 use crate::shared_memory::peer::PeerBuffer;
 use crate::shared_memory::{SharedMemory, THRESHOLD};
 use carton_tensor::Tensors;
 
-/// Checks tensors that the peer sent and makes them usable, in place where possible. Strings are copied: those that lie in shared memory may
-/// have `text_cap` bytes in all, because a peer pays nothing for memory that it never wrote to.
+/// Checks tensors that the peer sent and makes them usable, in place where possible. Strings and bytes are copied, and by hosts booleans: those that
+/// lie in shared memory may have `text_cap` bytes in all, because a peer pays nothing for memory that it never wrote to.
 pub(crate) fn decode(
     memory: &SharedMemory,
     wire: Vec<WireTensor>,
@@ -43,7 +43,7 @@ struct Decoder<'a> {
     body: Arc<AlignedBytes>,
     body_length: usize,
     text_cap: u64,
-    /// The bytes of strings that may still be copied out of shared memory.
+    /// The bytes of elements that may still be copied out of shared memory.
     text_left: Cell<u64>,
 }
 
@@ -114,13 +114,7 @@ impl Decoder<'_> {
             let private = if block.private {
                 block.bytes()
             } else {
-                let left = self.text_left.get().checked_sub(block.length as u64).ok_or_else(|| {
-                    format!(
-                        "its {dtype} elements have {} bytes, expected at most {} in one message",
-                        block.length, self.text_cap
-                    )
-                })?;
-                self.text_left.set(left);
+                self.copy_of_shared(dtype, block.length)?;
                 // The peer could change an element between its check and its use: both happen on this copy.
                 copy = block.bytes().into();
                 &copy
@@ -132,10 +126,19 @@ impl Decoder<'_> {
         };
         let n_bytes = count.checked_mul(size).ok_or_else(too_large)?;
         let block = block(n_bytes as u64)?;
-        if dtype == DataType::Bool
-            && let Some(position) = block.bytes().iter().position(|&byte| byte > 1)
-        {
-            return Err(format!("element {position} is neither 0 nor 1, the values of bool").into());
+        let is_bool = |bytes: &[u8]| match bytes.iter().position(|&byte| byte > 1) {
+            Some(position) => Err(format!("element {position} is neither 0 nor 1, the values of bool")),
+            None => Ok(()),
+        };
+        if dtype == DataType::Bool && !block.private && self.memory.side == Side::Host {
+            // A runner could change a boolean between its check and its use, and libraries rely on its value. A host is trusted.
+            self.copy_of_shared(dtype, block.length)?;
+            let copy = NumericTensor::copy_from_bytes(dtype, shape, block.bytes())?;
+            is_bool(copy.bytes())?;
+            return Ok(copy.into());
+        }
+        if dtype == DataType::Bool {
+            is_bool(block.bytes())?;
         }
         let alignment = dtype.alignment().unwrap_or(1);
         let aligned = block.bytes().as_ptr().addr().is_multiple_of(alignment);
@@ -147,6 +150,15 @@ impl Decoder<'_> {
             return Err(format!("its data is not aligned to {alignment} bytes").into());
         }
         Ok(NumericTensor::with_offset(dtype, shape, block.storage, block.start)?.into())
+    }
+
+    /// Counts bytes of shared memory that are to be copied.
+    fn copy_of_shared(&self, dtype: DataType, n_bytes: usize) -> Result<(), Problem> {
+        let left = self.text_left.get().checked_sub(n_bytes as u64).ok_or_else(|| {
+            format!("its {dtype} elements have {n_bytes} bytes, expected at most {} in one message", self.text_cap)
+        })?;
+        self.text_left.set(left);
+        Ok(())
     }
 
     fn block(&self, data: Data) -> Result<Block, Problem> {
@@ -221,7 +233,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::Side;
     use crate::shared_memory::NoListener;
     use crate::tensor_encoding::encode;
 

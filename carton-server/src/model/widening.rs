@@ -1,7 +1,7 @@
 //! Inputs of a shorter type than the model declares. Pure.
 //!
-//! A tensor whose every value the declared type has is cast to it: FP32 for a float64 input, INT8 for an int16 or a float32 one. What a type
-//! of the protocol carries, such as FP32 for a float8 input, becomes that type by the check of each call, value by value.
+//! A tensor whose every value the declared type has is cast to it: FP32 for a float64 input, INT8 for an int16 or a float32 one. FP32
+//! for a float8 input is its carrier: the check of each call converts it, value by value.
 
 use std::collections::BTreeMap;
 

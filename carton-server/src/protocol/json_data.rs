@@ -175,7 +175,7 @@ impl<'de, T: FromJson> Visitor<'de> for Level<'_, T> {
         self.element(element)
     }
 
-    /// Clients write numbers that are missing so, and pandas and KServe all that are no numbers.
+    /// Reads `null` as NaN: pandas and KServe write NaN and the infinities as `null`.
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
         let element =
             T::from_bare("NaN").ok_or_else(|| E::custom(format_args!("expected {}, found null", T::EXPECTED)))?;

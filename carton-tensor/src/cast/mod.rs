@@ -25,7 +25,7 @@ pub enum CastError {
         /// The element, and why the type cannot hold it.
         lost: LostNumber,
     },
-    /// Strings, bytes and complex numbers are cast to nothing else, and numbers are not cast to them.
+    /// There is no cast between numbers and strings, bytes or complex numbers.
     #[error("{from} cannot be cast to {to}")]
     Kind {
         /// The type of the tensor.

@@ -120,8 +120,8 @@ def carried():
         "bfloat16": [0.1, 257.0],
         "float8_e4m3fn": [0.1, 449.0, float("inf")],
         "float8_e5m2": [0.1, 1.125],
-        "float8_e4m3fnuz": [241.0, -0.0 - 2.0**-12],
-        "float8_e5m2fnuz": [1.125, float("inf")],
+        "float8_e4m3fnuz": [241.0, -(2.0**-12), -0.0],
+        "float8_e5m2fnuz": [1.125, float("inf"), -0.0],
     }
 
     def make(name, about, words, element, carrier, shape, data, refused=None, known=True):
