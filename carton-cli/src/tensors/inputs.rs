@@ -146,13 +146,27 @@ fn tensor_of_file(
     Ok(ReadValue::Tensor(bools.map_err(elements)?))
 }
 
+/// The most bytes that are read of standard input, or of a file whose size is not known, such as a pipe: others might never end.
+const MAX_STREAM_BYTES: u64 = 1 << 30;
+
 /// The bytes of a file, or of standard input.
 fn bytes_of_file(path: &Path) -> io::Result<Vec<u8>> {
-    if path.as_os_str() != STANDARD_STREAM {
-        return std::fs::read(path);
+    if path.as_os_str() == STANDARD_STREAM {
+        return bytes_of_stream(io::stdin().lock());
     }
+    let file = std::fs::File::open(path)?;
+    if file.metadata()?.is_file() { std::fs::read(path) } else { bytes_of_stream(file) }
+}
+
+fn bytes_of_stream(stream: impl io::Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    io::stdin().lock().read_to_end(&mut bytes)?;
+    stream.take(MAX_STREAM_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_STREAM_BYTES {
+        let text = format!(
+            "it has more than {MAX_STREAM_BYTES} bytes, the most that are read of what is no file of a known size"
+        );
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
     Ok(bytes)
 }
 

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use carton_format::archive::Compression;
 use carton_format::context::Context;
-use carton_format::metadata::{Draft, DraftReference, Metadata, Reference};
+use carton_format::metadata::{Draft, DraftReference, Metadata, Reference, Signature, TensorSpec};
+use carton_format::side::Side;
+use carton_format::signature::{Bindings, Giver, as_declared, check_inputs};
 use carton_format::tensor_data::TensorFormat;
-use carton_tensor::{Tensor, npy};
+use carton_tensor::{Tensor, Tensors, npy};
 
 use super::error::PackError;
 use super::other_side;
@@ -85,6 +87,7 @@ impl Input {
     /// Writes the carton, without giving it its name yet. Its outputs may be undeclared, so that it can be loaded to record them.
     pub(super) fn write(self, output: &Path, context: &Context) -> Result<Unpublished, Error> {
         let metadata: Metadata = self.draft.validate_inputs()?;
+        check_defaults(metadata.inputs(), &self.tensors)?;
         let input = PackageInput {
             misc: self.misc,
             tensors: self.tensors,
@@ -94,6 +97,20 @@ impl Input {
         package::write_unpublished(&input, output, self.compression, context)
             .map_err(|error| PackError::Package(error).into())
     }
+}
+
+/// Checks that the default of each input is what a call may pass for it. No call without the input would succeed otherwise.
+fn check_defaults(inputs: &[TensorSpec], tensors: &BTreeMap<String, Tensor>) -> Result<(), Error> {
+    for input in inputs {
+        let Some(default) = input.default_tensor().and_then(|name| tensors.get(name)) else { continue };
+        let specs = vec![input.clone()];
+        let mut given = Tensors::from([(input.name.clone(), default.clone())]);
+        as_declared(Side::Input, Giver::User, Some(&specs), &mut given)?;
+        let signature = Signature { inputs: Some(specs), outputs: None };
+        let given = given.iter().map(|(name, tensor)| (name.as_str(), tensor));
+        check_inputs(&signature, &mut Bindings::default(), given)?;
+    }
+    Ok(())
 }
 
 /// Reads the tensor of an `.npy` file or of a member of an `.npz` file; `None` for other files.

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use carton_tensor::{BytesTensor, CastError, DataType, Dimension, SymbolicShape, Tensor, Tensors};
+use carton_tensor::{BytesTensor, CastError, DataType, Dimension, StringTensor, SymbolicShape, Tensor, Tensors};
 use serde::Deserialize;
 
 pub use self::fit::{Misfit, fit_outputs};
@@ -300,10 +300,26 @@ fn converted(giver: Giver, tensor: &Tensor, declared: DataType) -> Result<Option
             Giver::Runner => carton_tensor::restored(&tensor.copied()?, declared).map(Some),
         };
     }
-    if giver == Giver::Runner && found.carrier() == declared {
-        return carton_tensor::carried(tensor).map(Some);
+    match giver {
+        Giver::Runner if (found, declared) == (DataType::Bytes, DataType::String) => texts(tensor).map(Some),
+        Giver::Runner if found.carrier() == declared => carton_tensor::carried(tensor).map(Some),
+        _ => Ok(None),
     }
-    Ok(None)
+}
+
+/// The texts that bytes are, in UTF-8.
+fn texts(tensor: &Tensor) -> Result<Tensor, CastError> {
+    match tensor {
+        Tensor::Bytes(bytes) => {
+            let texts = bytes.elements().iter().enumerate().map(|(position, element)| {
+                String::from_utf8(element.clone())
+                    .map_err(|error| CastError::NotText { position, reason: error.utf8_error().to_string() })
+            });
+            Ok(StringTensor::new(texts.collect::<Result<_, _>>()?, bytes.shape().to_vec())?.into())
+        }
+        Tensor::Nested(nested) => Ok(Tensor::nested(nested.elements().iter().map(texts).collect::<Result<_, _>>()?)?),
+        other => Ok(other.clone()),
+    }
 }
 
 /// The bytes of strings.
@@ -437,6 +453,28 @@ impl TensorCheck<'_> {
                 let list = tensor.map(|tensor| format!("tensor {tensor} of the list, ")).unwrap_or_default();
                 let place = Some(format!("{list}element {index:?}"));
                 self.report(ViolationKind::Element, place, expected, lost.value);
+            }
+            CastError::Pairs { shape, .. } => {
+                let expected = format!("a last dimension of 2, the real and the imaginary part of {dtype}");
+                self.report(ViolationKind::Shape, None, expected, format!("shape {shape:?}"));
+            }
+            CastError::Encoding { index, reason } => {
+                let place = Some(format!("element {index:?}"));
+                self.report(
+                    ViolationKind::Element,
+                    place,
+                    "base64, which carries bytes".to_owned(),
+                    format!("other text ({reason})"),
+                );
+            }
+            CastError::NotText { position, reason } => {
+                let place = Some(format!("element {position}"));
+                self.report(
+                    ViolationKind::Element,
+                    place,
+                    "text in UTF-8".to_owned(),
+                    format!("other bytes ({reason})"),
+                );
             }
             other => self.report(ViolationKind::Element, None, expected, other.to_string()),
         }

@@ -329,7 +329,16 @@ fn outputs_become_what_is_declared() {
     assert_eq!(refused, "output `x`, element []: expected a value of float16, found 0.1");
     let base64 = Tensor::from_strings(["AP8="], vec![1]).unwrap();
     let raw = Tensor::from_bytes([vec![0_u8, 255]], vec![1]).unwrap();
-    assert_eq!(declared(Side::Output, DataType::Bytes, &base64), Ok(raw));
+    assert_eq!(declared(Side::Output, DataType::Bytes, &base64), Ok(raw.clone()));
+    // A model that gives bytes where texts are declared gives their UTF-8, never what carries them.
+    let hello = Tensor::from_bytes([b"hello"], vec![1]).unwrap();
+    assert_eq!(declared(Side::Output, DataType::String, &hello), Ok(Tensor::from_strings(["hello"], vec![1]).unwrap()));
+    let refused = declared(Side::Output, DataType::String, &raw).unwrap_err();
+    assert!(refused.starts_with("output `x`, element 0: expected text in UTF-8, found other bytes"), "{refused}");
+    let pairs = declared(Side::Input, DataType::Complex64, &Tensor::from_vec(vec![0.5_f32; 3], vec![3]).unwrap());
+    let expected =
+        "input `x`: expected a last dimension of 2, the real and the imaginary part of complex64, found shape [3]";
+    assert_eq!(pairs, Err(expected.to_owned()));
 }
 
 /// Of several declarations with one name, none says what the tensor is.

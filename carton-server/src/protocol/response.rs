@@ -86,8 +86,13 @@ pub(crate) fn chosen(choice: &OutputChoice, mut outputs: Tensors) -> Result<Vec<
     };
     for Chosen { name, tensor, .. } in &mut chosen {
         let failed = |reason: String| Failure::new(Reason::Model, format!("output {} {reason}", quoted(name)));
-        if tensor.as_nested().is_some() {
-            return Err(failed("has tensors of different shapes, which the protocol cannot carry".to_owned()));
+        if let Some(list) = tensor.as_nested() {
+            let stacked = list.stacked().map_err(|error| failed(format!("cannot be written: {error}")))?;
+            let none = || match list.elements().len() {
+                0 => "is an empty list of tensors, which the protocol cannot carry",
+                _ => "is a list of tensors of different shapes, which the protocol cannot carry",
+            };
+            *tensor = stacked.ok_or_else(|| failed(none().to_owned()))?;
         }
         if tensor.dtype().is_some_and(|dtype| !datatype::is_known(dtype)) {
             *tensor = carried(tensor).map_err(|error| failed(format!("cannot be written: {error}")))?;
@@ -293,7 +298,12 @@ mod tests {
         check(&["y", "y"], "the request names output `y` twice");
         assert_eq!(check_choice(&mut choose(&["z"]), None), Ok(()));
         assert_eq!(chosen(&choose(&["z"]), outputs()).unwrap_err().message, "the model returned no output `z`");
-        let nested = Tensors::from([("n".to_owned(), Tensor::nested(vec![Tensor::scalar(1_i32)]).unwrap())]);
-        assert!(chosen(&OutputChoice::default(), nested).unwrap_err().message.contains("different shapes"));
+        let vector = |elements: &[i32]| Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
+        let list = |elements| Tensors::from([("n".to_owned(), Tensor::nested(elements).unwrap())]);
+        let stacked = chosen(&OutputChoice::default(), list(vec![vector(&[1, 2]), vector(&[3, 4])])).unwrap();
+        assert_eq!(stacked[0].tensor, Tensor::from_vec(vec![1, 2, 3, 4], vec![2, 2]).unwrap());
+        let refused = |elements| chosen(&OutputChoice::default(), list(elements)).unwrap_err().message;
+        assert!(refused(vec![vector(&[1]), vector(&[1, 2])]).contains("different shapes"));
+        assert!(refused(vec![]).contains("an empty list of tensors"));
     }
 }

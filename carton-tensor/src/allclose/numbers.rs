@@ -83,8 +83,10 @@ fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor
     all.worst = worst.map(|(severity, position, found, wanted)| Worst {
         severity,
         detail: format!(
-            "element {:?}: expected {wanted:?}, found {found:?}{}; {}",
+            "element {:?}: expected {}, found {}{}; {}",
             index_of(position, shape),
+            T::text(wanted),
+            T::text(found),
             T::margin(found, wanted, tolerance),
             how_many(n_differing, total),
         ),
@@ -126,6 +128,10 @@ trait Compare: Element {
     fn judge(actual: &[Self], expected: &[Self], tolerance: Self::Tolerance) -> Verdict;
     /// Formats the distance between the elements and the allowed distance, as a suffix to the values in a message.
     fn margin(actual: Self, expected: Self, tolerance: Self::Tolerance) -> String;
+    /// The element in messages.
+    fn text(self) -> String {
+        format!("{self:?}")
+    }
 }
 
 macro_rules! compare_floats {
@@ -287,6 +293,10 @@ macro_rules! compare_complex {
                     merge(&mut verdict.max_rel_diff, rel_diff);
                 }
                 verdict
+            }
+
+            fn text(self) -> String {
+                self.to_string()
             }
 
             fn margin(actual: Self, expected: Self, (rtol, atol, _): Self::Tolerance) -> String {

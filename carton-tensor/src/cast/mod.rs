@@ -41,6 +41,14 @@ pub enum CastError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Bytes that should be text are not UTF-8.
+    #[error("element {position} is not UTF-8: {reason}")]
+    NotText {
+        /// The position of the element.
+        position: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Numbers that stand for complex ones are no pairs.
     #[error("{to} needs a last dimension of 2, the real and the imaginary part, found the shape {shape:?}")]
     Pairs {

@@ -229,6 +229,65 @@ impl NestedTensor {
         &self.elements
     }
 
+    /// Makes the list of the parts of a tensor along its first dimension; `None` for a tensor without dimensions. Numbers stay where they are.
+    ///
+    /// # Errors
+    /// The storage has shrunk since the tensor was built.
+    pub fn of_parts(tensor: &Tensor) -> Result<Option<Self>, TensorError> {
+        let Some((&n_parts, shape)) = tensor.shape().and_then(<[usize]>::split_first) else { return Ok(None) };
+        let Some(length) = element_count(shape) else { return Ok(None) };
+        let parts = (0..n_parts).map(|part| {
+            let range = part * length..(part + 1) * length;
+            Ok(match tensor {
+                Tensor::Numeric(numbers) => {
+                    let (storage, offset) = numbers.storage();
+                    let size = numbers.dtype().size().unwrap_or_default();
+                    let start = offset + range.start * size;
+                    NumericTensor::with_offset(numbers.dtype(), shape.to_vec(), Arc::clone(storage), start)?.into()
+                }
+                Tensor::String(texts) => StringTensor::new(texts.elements()[range].to_vec(), shape.to_vec())?.into(),
+                Tensor::Bytes(bytes) => BytesTensor::new(bytes.elements()[range].to_vec(), shape.to_vec())?.into(),
+                Tensor::Nested(_) => return Err(TensorError::NestedInNested { index: part }),
+            })
+        });
+        Self::new(parts.collect::<Result<_, _>>()?).map(Some)
+    }
+
+    /// The elements as one tensor with one more dimension, the first; `None` if they differ in shape, or there are none.
+    ///
+    /// # Errors
+    /// There is not enough memory for the tensor.
+    pub fn stacked(&self) -> Result<Option<Tensor>, TensorError> {
+        let Some(first) = self.elements.first() else { return Ok(None) };
+        let inner = first.shape().unwrap_or_default();
+        if self.elements.iter().any(|element| element.shape() != Some(inner)) {
+            return Ok(None);
+        }
+        let shape: Vec<usize> = std::iter::once(self.elements.len()).chain(inner.iter().copied()).collect();
+        Ok(Some(match first {
+            Tensor::Numeric(numbers) => {
+                let mut stacked = NumericTensor::zeroed(numbers.dtype(), shape)?;
+                let mut target = stacked.bytes_mut().unwrap_or_default();
+                for element in self.elements.iter().filter_map(Tensor::as_numeric) {
+                    let n_bytes = element.bytes().len().min(target.len());
+                    let (here, rest) = target.split_at_mut(n_bytes);
+                    here.copy_from_slice(&element.bytes()[..n_bytes]);
+                    target = rest;
+                }
+                stacked.into()
+            }
+            Tensor::String(_) => {
+                let texts = self.elements.iter().filter_map(Tensor::as_string);
+                StringTensor::new(texts.flat_map(|text| text.elements().iter().cloned()).collect(), shape)?.into()
+            }
+            Tensor::Bytes(_) => {
+                let bytes = self.elements.iter().filter_map(Tensor::as_bytes);
+                BytesTensor::new(bytes.flat_map(|bytes| bytes.elements().iter().cloned()).collect(), shape)?.into()
+            }
+            Tensor::Nested(_) => return Ok(None),
+        }))
+    }
+
     /// The dtype that all elements share; `None` if there are no elements.
     #[must_use]
     pub fn dtype(&self) -> Option<DataType> {

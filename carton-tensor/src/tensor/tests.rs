@@ -138,3 +138,18 @@ fn dtypes_are_named_as_in_the_specification() {
         assert!(wrong.parse::<DataType>().is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn lists_of_one_shape_and_tensors_of_one_more_dimension() {
+    let check = |tensor: Tensor| {
+        let parts = NestedTensor::of_parts(&tensor).unwrap().unwrap();
+        assert_eq!((parts.elements().len(), parts.stacked()), (2, Ok(Some(tensor))));
+    };
+    check(Tensor::from_vec(vec![1_i16, 2, 3, 4, 5, 6], vec![2, 3]).unwrap());
+    check(Tensor::from_vec(Vec::<f32>::new(), vec![2, 0]).unwrap());
+    check(Tensor::from_strings(["a", "b"], vec![2]).unwrap());
+    check(Tensor::from_bytes([b"a", b"b"], vec![2, 1]).unwrap());
+    assert_eq!(NestedTensor::of_parts(&Tensor::scalar(1_u8)), Ok(None));
+    let ragged = NestedTensor::new(vec![Tensor::scalar(1_u8), Tensor::from_vec(vec![1_u8], vec![1]).unwrap()]).unwrap();
+    assert_eq!((ragged.stacked(), NestedTensor::new(vec![]).unwrap().stacked()), (Ok(None), Ok(None)));
+}
