@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use carton_tensor::{Tensor, npy};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
@@ -284,4 +285,27 @@ fn mistakes_are_warnings_and_errors_if_packing_is_strict() {
     assert!(!sandbox.work().join("model.carton").exists());
     sandbox.write("m.toml", "model_description = '![a](@misc/pic.png)'\n");
     sandbox.carton(&format!("{pack} --strict")).expect_code(0);
+}
+
+#[test]
+fn a_default_is_what_the_model_gets_and_must_fit() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let pack = |threshold: &Tensor| {
+        let mut file = Vec::new();
+        npy::write(&mut file, threshold).unwrap();
+        sandbox.write("t.npy", file);
+        let metadata = SIGNATURE.replacen("shape = []\n", "shape = []\ndefault = 't.npy'\n", 1);
+        sandbox.write("m.toml", metadata);
+        sandbox.carton("pack model.bin --runner noop --metadata m.toml --no-check")
+    };
+    pack(&Tensor::scalar(0.25_f32)).expect_code(0);
+    let run = sandbox.carton("run model.carton -i image=[1] --json").expect_code(0).json();
+    assert_eq!(run["outputs"]["threshold"]["data"], json!(0.25));
+    let run = sandbox.carton("run model.carton -i image=[1] -i threshold=3 --json").expect_code(0).json();
+    assert_eq!(run["outputs"]["threshold"]["data"], json!(3.0));
+    for other in [Tensor::scalar(0.25_f64), Tensor::from_vec(vec![1.0_f32], vec![1]).unwrap()] {
+        let refused = pack(&other).expect_code(1);
+        assert!(refused.stderr.contains("input `threshold`"), "{refused}");
+    }
 }

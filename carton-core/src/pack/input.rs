@@ -106,7 +106,7 @@ fn check_defaults(inputs: &[TensorSpec], tensors: &BTreeMap<String, Tensor>) -> 
         let specs = vec![input.clone()];
         let mut given = Tensors::from([(input.name.clone(), default.clone())]);
         as_declared(Side::Input, Giver::User, Some(&specs), &mut given)?;
-        let signature = Signature { inputs: Some(specs), outputs: None };
+        let signature = Signature::new(Some(specs), None);
         let given = given.iter().map(|(name, tensor)| (name.as_str(), tensor));
         check_inputs(&signature, &mut Bindings::default(), given)?;
     }
