@@ -71,6 +71,7 @@ class Leaves(unittest.TestCase):
             ({1: a, True: b, "k.l": c}, {"v.1": b, "v.k.l": c}),
             ([1.5, 2.5], {"v": numpy.array([1.5, 2.5])}),
             ([[1, 2], [3, 4]], {"v": numpy.array([[1, 2], [3, 4]])}),
+            ({numpy.int64(1): a, numpy.float32(1.5): b, numpy.bool_(False): c}, {"v.1": a, "v.1.5": b, "v.False": c}),
             (None, {}),
             ((None, a), {"v.1": a}),
             ([], {"v": []}),
@@ -91,6 +92,9 @@ class Leaves(unittest.TestCase):
             ((a, a), [spec("v", shape="*")], {"v": [a, a]}),
             ([], [spec("v", shape=["n"])], {"v": numpy.array([])}),
             ([], [spec("v", shape="*")], {"v": []}),
+            ([[], []], [spec("v[][].a[]", shape="*"), spec("v[][].a.#", "int64", ["n"])], {"v[][].a[]": [], "v[][].a.#": numpy.array([0, 0], int)}),
+            ([{"s": (1, 2)}, {"s": (3, 4)}], [spec("v[].s", shape="*")], {"v[].s": [numpy.array([1, 2]), numpy.array([3, 4])]}),
+            ([{"m": []}], lengths[:2], {"v[].m[]": [], "v[].m.#": numpy.array([0])}),
             ([], lengths, {"v[].m[]": [], "v[].m.#": numpy.array([], int), "v[].x": []}),
             ([[1], [2]], [spec("v", "int64", [2, 1])], {"v": numpy.array([[1], [2]])}),
         ):
@@ -104,6 +108,9 @@ class Leaves(unittest.TestCase):
         deep = a
         for _ in range(70):
             deep = (deep,)
+        grown = a
+        for _ in range(40):
+            grown = [grown]
         endless = []
         endless.append(endless)
         for value, expected in (
@@ -117,6 +124,13 @@ class Leaves(unittest.TestCase):
             ({"#": a}, "output `v` has the key '#'"),
             ({"k": {"a[]": a}}, "output `v.k` has the key 'a[]'"),
             ({(1, 2): a}, "output `v` has the key (1, 2), which is no text"),
+            ({None: a}, "output `v` has the key None, which is no text"),
+            ([None, None], "output `v` is a list that holds None"),
+            ([[a], [1.0]], "output `v[]` is a tensor in some elements of the list `v`, and a list of tensors in others"),
+            ([[[1, 2], [3]], [[4]]], "output `v[]` is a tensor in some elements of the list `v`, and a list of tensors in others"),
+            ([[1, [2]], [[3]]], "the lists in output `v` have different lengths"),
+            ([{"a.b": a, "a": {"b": a}}], "two outputs have the name `v[].a.b`"),
+            (grown, "more than 100000 tensors"),
             (deep, "has more than 64 levels"),
             (endless, "has more than 64 levels"),
         ):
@@ -151,6 +165,13 @@ class Leaves(unittest.TestCase):
             ({"v[][]": [a], "v[].#": numpy.array([1.0])}, "is not the lengths"),
             ({"v[][]": [a], "v[].#": numpy.array(1)}, "is not the lengths"),
             ({"v" + ".a" * 70: a}, "more than 64 levels"),
+            ({"v..a": a}, "input `v..a` is no part of a value"),
+            ({"v.#": a}, "input `v.#` is no part of a value"),
+            ({"v.x[0]": a}, "input `v.x[0]` is no part of a value"),
+            ({"v[]": [a]}, "input `v[]` is the name of the elements of a list, and of no tensor"),
+            ({"v[]": [a], "v.#": numpy.array([1])}, "`v.#` is not"),
+            ({"v[].m.#": numpy.array([1])}, "there is no `v[].m[]`"),
+            ({"v[].x": [a], "v[].m.#": [numpy.array([1])]}, "there is no `v[].m[]`"),
         ):
             with self.assertRaises(RunnerError) as caught:
                 structure.value_of("v", found)
@@ -242,6 +263,7 @@ SOURCE = """
     def floats(x, state: Tuple[float, ...] = ()): return {"y": show(state)}
     def rows(x, state: List[float] = None): return {"y": show(state)}
     def by_number(x, state: Dict[int, float] = None): return {"y": show(state)}
+    def either(x, state: Dict[str, Union[int, float, str]] = None): return {"y": show(state)}
     def listed(x, state: List[State] = None): return {"y": show(state)}
     def unknown(x, state: "Nothing" = None): return {"y": show(state)}
     def all_of(x, **rest): return {"y": show(rest)}
@@ -322,6 +344,14 @@ class Models(support.ModelTest):
             ("any_pair", {"state.0": 1.0}, "tuple(1.0.tensor, None)"),
             ("floats", {"state.0": 1.0, "state.1": 2.0, "state.2": 3.0}, "tuple(1.0, 2.0, 3.0)"),
             ("rows", {"state.0": 1.0, "state.1": 2.0}, "list(1.0, 2.0)"),
+            ("named", {"state.h": 1.0, "state.n": 1.5}, ("input `state.n`: expected an integer, found 1.5",)),
+            ("named", {"state.h": 1.0, "state.n": float("nan")}, ("input `state.n`: expected an integer, found nan",)),
+            ("named", {"state.h": 1.0, "state.n": "5"}, ("input `state.n`: expected an integer, found '5'",)),
+            ("data", {"options.scale": 2.0, "options.state.h": 1.0, "options.name": 1.0}, ("input `options.name`: expected a text, found 1.0",)),
+            ("typed", {"state.flag": 2.0, "state.rows": (4, 5)}, ("input `state.flag`: expected a boolean, found 2.0",)),
+            ("floats", {"state.0": float("nan")}, "tuple(nan)"),
+            ("either", {"state.a": 1.5, "state.b": "x"}, "{'a': 1.5, 'b': 'x'}"),
+            ("by_number", {"state.1": 1.0, "state.01": 2.0}, ("input `state` has several keys that are one int: 1, 01",)),
             ("by_number", {"state.1": 1.0, "state.10": 2.0}, "{1: 1.0, 10: 2.0}"),
             ("by_number", {"state.a": 1.0}, ("input `state` has keys that are no int: a",)),
             ("listed", {"state[].h": [1.0, 2.0], "state[].n": [3.0, 4.0]}, "list(State(1.0.tensor, None, 3), State(2.0.tensor, None, 4))"),
