@@ -2,10 +2,12 @@
 
 import collections
 import dataclasses
+import json
 import random
 import struct
 import typing
 import unittest
+from pathlib import Path
 
 import support
 from host import inline
@@ -42,6 +44,32 @@ def plain(value):
     return value
 
 
+def of_case(case, numpy, nested=list):
+    """What the JSON of `spec/conformance/structured-values.json` stands for: a value, or a leaf."""
+    if not isinstance(case, dict):
+        return case
+    if "dtype" in case:
+        dtype = object if case["dtype"] == "string" else case["dtype"]
+        return numpy.array(case["data"], dtype=dtype).reshape(case["shape"])
+    if "record" in case:
+        return {key: of_case(one, numpy, nested) for key, one in case["record"]}
+    ((form, parts),) = case.items()
+    return {"list": list, "tuple": tuple, "nested": nested}[form](of_case(one, numpy, nested) for one in parts)
+
+
+def shown(value, numpy):
+    """A value whose arrays, numbers and texts are compared by dtype, shape and elements."""
+    if isinstance(value, dict):
+        return {key: shown(one, numpy) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(shown(one, numpy) for one in value)
+    if value is None:
+        return None
+    array = numpy.asarray(value)
+    kind = "string" if array.dtype.kind in "OU" else array.dtype.name
+    return {"dtype": kind, "shape": array.shape, "data": array.ravel().tolist()}
+
+
 @support.needs_numpy
 class Leaves(unittest.TestCase):
     def leaves(self, value, declared=()):
@@ -52,6 +80,44 @@ class Leaves(unittest.TestCase):
         found = structure.leaves({"v": value}, structure.DeclaredOutputs(declared), numpy)
         array = lambda one: numpy.empty(0) if one is structure.EMPTY else numpy.asarray(one)
         return {name: [array(one) for one in leaf] if isinstance(leaf, structure.Nested) else array(leaf) for name, leaf in found}
+
+    def test_cases_of_the_specification(self):
+        import numpy
+        from carton_runner import structure
+        from carton_runner.errors import RunnerError
+
+        page = Path(__file__).resolve().parents[3] / "spec/conformance/structured-values.json"
+        cases = json.loads(page.read_text(encoding="utf-8"))
+        for case in cases["values"] + cases["values_with_numbers"]:
+            with self.subTest(case=case):
+                value = of_case(case["value"], numpy)
+                declared = structure.DeclaredOutputs([spec(name, shape="*") for name in case.get("declared", ())])
+                found = {}
+                for name, leaf in structure.leaves({"v": value}, declared, numpy):
+                    if isinstance(leaf, structure.Nested):
+                        dtype = next((numpy.asarray(one).dtype for one in leaf if one is not structure.EMPTY), float)
+                        leaf = [numpy.zeros(0, dtype) if one is structure.EMPTY else numpy.asarray(one) for one in leaf]
+                    else:
+                        leaf = numpy.asarray(leaf)
+                    found[name] = leaf
+                self.assertEqual(shown(found, numpy), {name: shown(of_case(leaf, numpy), numpy) for name, leaf in case["leaves"].items()})
+                if case.get("comes_back", True):
+                    self.assertEqual(shown(structure.value_of("v", found), numpy), shown(value, numpy))
+        for case in cases["refused_values"] + cases["refused_values_with_numbers"]:
+            with self.subTest(case=case), self.assertRaises(RunnerError):
+                found = list(structure.leaves({"v": of_case(case, numpy)}, structure.DeclaredOutputs(()), numpy))
+                # What is no tensor is found when it is sent.
+                self.arrays(numpy).array("v", found[0][1])
+        for case in cases["refused_leaves"]:
+            with self.subTest(case=case), self.assertRaises(RunnerError):
+                structure.value_of("v", {name: of_case(leaf, numpy) for name, leaf in case.items()})
+
+    def arrays(self, numpy):
+        from carton_runner.arrays import Arrays
+
+        arrays = Arrays()
+        arrays.use(numpy)
+        return arrays
 
     def test_names(self):
         import numpy
