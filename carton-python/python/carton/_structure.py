@@ -185,6 +185,12 @@ class Declared:
         """Those of the elements of a list."""
         return [leaf for leaf in self.names if leaf.startswith(f"{name}[]")]
 
+    def empty(self, name: str) -> dict[str, Any]:
+        """The leaves of an empty list whose elements would have these."""
+        return {
+            leaf: np.zeros(0, np.int64) if leaf.endswith(".#") and leaf in self._tensors else Nested() for leaf in self.below(name)
+        }
+
     def of_elements(self, name: str) -> Declared:
         """The names of the leaves that one element of a list has, of those that the list has."""
         below = self.below(name)
@@ -230,8 +236,7 @@ def _leaves(value: Any, name: str, declared: Declared, level: int) -> dict[str, 
     if name in declared and (value or not declared.are_at_top):
         return {name: value if not value or _lengths_of(value, 0) is not None else rows_of(value) or value}
     if not value:
-        names = declared.below(name)
-        return _empty(names) if names else {name: Nested()}
+        return declared.empty(name) or {name: Nested()}
     if _lengths_of(value, level) is not None:
         return {name: value}
     rows = rows_of(value)
@@ -282,11 +287,6 @@ def _is_tensor(value: Any) -> bool:
     if isinstance(value, list):
         return _lengths_of(value, 0) is not None
     return value is not None and not isinstance(value, tuple) and not is_record(value)
-
-
-def _empty(names: Iterable[str]) -> dict[str, Any]:
-    """The leaves of an empty list whose elements would have these."""
-    return {name: np.zeros(0, np.int64) if name.endswith(".#") else Nested() for name in names}
 
 
 def _joined(name: str, elements: list[dict[str, Any]]) -> dict[str, Any]:
@@ -363,6 +363,10 @@ def _list(name: str, leaves: Mapping[str, Any], level: int) -> list[Any]:
     if f"{name}[]" in leaves:
         raise InvalidInputError(f"`{name}[]` is the name of the elements of a list, and of no tensor")
     lengths = {leaf[:-2]: counts for leaf, found in leaves.items() if leaf.endswith(".#") and (counts := _counts(found)) is not None}
+    for leaf, found in leaves.items():
+        if not isinstance(found, list) and not (leaf.endswith(".#") and leaf[:-2] in lengths):
+            expected = "int64 of one dimension" if leaf.endswith(".#") else "a nested tensor, which is a list"
+            raise InvalidInputError(f"`{leaf}` is of the elements of a list, and is not {expected}")
     of_elements: dict[str, Sequence[Any]] = {}
     used: set[str] = set()
     for leaf, found in leaves.items():
@@ -371,9 +375,6 @@ def _list(name: str, leaves: Mapping[str, Any], level: int) -> list[Any]:
                 raise _no_lists(leaf[:-2])
             if leaf[:-2] in lengths:
                 continue
-        if not isinstance(found, list):
-            expected = "int64 of one dimension" if leaf.endswith(".#") else "a nested tensor, which is a list"
-            raise InvalidInputError(f"`{leaf}` is of the elements of a list, and is not {expected}")
         if not leaf.endswith("[]"):
             of_elements[leaf] = found
             continue

@@ -260,8 +260,13 @@ class _Flattening:
         return self._joined(name, [self.leaves(name + "[]", element, depth + 1, inner) for element in value])
 
     def _of_empty(self, name, declared):
-        below = declared.below(name + "[]")
-        return [(one, self._lengths(()) if one.endswith(".#") else Nested()) for one in below] or [(name, Nested())]
+        # In the elements of a list it is known which lengths are nested tensors.
+        tensors = None if declared is self._declared else declared.have_dimensions
+        empty = [
+            (one, self._lengths(()) if one.endswith(".#") and (tensors is None or one in tensors) else Nested())
+            for one in declared.below(name + "[]")
+        ]
+        return empty or [(name, Nested())]
 
     def _lengths(self, lengths):
         return self._numpy.array(lengths, dtype=self._numpy.int64)
