@@ -213,6 +213,21 @@ class Leaves(unittest.TestCase):
             back = structure.value_of("v", found) if found else None
             self.assertEqual(plain(back), plain(natural(value)), "seed %d" % seed)
 
+    def test_empty_lists_where_the_names_are_declared(self):
+        import numpy
+        from carton_runner import structure
+
+        def lists(depth, choose):
+            return numpy.ones(1) if depth == 0 else [lists(depth - 1, choose) for _ in range(choose())]
+
+        for depth in (2, 3, 4, 5):
+            names = sorted(self.leaves(lists(depth, lambda: 1)))
+            for seed in range(40):
+                value = lists(depth, lambda chosen=random.Random(seed): chosen.randint(0, 2))
+                found = self.leaves(value, [spec(name, shape="*") for name in names])
+                self.assertEqual(sorted(found), names, "seed %d" % seed)
+                self.assertEqual(plain(structure.value_of("v", found)), plain(value), "seed %d" % seed)
+
     def test_leaves_of_no_value(self):
         import numpy
         from carton_runner import structure
@@ -432,6 +447,19 @@ class Models(support.ModelTest):
                     self.error(answer, *expected)
                 else:
                     self.assertEqual(host.outputs(*answer)["y"][2][16:].decode(), expected)
+
+    def test_complex_numbers_are_no_floats(self):
+        import numpy
+        from carton_runner import annotated
+        from carton_runner.errors import RunnerError
+
+        for kind, value in ((float, 1j), (int, 1j), (float, 2**60 + 1), (bytes, 1.0), (int, numpy.inf)):
+            with self.subTest(value=value), self.assertRaisesRegex(RunnerError, "input `x`: expected"):
+                annotated._wanted(kind).leaf("x", numpy.array(value))
+        array = numpy.array(1j)
+        self.assertIs(annotated._wanted(typing.Union[float, numpy.ndarray]).leaf("x", array), array)
+        with self.assertRaisesRegex(RunnerError, "input `x`: expected an integer, found 1.5"):
+            annotated._wanted(typing.List[int]).leaf("x", numpy.array([1.0, 1.5]))
 
     def test_outputs(self):
         declared = [spec("y"), dict(spec("h"), internal_name="state.0"), spec("state.1")]
