@@ -17,6 +17,7 @@ import pytest
 
 import carton
 from carton import TensorSpec, _live
+from carton._structure import Nested
 
 _MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -303,6 +304,16 @@ def test_structured_results_and_inputs_of_functions() -> None:
     assert found.outputs is None and found.expected is None
     found = live(lambda x: {"y": x, "none": None, "pair": [x, x]}, np.ones(3))
     assert found.outputs is not None and specs(found.outputs) == [("y", "float64", ("batch",)), ("pair", "float64", "*")]
+
+
+def test_nested_tensors_of_one_shape_and_optional_lists() -> None:
+    def f(x, state=()):
+        return {"y": x}
+
+    found = live(f, {"x": np.ones(3), "state": {"l": [np.ones(2), np.ones(2)]}})
+    assert found.example is not None and isinstance(found.example["state.l"], Nested)
+    chosen = {"inputs": None, "outputs": None, "runner": None, "framework_version": None, "options": None, "self_tests": [], "record": []}
+    assert [(spec.name, spec.optional) for spec in found.completed(chosen)["inputs"]] == [("x", False), ("state.l", True)]
 
 
 def test_parameters_with_defaults_are_optional() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from . import _carton, _tables
 from ._errors import InvalidInputError
 from ._small_floats import BITS, SmallFloats
-from ._structure import Nested
+from ._structure import Nested, rows_of
 
 #: What libraries raise for values that have no array.
 _REFUSALS = (TypeError, ValueError, BufferError, RuntimeError, NotImplementedError)
@@ -35,6 +35,7 @@ def plain(value: Any, name: str) -> tuple[str, Any, tuple[int, ...]]:
         array = _array(value)
     except _REFUSALS as error:
         if isinstance(value, (list, tuple)):
+            value = (rows_of(value) if isinstance(value, list) else None) or value
             return "nested", [_element(item, number, name) for number, item in enumerate(value)], ()
         bits = _bits(value)
         if bits is not None:

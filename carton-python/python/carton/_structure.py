@@ -6,6 +6,7 @@ Nothing here knows what a tensor is: whatever is no tuple, record, list or None 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from ._errors import InvalidInputError
 MAX_LEVELS = 64
 MAX_LEAVES = 100_000
 
-_SCALARS = (str, bytes, bool, int, float, complex, np.generic)
+_SCALARS = (str, bytes, bytearray, bool, int, float, complex, np.generic)
 
 
 class Nested(list):  # type: ignore[type-arg]
@@ -26,7 +27,8 @@ def structured(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """Makes the values that a model returned of its outputs: tuples, dicts and lists, where names such as `state.0` say that there were.
 
     Elements that are all of `.0`, `.1` and so on are a tuple, others a dict; names with `[]` are a list. A NamedTuple or dataclass of the model
-    comes back as a dict, and an element that was None is not there. Outputs with other names stay as they are.
+    comes back as a dict, and an element that was None is not there. Outputs with other names stay as they are, also those whose names continue that of
+    another, such as `output` and `output.1`.
 
     Args:
         outputs: What a call returned, or any dict of leaves.
@@ -41,12 +43,13 @@ def structured(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """
     tops: dict[str, dict[str, Any]] = {}
     for name, leaf in outputs.items():
-        tops.setdefault(top_of(name), {})[name] = leaf
+        top = top_of(name)
+        tops.setdefault(name if top in outputs else top, {})[name] = leaf
     return {top: _value(top, leaves, 0) for top, leaves in tops.items()}
 
 
 def leaves(value: Any, name: str) -> dict[str, Any]:
-    """The leaves of a value by name, which `structured` makes the value of again.
+    """The leaves of a value by name, which `structured` makes the value of again. Nested tensors are lists, also of arrays of one shape.
 
     Tuples, mappings, NamedTuples, dataclasses and lists may be nested. None has no leaf. Calls of a model do the same to their inputs.
 
@@ -60,7 +63,7 @@ def leaves(value: Any, name: str) -> dict[str, Any]:
         >>> carton.leaves((1, {"h": 2, "c": None}), "state")
         {'state.0': 1, 'state.1.h': 2}
     """
-    return {leaf: list(found) if isinstance(found, Nested) else found for leaf, found in _leaves(value, name, (), 0).items()}
+    return _leaves(value, name, NOTHING_DECLARED, 0)
 
 
 def of_inputs(
@@ -76,45 +79,89 @@ def of_inputs(
         if len(names) == 1 and below and not {*record} & {*names, *(declared or ())}:
             record = {names[0]: positional[0]}
     elif any(map(is_structured, positional)) or any(name in below and isinstance(value, tuple) for name, value in zip(names, positional)):
-        if len(positional) > len(names):
-            raise InvalidInputError(f"{len(positional)} inputs, and the carton declares {len(names)}: pass structured inputs by name")
-        record = dict(zip(names, positional))
+        record = _by_position(positional, list(declared or ()), below)
     else:
         return tuple(positional), {}
     found: dict[str, Any] = {}
+    declared_leaves = Declared(declared or ())
     for name, value in record.items():
-        is_leaf = name in (declared or ())
-        parts = _leaves(value, name, declared or (), 0) if not is_leaf and (name in below or is_structured(value)) else {name: value}
+        is_leaf = name in declared_leaves
+        parts = _leaves(value, name, declared_leaves, 0) if not is_leaf and (name in below or is_structured(value)) else {name: value}
         _add(found, parts)
     return (), found
 
 
+def _by_position(positional: Sequence[Any], declared: list[str], below: set[str]) -> dict[str, Any]:
+    """Inputs by name: a structured value has the name of the value that the next declared leaf is part of, another that of the leaf."""
+    record: dict[str, Any] = {}
+    left = list(declared)
+    for value in positional:
+        if not left:
+            raise InvalidInputError(f"{len(positional)} inputs, and the carton declares {len(record)}: pass structured inputs by name")
+        name = left.pop(0)
+        top = top_of(name)
+        is_list = isinstance(value, list) and name.startswith(f"{top}[]")
+        if top not in declared and top in below and (is_structured(value) or is_list or isinstance(value, tuple)):
+            name = top
+            left = [other for other in left if top_of(other) != top]
+        if name in record:
+            raise InvalidInputError(f"the inputs by position give `{name}` twice: pass structured inputs by name")
+        record[name] = value
+    return record
+
+
 def top_of(name: str) -> str:
     """The name of the value that a leaf is part of."""
-    return name[: min((end for end in (name.find(".", 1), name.find("[", 1)) if end > 0), default=len(name))]
+    return name[: min((end for end in (name.find(".", 1), name.find("[]", 1)) if end > 0), default=len(name))]
+
+
+def is_record(value: Any) -> bool:
+    """Whether a value is a mapping, a NamedTuple or a dataclass."""
+    if isinstance(value, type) or hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        return False
+    return isinstance(value, Mapping) or isinstance(value, tuple) and hasattr(value, "_fields") or dataclasses.is_dataclass(value)
 
 
 def record_of(value: Any) -> dict[str, Any] | None:
-    """The entries of a mapping, NamedTuple or dataclass by name. None for other values."""
-    if isinstance(value, type) or hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+    """The entries of a mapping, NamedTuple or dataclass by name. None for other values.
+
+    Raises:
+        InvalidInputError: A key is no text, number or boolean, or two keys have one text.
+    """
+    if not is_record(value):
         return None
     if isinstance(value, Mapping):
-        return {str(key): entry for key, entry in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return dict(zip(value._fields, value))
-    if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return None
+        entries = {_text_of(key): entry for key, entry in value.items()}
+        if len(entries) < len(value):
+            raise InvalidInputError(f"a dict has two entries with one name, of {', '.join(entries)[:100]}")
+        return entries
+    if isinstance(value, tuple):
+        return dict(zip(value._fields, value))  # type: ignore[attr-defined]
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
-def is_structured(value: Any) -> bool:
-    """Whether a value is more than one tensor whatever the carton declares. Tuples and lists of numbers are a tensor."""
-    if record_of(value) is not None:
+def _text_of(key: Any) -> str:
+    if isinstance(key, (str, int, float, np.integer, np.floating, np.bool_)):
+        return str(key)
+    raise InvalidInputError(f"a dict has the key {key!r}, which is no text, number or boolean")
+
+
+def _is_key(text: str) -> bool:
+    """Whether a text is a part of a name."""
+    return text not in ("", "#") and "[" not in text and "]" not in text
+
+
+def is_structured(value: Any, level: int = 0) -> bool:
+    """Whether a value is more than one tensor, or a list of tensors, whatever the carton declares. Tuples and lists of numbers are a tensor."""
+    if is_record(value) or level > MAX_LEVELS:
         return True
     if isinstance(value, tuple):
-        return any(_is_array(element) or is_structured(element) for element in value)
+        return any(element is None or _is_array(element) or is_structured(element, level + 1) for element in value)
     return isinstance(value, list) and not isinstance(value, Nested) and any(
-        isinstance(element, (dict, tuple, list)) and is_structured(element) or record_of(element) is not None for element in value
+        is_record(element)
+        or isinstance(element, list) and any(map(_is_array, element))
+        or isinstance(element, (tuple, list)) and is_structured(element, level + 1)
+        for element in value
     )
 
 
@@ -122,80 +169,157 @@ def _is_array(value: Any) -> bool:
     return not isinstance(value, np.generic) and (hasattr(value, "__array__") or hasattr(value, "__dlpack__"))
 
 
-def _leaves(value: Any, name: str, declared: Sequence[str], level: int) -> dict[str, Any]:
+class Declared:
+    """The names of leaves that a carton declares, or those of them that an element of a list has."""
+
+    def __init__(self, names: Iterable[str], tensors: Iterable[str] | None = None) -> None:
+        self.names = tuple(names)
+        self.are_at_top = tensors is None
+        #: Those that are one tensor, or a list of tensors at the top.
+        self._tensors = frozenset(self.names if tensors is None else tensors)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def below(self, name: str) -> list[str]:
+        """Those of the elements of a list."""
+        return [leaf for leaf in self.names if leaf.startswith(f"{name}[]")]
+
+    def empty(self, name: str) -> dict[str, Any]:
+        """The leaves of an empty list whose elements would have these."""
+        return {
+            leaf: np.zeros(0, np.int64) if leaf.endswith(".#") and leaf in self._tensors else Nested() for leaf in self.below(name)
+        }
+
+    def of_elements(self, name: str) -> Declared:
+        """The names of the leaves that one element of a list has, of those that the list has."""
+        below = self.below(name)
+        lists = [leaf[:-2] for leaf in below if leaf.endswith("[]") and len(leaf) > len(name) + 2]
+        lengths = {f"{inner}.#" for inner in lists}
+        tensors = [leaf for leaf in below if not leaf.endswith("[]") and leaf not in lengths]
+        return Declared([*lists, *tensors], tensors)
+
+
+NOTHING_DECLARED = Declared(())
+
+
+class _Empty:
+    """An element of a nested tensor: an empty list beside lists of numbers, whose dtype it gets."""
+
+
+_EMPTY = _Empty()
+
+
+def _leaves(value: Any, name: str, declared: Declared, level: int) -> dict[str, Any]:
     if level > MAX_LEVELS:
         raise InvalidInputError(f"`{name[:100]}` has more than {MAX_LEVELS} levels")
     found: dict[str, Any] = {}
     if value is None:
         return found
-    entries = record_of(value)
+    try:
+        entries = record_of(value)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"`{name}`: {error}") from None
     if entries is None and isinstance(value, tuple):
+        if name in declared:
+            # Declared as one tensor, such as a shape.
+            return {name: Nested(value) if any(map(_is_array, value)) else value}
         entries = {str(number): element for number, element in enumerate(value)}
     if entries is not None:
-        if len(entries) < (len(value) if isinstance(value, Mapping) else 0):
-            raise InvalidInputError(f"`{name}` has two entries with one name")
         for key, entry in entries.items():
-            if key in ("", "#") or "[" in key or "]" in key:
+            if not _is_key(key):
                 raise InvalidInputError(f"`{name}` has an entry `{key}`, and no leaf has such a name")
             _add(found, _leaves(entry, f"{name}.{key}", declared, level + 1))
         return found
-    if not isinstance(value, list) or value and all(isinstance(element, _SCALARS) for element in value):
+    if not isinstance(value, list):
         return {name: value}
+    if name in declared and (value or not declared.are_at_top):
+        return {name: value if not value or _lengths_of(value, 0) is not None else rows_of(value) or value}
     if not value:
-        names = [leaf for leaf in declared if leaf.startswith(f"{name}[]")]
-        return _empty(names) if names else {name: Nested()}
-    if all(_is_tensor(element) for element in value):
-        return {name: Nested(value)}
-    inner = _of_elements(name, declared)
+        return declared.empty(name) or {name: Nested()}
+    if _lengths_of(value, level) is not None:
+        return {name: value}
+    rows = rows_of(value)
+    if rows is not None:
+        return {name: rows}
+    if any(isinstance(element, _SCALARS) for element in value):
+        raise InvalidInputError(f"the list `{name}` holds numbers or texts, and what is neither")
+    inner = declared.of_elements(name)
     elements = [_leaves(element, f"{name}[]", inner, level + 1) for element in value]
     return _joined(name, elements)
 
 
+def _lengths_of(value: list[Any], level: int) -> tuple[int, ...] | None:
+    """The lengths of regular lists of numbers or texts, outermost first; None for other lists."""
+    if not value or level > MAX_LEVELS or isinstance(value, Nested):
+        return None
+    if all(isinstance(element, _SCALARS) for element in value):
+        return (len(value),)
+    if not all(isinstance(element, list) for element in value):
+        return None
+    first = _lengths_of(value[0], level + 1)
+    if first is None or any(_lengths_of(element, level + 1) != first for element in value[1:]):
+        return None
+    return (len(value), *first)
+
+
+def rows_of(value: list[Any]) -> Nested | None:
+    """The elements of a list of tensors as a nested tensor, also those of irregular lists of numbers or texts. None for other lists."""
+    has_rows = any(isinstance(element, list) and element for element in value)
+    if has_rows and any(isinstance(element, _SCALARS) for element in value):
+        return None
+    # An empty list beside lists of numbers is one of them.
+    if not all(_is_tensor(element) or has_rows and isinstance(element, list) and not element for element in value):
+        return None
+    return _filled_rows([_EMPTY if isinstance(element, list) and not element else element for element in value])
+
+
+def _filled_rows(parts: list[Any]) -> Nested:
+    """A nested tensor whose empty elements have the dtype of the others."""
+    if not any(part is _EMPTY for part in parts):
+        return Nested(parts)
+    other = next((part for part in parts if part is not _EMPTY), [0.0])
+    empty = np.zeros(0, np.asarray(other).dtype)
+    return Nested(empty if part is _EMPTY else part for part in parts)
+
+
 def _is_tensor(value: Any) -> bool:
     if isinstance(value, list):
-        return bool(value) and all(isinstance(element, _SCALARS) for element in value)
-    return value is not None and not isinstance(value, tuple) and record_of(value) is None
-
-
-def _empty(names: Iterable[str]) -> dict[str, Any]:
-    """The leaves of an empty list whose elements would have these."""
-    return {name: np.zeros(0, np.int64) if name.endswith(".#") else Nested() for name in names}
-
-
-def _of_elements(name: str, declared: Sequence[str]) -> list[str]:
-    """The names of the leaves that one element of a list has, of those that the list has."""
-    below = [leaf for leaf in declared if leaf.startswith(f"{name}[]")]
-    lists = [leaf[:-2] for leaf in below if leaf.endswith("[]") and len(leaf) > len(name) + 2]
-    lengths = {f"{inner}.#" for inner in lists}
-    return [*lists, *(leaf for leaf in below if not leaf.endswith("[]") and leaf not in lengths)]
+        return _lengths_of(value, 0) is not None
+    return value is not None and not isinstance(value, tuple) and not is_record(value)
 
 
 def _joined(name: str, elements: list[dict[str, Any]]) -> dict[str, Any]:
     """The leaves of a list, of those of its elements."""
     names = list(dict.fromkeys(leaf for element in elements for leaf in element))
-    for element in elements:
+    empty = dict.fromkeys(leaf for element in elements for leaf, found in element.items() if isinstance(found, Nested) and not found)
+    for leaf in empty:
         # An empty list has the leaves that the lists in its place have in other elements.
-        for leaf in [leaf for leaf, found in element.items() if isinstance(found, Nested) and not found]:
-            others = [other for other in names if other.startswith((f"{leaf}[", f"{leaf}.#"))]
-            if others:
+        others = {other: found for element in elements for other, found in element.items() if other.startswith(f"{leaf}[]")}
+        for element in elements if others else ():
+            if leaf in element and not element[leaf]:
                 del element[leaf]
-                element.update(_empty(others))
+                element.update({other: Nested() if isinstance(found, Nested) else np.zeros(0, np.int64) for other, found in others.items()})
     names = list(elements[0])
     for number, element in enumerate(elements):
         if element.keys() != elements[0].keys():
             other = sorted(element.keys() ^ elements[0].keys())[0]
             raise InvalidInputError(f"the elements of the list `{name}` have different leaves: 0 and {number} differ in `{other}`")
+    if not names:
+        raise InvalidInputError(f"the list `{name}` has {len(elements)} elements, and no tensor in any of them")
     found: dict[str, Any] = {}
     for leaf in names:
         parts = [element[leaf] for element in elements]
-        are_nested = {isinstance(part, Nested) for part in parts}
-        if len(are_nested) > 1:
-            raise InvalidInputError(f"the elements of the list `{name}` have both tensors and lists of them as `{leaf}`")
-        if are_nested == {True}:
+        are_nested = [isinstance(part, Nested) for part in parts]
+        if all(are_nested):
             _add(found, {f"{leaf}[]": Nested(item for part in parts for item in part)})
             _add(found, {f"{leaf}.#": np.array([len(part) for part in parts], np.int64)})
-        else:
-            _add(found, {leaf: Nested(parts)})
+            continue
+        are_rows = leaf != f"{name}[]" and all(isinstance(part, list) and not (part and isinstance(part, Nested)) for part in parts)
+        if any(are_nested) and not are_rows:
+            raise InvalidInputError(f"the elements of the list `{name}` have both tensors and lists of them as `{leaf}`")
+        # An empty list among lists of numbers.
+        _add(found, {leaf: _filled_rows([_EMPTY if isinstance(part, list) and not part else part for part in parts])})
     return found
 
 
@@ -222,32 +346,52 @@ def _value(name: str, leaves: Mapping[str, Any], level: int) -> Any:
     for leaf, found in leaves.items():
         if not leaf.startswith(f"{name}."):
             raise InvalidInputError(f"`{name}` is both a list and a record: see `{leaf}`")
-        key = top_of(leaf[len(name) + 1 :])
+        key = _next_key(leaf[len(name) + 1 :])
+        if not _is_key(key):
+            raise InvalidInputError(f"`{leaf}` is no part of a value: a key is not empty, is not `#`, and contains neither `[` nor `]`")
         keys.setdefault(key, {})[leaf] = found
     values = {key: _value(f"{name}.{key}", below, level + 1) for key, below in keys.items()}
     numbers = [str(number) for number in range(len(values))]
     return tuple(values[number] for number in numbers) if values.keys() == {*numbers} else values
 
 
+def _next_key(rest: str) -> str:
+    return rest[: min((end for end in (rest.find("."), rest.find("[]")) if end >= 0), default=len(rest))]
+
+
 def _list(name: str, leaves: Mapping[str, Any], level: int) -> list[Any]:
-    of_elements: dict[str, Sequence[Any]] = {}
-    lengths: set[str] = set()
+    if f"{name}[]" in leaves:
+        raise InvalidInputError(f"`{name}[]` is the name of the elements of a list, and of no tensor")
+    lengths = {leaf[:-2]: counts for leaf, found in leaves.items() if leaf.endswith(".#") and (counts := _counts(found)) is not None}
     for leaf, found in leaves.items():
-        # The name of a list of tensors that each element has.
-        inner = leaf[:-2] if leaf.endswith("[]") else None
-        if inner is None or len(inner) < len(name) + 2:
+        if not isinstance(found, list) and not (leaf.endswith(".#") and leaf[:-2] in lengths):
+            expected = "int64 of one dimension" if leaf.endswith(".#") else "a nested tensor, which is a list"
+            raise InvalidInputError(f"`{leaf}` is of the elements of a list, and is not {expected}")
+    of_elements: dict[str, Sequence[Any]] = {}
+    used: set[str] = set()
+    for leaf, found in leaves.items():
+        if leaf.endswith(".#"):
+            if not any(other.startswith(f"{leaf[:-2]}[]") for other in leaves):
+                raise _no_lists(leaf[:-2])
+            if leaf[:-2] in lengths:
+                continue
+        if not leaf.endswith("[]"):
+            of_elements[leaf] = found
             continue
-        counts = leaves.get(f"{inner}.#")
-        if counts is None:
+        inner = leaf[:-2]
+        if inner not in lengths:
             raise InvalidInputError(f"`{leaf}` needs `{inner}.#`, the lengths of the lists")
-        lengths.add(f"{inner}.#")
-        ends = np.cumsum(np.asarray(counts, np.int64)).tolist()
-        if min(np.asarray(counts).tolist(), default=0) < 0 or (ends[-1] if ends else 0) != len(found):
+        counts = lengths[inner]
+        used.add(inner)
+        ends = list(itertools.accumulate(counts))
+        if min(counts, default=0) < 0 or sum(counts) != len(found):
             raise InvalidInputError(f"`{leaf}` has {len(found)} elements, which are not those of the lengths `{inner}.#`")
         of_elements[inner] = [list(found[start:end]) for start, end in zip([0, *ends], ends)]
-    for leaf, found in leaves.items():
-        if leaf not in lengths and not leaf.endswith("[]"):
-            of_elements[leaf] = found
+    # In a list without elements, lengths that would be a tensor in each element are none at all.
+    is_empty = bool(of_elements) and not any(of_elements.values())
+    for inner, counts in lengths.items():
+        if inner not in used and (counts or not is_empty):
+            raise _no_lists(inner)
     counts_found = {len(found) for found in of_elements.values()}
     if len(counts_found) != 1:
         raise InvalidInputError(f"the leaves of the list `{name}` have different numbers of elements: {sorted(counts_found)}")
@@ -255,3 +399,15 @@ def _list(name: str, leaves: Mapping[str, Any], level: int) -> list[Any]:
         _value(f"{name}[]", {leaf: found[number] for leaf, found in of_elements.items()}, level + 1)
         for number in range(counts_found.pop())
     ]
+
+
+def _counts(found: Any) -> list[int] | None:
+    """The lengths of lists. None for what is none, such as lengths of lists inside each element."""
+    if isinstance(found, list) and not (found and all(isinstance(count, int) for count in found)) or isinstance(found, Nested):
+        return None
+    array = np.asarray(found)
+    return array.tolist() if array.ndim == 1 and array.dtype.kind in "iu" else None
+
+
+def _no_lists(name: str) -> InvalidInputError:
+    return InvalidInputError(f"`{name}.#` has the lengths of lists, and there is no `{name}[]`")

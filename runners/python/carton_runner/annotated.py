@@ -10,7 +10,7 @@ from carton_runner.structure import NATURAL, Natural, in_order, root, value_of
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
-_SCALARS = (bool, int, float, complex, str, bytes)
+_KINDS = {bool: "a boolean", int: "an integer", float: "a float", complex: "a complex number", str: "a text", bytes: "bytes"}
 
 
 class Parameters:
@@ -72,13 +72,15 @@ def _wanted(annotation):
     arguments = typing.get_args(annotation)
     if origin in _UNIONS:
         found = [_wanted(one) for one in arguments if one is not type(None)]
+        if len(found) > 1 and any(isinstance(one, _Scalar) for one in found) and all(isinstance(one, _Scalar) or one is NATURAL for one in found):
+            return _Scalar(*(kind for one in found if one is not NATURAL for kind in one.kinds), is_strict=NATURAL not in found)
         return next((one for one in found if one is not NATURAL), NATURAL)
     if hasattr(annotation, "__metadata__"):
         return _wanted(arguments[0])
     kind = origin or annotation
     if not isinstance(kind, type):
         return NATURAL
-    if kind in _SCALARS:
+    if kind in _KINDS:
         return _Scalar(kind)
     if issubclass(kind, tuple):
         if hasattr(kind, "_fields"):
@@ -110,13 +112,37 @@ def _allows_none(annotation):
 
 
 class _Scalar(Natural):
-    def __init__(self, kind):
-        self._kind = kind
+    """One of these types, without loss. ``is_strict`` says that no array may stand for it."""
 
-    def leaf(self, value):
+    def __init__(self, *kinds, is_strict=True):
+        self.kinds = kinds
+        self._is_strict = is_strict
+
+    def leaf(self, name, value):
         if isinstance(value, list) or getattr(value, "shape", None) != () or not hasattr(value, "item"):
             return value
-        return self._kind(value.item()) if self._kind not in (str, bytes) else value.item()
+        return self.converted(name, value.item(), value)
+
+    def converted(self, name, found, otherwise):
+        """Returns a number or text as the first of the types that holds it; ``otherwise`` if none does, and an array may stand for it."""
+        for kind in sorted(self.kinds, key=lambda kind: kind is not type(found)):
+            if kind in (str, bytes):
+                if isinstance(found, kind):
+                    return found
+                continue
+            if isinstance(found, (str, bytes)):
+                continue
+            try:
+                converted = kind(found)
+            except (TypeError, ValueError, OverflowError):
+                continue
+            # NaN is no number, and differs from itself.
+            if converted == found or (found != found and converted != converted):
+                return converted
+        if not self._is_strict:
+            return otherwise
+        expected = " or ".join(_KINDS[kind] for kind in self.kinds)
+        raise RunnerError("input `%s`: expected %s, found %s" % (name, expected, repr(found)[:100]))
 
 
 class _Tuple(Natural):
@@ -151,7 +177,7 @@ class _Tuple(Natural):
     def items(self, values):
         return tuple(values)
 
-    def leaf(self, value):
+    def leaf(self, name, value):
         return tuple(value) if isinstance(value, list) else value
 
 
@@ -169,9 +195,10 @@ class _List(Natural):
         values = in_order(entries)
         return entries if values is None else values
 
-    def leaf(self, value):
-        is_of_scalars = isinstance(self._element, _Scalar) and getattr(value, "ndim", 0) == 1
-        return value.tolist() if is_of_scalars else value
+    def leaf(self, name, value):
+        if not isinstance(self._element, _Scalar) or getattr(value, "ndim", 0) != 1:
+            return value
+        return [self._element.converted(name, one, one) for one in value.tolist()]
 
 
 class _Dict(Natural):
@@ -184,9 +211,12 @@ class _Dict(Natural):
 
     def record(self, name, entries):
         try:
-            return {self._key(key): value for key, value in entries.items()}
+            found = {self._key(key): value for key, value in entries.items()}
         except ValueError:
             raise RunnerError("input `%s` has keys that are no %s: %s" % (name, self._key.__name__, ", ".join(entries))) from None
+        if len(found) < len(entries):
+            raise RunnerError("input `%s` has several keys that are one %s: %s" % (name, self._key.__name__, ", ".join(entries)))
+        return found
 
 
 class _TypedDict(Natural):

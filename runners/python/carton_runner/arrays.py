@@ -94,6 +94,14 @@ class Arrays:
 
     def _of_objects(self, name, array, wanted):
         """Tells arrays of bytes from those of text."""
+        if wanted == "bytes" and array.size:
+            # Text for bytes is its UTF-8. Sent as text it would be taken for base64.
+            elements = array.ravel().tolist()
+            if all(isinstance(one, str) for one in elements):
+                try:
+                    array = self._objects([one.encode() for one in elements], array.shape)
+                except UnicodeEncodeError as error:
+                    raise RunnerError("output `%s` holds what is no text in Unicode: %r" % (name, error.object[:100])) from None
         are_bytes = isinstance(array.flat[0], bytes) if array.size else wanted == "bytes"
         if not are_bytes:
             return array, "string"
@@ -156,18 +164,18 @@ class Arrays:
         try:
             array = numpy.asarray(value)
         except (ValueError, OverflowError, TypeError) as error:
-            _check_list(name, value)
+            check_list(name, value)
             described = "output `%s` is a %s that is no tensor: %s" % (name, type_name(value), error)
             raise RunnerError(described, hint=_WHAT_IS_A_TENSOR) from error
         if plain and array.dtype.kind not in "biufc":
-            _check_list(name, value)
+            check_list(name, value)
         if plain and array.dtype.kind in "fO" and array.size and _are_integers(value):
             # NumPy makes floats of them, or objects.
             raise RunnerError("the integers in output `%s` fit no dtype, neither int64 nor uint64" % name)
         if plain and array.dtype == object:
             what = "output `%s` is a %s of what is neither numbers nor text" % (name, type_name(value))
             raise RunnerError(what, hint=_WHAT_IS_A_TENSOR)
-        if plain and wanted is not None and array.dtype.name != wanted:
+        if plain and wanted not in (None, "string", "bytes", "nested") and array.dtype.name != wanted:
             return self._as_declared(array, wanted)
         return array
 
@@ -241,7 +249,7 @@ def _has_text(value):
     return isinstance(value, (str, bytes))
 
 
-def _check_list(name, value):
+def check_list(name, value):
     """Says why nested lists are not the numbers of a tensor, if the reason is in them. NumPy itself makes text of numbers beside text, and
     objects of ``None``."""
     to_visit = [value]

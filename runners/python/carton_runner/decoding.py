@@ -60,6 +60,8 @@ class Decoder:
             raise malformed(message, "its tensors are no list")
         arrays = {}
         problem = None
+        # An earlier call may have failed.
+        self._has_bits = False
         for wire in wires:
             if type(wire) is not dict:
                 raise malformed(message, "a tensor is no object")
@@ -81,7 +83,6 @@ class Decoder:
         if problem is not None:
             raise problem
         if self._has_bits:
-            self._has_bits = False
             return small_floats.WithBits(arrays)
         return arrays
 

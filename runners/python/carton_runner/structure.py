@@ -5,7 +5,7 @@ A structured value is made of dicts, tuples, lists, NamedTuples and dataclasses 
 
 from collections.abc import Mapping
 
-from carton_runner.arrays import type_name
+from carton_runner.arrays import check_list
 from carton_runner.errors import RunnerError
 
 _MAX_DEPTH = 64
@@ -20,7 +20,33 @@ class Nested(list):
 EMPTY = object()
 
 
-class DeclaredOutputs:
+class _Declared:
+    """The names of leaves that a signature declares."""
+
+    def __init__(self, names, have_dimensions):
+        #: The names in the model, in order.
+        self.names = names
+        #: Those that are certainly no nested tensors.
+        self.have_dimensions = frozenset(have_dimensions)
+        self._known = frozenset(names)
+
+    def __contains__(self, name):
+        return name in self._known
+
+    def below(self, prefix):
+        """The declared names that begin with a prefix."""
+        return [name for name in self.names if name.startswith(prefix)]
+
+    def of_elements(self, name):
+        """The names that one element of a list has, of those that the list has."""
+        below = self.below(name + "[]")
+        lists = [one[:-2] for one in below if one.endswith("[]") and len(one) > len(name) + 2]
+        lengths = {one + ".#" for one in lists}
+        tensors = [one for one in below if not one.endswith("[]") and one not in lengths]
+        return _Declared([*lists, *tensors], tensors)
+
+
+class DeclaredOutputs(_Declared):
     """The declared outputs of a model."""
 
     def __init__(self, specs):
@@ -29,19 +55,10 @@ class DeclaredOutputs:
         inside = [spec.get("internal_name") or spec["name"] for spec in specs]
         #: The names of the carton by those in the model, where they differ.
         self.renamed = {name: spec["name"] for name, spec in zip(inside, specs) if name != spec["name"]}
-        #: The names in the model, in order, and those of the values that they are leaves of.
-        self.names = list(dict.fromkeys(inside))
+        have_dimensions = [name for name, spec in zip(inside, specs) if isinstance(spec.get("shape"), list)]
+        super().__init__(list(dict.fromkeys(inside)), have_dimensions)
+        #: The names of the values that they are leaves of.
         self.roots = list(dict.fromkeys(root(name) for name in inside))
-        #: The names in the model of those that are certainly no nested tensors.
-        self.have_dimensions = frozenset(name for name, spec in zip(inside, specs) if isinstance(spec.get("shape"), list))
-        self._known = frozenset(inside)
-
-    def __contains__(self, name):
-        return name in self._known
-
-    def below(self, prefix):
-        """The declared names that begin with a prefix."""
-        return [name for name in self.names if name.startswith(prefix)]
 
 
 def root(name):
@@ -96,14 +113,18 @@ def leaves(outputs, declared, numpy):
             found = ((name, value),)
         else:
             flattening = flattening or _Flattening(declared, numpy)
-            found = flattening.leaves(_top_key(name), value, 0)
+            found = flattening.leaves(_top_key(name), value, 0, declared)
         for leaf in found:
             if leaf[0] in names:
                 raise RunnerError("two outputs have the name `%s`" % leaf[0], hint="give the keys of the returned dicts other names")
             names.add(leaf[0])
             if len(names) > _MAX_LEAVES:
-                raise RunnerError("the outputs have more than %d tensors" % _MAX_LEAVES, hint="return fewer, larger arrays")
+                raise _too_many()
             yield leaf
+
+
+def _too_many():
+    return RunnerError("the outputs have more than %d tensors" % _MAX_LEAVES, hint="return fewer, larger arrays")
 
 
 def _entries(value):
@@ -121,10 +142,15 @@ def _entries(value):
 
 
 def _text_of(key):
-    """Returns a key as a text; ``None`` if it is none, nor a number."""
-    if isinstance(key, str):
+    """Returns a key as a text; ``None`` if it is none, nor a number or boolean of Python or NumPy."""
+    if isinstance(key, (str, int, float)):
         return str(key)
-    return str(key) if isinstance(key, (int, float)) else None
+    return str(key) if getattr(getattr(key, "dtype", None), "kind", "") in tuple("biuf") else None
+
+
+def _is_key(text):
+    """Whether a text is a part of a name."""
+    return bool(text) and text != "#" and not {*"[]"} & {*text}
 
 
 def _top_key(key):
@@ -142,30 +168,32 @@ class _Flattening:
         self._numpy = numpy
         self._plain = (bool, int, float, complex, str, bytes, bytearray, numpy.generic)
 
-    def leaves(self, name, value, depth):
-        """Returns the leaves of a value with this name."""
+    def leaves(self, name, value, depth, declared):
+        """Returns the leaves of a value with this name. ``declared`` are those of the names that a signature declares for it."""
         if depth > _MAX_DEPTH:
             raise RunnerError("output `%s…` has more than %d levels" % (name[:100], _MAX_DEPTH), hint="return the tensors by name")
         if value is None:
             return []
         if isinstance(value, list):
-            return self._of_list(name, value, depth)
+            return self._of_list(name, value, depth, declared)
         entries = _entries(value)
         if entries is None:
             return [(name, value)]
-        if isinstance(value, tuple) and name in self._declared:
+        if isinstance(value, tuple) and name in declared:
             # Declared as one tensor, such as a shape.
-            return self._declared_list(name, value)
+            return self._declared_list(name, value, declared)
         found = []
         for key, entry in entries:
-            found += self.leaves("%s.%s" % (name, self._key(name, key)), entry, depth + 1)
+            found += self.leaves("%s.%s" % (name, self._key(name, key)), entry, depth + 1, declared)
+            if len(found) > _MAX_LEAVES:
+                raise _too_many()
         return found
 
     def _key(self, name, key):
         text = _text_of(key)
         if text is None:
             raise RunnerError("output `%s` has the key %r, which is no text" % (name, key))
-        if not text or text == "#" or "[" in text or "]" in text:
+        if not _is_key(text):
             hint = "a key is not empty, is not `#`, and contains neither `[` nor `]`"
             raise RunnerError("output `%s` has the key %r, which is not a part of a name" % (name, text), hint=hint)
         return text
@@ -174,44 +202,78 @@ class _Flattening:
         return isinstance(value, self._plain)
 
     def _is_tensor(self, value):
-        return self._is_plain(value) or not (value is None or isinstance(value, list) or _entries(value) is not None)
+        if isinstance(value, list):
+            return self._lengths_of(value, 0) is not None
+        return self._is_plain(value) or not (value is None or _entries(value) is not None)
 
-    def _declared_list(self, name, value):
+    def _lengths_of(self, value, depth):
+        """Returns the lengths of regular lists of numbers or texts, outermost first; ``None`` for other lists."""
+        if not value or depth > _MAX_DEPTH:
+            return None
+        if all(map(self._is_plain, value)):
+            return (len(value),)
+        if not all(isinstance(element, list) for element in value):
+            return None
+        first = self._lengths_of(value[0], depth + 1)
+        if first is None or any(self._lengths_of(element, depth + 1) != first for element in value[1:]):
+            return None
+        return (len(value), *first)
+
+    def _rows(self, value):
+        """Returns the elements of a list of tensors as a nested tensor, also those of irregular lists of numbers or texts; ``None`` for other lists."""
+        has_rows = any(isinstance(element, list) and element for element in value)
+        if has_rows and any(map(self._is_plain, value)):
+            return None
+        # An empty list beside lists of numbers is one of them.
+        are_tensors = all(self._is_tensor(element) or (has_rows and isinstance(element, list) and not element) for element in value)
+        return Nested(EMPTY if isinstance(element, list) and not element else element for element in value) if are_tensors else None
+
+    def _declared_list(self, name, value, declared):
         """A list, or a tuple, of which the signature says that it is one tensor, or one nested tensor."""
         is_nested = any(not self._is_plain(element) and hasattr(element, "__array__") for element in value)
-        if not value and name not in self._declared.have_dimensions:
+        if not value and name not in declared.have_dimensions:
             is_nested = True
+        if not is_nested and name not in declared.have_dimensions and isinstance(value, list) and self._lengths_of(value, 0) is None:
+            value = self._rows(value) or value
         return [(name, Nested(value) if is_nested else value)]
 
-    def _of_list(self, name, value, depth):
-        if name in self._declared:
-            return self._declared_list(name, value)
+    def _of_list(self, name, value, depth, declared):
+        # In the elements of a list, a declared list is a list like others.
+        if name in declared and (declared is self._declared or name in declared.have_dimensions):
+            return self._declared_list(name, value, declared)
         if not value:
-            return self._of_empty(name)
-        bottom = _bottom(value)
-        if self._is_plain(bottom[0] if bottom else None):
-            # Numbers or texts, perhaps in lists of lists; or arrays among numbers.
-            if any(not self._is_plain(element) and hasattr(element, "__array__") for element in value):
-                return [(name, Nested(value))]
+            return self._of_empty(name, declared)
+        if self._lengths_of(value, depth) is not None:
             return [(name, value)]
-        if bottom and bottom[0] is None:
+        rows = self._rows(value)
+        if rows is not None:
+            return [(name, rows)]
+        if any(map(self._is_plain, value)) and not any(_entries(element) for element in value):
+            # `Arrays` says what is wrong with it.
+            if not name.endswith("[]"):
+                return [(name, value)]
+            check_list(_without_brackets(name), value)
+        if value[0] is None:
             hint = "NaN or an empty array can stand for one that is missing"
-            raise RunnerError("output `%s` is a list that holds None" % name, hint=hint)
-        if all(map(self._is_tensor, value)):
-            return [(name, Nested(value))]
-        return self._joined(name, [self.leaves(name + "[]", element, depth + 1) for element in value])
+            raise RunnerError("output `%s` is a list that holds None" % _without_brackets(name), hint=hint)
+        inner = declared.of_elements(name)
+        return self._joined(name, [self.leaves(name + "[]", element, depth + 1, inner) for element in value])
 
-    def _of_empty(self, name):
-        # In an element of a list the names are not those of the signature yet, and other elements tell what is missing.
-        below = [] if "[]" in name else self._declared.below(name + "[]")
-        return [(one, self._lengths(()) if one.endswith(".#") else Nested()) for one in below] or [(name, Nested())]
+    def _of_empty(self, name, declared):
+        # In the elements of a list it is known which lengths are nested tensors.
+        tensors = None if declared is self._declared else declared.have_dimensions
+        empty = [
+            (one, self._lengths(()) if one.endswith(".#") and (tensors is None or one in tensors) else Nested())
+            for one in declared.below(name + "[]")
+        ]
+        return empty or [(name, Nested())]
 
     def _lengths(self, lengths):
         return self._numpy.array(lengths, dtype=self._numpy.int64)
 
     def _joined(self, name, elements):
         """Joins the leaves of the elements of a list."""
-        elements = self._filled([dict(element) for element in elements])
+        elements = self._filled([self._by_name(element) for element in elements])
         names = list(elements[0])
         for index, element in enumerate(elements):
             if element.keys() != elements[0].keys():
@@ -223,17 +285,28 @@ class _Flattening:
             raise RunnerError("output `%s` is a list of values without tensors" % name)
         found = []
         for one in names:
+            if len(found) > _MAX_LEAVES:
+                raise _too_many()
             parts = [element[one] for element in elements]
             are_nested = [isinstance(part, Nested) for part in parts]
-            if all(are_nested) and one not in self._declared:
+            if all(are_nested):
                 found.append((one + "[]", Nested(element for part in parts for element in part)))
                 found.append((one + ".#", self._lengths([len(part) for part in parts])))
                 continue
-            if any(part for part, is_nested in zip(parts, are_nested) if is_nested):
+            are_rows = one != name + "[]" and all(isinstance(part, list) and not (part and isinstance(part, Nested)) for part in parts)
+            if any(are_nested) and not are_rows:
                 problem = "output `%s` is a tensor in some elements of the list `%s`, and a list of tensors in others" % (one, name)
                 raise RunnerError(problem, hint="return the same in each element")
             # An empty list among lists of numbers.
-            found.append((one, Nested(EMPTY if is_nested else part for part, is_nested in zip(parts, are_nested))))
+            found.append((one, Nested(EMPTY if isinstance(part, list) and not part else part for part in parts)))
+        return found
+
+    def _by_name(self, leaves):
+        found = dict(leaves)
+        if len(found) < len(leaves):
+            names = [name for name, _ in leaves]
+            name = next(name for name in names if names.count(name) > 1)
+            raise RunnerError("two outputs have the name `%s`" % name, hint="give the keys of the returned dicts other names")
         return found
 
     def _filled(self, elements):
@@ -249,20 +322,10 @@ class _Flattening:
         return elements
 
 
-def _bottom(value):
-    """Returns the first element of nested lists that is not a list, in a list; an empty list if there is none."""
-    to_visit = [iter(value)]
-    while to_visit:
-        for element in to_visit[-1]:
-            if not isinstance(element, list):
-                return [element]
-            if len(to_visit) > _MAX_DEPTH:
-                return []
-            to_visit.append(iter(element))
-            break
-        else:
-            to_visit.pop()
-    return []
+def _without_brackets(name):
+    while name.endswith("[]"):
+        name = name[:-2]
+    return name
 
 
 # From leaves to values.
@@ -288,8 +351,8 @@ class Natural:
         """Makes a list."""
         return values
 
-    def leaf(self, value):
-        """Makes what stands for a tensor, or for the list of a nested tensor."""
+    def leaf(self, name, value):
+        """Makes what stands for a tensor, or for the list of a nested tensor. ``name`` is for messages."""
         return value
 
 
@@ -315,8 +378,8 @@ def value_of(name, found, wanted=NATURAL, depth=0):
         if len(found) > 1:
             other = next(one for one in found if one != name)
             raise RunnerError("input `%s` is a value of its own, and so is `%s` below it" % (name, other))
-        return wanted.leaf(found[name])
-    elements = {one: leaf for one, leaf in found.items() if one.startswith("[]", len(name)) or one == name + ".#"}
+        return wanted.leaf(name, found[name])
+    elements = {one: leaf for one, leaf in found.items() if one.startswith("[]", len(name))}
     if elements:
         if len(elements) < len(found):
             other = next(one for one in found if one not in elements)
@@ -324,7 +387,11 @@ def value_of(name, found, wanted=NATURAL, depth=0):
         return wanted.items([value_of(name + "[]", one, wanted.element(), depth + 1) for one in _elements(name, elements)])
     entries = {}
     for one, leaf in found.items():
-        entries.setdefault(_next_key(one, len(name) + 1), {})[one] = leaf
+        key = _next_key(one, len(name) + 1)
+        if not _is_key(key):
+            problem = "input `%s` is no part of a value: a key is not empty, is not `#`, and contains neither `[` nor `]`"
+            raise RunnerError(problem % one)
+        entries.setdefault(key, {})[one] = leaf
     values = {key: value_of("%s.%s" % (name, key), below, wanted.entry(key), depth + 1) for key, below in entries.items()}
     return wanted.record(name, values)
 
@@ -337,11 +404,16 @@ def _next_key(name, start):
 
 def _elements(name, found):
     """Returns the leaves of each element of a list."""
+    if name + "[]" in found:
+        raise RunnerError("input `%s[]` is the name of the elements of a list, and of no tensor" % name)
     lengths = {one[:-2]: leaf for one, leaf in found.items() if one.endswith(".#") and not isinstance(leaf, list)}
     unused = set(lengths)
     parts = {}
     for one, leaf in found.items():
-        if one[:-2] in lengths and one.endswith(".#"):
+        is_of_lengths = one.endswith(".#")
+        if is_of_lengths and not any(other.startswith(one[:-2] + "[]") for other in found):
+            raise _no_lists(one[:-2])
+        if is_of_lengths and one[:-2] in lengths:
             continue
         if not isinstance(leaf, list):
             raise RunnerError("input `%s` is an element of a list, and is no nested tensor" % one)
@@ -352,14 +424,21 @@ def _elements(name, found):
             raise RunnerError("input `%s` needs the lengths of its lists, `%s.#`" % (one, one[:-2]))
         else:
             parts[one] = leaf
+    # In a list without elements, lengths that would be a tensor in each element are none at all.
+    is_empty = bool(parts) and not any(parts.values())
+    unused = {one for one in unused if not (is_empty and lengths[one].shape == (0,))}
     if unused:
-        raise RunnerError("input `%s.#` has the lengths of lists, and there is no `%s[]`" % ((min(unused),) * 2))
+        raise _no_lists(min(unused))
     first = next(iter(parts))
     for one, leaf in parts.items():
         if len(leaf) != len(parts[first]):
             problem = "the leaves of the list `%s` have different lengths: `%s` has %d elements, `%s` has %d"
             raise RunnerError(problem % (name, first, len(parts[first]), one, len(leaf)))
     return [{one: leaf[index] for one, leaf in parts.items()} for index in range(len(parts[first]))]
+
+
+def _no_lists(name):
+    return RunnerError("input `%s.#` has the lengths of lists, and there is no `%s[]`" % (name, name))
 
 
 def _parts(name, leaf, lengths):

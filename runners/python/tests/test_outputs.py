@@ -95,6 +95,7 @@ SOURCE = """
         "wide": lambda: [2**63, -1],
         "wider": lambda: [1, 2**64],
         "dict in a list": lambda: [{}],
+        "ragged with an empty one": lambda: [[], ["a"]],
         "ragged text": lambda: [["a"], ["b", "c"]],
         "huge": lambda: 10**30,
         "set": lambda: {1, 2},
@@ -286,6 +287,17 @@ class Outputs(support.ModelTest):
             outputs = host.outputs(*host.call({"infer": {"inputs": [inline("x", "float16", [2], 0, 4)]}}, data))
             self.assertEqual(outputs["y"][2], packed("q", 4))
 
+    def test_a_failed_call_leaves_nothing(self):
+        import numpy
+        from carton_runner.decoding import Decoder
+        from carton_runner.errors import ProtocolError
+
+        decoder = Decoder(None, None)
+        decoder.use(numpy)
+        with self.assertRaises(ProtocolError):
+            decoder.decode("infer", [inline("x", "bfloat16", [1], 0, 2), inline("y", "int8", [9], 0, 1)], b"ab")
+        self.assertIs(type(decoder.decode("infer", [inline("x", "int8", [1], 0, 1)], b"a")), dict)
+
     def test_inputs_of_every_dtype(self):
         source = """
             def f(**inputs):
@@ -317,6 +329,10 @@ class Outputs(support.ModelTest):
                 ("nested text", [("string", [], texts("a")), ("string", [2], texts("b", "c"))]),
                 ("nested halves", [("float16", [1], bytes.fromhex("662e")), ("float16", [2], bytes.fromhex("6632cd34"))]),
                 ("nested bytes", [("bytes", [], blobs(b"a")), ("bytes", [2], blobs(b"b", b"c"))]),
+                ("ragged", [("int64", [1], packed("q", 1)), ("int64", [2], packed("2q", 1, 2))]),
+                ("ragged below", [("int64", [1, 1], packed("q", 1)), ("int64", [1, 2], packed("2q", 2, 3))]),
+                ("ragged text", [("string", [1], texts("a")), ("string", [2], texts("b", "c"))]),
+                ("ragged with an empty one", [("string", [0], texts()), ("string", [1], texts("a"))]),
                 ("empty", []),
             ):
                 _, fields, body = self.ask(host, case)
@@ -329,6 +345,24 @@ class Outputs(support.ModelTest):
             _, fields, body = host.call({"infer": {"inputs": [{"name": "x", "dtype": "nested", "inner": inner}]}}, b"abc")
             inner = fields["outputs"][1]["inner"]
             self.assertEqual([host.bytes_of(one, body) for one in inner], [b"ab", b"c"])
+
+    def test_numbers_and_texts_for_other_declarations(self):
+        for dtype, value, expected in (
+            ("string", "5", ("int64", [], packed("q", 5))),
+            ("bytes", "5", ("int64", [], packed("q", 5))),
+            ("bytes", "['abcd', 'é']", ("bytes", [2], blobs(b"abcd", "é".encode()))),
+            ("bytes", "'abcd'", ("bytes", [], blobs(b"abcd"))),
+            ("bytes", "[b'abcd']", ("bytes", [1], blobs(b"abcd"))),
+        ):
+            declared = [{"name": "y", "dtype": dtype, "shape": "*"}]
+            with self.subTest(value), self.host("def f(): return {'y': %s}" % value, {"infer_fn": "f"}, outputs=declared) as host:
+                self.assertEqual(host.outputs(*host.call({"infer": {"inputs": []}}))["y"], expected)
+
+    def test_irregular_rows_that_are_declared(self):
+        declared = [{"name": "y", "dtype": "float32", "shape": "*"}]
+        with self.host("def f(): return {'y': [[1], [], [2, 3]]}", {"infer_fn": "f"}, outputs=declared) as host:
+            _, fields, _ = host.call({"infer": {"inputs": []}})
+            self.assertEqual([(one["dtype"], one["shape"]) for one in fields["outputs"][0]["inner"]], [("float32", [1]), ("float32", [0]), ("float32", [2])])
 
     def test_what_is_none(self):
         with self.host(SOURCE, {"infer_fn": "f"}) as host:
@@ -343,10 +377,7 @@ class Outputs(support.ModelTest):
                 ("masked", "output `y` is a masked array", ".filled(0)"),
                 ("number objects", "output `y` holds a int where only text is expected", "an array of a numeric dtype"),
                 ("list of itself", "has more than 64 levels", "return the tensors by name"),
-                ("ragged", "the lists in output `y` have different lengths", "`[numpy.array(row) for row in rows]`"),
                 ("ragged depths", "the lists in output `y` have different lengths"),
-                ("ragged below", "the lists in output `y` have different lengths"),
-                ("ragged text", "the lists in output `y` have different lengths", "return a list of NumPy arrays"),
                 ("number before text", "output `y` is a list of numbers that holds text: 'a'", "outputs of their own"),
                 ("text in a list of lists", "output `y` is a list of numbers that holds text: 'a'"),
                 ("bool before text", "output `y` is a list of numbers that holds text: 'a'"),

@@ -2,10 +2,12 @@
 
 import collections
 import dataclasses
+import json
 import random
 import struct
 import typing
 import unittest
+from pathlib import Path
 
 import support
 from host import inline
@@ -42,6 +44,32 @@ def plain(value):
     return value
 
 
+def of_case(case, numpy, nested=list):
+    """What the JSON of `spec/conformance/structured-values.json` stands for: a value, or a leaf."""
+    if not isinstance(case, dict):
+        return case
+    if "dtype" in case:
+        dtype = object if case["dtype"] == "string" else case["dtype"]
+        return numpy.array(case["data"], dtype=dtype).reshape(case["shape"])
+    if "record" in case:
+        return {key: of_case(one, numpy, nested) for key, one in case["record"]}
+    ((form, parts),) = case.items()
+    return {"list": list, "tuple": tuple, "nested": nested}[form](of_case(one, numpy, nested) for one in parts)
+
+
+def shown(value, numpy):
+    """A value whose arrays, numbers and texts are compared by dtype, shape and elements."""
+    if isinstance(value, dict):
+        return {key: shown(one, numpy) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(shown(one, numpy) for one in value)
+    if value is None:
+        return None
+    array = numpy.asarray(value)
+    kind = "string" if array.dtype.kind in "OU" else array.dtype.name
+    return {"dtype": kind, "shape": array.shape, "data": array.ravel().tolist()}
+
+
 @support.needs_numpy
 class Leaves(unittest.TestCase):
     def leaves(self, value, declared=()):
@@ -52,6 +80,44 @@ class Leaves(unittest.TestCase):
         found = structure.leaves({"v": value}, structure.DeclaredOutputs(declared), numpy)
         array = lambda one: numpy.empty(0) if one is structure.EMPTY else numpy.asarray(one)
         return {name: [array(one) for one in leaf] if isinstance(leaf, structure.Nested) else array(leaf) for name, leaf in found}
+
+    def test_cases_of_the_specification(self):
+        import numpy
+        from carton_runner import structure
+        from carton_runner.errors import RunnerError
+
+        page = Path(__file__).resolve().parents[3] / "spec/conformance/structured-values.json"
+        cases = json.loads(page.read_text(encoding="utf-8"))
+        for case in cases["values"] + cases["values_with_numbers"]:
+            with self.subTest(case=case):
+                value = of_case(case["value"], numpy)
+                declared = structure.DeclaredOutputs([spec(name, shape="*") for name in case.get("declared", ())])
+                found = {}
+                for name, leaf in structure.leaves({"v": value}, declared, numpy):
+                    if isinstance(leaf, structure.Nested):
+                        dtype = next((numpy.asarray(one).dtype for one in leaf if one is not structure.EMPTY), float)
+                        leaf = [numpy.zeros(0, dtype) if one is structure.EMPTY else numpy.asarray(one) for one in leaf]
+                    else:
+                        leaf = numpy.asarray(leaf)
+                    found[name] = leaf
+                self.assertEqual(shown(found, numpy), {name: shown(of_case(leaf, numpy), numpy) for name, leaf in case["leaves"].items()})
+                if case.get("comes_back", True):
+                    self.assertEqual(shown(structure.value_of("v", found), numpy), shown(value, numpy))
+        for case in cases["refused_values"] + cases["refused_values_with_numbers"]:
+            with self.subTest(case=case), self.assertRaises(RunnerError):
+                found = list(structure.leaves({"v": of_case(case, numpy)}, structure.DeclaredOutputs(()), numpy))
+                # What is no tensor is found when it is sent.
+                self.arrays(numpy).array("v", found[0][1])
+        for case in cases["refused_leaves"]:
+            with self.subTest(case=case), self.assertRaises(RunnerError):
+                structure.value_of("v", {name: of_case(leaf, numpy) for name, leaf in case.items()})
+
+    def arrays(self, numpy):
+        from carton_runner.arrays import Arrays
+
+        arrays = Arrays()
+        arrays.use(numpy)
+        return arrays
 
     def test_names(self):
         import numpy
@@ -71,6 +137,7 @@ class Leaves(unittest.TestCase):
             ({1: a, True: b, "k.l": c}, {"v.1": b, "v.k.l": c}),
             ([1.5, 2.5], {"v": numpy.array([1.5, 2.5])}),
             ([[1, 2], [3, 4]], {"v": numpy.array([[1, 2], [3, 4]])}),
+            ({numpy.int64(1): a, numpy.float32(1.5): b, numpy.bool_(False): c}, {"v.1": a, "v.1.5": b, "v.False": c}),
             (None, {}),
             ((None, a), {"v.1": a}),
             ([], {"v": []}),
@@ -91,6 +158,9 @@ class Leaves(unittest.TestCase):
             ((a, a), [spec("v", shape="*")], {"v": [a, a]}),
             ([], [spec("v", shape=["n"])], {"v": numpy.array([])}),
             ([], [spec("v", shape="*")], {"v": []}),
+            ([[], []], [spec("v[][].a[]", shape="*"), spec("v[][].a.#", "int64", ["n"])], {"v[][].a[]": [], "v[][].a.#": numpy.array([0, 0], int)}),
+            ([{"s": (1, 2)}, {"s": (3, 4)}], [spec("v[].s", shape="*")], {"v[].s": [numpy.array([1, 2]), numpy.array([3, 4])]}),
+            ([{"m": []}], lengths[:2], {"v[].m[]": [], "v[].m.#": numpy.array([0])}),
             ([], lengths, {"v[].m[]": [], "v[].m.#": numpy.array([], int), "v[].x": []}),
             ([[1], [2]], [spec("v", "int64", [2, 1])], {"v": numpy.array([[1], [2]])}),
         ):
@@ -104,6 +174,9 @@ class Leaves(unittest.TestCase):
         deep = a
         for _ in range(70):
             deep = (deep,)
+        grown = a
+        for _ in range(40):
+            grown = [grown]
         endless = []
         endless.append(endless)
         for value, expected in (
@@ -117,6 +190,13 @@ class Leaves(unittest.TestCase):
             ({"#": a}, "output `v` has the key '#'"),
             ({"k": {"a[]": a}}, "output `v.k` has the key 'a[]'"),
             ({(1, 2): a}, "output `v` has the key (1, 2), which is no text"),
+            ({None: a}, "output `v` has the key None, which is no text"),
+            ([None, None], "output `v` is a list that holds None"),
+            ([[a], [1.0]], "output `v[]` is a tensor in some elements of the list `v`, and a list of tensors in others"),
+            ([[[1, 2], [3]], [[4]]], "output `v[]` is a tensor in some elements of the list `v`, and a list of tensors in others"),
+            ([[1, [2]], [[3]]], "the lists in output `v` have different lengths"),
+            ([{"a.b": a, "a": {"b": a}}], "two outputs have the name `v[].a.b`"),
+            (grown, "more than 100000 tensors"),
             (deep, "has more than 64 levels"),
             (endless, "has more than 64 levels"),
         ):
@@ -132,6 +212,21 @@ class Leaves(unittest.TestCase):
             found = self.leaves(value)
             back = structure.value_of("v", found) if found else None
             self.assertEqual(plain(back), plain(natural(value)), "seed %d" % seed)
+
+    def test_empty_lists_where_the_names_are_declared(self):
+        import numpy
+        from carton_runner import structure
+
+        def lists(depth, choose):
+            return numpy.ones(1) if depth == 0 else [lists(depth - 1, choose) for _ in range(choose())]
+
+        for depth in (2, 3, 4, 5):
+            names = sorted(self.leaves(lists(depth, lambda: 1)))
+            for seed in range(40):
+                value = lists(depth, lambda chosen=random.Random(seed): chosen.randint(0, 2))
+                found = self.leaves(value, [spec(name, shape="*") for name in names])
+                self.assertEqual(sorted(found), names, "seed %d" % seed)
+                self.assertEqual(plain(structure.value_of("v", found)), plain(value), "seed %d" % seed)
 
     def test_leaves_of_no_value(self):
         import numpy
@@ -151,6 +246,13 @@ class Leaves(unittest.TestCase):
             ({"v[][]": [a], "v[].#": numpy.array([1.0])}, "is not the lengths"),
             ({"v[][]": [a], "v[].#": numpy.array(1)}, "is not the lengths"),
             ({"v" + ".a" * 70: a}, "more than 64 levels"),
+            ({"v..a": a}, "input `v..a` is no part of a value"),
+            ({"v.#": a}, "input `v.#` is no part of a value"),
+            ({"v.x[0]": a}, "input `v.x[0]` is no part of a value"),
+            ({"v[]": [a]}, "input `v[]` is the name of the elements of a list, and of no tensor"),
+            ({"v[]": [a], "v.#": numpy.array([1])}, "`v.#` is not"),
+            ({"v[].m.#": numpy.array([1])}, "there is no `v[].m[]`"),
+            ({"v[].x": [a], "v[].m.#": [numpy.array([1])]}, "there is no `v[].m[]`"),
         ):
             with self.assertRaises(RunnerError) as caught:
                 structure.value_of("v", found)
@@ -242,6 +344,7 @@ SOURCE = """
     def floats(x, state: Tuple[float, ...] = ()): return {"y": show(state)}
     def rows(x, state: List[float] = None): return {"y": show(state)}
     def by_number(x, state: Dict[int, float] = None): return {"y": show(state)}
+    def either(x, state: Dict[str, Union[int, float, str]] = None): return {"y": show(state)}
     def listed(x, state: List[State] = None): return {"y": show(state)}
     def unknown(x, state: "Nothing" = None): return {"y": show(state)}
     def all_of(x, **rest): return {"y": show(rest)}
@@ -322,6 +425,14 @@ class Models(support.ModelTest):
             ("any_pair", {"state.0": 1.0}, "tuple(1.0.tensor, None)"),
             ("floats", {"state.0": 1.0, "state.1": 2.0, "state.2": 3.0}, "tuple(1.0, 2.0, 3.0)"),
             ("rows", {"state.0": 1.0, "state.1": 2.0}, "list(1.0, 2.0)"),
+            ("named", {"state.h": 1.0, "state.n": 1.5}, ("input `state.n`: expected an integer, found 1.5",)),
+            ("named", {"state.h": 1.0, "state.n": float("nan")}, ("input `state.n`: expected an integer, found nan",)),
+            ("named", {"state.h": 1.0, "state.n": "5"}, ("input `state.n`: expected an integer, found '5'",)),
+            ("data", {"options.scale": 2.0, "options.state.h": 1.0, "options.name": 1.0}, ("input `options.name`: expected a text, found 1.0",)),
+            ("typed", {"state.flag": 2.0, "state.rows": (4, 5)}, ("input `state.flag`: expected a boolean, found 2.0",)),
+            ("floats", {"state.0": float("nan")}, "tuple(nan)"),
+            ("either", {"state.a": 1.5, "state.b": "x"}, "{'a': 1.5, 'b': 'x'}"),
+            ("by_number", {"state.1": 1.0, "state.01": 2.0}, ("input `state` has several keys that are one int: 1, 01",)),
             ("by_number", {"state.1": 1.0, "state.10": 2.0}, "{1: 1.0, 10: 2.0}"),
             ("by_number", {"state.a": 1.0}, ("input `state` has keys that are no int: a",)),
             ("listed", {"state[].h": [1.0, 2.0], "state[].n": [3.0, 4.0]}, "list(State(1.0.tensor, None, 3), State(2.0.tensor, None, 4))"),
@@ -336,6 +447,19 @@ class Models(support.ModelTest):
                     self.error(answer, *expected)
                 else:
                     self.assertEqual(host.outputs(*answer)["y"][2][16:].decode(), expected)
+
+    def test_complex_numbers_are_no_floats(self):
+        import numpy
+        from carton_runner import annotated
+        from carton_runner.errors import RunnerError
+
+        for kind, value in ((float, 1j), (int, 1j), (float, 2**60 + 1), (bytes, 1.0), (int, numpy.inf)):
+            with self.subTest(value=value), self.assertRaisesRegex(RunnerError, "input `x`: expected"):
+                annotated._wanted(kind).leaf("x", numpy.array(value))
+        array = numpy.array(1j)
+        self.assertIs(annotated._wanted(typing.Union[float, numpy.ndarray]).leaf("x", array), array)
+        with self.assertRaisesRegex(RunnerError, "input `x`: expected an integer, found 1.5"):
+            annotated._wanted(typing.List[int]).leaf("x", numpy.array([1.0, 1.5]))
 
     def test_outputs(self):
         declared = [spec("y"), dict(spec("h"), internal_name="state.0"), spec("state.1")]

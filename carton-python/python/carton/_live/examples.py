@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import inspect
 import threading
 from typing import Any, Callable, Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ import numpy as np
 
 from .. import _carton, _convert, _small_floats
 from .._errors import InvalidInputError
+from .._structure import Nested, is_record, is_structured, leaves, record_of
 from .live import Live
 
 #: The symbol of the first dimension in signatures that are inferred from an example.
@@ -65,31 +65,10 @@ def leaves_received(example: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in example.items():
         if is_structured(value):
-            from .._structure import leaves
-
             found.update({leaf: as_received(one, leaf) for leaf, one in leaves(value, name).items()})
         else:
             found[name] = as_received(value, name)
     return found
-
-
-def is_structured(value: Any) -> bool:
-    """Whether a value is more than a tensor, or a list of tensors: a record, a tuple of arrays, or a list of such. Tuples of numbers are a tensor."""
-    if is_record(value):
-        return True
-    if isinstance(value, tuple):
-        return any(hasattr(one, "__array__") and not isinstance(one, np.generic) or one is None or is_structured(one) for one in value)
-    return isinstance(value, list) and any(
-        is_structured(one) or isinstance(one, list) and any(hasattr(part, "__array__") and not isinstance(part, np.generic) for part in one)
-        for one in value
-    )
-
-
-def is_record(value: Any) -> bool:
-    """Whether a value is a dict, a NamedTuple or a dataclass."""
-    if isinstance(value, type) or hasattr(value, "__array__"):
-        return False
-    return isinstance(value, Mapping) or hasattr(value, "_fields") and isinstance(value, tuple) or dataclasses.is_dataclass(value)
 
 
 def as_received(value: Any, name: str) -> Any:
@@ -98,7 +77,8 @@ def as_received(value: Any, name: str) -> Any:
     if kind in ("strings", "bytes"):
         return _convert.strings(converted, shape).copy()
     if kind == "nested":
-        return [as_received(element, name) for element in converted]
+        # A list of its own kind: those of arrays of one shape would be taken for one array.
+        return Nested(as_received(element, name) for element in converted)
     return converted if kind == "array" else np.asarray(_small_floats.of_bits(converted, kind))
 
 
@@ -128,20 +108,13 @@ def as_sent(value: Any) -> np.ndarray:
 def named_outputs(result: Any, names: Sequence[str] | None) -> dict[str, Any]:
     """The outputs of a call by name: a record as it is, otherwise the values in the order of the names. Values that are None are no outputs."""
     if is_record(result) and (names is None or not isinstance(result, tuple)):
-        record = result if isinstance(result, Mapping) else _fields(result)
-        return {str(name): _value(value) for name, value in record.items() if value is not None}
+        return {name: _value(value) for name, value in (record_of(result) or {}).items() if value is not None}
     values = list(result) if isinstance(result, tuple) else [result]
     if names is None:
         names = ["output"] if len(values) == 1 else [f"output_{number}" for number in range(len(values))]
     if len(names) != len(values):
         raise InvalidInputError(f"the model returned {len(values)} outputs, and {len(names)} are declared: {', '.join(names)}")
     return {name: _value(value) for name, value in zip(names, values) if value is not None}
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    if isinstance(record, tuple):
-        return dict(zip(record._fields, record))  # type: ignore[attr-defined]
-    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
 def _value(value: Any) -> Any:

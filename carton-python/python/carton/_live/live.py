@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _carton
 from .._paths import AnyPath
+from .._structure import top_of
 
 
 @dataclass
@@ -60,6 +60,6 @@ class Live:
         """A declared input, which is optional where the model says so, and the caller does not say that it is not."""
         name = spec.internal_name or spec.name
         arguments, named = spec.__getnewargs_ex__()
-        if named["optional"] is not None or not {name, re.split(r"\.|\[\]", name)[0]} & self.optional:
+        if named["optional"] is not None or not {name, top_of(name)} & self.optional:
             return spec
         return _carton.TensorSpec(*arguments, **{**named, "optional": True})

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Callable, Iterable
 
 from .._errors import InvalidInputError
+from .._structure import is_structured
 from .examples import (
     as_received,
     as_sent,
     column_array,
     copies_of,
-    is_structured,
     leaves_received,
     named_example,
     optional_parameters,
