@@ -61,13 +61,7 @@ pub(crate) fn leaves(name: &str, value_type: &ValueType) -> Option<Vec<Leaf>> {
     Some(leaves)
 }
 
-fn add(
-    name: &str,
-    value_type: &ValueType,
-    is_required: bool,
-    level: usize,
-    leaves: &mut Vec<Leaf>,
-) -> Option<()> {
+fn add(name: &str, value_type: &ValueType, is_required: bool, level: usize, leaves: &mut Vec<Leaf>) -> Option<()> {
     // Each level of lists in lists has the leaves of the level below, and their lengths.
     if level > MAX_LEVELS {
         return None;
@@ -121,9 +115,9 @@ fn add(
             .iter()
             .enumerate()
             .try_for_each(|(index, element)| add(&format!("{name}.{index}"), element, is_required, below, leaves)),
-        ValueType::Named(fields) => {
-            fields.iter().try_for_each(|(field, part)| add(&format!("{name}.{field}"), part, is_required, below, leaves))
-        }
+        ValueType::Named(fields) => fields
+            .iter()
+            .try_for_each(|(field, part)| add(&format!("{name}.{field}"), part, is_required, below, leaves)),
         _ => None,
     }
 }
@@ -184,7 +178,8 @@ mod tests {
         assert_eq!(leaves("x", &dictionary(ValueType::Other)), None);
         // Without limits, as many leaves as Fibonacci's numbers.
         let deep = |n_levels| (0..n_levels).fold(ValueType::Tensor, |element, _| list(element));
-        assert_eq!(leaves("x", &deep(20)).map(|leaves| leaves.len()), Some(20));
+        assert_eq!(leaves("x", &deep(20)).map(|leaves| leaves.len()), Some(10946));
+        assert_eq!(leaves("x", &deep(40)), None);
         assert_eq!(leaves("x", &deep(MAX_LEVELS + 2)), None);
         let wide = (0..40).fold(pair(), |element, _| ValueType::Tuple(vec![list(element.clone()), list(element)]));
         assert_eq!(leaves("x", &wide), None);
