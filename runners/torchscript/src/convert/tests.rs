@@ -153,13 +153,16 @@ fn lists() {
         Tensor::from_strings(["a", "b"], vec![2, 1]).unwrap(),
         Ok("[[\"a\"], [\"b\"]]"),
     );
-    for wrong in [Tensor::from_vec(Vec::<i64>::new(), vec![1 << 40, 0]).unwrap(), ints(&[1])] {
-        let message = format!(
-            "input `x`: expected a nested tensor (forward takes T), found int64 of shape {:?}",
-            wrong.shape().unwrap()
-        );
-        check(list(list(ValueType::Int)), wrong, Err(&message));
-    }
+    check(
+        list(list(ValueType::Int)),
+        ints(&[1]),
+        Err("input `x`: expected a nested tensor (forward takes T), found int64 of shape [1]"),
+    );
+    check(
+        list(list(ValueType::Int)),
+        Tensor::from_vec(Vec::<i64>::new(), vec![1 << 40, 0]).unwrap(),
+        Err("input `x`: expected a nested tensor (forward takes T), found int64 of shape [1099511627776, 0]"),
+    );
     check(
         list(ValueType::Bool),
         ints(&[1, 2]),
