@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(leaves("x", &deep(20)).map(|leaves| leaves.len()), Some(10946));
         assert_eq!(leaves("x", &deep(40)), None);
         assert_eq!(leaves("x", &deep(MAX_LEVELS + 2)), None);
-        let wide = (0..40).fold(pair(), |element, _| ValueType::Tuple(vec![list(element.clone()), list(element)]));
+        let wide = (0..16).fold(pair(), |element, _| ValueType::Tuple(vec![list(element.clone()), list(element)]));
         assert_eq!(leaves("x", &wide), None);
     }
 
