@@ -212,9 +212,13 @@ impl Leaves {
         let mut names: Vec<String> = Vec::new();
         let mut positions: HashMap<String, usize> = HashMap::new();
         let mut joined: Vec<Joined> = Vec::new();
-        for (index, element) in elements.into_iter().enumerate() {
+        let elements = elements.into_iter().map(|element| {
             let mut leaves = Self::default();
             leaves.add(below.clone(), element, &declared, level + 1)?;
+            Ok(leaves)
+        });
+        let elements = filled(elements.collect::<Result<_, StructureError>>()?)?;
+        for (index, mut leaves) in elements.into_iter().enumerate() {
             let differs = |problem: String| StructureError::Elements { name: name.clone(), index, problem };
             if index == 0 {
                 names = leaves.list.iter().map(|(leaf, _)| leaf.clone()).collect();
@@ -250,6 +254,38 @@ impl Leaves {
         }
         Ok(())
     }
+}
+
+/// The leaves of the elements of a list, where empty lists have the leaves that other lists in their place have.
+fn filled(elements: Vec<Leaves>) -> Result<Vec<Leaves>, StructureError> {
+    let is_empty = |tensor: &Tensor| matches!(tensor, Tensor::Nested(list) if list.elements().is_empty());
+    let has_empty = |leaves: &Leaves| leaves.list.iter().any(|(_, tensor)| is_empty(tensor));
+    if !elements.iter().any(has_empty) {
+        return Ok(elements);
+    }
+    let is_list = |(name, tensor): &(String, Tensor)| (name.clone(), matches!(tensor, Tensor::Nested(_)));
+    let names: BTreeMap<String, bool> = elements.iter().flat_map(|leaves| &leaves.list).map(is_list).collect();
+    let fill = |leaves: Leaves| {
+        if !has_empty(&leaves) {
+            return Ok(leaves);
+        }
+        let mut filled = Leaves::default();
+        for (name, tensor) in leaves.list {
+            let prefix = format!("{name}{ELEMENTS}");
+            let below = names.range(prefix.clone()..).take_while(|(leaf, _)| leaf.starts_with(&prefix));
+            let mut below = below.filter(|_| is_empty(&tensor)).peekable();
+            if below.peek().is_none() {
+                filled.push(name, tensor)?;
+                continue;
+            }
+            for (leaf, is_list) in below {
+                let empty = if *is_list { nested(leaf, Vec::new()) } else { lengths_tensor(leaf, Vec::new()) };
+                filled.push(leaf.clone(), empty?)?;
+            }
+        }
+        Ok(filled)
+    };
+    elements.into_iter().map(fill).collect()
 }
 
 impl Joined {
@@ -345,6 +381,23 @@ pub fn is_below<'a>(name: &str, leaf: &'a str) -> Option<&'a str> {
     leaf.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with(ELEMENTS))
 }
 
+/// The beginning of a name, up to what says the place inside a value: the name of the input or output that the tensor is a leaf of, unless that
+/// has such a name itself.
+///
+/// ```
+/// use carton_runner_interface::structure::top;
+///
+/// assert_eq!((top("state.0"), top("found[].boxes"), top("x[0]")), ("state", "found", "x[0]"));
+/// ```
+#[must_use]
+pub fn top(name: &str) -> &str {
+    // A name begins with at least one character of its own.
+    let first = name.chars().next().map_or(0, char::len_utf8);
+    let (_, rest) = name.split_at(first);
+    let end = [".", ELEMENTS].iter().filter_map(|mark| rest.find(mark)).min();
+    end.map_or(name, |end| name.split_at(first + end).0)
+}
+
 /// Makes the value whose leaves have these names behind `name`. There is at least one.
 fn value_of(name: &str, leaves: Vec<(&str, Tensor)>, level: usize) -> Result<Value, StructureError> {
     let wrong = |problem: &str| Err(StructureError::Names { name: name.to_owned(), problem: problem.to_owned() });
@@ -429,7 +482,10 @@ fn list_of(name: &str, leaves: Vec<(&str, Tensor)>, level: usize) -> Result<Valu
             }
             // Lengths of lists inside each element.
             (Some(inner), Tensor::Nested(_)) if !has_elements(inner) => return Err(no_list(inner)),
-            (_, Tensor::Nested(list)) if rest != ELEMENTS => lists.push((rest, list)),
+            _ if rest == ELEMENTS => {
+                return Err(wrong(rest, format!("is no tensor of its own: a list of tensors is `{name}`")));
+            }
+            (_, Tensor::Nested(list)) => lists.push((rest, list)),
             _ => return Err(wrong(rest, "should be a nested tensor, which has the elements of a list".to_owned())),
         }
     }

@@ -71,6 +71,31 @@ impl<'a> ModelOptions<'a> {
             Some(other) => Err(wrong_option(name, expected, other)),
         }
     }
+
+    /// Names: a text is one name, a list of texts is several. Without the option there are none. `expected` says what it should be.
+    ///
+    /// ```
+    /// use carton_runner_interface::runner::{ModelOptions, Options};
+    ///
+    /// let options = Options::from([("one".to_owned(), "a,b".into()), ("two".to_owned(), ["a", "b"].as_slice().into())]);
+    /// let options = ModelOptions::new("onnx", &["one", "two"], &options);
+    /// assert_eq!(options.names("one", "names")?, ["a,b"]);
+    /// assert_eq!(options.names("two", "names")?, ["a", "b"]);
+    /// # Ok::<(), carton_runner_interface::runner::RunnerError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is something else, or a name is empty.
+    pub fn names(&self, name: &str, expected: &str) -> Result<Vec<String>, RunnerError> {
+        let Some(value) = self.get(name) else { return Ok(Vec::new()) };
+        let list = match value {
+            Value::Array(list) => list.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let one = |value: &Value| value.as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+        let names: Option<Vec<String>> = list.iter().map(one).collect();
+        names.ok_or_else(|| wrong_option(name, expected, value))
+    }
 }
 
 /// The error of an option that has the value `found` and should be what `expected` says.

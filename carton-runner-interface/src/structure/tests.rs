@@ -99,6 +99,46 @@ fn none_and_what_is_empty() {
 }
 
 #[test]
+fn empty_lists_have_the_leaves_of_other_elements() {
+    let one = || record(vec![("a", leaf(1))]);
+    let (some, none) = (|| Value::List(vec![one(), one()]), || Value::List(vec![]));
+    check(
+        Value::List(vec![none(), some(), none()]),
+        &[("v[][].a[]", list(&[1, 1])), ("v[][].a.#", lengths(&[0, 2, 0]))],
+    );
+    let field = |value: Value| record(vec![("f", value)]);
+    check(
+        Value::List(vec![field(some()), field(none())]),
+        &[("v[].f[].a[]", list(&[1, 1])), ("v[].f[].a.#", lengths(&[2, 0]))],
+    );
+    let row = || Value::List(vec![leaf(1)]);
+    check(
+        Value::List(vec![Value::List(vec![row(), row()]), none()]),
+        &[
+            ("v[][][][]", list(&[1, 1])),
+            ("v[][][].#", lengths(&[2, 0])),
+            ("v[][].#", Tensor::nested(vec![lengths(&[1, 1]), lengths(&[])]).unwrap()),
+        ],
+    );
+}
+
+#[test]
+fn tops_of_names() {
+    for (name, expected) in [
+        ("v", "v"),
+        ("v.a", "v"),
+        ("v[].a.b", "v"),
+        ("v[0].a", "v[0]"),
+        (".a.b", ".a"),
+        ("[]", "[]"),
+        ("", ""),
+        ("é.é", "é"),
+    ] {
+        assert_eq!(top(name), expected, "{name}");
+    }
+}
+
+#[test]
 fn what_has_no_leaves() {
     let refused = |value: Value, expected: &str| {
         let error = flatten("v", value).unwrap_err().to_string();
@@ -132,7 +172,11 @@ fn what_is_no_value() {
     refused(&[("v", number(1)), ("v.a", number(1))], "`v` is a tensor, and the beginning");
     refused(&[("v[].a", list(&[1])), ("v.a", number(1))], "`v` is the beginning of names of a list");
     refused(&[("v[].a", number(1))], "`v[].a` should be a nested tensor");
-    refused(&[("v[]", list(&[1]))], "`v[]` should be a nested tensor");
+    for tensor in [list(&[1]), number(1)] {
+        refused(&[("v[]", tensor)], "`v[]` is no tensor of its own: a list of tensors is `v`");
+    }
+    refused(&[("v[]", list(&[1])), ("v.#", lengths(&[1]))], "`v` is the beginning of names of a list");
+    refused(&[("v.#", number(1))], "is not the name of part of a value");
     refused(&[("v[].a", list(&[1])), ("v[].b", list(&[1, 2]))], "`v[].b` has 2 elements, other leaves");
     refused(&[("v[][]", list(&[1]))], "`v[][]` needs the lengths of its lists, `v[].#`");
     refused(&[("v[][]", list(&[1])), ("v[].#", lengths(&[2]))], "its lengths make another number");

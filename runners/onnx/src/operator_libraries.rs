@@ -1,5 +1,5 @@
-//! Libraries of operators that a model uses beyond those of ONNX and ONNX Runtime (the option `libraries`): a file of the model, or a Python
-//! package that is installed. A package is searched for a library, and never imported.
+//! Libraries of operators that a model uses beyond those of ONNX and ONNX Runtime (the option `libraries`): a file of the model, a Python
+//! package that is installed, or a file in one. A package is searched for a library, and never imported.
 //!
 //! ```text
 //! <runner_data_dir>/onnxruntime/packages/       where `pip install --target` puts packages for all programs
@@ -9,10 +9,11 @@
 //! ```
 
 use std::fs;
-use std::io::{ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use carton_runner_interface::runner::RunnerError;
+use carton_runner_interface::runner::{ModelFiles, RunnerError};
 
 use crate::model_source::Files;
 
@@ -25,8 +26,6 @@ const PACKAGES: &str = "packages";
 /// The depth to which a package is searched, and the number of entries after which the search stops.
 const MAX_DEPTH: usize = 4;
 const MAX_ENTRIES: usize = 20_000;
-/// The largest library that is searched for its entry.
-const MAX_LIBRARY_BYTES: u64 = 1 << 30;
 
 /// A library that the model names, on disk for as long as this lives.
 #[derive(Debug)]
@@ -47,9 +46,19 @@ impl Drop for OperatorLibrary {
     }
 }
 
-/// Whether an option names a file of the model, not a package.
+/// Whether an option names a file, of the model or in a package, and not a package.
 pub(crate) fn is_file(name: &str) -> bool {
     name.contains('/') || is_library(name)
+}
+
+/// Whether an option may name a file in a package: `PACKAGE/FILE`, without `..`.
+pub(crate) fn is_in_package(name: &str) -> bool {
+    name.contains('/') && is_inside(name)
+}
+
+/// Whether a name leads to what is below the folder that it is joined to.
+fn is_inside(name: &str) -> bool {
+    !name.is_empty() && Path::new(name).components().all(|component| matches!(component, Component::Normal(_)))
 }
 
 fn is_library(name: &str) -> bool {
@@ -60,28 +69,36 @@ fn is_library(name: &str) -> bool {
 /// are installed.
 ///
 /// # Errors
-/// The model has no such file, or no such package is installed (kind `Unavailable`) or readable.
+/// The model has no such file, or no such package, or file of one, is installed (kind `Unavailable`) or readable.
 pub(crate) fn find(
     name: &str,
     files: &dyn Files,
     runtime: &Path,
     installed: Option<&Path>,
 ) -> Result<OperatorLibrary, RunnerError> {
-    if is_file(name) { of_model(name, files) } else { of_package(name, runtime, installed) }
+    if files.paths().iter().any(|path| path == name) {
+        return of_model(name, files);
+    }
+    if !is_inside(name) || (is_file(name) && !is_in_package(name)) {
+        return Err(RunnerError::new(format!(
+            "option `libraries` names `{name}`, which is neither a file of the model nor a package"
+        )));
+    }
+    of_package(name, runtime, installed)
 }
 
 /// The library at a path among the model's files. One that is not in a folder is copied into the scratch folder of this process.
 fn of_model(name: &str, files: &dyn Files) -> Result<OperatorLibrary, RunnerError> {
-    if !files.paths().iter().any(|path| path == name) {
-        return Err(RunnerError::new(format!("option `libraries` names `{name}`, which is not a file of the model")));
-    }
     if let Some(directory) = files.directory() {
         return Ok(OperatorLibrary { name: name.to_owned(), path: directory.join(name), is_copy: false });
     }
     let failed = |error: std::io::Error| RunnerError::new(format!("copying the library `{name}`: {error}"));
     let bytes = files.map(name).map_err(failed)?;
     let file_name = name.rsplit('/').next().unwrap_or(name);
-    let path = std::env::temp_dir().join(format!("carton-{}-{file_name}", std::process::id()));
+    // Files of several folders may have one name.
+    static N_COPIES: AtomicUsize = AtomicUsize::new(0);
+    let number = N_COPIES.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("carton-{}-{number}-{file_name}", std::process::id()));
     // Made by this process alone: another file of this name is not written to.
     let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
     let library = OperatorLibrary { name: name.to_owned(), path, is_copy: true };
@@ -89,9 +106,10 @@ fn of_model(name: &str, files: &dyn Files) -> Result<OperatorLibrary, RunnerErro
     Ok(library)
 }
 
-/// The library of an installed Python package.
+/// The library of an installed Python package, or the one at a path in it.
 fn of_package(name: &str, runtime: &Path, installed: Option<&Path>) -> Result<OperatorLibrary, RunnerError> {
-    let folder_name = name.replace('-', "_");
+    let (package, file) = name.split_once('/').map_or((name, None), |(package, file)| (package, Some(file)));
+    let folder_name = package.replace('-', "_");
     let mut places: Vec<PathBuf> = installed.map(|folder| folder.join(PACKAGES)).into_iter().collect();
     // `onnxruntime/capi/libonnxruntime.so` in an environment.
     places.extend(runtime.ancestors().nth(3).map(Path::to_path_buf));
@@ -99,14 +117,22 @@ fn of_package(name: &str, runtime: &Path, installed: Option<&Path>) -> Result<Op
         let folder = place.join(&folder_name);
         match folder.read_dir() {
             Ok(_) => {
-                let path = library_in(&folder).ok_or_else(|| {
-                    RunnerError::new(format!("{} has no library of operators for ONNX Runtime", folder.display()))
+                let path = match file {
+                    Some(file) => Some(folder.join(file)).filter(|path| has_entry(path)),
+                    None => library_in(&folder),
+                };
+                let path = path.ok_or_else(|| {
+                    let place = file.map_or_else(|| folder.clone(), |file| folder.join(file));
+                    RunnerError::new(format!("{} has no library of operators for ONNX Runtime", place.display()))
                 })?;
                 return Ok(OperatorLibrary { name: name.to_owned(), path, is_copy: false });
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                return Err(RunnerError::new(format!("reading the package `{name}`: {}: {error}", folder.display()))
-                    .with_hint(format!("allow reading `{}`, if the model may run its code", folder.display())));
+                return Err(RunnerError::new(format!(
+                    "reading the package `{package}`: {}: {error}",
+                    folder.display()
+                ))
+                .with_hint(format!("allow reading `{}`, if the model may run its code", folder.display())));
             }
             Err(_) => {}
         }
@@ -116,18 +142,25 @@ fn of_package(name: &str, runtime: &Path, installed: Option<&Path>) -> Result<Op
         Some(folder) => format!(
             "`pip install --no-deps --target {} {}` installs it for all programs",
             folder.join(PACKAGES).display(),
-            name.replace('_', "-")
+            package.replace('_', "-")
         ),
         None => "install the package in the Python environment whose ONNX Runtime ORT_DYLIB_PATH names".to_owned(),
     };
     Err(RunnerError::unavailable(
-        format!("the package `{name}`, which has operators of the model, is not in {looked}"),
+        format!("the package `{package}`, which has operators of the model, is not in {looked}"),
         hint,
     ))
 }
 
 /// The first library below `folder`, by its path, that has the entry for ONNX Runtime.
 fn library_in(folder: &Path) -> Option<PathBuf> {
+    let mut found = libraries_below(folder);
+    found.sort();
+    found.into_iter().find(|path| has_entry(path))
+}
+
+/// The libraries among the first [`MAX_ENTRIES`] entries below `folder`.
+fn libraries_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
     let mut n_entries = 0;
@@ -136,7 +169,7 @@ fn library_in(folder: &Path) -> Option<PathBuf> {
         for entry in entries.flatten() {
             n_entries += 1;
             if n_entries > MAX_ENTRIES {
-                break;
+                return found;
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) && depth < MAX_DEPTH {
                 folders.push((entry.path(), depth + 1));
@@ -145,16 +178,19 @@ fn library_in(folder: &Path) -> Option<PathBuf> {
             }
         }
     }
-    found.sort();
-    found.into_iter().find(|path| has_entry(path))
+    found
 }
 
 /// Whether a library has the entry among the names of its symbols. It is not loaded for this, which would run code of it.
 fn has_entry(path: &Path) -> bool {
-    let Ok(file) = fs::File::open(path) else { return false };
-    let mut bytes = Vec::new();
-    let read = file.take(MAX_LIBRARY_BYTES).read_to_end(&mut bytes);
-    read.is_ok() && memchr::memmem::find(&bytes, ENTRY).is_some()
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return false;
+    };
+    if !path.is_file() {
+        return false;
+    }
+    let bytes = ModelFiles::from_directory(folder).map(name);
+    bytes.is_ok_and(|bytes| memchr::memmem::find(bytes.bytes(), ENTRY).is_some())
 }
 
 /// Opens what a library needs and does not name. Extensions of Python leave the interpreter's symbols to the process that loads them, so the
@@ -256,6 +292,15 @@ mod tests {
         assert_eq!(python_version(&ours).as_deref(), Some("3.11"));
         put("env/pyvenv.cfg", b"home = /opt/python/bin\nversion = 3.11.7\n");
         assert!(python_libraries(&ours, "l").contains(&PathBuf::from("/opt/python/lib/l")));
+        let file = put("env/some_ops/other.so", b"\0RegisterCustomOps\0");
+        assert_eq!(path("some-ops/other.so").unwrap(), file);
+        let message = path("some_ops/plain.so").unwrap_err().message;
+        assert!(message.ends_with("some_ops/plain.so has no library of operators for ONNX Runtime"), "{message}");
+        assert!(path("more_ops/ops.so").unwrap_err().is_unavailable());
+        for outside in ["..", ".", "", "some_ops/../some_ops", "/etc", "../env/some_ops/other.so", "other.so"] {
+            let message = path(outside).unwrap_err().message;
+            assert!(message.ends_with("is neither a file of the model nor a package"), "{outside}: {message}");
+        }
         // Those for all programs come first.
         let first = put("data/packages/some_ops/ops.so", b"\0RegisterCustomOps\0");
         assert_eq!(path("some_ops").unwrap(), first);
@@ -263,15 +308,17 @@ mod tests {
 
     #[test]
     fn files_of_the_model() {
-        let files = TestFiles { files: [("libs/ops.so".to_owned(), b"library".to_vec())].into(), directory: None };
+        let contents = [("libs/ops.so".to_owned(), b"library".to_vec()), ("more/ops.so".to_owned(), b"more".to_vec())];
+        let files = TestFiles { files: contents.into(), directory: None };
         let found = |name: &str, files: &TestFiles| find(name, files, Path::new("/x"), None);
         let copied = found("libs/ops.so", &files).unwrap();
         assert_eq!(fs::read(&copied.path).unwrap(), b"library");
+        assert_eq!(fs::read(&found("more/ops.so", &files).unwrap().path).unwrap(), b"more");
         let path = copied.path.clone();
         drop(copied);
         assert!(!path.exists());
         let message = found("../ops.so", &files).unwrap_err().message;
-        assert_eq!(message, "option `libraries` names `../ops.so`, which is not a file of the model");
+        assert_eq!(message, "option `libraries` names `../ops.so`, which is neither a file of the model nor a package");
         let in_folder = TestFiles { directory: Some("/model".into()), ..files };
         assert_eq!(found("libs/ops.so", &in_folder).unwrap().path, Path::new("/model/libs/ops.so"));
     }

@@ -1,7 +1,6 @@
 //! Reads and checks the options of a model (`[runner.opts]`), and warns about unknown ones.
 
-use carton_runner_interface::runner::{self, Options, RunnerError, wrong_option};
-use serde_json::Value;
+use carton_runner_interface::runner::{self, Options, RunnerError};
 
 /// Every option, in the order in which messages list them.
 const KNOWN: [&str; 6] =
@@ -21,7 +20,7 @@ pub(crate) struct ModelOptions {
     pub(crate) execution_providers: Vec<String>,
     /// The `.onnx` file to load, where there are several.
     pub(crate) model: Option<String>,
-    /// The libraries of operators that the model uses: paths of files of the model, and names of installed packages.
+    /// The libraries of operators that the model uses: files of the model, packages of Python, or files in them.
     pub(crate) libraries: Vec<String>,
 }
 
@@ -45,33 +44,22 @@ impl ModelOptions {
         Ok(Self {
             intra_op_threads: intra_op_threads.or(num_threads),
             inter_op_threads: options.number("inter_op_threads", MAX_THREADS)?,
-            execution_providers: names("execution_provider", "a name such as \"CUDA\" or a list of names", &options)?,
+            execution_providers: options
+                .names("execution_provider", "a name such as \"CUDA\" or a list of names")?,
             model: options.text("model", "the path of a .onnx file inside the model")?,
-            libraries: names(
+            libraries: options.names(
                 "libraries",
-                "the path of a library inside the model, the name of a package such as \"onnxruntime_extensions\", or a list of them",
-                &options,
+                "a file of the model, a package of Python such as \"onnxruntime_extensions\", a file in one, or a list of them",
             )?,
         })
     }
 }
 
-/// An option that is a name, or a list of names.
-fn names(option: &str, expected: &str, options: &runner::ModelOptions<'_>) -> Result<Vec<String>, RunnerError> {
-    let name = |value: &Value| value.as_str().filter(|name| !name.is_empty()).map(str::to_owned);
-    let Some(value) = options.get(option) else {
-        return Ok(Vec::new());
-    };
-    let names = match value {
-        Value::Array(names) if !names.is_empty() => names.iter().map(name).collect(),
-        value => name(value).map(|name| vec![name]),
-    };
-    names.ok_or_else(|| wrong_option(option, expected, value))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use serde_json::Value;
 
     use super::*;
 
@@ -128,7 +116,8 @@ mod tests {
             Ok(ModelOptions { execution_providers: vec!["CUDA".to_owned(), "CPU".to_owned()], ..defaults() }),
             &[],
         );
-        for wrong in [serde_json::json!([]), serde_json::json!(1), serde_json::json!(["CPU", 1]), serde_json::json!("")]
+        for wrong in
+            [serde_json::json!([""]), serde_json::json!(1), serde_json::json!(["CPU", 1]), serde_json::json!("")]
         {
             let message = format!(
                 "option `execution_provider` should be a name such as \"CUDA\" or a list of names, found {wrong}"
@@ -137,6 +126,7 @@ mod tests {
         }
         for (given, expected) in [
             (serde_json::json!("libs/ops.so"), vec!["libs/ops.so"]),
+            (serde_json::json!([]), vec![]),
             (
                 serde_json::json!(["libs/ops.so", "onnxruntime_extensions"]),
                 vec!["libs/ops.so", "onnxruntime_extensions"],
@@ -148,8 +138,8 @@ mod tests {
         check(
             serde_json::json!({"libraries": [1]}),
             Err(
-                "option `libraries` should be the path of a library inside the model, the name of a package such as \"onnxruntime_extensions\", or a \
-                 list of them, found [1]",
+                "option `libraries` should be a file of the model, a package of Python such as \"onnxruntime_extensions\", a file in one, or a list \
+                 of them, found [1]",
             ),
             &[],
         );

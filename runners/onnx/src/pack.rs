@@ -50,6 +50,12 @@ pub(crate) fn pack(
         ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("{} is {error}", path.display())))?;
     let mut external = external_files(&folder, &model, &file.external)?;
     for library in options.libraries.iter().filter(|name| operator_libraries::is_file(name)) {
+        if operator_libraries::is_in_package(library) && !folder.join(library).exists() {
+            warn(format!(
+                "`{library}` of option `libraries` is not a file of the model, and is taken for a file of a package"
+            ));
+            continue;
+        }
         external.push(library_file(&folder, library)?);
     }
     // A folder becomes the model as it is. With a single file only the files that it names are packed, not its whole folder.

@@ -29,19 +29,8 @@ pub struct Onnx {
 }
 
 impl Runner for Onnx {
-    /// All but complex numbers, which ONNX Runtime does not have.
+    /// All beyond format v1 but complex numbers, which ONNX Runtime does not have.
     const DTYPES: &'static [DataType] = &[
-        DataType::Float32,
-        DataType::Float64,
-        DataType::String,
-        DataType::Int8,
-        DataType::Int16,
-        DataType::Int32,
-        DataType::Int64,
-        DataType::Uint8,
-        DataType::Uint16,
-        DataType::Uint32,
-        DataType::Uint64,
         DataType::Bool,
         DataType::Float16,
         DataType::BFloat16,

@@ -11,12 +11,14 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <iterator>
 #include <memory>
-#include <sstream>
+#include <optional>
 
 #include "error.h"
 #include "module.h"
@@ -46,6 +48,7 @@ struct carton_result {
   std::deque<std::vector<carton_output>> lists;
   std::deque<std::string> strings;
   std::deque<std::vector<carton_text>> texts;
+  std::deque<std::vector<int64_t>> shapes;
 };
 
 namespace carton {
@@ -93,6 +96,8 @@ constexpr at::ScalarType dtypes[] = {
     at::ScalarType::Undefined,
 };
 constexpr size_t n_dtypes = sizeof(dtypes) / sizeof(dtypes[0]);
+// A test in src/libtorch/shim.rs compares the order.
+static_assert(n_dtypes == 21, "each dtype of `DataType::ALL` has a scalar type");
 
 at::ScalarType scalar_type_of(int32_t dtype) {
   return dtype >= 0 && static_cast<size_t>(dtype) < n_dtypes ? dtypes[dtype] : at::ScalarType::Undefined;
@@ -160,7 +165,8 @@ c10::IValue key_of(const std::string& text, const c10::Type& type) {
     case c10::TypeKind::IntType:
       return static_cast<int64_t>(std::stoll(text));
     case c10::TypeKind::FloatType:
-      return std::stod(text);
+      // Not std::stod, which refuses subnormal numbers.
+      return std::strtod(text.c_str(), nullptr);
     case c10::TypeKind::BoolType:
       return text == "True";
     default:
@@ -307,11 +313,31 @@ class Reader {
   }
 
   void read_list(const c10::IValue& value, carton_output& output, size_t level) {
+    if (const auto numbers = numbers_of(value)) {
+      return read_tensor(*numbers, output);
+    }
+    std::vector<std::string> texts;
+    if (auto shape = texts_of(value, texts)) {
+      output.kind = CARTON_OUTPUT_STRING_LIST;
+      keep_texts(texts, output);
+      return keep_shape(std::move(*shape), output);
+    }
+    output.kind = CARTON_OUTPUT_LIST;
+    read_elements(value.toListRef(), output, level);
+  }
+
+  static bool is_list_of_numbers(const c10::IValue& value) {
+    return value.isIntList() || value.isDoubleList() || value.isBoolList() || value.isComplexDoubleList();
+  }
+
+  // A list of numbers, or lists of them with one shape, as one tensor. The elements decide the kind of a list that was declared to hold
+  // anything.
+  static std::optional<at::Tensor> numbers_of(const c10::IValue& value, size_t level = 0) {
     if (value.isIntList()) {
-      return read_tensor(at::tensor(value.toIntVector(), at::kLong), output);
+      return at::tensor(value.toIntVector(), at::kLong);
     }
     if (value.isDoubleList()) {
-      return read_tensor(at::tensor(value.toDoubleVector(), at::kDouble), output);
+      return at::tensor(value.toDoubleVector(), at::kDouble);
     }
     if (value.isBoolList()) {
       const auto list = value.toBoolList();
@@ -319,36 +345,60 @@ class Reader {
       for (size_t i = 0; i < list.size(); ++i) {
         flags.data_ptr<bool>()[i] = list.get(i);
       }
-      return read_tensor(flags, output);
+      return flags;
     }
     if (value.isComplexDoubleList()) {
-      return read_tensor(at::tensor(value.toComplexDoubleVector(), at::kComplexDouble), output);
+      return at::tensor(value.toComplexDoubleVector(), at::kComplexDouble);
+    }
+    std::vector<at::Tensor> parts;
+    for (const c10::IValue& element : value.toListRef()) {
+      std::optional<at::Tensor> part;
+      if (element.isInt() || element.isDouble() || element.isBool() || element.isComplexDouble()) {
+        part = number_of(element);
+      } else if (element.isList() && level < max_levels) {
+        part = numbers_of(element, level + 1);
+      }
+      if (!part || (!parts.empty() && (part->sizes() != parts[0].sizes() || part->scalar_type() != parts[0].scalar_type()))) {
+        return std::nullopt;
+      }
+      parts.push_back(std::move(*part));
+    }
+    return parts.empty() ? std::nullopt : std::make_optional(at::stack(parts));
+  }
+
+  // Adds the texts of a list of texts, or of lists of them with one shape, and returns the shape.
+  static std::optional<std::vector<int64_t>> texts_of(const c10::IValue& value, std::vector<std::string>& texts, size_t level = 0) {
+    if (is_list_of_numbers(value)) {
+      return std::nullopt;
     }
     const auto elements = value.toListRef();
-    const auto all = [&](auto&& is) { return !elements.empty() && std::all_of(elements.begin(), elements.end(), is); };
+    const auto count = static_cast<int64_t>(elements.size());
     const bool of_texts = value.type()->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::StringType;
-    // The elements decide the kind of a list that was declared to hold anything.
-    if (of_texts || all([](const c10::IValue& element) { return element.isString(); })) {
-      output.kind = CARTON_OUTPUT_STRING_LIST;
-      std::vector<std::string> texts;
-      texts.reserve(elements.size());
+    const auto is_text = [](const c10::IValue& element) { return element.isString(); };
+    if (of_texts || (count > 0 && std::all_of(elements.begin(), elements.end(), is_text))) {
       for (const c10::IValue& element : elements) {
         texts.push_back(element.toStringRef());
       }
-      return keep_texts(texts, output);
+      return std::vector<int64_t>{count};
     }
-    for (const auto is : {&c10::IValue::isInt, &c10::IValue::isDouble, &c10::IValue::isBool}) {
-      if (all([&](const c10::IValue& element) { return (element.*is)(); })) {
-        std::vector<at::Tensor> numbers;
-        numbers.reserve(elements.size());
-        for (const c10::IValue& element : elements) {
-          numbers.push_back(number_of(element));
-        }
-        return read_tensor(at::stack(numbers), output);
+    std::optional<std::vector<int64_t>> shape;
+    for (const c10::IValue& element : elements) {
+      auto part = element.isList() && level < max_levels ? texts_of(element, texts, level + 1) : std::nullopt;
+      if (!part || (shape && *part != *shape)) {
+        return std::nullopt;
       }
+      shape = std::move(part);
     }
-    output.kind = CARTON_OUTPUT_LIST;
-    read_elements(elements, output, level);
+    if (shape) {
+      shape->insert(shape->begin(), count);
+    }
+    return shape;
+  }
+
+  void keep_shape(std::vector<int64_t> shape, carton_output& output) {
+    result_.shapes.push_back(std::move(shape));
+    output.shape = result_.shapes.back().data();
+    output.rank = result_.shapes.back().size();
   }
 
   void read_tuple(const c10::IValue& value, carton_output& output, size_t level) {
@@ -372,19 +422,32 @@ class Reader {
     read_elements(values, output, level);
   }
 
-  // The shortest text that is this number, as Python writes it.
+  // The shortest text that is this number, as Python's repr writes it.
   static std::string text_of(double number) {
-    std::string text;
-    for (int precision = 1; precision <= 17; ++precision) {
-      std::ostringstream out;
-      out.precision(precision);
-      out << number;
-      text = out.str();
-      if (std::strtod(text.c_str(), nullptr) == number) {
+    if (!std::isfinite(number)) {
+      return std::isnan(number) ? "nan" : number < 0 ? "-inf" : "inf";
+    }
+    char text[40] = {};
+    for (int precision = 0; precision < 17; ++precision) {
+      std::snprintf(text, sizeof text, "%.*e", precision, std::fabs(number));
+      if (std::strtod(text, nullptr) == std::fabs(number)) {
         break;
       }
     }
-    return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+    const std::string written = text;
+    const size_t end = written.find('e');
+    const int exponent = std::atoi(text + end + 1);
+    std::string digits = written.substr(0, 1) + (end > 2 ? written.substr(2, end - 2) : "");
+    const std::string sign = std::signbit(number) ? "-" : "";
+    if (exponent < -4 || exponent >= 16) {
+      return sign + written;
+    }
+    if (exponent < 0) {
+      return sign + "0." + std::string(static_cast<size_t>(-exponent) - 1, '0') + digits;
+    }
+    const auto n_whole = static_cast<size_t>(exponent) + 1;
+    digits.resize(std::max(digits.size(), n_whole + 1), '0');
+    return sign + digits.substr(0, n_whole) + "." + digits.substr(n_whole);
   }
 
   void read_dictionary(const c10::IValue& value, carton_output& output, size_t level) {
@@ -468,8 +531,20 @@ void carton_result_free(carton_result* result) {
 
 carton_error* carton_copy_output(const carton_output* output, void* target, size_t n_bytes) {
   return carton::guarded([&] {
-    const at::Tensor& source = *static_cast<const at::Tensor*>(output->tensor);
-    const auto type = carton::scalar_type_of(output->dtype);
+    at::Tensor source = *static_cast<const at::Tensor*>(output->tensor);
+    auto type = carton::scalar_type_of(output->dtype);
+    // Models can make booleans of any bytes, `x.view(torch.bool)`. Those but 0 are true.
+    const bool is_boolean = type == at::kBool;
+    if (is_boolean) {
+      type = at::kByte;
+      source = source.view(type);
+    }
+    const auto normalise = [&] {
+      if (is_boolean) {
+        auto* bytes = static_cast<uint8_t*>(target);
+        std::transform(bytes, bytes + n_bytes, bytes, [](uint8_t byte) -> uint8_t { return byte != 0; });
+      }
+    };
     const size_t expected = static_cast<size_t>(source.numel()) * c10::elementSize(type);
     TORCH_CHECK(n_bytes == expected, "an output of ", expected, " bytes, but room for ", n_bytes);
     if (n_bytes == 0) {
@@ -480,9 +555,10 @@ carton_error* carton_copy_output(const carton_output* output, void* target, size
     if (n_bytes <= small && source.is_cpu() && source.is_contiguous() && source.scalar_type() == type &&
         !source.is_conj() && !source.is_neg()) {
       std::memcpy(target, source.data_ptr(), n_bytes);
-      return;
+      return normalise();
     }
     const c10::NoGradGuard no_gradients;
     at::from_blob(target, source.sizes(), type).copy_(source);
+    normalise();
   });
 }

@@ -72,7 +72,7 @@ struct carton_value {
 enum carton_output_kind : int32_t {
   CARTON_OUTPUT_TENSOR = 0,
   CARTON_OUTPUT_STRING = 1,
-  CARTON_OUTPUT_STRING_LIST = 2,
+  CARTON_OUTPUT_STRING_LIST = 2,  // `texts` with a `shape`
   CARTON_OUTPUT_LIST = 3,
   CARTON_OUTPUT_TUPLE = 4,
   CARTON_OUTPUT_NAMED_TUPLE = 5,  // `texts` are the names of the fields

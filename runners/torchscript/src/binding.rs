@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carton_runner_interface::runner::{DeclaredTensor, RunnerError, Tensors};
 use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches};
-use carton_runner_interface::structure::{self, is_below};
+use carton_runner_interface::structure;
 use carton_tensor::DataType;
 
 use crate::identity::LIBTORCH_VERSION;
@@ -135,7 +135,7 @@ impl Binding {
             return Ok(bound);
         }
         let tensors = self.by_inner_names(tensors)?;
-        let keys: BTreeSet<&str> = tensors.keys().map(|name| first_part(name)).collect();
+        let keys: BTreeSet<&str> = tensors.keys().map(|name| structure::top(name)).collect();
         keys.into_iter()
             .map(|key| {
                 let value = structure::gather(key, &tensors).map_err(|error| RunnerError::from_error(&error))?;
@@ -202,12 +202,6 @@ fn list_or_tensor(tensor: &carton_tensor::Tensor) -> structure::Value {
     }
 }
 
-/// The beginning of a name, up to what says the place inside a value.
-fn first_part(name: &str) -> &str {
-    let end = name.char_indices().find(|&(at, _)| at > 0 && is_below(&name[..at], name).is_some());
-    end.map_or(name, |(at, _)| &name[..at])
-}
-
 /// Returns the contradictions between declared inputs and the arguments of forward, as one sentence each.
 ///
 /// A dictionary takes any names. Unless all declared inputs are named after arguments, they are compared in order, as they are bound.
@@ -224,7 +218,7 @@ pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[DeclaredTensor
                 .filter_map(|name| {
                     let leaf = element.iter().find(|leaf| match leaf.name() {
                         Some("") => true,
-                        _ => leaf.is(name.strip_prefix(first_part(name)).unwrap_or_default()),
+                        _ => leaf.is(name.strip_prefix(structure::top(name)).unwrap_or_default()),
                     })?;
                     Some(model_value(name, leaf, false))
                 })

@@ -1,5 +1,7 @@
 //! Converts inputs into values for forward, and what forward returned into values of tensors.
 
+use std::collections::BTreeMap;
+
 use carton_runner_interface::runner::{Call, RunnerError};
 use carton_runner_interface::structure;
 use carton_tensor::{DataType, NumericTensor, StringTensor, Tensor};
@@ -35,6 +37,9 @@ pub(crate) fn argument(input: Bound<'_>) -> Result<Value, RunnerError> {
         Some(value) => Conversion { type_name }.value(&name, value_type, Some(value)),
     }
 }
+
+/// The most lists that the rows of one tensor become.
+const MAX_LISTS: usize = 1 << 24;
 
 /// The conversion of one argument.
 struct Conversion<'a> {
@@ -129,9 +134,43 @@ impl Conversion<'_> {
             }
             (scalar, value) if scalar.is_scalar() => Err(self.refuse(name, numbers_of_rank_1(scalar), &value)),
             (element, structure::Value::List(elements)) => self.list(name, element, elements),
+            // Regular lists of lists are one tensor.
+            (element @ ValueType::List(_), structure::Value::Tensor(tensor)) => {
+                self.rows(element, &tensor).ok_or_else(|| self.refuse_tensor(name, "a nested tensor", &tensor))
+            }
             (ValueType::Tensor | ValueType::Any, value) => Err(self.refuse(name, "a nested tensor of numbers", &value)),
             (ValueType::List(_), value) => Err(self.refuse(name, "a nested tensor", &value)),
             (_, value) => Err(self.refuse(name, "a list", &value)),
+        }
+    }
+
+    /// The rows of a tensor as lists, if the elements of the list are lists of its rank and of its kind of elements.
+    fn rows(&self, element: &ValueType, tensor: &Tensor) -> Option<Value> {
+        let (mut scalar, mut rank) = (element, 1);
+        while let ValueType::List(inner) = scalar {
+            (scalar, rank) = (inner.present(), rank + 1);
+        }
+        let shape = tensor.shape().filter(|shape| shape.len() == rank)?;
+        let (_, outer) = shape.split_last()?;
+        // Lists without elements take memory all the same.
+        if outer.iter().try_fold(1_usize, |product, &size| product.checked_mul(size)).is_none_or(|n| n > MAX_LISTS) {
+            return None;
+        }
+        match tensor {
+            Tensor::String(texts) if *scalar == ValueType::String => {
+                let (&length, outer) = shape.split_last()?;
+                let mut texts = texts.elements().iter().cloned();
+                let mut row = || {
+                    let texts = texts.by_ref().take(length).collect();
+                    StringTensor::new(texts, vec![length]).ok().map(Value::StringList)
+                };
+                in_lists(outer, &mut row)
+            }
+            Tensor::Numeric(numbers) if scalar.is_scalar() => {
+                let mut elements = scalars_of(numbers, scalar)?.into_iter();
+                in_lists(shape, &mut || elements.next())
+            }
+            _ => None,
         }
     }
 
@@ -212,6 +251,7 @@ impl Conversion<'_> {
                 whole
             }
         };
+        let mut keys = BTreeMap::new();
         let entries = fields.into_iter().map(|(key, value)| {
             let is_key = match key_type {
                 ValueType::Int => key.parse::<i64>().is_ok(),
@@ -223,6 +263,12 @@ impl Conversion<'_> {
             if !is_key {
                 let takes = self.type_name;
                 return Err(RunnerError::new(format!("`{below}` is no key of the dictionary (forward takes {takes})")));
+            }
+            if let Some(other) = keys.insert(written_key(key_type, &key), key.clone()) {
+                let takes = self.type_name;
+                return Err(RunnerError::new(format!(
+                    "`{name}.{other}` and `{below}` are one key of the dictionary (forward takes {takes})"
+                )));
             }
             Ok((key, self.value(&below, element, Some(value))?))
         });
@@ -240,6 +286,16 @@ impl Conversion<'_> {
     fn refuse_found(&self, name: &str, expected: &str, found: &str) -> RunnerError {
         let takes = self.type_name;
         RunnerError::new(format!("input `{name}`: expected {expected} (forward takes {takes}), found {found}"))
+    }
+}
+
+/// A key as all texts of the same number write it.
+fn written_key(key_type: &ValueType, key: &str) -> String {
+    match key_type {
+        ValueType::Int => key.parse::<i64>().map_or_else(|_| key.to_owned(), |number| number.to_string()),
+        // The sum is 0 for -0 too.
+        ValueType::Float => key.parse::<f64>().map_or_else(|_| key.to_owned(), |number| (number + 0.0).to_string()),
+        _ => key.to_owned(),
     }
 }
 
@@ -273,7 +329,11 @@ fn numbers_of_rank_1(scalar: &ValueType) -> &'static str {
 
 /// The elements of a tensor of rank 1 as values of a type.
 fn scalars(tensor: &Tensor, scalar: &ValueType) -> Option<Vec<Value>> {
-    let numbers = tensor.as_numeric().filter(|numbers| numbers.shape().len() == 1)?;
+    scalars_of(tensor.as_numeric().filter(|numbers| numbers.shape().len() == 1)?, scalar)
+}
+
+/// The elements of a tensor in order, as values of a type.
+fn scalars_of(numbers: &NumericTensor, scalar: &ValueType) -> Option<Vec<Value>> {
     match scalar {
         ValueType::Int => Some(integers(numbers)?.into_iter().map(Value::Int).collect()),
         ValueType::Float => Some(reals(numbers)?.into_iter().map(Value::Float).collect()),
@@ -288,6 +348,14 @@ fn scalars(tensor: &Tensor, scalar: &ValueType) -> Option<Vec<Value>> {
             })
             .collect(),
         _ => None,
+    }
+}
+
+/// The next elements in lists of this shape.
+fn in_lists(shape: &[usize], next: &mut impl FnMut() -> Option<Value>) -> Option<Value> {
+    match shape.split_first() {
+        None => next(),
+        Some((&length, inner)) => (0..length).map(|_| in_lists(inner, next)).collect::<Option<_>>().map(Value::List),
     }
 }
 
@@ -372,10 +440,7 @@ pub(crate) fn value(
             structure::Value::Tensor(write().map_err(failed)?)
         }
         OutputValue::String(text) => structure::Value::Tensor(texts(vec![text], vec![]).map_err(failed)?),
-        OutputValue::StringList(list) => {
-            let shape = vec![list.len()];
-            structure::Value::Tensor(texts(list, shape).map_err(failed)?)
-        }
+        OutputValue::StringList { texts: list, shape } => structure::Value::Tensor(texts(list, shape).map_err(failed)?),
         OutputValue::List(elements) => {
             // What is None in a list is no output of its own.
             let mut inside = Vec::new();

@@ -1,6 +1,7 @@
 //! The names of the tensors that make a value of a type (spec/structured-values.md). Pure.
 
 use carton_runner_interface::signature::Elements;
+use carton_runner_interface::structure::{MAX_LEAVES, MAX_LEVELS};
 use carton_tensor::{DataType, Dimension, SymbolicShape};
 
 use crate::libtorch::ValueType;
@@ -52,18 +53,24 @@ fn matches(pattern: &str, name: &str) -> bool {
     end > 0 && rest.split_at_checked(end).is_some_and(|(_, rest)| matches(after, rest))
 }
 
-/// Returns the leaves of a value of this type with the name `name`; `None` if there is a part that no input can be passed for.
+/// Returns the leaves of a value of this type with the name `name`; `None` if there is a part that no input can be passed for, or more levels or
+/// leaves than values have.
 pub(crate) fn leaves(name: &str, value_type: &ValueType) -> Option<Vec<Leaf>> {
     let mut leaves = Vec::new();
-    add(name, value_type, true, &mut leaves)?;
+    add(name, value_type, true, 0, &mut leaves)?;
     Some(leaves)
 }
 
-fn add(name: &str, value_type: &ValueType, is_required: bool, leaves: &mut Vec<Leaf>) -> Option<()> {
+fn add(name: &str, value_type: &ValueType, is_required: bool, level: usize, leaves: &mut Vec<Leaf>) -> Option<()> {
+    // Each level of lists in lists has the leaves of the level below, and their lengths.
+    if level > MAX_LEVELS {
+        return None;
+    }
+    let below = level + 1;
     let ranked = |rank| SymbolicShape::Dimensions(vec![Dimension::Any; rank]);
     let mut push = |elements, shape, is_nested| {
         leaves.push(Leaf { pattern: name.to_owned(), elements, shape, is_required, is_nested });
-        Some(())
+        (leaves.len() <= MAX_LEAVES).then_some(())
     };
     match value_type {
         ValueType::Tensor => push(Elements::Numbers, SymbolicShape::Any, false),
@@ -72,7 +79,7 @@ fn add(name: &str, value_type: &ValueType, is_required: bool, leaves: &mut Vec<L
         scalar if scalar.is_scalar() => push(elements_of(scalar), ranked(0), false),
         ValueType::Optional(inner) => {
             let n_leaves = leaves.len();
-            if add(name, inner, false, leaves).is_none() {
+            if add(name, inner, false, below, leaves).is_none() {
                 leaves.truncate(n_leaves);
             }
             Some(())
@@ -86,8 +93,11 @@ fn add(name: &str, value_type: &ValueType, is_required: bool, leaves: &mut Vec<L
             ValueType::Any => push(Elements::Any, SymbolicShape::Any, true),
             element => {
                 let mut inner = Vec::new();
-                add(&format!("{name}[]"), element, is_required, &mut inner)?;
+                add(&format!("{name}[]"), element, is_required, below, &mut inner)?;
                 for leaf in inner {
+                    if leaves.len() >= MAX_LEAVES {
+                        return None;
+                    }
                     if leaf.is_nested {
                         let lengths = format!("{}.#", leaf.pattern);
                         leaves.push(Leaf { pattern: format!("{}[]", leaf.pattern), ..leaf.clone() });
@@ -100,14 +110,14 @@ fn add(name: &str, value_type: &ValueType, is_required: bool, leaves: &mut Vec<L
                 Some(())
             }
         },
-        ValueType::Dictionary(_, value) => add(&format!("{name}.{KEY}"), value, false, leaves),
+        ValueType::Dictionary(_, value) => add(&format!("{name}.{KEY}"), value, false, below, leaves),
         ValueType::Tuple(elements) => elements
             .iter()
             .enumerate()
-            .try_for_each(|(index, element)| add(&format!("{name}.{index}"), element, is_required, leaves)),
-        ValueType::Named(fields) => {
-            fields.iter().try_for_each(|(field, part)| add(&format!("{name}.{field}"), part, is_required, leaves))
-        }
+            .try_for_each(|(index, element)| add(&format!("{name}.{index}"), element, is_required, below, leaves)),
+        ValueType::Named(fields) => fields
+            .iter()
+            .try_for_each(|(field, part)| add(&format!("{name}.{field}"), part, is_required, below, leaves)),
         _ => None,
     }
 }
@@ -166,6 +176,13 @@ mod tests {
         );
         check(ValueType::Optional(Box::new(ValueType::Other)), &[]);
         assert_eq!(leaves("x", &dictionary(ValueType::Other)), None);
+        // Without limits, as many leaves as Fibonacci's numbers.
+        let deep = |n_levels| (0..n_levels).fold(ValueType::Tensor, |element, _| list(element));
+        assert_eq!(leaves("x", &deep(20)).map(|leaves| leaves.len()), Some(10946));
+        assert_eq!(leaves("x", &deep(40)), None);
+        assert_eq!(leaves("x", &deep(MAX_LEVELS + 2)), None);
+        let wide = (0..16).fold(pair(), |element, _| ValueType::Tuple(vec![list(element.clone()), list(element)]));
+        assert_eq!(leaves("x", &wide), None);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Reads and checks the options of a model (`[runner.opts]`), and warns about unknown ones.
 
 use carton_runner_interface::runner::{self, Options, RunnerError};
-use serde_json::Value;
 
 /// Every option, in the order in which messages list them.
 const KNOWN: [&str; 5] = ["num_threads", "num_interop_threads", "max_concurrency", "model", "libraries"];
@@ -37,29 +36,17 @@ impl ModelOptions {
             num_interop_threads: options.number("num_interop_threads", MAX)?,
             max_concurrency: options.number("max_concurrency", MAX)?.unwrap_or(1),
             model: options.text("model", "the path of a TorchScript file inside the model")?,
-            libraries: libraries(options.get("libraries"))?,
+            libraries: options
+                .names("libraries", "a file of the model, a package of Python, a file in one, or a list of them")?,
         })
     }
-}
-
-/// Reads the names of libraries: a list of texts, or a text with commas, as in `--opt libraries=torchvision`.
-fn libraries(value: Option<&Value>) -> Result<Vec<String>, RunnerError> {
-    let Some(value) = value else { return Ok(Vec::new()) };
-    let wrong = || runner::wrong_option("libraries", "a list of files of the model and of packages of Python", value);
-    let names: Vec<String> = match value {
-        Value::String(text) => text.split(',').map(|name| name.trim().to_owned()).collect(),
-        Value::Array(names) => {
-            let names = names.iter().map(|name| name.as_str().map(str::to_owned));
-            names.collect::<Option<_>>().ok_or_else(wrong)?
-        }
-        _ => return Err(wrong()),
-    };
-    if names.iter().any(String::is_empty) { Err(wrong()) } else { Ok(names) }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use serde_json::Value;
 
     use super::*;
 
@@ -98,13 +85,19 @@ mod tests {
             &["the torchscript runner has no option `Model`, `treads`; it knows num_threads, num_interop_threads, \
                max_concurrency, model, libraries"],
         );
-        for named in [serde_json::json!(["torchvision", "ops/own.so"]), serde_json::json!("torchvision, ops/own.so")] {
-            let libraries = vec!["torchvision".to_owned(), "ops/own.so".to_owned()];
+        for (named, expected) in [
+            (serde_json::json!(["torchvision", "ops/own.so"]), vec!["torchvision", "ops/own.so"]),
+            (serde_json::json!("ops/a, b.so"), vec!["ops/a, b.so"]),
+            (serde_json::json!([]), vec![]),
+        ] {
+            let libraries = expected.into_iter().map(str::to_owned).collect();
             check(serde_json::json!({"libraries": named}), Ok(ModelOptions { libraries, ..defaults() }), &[]);
         }
         check(
             serde_json::json!({"libraries": [1]}),
-            Err("option `libraries` should be a list of files of the model and of packages of Python, found [1]"),
+            Err(
+                "option `libraries` should be a file of the model, a package of Python, a file in one, or a list of them, found [1]",
+            ),
             &[],
         );
         for wrong in [serde_json::json!(0), serde_json::json!(-1), serde_json::json!(1.5), serde_json::json!("many")] {

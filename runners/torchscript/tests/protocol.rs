@@ -11,7 +11,7 @@ use carton_runner_interface::host::{CallOptions, Files, LoadRequest};
 use carton_runner_interface::runner::{PackRequest, PackResponse};
 use carton_runner_torchscript::LIBTORCH_VERSION;
 use carton_runner_torchscript::libtorch::process;
-use carton_tensor::{BoolByte, NumericTensor, Tensor, Tolerance, allclose};
+use carton_tensor::{BoolByte, Complex, NumericTensor, Tensor, Tolerance, allclose};
 use serde_json::json;
 
 use support::{Served, cases, floats, message, models, one_file, request, specs, tensors};
@@ -60,6 +60,78 @@ async fn what_python_computed() {
         }
         assert!(n_cases > 20, "{series}");
     }
+}
+
+/// Returns what a model with this forward makes of `x`.
+async fn computed(arguments: &str, body: &str, x: Tensor) -> Tensors {
+    let served = Served::new().await;
+    let loaded = served.load(request(support::written(arguments, body), json!({}))).await;
+    loaded.unwrap_or_else(|error| panic!("{body}: {}", message(&error)));
+    served.infer([("x", x)]).await.unwrap_or_else(|error| panic!("{body}: {}", message(&error)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn booleans_of_any_bytes() {
+    for length in [4, 1 << 20] {
+        let bytes: Vec<u8> = [0, 1, 2, 255].into_iter().cycle().take(length).collect();
+        let x = Tensor::from_vec(bytes, vec![length]).unwrap();
+        let outputs = computed("x: Tensor) -> Tensor", "    return torch.view(x, 11)", x).await;
+        let expected = [false, true, true, true].map(|flag| BoolByte(flag.into())).into_iter().cycle().take(length);
+        assert_eq!(outputs["output"], Tensor::from_vec(expected.collect(), vec![length]).unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_lists_of_numbers() {
+    let table = || Tensor::from_vec(vec![1_i64, 2, 3, 4], vec![2, 2]).unwrap();
+    let row = |numbers: &[i64]| Tensor::from_vec(numbers.to_vec(), vec![numbers.len()]).unwrap();
+    let ragged = || Tensor::nested(vec![row(&[1, 2]), row(&[])]).unwrap();
+    for list in [table(), ragged()] {
+        let outputs = computed("x: List[List[int]]) -> List[List[int]]", "    return x", list.clone()).await;
+        assert_eq!(outputs["output"], list);
+    }
+    let texts = Tensor::from_strings(["a", "b", "c", "d"], vec![2, 2]).unwrap();
+    let outputs = computed("x: List[List[str]]) -> List[List[str]]", "    return x", texts.clone()).await;
+    assert_eq!(outputs["output"], texts);
+    // The elements of a list of anything decide.
+    let body = |list: &str| format!("    a = annotate(List[Any], {list})\n    return a");
+    let any = async |list: &str| computed("x: Tensor) -> List[Any]", &body(list), row(&[])).await["output"].clone();
+    assert_eq!(any("[[1, 2], [3, 4]]").await, table());
+    let numbers = [Complex::new(1.0, 2.0), Complex::new(3.0, -4.0)].to_vec();
+    assert_eq!(
+        any("[torch.Complex(1., 2.), torch.Complex(3., -4.)]").await,
+        Tensor::from_vec(numbers, vec![2]).unwrap()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_written_as_python_writes_them() {
+    // As repr() of Python.
+    let keys = [
+        ("10.", "10.0"),
+        ("0.1", "0.1"),
+        ("123.456", "123.456"),
+        ("1e15", "1000000000000000.0"),
+        ("1e16", "1e+16"),
+        ("1.5e-05", "1.5e-05"),
+        ("0.00015", "0.00015"),
+        ("5e-324", "5e-324"),
+        ("-2.5", "-2.5"),
+        ("1.7976931348623157e+308", "1.7976931348623157e+308"),
+        ("9007199254740993.", "9007199254740992.0"),
+    ];
+    let entries: Vec<String> = keys.iter().map(|(key, _)| format!("{key}: x")).collect();
+    let body = format!("    return {{{}}}", entries.join(", "));
+    let outputs = computed("x: Tensor) -> Dict[float, Tensor]", &body, Tensor::scalar(1_i64)).await;
+    let mut expected: Vec<&str> = keys.iter().map(|(_, written)| *written).collect();
+    expected.sort_unstable();
+    assert_eq!(outputs.keys().collect::<Vec<_>>(), expected);
+    // Keys come in as texts.
+    let served = Served::new().await;
+    let body = "    return torch.add(d[5e-324], d[10.])";
+    served.load(request(support::written("d: Dict[float, Tensor]) -> Tensor", body), json!({}))).await.unwrap();
+    let outputs = served.infer([("d.5e-324", Tensor::scalar(1_i64)), ("d.10.0", Tensor::scalar(2_i64))]).await;
+    assert_eq!(outputs.unwrap_or_else(|error| panic!("{}", message(&error)))["output"], Tensor::scalar(3_i64));
 }
 
 #[tokio::test(flavor = "multi_thread")]

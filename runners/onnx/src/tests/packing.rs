@@ -188,11 +188,14 @@ fn libraries_are_packed_with_the_model() {
     assert_eq!(list(packed.scratch.path()), ["libs", "model.onnx"]);
     for (library, expected) in [
         ("../ops.so", "option `libraries` names `../ops.so`, which is not the path of a file of the model"),
-        ("libs/none.so", "option `libraries` names `libs/none.so`: reading "),
+        ("none.so", "option `libraries` names `none.so`: reading "),
     ] {
         let message = pack(&[library]).response.map(drop).unwrap_err();
         assert!(message.starts_with(expected), "{message}");
     }
+    let expected =
+        "`ops/none.so` of option `libraries` is not a file of the model, and is taken for a file of a package";
+    assert_eq!(pack(&["ops/none.so"]).warnings, [expected]);
 }
 
 #[test]

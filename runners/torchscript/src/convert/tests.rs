@@ -135,6 +135,34 @@ fn lists() {
     check(list(ValueType::Tensor), nested(&[ints(&[1]), ints(&[])]), Ok("[tensor, tensor]"));
     check(list(optional(ValueType::Tensor)), nested(&[ints(&[1])]), Ok("[tensor]"));
     check(list(list(ValueType::Int)), nested(&[ints(&[1]), ints(&[])]), Ok("[[1], []]"));
+    let table = || Tensor::from_vec(vec![1_i64, 2, 3, 4], vec![2, 2]).unwrap();
+    check(list(list(ValueType::Int)), table(), Ok("[[1, 2], [3, 4]]"));
+    check(
+        list(list(list(ValueType::Int))),
+        nested(&[table(), ints(&[])]),
+        Err("input `x[]`: expected a nested tensor (forward takes T), found int64 of shape [0]"),
+    );
+    check(
+        list(list(list(ValueType::Int))),
+        Tensor::from_vec(vec![1_i64, 2], vec![2, 1, 1]).unwrap(),
+        Ok("[[[1]], [[2]]]"),
+    );
+    check(list(list(ValueType::Float)), Tensor::from_vec(Vec::<i64>::new(), vec![2, 0]).unwrap(), Ok("[[], []]"));
+    check(
+        list(list(ValueType::String)),
+        Tensor::from_strings(["a", "b"], vec![2, 1]).unwrap(),
+        Ok("[[\"a\"], [\"b\"]]"),
+    );
+    check(
+        list(list(ValueType::Int)),
+        ints(&[1]),
+        Err("input `x`: expected a nested tensor (forward takes T), found int64 of shape [1]"),
+    );
+    check(
+        list(list(ValueType::Int)),
+        Tensor::from_vec(Vec::<i64>::new(), vec![1 << 40, 0]).unwrap(),
+        Err("input `x`: expected a nested tensor (forward takes T), found int64 of shape [1099511627776, 0]"),
+    );
     check(
         list(ValueType::Bool),
         ints(&[1, 2]),
@@ -175,6 +203,16 @@ fn values_of_several_leaves() {
     check(&tensors(ValueType::String), &[], Ok("{}"));
     check(&tensors(ValueType::Int), &[("x.0", number()), ("x.1", number())], Ok("{0: tensor, 1: tensor}"));
     check(&tensors(ValueType::Int), &[("x.a", number())], Err("`x.a` is no key of the dictionary (forward takes T)"));
+    check(
+        &tensors(ValueType::Int),
+        &[("x.01", number()), ("x.1", number())],
+        Err("`x.01` and `x.1` are one key of the dictionary (forward takes T)"),
+    );
+    check(
+        &tensors(ValueType::Float),
+        &[("x.-0", number()), ("x.0", number())],
+        Err("`x.-0` and `x.0` are one key of the dictionary (forward takes T)"),
+    );
     check(&dictionary(ValueType::Bool, pair()), &[("x.True.0", number())], Ok("{True: (tensor, None)}"));
     check(
         &list(pair()),

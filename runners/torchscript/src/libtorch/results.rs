@@ -32,8 +32,13 @@ pub enum OutputValue<'a> {
     },
     /// A `str`, which need not be UTF-8.
     String(&'a [u8]),
-    /// A `List[str]`.
-    StringList(Vec<&'a [u8]>),
+    /// A `List[str]`, or lists of them with one shape.
+    StringList {
+        /// The texts in order.
+        texts: Vec<&'a [u8]>,
+        /// The length of each dimension.
+        shape: Vec<usize>,
+    },
     /// A list of anything else.
     List(Vec<Output<'a>>),
     /// A tuple.
@@ -84,10 +89,14 @@ impl<'a> Output<'a> {
         // SAFETY: as above.
         let mut texts = texts.iter().map(|&text| unsafe { bytes_of(text) });
         let elements = elements.iter().map(Output);
+        let lengths = || {
+            let shape = shape.iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();
+            shape.map_err(|_| RunnerError::new("a negative dimension"))
+        };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(match self.0.kind {
             shim::OUTPUT_STRING => OutputValue::String(texts.next().unwrap_or_default()),
-            shim::OUTPUT_STRING_LIST => OutputValue::StringList(texts.collect()),
+            shim::OUTPUT_STRING_LIST => OutputValue::StringList { texts: texts.collect(), shape: lengths()? },
             shim::OUTPUT_LIST => OutputValue::List(elements.collect()),
             shim::OUTPUT_TUPLE => OutputValue::Tuple(elements.collect()),
             shim::OUTPUT_NAMED_TUPLE => OutputValue::Named(texts.map(text).zip(elements).collect()),
@@ -95,8 +104,7 @@ impl<'a> Output<'a> {
             shim::OUTPUT_NONE => OutputValue::None,
             shim::OUTPUT_TENSOR => {
                 let dtype = dtype_from_number(self.0.dtype).ok_or_else(|| RunnerError::new("an unknown dtype"))?;
-                let shape = shape.iter().map(|&size| usize::try_from(size)).collect::<Result<_, _>>();
-                OutputValue::Tensor { dtype, shape: shape.map_err(|_| RunnerError::new("a negative dimension"))? }
+                OutputValue::Tensor { dtype, shape: lengths()? }
             }
             _ => OutputValue::Other(text(texts.next().unwrap_or_default())),
         })

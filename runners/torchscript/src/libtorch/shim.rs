@@ -185,3 +185,17 @@ pub(super) fn dtype_number(dtype: DataType) -> i32 {
 pub(super) fn dtype_from_number(number: i32) -> Option<DataType> {
     DataType::ALL.get(usize::try_from(number).ok()?).copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order of `dtypes` in shim/run.cpp.
+    #[test]
+    fn dtypes_are_in_the_order_of_the_shim() {
+        let names: Vec<&str> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
+        let expected = "float32 float64 string int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool float16 bfloat16 float8_e4m3fn float8_e5m2 \
+                        float8_e4m3fnuz float8_e5m2fnuz complex64 complex128 bytes";
+        assert_eq!(names.join(" "), expected);
+    }
+}

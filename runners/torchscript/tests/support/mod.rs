@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, dead_code, unreachable_pub)]
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Cursor, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -100,6 +100,25 @@ pub fn bytes_as_file(name: &str, bytes: &[u8]) -> Files {
     let file: Arc<File> = Arc::new(whole);
     let length = bytes.len() as u64;
     Files::Ranges(vec![FileRange { path: name.to_owned(), file, location: None, offset: 4097, length }])
+}
+
+/// A model `total.pt` with another method forward, as TorchScript's archives write it: its arguments behind `self`, and its indented body.
+pub fn written(arguments: &str, body: &str) -> Files {
+    let mut archive = zip::ZipArchive::new(File::open(models("1.13").join("total.pt")).unwrap()).unwrap();
+    let mut changed = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for name in ["total/data.pkl", "total/code/__torch__.py", "total/constants.pkl", "total/version"] {
+        let mut contents = Vec::new();
+        archive.by_name(name).unwrap().read_to_end(&mut contents).unwrap();
+        if name.ends_with(".py") {
+            let text = String::from_utf8(contents).unwrap();
+            let (head, _) = text.split_once("  def forward").unwrap();
+            contents = format!("{head}  def forward(self: __torch__.Total,\n    {arguments}:\n{body}\n").into_bytes();
+        }
+        changed.start_file(name, stored).unwrap();
+        changed.write_all(&contents).unwrap();
+    }
+    bytes_as_file("total.pt", &changed.finish().unwrap().into_inner())
 }
 
 /// The outputs that Python computed with the models of a series.
