@@ -486,7 +486,11 @@ fn list_of(name: &str, leaves: Vec<(&str, Tensor)>, level: usize) -> Result<Valu
                 return Err(wrong(rest, format!("is no tensor of its own: a list of tensors is `{name}`")));
             }
             (_, Tensor::Nested(list)) => lists.push((rest, list)),
-            _ => return Err(wrong(rest, "should be a nested tensor, which has the elements of a list".to_owned())),
+            // A tensor stands for the list of its parts.
+            (_, tensor) => match NestedTensor::of_parts(&tensor) {
+                Ok(Some(list)) => lists.push((rest, list)),
+                _ => return Err(wrong(rest, "should be a nested tensor, which has the elements of a list".to_owned())),
+            },
         }
     }
     let mut count = None;

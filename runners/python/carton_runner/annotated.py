@@ -6,7 +6,7 @@ import types
 import typing
 
 from carton_runner.errors import RunnerError
-from carton_runner.structure import NATURAL, Natural, in_order, root, value_of
+from carton_runner.structure import NATURAL, Natural, in_order, parts_of, root, value_of
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
@@ -196,9 +196,11 @@ class _List(Natural):
         return entries if values is None else values
 
     def leaf(self, name, value):
-        if not isinstance(self._element, _Scalar) or getattr(value, "ndim", 0) != 1:
+        if isinstance(value, list) or getattr(value, "ndim", 0) == 0:
             return value
-        return [self._element.converted(name, one, one) for one in value.tolist()]
+        if isinstance(self._element, _Scalar):
+            return [self._element.converted(name, one, one) for one in value.tolist()] if value.ndim == 1 else value
+        return [self._element.leaf(name, part) for part in parts_of(value)]
 
 
 class _Dict(Natural):

@@ -416,7 +416,9 @@ def _elements(name, found):
         if is_of_lengths and one[:-2] in lengths:
             continue
         if not isinstance(leaf, list):
-            raise RunnerError("input `%s` is an element of a list, and is no nested tensor" % one)
+            if getattr(leaf, "ndim", 0) == 0:
+                raise RunnerError("input `%s` is an element of a list, and is neither a nested tensor nor one with a dimension" % one)
+            leaf = parts_of(leaf)
         if one.endswith("[]") and one[:-2] in lengths:
             parts[one[:-2]] = _parts(one, leaf, lengths[one[:-2]])
             unused.discard(one[:-2])
@@ -435,6 +437,11 @@ def _elements(name, found):
             problem = "the leaves of the list `%s` have different lengths: `%s` has %d elements, `%s` has %d"
             raise RunnerError(problem % (name, first, len(parts[first]), one, len(leaf)))
     return [{one: leaf[index] for one, leaf in parts.items()} for index in range(len(parts[first]))]
+
+
+def parts_of(array):
+    """Returns the list that an array stands for: its parts along the first dimension, as arrays."""
+    return [array[index : index + 1].reshape(array.shape[1:]) for index in range(len(array))]
 
 
 def _no_lists(name):

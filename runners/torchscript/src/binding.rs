@@ -25,8 +25,9 @@ pub(crate) struct Binding {
 /// How forward takes its inputs.
 #[derive(Debug)]
 enum Convention {
-    /// In one dictionary; all other arguments have defaults.
-    Dictionary { argument: Argument, element: ValueType, n_others: usize },
+    /// In one dictionary, which is the first argument; all others have defaults. A call that names one of the others, or an entry as part of the
+    /// dictionary (`features.KEY`), gives the arguments by `slots`.
+    Dictionary { argument: Argument, element: ValueType, slots: Vec<Slot> },
     /// As arguments in order.
     Positional(Vec<Slot>),
 }
@@ -80,7 +81,8 @@ impl Binding {
             check_supported(first)?;
             let renamed = inputs.iter().filter_map(|spec| Some((spec.name.clone(), spec.internal_name.clone()?)));
             let (argument, element) = (first.clone(), element.clone());
-            let convention = Convention::Dictionary { argument, element, n_others: rest.len() };
+            let slots = if rest.is_empty() { Vec::new() } else { positional(arguments, &[])?.0 };
+            let convention = Convention::Dictionary { argument, element, slots };
             return Ok(Self { convention, inner_names: renamed.collect() });
         }
         let (slots, inner_names) = positional(arguments, inputs)?;
@@ -102,9 +104,17 @@ impl Binding {
     /// An input is unknown or missing.
     pub(crate) fn inputs<'a>(&'a self, tensors: &Tensors) -> Result<BoundInputs<'a>, RunnerError> {
         match &self.convention {
-            Convention::Dictionary { argument, element, n_others } => {
+            Convention::Dictionary { argument, element, slots } => {
+                let names_argument = |name: &String| {
+                    let name = self.inner_name(name);
+                    let is_entry = structure::is_below(&argument.name, name).is_some_and(|rest| !rest.is_empty());
+                    slots.iter().skip(1).any(|slot| slot.takes(name)) || (is_entry && !slots.is_empty())
+                };
+                if tensors.keys().any(names_argument) {
+                    return self.arguments(slots, tensors).map(BoundInputs::Positional);
+                }
                 let entries = self.entries(argument, element, tensors)?;
-                Ok(BoundInputs::Dictionary(entries, *n_others))
+                Ok(BoundInputs::Dictionary(entries, slots.len().saturating_sub(1)))
             }
             Convention::Positional(slots) => self.arguments(slots, tensors).map(BoundInputs::Positional),
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use carton_runner_interface::runner::{Call, RunnerError};
 use carton_runner_interface::structure;
-use carton_tensor::{DataType, NumericTensor, StringTensor, Tensor};
+use carton_tensor::{DataType, NestedTensor, NumericTensor, StringTensor, Tensor};
 
 use crate::binding::{Bound, BoundInputs};
 use crate::libtorch::{Output, OutputValue, SharedTensor, Value, ValueType};
@@ -137,6 +137,12 @@ impl Conversion<'_> {
             // Regular lists of lists are one tensor.
             (element @ ValueType::List(_), structure::Value::Tensor(tensor)) => {
                 self.rows(element, &tensor).ok_or_else(|| self.refuse_tensor(name, "a nested tensor", &tensor))
+            }
+            // A tensor stands for the list of its parts.
+            (ValueType::Tensor | ValueType::Any, structure::Value::Tensor(tensor @ Tensor::Numeric(_))) => {
+                let parts = NestedTensor::of_parts(&tensor)?;
+                let parts = parts.ok_or_else(|| self.refuse_tensor(name, "a nested tensor of numbers", &tensor))?;
+                self.list(name, element, parts.elements().iter().cloned().map(structure::Value::Tensor).collect())
             }
             (ValueType::Tensor | ValueType::Any, value) => Err(self.refuse(name, "a nested tensor of numbers", &value)),
             (ValueType::List(_), value) => Err(self.refuse(name, "a nested tensor", &value)),

@@ -172,8 +172,8 @@ fn lists() {
     );
     check(
         list(ValueType::Tensor),
-        ints(&[1]),
-        Err("input `x`: expected a nested tensor of numbers (forward takes T), found int64 of shape [1]"),
+        Tensor::scalar(1_i64),
+        Err("input `x`: expected a nested tensor of numbers (forward takes T), found int64 of shape []"),
     );
     check(
         list(list(ValueType::Int)),
