@@ -51,8 +51,9 @@ fn casts_keep_what_astype_keeps_and_refuse_the_rest() {
     let directory = tempfile::tempdir().unwrap();
     run(&python, &["casts", directory.path().to_str().unwrap()]);
     let mut n_refused = 0;
-    for from in DataType::ALL.into_iter().filter(|dtype| dtype.size().is_some()) {
-        for to in DataType::ALL.into_iter().filter(|dtype| dtype.size().is_some()) {
+    let numbers = || DataType::V1.into_iter().filter(|dtype| dtype.size().is_some());
+    for from in numbers() {
+        for to in numbers() {
             let read = |what: &str| npy::read_path(directory.path().join(format!("{from}-{to}-{what}.npy"))).unwrap();
             let kept = read("kept");
             assert!(kept.shape().unwrap()[0] >= 3);
@@ -117,7 +118,7 @@ fn files_and_verdicts_of_this_numpy_agree() {
         assert!(error.to_string().contains("dtype"), "{error}");
         n_unsupported += 1;
     }
-    assert_eq!(n_unsupported, 8);
+    assert_eq!(n_unsupported, 6);
 
     let mut stored = Npz::open(place.join("stored.npz")).unwrap();
     let mut deflated = Npz::open(place.join("deflated.npz")).unwrap();

@@ -73,7 +73,7 @@ fn invalid_arguments() {
     ----- stdout -----
 
     ----- stderr -----
-    error: invalid value 'y.txt' for '--output <[NAME=]FILE>': expected NAME=FILE.npy or FILE.npz; or with --rows FILE.parquet, FILE.arrow, FILE.arrows or -
+    error: invalid value 'y.txt' for '--output <[NAME=]FILE>': expected NAME=FILE.npy, FILE.npz or FILE.safetensors; or with --rows FILE.parquet, FILE.arrow, FILE.arrows or -
 
     For more information, try '--help'.
     ");

@@ -1,5 +1,6 @@
 //! Sparse and quantized tensors.
 
+use carton_tensor::DataType;
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
 use carton_tensor::ztensor::{
     Attributes, Coo, Csr, MAX_DENSE, QuantizedGroup, Reader, SparseError, StoreAs, Version, Writer, ZTensorError,
@@ -104,7 +105,7 @@ fn indices_may_be_any_integers() {
             raw(dtype, &[all.len()], bytes)
         };
         let values = || raw(ElementType::Uint8, &[2], vec![7_u8, 8]);
-        let is_integer = dtype.data_type().is_some() && !dtype.is_float();
+        let is_integer = dtype.data_type().is_some_and(DataType::is_integer);
         if size == 0 {
             continue;
         }

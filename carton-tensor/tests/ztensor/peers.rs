@@ -185,7 +185,10 @@ fn write_ours(path: &Path, version: Version, store_as: StoreAs) -> Value {
     for dtype in ElementType::ALL {
         let has_it = match version {
             // A peer that does not know a dtype of 1.1 refuses the whole file; another test covers this.
-            Version::V1_1 => dtype.data_type().is_some() || dtype.bits() == 16 || dtype == ElementType::Bool,
+            Version::V1_1 => {
+                let is_v1 = dtype.data_type().is_some_and(|known| known.carrier() == known);
+                is_v1 || dtype.bits() == 16 || dtype == ElementType::Bool
+            }
             Version::V1_2 => true,
         };
         if !has_it {

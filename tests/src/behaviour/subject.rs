@@ -53,6 +53,11 @@ pub trait Subject: Sync {
         Stream { model: self.echo(DataType::Float32), n_items: 1, is_numbered: false }
     }
 
+    /// Whether the runner takes and gives tensors of this dtype as they are. Others it may refuse, or know as what carries them.
+    fn takes(&self, dtype: DataType) -> bool {
+        dtype.carrier() == dtype
+    }
+
     /// The words with which the runner refuses something that not every runner can do; `None` if it can do it.
     fn refuses(&self, unusual: Unusual) -> Option<String>;
 

@@ -67,7 +67,7 @@ fn options_that_do_not_fit() {
     ----- stdout -----
 
     ----- stderr -----
-    error: invalid value 'y.csv' for '--output <[NAME=]FILE>': expected NAME=FILE.npy or FILE.npz; or with --rows FILE.parquet, FILE.arrow, FILE.arrows or -
+    error: invalid value 'y.csv' for '--output <[NAME=]FILE>': expected NAME=FILE.npy, FILE.npz or FILE.safetensors; or with --rows FILE.parquet, FILE.arrow, FILE.arrows or -
 
     For more information, try '--help'.
     ");
@@ -83,7 +83,7 @@ fn options_that_do_not_fit() {
     ----- stdout -----
 
     ----- stderr -----
-    error: invalid value 'x=y.parquet' for '--output <[NAME=]FILE>': expected NAME=FILE.npy or FILE.npz; or with --rows FILE.parquet, FILE.arrow, FILE.arrows or -
+    error: invalid value 'x=y.parquet' for '--output <[NAME=]FILE>': expected NAME=FILE.npy, FILE.npz or FILE.safetensors; or with --rows FILE.parquet, FILE.arrow, FILE.arrows or -
 
     For more information, try '--help'.
     ");
@@ -291,7 +291,8 @@ fn an_output_that_exists_is_kept_on_failure() {
     ");
     sandbox.carton("run echo.carton --rows bad.parquet -o nan.parquet --null nan").expect_code(0);
     assert_eq!(fs::read(sandbox.work().join("y.parquet")).unwrap(), b"precious");
-    assert_eq!(sandbox.files(), ["bad.parquet", "echo.carton", "metadata.toml", "model.bin", "x.parquet", "y.parquet"]);
+    let files = ["bad.parquet", "echo.carton", "metadata.toml", "model.bin", "nan.parquet", "x.parquet", "y.parquet"];
+    assert_eq!(sandbox.files(), files);
     sandbox.carton("run echo.carton --rows x.parquet -o y.parquet").expect_code(0);
     assert_eq!(ids(&read_table(&sandbox, "y.parquet")), [0, 1, 2, 3, 4]);
     // The output may be the table itself.

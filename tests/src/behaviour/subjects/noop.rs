@@ -51,6 +51,10 @@ impl Subject for Noop {
         Stream { model, n_items: 40, is_numbered: false }
     }
 
+    fn takes(&self, _: DataType) -> bool {
+        true
+    }
+
     fn refuses(&self, _: Unusual) -> Option<String> {
         None
     }

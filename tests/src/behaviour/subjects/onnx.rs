@@ -40,9 +40,13 @@ impl Subject for Onnx {
         troubled(trouble)
     }
 
+    fn takes(&self, dtype: DataType) -> bool {
+        !dtype.is_complex()
+    }
+
     fn refuses(&self, unusual: Unusual) -> Option<String> {
         match unusual {
-            Unusual::Nested => Some("input `x`: expected float32, found nested".to_owned()),
+            Unusual::Nested => Some("input `x`: expected float32, found a list of tensors".to_owned()),
             _ => None,
         }
     }
@@ -81,6 +85,13 @@ fn echo(dtype: DataType) -> Model {
         DataType::Float64 => 11,
         DataType::Uint32 => 12,
         DataType::Uint64 => 13,
+        DataType::Bool => element::BOOL,
+        DataType::Float16 => 10,
+        DataType::BFloat16 => 16,
+        DataType::Float8E4m3Fn => 17,
+        DataType::Float8E4m3Fnuz => 18,
+        DataType::Float8E5m2 => 19,
+        DataType::Float8E5m2Fnuz => 20,
         other => panic!("ONNX has no {other}"),
     };
     let graph =

@@ -105,6 +105,10 @@ impl Subject for Python {
         Stream { model, n_items: 40, is_numbered: true }
     }
 
+    fn takes(&self, dtype: DataType) -> bool {
+        dtype.carrier() == dtype || dtype.is_complex() || matches!(dtype, DataType::Bool | DataType::Float16)
+    }
+
     fn refuses(&self, _: Unusual) -> Option<String> {
         None
     }

@@ -85,6 +85,11 @@ impl Subject for Torchscript {
         }
     }
 
+    fn takes(&self, dtype: DataType) -> bool {
+        use DataType::{BFloat16, Bool, Float16};
+        dtype.carrier() == dtype || dtype.is_complex() || matches!(dtype, BFloat16 | Bool | Float16)
+    }
+
     fn refuses(&self, unusual: Unusual) -> Option<String> {
         use DataType::{Uint16, Uint32, Uint64};
         match unusual {
