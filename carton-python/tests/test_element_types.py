@@ -184,6 +184,8 @@ class OnlyDlpack:
     """A tensor of a library that speaks nothing but DLPack, of any strides."""
 
     def __init__(self, array: np.ndarray, name: str, is_versioned: bool) -> None:
+        # The older form cannot say that memory must not be written to.
+        array = array if array.flags.writeable or is_versioned else array.copy()
         self._bits, self._name, self._is_versioned = array.view(_small_floats.BITS[name]), name, is_versioned
 
     def __dlpack__(self, **options: Any) -> Any:
