@@ -237,7 +237,7 @@ class Leaves(unittest.TestCase):
         for found, expected in (
             ({"v": a, "v.x": a}, "input `v` is a value of its own, and so is `v.x` below it"),
             ({"v[].x": [a], "v.y": a}, "input `v[].x` is an element of a list, and `v.y` is not"),
-            ({"v[].x": a}, "input `v[].x` is an element of a list, and is no nested tensor"),
+            ({"v[].x": numpy.array(1.0)}, "input `v[].x` is an element of a list, and is neither a nested tensor nor one with a dimension"),
             ({"v[].x": [a], "v[].y": [a, a]}, "`v[].x` has 1 elements, `v[].y` has 2"),
             ({"v[][]": [a]}, "input `v[][]` needs the lengths of its lists, `v[].#`"),
             ({"v[].#": numpy.array([1])}, "there is no `v[][]`"),
@@ -257,6 +257,13 @@ class Leaves(unittest.TestCase):
             with self.assertRaises(RunnerError) as caught:
                 structure.value_of("v", found)
             self.assertIn(expected, caught.exception.message)
+
+    def test_an_array_stands_for_the_list_of_its_parts(self):
+        from carton_runner import structure
+
+        value = structure.value_of("v", {"v[].x": numpy.arange(4).reshape(2, 2), "v[].y": [numpy.ones(1), numpy.ones(2)]})
+        self.assertEqual([one["x"].tolist() for one in value], [[0, 1], [2, 3]])
+        self.assertEqual([one["y"].shape for one in value], [(1,), (2,)])
 
 
 class Random:
