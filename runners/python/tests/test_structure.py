@@ -259,6 +259,8 @@ class Leaves(unittest.TestCase):
             self.assertIn(expected, caught.exception.message)
 
     def test_an_array_stands_for_the_list_of_its_parts(self):
+        import numpy
+
         from carton_runner import structure
 
         value = structure.value_of("v", {"v[].x": numpy.arange(4).reshape(2, 2), "v[].y": [numpy.ones(1), numpy.ones(2)]})
