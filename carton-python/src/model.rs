@@ -282,6 +282,8 @@ impl Model {
     /// - `batch_size`, `batch_bytes`: the most rows and bytes of inputs in a call: 1024 and 16 MiB. `workers`: the number of runners, at
     ///   most 1024.
     /// - `null="nan"`: missing values become NaN where the input is a float. By default they are an error.
+    /// - `times`: the unit in which dates, timestamps, times of day and durations are counted, from 1970-01-01 in UTC, by int64: `"s"`, `"ms"`, `"us"`
+    ///   or `"ns"`. By default they are an error.
     ///
     /// Raises `SignatureError` for an input without a column, `InvalidInputError` for values that are missing or do not fit, and what
     /// `infer` raises. A call whose runner dies is made once more. An exception of Python code that the rows come from, through a reader of
@@ -292,7 +294,8 @@ impl Model {
     ///     >>> table = pyarrow.table({"image": [[0.0] * 64] * 3, "id": [1, 2, 3]})
     ///     >>> pyarrow.table(model.map(table)).column_names
     ///     ['id', 'probabilities']
-    #[pyo3(signature = (rows, *, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None, workers=1, null=None))]
+    #[pyo3(signature = (rows, *, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None, workers=1,
+        null=None, times=None))]
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of Python")]
     fn map<'py>(
         slf: &Bound<'py, Self>,
@@ -305,6 +308,7 @@ impl Model {
         batch_bytes: Option<i128>,
         workers: i128,
         null: Option<&Bound<'py, PyAny>>,
+        times: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = fields!(slf.py(), {
             "inputs": inputs,
@@ -315,6 +319,7 @@ impl Model {
             "batch_bytes": batch_bytes,
             "workers": workers,
             "null": null,
+            "times": times,
         });
         slf.py().import("carton._rows")?.call_method("map_rows", (slf, rows), Some(&options))
     }
@@ -329,7 +334,7 @@ impl Model {
     ///     >>> model.map_to("digits.parquet", table)
     ///     MapReport(path='digits.parquet', rows=3, calls=1)
     #[pyo3(signature = (path, rows, *, inputs=None, outputs=None, keep=None, constants=None, batch_size=None, batch_bytes=None, workers=1,
-        null=None, progress=None))]
+        null=None, times=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of Python")]
     fn map_to<'py>(
         slf: &Bound<'py, Self>,
@@ -343,9 +348,11 @@ impl Model {
         batch_bytes: Option<i128>,
         workers: i128,
         null: Option<&Bound<'py, PyAny>>,
+        times: Option<&Bound<'py, PyAny>>,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mapped = Self::map(slf, rows, inputs, outputs, keep, constants, batch_size, batch_bytes, workers, null)?;
+        let mapped =
+            Self::map(slf, rows, inputs, outputs, keep, constants, batch_size, batch_bytes, workers, null, times)?;
         slf.py().import("carton._rows")?.call_method1("write", (mapped, path, progress))
     }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_schema::{ArrowError, Schema, SchemaRef, TimeUnit};
 use carton_core::{Carton, Tensors};
 use carton_rows::{Keep, MapCounts, MapRows, MappedRows as Mapped, Nulls, RowFormat, RowsError, write_mapped};
 use carton_tensor::context::{Context, ProgressEvent};
@@ -88,6 +88,8 @@ pub(crate) struct MapOptions {
     workers: i128,
     /// `nan`, or `None`.
     null: Option<String>,
+    /// `s`, `ms`, `us`, `ns`, or `None`.
+    times: Option<String>,
 }
 
 #[derive(FromPyObject)]
@@ -128,6 +130,17 @@ impl MapOptions {
             None => map,
             Some("nan") => map.nulls(Nulls::Nan),
             Some(other) => return Err(errors::invalid(py, &format!("expected null=\"nan\" or None, found {other:?}"))),
+        };
+        map = match self.times.as_deref() {
+            None => map,
+            Some("s") => map.times(TimeUnit::Second),
+            Some("ms") => map.times(TimeUnit::Millisecond),
+            Some("us") => map.times(TimeUnit::Microsecond),
+            Some("ns") => map.times(TimeUnit::Nanosecond),
+            Some(other) => {
+                let text = format!("expected times=\"s\", \"ms\", \"us\", \"ns\" or None, found {other:?}");
+                return Err(errors::invalid(py, &text));
+            }
         };
         Ok(map.workers(positive("number of workers", self.workers)?))
     }

@@ -4,7 +4,9 @@ declares them and returns its inputs."""
 from __future__ import annotations
 
 import gc
+import re
 import sys
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -417,6 +419,74 @@ def test_tables(of: Of) -> None:
         of("float32").map(pa.table({"x": half}), null="zero")  # type: ignore[arg-type]
 
 
+def test_dates_and_times_as_counts(of: Of, noop_folder: Path, tmp_path: Path) -> None:
+    def check(name: str, column: pa.Array, unit: Any, **options: Any) -> None:
+        # Pandas and NumPy count in the same way.
+        found = pa.table(of(name).map(pa.table({"x": column}), times=unit, **options))["x"].to_pylist()
+        kind = pa.duration(unit) if pa.types.is_duration(column.type) else pa.timestamp(unit)
+        if pa.types.is_time(column.type):
+            kind = pa.time64(unit) if unit in ("us", "ns") else pa.time32(unit)
+        if getattr(column.type, "tz", None) is not None:
+            kind = pa.timestamp(unit, column.type.tz)
+        counts = column.cast(kind).cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+        np.testing.assert_equal(found, [float("nan") if count is None else count for count in counts.to_pylist()])
+
+    zone = pa.timestamp("us", "Europe/Zurich")
+    moments = [datetime(2024, 2, 29, 12, 30, 15), datetime(1969, 12, 31)]
+    for unit in ("s", "ms", "us", "ns"):
+        for kind in (pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns"), zone):
+            check("int64", pa.array(moments, kind), unit)
+        check("int64", pa.array([date(2024, 2, 29), date(1960, 1, 1)], pa.date32()), unit)
+        check("int64", pa.array([date(2024, 2, 29)], pa.date64()), unit)
+        check("int64", pa.array([time(1, 2, 3)], pa.time32("s")), unit)
+        check("int64", pa.array([time(1, 2, 3)], pa.time64("ns")), unit)
+        check("int64", pa.array([timedelta(days=-3)], pa.duration("us")), unit)
+    check("float64", pa.array([moments[0], None], pa.timestamp("us")), "s", null="nan")
+    check("int32", pa.array([date(2024, 2, 29)]), "s")
+    # Lists of them, and columns that are kept.
+    specs = [TensorSpec("x", "int64", ["n", 2])]
+    carton.pack(noop_folder, tmp_path / "t.carton", runner="noop", inputs=specs, outputs=specs, check=False)
+    with carton.load(tmp_path / "t.carton") as model:
+        pairs = pa.table({"x": pa.array([moments], pa.list_(pa.timestamp("ms"))), "day": pa.array([moments[0]])})
+        found = pa.table(model.map(pairs, times="s")).to_pylist()
+        assert found == [{"day": moments[0], "x": [1709209815, -86400]}]
+    for column, unit, message in (
+        (pa.array([moments[0], datetime(2024, 1, 1, 0, 0, 0, 1)], pa.timestamp("us")), "ms", "row 1 of column `x`: is no whole number of milliseconds"),
+        (pa.array([moments[0], datetime(2024, 1, 1)], pa.timestamp("us")), "minutes", 'expected times="s", "ms", "us", "ns"'),
+        (pa.array([moments[0], None], pa.timestamp("us")), "s", "row 1 of column `x`: is null"),
+        (pa.array([date.max]), "ns", "row 0 of column `x`: is no whole number of nanoseconds, or has more than 64 bits"),
+    ):
+        with pytest.raises(carton.InvalidInputError, match=re.escape(message)):
+            of("int64").map(pa.table({"x": column}), times=unit).read_all()
+
+
+def test_columns_without_any_value(of: Of) -> None:
+    nothing = pa.table({"x": pa.nulls(2)})
+    np.testing.assert_equal(pa.table(of("float32").map(nothing, null="nan"))["x"].to_pylist(), [float("nan")] * 2)
+    for name, options in (("float32", {}), ("int64", {"null": "nan"})):
+        with pytest.raises(carton.InvalidInputError, match="row 0 of column `x`: is null"):
+            of(name).map(nothing, **options).read_all()
+    assert pa.table(of("float32").map(nothing.slice(0, 0))).num_rows == 0
+
+
+def test_an_optional_output_that_is_not_returned(noop_folder: Path, tmp_path: Path) -> None:
+    def specs(shape: Any) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        inputs = [TensorSpec("x", "float32", ["n"])]
+        return inputs, [*inputs, TensorSpec("y", "float32", shape, optional=True)]
+
+    for shape, kind in ((["n", 2], pa.list_(pa.float32(), 2)), (["n", "k"], pa.list_(pa.float32())), (["n"], pa.float32())):
+        inputs, outputs = specs(shape)
+        carton.pack(noop_folder, tmp_path / "o.carton", runner="noop", inputs=inputs, outputs=outputs, check=False)
+        with carton.load(tmp_path / "o.carton") as model:
+            found = pa.table(model.map(pa.table({"x": [1.0, 2.0]})))
+            found.validate(full=True)
+            assert (found["y"].type, found.to_pylist()) == (kind, [{"x": 1, "y": None}, {"x": 2, "y": None}])
+    inputs, outputs = specs("*")
+    carton.pack(noop_folder, tmp_path / "o.carton", runner="noop", inputs=inputs, outputs=outputs, check=False)
+    with carton.load(tmp_path / "o.carton") as model, pytest.raises(carton.Error, match="output `y`"):
+        pa.table(model.map(pa.table({"x": [1.0, 2.0]})))
+
+
 def test_lists_with_missing_numbers(of: Of, noop_folder: Path, tmp_path: Path) -> None:
     specs = [TensorSpec("x", "float32", ["n", 2])]
     carton.pack(noop_folder, tmp_path / "l.carton", runner="noop", inputs=specs, outputs=specs, check=False)
@@ -437,8 +507,8 @@ def test_tables_that_are_refused(of: Of, noop_folder: Path, tmp_path: Path) -> N
 
     day = 86_400_000
     for kind in (pa.date32(), pa.date64(), pa.timestamp("s"), pa.time32("s"), pa.duration("ms")):
-        for name in ("int64", "string"):
-            check(name, pa.array([day], pa.int64() if kind.bit_width == 64 else pa.int32()).cast(kind), "cannot become input `x`", "dates and times")
+        for name, hint in (("int64", 'times="us"'), ("string", "dates and times")):
+            check(name, pa.array([day], pa.int64() if kind.bit_width == 64 else pa.int32()).cast(kind), "cannot become input `x`", hint)
     check("float64", pa.array([1], pa.decimal128(5, 2)), "cannot become input `x`", "decimals")
     check("complex64", pa.array([[1.0, 2.0]]), "complex", "one value for all rows")
     check("uint8", pa.array([True]), "booleans", "bool")

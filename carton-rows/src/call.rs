@@ -55,10 +55,10 @@ impl Caller {
         let n_rows = batch.n_rows;
         let mut columns = Vec::new();
         for plan in self.outputs(&outputs)? {
-            let Some(tensor) = outputs.get(&plan.name) else {
-                return Err(RowsError::NotReturned { output: escaped(&plan.name) });
+            let array = match outputs.get(&plan.name) {
+                Some(tensor) => output::column(&plan, tensor, n_rows, self.called_rows(&batch))?,
+                None => output::missing(&plan, n_rows)?,
             };
-            let array = output::column(&plan, tensor, n_rows, self.called_rows(&batch))?;
             let field = Arc::new(Field::new(&plan.column, arrow_array::Array::data_type(&array).clone(), true));
             columns.push((plan, field, array));
         }

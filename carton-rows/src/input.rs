@@ -3,10 +3,10 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
-use arrow_schema::{DataType as ArrowType, Field};
+use arrow_schema::{DataType as ArrowType, Field, TimeUnit};
 use carton_core::DataType;
 use carton_core::signature::Side;
-use carton_dataset::column::{Column, Conversion, ExtensionType, Fault, Run};
+use carton_dataset::column::{Column, Conversion, ExtensionType, Fault, Run, are_times};
 use carton_dataset::{ColumnProblem, DatasetError};
 use carton_tensor::files::ElementType;
 
@@ -46,6 +46,14 @@ pub enum Nulls {
     Nan,
 }
 
+/// The caller's choice of what becomes of values that tensors lack.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ValueChoice {
+    pub(crate) nulls: Nulls,
+    /// The unit in which dates and times are counted. Without it, they are an error.
+    pub(crate) time_unit: Option<TimeUnit>,
+}
+
 /// Neighbouring rows of a column whose values have the same shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
@@ -77,7 +85,7 @@ impl InputColumn {
         field: &Field,
         dtype: Option<DataType>,
         row_shape: RowShape,
-        nulls: Nulls,
+        choice: ValueChoice,
     ) -> Result<Self, RowsError> {
         if let Some(dtype) = dtype.filter(|dtype| dtype.is_complex()) {
             return Err(RowsError::Complex { side: Side::Input, name: escaped(name), dtype });
@@ -85,7 +93,14 @@ impl InputColumn {
         let extension = ExtensionType::of(field)
             .map_err(|problem| DatasetError::Column { column: escaped(field.name()), problem })?;
         let data_type = decoded_type(extension.data_type()).clone();
-        if let Some(advice) = type_advice(strings::leaf_type(&data_type)) {
+        let leaf = strings::leaf_type(&data_type);
+        let is_text = matches!(dtype, Some(DataType::String | DataType::Bytes));
+        let advice = match (are_times(leaf), choice.time_unit) {
+            (true, Some(_)) => None,
+            (true, None) if !is_text => Some("`--times us` counts them in microseconds, or s, ms or ns; in Python `times=\"us\"`"),
+            _ => type_advice(leaf),
+        };
+        if let Some(advice) = advice {
             let (column, input) = (escaped(field.name()), escaped(name));
             return Err(RowsError::Unfit { column, input, found: data_type.to_string(), advice });
         }
@@ -107,7 +122,8 @@ impl InputColumn {
                         .filter(|_| !matches!(data_type, ArrowType::Struct(_))),
                     // Binary values have no shape of their own.
                     shape: row_shape.fixed().filter(|_| is_binary(&data_type)),
-                    null_is_nan: nulls == Nulls::Nan,
+                    null_is_nan: choice.nulls == Nulls::Nan,
+                    time_unit: choice.time_unit,
                     ..Conversion::default()
                 };
                 // The column is given logical values, which are of no extension type.
@@ -115,7 +131,7 @@ impl InputColumn {
             }
         };
         let (name, column) = (name.to_owned(), field.name().clone());
-        let may_be_nan = nulls == Nulls::Refused && is_float && matches!(values, Values::Numbers(_));
+        let may_be_nan = choice.nulls == Nulls::Refused && is_float && matches!(values, Values::Numbers(_));
         let data_type = field.data_type().clone();
         Ok(Self { name, column, position, row_shape, data_type, extension, values, may_be_nan })
     }

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | map record batches from anywhere | [`MapRows`], then [`MappedRows`] |
 //! | write the results of a whole table to a file or a pipe | [`write_mapped`] |
-//! | choose what missing values become | [`Nulls`] |
+//! | choose what missing values become, and what dates and times are counted in | [`Nulls`], [`MapRows::times`] |
 //! | choose the format of a file that is written | [`RowFormat`] |
 //!
 //! Rows stay in order. Memory is bounded by the number of calls in flight, not by the number of rows. Reading files is left to

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_schema::{FieldRef, Schema, SchemaRef};
+use arrow_schema::{FieldRef, Schema, SchemaRef, TimeUnit};
 use carton_core::{Carton, Tensor, Tensors};
 use carton_dataset::column::ExtensionType;
 use tokio::sync::RwLock;
@@ -80,7 +80,14 @@ impl<'a> MapRows<'a> {
 
     /// Sets what becomes of missing values in columns of numbers; they are an error by default.
     pub fn nulls(mut self, nulls: Nulls) -> Self {
-        self.choice.nulls = nulls;
+        self.choice.values.nulls = nulls;
+        self
+    }
+
+    /// Sets the unit in which dates, timestamps, times of day and durations are counted, by `int64`; they are an error by default. Dates and
+    /// timestamps are counted from 1970-01-01T00:00:00, in UTC where they have a time zone.
+    pub fn times(mut self, unit: TimeUnit) -> Self {
+        self.choice.values.time_unit = Some(unit);
         self
     }
 

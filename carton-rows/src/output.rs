@@ -8,6 +8,7 @@ use arrow_array::types::{
 };
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, FixedSizeListArray, ListArray, PrimitiveArray, StringArray,
+    new_null_array,
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType as ArrowType, Field};
@@ -72,6 +73,17 @@ pub(crate) fn column(
         array = lists(array, n_lists, size, is_fixed).map_err(RowsError::write)?;
     }
     Ok(array)
+}
+
+/// Makes a column without values of an output that the model did not return.
+///
+/// # Errors
+/// The model must return it, or the type of its column is not known.
+pub(crate) fn missing(output: &OutputPlan, n_rows: usize) -> Result<ArrayRef, RowsError> {
+    match declared_field(output).filter(|_| output.is_optional) {
+        Some(field) => Ok(new_null_array(field.data_type(), n_rows)),
+        None => Err(RowsError::NotReturned { output: escaped(&output.name) }),
+    }
 }
 
 /// The number of items in `n_rows` tensors of this shape. A tensor without elements may have dimensions whose product is too large.
@@ -189,11 +201,15 @@ mod tests {
 
     use super::*;
 
+    fn undeclared() -> OutputPlan {
+        let (name, column) = ("y".to_owned(), "y".to_owned());
+        OutputPlan { name, column, dtype: None, row_shape: RowShape(None), is_optional: false }
+    }
+
     /// Compares the type and the length of the column of an output, or the error.
     fn check(declared: Option<&[Option<usize>]>, shape: &[usize], n_rows: usize, expected: &str) {
         let row_shape = RowShape(declared.map(<[_]>::to_vec));
-        let output =
-            OutputPlan { name: "y".to_owned(), column: "c".to_owned(), dtype: Some(DataType::Uint8), row_shape };
+        let output = OutputPlan { dtype: Some(DataType::Uint8), row_shape, ..undeclared() };
         let n_elements = shape.iter().fold(1_usize, |product, size| product.saturating_mul(*size));
         let tensor = NumericTensor::from_vec((0..n_elements).map(|i| i as u8).collect(), shape.to_vec()).unwrap();
         let found = match column(&output, &tensor.into(), n_rows, shape.first().copied().unwrap_or(1)) {
@@ -228,8 +244,7 @@ mod tests {
 
     #[test]
     fn the_elements_are_those_of_the_first_rows() {
-        let output =
-            OutputPlan { name: "y".to_owned(), column: "y".to_owned(), dtype: None, row_shape: RowShape(None) };
+        let output = undeclared();
         let strings = StringTensor::new(["a", "b", "c", "d"].map(str::to_owned).to_vec(), vec![2, 2]).unwrap();
         let found = column(&output, &strings.into(), 1, 2).unwrap();
         let lists = found.as_any().downcast_ref::<ListArray>().unwrap();
@@ -238,11 +253,7 @@ mod tests {
 
     #[test]
     fn elements_have_the_type_that_arrow_has() {
-        let column_of = |tensor: Tensor| {
-            let output =
-                OutputPlan { name: "y".to_owned(), column: "y".to_owned(), dtype: None, row_shape: RowShape(None) };
-            column(&output, &tensor, 2, 2).map_err(|error| error.to_string())
-        };
+        let column_of = |tensor: Tensor| column(&undeclared(), &tensor, 2, 2).map_err(|error| error.to_string());
         let check = |tensor: Tensor, expected: ArrayRef| {
             assert_eq!(arrow_type(tensor.dtype().unwrap()), *expected.data_type());
             assert_eq!(&column_of(tensor).unwrap(), &expected);

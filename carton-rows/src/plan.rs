@@ -8,7 +8,7 @@ use carton_core::signature::Side;
 use carton_core::{DataType, SymbolicShape};
 
 use crate::error::{RowsError, escaped};
-use crate::input::{InputColumn, Nulls};
+use crate::input::{InputColumn, ValueChoice};
 use crate::row_shape::{RowShape, size};
 
 /// The columns of the table that are also in the result.
@@ -32,8 +32,7 @@ pub(crate) struct ColumnChoice {
     /// The columns of the outputs that the caller wants, by output. If empty, all outputs become columns of their own names.
     pub(crate) outputs: BTreeMap<String, String>,
     pub(crate) keep: Keep,
-    /// What becomes of missing values.
-    pub(crate) nulls: Nulls,
+    pub(crate) values: ValueChoice,
     /// The names of inputs that have one value for all rows.
     pub(crate) constants: BTreeSet<String>,
 }
@@ -59,6 +58,8 @@ pub(crate) struct OutputPlan {
     pub(crate) column: String,
     pub(crate) dtype: Option<DataType>,
     pub(crate) row_shape: RowShape,
+    /// Whether a call may lack it.
+    pub(crate) is_optional: bool,
 }
 
 impl Plan {
@@ -106,7 +107,8 @@ impl Plan {
             true => name.to_owned(),
             false => self.output_columns.get(name)?.clone(),
         };
-        Some(OutputPlan { name: name.to_owned(), column, dtype: None, row_shape: RowShape(None) })
+        let (name, row_shape) = (name.to_owned(), RowShape(None));
+        Some(OutputPlan { name, column, dtype: None, row_shape, is_optional: false })
     }
 
     /// The fields of the columns that are kept.
@@ -147,7 +149,7 @@ fn input_columns(
         }
         let row_shape = RowShape::of(Side::Input, spec)?;
         let (position, field) = find(schema, &spec.name, chosen.unwrap_or(&spec.name))?;
-        let input = InputColumn::new(&spec.name, position, field, Some(spec.dtype), row_shape, choice.nulls)?;
+        let input = InputColumn::new(&spec.name, position, field, Some(spec.dtype), row_shape, choice.values)?;
         if spec.dtype == DataType::Bool.carrier() && input.has_bools() {
             return Err(RowsError::Bools { column: escaped(field.name()), input: escaped(&spec.name) });
         }
@@ -164,7 +166,7 @@ fn input_columns(
     if declared.is_none() {
         for (name, column) in &choice.inputs {
             let (position, field) = find(schema, name, column)?;
-            inputs.push(InputColumn::new(name, position, field, None, RowShape(None), choice.nulls)?);
+            inputs.push(InputColumn::new(name, position, field, None, RowShape(None), choice.values)?);
         }
     }
     if inputs.is_empty() {
@@ -198,6 +200,7 @@ fn output_columns(declared: &[TensorSpec], choice: &ColumnChoice) -> Result<Vec<
             column: column.clone(),
             dtype: Some(spec.dtype),
             row_shape: RowShape::of(Side::Output, spec)?,
+            is_optional: spec.is_optional(),
         });
     }
     Ok(outputs)

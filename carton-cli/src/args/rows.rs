@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use arrow_schema::TimeUnit;
 use carton_rows::{MAX_WORKERS, Nulls};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -35,6 +36,11 @@ pub(crate) struct RowsArgs {
     #[arg(long, value_name = "VALUE", requires = "rows", value_enum)]
     pub(crate) null: Option<NullArgument>,
 
+    /// The unit in which dates, timestamps, times of day and durations are counted, from 1970-01-01 in UTC, by int64; without the option they
+    /// are an error
+    #[arg(long, value_name = "UNIT", requires = "rows", value_enum)]
+    pub(crate) times: Option<UnitArgument>,
+
     /// The number of runner processes that work at the same time, at most 1024 [default: 1]
     #[arg(long, value_name = "N", requires = "rows", allow_negative_numbers = true, value_parser = workers)]
     pub(crate) workers: Option<NonZeroUsize>,
@@ -59,6 +65,30 @@ impl From<NullArgument> for Nulls {
     fn from(argument: NullArgument) -> Self {
         match argument {
             NullArgument::Nan => Self::Nan,
+        }
+    }
+}
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum UnitArgument {
+    /// Seconds
+    S,
+    /// Milliseconds
+    Ms,
+    /// Microseconds
+    Us,
+    /// Nanoseconds
+    Ns,
+}
+
+impl From<UnitArgument> for TimeUnit {
+    fn from(argument: UnitArgument) -> Self {
+        match argument {
+            UnitArgument::S => Self::Second,
+            UnitArgument::Ms => Self::Millisecond,
+            UnitArgument::Us => Self::Microsecond,
+            UnitArgument::Ns => Self::Nanosecond,
         }
     }
 }

@@ -161,6 +161,7 @@ fn configured<'a>(mut map: MapRows<'a>, arguments: &RowsArgs, constants: &Tensor
         map = map.keep(if names == ["*"] { Keep::All } else { Keep::These(names) });
     }
     let map = super::set(map, arguments.null.map(Into::into), MapRows::nulls);
+    let map = super::set(map, arguments.times.map(Into::into), MapRows::times);
     let map = super::set(map, arguments.batch_size, MapRows::batch_rows);
     let map = super::set(map, arguments.batch_bytes, MapRows::batch_bytes);
     super::set(map, arguments.workers, MapRows::workers)

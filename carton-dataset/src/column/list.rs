@@ -1,15 +1,15 @@
 //! Numbers, and nested lists of them: finds the shape of each row and its elements (spec/dataset.md §4.2).
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
+use arrow_array::{Array, ArrayRef, OffsetSizeTrait, new_null_array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, FieldRef};
 use carton_tensor::element_count;
 
 use super::fault::{Fault, first_null};
-use super::nulls;
 use super::run::{Run, slice};
 use super::target::Target;
+use super::{nulls, times};
 use crate::error::ColumnProblem;
 use crate::options::Rounding;
 
@@ -34,8 +34,12 @@ pub(super) fn item_field(data_type: &DataType) -> Option<&FieldRef> {
 /// Converts an array of numbers or lists.
 pub(super) fn runs(array: &ArrayRef, target: &Target, rounding: Rounding) -> Result<Vec<Run>, Fault> {
     let nested = Nested::new(array, target.null_is_nan)?;
-    let bytes = nulls::to_bytes(&nested.leaf, target.dtype, rounding)
-        .map_err(|fault| Fault { row: nested.row_of(fault.row, nested.levels.len()), ..fault })?;
+    let at_row = |fault: Fault| Fault { row: nested.row_of(fault.row, nested.levels.len()), ..fault };
+    let numbers = match target.time_unit {
+        Some(unit) => times::counts(&nested.leaf, unit).map_err(at_row)?,
+        None => nested.leaf.clone(),
+    };
+    let bytes = nulls::to_bytes(&numbers, target.dtype, rounding).map_err(at_row)?;
     // Numbers are converted only to dtypes whose elements are whole bytes.
     let element_bytes = target.dtype.bits() / 8;
     let mut runs: Vec<Run> = Vec::new();
@@ -169,6 +173,10 @@ impl Nested {
     fn new(array: &ArrayRef, has_nulls: bool) -> Result<Self, Fault> {
         let mut nested = Self { n_rows: array.len(), levels: Vec::new(), leaf: array.clone() };
         loop {
+            // Arrays of this type say that their values are missing by their type alone.
+            if *nested.leaf.data_type() == DataType::Null {
+                nested.leaf = new_null_array(&DataType::Float64, nested.leaf.len());
+            }
             if let Some(position) = first_null(&nested.leaf)
                 && !(has_nulls && item(nested.leaf.data_type()).is_none())
             {

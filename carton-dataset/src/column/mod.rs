@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Values that already have the right representation are passed on as slices of Arrow's buffers; the others are converted, one record
-//! batch at a time. `nulls` makes NaN of missing numbers. `extension` decides what the values of an extension type mean. `list` finds the shapes of nested lists, `binary`
+//! batch at a time. `nulls` makes NaN of missing numbers, `times` counts of dates and times. `extension` decides what the values of an extension type mean. `list` finds the shapes of nested lists, `binary`
 //! handles binary values, `tensor_struct` handles structs that carry their own dtype and shape, `number` converts and `rounding`
 //! truncates.
 
@@ -30,9 +30,10 @@ mod rounding;
 mod run;
 mod target;
 mod tensor_struct;
+mod times;
 
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, TimeUnit};
 use carton_tensor::files::ElementType;
 use carton_tensor::{MAX_RANK, element_count};
 
@@ -42,6 +43,7 @@ use fault::check_nulls;
 pub use run::Run;
 pub(crate) use run::without_the_rest;
 use target::Target;
+pub use times::are_times;
 
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::Rounding;
@@ -67,6 +69,8 @@ pub struct Conversion {
     pub rounding: Rounding,
     /// Whether missing numbers become NaN, of a column that becomes floats. Missing lists stay an error.
     pub null_is_nan: bool,
+    /// The unit in which dates, timestamps, times of day and durations are counted, by `int64`. Without it, they are an error.
+    pub time_unit: Option<TimeUnit>,
 }
 
 /// The representation of a column's values.
@@ -89,7 +93,7 @@ impl Column {
     pub fn new(field: &Field, conversion: &Conversion) -> Result<Self, DatasetError> {
         let name = field.name();
         let fail = |problem| DatasetError::Column { column: name.escape_debug().to_string(), problem };
-        let Conversion { dtype, shape, rounding, null_is_nan } = conversion;
+        let Conversion { dtype, shape, rounding, null_is_nan, time_unit } = conversion;
         let (dtype, shape) = (*dtype, shape.as_ref());
         if let Some(shape) = shape
             && (shape.len() >= MAX_RANK || element_count(shape).is_none())
@@ -111,16 +115,21 @@ impl Column {
             }
             data_type if binary::is_binary(data_type) => {
                 let dtype = dtype.ok_or_else(|| fail(ColumnProblem::NeedsDtype))?;
-                Values::Binary(Target { dtype, shape: shape.cloned(), null_is_nan: false })
+                Values::Binary(Target { dtype, shape: shape.cloned(), null_is_nan: false, time_unit: None })
             }
             data_type => {
                 let leaf = list::leaf(data_type);
-                let unsupported = || fail(ColumnProblem::Unsupported(data_type.clone()));
-                let natural = number::natural(leaf).ok_or_else(unsupported)?;
+                let natural = match time_unit {
+                    Some(_) if times::are_times(leaf) => Some(ElementType::Int64),
+                    // Such a column has no value, so it may have any type.
+                    _ if *leaf == DataType::Null => dtype,
+                    _ => number::natural(leaf),
+                };
+                let natural = natural.ok_or_else(|| fail(ColumnProblem::Unsupported(data_type.clone())))?;
                 let dtype = dtype.unwrap_or(natural);
                 number::check(leaf, dtype).map_err(fail)?;
                 let null_is_nan = *null_is_nan && nulls::nan_of(dtype).is_some();
-                Values::Numbers(Target { dtype, shape: shape.cloned(), null_is_nan })
+                Values::Numbers(Target { dtype, shape: shape.cloned(), null_is_nan, time_unit: *time_unit })
             }
         };
         Ok(Self { name: name.clone(), data_type: field.data_type().clone(), extension, values, rounding: *rounding })

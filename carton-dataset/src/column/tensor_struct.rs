@@ -58,7 +58,7 @@ pub(super) fn runs(array: &ArrayRef, rounding: Rounding) -> Result<Vec<Run>, Fau
         if shape.iter().try_fold(1_usize, |n_elements, &size| n_elements.checked_mul(size)).is_none() {
             return Err(at(ColumnProblem::NoSize { dtype, shape }));
         }
-        let target = Target { dtype, shape: Some(shape), null_is_nan: false };
+        let target = Target { dtype, shape: Some(shape), null_is_nan: false, time_unit: None };
         let alike = data.slice(first, n_rows);
         let found = if binary::is_binary(alike.data_type()) {
             binary::runs(&alike, &target)
@@ -93,7 +93,7 @@ struct Shapes {
 
 impl Shapes {
     fn new(array: &ArrayRef) -> Result<Self, Fault> {
-        let target = Target { dtype: ElementType::Int64, shape: None, null_is_nan: false };
+        let target = Target { dtype: ElementType::Int64, shape: None, null_is_nan: false, time_unit: None };
         let mut shapes = Self { dimensions: Vec::new(), starts: vec![0] };
         for run in list::runs(array, &target, Rounding::default())? {
             let start = shapes.dimensions.len();

@@ -323,6 +323,12 @@ pub enum ColumnProblem {
     /// A value is missing.
     #[error("is null")]
     Null,
+    /// A date or time is not a number of the unit that it shall be counted in.
+    #[error("is no whole number of {unit}, or has more than 64 bits")]
+    Time {
+        /// The unit, in words.
+        unit: &'static str,
+    },
     /// The number of elements in a sample differs from that of the requested shape.
     #[error("has {found} elements, expected {expected}, the product of {shape:?}")]
     Shape {

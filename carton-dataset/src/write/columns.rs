@@ -79,6 +79,7 @@ fn conversion(field: &Field, options: &WriteOptions) -> Conversion {
         shape: options.shapes.get(field.name()).cloned(),
         rounding: options.rounding,
         null_is_nan: false,
+        time_unit: None,
     }
 }
 

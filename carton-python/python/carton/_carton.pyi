@@ -151,6 +151,7 @@ class Model:
         batch_bytes: int | None = None,
         workers: int = 1,
         null: Literal["nan"] | None = None,
+        times: Literal["s", "ms", "us", "ns"] | None = None,
     ) -> MappedRows: ...
     def map_to(
         self,
@@ -165,6 +166,7 @@ class Model:
         batch_bytes: int | None = None,
         workers: int = 1,
         null: Literal["nan"] | None = None,
+        times: Literal["s", "ms", "us", "ns"] | None = None,
         progress: Callable[..., None] | bool | None = None,
     ) -> MapReport: ...
     def self_test(

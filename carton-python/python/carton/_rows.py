@@ -53,6 +53,7 @@ def map_rows(
     batch_bytes: int | None,
     workers: int,
     null: str | None,
+    times: str | None,
 ) -> _carton.MappedRows:
     """Implements `Model.map`, which documents it."""
     if isinstance(keep, str):
@@ -73,6 +74,7 @@ def map_rows(
             "batch_bytes": batch_bytes,
             "workers": workers,
             "null": null,
+            "times": times,
         },
     )
 
