@@ -97,7 +97,9 @@ impl InputColumn {
         let is_text = matches!(dtype, Some(DataType::String | DataType::Bytes));
         let advice = match (are_times(leaf), choice.time_unit) {
             (true, Some(_)) => None,
-            (true, None) if !is_text => Some("`--times us` counts them in microseconds, or s, ms or ns; in Python `times=\"us\"`"),
+            (true, None) if !is_text => {
+                Some("`--times us` counts them in microseconds, or s, ms or ns; in Python `times=\"us\"`")
+            }
             _ => type_advice(leaf),
         };
         if let Some(advice) = advice {

@@ -9,7 +9,10 @@
 
 use std::fmt;
 
-use carton_tensor::{BARE_NUMBER, BoolByte, CastError, DataType, Element, NumberValue, Tensor, TensorError, restored};
+use carton_tensor::{
+    BARE_NUMBER, BoolByte, CastError, DataType, Dimension, Element, NumberValue, SymbolicShape, Tensor, TensorError,
+    restored,
+};
 use serde_json::{Number, Value};
 
 /// Above this magnitude, a float no longer represents every integer exactly.
@@ -61,14 +64,23 @@ fn dtype_of(leaves: &[Leaf<'_>], declared: Option<DataType>) -> Result<DataType,
     }
 }
 
-/// Converts a value to a tensor, of the declared dtype if there is one.
+/// Converts a value to a tensor, of the declared dtype if there is one. An empty list has as many dimensions as are declared.
 ///
 /// # Errors
 /// See [`JsonTensorError`]; it names the position of the first invalid value.
-pub(crate) fn tensor(value: &Value, declared: Option<DataType>) -> Result<Tensor, JsonTensorError> {
+pub(crate) fn tensor(
+    value: &Value,
+    declared: Option<DataType>,
+    shape: &SymbolicShape,
+) -> Result<Tensor, JsonTensorError> {
+    let dimensions = match shape {
+        SymbolicShape::Dimensions(dimensions) => dimensions.as_slice(),
+        _ => &[],
+    };
     let ragged = match Regular::read(value, &JsonPosition::default()) {
-        Ok(regular) => {
+        Ok(mut regular) => {
             let dtype = dtype_of(&regular.leaves, declared)?;
+            regular.complete(dimensions);
             return regular.into_tensor(dtype);
         }
         Err(error @ JsonTensorError::Ragged { .. }) => error,
@@ -78,7 +90,10 @@ pub(crate) fn tensor(value: &Value, declared: Option<DataType>) -> Result<Tensor
     let parts = value.as_array().map(Vec::as_slice).unwrap_or_default();
     let parts: Result<Vec<_>, _> =
         parts.iter().enumerate().map(|(index, part)| Regular::read(part, &JsonPosition(vec![index]))).collect();
-    let parts = parts?;
+    let mut parts = parts?;
+    for part in &mut parts {
+        part.complete(dimensions.get(1..).unwrap_or_default());
+    }
     let same_rank = parts.windows(2).all(|pair| pair[0].shape.len() == pair[1].shape.len());
     if !same_rank {
         return Err(ragged);
@@ -124,6 +139,18 @@ impl<'a> Regular<'a> {
             }
             Value::Object(_) if bare(value).is_none() => Err(JsonTensorError::Object { place: place.clone() }),
             _ => Ok(Self { shape: Vec::new(), leaves: vec![(place.clone(), value)] }),
+        }
+    }
+
+    /// Adds the declared dimensions that the text cannot say, because an empty list has nothing inside: those of a fixed size, and 0 for
+    /// the others.
+    fn complete(&mut self, declared: &[Dimension]) {
+        if self.shape.last() == Some(&0) {
+            let rest = declared.iter().skip(self.shape.len()).map(|dimension| match dimension {
+                Dimension::Fixed(size) => usize::try_from(*size).unwrap_or(usize::MAX),
+                Dimension::Any | Dimension::Symbol(_) => 0,
+            });
+            self.shape.extend(rest);
         }
     }
 
@@ -292,7 +319,8 @@ mod tests {
 
     fn parse(text: &str, declared: Option<DataType>) -> Result<Tensor, String> {
         let marked = carton_tensor::mark_bare_numbers(text.as_bytes());
-        tensor(&serde_json::from_slice(&marked).unwrap(), declared).map_err(|error| error.to_string())
+        tensor(&serde_json::from_slice(&marked).unwrap(), declared, &SymbolicShape::Any)
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -326,6 +354,28 @@ mod tests {
         let ragged =
             Tensor::nested(vec![parse("[1.0]", None).unwrap(), Tensor::from_vec(vec![2.0, 3.0], vec![2]).unwrap()]);
         check("[[1], [2, 3]]", DataType::Float64, ragged.unwrap());
+    }
+
+    #[test]
+    fn empty_lists_have_the_declared_dimensions() {
+        let check = |text: &str, shape: &str, expected: &[&[usize]]| {
+            let shape: SymbolicShape = serde_json::from_str(shape).unwrap();
+            let found = tensor(&serde_json::from_str(text).unwrap(), Some(DataType::Float32), &shape).unwrap();
+            let shapes: Vec<_> = match &found {
+                Tensor::Nested(nested) => nested.elements().iter().filter_map(Tensor::shape).collect(),
+                other => vec![other.shape().unwrap()],
+            };
+            assert_eq!(shapes, expected, "{text}");
+        };
+        check("[]", r#"["n", 4]"#, &[&[0, 4]]);
+        check("[]", r#"["*", "n", 4]"#, &[&[0, 0, 4]]);
+        check("[[], []]", r#"["*", "n", 4]"#, &[&[2, 0, 4]]);
+        check("[[[1, 2, 3, 4]], []]", r#"["*", "n", 4]"#, &[&[1, 4], &[0, 4]]);
+        // The declaration does not contradict what the text says.
+        check("[]", "[]", &[&[0]]);
+        check("[]", r#"["n"]"#, &[&[0]]);
+        check("[1]", r#"["n", 0, 2]"#, &[&[1]]);
+        check("[[]]", "\"*\"", &[&[1, 0]]);
     }
 
     #[test]

@@ -273,8 +273,9 @@ impl ReadInputs {
                     one_element(&name, path, bytes, declared.iter().find(|input| input.name == name))?
                 }
                 ReadValue::Json(value) => {
-                    let dtype = declared.iter().find(|input| input.name == name).map(|input| input.dtype);
-                    from_json::tensor(&value, dtype)
+                    let declared = declared.iter().find(|input| input.name == name);
+                    let shape = declared.map_or(&SymbolicShape::Any, |declared| declared.shape);
+                    from_json::tensor(&value, declared.map(|declared| declared.dtype), shape)
                         .map_err(|source| InputError::Value { input: format!("`{name}`"), source: Box::new(source) })?
                 }
             };

@@ -35,7 +35,7 @@ pub(crate) struct SelfTestSettings {
 impl SelfTests<'_> {
     progress_setter!(progress);
 
-    /// Sets how far outputs may be from the expected ones.
+    /// Sets how far outputs may be from the expected ones. NaN is close to NaN, whatever the tolerance says.
     pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
         self.settings.tolerance = tolerance;
         self
@@ -181,6 +181,8 @@ pub(crate) fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, to
         let detail = Some("the model did not return this output".to_owned());
         return OutputResult { name, passed: false, max_abs_diff: None, max_rel_diff: None, detail };
     };
+    // NaN among the expected elements is a result like others.
+    let tolerance = tolerance.equal_nan(true);
     let comparison = match alike(actual, expected) {
         Some((actual, expected)) => allclose(&actual, &expected, tolerance),
         None => allclose(actual, expected, tolerance),
@@ -211,6 +213,8 @@ mod tests {
         assert!(passed(&half, &half) && passed(&half, &Tensor::scalar(1.5_f32)));
         assert!(!passed(&half, &Tensor::scalar(1.6_f32)) && !passed(&half, &Tensor::scalar(1.5_f64)));
         let bytes = |element: &[u8]| Tensor::from_bytes([element], vec![1]).unwrap();
+        let nan = Tensor::from_vec(vec![f32::NAN, 1.0], vec![2]).unwrap();
+        assert!(passed(&nan, &nan) && !passed(&Tensor::from_vec(vec![0.0_f32, 1.0], vec![2]).unwrap(), &nan));
         let text = Tensor::from_strings(["AP8="], vec![1]).unwrap();
         assert!(passed(&bytes(b"AP8="), &text) && !passed(&bytes(b"\0\xff"), &text));
         assert!(!passed(&text, &bytes(b"AP8=")));
