@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use carton_core::DataType;
 use carton_core::package::Info;
+use carton_tensor::npy;
 
 use crate::args::ModelArgs;
 use crate::text::{printable, shell_word};
@@ -14,7 +16,7 @@ pub(super) fn lines(info: &Info, model: &ModelArgs) -> Option<String> {
     // Other writers give several inputs one name, which then means the first of them.
     let mut names = BTreeSet::new();
     let inputs = info.inputs.iter().filter(|input| names.insert(input.name.as_str()));
-    let inputs: Vec<(&str, bool)> = inputs.map(|input| (input.name.as_str(), input.is_optional())).collect();
+    let inputs: Vec<_> = inputs.map(|input| (input.name.as_str(), input.dtype, input.is_optional())).collect();
     // Without declarations, the names are not known. A model may also declare that it has no inputs.
     let arguments = match info.inputs.is_empty() && info.outputs.is_empty() {
         true => " -i NAME=FILE.npy".to_owned(),
@@ -55,22 +57,27 @@ fn place(model: &ModelArgs) -> Option<String> {
     Some(place)
 }
 
-/// Returns ` -i image=image.npy` for each input, which is given by its name and whether it is optional. Optional inputs are left out. If
-/// a name cannot be written in this form, all inputs are given without names, in the declared order.
-fn arguments(inputs: &[(&str, bool)]) -> String {
-    let by_name = inputs.iter().all(|(name, is_optional)| *is_optional || can_be_named(name));
-    let argument = |(position, (name, _)): (usize, &(&str, bool))| {
+/// Returns ` -i image=image.npy` for each input, which is given by its name, its dtype and whether it is optional. Optional inputs are left
+/// out. If a name cannot be written in this form, all inputs are given without names, in the declared order.
+fn arguments(inputs: &[(&str, DataType, bool)]) -> String {
+    let by_name = inputs.iter().all(|(name, _, is_optional)| *is_optional || can_be_named(name));
+    let argument = |(position, (name, dtype, _)): (usize, &(&str, DataType, bool))| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        let file = match name.chars().all(is_plain) && !name.starts_with(['-', '.']) && !name.is_empty() {
-            true => format!("{name}.npy"),
-            false => format!("input_{position}.npy"),
+        let stem = match name.chars().all(is_plain) && !name.starts_with(['-', '.']) && !name.is_empty() {
+            true => (*name).to_owned(),
+            false => format!("input_{position}"),
+        };
+        let file = match dtype {
+            DataType::Bytes => format!("@{stem}"),
+            dtype if npy::holds(*dtype) => format!("{stem}.npy"),
+            _ => format!("{stem}.safetensors#{stem}"),
         };
         match by_name {
             true => format!(" -i {}", shell_word(&format!("{name}={file}"))),
             false => format!(" -i {file}"),
         }
     };
-    let given = inputs.iter().enumerate().filter(|(_, (_, is_optional))| !(by_name && *is_optional));
+    let given = inputs.iter().enumerate().filter(|(_, (.., is_optional))| !(by_name && *is_optional));
     given.map(argument).collect()
 }
 
@@ -93,10 +100,9 @@ mod tests {
 
     #[test]
     fn names_are_read_back_or_left_out() {
-        let check = |inputs: &[&str], expected: &str| {
-            let inputs: Vec<(&str, bool)> =
-                inputs.iter().map(|input| (input.trim_end_matches('?'), input.ends_with('?'))).collect();
-            assert_eq!(arguments(&inputs), expected);
+        let check = |inputs: &[&'static str], expected: &str| {
+            let input = |input: &&'static str| (input.trim_end_matches('?'), DataType::Float32, input.ends_with('?'));
+            assert_eq!(arguments(&inputs.iter().map(input).collect::<Vec<_>>()), expected);
         };
         check(&[], "");
         check(&["image", "size"], " -i image=image.npy -i size=size.npy");
@@ -108,6 +114,9 @@ mod tests {
         check(&["x", "a\nb"], " -i x.npy -i input_1.npy");
         check(&["\u{202e}x"], " -i input_0.npy");
         check(&["-x"], " -i input_0.npy");
+        let of_dtype = |dtype| arguments(&[("x", dtype, false)]);
+        assert_eq!(of_dtype(DataType::Bytes), " -i x=@x");
+        assert_eq!(of_dtype(DataType::BFloat16), " -i x=x.safetensors#x");
         for name in ["image", "serving_default/x:0", " x", "日本"] {
             assert!(can_be_named(name));
             let argument: InputArgument = format!("{name}=x.npy").parse().unwrap();

@@ -19,11 +19,11 @@ use crate::failure::Failure;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputFileError {
     #[error("cannot write `{}`", path.display())]
-    Npy { path: PathBuf, source: NpyError },
+    Npy { path: PathBuf, source: NpyError, advice: &'static str },
     #[error("cannot write `{}`", path.display())]
-    Safetensors { path: PathBuf, source: Box<SafetensorsError> },
+    Safetensors { path: PathBuf, source: Box<SafetensorsError>, advice: &'static str },
     #[error("cannot write `{}`: output `{output}` has {found}, and a safetensors file holds numbers", path.display())]
-    NotNumbers { path: PathBuf, output: String, found: &'static str },
+    NotNumbers { path: PathBuf, output: String, found: &'static str, advice: &'static str },
     #[error("cannot write `{}`", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("the model returned no output `{name}`, it returned: {}", returned.join(", "))]
@@ -37,14 +37,16 @@ pub(crate) enum OutputFileError {
 impl From<OutputFileError> for Failure {
     fn from(error: OutputFileError) -> Self {
         match &error {
-            OutputFileError::Npy { source: NpyError::Unsupported { .. }, .. } => Self::new(error)
-                .hint("-o FILE.safetensors takes numbers of every type, and --json prints every kind of output"),
-            OutputFileError::Safetensors { source, .. } if matches!(**source, SafetensorsError::Unwritable(_)) => {
-                Self::new(error)
-                    .hint("-o FILE.npz takes every type that NumPy has, and --json prints every kind of output")
+            OutputFileError::Npy { source: NpyError::Unsupported { .. }, advice, .. }
+            | OutputFileError::NotNumbers { advice, .. } => {
+                let advice = *advice;
+                Self::new(error).hint(advice)
             }
-            OutputFileError::NotNumbers { .. } => {
-                Self::new(error).hint("-o FILE.npz takes texts and bytes, and --json prints every kind of output")
+            OutputFileError::Safetensors { source, advice, .. }
+                if matches!(**source, SafetensorsError::Unwritable(_)) =>
+            {
+                let advice = *advice;
+                Self::new(error).hint(advice)
             }
             OutputFileError::Twice { .. } => Self::usage(error),
             OutputFileError::NoName { .. } => Self::usage(error).hint("name it: -o NAME=FILE.npy"),
@@ -125,16 +127,20 @@ impl Destinations {
     pub(crate) fn write(&self, outputs: &BTreeMap<String, Tensor>) -> Result<Vec<PathBuf>, OutputFileError> {
         let mut written = Vec::new();
         for (destination, path) in &self.0 {
-            let npy_error = |source| OutputFileError::Npy { path: path.clone(), source };
+            let npy_error = |source| OutputFileError::Npy { path: path.clone(), source, advice: advice(outputs) };
             let io_error = |source| OutputFileError::Io { path: path.clone(), source };
             let file = PendingFile::new(path).map_err(io_error)?;
             let mut buffered = BufWriter::new(file.file());
             match destination {
                 Destination::All if is_safetensors(path) => {
-                    let tensors = numbers(outputs, path)?;
+                    let tensors = numbers(outputs).map_err(|(output, found)| {
+                        let (path, output) = (path.clone(), output.to_owned());
+                        OutputFileError::NotNumbers { path, output, found, advice: advice(outputs) }
+                    })?;
                     let tensors = tensors.iter().map(|(name, tensor)| (*name, tensor));
                     safetensors::write(tensors, &Metadata::default(), &mut buffered).map_err(|source| {
-                        OutputFileError::Safetensors { path: path.clone(), source: Box::new(source) }
+                        let (path, source) = (path.clone(), Box::new(source));
+                        OutputFileError::Safetensors { path, source, advice: advice(outputs) }
                     })?;
                 }
                 Destination::All => {
@@ -154,24 +160,38 @@ impl Destinations {
     }
 }
 
+/// What can be done with outputs that a file cannot hold.
+fn advice(outputs: &BTreeMap<String, Tensor>) -> &'static str {
+    let in_safetensors = || {
+        let tensors = numbers(outputs).ok()?;
+        let tensors = tensors.iter().map(|(name, tensor)| (*name, tensor));
+        safetensors::write(tensors, &Metadata::default(), io::sink()).ok()
+    };
+    if outputs.values().all(|tensor| npy::write(io::sink(), tensor).is_ok()) {
+        "-o FILE.npz takes these outputs, and --json prints every kind of output"
+    } else if in_safetensors().is_some() {
+        "-o FILE.safetensors takes these outputs, and --json prints every kind of output"
+    } else {
+        "no one file takes these outputs: --json prints every kind of output"
+    }
+}
+
 /// The outputs as tensors of files.
 ///
 /// # Errors
-/// One is no tensor of numbers.
-fn numbers<'o>(
-    outputs: &'o BTreeMap<String, Tensor>,
-    path: &Path,
-) -> Result<Vec<(&'o str, RawTensor)>, OutputFileError> {
-    let of_output = |(name, tensor): (&'o String, &Tensor)| {
-        let found = match tensor {
-            Tensor::Numeric(numbers) => return Ok((name.as_str(), RawTensor::from(numbers))),
-            Tensor::String(_) => "texts",
-            Tensor::Bytes(_) => "bytes",
-            _ => "tensors of different shapes",
-        };
-        Err(OutputFileError::NotNumbers { path: path.to_path_buf(), output: name.clone(), found })
+/// One is no tensor of numbers: its name, and what it has.
+fn numbers(outputs: &BTreeMap<String, Tensor>) -> Result<Vec<(&str, RawTensor)>, (&str, &'static str)> {
+    let of_output = |tensor: &Tensor| match tensor {
+        Tensor::Numeric(numbers) => Ok(RawTensor::from(numbers)),
+        Tensor::String(_) => Err("texts"),
+        Tensor::Bytes(_) => Err("bytes"),
+        _ => Err("tensors of different shapes"),
     };
-    outputs.iter().map(of_output).collect()
+    let mut numbers = Vec::new();
+    for (name, tensor) in outputs {
+        numbers.push((name.as_str(), of_output(tensor).map_err(|found| (name.as_str(), found))?));
+    }
+    Ok(numbers)
 }
 
 /// An output as `--json` prints it: its data, or the file that holds it.

@@ -287,6 +287,12 @@ fn write_numbers(writer: &mut impl Write, tensor: &NumericTensor) -> Result<(), 
     Ok(writer.write_all(bytes)?)
 }
 
+/// Whether `.npy` files can hold tensors of this dtype: whether NumPy has it.
+#[must_use]
+pub fn holds(dtype: DataType) -> bool {
+    matches!(dtype, DataType::String | DataType::Bytes) || descr(dtype).is_ok()
+}
+
 /// Returns NumPy's name of a dtype.
 pub(super) fn descr(dtype: DataType) -> Result<&'static str, Problem> {
     Ok(match dtype {
