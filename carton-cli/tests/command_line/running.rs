@@ -522,7 +522,7 @@ fn a_ragged_output_fits_no_npy_file() {
     Caused by:
       `npy data` cannot be used: an .npy file cannot hold a nested tensor; write each of its tensors to a file of its own
 
-    hint: -o FILE.safetensors takes numbers of every type, and --json prints every kind of output
+    hint: no one file takes these outputs: --json prints every kind of output
     ");
     assert_snapshot!(sandbox.carton("run echo.carton -i d=[[1],[2,3]] --json").json()["outputs"], @r#"{"d":{"data":[[1],[2,3]],"dtype":"int64","shapes":[[1],[2]]}}"#);
 }

@@ -144,7 +144,7 @@ impl Call {
             true => self.typed(&served, inputs).await?,
             false => self.raw(&served, inputs).await?,
         };
-        let inputs = served.widened(inputs, &mut self.share).await?;
+        let inputs = served.prepared(inputs, &mut self.share).await?;
         let timeout = [timeout, app.limits.call_timeout].into_iter().flatten().min();
         let until = timeout.and_then(|timeout| self.started.checked_add(timeout));
         let deadline = [until, deadline].into_iter().flatten().min();

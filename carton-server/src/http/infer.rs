@@ -71,7 +71,7 @@ async fn call(
     let place = served.admit()?;
     request_count.arrived();
     response::check_choice(&mut request.outputs, served.declared_outputs())?;
-    inputs = served.widened(inputs, &mut share).await?;
+    inputs = served.prepared(inputs, &mut share).await?;
     let deadline = until([timeout, request.timeout].into_iter().flatten().min());
     if prefers_events(headers) {
         let answers = Box::pin(served.stream(inputs, deadline)).await?;

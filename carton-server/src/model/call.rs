@@ -114,11 +114,14 @@ pub(crate) struct Answered {
 
 /// The memory that tensors take.
 pub(crate) fn n_bytes(tensors: &Tensors) -> usize {
-    let size = |tensor: &Tensor| match tensor {
-        Tensor::Numeric(numbers) => numbers.bytes().len(),
-        Tensor::String(strings) => strings.elements().iter().map(|string| string.len() + size_of::<String>()).sum(),
-        Tensor::Bytes(bytes) => bytes.elements().iter().map(|element| element.len() + size_of::<Vec<u8>>()).sum(),
-        _ => 0,
-    };
+    fn size(tensor: &Tensor) -> usize {
+        match tensor {
+            Tensor::Numeric(numbers) => numbers.bytes().len(),
+            Tensor::String(strings) => strings.elements().iter().map(|string| string.len() + size_of::<String>()).sum(),
+            Tensor::Bytes(bytes) => bytes.elements().iter().map(|element| element.len() + size_of::<Vec<u8>>()).sum(),
+            Tensor::Nested(list) => list.elements().iter().map(size).sum(),
+            _ => 0,
+        }
+    }
     tensors.values().map(size).sum()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use carton_core::metadata::Signature;
+use carton_core::metadata::{Signature, TensorSpec};
 use carton_core::self_test::SelfTestReport;
 use carton_core::{Carton, DataType, Error, Inputs, NumericTensor, OutputStream, Package, Tensors};
 
@@ -21,6 +21,7 @@ use super::spec::ModelSpec;
 use super::widening;
 use crate::failure::{Failure, Reason};
 use crate::metrics::{ModelMetrics, Totals};
+use crate::protocol::lists;
 use crate::work::{on_thread_if_large, within};
 
 /// A version of a model that is loaded.
@@ -30,7 +31,7 @@ pub(crate) struct Served {
     pub(crate) version: String,
     package: Package,
     input_types: Arc<BTreeMap<String, DataType>>,
-    declared_outputs: Option<Arc<[String]>>,
+    declared_outputs: Option<Arc<[TensorSpec]>>,
     instances: Vec<Arc<Instance>>,
     /// Held while a call chooses an instance: two calls at once would choose the same one.
     choosing: Mutex<()>,
@@ -101,8 +102,7 @@ impl Served {
         let n_inputs = signature.and_then(|signature| signature.inputs.as_ref()).map_or(0, Vec::len);
         let input_types = Arc::new(input_types(&package));
         let declared_outputs = signature.and_then(|signature| signature.outputs.as_ref());
-        let declared_outputs =
-            declared_outputs.map(|outputs| outputs.iter().map(|output| output.name.clone()).collect());
+        let declared_outputs = declared_outputs.map(|outputs| outputs.as_slice().into());
         Ok(Arc::new(Self {
             name: spec.name.clone(),
             version: spec.version.clone(),
@@ -140,8 +140,8 @@ impl Served {
         &self.input_types
     }
 
-    /// The names of the outputs that the carton declares.
-    pub(crate) fn declared_outputs(&self) -> Option<&Arc<[String]>> {
+    /// The outputs that the carton declares.
+    pub(crate) fn declared_outputs(&self) -> Option<&Arc<[TensorSpec]>> {
         self.declared_outputs.as_ref()
     }
 
@@ -192,18 +192,19 @@ impl Served {
     ///
     /// # Errors
     /// There is no memory for one.
-    pub(crate) async fn widened(&self, mut inputs: Tensors, share: &mut Share) -> Result<Tensors, Failure> {
+    pub(crate) async fn prepared(&self, mut inputs: Tensors, share: &mut Share) -> Result<Tensors, Failure> {
         let n_bytes = widening::n_bytes(&self.input_types, &inputs);
-        if n_bytes == 0 {
-            return Ok(inputs);
+        if n_bytes > 0 {
+            share.grow(n_bytes)?;
+            let declared = Arc::clone(&self.input_types);
+            let widen = move || {
+                widening::widen(&declared, &mut inputs).map_err(|reason| Failure::new(Reason::TooLarge, reason))?;
+                Ok(inputs)
+            };
+            inputs = on_thread_if_large(n_bytes, widen).await?;
         }
-        share.grow(n_bytes)?;
-        let declared = Arc::clone(&self.input_types);
-        let widen = move || {
-            widening::widen(&declared, &mut inputs).map_err(|reason| Failure::new(Reason::TooLarge, reason))?;
-            Ok(inputs)
-        };
-        on_thread_if_large(n_bytes, widen).await
+        lists::gather(&self.input_types, &mut inputs, &mut |n_bytes| share.grow(n_bytes))?;
+        Ok(inputs)
     }
 
     /// Runs the model. The deadline ends the wait for the answer, and not the runner, which may be at work on calls of others.

@@ -103,6 +103,11 @@ impl<T: FromJson> Level<'_, T> {
         found.elements.push(element);
         Ok(())
     }
+
+    /// The error for a value that is no element, and comes after those that were read.
+    fn unfit<E: de::Error>(&self, value: &dyn fmt::Debug) -> E {
+        E::custom(format_args!("element {}: expected {}, found {value:?}", self.found.elements.len(), T::EXPECTED))
+    }
 }
 
 impl<'de, T: FromJson> DeserializeSeed<'de> for Level<'_, T> {
@@ -151,44 +156,41 @@ impl<'de, T: FromJson> Visitor<'de> for Level<'_, T> {
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<(), E> {
-        let element = T::from_integer(value.into()).ok_or_else(|| unfit::<T, E>(&value))?;
+        let element = T::from_integer(value.into()).ok_or_else(|| self.unfit(&value))?;
         self.element(element)
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
-        let element = T::from_integer(value.into()).ok_or_else(|| unfit::<T, E>(&value))?;
+        let element = T::from_integer(value.into()).ok_or_else(|| self.unfit(&value))?;
         self.element(element)
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
-        let element = T::from_float(value).ok_or_else(|| unfit::<T, E>(&value))?;
+        let element = T::from_float(value).ok_or_else(|| self.unfit(&value))?;
         self.element(element)
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<(), E> {
-        let element = T::from_boolean(value).ok_or_else(|| unfit::<T, E>(&value))?;
+        let element = T::from_boolean(value).ok_or_else(|| self.unfit(&value))?;
         self.element(element)
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<(), E> {
-        let element = T::from_text(value).ok_or_else(|| E::custom(format_args!("expected {}", T::EXPECTED)))?;
+        let element = T::from_text(value).ok_or_else(|| self.unfit(&format_args!("a text")))?;
         self.element(element)
     }
 
     /// Reads `null` as NaN: pandas and KServe write NaN and the infinities as `null`.
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
-        let element =
-            T::from_bare("NaN").ok_or_else(|| E::custom(format_args!("expected {}, found null", T::EXPECTED)))?;
+        let element = T::from_bare("NaN").ok_or_else(|| self.unfit(&format_args!("null")))?;
         self.element(element)
     }
 
     /// A number that JSON lacks, as it was marked.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let expected = || de::Error::custom(format_args!("expected {}", T::EXPECTED));
+        let expected = || self.unfit(&format_args!("an object"));
         let element = match map.next_entry::<Cow<'_, str>, Cow<'_, str>>()? {
-            Some((key, name)) if key == BARE_NUMBER => {
-                T::from_bare(&name).ok_or_else(|| unfit::<T, A::Error>(&name))?
-            }
+            Some((key, name)) if key == BARE_NUMBER => T::from_bare(&name).ok_or_else(|| self.unfit(&name))?,
             _ => return Err(expected()),
         };
         if map.next_key::<de::IgnoredAny>()?.is_some() {
@@ -196,10 +198,6 @@ impl<'de, T: FromJson> Visitor<'de> for Level<'_, T> {
         }
         self.element(element)
     }
-}
-
-fn unfit<T: FromJson, E: de::Error>(value: &dyn fmt::Debug) -> E {
-    E::custom(format_args!("expected {}, found {value:?}", T::EXPECTED))
 }
 
 /// An element that JSON can have.
@@ -429,20 +427,20 @@ mod tests {
         check::<i32>("[[1, 2], 3, 4]", &[2, 2], Err("elements are nested to different depths"));
         check::<i32>("[[[1]], [[2]]]", &[2, 1], Err("lists are nested deeper than the shape says"));
         check::<i32>("[[1], [2]]", &[2, 1, 1], Err("lists are nested less deeply than the shape says"));
-        check::<u8>("[256]", &[1], Err("expected an integer of UINT8, found 256"));
-        check::<u8>("[0.5]", &[1], Err("expected an integer of UINT8, found 0.5"));
-        check::<f32>("[1e300]", &[1], Err("expected a number of FP32, found 1e300"));
-        check::<f32>("[\"x\"]", &[1], Err("expected a number of FP32"));
-        check::<i64>("[9007199254740994.0]", &[1], Err("expected an integer of INT64, found 9007199254740994.0"));
+        check::<u8>("[256]", &[1], Err("element 0: expected an integer of UINT8, found 256"));
+        check::<u8>("[0.5]", &[1], Err("element 0: expected an integer of UINT8, found 0.5"));
+        check::<f32>("[1e300]", &[1], Err("element 0: expected a number of FP32, found 1e300"));
+        check::<f32>("[\"x\"]", &[1], Err("element 0: expected a number of FP32, found a text"));
+        check::<i64>("[9007199254740994.0]", &[1], Err("element 0: expected an integer of INT64, found 9007199254740994.0"));
         check::<i32>("5", &[], Err("invalid type: integer `5`, expected a list"));
-        check::<i32>("[true]", &[1], Err("expected an integer of INT32, found true"));
-        check::<i32>("[null]", &[1], Err("expected an integer of INT32, found null"));
-        check::<i32>("[{\"\": \"NaN\"}]", &[1], Err("expected an integer of INT32, found \"NaN\""));
-        check::<f32>("[{\"a\": \"NaN\"}]", &[1], Err("expected a number of FP32"));
-        check::<f32>("[true]", &[1], Err("expected a number of FP32, found true"));
-        check::<f16>("[65520]", &[1], Err("expected a number of FP16, found 65520"));
-        check::<BoolByte>("[2]", &[1], Err("expected true or false, found 2"));
-        check::<BoolByte>("[1.0]", &[1], Err("expected true or false, found 1.0"));
+        check::<i32>("[true]", &[1], Err("element 0: expected an integer of INT32, found true"));
+        check::<i32>("[null]", &[1], Err("element 0: expected an integer of INT32, found null"));
+        check::<i32>("[{\"\": \"NaN\"}]", &[1], Err("element 0: expected an integer of INT32, found \"NaN\""));
+        check::<f32>("[{\"a\": \"NaN\"}]", &[1], Err("element 0: expected a number of FP32, found an object"));
+        check::<f32>("[true]", &[1], Err("element 0: expected a number of FP32, found true"));
+        check::<f16>("[[1, 2], [3, 65520]]", &[2, 2], Err("element 3: expected a number of FP16, found 65520"));
+        check::<BoolByte>("[2]", &[1], Err("element 0: expected true or false, found 2"));
+        check::<BoolByte>("[1.0]", &[1], Err("element 0: expected true or false, found 1.0"));
         check::<i32>("[1", &[1], Err("EOF while parsing a list"));
     }
 
@@ -457,8 +455,8 @@ mod tests {
         let parse = |json: &str, dtype, count| super::parse(json, dtype, BytesElements::of(dtype), &[count], count);
         let tensor = parse("[\"a\", \"\\u00e4\"]", DataType::String, 2).unwrap();
         assert_eq!(tensor.as_string().unwrap().elements(), ["a", "ä"]);
-        assert_eq!(parse("[1]", DataType::String, 1), Err("expected a string, found 1".to_owned()));
-        assert_eq!(parse("[null]", DataType::String, 1), Err("expected a string, found null".to_owned()));
+        assert_eq!(parse("[1]", DataType::String, 1), Err("element 0: expected a string, found 1".to_owned()));
+        assert_eq!(parse("[null]", DataType::String, 1), Err("element 0: expected a string, found null".to_owned()));
         assert_eq!(parse("[\"\\u00e4\"]", DataType::Bytes, 1), Ok(Tensor::from_bytes(["\u{e4}"], vec![1]).unwrap()));
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod datatype;
 pub(crate) mod description;
 pub(crate) mod few;
 mod json_data;
+pub(crate) mod lists;
 pub(crate) mod parameter;
 pub(crate) mod request;
 pub(crate) mod response;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use carton_core::metadata::TensorSpec;
 use carton_core::tensor::mark_bare_numbers;
 use carton_core::{DataType, NumericTensor, Tensor};
 use serde::Deserialize;
@@ -58,7 +59,7 @@ pub(crate) struct OutputChoice {
     /// Whether outputs are binary that do not say themselves whether they are.
     pub(crate) binary: bool,
     /// The outputs that the signature declares, in whose order all are returned.
-    pub(crate) declared: Option<Arc<[String]>>,
+    pub(crate) declared: Option<Arc<[TensorSpec]>>,
 }
 
 /// An output that the request names.
@@ -307,7 +308,7 @@ mod tests {
              the imaginary part",
         );
         let twice_marked = x(r#""shape": [1], "datatype": "BYTES", "data": [NaN]"#);
-        check(&twice_marked, "input `x`: expected a string, found \"NaN\"");
+        check(&twice_marked, "input `x`: element 0: expected a string, found \"NaN\"");
         let twice = x(r#""shape": [1], "datatype": "FP32", "data": [1]"#);
         check(&format!("{twice}, {twice}"), "the request has input `x` twice");
         let parameters: Vec<String> = (0..few::MAX_PARAMETERS + 1).map(|index| format!("\"{index}\": 1")).collect();

@@ -56,17 +56,18 @@ pub(crate) struct Chosen {
 }
 
 /// The outputs that a request asks for, in its order or else in that of the signature. Those of types that the protocol does not have are their
-/// carriers.
+/// carriers, and lists what stands for them.
 ///
 /// # Errors
-/// The model has no such output, an output is chosen twice, or an output is a nested tensor, which the protocol does not have.
+/// The model has no such output, an output is chosen twice, or an output is a list that the protocol cannot carry.
 pub(crate) fn chosen(choice: &OutputChoice, mut outputs: Tensors) -> Result<Vec<Chosen>, Failure> {
-    let mut chosen: Vec<_> = match &choice.chosen {
+    let chosen: Vec<_> = match &choice.chosen {
         None => {
             let chosen = |(name, tensor)| Chosen { name, tensor, binary: choice.binary, in_base64: false };
             let mut all: Vec<_> = outputs.into_iter().map(chosen).collect();
             let declared = choice.declared.as_deref().unwrap_or_default();
-            let position = |name: &str| declared.iter().position(|declared| declared == name).unwrap_or(usize::MAX);
+            let position =
+                |name: &str| declared.iter().position(|declared| declared.name == name).unwrap_or(usize::MAX);
             all.sort_by_key(|output| position(&output.name));
             all
         }
@@ -84,34 +85,39 @@ pub(crate) fn chosen(choice: &OutputChoice, mut outputs: Tensors) -> Result<Vec<
             chosen.iter().map(take).collect::<Result<_, Failure>>()?
         }
     };
-    for Chosen { name, tensor, .. } in &mut chosen {
-        let failed = |reason: String| Failure::new(Reason::Model, format!("output {} {reason}", quoted(name)));
-        if let Some(list) = tensor.as_nested() {
-            let stacked = list.stacked().map_err(|error| failed(format!("cannot be written: {error}")))?;
-            let none = || match list.elements().len() {
-                0 => "is an empty list of tensors, which the protocol cannot carry",
-                _ => "is a list of tensors of different shapes, which the protocol cannot carry",
-            };
-            *tensor = stacked.ok_or_else(|| failed(none().to_owned()))?;
+    let declared = choice.declared.as_deref().unwrap_or_default();
+    let mut written = Vec::with_capacity(chosen.len());
+    for mut output in chosen {
+        let mut shapes = None;
+        if let Some(list) = output.tensor.as_nested() {
+            let declared = declared.iter().find(|declared| declared.name == output.name);
+            (output.tensor, shapes) = lists::scatter(&output.name, list, declared)?;
         }
-        if tensor.dtype().is_some_and(|dtype| !datatype::is_known(dtype)) {
-            *tensor = carried(tensor).map_err(|error| failed(format!("cannot be written: {error}")))?;
+        if output.tensor.dtype().is_some_and(|dtype| !datatype::is_known(dtype)) {
+            output.tensor = carried(&output.tensor).map_err(|error| {
+                Failure::new(Reason::Model, format!("output {} cannot be written: {error}", quoted(&output.name)))
+            })?;
         }
+        let shapes = shapes.map(|tensor| {
+            let name = lists::shapes_name(&output.name);
+            Chosen { name, tensor, binary: output.binary, in_base64: false }
+        });
+        written.extend([Some(output), shapes].into_iter().flatten());
     }
-    Ok(chosen)
+    Ok(written)
 }
 
 /// Checks the names of the outputs that a request chooses, before the model is run, and notes which the model declares.
 ///
 /// # Errors
 /// The model declares its outputs and has no such one, or an output is chosen twice.
-pub(crate) fn check_choice(choice: &mut OutputChoice, declared: Option<&Arc<[String]>>) -> Result<(), Failure> {
+pub(crate) fn check_choice(choice: &mut OutputChoice, declared: Option<&Arc<[TensorSpec]>>) -> Result<(), Failure> {
     let mut names = BTreeSet::new();
     for output in choice.chosen.iter().flatten() {
         if !names.insert(&output.name) {
             return Err(Failure::invalid(format!("the request names output {} twice", quoted(&output.name))));
         }
-        if declared.is_some_and(|declared| !declared.contains(&output.name)) {
+        if declared.is_some_and(|declared| declared.iter().all(|declared| declared.name != output.name)) {
             return Err(Failure::invalid(format!("the model has no output {}", quoted(&output.name))));
         }
     }
@@ -274,7 +280,8 @@ mod tests {
     #[test]
     fn all_outputs_are_in_the_order_of_the_signature() {
         let mut choice = OutputChoice::default();
-        check_choice(&mut choice, Some(&Arc::from(["y", "s"].map(str::to_owned)))).unwrap();
+        let declared = ["y", "s"].map(|name| TensorSpec::new(name, DataType::Float32, SymbolicShape::Any));
+        check_choice(&mut choice, Some(&Arc::from(declared))).unwrap();
         let names: Vec<_> = chosen(&choice, outputs()).unwrap().into_iter().map(|output| output.name).collect();
         assert_eq!(names, ["y", "s"]);
     }
@@ -290,7 +297,7 @@ mod tests {
             ),
             ..OutputChoice::default()
         };
-        let declared = Arc::from(["y".to_owned()]);
+        let declared = Arc::from([TensorSpec::new("y", DataType::Float32, SymbolicShape::Any)]);
         let check = |names: &[&str], expected: &str| {
             assert_eq!(check_choice(&mut choose(names), Some(&declared)).unwrap_err().message, expected);
         };
@@ -302,8 +309,12 @@ mod tests {
         let list = |elements| Tensors::from([("n".to_owned(), Tensor::nested(elements).unwrap())]);
         let stacked = chosen(&OutputChoice::default(), list(vec![vector(&[1, 2]), vector(&[3, 4])])).unwrap();
         assert_eq!(stacked[0].tensor, Tensor::from_vec(vec![1, 2, 3, 4], vec![2, 2]).unwrap());
+        // A list of other tensors is their elements and their shapes, together also where the request chooses the list.
+        let ragged = chosen(&choose(&["n"]), list(vec![vector(&[1]), vector(&[2, 3])])).unwrap();
+        let found: Vec<_> =
+            ragged.iter().map(|output| (output.name.as_str(), output.tensor.shape().unwrap())).collect();
+        assert_eq!(found, [("n", [3].as_slice()), ("n.#shapes", &[2, 1])]);
         let refused = |elements| chosen(&OutputChoice::default(), list(elements)).unwrap_err().message;
-        assert!(refused(vec![vector(&[1]), vector(&[1, 2])]).contains("different shapes"));
         assert!(refused(vec![]).contains("an empty list of tensors"));
     }
 }

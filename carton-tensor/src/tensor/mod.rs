@@ -195,6 +195,9 @@ impl From<NestedTensor> for Tensor {
     }
 }
 
+/// The most parts of a tensor without elements, whose shape could claim any number of them.
+const MAX_EMPTY_PARTS: usize = 1 << 20;
+
 /// A list of tensors of one dtype whose shapes may differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NestedTensor {
@@ -232,49 +235,82 @@ impl NestedTensor {
     /// Makes the list of the parts of a tensor along its first dimension; `None` for a tensor without dimensions. Numbers stay where they are.
     ///
     /// # Errors
-    /// The storage has shrunk since the tensor was built.
+    /// The storage has shrunk since the tensor was built, or the parts have no elements and are more than a million.
     pub fn of_parts(tensor: &Tensor) -> Result<Option<Self>, TensorError> {
         let Some((&n_parts, shape)) = tensor.shape().and_then(<[usize]>::split_first) else { return Ok(None) };
-        let Some(length) = element_count(shape) else { return Ok(None) };
-        let parts = (0..n_parts).map(|part| {
-            let range = part * length..(part + 1) * length;
-            Ok(match tensor {
-                Tensor::Numeric(numbers) => {
-                    let (storage, offset) = numbers.storage();
-                    let size = numbers.dtype().size().unwrap_or_default();
-                    let start = offset + range.start * size;
-                    NumericTensor::with_offset(numbers.dtype(), shape.to_vec(), Arc::clone(storage), start)?.into()
-                }
-                Tensor::String(texts) => StringTensor::new(texts.elements()[range].to_vec(), shape.to_vec())?.into(),
-                Tensor::Bytes(bytes) => BytesTensor::new(bytes.elements()[range].to_vec(), shape.to_vec())?.into(),
-                Tensor::Nested(_) => return Err(TensorError::NestedInNested { index: part }),
-            })
-        });
-        Self::new(parts.collect::<Result<_, _>>()?).map(Some)
+        if n_parts > MAX_EMPTY_PARTS && element_count(shape) == Some(0) {
+            let (dtype, shape) = (tensor.dtype().unwrap_or(DataType::Uint8), tensor.shape().unwrap_or_default());
+            return Err(TensorError::TooLarge { dtype, shape: shape.to_vec() });
+        }
+        Self::of_shapes(tensor, std::iter::repeat_n(shape.to_vec(), n_parts))
     }
 
-    /// The elements as one tensor with one more dimension, the first; `None` if they differ in shape, or there are none.
+    /// Makes the list of tensors of these shapes, whose elements follow each other in `tensor`; `None` if that has another number of elements.
+    /// Numbers stay where they are. Undoes [`flattened`](Self::flattened).
     ///
     /// # Errors
-    /// There is not enough memory for the tensor.
+    /// The storage has shrunk since the tensor was built, or a shape has too many dimensions.
+    pub fn of_shapes(
+        tensor: &Tensor,
+        shapes: impl IntoIterator<Item = Vec<usize>>,
+    ) -> Result<Option<Self>, TensorError> {
+        let Some(count) = tensor.shape().and_then(element_count) else { return Ok(None) };
+        let (mut parts, mut end) = (Vec::new(), 0_usize);
+        for shape in shapes {
+            let start = end;
+            let after = element_count(&shape).and_then(|length| start.checked_add(length));
+            let Some(after) = after.filter(|after| *after <= count) else { return Ok(None) };
+            end = after;
+            let range = start..end;
+            parts.push(match tensor {
+                Tensor::Numeric(numbers) => {
+                    let (storage, offset) = numbers.storage();
+                    let start = offset + start * numbers.dtype().size().unwrap_or_default();
+                    NumericTensor::with_offset(numbers.dtype(), shape, Arc::clone(storage), start)?.into()
+                }
+                Tensor::String(texts) => StringTensor::new(texts.elements()[range].to_vec(), shape)?.into(),
+                Tensor::Bytes(bytes) => BytesTensor::new(bytes.elements()[range].to_vec(), shape)?.into(),
+                Tensor::Nested(_) => return Ok(None),
+            });
+        }
+        if end == count { Self::new(parts).map(Some) } else { Ok(None) }
+    }
+
+    /// The tensor with one more dimension, the first, whose parts are the tensors; `None` where their shapes differ, or there are none.
+    ///
+    /// # Errors
+    /// There is no memory for it.
     pub fn stacked(&self) -> Result<Option<Tensor>, TensorError> {
-        let Some(first) = self.elements.first() else { return Ok(None) };
-        let inner = first.shape().unwrap_or_default();
+        let Some(inner) = self.elements.first().and_then(Tensor::shape) else { return Ok(None) };
         if self.elements.iter().any(|element| element.shape() != Some(inner)) {
             return Ok(None);
         }
-        let shape: Vec<usize> = std::iter::once(self.elements.len()).chain(inner.iter().copied()).collect();
+        self.joined(std::iter::once(self.elements.len()).chain(inner.iter().copied()).collect())
+    }
+
+    /// The elements of all tensors, one after another, in a tensor of one dimension; `None` where there are no tensors, and so no dtype.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn flattened(&self) -> Result<Option<Tensor>, TensorError> {
+        let counts = self.elements.iter().map(|element| element.shape().and_then(element_count).unwrap_or(0));
+        self.joined(vec![counts.fold(0, usize::saturating_add)])
+    }
+
+    /// The elements of all tensors, one after another, in a tensor of this shape, which has as many.
+    fn joined(&self, shape: Vec<usize>) -> Result<Option<Tensor>, TensorError> {
+        let Some(first) = self.elements.first() else { return Ok(None) };
         Ok(Some(match first {
             Tensor::Numeric(numbers) => {
-                let mut stacked = NumericTensor::zeroed(numbers.dtype(), shape)?;
-                let mut target = stacked.bytes_mut().unwrap_or_default();
+                let mut joined = NumericTensor::zeroed(numbers.dtype(), shape)?;
+                let mut target = joined.bytes_mut().unwrap_or_default();
                 for element in self.elements.iter().filter_map(Tensor::as_numeric) {
                     let n_bytes = element.bytes().len().min(target.len());
                     let (here, rest) = target.split_at_mut(n_bytes);
                     here.copy_from_slice(&element.bytes()[..n_bytes]);
                     target = rest;
                 }
-                stacked.into()
+                joined.into()
             }
             Tensor::String(_) => {
                 let texts = self.elements.iter().filter_map(Tensor::as_string);

@@ -152,4 +152,27 @@ fn lists_of_one_shape_and_tensors_of_one_more_dimension() {
     assert_eq!(NestedTensor::of_parts(&Tensor::scalar(1_u8)), Ok(None));
     let ragged = NestedTensor::new(vec![Tensor::scalar(1_u8), Tensor::from_vec(vec![1_u8], vec![1]).unwrap()]).unwrap();
     assert_eq!((ragged.stacked(), NestedTensor::new(vec![]).unwrap().stacked()), (Ok(None), Ok(None)));
+    let many = Tensor::from_vec(Vec::<f32>::new(), vec![1 << 40, 0]).unwrap();
+    assert!(matches!(NestedTensor::of_parts(&many), Err(TensorError::TooLarge { .. })));
+}
+
+#[test]
+fn lists_of_any_shapes_and_all_their_elements() {
+    let check = |elements: Vec<Tensor>, n_elements: usize| {
+        let shapes: Vec<_> = elements.iter().map(|element| element.shape().unwrap().to_vec()).collect();
+        let list = NestedTensor::new(elements).unwrap();
+        let flat = list.flattened().unwrap().unwrap();
+        assert_eq!(flat.shape(), Some([n_elements].as_slice()));
+        assert_eq!(NestedTensor::of_shapes(&flat, shapes), Ok(Some(list)));
+    };
+    let floats = |shape: &[usize]| Tensor::from_vec(vec![0.5_f32; shape.iter().product()], shape.to_vec()).unwrap();
+    check(vec![floats(&[2, 3]), floats(&[0, 4]), floats(&[])], 7);
+    let texts = |texts: &[&str]| Tensor::from_strings(texts.to_vec(), vec![texts.len()]).unwrap();
+    check(vec![texts(&["a"]), texts(&["b", "c"])], 3);
+    check(vec![Tensor::from_bytes([b"a"], vec![1, 1]).unwrap(), Tensor::from_bytes([b""; 0], vec![0]).unwrap()], 1);
+    assert_eq!(NestedTensor::new(vec![]).unwrap().flattened(), Ok(None));
+    for wrong in [vec![vec![1]], vec![vec![1], vec![2]], vec![vec![usize::MAX, 2]], vec![vec![1], vec![usize::MAX]]] {
+        assert_eq!(NestedTensor::of_shapes(&floats(&[2]), wrong), Ok(None));
+    }
+    assert_eq!(NestedTensor::of_shapes(&floats(&[0]), []), Ok(Some(NestedTensor::new(vec![]).unwrap())));
 }
