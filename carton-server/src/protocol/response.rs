@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use carton_core::metadata::TensorSpec;
 use carton_core::tensor::carried;
 use carton_core::{Tensor, Tensors};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::json_data::FlatData;
 use super::request::OutputChoice;
-use super::{binary, bytes_elements, datatype};
+use super::{binary, bytes_elements, datatype, lists};
 use crate::failure::{Failure, Reason, quoted};
 
 /// About as many bytes as the rest of an answer takes.
@@ -220,6 +221,8 @@ impl Serialize for Output {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use carton_core::{DataType, SymbolicShape};
 
     use super::super::request::ChosenOutput;
     use super::*;

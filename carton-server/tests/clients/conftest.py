@@ -120,6 +120,9 @@ def cartons(environment, tmp_path_factory):
         # Two inputs and outputs, of which a request may choose one.
         "pair": echo("pair", numbers, ("y", "int64", '["n"]')),
         "echo": echo("echo", numbers),
+        # Lists of tensors, of which those of one shape are a tensor, too.
+        "boxes": echo("boxes", ("x", "float32", '["*", "*", 4]')),
+        "words": echo("words", ("x", "string", '["*", "*"]')),
         "rows": echo("rows", ("x", "float32", '["n", 3]')),
         # Returns its input three times.
         "stream": echo("stream", numbers, stream_items=3),

@@ -108,6 +108,19 @@ def test_what_is_sent_as_bytes(server, datatype):
         assert output.as_numpy().tolist() == array.tolist()
 
 
+def test_lists(server):
+    boxes, shapes = np.arange(12, dtype=np.float32), np.array([[2, 4], [1, 4]])
+    request = InferRequest("boxes", [tensor("x", boxes), tensor("x.#shapes", shapes, "INT64")])
+
+    async def call(client, url):
+        return await client.infer(url, request, model_name="boxes")
+
+    for response in (over_http(server, call), over_grpc(server, lambda client: client.infer(request))):
+        elements, found = response.outputs
+        assert (elements.name, found.name) == ("x", "x.#shapes")
+        assert np.array_equal(elements.as_numpy(), boxes) and np.array_equal(found.as_numpy(), shapes)
+
+
 def test_numbers_that_json_lacks(server):
     """The client writes null for NaN."""
     array = np.array([np.nan, 1], np.float32)

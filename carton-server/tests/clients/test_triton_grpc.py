@@ -116,6 +116,12 @@ def test_what_is_sent_as_bytes(client, datatype):
     assert result.as_numpy("x").tolist() == array.tolist()
 
 
+def test_lists(client):
+    boxes, shapes = np.arange(12, dtype=np.float32), np.array([[2, 4], [1, 4]])
+    result = client.infer("boxes", [tensor("x", boxes, "FP32"), tensor("x.#shapes", shapes, "INT64")])
+    assert np.array_equal(result.as_numpy("x"), boxes) and np.array_equal(result.as_numpy("x.#shapes"), shapes)
+
+
 def test_short_floats(client):
     array = np.array([0.1, -2.5, 3e38], ml_dtypes.bfloat16)
     result = client.infer("bfloat16", [tensor("x", array, "BF16")])

@@ -150,6 +150,33 @@ def test_short_floats(client):
     assert np.array_equal(np.array(result.get_output("x")["data"], np.float16), half)
 
 
+@pytest.mark.parametrize("binary", [True, False])
+def test_lists(client, binary):
+    """The protocol has no lists: one whose tensors differ in shape is its elements and its shapes."""
+
+    def check(model, datatype, elements, shapes):
+        sent = [tensor("x", elements, datatype, binary), tensor("x.#shapes", np.array(shapes), "INT64", binary)]
+        for outputs in (None, [Output("x", binary_data=binary)]):
+            result = client.infer(model, sent, outputs=outputs)
+            assert [output["name"] for output in result.get_response()["outputs"]] == ["x", "x.#shapes"]
+            assert same(result.as_numpy("x"), elements)
+            assert result.as_numpy("x.#shapes").tolist() == shapes
+
+    check("boxes", "FP32", np.arange(12, dtype=np.float32), [[2, 4], [1, 4]])
+    check("boxes", "FP32", np.arange(4, dtype=np.float32), [[0, 4], [1, 4]])
+    check("words", "BYTES", np.array(["a", "naïve", ""], np.object_), [[1], [2]])
+    # Lists of one shape, and empty ones, are tensors.
+    for elements, shapes, expected in ((np.ones(8, np.float32), [[1, 4], [1, 4]], [2, 1, 4]), (np.ones(0, np.float32), np.zeros((0, 2)), [0, 0, 4])):
+        shapes = tensor("x.#shapes", np.array(shapes, np.int64), "INT64", binary)
+        result = client.infer("boxes", [tensor("x", elements, "FP32", binary), shapes])
+        assert [(output["name"], output["shape"]) for output in result.get_response()["outputs"]] == [("x", expected)]
+    for shapes in ([[3, 4]], [[1, 2, 4]], [[-1, 4]], [1, 4]):
+        with refused(400, "input `x`"):
+            client.infer("boxes", [tensor("x", np.ones(8, np.float32), "FP32"), tensor("x.#shapes", np.array(shapes), "INT64")])
+    with refused(400, "x.#shapes"):
+        client.infer("boxes", [tensor("x.#shapes", np.array([[1, 4]]), "INT64")])
+
+
 def test_types_that_hold_what_is_sent(client):
     """Shorter types, and those that carry a type of the model: exactly, or not at all."""
 
