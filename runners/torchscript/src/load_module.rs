@@ -16,23 +16,26 @@ pub(crate) fn load_module(path: &str, bytes: Arc<dyn Storage>, device: Device) -
     Module::load(bytes, device).map_err(|error| about(with_library(error)))
 }
 
-/// Adds the option to the error of a model whose operators are in a library of their own.
+/// Says of a model whose operators are in a library of their own which operator that is, instead of libtorch's trace, and names the option.
 fn with_library(error: RunnerError) -> RunnerError {
-    let texts = std::iter::once(&error.message).chain(&error.causes);
-    let Some(package) = texts.into_iter().find_map(|text| package_of(text)).map(str::to_owned) else { return error };
+    let mut texts = std::iter::once(&error.message).chain(&error.causes);
+    let Some((package, operator)) = texts.find_map(|text| unknown_operator(text)) else { return error };
+    let message = format!("libtorch has no operator `{package}::{operator}`");
     let hint = format!(
         "the operators `{package}::…` are in a library of their own, which the option libraries = [\"{package}\"] loads \
          (`--opt libraries={package}`)"
     );
-    error.with_hint(hint)
+    RunnerError { message, causes: Vec::new(), ..error }.with_hint(hint)
 }
 
-/// The namespace of an operator that libtorch does not know.
-fn package_of(text: &str) -> Option<&str> {
+/// The namespace and the name of an operator that libtorch does not know.
+fn unknown_operator(text: &str) -> Option<(&str, &str)> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (_, rest) = text.split_once("Unknown builtin op: ")?;
-    let (package, _) = rest.split_once("::")?;
-    let is_name = |package: &str| package.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    Some(package).filter(|package| !package.is_empty() && is_name(package) && !matches!(*package, "aten" | "prim"))
+    let (package, rest) = rest.split_once("::")?;
+    let operator = rest.split(|c| !is_name(c)).next()?;
+    let is_known = matches!(package, "" | "aten" | "prim") || !package.chars().all(is_name) || operator.is_empty();
+    (!is_known).then_some((package, operator))
 }
 
 #[cfg(test)]
@@ -42,9 +45,10 @@ mod tests {
     #[test]
     fn operators_name_their_package() {
         let text = "Unknown builtin op: torchvision::nms.\nCould not find any similar ops to torchvision::nms.";
-        assert_eq!(package_of(text), Some("torchvision"));
-        assert_eq!(package_of("Unknown builtin op: aten::new_one."), None);
+        assert_eq!(unknown_operator(text), Some(("torchvision", "nms")));
+        assert_eq!(unknown_operator("Unknown builtin op: aten::new_one."), None);
         let error = with_library(RunnerError::new(text));
+        assert_eq!(error.message, "libtorch has no operator `torchvision::nms`");
         assert!(error.hint.is_some_and(|hint| hint.contains("libraries = [\"torchvision\"]")));
     }
 }
