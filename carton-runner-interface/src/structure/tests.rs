@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::fs;
+
 use proptest::prelude::*;
+use serde_json::Value as Json;
 
 use super::*;
 
@@ -65,6 +68,63 @@ fn the_examples_of_the_specification() {
             ("v[][].#", Tensor::nested(vec![lengths(&[1, 2]), lengths(&[0])]).unwrap()),
         ],
     );
+}
+
+/// A tensor of `spec/conformance/structured-values.json`.
+fn tensor_of(case: &Json) -> Tensor {
+    let of = |key: &str| case[key].as_array().unwrap().iter();
+    if case.get("nested").is_some() {
+        return Tensor::nested(of("nested").map(tensor_of).collect()).unwrap();
+    }
+    let shape = of("shape").map(|dim| dim.as_u64().unwrap() as usize).collect::<Vec<_>>();
+    match case["dtype"].as_str().unwrap() {
+        "float64" => Tensor::from_vec(of("data").map(|value| value.as_f64().unwrap()).collect(), shape).unwrap(),
+        "int64" => Tensor::from_vec(of("data").map(|value| value.as_i64().unwrap()).collect(), shape).unwrap(),
+        other => panic!("a tensor of {other}"),
+    }
+}
+
+/// A value of `spec/conformance/structured-values.json`.
+fn value_of(case: &Json) -> Value {
+    let Json::Object(form) = case else { return Value::None };
+    let values = |parts: &Json| parts.as_array().unwrap().iter().map(value_of).collect();
+    let (form, parts) = form.iter().next().unwrap();
+    match (form.as_str(), parts) {
+        ("list", parts) => Value::List(values(parts)),
+        ("tuple", parts) => Value::Tuple(values(parts)),
+        ("record", fields) => {
+            let field = |field: &Json| (field[0].as_str().unwrap().to_owned(), value_of(&field[1]));
+            Value::Record(fields.as_array().unwrap().iter().map(field).collect())
+        }
+        _ => Value::Tensor(tensor_of(case)),
+    }
+}
+
+/// The table that the readers in Python go through too.
+#[test]
+fn the_table_of_the_specification() {
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../spec/conformance/structured-values.json");
+    let table: Json = serde_json::from_slice(&fs::read(table).unwrap()).unwrap();
+    let cases = |section: &str| table[section].as_array().unwrap();
+    let leaves_of = |leaves: &Json| -> Tensors {
+        leaves.as_object().unwrap().iter().map(|(name, leaf)| (name.clone(), tensor_of(leaf))).collect()
+    };
+    for case in cases("values") {
+        let declared = case.get("declared").map(|names| names.as_array().unwrap().as_slice()).unwrap_or_default();
+        let declared: Vec<&str> = declared.iter().map(|name| name.as_str().unwrap()).collect();
+        let value = value_of(&case["value"]);
+        let leaves: Tensors = flatten_declared("v", value.clone(), &declared).unwrap().into_iter().collect();
+        assert_eq!(leaves, leaves_of(&case["leaves"]), "{case}");
+        if case["comes_back"] != false {
+            assert_eq!(gather("v", &leaves).unwrap(), Some(value), "{case}");
+        }
+    }
+    for case in cases("refused_values") {
+        assert!(flatten("v", value_of(case)).is_err(), "{case}");
+    }
+    for case in cases("refused_leaves") {
+        assert!(gather("v", &leaves_of(case)).is_err(), "{case}");
+    }
 }
 
 #[test]
