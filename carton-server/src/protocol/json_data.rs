@@ -431,7 +431,11 @@ mod tests {
         check::<u8>("[0.5]", &[1], Err("element 0: expected an integer of UINT8, found 0.5"));
         check::<f32>("[1e300]", &[1], Err("element 0: expected a number of FP32, found 1e300"));
         check::<f32>("[\"x\"]", &[1], Err("element 0: expected a number of FP32, found a text"));
-        check::<i64>("[9007199254740994.0]", &[1], Err("element 0: expected an integer of INT64, found 9007199254740994.0"));
+        check::<i64>(
+            "[9007199254740994.0]",
+            &[1],
+            Err("element 0: expected an integer of INT64, found 9007199254740994.0"),
+        );
         check::<i32>("5", &[], Err("invalid type: integer `5`, expected a list"));
         check::<i32>("[true]", &[1], Err("element 0: expected an integer of INT32, found true"));
         check::<i32>("[null]", &[1], Err("element 0: expected an integer of INT32, found null"));

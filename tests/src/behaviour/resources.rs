@@ -203,11 +203,15 @@ pub async fn an_idle_runner_rests(stage: &Stage) {
         check_echo(&carton, &model, floats(50_000, 0)).await;
     }
     let process = stage.process();
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let before = ticks(process);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let worked = ticks(process) - before;
-    // A tick is 10 ms; one may be counted for work that began before.
-    assert!(worked <= 1, "an idle runner worked for {worked} ticks in a second");
+    // The first second may still see work that began before, and any single one a thread of the framework that ends. A runner that polls
+    // works in each of them.
+    let mut worked = Vec::new();
+    for _ in 0..3 {
+        let before = ticks(process);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        worked.push(ticks(process) - before);
+    }
+    // A tick is 10 ms.
+    assert!(worked.iter().any(|&ticks| ticks <= 1), "an idle runner worked for {worked:?} ticks in three seconds");
     drop(carton);
 }
