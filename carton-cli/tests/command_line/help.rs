@@ -457,6 +457,16 @@ fn run_explains_the_options_of_runners() {
               Possible values:
               - nan: They become NaN
 
+          --times <UNIT>
+              The unit in which dates, timestamps, times of day and durations are counted, from
+              1970-01-01 in UTC, by int64; without the option they are an error
+
+              Possible values:
+              - s:  Seconds
+              - ms: Milliseconds
+              - us: Microseconds
+              - ns: Nanoseconds
+
           --workers <N>
               The number of runner processes that work at the same time, at most 1024 [default: 1]
 
