@@ -6,6 +6,7 @@ The tests of TorchScript need a torchscript runner for this torch in the folder 
 from __future__ import annotations
 
 import gc
+import math
 import os
 import warnings
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, Dict, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import carton
 from carton import TensorSpec
@@ -367,6 +370,95 @@ def test_tensors_of_any_layout(echo: carton.Model) -> None:
     for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float64, torch.uint16, torch.uint32, torch.uint64):
         found = echo(x=torch.ones(3).to(dtype))["x"]
         assert (str(found.dtype), found.tolist()) == (str(dtype).partition(".")[2], [1, 1, 1])
+
+
+#: The element types that both PyTorch, in any release, and Carton have.
+ELEMENT_TYPES = [
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"),
+    *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "complex64", "complex128"),
+]
+DTYPES = [getattr(torch, name) for name in ELEMENT_TYPES if hasattr(torch, name)]
+
+
+@st.composite
+def tensors(draw: st.DrawFn, dtypes: st.SearchStrategy[Any] = st.sampled_from(DTYPES)) -> Any:
+    """A tensor of any bits, and a view of it in any layout."""
+    dtype = draw(dtypes)
+    shape = draw(st.lists(st.integers(0, 4), max_size=4))
+    n_elements = math.prod(shape)
+    if dtype == torch.bool:
+        base = torch.tensor(draw(st.lists(st.booleans(), min_size=n_elements, max_size=n_elements)), dtype=dtype)
+    else:
+        n_bytes = n_elements * torch.empty(0, dtype=dtype).element_size()
+        bits = bytearray(draw(st.binary(min_size=n_bytes, max_size=n_bytes)))
+        base = torch.frombuffer(bits, dtype=dtype) if bits else torch.empty(0, dtype=dtype)
+    view = base.reshape(shape)
+    if shape:
+        view = view.permute(draw(st.permutations(range(len(shape)))))
+        dim, length = draw(st.integers(0, len(shape) - 1)), view.shape
+        view = view[(slice(None),) * dim + (slice(draw(st.integers(0, length[dim])), None, draw(st.integers(1, 3))),)]
+    if draw(st.booleans()):
+        view = view.expand(draw(st.integers(0, 3)), *view.shape)
+    return view
+
+
+def check_same(found: Any, expected: Any) -> None:
+    """That an output is a tensor, with NaN where it has NaN, as PyTorch reads both."""
+    assert (str(found.dtype), found.shape) == (str(expected.dtype).removeprefix("torch."), tuple(expected.shape))
+    taken = torch.from_dlpack(found)
+    assert taken.dtype == expected.dtype
+    # PyTorch compares no floats of 8 bits; a float of 32 bits has each of them.
+    if taken.element_size() == 1 and taken.is_floating_point():
+        taken, expected = taken.float(), expected.float()
+    assert bool(((taken == expected) | (taken != taken) & (expected != expected)).all())
+
+
+many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@many
+@given(sent=tensors())
+def test_tensors_of_every_type_and_layout(model: carton.Model, sent: Any) -> None:
+    before = sent.clone()
+    output = model(x=sent)["x"]
+    check_same(output, sent)
+    # An output as PyTorch takes it is an input again.
+    check_same(model(x=torch.from_dlpack(output))["x"], sent)
+    check_same(output, before)
+
+
+def structure_of(draw: st.DrawFn, n_levels: int) -> Any:
+    """Tuples, dictionaries and lists of tensors in any nesting. The elements of a list have one structure and one type."""
+    form = draw(st.sampled_from(["tensor", "tuple", "record", "list"])) if n_levels else "tensor"
+    if form == "tensor":
+        return draw(tensors())
+    if form == "list":
+        element = structure_of(draw, n_levels - 1)
+        return [element] * draw(st.integers(1, 3))
+    parts = [structure_of(draw, n_levels - 1) for _ in range(draw(st.integers(1, 3)))]
+    return tuple(parts) if form == "tuple" else dict(zip("abc", parts))
+
+
+def check_same_structure(found: Any, expected: Any) -> None:
+    if isinstance(expected, torch.Tensor):
+        check_same(found, expected)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for key, value in expected.items():
+            check_same_structure(found[key], value)
+    else:
+        assert isinstance(found, type(expected)) and len(found) == len(expected)
+        for one, value in zip(found, expected):
+            check_same_structure(one, value)
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@many
+@given(data=st.data())
+def test_structures_of_tensors(echo: carton.Model, data: st.DataObject) -> None:
+    sent = structure_of(data.draw, 3)
+    check_same_structure(carton.structured(echo(carton.leaves(sent, "v")))["v"], sent)
 
 
 def test_tensors_that_are_refused(echo: carton.Model) -> None:
