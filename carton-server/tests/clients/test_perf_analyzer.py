@@ -10,6 +10,7 @@ import pytest
 
 HERE = Path(__file__).parent
 N_REQUESTS = 200
+N_AT_ONCE = 4
 
 
 @pytest.fixture(scope="session")
@@ -53,12 +54,14 @@ def test_it_measures(perf_analyzer, server, echoed, tmp_path, form):
         data = tmp_path / "inputs.json"
         data.write_text(json.dumps({"data": json.loads(echoed.read_text())["data"]}))
     command = [perf_analyzer, "-m", "rows", "-u", address, *FORMS[form], "--input-data", str(data)]
-    command += ["--concurrency-range", "4", "--request-count", str(N_REQUESTS)]
+    command += ["--concurrency-range", str(N_AT_ONCE), "--request-count", str(N_REQUESTS)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
     found = ran.stdout + ran.stderr
     assert ran.returncode == 0, found
     assert count("Request count", found) == [N_REQUESTS], found
-    assert count("Successful request count", found) == [N_REQUESTS], found
+    # It reads the counters of the server for the first time while its first calls are on their way.
+    (n_answered,) = count("Successful request count", found)
+    assert N_REQUESTS - N_AT_ONCE <= n_answered <= N_REQUESTS, found
 
 
 def test_it_compares_answers(perf_analyzer, server, echoed, tmp_path):
