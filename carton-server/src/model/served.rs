@@ -21,7 +21,6 @@ use super::spec::ModelSpec;
 use super::widening;
 use crate::failure::{Failure, Reason};
 use crate::metrics::{ModelMetrics, Totals};
-use crate::protocol::lists;
 use crate::work::{on_thread_if_large, within};
 
 /// A version of a model that is loaded.
@@ -192,19 +191,18 @@ impl Served {
     ///
     /// # Errors
     /// There is no memory for one.
-    pub(crate) async fn prepared(&self, mut inputs: Tensors, share: &mut Share) -> Result<Tensors, Failure> {
+    pub(crate) async fn widened(&self, mut inputs: Tensors, share: &mut Share) -> Result<Tensors, Failure> {
         let n_bytes = widening::n_bytes(&self.input_types, &inputs);
-        if n_bytes > 0 {
-            share.grow(n_bytes)?;
-            let declared = Arc::clone(&self.input_types);
-            let widen = move || {
-                widening::widen(&declared, &mut inputs).map_err(|reason| Failure::new(Reason::TooLarge, reason))?;
-                Ok(inputs)
-            };
-            inputs = on_thread_if_large(n_bytes, widen).await?;
+        if n_bytes == 0 {
+            return Ok(inputs);
         }
-        lists::gather(&self.input_types, &mut inputs, &mut |n_bytes| share.grow(n_bytes))?;
-        Ok(inputs)
+        share.grow(n_bytes)?;
+        let declared = Arc::clone(&self.input_types);
+        let widen = move || {
+            widening::widen(&declared, &mut inputs).map_err(|reason| Failure::new(Reason::TooLarge, reason))?;
+            Ok(inputs)
+        };
+        on_thread_if_large(n_bytes, widen).await
     }
 
     /// Runs the model. The deadline ends the wait for the answer, and not the runner, which may be at work on calls of others.
