@@ -282,8 +282,8 @@ impl Model {
     /// - `batch_size`, `batch_bytes`: the most rows and bytes of inputs in a call: 1024 and 16 MiB. `workers`: the number of runners, at
     ///   most 1024.
     /// - `null="nan"`: missing values become NaN where the input is a float. By default they are an error.
-    /// - `times`: the unit in which dates, timestamps, times of day and durations are counted, from 1970-01-01 in UTC, by int64: `"s"`, `"ms"`, `"us"`
-    ///   or `"ns"`. By default they are an error.
+    /// - `times`: the unit that dates, timestamps, times of day and durations are counted in: `"s"`, `"ms"`, `"us"` or `"ns"`. Dates and timestamps
+    ///   are counted from 1970-01-01 (UTC), times of day from midnight. By default they are an error.
     ///
     /// Raises `SignatureError` for an input without a column, `InvalidInputError` for values that are missing or do not fit, and what
     /// `infer` raises. A call whose runner dies is made once more. An exception of Python code that the rows come from, through a reader of

@@ -428,16 +428,27 @@ def test_tensors_of_every_type_and_layout(model: carton.Model, sent: Any) -> Non
     check_same(output, before)
 
 
-def structure_of(draw: st.DrawFn, n_levels: int) -> Any:
-    """Tuples, dictionaries and lists of tensors in any nesting. The elements of a list have one structure and one type."""
-    form = draw(st.sampled_from(["tensor", "tuple", "record", "list"])) if n_levels else "tensor"
-    if form == "tensor":
-        return draw(tensors())
+#: Structures of tensors: a dtype, or tuples, dictionaries and lists of structures. The elements of a list have one structure.
+STRUCTURES = st.recursive(
+    st.sampled_from(DTYPES),
+    lambda inner: st.one_of(
+        st.tuples(st.just("tuple"), st.lists(inner, min_size=1, max_size=3)),
+        st.tuples(st.just("record"), st.lists(inner, min_size=1, max_size=3)),
+        st.tuples(st.just("list"), inner),
+    ),
+    max_leaves=6,
+)
+
+
+def value_of(draw: st.DrawFn, structure: Any) -> Any:
+    """A value of a structure. The tensors of a list differ in their shapes."""
+    if isinstance(structure, torch.dtype):
+        return draw(tensors(st.just(structure)))
+    form, parts = structure
     if form == "list":
-        element = structure_of(draw, n_levels - 1)
-        return [element] * draw(st.integers(1, 3))
-    parts = [structure_of(draw, n_levels - 1) for _ in range(draw(st.integers(1, 3)))]
-    return tuple(parts) if form == "tuple" else dict(zip("abc", parts))
+        return [value_of(draw, parts) for _ in range(draw(st.integers(1, 3)))]
+    values = [value_of(draw, part) for part in parts]
+    return tuple(values) if form == "tuple" else dict(zip("abc", values))
 
 
 def check_same_structure(found: Any, expected: Any) -> None:
@@ -457,7 +468,7 @@ def check_same_structure(found: Any, expected: Any) -> None:
 @many
 @given(data=st.data())
 def test_structures_of_tensors(echo: carton.Model, data: st.DataObject) -> None:
-    sent = structure_of(data.draw, 3)
+    sent = value_of(data.draw, data.draw(STRUCTURES))
     check_same_structure(carton.structured(echo(carton.leaves(sent, "v")))["v"], sent)
 
 

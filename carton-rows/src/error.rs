@@ -179,6 +179,14 @@ pub enum RowsError {
         /// The output, escaped.
         output: String,
     },
+    /// The model did not return an optional output, and nothing says what its column is.
+    #[error(
+        "the model did not return the optional output `{output}`, and the carton does not declare the type of its column"
+    )]
+    UnknownColumn {
+        /// The output, escaped.
+        output: String,
+    },
     /// An output has another dtype or other dimensions than in the calls before.
     #[error("output `{output}` became {found}, expected {expected} as before")]
     OtherOutput {

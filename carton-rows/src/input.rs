@@ -96,11 +96,10 @@ impl InputColumn {
         let leaf = strings::leaf_type(&data_type);
         let is_text = matches!(dtype, Some(DataType::String | DataType::Bytes));
         let advice = match (are_times(leaf), choice.time_unit) {
+            (true, _) if is_text => Some("cast the column to strings"),
             (true, Some(_)) => None,
-            (true, None) if !is_text => {
-                Some("`--times us` counts them in microseconds, or s, ms or ns; in Python `times=\"us\"`")
-            }
-            _ => type_advice(leaf),
+            (true, None) => Some("`--times us` counts them in microseconds, or s, ms or ns; in Python `times=\"us\"`"),
+            (false, _) => type_advice(leaf),
         };
         if let Some(advice) = advice {
             let (column, input) = (escaped(field.name()), escaped(name));
@@ -263,12 +262,10 @@ fn wrong_type(input: &str, field: &Field, expected: String) -> RowsError {
 pub fn type_advice(data_type: &ArrowType) -> Option<&'static str> {
     use ArrowType as T;
     match data_type {
-        T::Date32 | T::Date64 | T::Timestamp(..) | T::Time32(_) | T::Time64(_) | T::Duration(_) | T::Interval(_) => {
-            Some(
-                "tensors have no dates and times: convert them to the numbers that the model takes, such as int64 in a unit that its \
+        other if are_times(other) || matches!(other, T::Interval(_)) => Some(
+            "tensors have no dates and times: convert them to the numbers that the model takes, such as int64 in a unit that its \
              description names",
-            )
-        }
+        ),
         T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..) | T::Decimal256(..) => {
             Some("tensors have no decimals: convert them to float64, or to integers of the smallest unit")
         }

@@ -48,12 +48,7 @@ pub(crate) fn column(
     let Some((_, row_shape)) = shape.split_first().filter(|(first, _)| **first == called_rows) else {
         return Err(RowsError::NotByRow { output: escaped(&output.name), shape: shape.to_vec(), n_rows: called_rows });
     };
-    let n_elements = n_items(n_rows, row_shape);
-    let n_lists = (0..row_shape.len()).map(|depth| n_items(n_rows, row_shape.get(..depth).unwrap_or_default()));
-    let n_largest = n_lists.max().unwrap_or(0);
-    if i32::try_from(n_elements).is_err() || n_largest > n_elements.max(MAX_EMPTY_LISTS) {
-        return Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements: n_elements.max(n_largest) });
-    }
+    let n_elements = checked_n_elements(output, n_rows, row_shape)?;
     let leaf = match tensor {
         Tensor::Numeric(tensor) if tensor.dtype().is_complex() => {
             let (name, dtype) = (escaped(&output.name), tensor.dtype());
@@ -78,11 +73,36 @@ pub(crate) fn column(
 /// Makes a column without values of an output that the model did not return.
 ///
 /// # Errors
-/// The model must return it, or the type of its column is not known.
+/// The model must return it, the type of its column is not known, or the declared lists have too many elements for a column.
 pub(crate) fn missing(output: &OutputPlan, n_rows: usize) -> Result<ArrayRef, RowsError> {
-    match declared_field(output).filter(|_| output.is_optional) {
-        Some(field) => Ok(new_null_array(field.data_type(), n_rows)),
-        None => Err(RowsError::NotReturned { output: escaped(&output.name) }),
+    if !output.is_optional {
+        return Err(RowsError::NotReturned { output: escaped(&output.name) });
+    }
+    let Some(field) = declared_field(output) else {
+        return Err(RowsError::UnknownColumn { output: escaped(&output.name) });
+    };
+    // Lists of a fixed size take memory for their elements where they are null, too.
+    let mut sizes = Vec::new();
+    let mut data_type = field.data_type();
+    while let ArrowType::FixedSizeList(item, size) = data_type {
+        sizes.push(usize::try_from(*size).unwrap_or(0));
+        data_type = item.data_type();
+    }
+    checked_n_elements(output, n_rows, &sizes)?;
+    Ok(new_null_array(field.data_type(), n_rows))
+}
+
+/// The number of elements in `n_rows` rows of this shape.
+///
+/// # Errors
+/// A column cannot have so many elements or lists.
+fn checked_n_elements(output: &OutputPlan, n_rows: usize, row_shape: &[usize]) -> Result<usize, RowsError> {
+    let n_elements = n_items(n_rows, row_shape);
+    let n_lists = (0..row_shape.len()).map(|depth| n_items(n_rows, row_shape.get(..depth).unwrap_or_default()));
+    let n_largest = n_lists.max().unwrap_or(0);
+    match i32::try_from(n_elements).is_err() || n_largest > n_elements.max(MAX_EMPTY_LISTS) {
+        true => Err(RowsError::LargeOutput { output: escaped(&output.name), n_elements: n_elements.max(n_largest) }),
+        false => Ok(n_elements),
     }
 }
 
@@ -231,6 +251,32 @@ mod tests {
         check(Some(&[None]), &[3, 0], 3, "3 List(UInt8)");
         // Rows beyond the table are dropped.
         check(Some(&[Some(2)]), &[4, 2], 1, "1 FixedSizeList(2 x UInt8)");
+    }
+
+    #[test]
+    fn columns_of_outputs_that_are_not_returned() {
+        let check = |sizes: Option<&[Option<usize>]>, n_rows: usize, expected: &str| {
+            let row_shape = RowShape(sizes.map(<[_]>::to_vec));
+            let output = OutputPlan { dtype: Some(DataType::Uint8), row_shape, is_optional: true, ..undeclared() };
+            let found = match missing(&output, n_rows) {
+                Ok(column) => format!("{} of {} {}", column.null_count(), column.len(), column.data_type()),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(found, expected);
+        };
+        check(Some(&[]), 3, "3 of 3 UInt8");
+        check(Some(&[Some(2), None]), 3, "3 of 3 FixedSizeList(2 x List(UInt8))");
+        check(
+            None,
+            3,
+            "the model did not return the optional output `y`, and the carton does not declare the type of its column",
+        );
+        // Null lists of a fixed size take as much memory as others.
+        let large = |n: u64| format!("output `y` has {n} elements in one call, more than a column can hold");
+        check(Some(&[Some((1 << 31) - 1)]), 2, &large((1 << 32) - 2));
+        check(Some(&[Some(1 << 30), Some(1 << 30)]), 1, &large(1 << 60));
+        check(Some(&[None, Some(1 << 30)]), 3, "3 of 3 List(FixedSizeList(1073741824 x UInt8))");
+        assert!(matches!(missing(&undeclared(), 1), Err(RowsError::NotReturned { .. })));
     }
 
     #[test]

@@ -331,7 +331,7 @@ fn is_single_tensor(value: &Value) -> bool {
 }
 
 fn is_key(key: &str) -> bool {
-    !key.is_empty() && key != "#" && !key.contains(['[', ']'])
+    !key.is_empty() && !key.contains(['[', ']']) && !key.split('.').any(|part| part.starts_with('#'))
 }
 
 fn nested(name: &str, tensors: Vec<Tensor>) -> Result<Tensor, StructureError> {
@@ -489,7 +489,10 @@ fn list_of(name: &str, leaves: Vec<(&str, Tensor)>, level: usize) -> Result<Valu
             // A tensor stands for the list of its parts.
             (_, tensor) => match NestedTensor::of_parts(&tensor) {
                 Ok(Some(list)) => lists.push((rest, list)),
-                _ => return Err(wrong(rest, "should be a nested tensor, which has the elements of a list".to_owned())),
+                Err(error) => return Err(wrong(rest, format!("cannot be a list: {error}"))),
+                Ok(None) => {
+                    return Err(wrong(rest, "should be a nested tensor, which has the elements of a list".to_owned()));
+                }
             },
         }
     }

@@ -28,8 +28,8 @@
 //!   shares.
 //! - `connection`: listeners, TLS, and the limits of connections; `watchdog` finds clients that do not read.
 //! - `protocol`: the Open Inference Protocol, bytes in and tensors out, and back. Pure, for both faces.
-//! - `listing`, `counted_chunks`, `observe`: what both faces say of all models; answers whose bytes are counted; what is recorded of
-//!   each request.
+//! - `inputs`, `listing`, `counted_chunks`, `observe`: what a call gives, as its model takes it; what both faces say of all models; answers
+//!   whose bytes are counted; what is recorded of each request.
 //! - `grpc`, `http`: the faces, which use nothing of each other.
 //! - `server`, `config`: built, bound, run and drained; `serve.toml`.
 //! - `fuzzing`: what fuzz targets call.
@@ -46,6 +46,7 @@ mod failure;
 pub mod fuzzing;
 mod grpc;
 mod http;
+mod inputs;
 mod limits;
 mod listing;
 mod metrics;

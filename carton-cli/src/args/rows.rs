@@ -36,8 +36,8 @@ pub(crate) struct RowsArgs {
     #[arg(long, value_name = "VALUE", requires = "rows", value_enum)]
     pub(crate) null: Option<NullArgument>,
 
-    /// The unit in which dates, timestamps, times of day and durations are counted, from 1970-01-01 in UTC, by int64; without the option they
-    /// are an error
+    /// Count dates, timestamps, times of day and durations in this unit: dates and timestamps from 1970-01-01 (UTC), times of day from midnight;
+    /// without the option they are an error
     #[arg(long, value_name = "UNIT", requires = "rows", value_enum)]
     pub(crate) times: Option<UnitArgument>,
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use carton_core::DataType;
+use carton_core::metadata::TensorSpec;
 use carton_core::package::Info;
+use carton_core::{DataType, Dimension, SymbolicShape};
 use carton_tensor::npy;
 
 use crate::args::ModelArgs;
@@ -16,7 +17,7 @@ pub(super) fn lines(info: &Info, model: &ModelArgs) -> Option<String> {
     // Other writers give several inputs one name, which then means the first of them.
     let mut names = BTreeSet::new();
     let inputs = info.inputs.iter().filter(|input| names.insert(input.name.as_str()));
-    let inputs: Vec<_> = inputs.map(|input| (input.name.as_str(), input.dtype, input.is_optional())).collect();
+    let inputs: Vec<_> = inputs.map(|input| (input.name.as_str(), form(input), input.is_optional())).collect();
     // Without declarations, the names are not known. A model may also declare that it has no inputs.
     let arguments = match info.inputs.is_empty() && info.outputs.is_empty() {
         true => " -i NAME=FILE.npy".to_owned(),
@@ -57,20 +58,45 @@ fn place(model: &ModelArgs) -> Option<String> {
     Some(place)
 }
 
-/// Returns ` -i image=image.npy` for each input, which is given by its name, its dtype and whether it is optional. Optional inputs are left
+/// The kind of file that an input is read from.
+#[derive(Clone, Copy)]
+enum FileForm {
+    /// A tensor in NumPy's format.
+    Npy,
+    /// A tensor of a safetensors file, for types that NumPy lacks.
+    Safetensors,
+    /// Any file, whose bytes are the one element.
+    Contents,
+}
+
+fn form(input: &TensorSpec) -> FileForm {
+    let takes_one = match &input.shape {
+        SymbolicShape::Dimensions(dimensions) => {
+            dimensions.iter().all(|dimension| !matches!(dimension, Dimension::Fixed(size) if *size != 1))
+        }
+        _ => true,
+    };
+    match input.dtype {
+        DataType::Bytes if takes_one => FileForm::Contents,
+        dtype if npy::holds(dtype) => FileForm::Npy,
+        _ => FileForm::Safetensors,
+    }
+}
+
+/// Returns ` -i image=image.npy` for each input, which is given by its name, its file and whether it is optional. Optional inputs are left
 /// out. If a name cannot be written in this form, all inputs are given without names, in the declared order.
-fn arguments(inputs: &[(&str, DataType, bool)]) -> String {
+fn arguments(inputs: &[(&str, FileForm, bool)]) -> String {
     let by_name = inputs.iter().all(|(name, _, is_optional)| *is_optional || can_be_named(name));
-    let argument = |(position, (name, dtype, _)): (usize, &(&str, DataType, bool))| {
+    let argument = |(position, (name, form, _)): (usize, &(&str, FileForm, bool))| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         let stem = match name.chars().all(is_plain) && !name.starts_with(['-', '.']) && !name.is_empty() {
             true => (*name).to_owned(),
             false => format!("input_{position}"),
         };
-        let file = match dtype {
-            DataType::Bytes => format!("@{stem}"),
-            dtype if npy::holds(*dtype) => format!("{stem}.npy"),
-            _ => format!("{stem}.safetensors#{stem}"),
+        let file = match form {
+            FileForm::Contents => format!("@{stem}"),
+            FileForm::Npy => format!("{stem}.npy"),
+            FileForm::Safetensors => format!("{stem}.safetensors#{stem}"),
         };
         match by_name {
             true => format!(" -i {}", shell_word(&format!("{name}={file}"))),
@@ -87,7 +113,7 @@ fn can_be_named(name: &str) -> bool {
     !name.is_empty()
         && printable(name) == name
         && !name.contains(['=', '\n', '\t'])
-        && !name.starts_with('-')
+        && !name.starts_with(['-', '@'])
         && !name.trim_start().starts_with(['[', '{', '"'])
 }
 
@@ -101,7 +127,7 @@ mod tests {
     #[test]
     fn names_are_read_back_or_left_out() {
         let check = |inputs: &[&'static str], expected: &str| {
-            let input = |input: &&'static str| (input.trim_end_matches('?'), DataType::Float32, input.ends_with('?'));
+            let input = |input: &&'static str| (input.trim_end_matches('?'), FileForm::Npy, input.ends_with('?'));
             assert_eq!(arguments(&inputs.iter().map(input).collect::<Vec<_>>()), expected);
         };
         check(&[], "");
@@ -114,9 +140,15 @@ mod tests {
         check(&["x", "a\nb"], " -i x.npy -i input_1.npy");
         check(&["\u{202e}x"], " -i input_0.npy");
         check(&["-x"], " -i input_0.npy");
-        let of_dtype = |dtype| arguments(&[("x", dtype, false)]);
-        assert_eq!(of_dtype(DataType::Bytes), " -i x=@x");
-        assert_eq!(of_dtype(DataType::BFloat16), " -i x=x.safetensors#x");
+        check(&["@x"], " -i input_0.npy");
+        let of_spec = |dtype, shape: &str| {
+            let spec = TensorSpec::new("x", dtype, serde_json::from_str(shape).unwrap());
+            arguments(&[("x", form(&spec), false)])
+        };
+        assert_eq!(of_spec(DataType::Bytes, r#"["n"]"#), " -i x=@x");
+        assert_eq!(of_spec(DataType::Bytes, "\"*\""), " -i x=@x");
+        assert_eq!(of_spec(DataType::Bytes, r#"["n", 3]"#), " -i x=x.npy");
+        assert_eq!(of_spec(DataType::BFloat16, r#"["n"]"#), " -i x=x.safetensors#x");
         for name in ["image", "serving_default/x:0", " x", "日本"] {
             assert!(can_be_named(name));
             let argument: InputArgument = format!("{name}=x.npy").parse().unwrap();

@@ -15,7 +15,7 @@ use carton_tensor::{
 };
 use serde_json::{Number, Value};
 
-/// Above this magnitude, a float no longer represents every integer exactly.
+/// From this magnitude on, several integers are read as one float.
 const EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 /// Why JSON text is not a tensor.
@@ -23,6 +23,10 @@ const EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 pub(crate) enum JsonTensorError {
     #[error("{place}: {found} is not an integer, which {dtype} needs")]
     NotAnInteger { place: JsonPosition, found: Number, dtype: DataType },
+    #[error(
+        "{place}: {found} is written as a float, and several integers are read as this one: write all digits, without a point or an exponent"
+    )]
+    SeveralIntegers { place: JsonPosition, found: Number },
     #[error("{place}: {found} is out of range for {dtype}")]
     OutOfRange { place: JsonPosition, found: String, dtype: DataType },
     #[error("{place}: expected a {expected}, found {found}")]
@@ -73,14 +77,18 @@ pub(crate) fn tensor(
     declared: Option<DataType>,
     shape: &SymbolicShape,
 ) -> Result<Tensor, JsonTensorError> {
-    let dimensions = match shape {
-        SymbolicShape::Dimensions(dimensions) => dimensions.as_slice(),
-        _ => &[],
+    let mut dimensions = match shape {
+        SymbolicShape::Dimensions(dimensions) => dimensions.clone(),
+        _ => Vec::new(),
     };
+    // A complex number is a list of two.
+    if !dimensions.is_empty() && declared.is_some_and(DataType::is_complex) {
+        dimensions.push(Dimension::Fixed(2));
+    }
     let ragged = match Regular::read(value, &JsonPosition::default()) {
         Ok(mut regular) => {
             let dtype = dtype_of(&regular.leaves, declared)?;
-            regular.complete(dimensions);
+            regular.complete(&dimensions);
             return regular.into_tensor(dtype);
         }
         Err(error @ JsonTensorError::Ragged { .. }) => error,
@@ -291,7 +299,10 @@ fn integer<T: Element + TryFrom<i128>>(place: &JsonPosition, value: &Value) -> R
     let exact = match (found.as_i64(), found.as_u64(), found.as_f64()) {
         (Some(signed), _, _) => i128::from(signed),
         (None, Some(unsigned), _) => i128::from(unsigned),
-        (None, None, Some(float)) if float.fract() == 0.0 && float.abs() <= EXACT_FLOAT => float as i128,
+        (None, None, Some(float)) if float.fract() == 0.0 && float.abs() < EXACT_FLOAT => float as i128,
+        (None, None, Some(float)) if float.fract() == 0.0 && T::try_from(float as i128).is_ok() => {
+            return Err(JsonTensorError::SeveralIntegers { place: place.clone(), found: found.clone() });
+        }
         (None, None, Some(float)) if float.fract() == 0.0 => {
             return Err(JsonTensorError::OutOfRange {
                 place: place.clone(),
@@ -376,6 +387,12 @@ mod tests {
         check("[]", r#"["n"]"#, &[&[0]]);
         check("[1]", r#"["n", 0, 2]"#, &[&[1]]);
         check("[[]]", "\"*\"", &[&[1, 0]]);
+        // Complex numbers are lists of two.
+        for (shape, expected) in [(r#"["n"]"#, &[0][..]), (r#"["n", 2]"#, &[0, 2])] {
+            let shape: SymbolicShape = serde_json::from_str(shape).unwrap();
+            let found = tensor(&serde_json::json!([]), Some(DataType::Complex64), &shape).unwrap();
+            assert_eq!((found.dtype(), found.shape()), (Some(DataType::Complex64), Some(expected)));
+        }
     }
 
     #[test]
@@ -434,7 +451,15 @@ mod tests {
         check("-1", of(DataType::Uint64), "the value: -1 is out of range for uint64");
         check("1e300", of(DataType::Float32), "the value: 1e+300 is out of range for float32");
         check("1e300", of(DataType::Int64), "the value: 1e+300 is out of range for int64");
-        check("9007199254740994.0", of(DataType::Int64), "the value: 9007199254740994.0 is out of range for int64");
+        check("1e18", of(DataType::Int32), "the value: 1e+18 is out of range for int32");
+        let several = "is written as a float, and several integers are read as this one";
+        for text in ["9007199254740992.0", "9007199254740993.0"] {
+            check(
+                text,
+                of(DataType::Int64),
+                &format!("the value: 9007199254740992.0 {several}: write all digits, without a point or an exponent"),
+            );
+        }
         check("[1]", of(DataType::String), "element [0]: expected a string, found 1, without quotes");
         check("[\"a\"]", of(DataType::Float32), "element [0]: expected a number, found \"a\"");
         check("[\"a\", 1]", None, "element [1]: expected a string, found a number");

@@ -167,7 +167,7 @@ fn advice(outputs: &BTreeMap<String, Tensor>) -> &'static str {
         let tensors = tensors.iter().map(|(name, tensor)| (*name, tensor));
         safetensors::write(tensors, &Metadata::default(), io::sink()).ok()
     };
-    if outputs.values().all(|tensor| npy::write(io::sink(), tensor).is_ok()) {
+    if outputs.values().all(|tensor| tensor.as_nested().is_none() && tensor.dtype().is_some_and(npy::holds)) {
         "-o FILE.npz takes these outputs, and --json prints every kind of output"
     } else if in_safetensors().is_some() {
         "-o FILE.safetensors takes these outputs, and --json prints every kind of output"

@@ -458,8 +458,8 @@ fn run_explains_the_options_of_runners() {
               - nan: They become NaN
 
           --times <UNIT>
-              The unit in which dates, timestamps, times of day and durations are counted, from
-              1970-01-01 in UTC, by int64; without the option they are an error
+              Count dates, timestamps, times of day and durations in this unit: dates and timestamps
+              from 1970-01-01 (UTC), times of day from midnight; without the option they are an error
 
               Possible values:
               - s:  Seconds

@@ -181,7 +181,7 @@ pub(crate) fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, to
         let detail = Some("the model did not return this output".to_owned());
         return OutputResult { name, passed: false, max_abs_diff: None, max_rel_diff: None, detail };
     };
-    // NaN among the expected elements is a result like others.
+    // A model may return NaN on purpose, and the self-test recorded that.
     let tolerance = tolerance.equal_nan(true);
     let comparison = match alike(actual, expected) {
         Some((actual, expected)) => allclose(&actual, &expected, tolerance),

@@ -86,6 +86,9 @@ fn agreed(natural: &[Option<usize>], asked: Option<&[usize]>) -> Result<Vec<usiz
     Ok(asked.to_vec())
 }
 
+/// The most values of a column of one record batch whose type is `null`: as NaN, they take memory.
+const MAX_NULLS: usize = 1 << 24;
+
 /// An array of nested lists, split into the offsets of each level and all elements.
 struct Nested {
     n_rows: usize,
@@ -173,11 +176,16 @@ impl Nested {
     fn new(array: &ArrayRef, has_nulls: bool) -> Result<Self, Fault> {
         let mut nested = Self { n_rows: array.len(), levels: Vec::new(), leaf: array.clone() };
         loop {
-            // Arrays of this type say that their values are missing by their type alone.
-            if *nested.leaf.data_type() == DataType::Null {
+            // Arrays of this type say that their values are missing by their type alone. They take no memory, so that a file can claim any
+            // number of them.
+            let is_null = *nested.leaf.data_type() == DataType::Null && !nested.leaf.is_empty();
+            if is_null && has_nulls {
+                if nested.leaf.len() > MAX_NULLS {
+                    return Err(Fault { row: 0, problem: ColumnProblem::ManyNulls { limit: MAX_NULLS } });
+                }
                 nested.leaf = new_null_array(&DataType::Float64, nested.leaf.len());
             }
-            if let Some(position) = first_null(&nested.leaf)
+            if let Some(position) = first_null(&nested.leaf).or((is_null && !has_nulls).then_some(0))
                 && !(has_nulls && item(nested.leaf.data_type()).is_none())
             {
                 let row = nested.row_of(position, nested.levels.len());
@@ -262,5 +270,35 @@ impl Nested {
             lists = level.start(lists.start)..level.start(lists.end);
         }
         Ok(shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use arrow_array::{LargeListArray, NullArray};
+    use arrow_schema::Field;
+    use carton_tensor::files::ElementType;
+
+    use super::*;
+
+    #[test]
+    fn values_of_type_null_that_a_file_claims() {
+        let check = |array: ArrayRef, null_is_nan: bool, expected: &str| {
+            let target = Target { dtype: ElementType::Float32, shape: None, null_is_nan, time_unit: None };
+            let fault = runs(&array, &target, Rounding::default()).err().unwrap();
+            assert_eq!(format!("{}: {}", fault.row, fault.problem), expected);
+        };
+        let claimed = || -> ArrayRef { Arc::new(NullArray::new(1 << 40)) };
+        let too_many = "0: is one of more than 16777216 values of type null in a record batch";
+        check(claimed(), false, "0: is null");
+        check(claimed(), true, too_many);
+        let item = Arc::new(Field::new_list_field(DataType::Null, true));
+        let list = LargeListArray::new(item, OffsetBuffer::new(vec![0, 0, 1 << 40].into()), claimed(), None);
+        check(Arc::new(list.clone()), false, "1: is null");
+        check(Arc::new(list), true, too_many);
     }
 }

@@ -323,6 +323,12 @@ pub enum ColumnProblem {
     /// A value is missing.
     #[error("is null")]
     Null,
+    /// A column of Arrow's type `null` claims more values than are accepted.
+    #[error("is one of more than {limit} values of type null in a record batch")]
+    ManyNulls {
+        /// The most that are accepted.
+        limit: usize,
+    },
     /// A date or time is not a number of the unit that it shall be counted in.
     #[error("is no whole number of {unit}, or has more than 64 bits")]
     Time {

@@ -148,7 +148,7 @@ def _text_of(key: Any) -> str:
 
 def _is_key(text: str) -> bool:
     """Whether a text is a part of a name."""
-    return text not in ("", "#") and "[" not in text and "]" not in text
+    return text != "" and "[" not in text and "]" not in text and not any(part.startswith("#") for part in text.split("."))
 
 
 def is_structured(value: Any, level: int = 0) -> bool:

@@ -205,7 +205,7 @@ fn what_has_no_leaves() {
         assert!(error.contains(expected), "{error}");
     };
     let one = |key: &str| record(vec![(key, leaf(1))]);
-    for key in ["", "#", "a[", "]"] {
+    for key in ["", "#", "#shapes", "a.#", "a.#shapes", "a[", "]"] {
         refused(one(key), &format!("`v` has the key {key:?}"));
     }
     let dotted = record(vec![("a.b", leaf(1)), ("a", one("b"))]);

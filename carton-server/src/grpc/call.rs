@@ -11,12 +11,13 @@ use super::framing::Message;
 use super::request::{InferRequest, Input};
 use crate::app::App;
 use crate::failure::{Failure, quoted};
+use crate::inputs::prepared;
 use crate::model::admission::Share;
 use crate::model::call::{QueuePlace, RequestCount};
 use crate::model::served::Served;
 use crate::protocol::parameter::Place;
 use crate::protocol::request::check_size;
-use crate::protocol::{binary, lists, response};
+use crate::protocol::{binary, response};
 use crate::work::on_thread_if_large;
 
 /// The memory of an input, output, parameter or raw content, beyond the bytes that were received for it.
@@ -144,8 +145,7 @@ impl Call {
             true => self.typed(&served, inputs).await?,
             false => self.raw(&served, inputs).await?,
         };
-        let mut inputs = served.widened(inputs, &mut self.share).await?;
-        lists::gather(served.input_types(), &mut inputs, &mut |n_bytes| self.share.grow(n_bytes))?;
+        let inputs = prepared(&served, inputs, &mut self.share).await?;
         let timeout = [timeout, app.limits.call_timeout].into_iter().flatten().min();
         let until = timeout.and_then(|timeout| self.started.checked_add(timeout));
         let deadline = [until, deadline].into_iter().flatten().min();

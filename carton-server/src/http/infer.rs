@@ -19,14 +19,15 @@ use crate::app::App;
 use crate::body::BodyReader;
 use crate::encoding::Encoding;
 use crate::failure::Failure;
+use crate::inputs::prepared;
 use crate::model::admission::Share;
 use crate::model::call::{Answered, CallResources, RequestCount, n_bytes};
 use crate::model::served::{Answers, Served};
 use crate::observe::StreamEnd;
+use crate::protocol::binary;
 use crate::protocol::parameter::Place;
 use crate::protocol::request::{InputData, OutputChoice, Request, n_elements};
 use crate::protocol::response::{self, Response as Answer};
-use crate::protocol::{binary, lists};
 use crate::work::{on_thread_if_large, within};
 
 /// How long the client waits for the answer, in milliseconds. 0 is no limit, as in the parameter `timeout`.
@@ -71,8 +72,7 @@ async fn call(
     let place = served.admit()?;
     request_count.arrived();
     response::check_choice(&mut request.outputs, served.declared_outputs())?;
-    inputs = served.widened(inputs, &mut share).await?;
-    lists::gather(served.input_types(), &mut inputs, &mut |n_bytes| share.grow(n_bytes))?;
+    inputs = prepared(served, inputs, &mut share).await?;
     let deadline = until([timeout, request.timeout].into_iter().flatten().min());
     if prefers_events(headers) {
         let answers = Box::pin(served.stream(inputs, deadline)).await?;

@@ -114,14 +114,16 @@ pub(crate) struct Answered {
 
 /// The memory that tensors take.
 pub(crate) fn n_bytes(tensors: &Tensors) -> usize {
-    fn size(tensor: &Tensor) -> usize {
-        match tensor {
-            Tensor::Numeric(numbers) => numbers.bytes().len(),
-            Tensor::String(strings) => strings.elements().iter().map(|string| string.len() + size_of::<String>()).sum(),
-            Tensor::Bytes(bytes) => bytes.elements().iter().map(|element| element.len() + size_of::<Vec<u8>>()).sum(),
-            Tensor::Nested(list) => list.elements().iter().map(size).sum(),
-            _ => 0,
-        }
+    tensors.values().map(tensor_n_bytes).sum()
+}
+
+/// The memory that a tensor takes.
+pub(crate) fn tensor_n_bytes(tensor: &Tensor) -> usize {
+    match tensor {
+        Tensor::Numeric(numbers) => numbers.bytes().len(),
+        Tensor::String(strings) => strings.elements().iter().map(|string| string.len() + size_of::<String>()).sum(),
+        Tensor::Bytes(bytes) => bytes.elements().iter().map(|element| element.len() + size_of::<Vec<u8>>()).sum(),
+        Tensor::Nested(list) => list.elements().iter().map(tensor_n_bytes).sum(),
+        _ => 0,
     }
-    tensors.values().map(size).sum()
 }

@@ -235,10 +235,11 @@ macro_rules! integers {
                 value.try_into().ok()
             }
 
-            /// Programs write integers as `2.0`, too. Above 2^53 a float no longer says which integer is meant.
+            /// Programs write integers as `2.0`, too. From 2^53 on, which 2^53 + 1 is read as, a float no longer says which integer is
+            /// meant.
             fn from_float(value: f64) -> Option<Self> {
                 const EXACT: f64 = 9_007_199_254_740_992.0;
-                (value.fract() == 0.0 && value.abs() <= EXACT).then_some(value as i128)?.try_into().ok()
+                (value.fract() == 0.0 && value.abs() < EXACT).then_some(value as i128)?.try_into().ok()
             }
         }
     )*};
@@ -432,9 +433,9 @@ mod tests {
         check::<f32>("[1e300]", &[1], Err("element 0: expected a number of FP32, found 1e300"));
         check::<f32>("[\"x\"]", &[1], Err("element 0: expected a number of FP32, found a text"));
         check::<i64>(
-            "[9007199254740994.0]",
+            "[9007199254740993.0]",
             &[1],
-            Err("element 0: expected an integer of INT64, found 9007199254740994.0"),
+            Err("element 0: expected an integer of INT64, found 9007199254740992.0"),
         );
         check::<i32>("5", &[], Err("invalid type: integer `5`, expected a list"));
         check::<i32>("[true]", &[1], Err("element 0: expected an integer of INT32, found true"));

@@ -87,25 +87,41 @@ pub(crate) fn chosen(choice: &OutputChoice, mut outputs: Tensors) -> Result<Vec<
         }
     };
     let declared = choice.declared.as_deref().unwrap_or_default();
+    let names: BTreeSet<String> = chosen.iter().map(|output| output.name.clone()).collect();
     let mut written = Vec::with_capacity(chosen.len());
     for mut output in chosen {
         let mut shapes = None;
+        // Before a list is taken apart, so that its shapes are those of what is sent.
+        output.tensor = as_sent(&output.name, output.tensor)?;
         if let Some(list) = output.tensor.as_nested() {
             let declared = declared.iter().find(|declared| declared.name == output.name);
-            (output.tensor, shapes) = lists::scatter(&output.name, list, declared)?;
-        }
-        if output.tensor.dtype().is_some_and(|dtype| !datatype::is_known(dtype)) {
-            output.tensor = carried(&output.tensor).map_err(|error| {
-                Failure::new(Reason::Model, format!("output {} cannot be written: {error}", quoted(&output.name)))
-            })?;
+            let (tensor, found) = lists::tensors_of(&output.name, list, declared)?;
+            // An empty list has its type only now, from the declaration.
+            output.tensor = as_sent(&output.name, tensor)?;
+            shapes = found;
         }
         let shapes = shapes.map(|tensor| {
             let name = lists::shapes_name(&output.name);
             Chosen { name, tensor, binary: output.binary, in_base64: false }
         });
+        if let Some(Chosen { name, .. }) = shapes.as_ref().filter(|shapes| names.contains(&shapes.name)) {
+            let (shapes, list) = (quoted(name), quoted(&output.name));
+            let reason = format!("output {shapes} has the name that the shapes of the list {list} are sent under");
+            return Err(Failure::new(Reason::Model, reason));
+        }
         written.extend([Some(output), shapes].into_iter().flatten());
     }
     Ok(written)
+}
+
+/// An output of a type that the protocol lacks, as its carrier; others as they are.
+fn as_sent(name: &str, tensor: Tensor) -> Result<Tensor, Failure> {
+    match tensor.dtype().is_some_and(|dtype| !datatype::is_known(dtype)) {
+        true => carried(&tensor).map_err(|error| {
+            Failure::new(Reason::Model, format!("output {} cannot be written: {error}", quoted(name)))
+        }),
+        false => Ok(tensor),
+    }
 }
 
 /// Checks the names of the outputs that a request chooses, before the model is run, and notes which the model declares.
@@ -230,6 +246,37 @@ mod tests {
     fn outputs() -> Tensors {
         let y = Tensor::from_vec(vec![1.0_f32, 0.5], vec![1, 2]).unwrap();
         Tensors::from([("y".to_owned(), y), ("s".to_owned(), Tensor::from_strings(["a"], vec![1]).unwrap())])
+    }
+
+    #[test]
+    fn lists_of_types_that_the_protocol_lacks_are_lists_of_their_carriers() {
+        use carton_core::tensor::{Complex, restored};
+
+        use super::super::datatype::InputTypes;
+
+        let part = |numbers: &[f32]| {
+            let complex = numbers.iter().map(|&number| Complex::new(number, -number)).collect();
+            Tensor::from_vec::<Complex<f32>>(complex, vec![1, numbers.len()]).unwrap()
+        };
+        let list = Tensor::nested(vec![part(&[1.0]), part(&[2.0, 3.0])]).unwrap();
+        let outputs = Tensors::from([("x".to_owned(), list.clone())]);
+        let sent = chosen(&OutputChoice::default(), outputs).unwrap();
+        let (elements, shapes) = (&sent[0], &sent[1]);
+        assert_eq!((elements.tensor.dtype(), elements.tensor.shape()), (Some(DataType::Float32), Some(&[6][..])));
+        let expected = Tensor::from_vec(vec![1_i64, 1, 2, 1, 2, 2], vec![2, 3]).unwrap();
+        assert_eq!((shapes.name.as_str(), &shapes.tensor), ("x.#shapes", &expected));
+        let mut inputs: Tensors = sent.into_iter().map(|output| (output.name, output.tensor)).collect();
+        lists::make_lists(&InputTypes::new(), &mut inputs).unwrap();
+        assert_eq!(restored(&inputs["x"], DataType::Complex64).unwrap(), list);
+    }
+
+    #[test]
+    fn shapes_of_a_list_have_a_name_of_their_own() {
+        let part = |length: usize| Tensor::from_vec(vec![1.0_f32; length], vec![length]).unwrap();
+        let list = Tensor::nested(vec![part(1), part(2)]).unwrap();
+        let outputs = Tensors::from([("x".to_owned(), list), ("x.#shapes".to_owned(), part(1))]);
+        let error = chosen(&OutputChoice::default(), outputs).err().unwrap().message;
+        assert_eq!(error, "output `x.#shapes` has the name that the shapes of the list `x` are sent under");
     }
 
     #[test]

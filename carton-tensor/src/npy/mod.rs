@@ -34,10 +34,10 @@ mod error;
 mod header;
 mod npz;
 
+#[cfg(feature = "files")]
 pub use array::{Array, ArrayInfo, array_info, read_array, write_array};
 #[cfg(feature = "weights")]
 pub(crate) use array::{array_info_of, read_array_of, visit_array_of};
-#[cfg(feature = "files")]
 pub use elements::holds;
 pub use error::NpyError;
 use error::Problem;

@@ -59,6 +59,14 @@ pub enum TensorError {
         /// The position of the nested element.
         index: usize,
     },
+    /// A tensor without elements is taken for the list of its parts, and claims too many of them.
+    #[error("a tensor without elements of {found} parts, expected at most {limit}")]
+    TooManyParts {
+        /// The number of parts.
+        found: usize,
+        /// The most that are accepted.
+        limit: usize,
+    },
     /// The tensors of a nested tensor must share one dtype.
     #[error("element {index} of a nested tensor is {found}, the ones before are {expected}")]
     MixedNested {

@@ -239,14 +239,15 @@ impl NestedTensor {
     pub fn of_parts(tensor: &Tensor) -> Result<Option<Self>, TensorError> {
         let Some((&n_parts, shape)) = tensor.shape().and_then(<[usize]>::split_first) else { return Ok(None) };
         if n_parts > MAX_EMPTY_PARTS && element_count(shape) == Some(0) {
-            let (dtype, shape) = (tensor.dtype().unwrap_or(DataType::Uint8), tensor.shape().unwrap_or_default());
-            return Err(TensorError::TooLarge { dtype, shape: shape.to_vec() });
+            return Err(TensorError::TooManyParts { found: n_parts, limit: MAX_EMPTY_PARTS });
         }
         Self::of_shapes(tensor, std::iter::repeat_n(shape.to_vec(), n_parts))
     }
 
-    /// Makes the list of tensors of these shapes, whose elements follow each other in `tensor`; `None` if that has another number of elements.
-    /// Numbers stay where they are. Undoes [`flattened`](Self::flattened).
+    /// Makes the list of tensors of these shapes, whose elements follow each other in `tensor`; `None` if that has another number of elements,
+    /// or is nested. Numbers stay where they are. Undoes [`flattened`](Self::flattened).
+    ///
+    /// Each shape becomes a tensor, also one without elements: how many there are is for the caller to limit.
     ///
     /// # Errors
     /// The storage has shrunk since the tensor was built, or a shape has too many dimensions.
@@ -279,7 +280,7 @@ impl NestedTensor {
     /// The tensor with one more dimension, the first, whose parts are the tensors; `None` where their shapes differ, or there are none.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is no memory for it, or the storage of a part has shrunk since the part was built.
     pub fn stacked(&self) -> Result<Option<Tensor>, TensorError> {
         let Some(inner) = self.elements.first().and_then(Tensor::shape) else { return Ok(None) };
         if self.elements.iter().any(|element| element.shape() != Some(inner)) {
@@ -291,7 +292,7 @@ impl NestedTensor {
     /// The elements of all tensors, one after another, in a tensor of one dimension; `None` where there are no tensors, and so no dtype.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// As [`stacked`](Self::stacked).
     pub fn flattened(&self) -> Result<Option<Tensor>, TensorError> {
         let counts = self.elements.iter().map(|element| element.shape().and_then(element_count).unwrap_or(0));
         self.joined(vec![counts.fold(0, usize::saturating_add)])
@@ -302,13 +303,18 @@ impl NestedTensor {
         let Some(first) = self.elements.first() else { return Ok(None) };
         Ok(Some(match first {
             Tensor::Numeric(numbers) => {
-                let mut joined = NumericTensor::zeroed(numbers.dtype(), shape)?;
+                let (dtype, expected) = (numbers.dtype(), element_count(&shape).unwrap_or(usize::MAX));
+                let mut joined = NumericTensor::zeroed(dtype, shape.clone())?;
                 let mut target = joined.bytes_mut().unwrap_or_default();
+                let mut found = 0;
                 for element in self.elements.iter().filter_map(Tensor::as_numeric) {
-                    let n_bytes = element.bytes().len().min(target.len());
-                    let (here, rest) = target.split_at_mut(n_bytes);
-                    here.copy_from_slice(&element.bytes()[..n_bytes]);
+                    let Some((here, rest)) = target.split_at_mut_checked(element.bytes().len()) else { break };
+                    here.copy_from_slice(element.bytes());
+                    found += here.len() / dtype.size().unwrap_or(1);
                     target = rest;
+                }
+                if found != expected {
+                    return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "elements" });
                 }
                 joined.into()
             }

@@ -153,7 +153,7 @@ fn lists_of_one_shape_and_tensors_of_one_more_dimension() {
     let ragged = NestedTensor::new(vec![Tensor::scalar(1_u8), Tensor::from_vec(vec![1_u8], vec![1]).unwrap()]).unwrap();
     assert_eq!((ragged.stacked(), NestedTensor::new(vec![]).unwrap().stacked()), (Ok(None), Ok(None)));
     let many = Tensor::from_vec(Vec::<f32>::new(), vec![1 << 40, 0]).unwrap();
-    assert!(matches!(NestedTensor::of_parts(&many), Err(TensorError::TooLarge { .. })));
+    assert!(matches!(NestedTensor::of_parts(&many), Err(TensorError::TooManyParts { .. })));
 }
 
 #[test]

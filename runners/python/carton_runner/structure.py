@@ -150,7 +150,7 @@ def _text_of(key):
 
 def _is_key(text):
     """Whether a text is a part of a name."""
-    return bool(text) and text != "#" and not {*"[]"} & {*text}
+    return bool(text) and not {*"[]"} & {*text} and not any(part.startswith("#") for part in text.split("."))
 
 
 def _top_key(key):
@@ -439,8 +439,15 @@ def _elements(name, found):
     return [{one: leaf[index] for one, leaf in parts.items()} for index in range(len(parts[first]))]
 
 
+#: The most parts of an array without elements, whose shape could claim any number of them.
+MAX_EMPTY_PARTS = 1 << 20
+
+
 def parts_of(array):
     """Returns the list that an array stands for: its parts along the first dimension, as arrays."""
+    if len(array) > MAX_EMPTY_PARTS and 0 in array.shape:
+        problem = "an array of shape %s has no elements, and stands for a list of %d arrays, expected at most %d"
+        raise RunnerError(problem % (list(array.shape), len(array), MAX_EMPTY_PARTS))
     return [array[index : index + 1].reshape(array.shape[1:]) for index in range(len(array))]
 
 

@@ -107,8 +107,8 @@ fn find(name: &str, folders: &[PathBuf]) -> Result<PathBuf, RunnerError> {
                 "the library `{name}` of option `libraries` is neither a file of the model nor an installed package"
             ),
             format!(
-                "put the file into the model's folder, or install the package for the torch that the runner uses; in a folder outside the system's, \
-                 allow it, too: --allow read=FOLDER; searched: {}",
+                "put the file into the model's folder, or install the package for the torch that the runner uses; if the package is in a folder \
+                 outside the system's, also pass --allow read=FOLDER; searched: {}",
                 folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
             ),
         ),

@@ -16,7 +16,7 @@ pub(crate) fn load_module(path: &str, bytes: Arc<dyn Storage>, device: Device) -
     Module::load(bytes, device).map_err(|error| about(with_library(error)))
 }
 
-/// Says of a model whose operators are in a library of their own which operator that is, instead of libtorch's trace, and names the option.
+/// Replaces libtorch's trace by one sentence that names the missing operator, and adds a hint with the option `libraries`.
 fn with_library(error: RunnerError) -> RunnerError {
     let mut texts = std::iter::once(&error.message).chain(&error.causes);
     let Some((package, operator)) = texts.find_map(|text| unknown_operator(text)) else { return error };
@@ -34,8 +34,9 @@ fn unknown_operator(text: &str) -> Option<(&str, &str)> {
     let (_, rest) = text.split_once("Unknown builtin op: ")?;
     let (package, rest) = rest.split_once("::")?;
     let operator = rest.split(|c| !is_name(c)).next()?;
-    let is_known = matches!(package, "" | "aten" | "prim") || !package.chars().all(is_name) || operator.is_empty();
-    (!is_known).then_some((package, operator))
+    let are_names = !package.is_empty() && package.chars().all(is_name) && !operator.is_empty();
+    // libtorch's own operators are in no library that an option could name.
+    (are_names && !matches!(package, "aten" | "prim")).then_some((package, operator))
 }
 
 #[cfg(test)]
