@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(of_spec(DataType::Bytes, r#"["n"]"#), " -i x=@x");
         assert_eq!(of_spec(DataType::Bytes, "\"*\""), " -i x=@x");
         assert_eq!(of_spec(DataType::Bytes, r#"["n", 3]"#), " -i x=x.npy");
-        assert_eq!(of_spec(DataType::BFloat16, r#"["n"]"#), " -i x=x.safetensors#x");
+        assert_eq!(of_spec(DataType::BFloat16, r#"["n"]"#), " -i 'x=x.safetensors#x'");
         for name in ["image", "serving_default/x:0", " x", "日本"] {
             assert!(can_be_named(name));
             let argument: InputArgument = format!("{name}=x.npy").parse().unwrap();

@@ -73,7 +73,7 @@ fn a_wait_lasts_as_long_as_the_download_goes_on() {
     let digest = Sha256Digest::of(b"x");
     let lock = cache.files().lock(&digest, &CancelToken::default()).unwrap();
     let data = lock.download_folder().unwrap().join("data");
-    let impatient = Cache::open(cache.path()).unwrap().with_longest_wait(Duration::from_millis(200));
+    let impatient = Cache::open(cache.path()).unwrap().with_longest_wait(Duration::from_millis(500));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| impatient.files().lock(&digest, &CancelToken::default()).map(|_| ()));
         for number in 0..100 {
