@@ -498,7 +498,7 @@ def test_tables_that_are_refused(of: Of, noop_folder: Path, tmp_path: Path) -> N
 
     day = 86_400_000
     for kind in (pa.date32(), pa.date64(), pa.timestamp("s"), pa.time32("s"), pa.duration("ms")):
-        for name, hint in (("int64", 'times="us"'), ("string", "dates and times")):
+        for name, hint in (("int64", 'times="us"'), ("string", "cast the column to strings")):
             check(name, pa.array([day], pa.int64() if kind.bit_width == 64 else pa.int32()).cast(kind), "cannot become input `x`", hint)
     check("float64", pa.array([1], pa.decimal128(5, 2)), "cannot become input `x`", "decimals")
     check("complex64", pa.array([[1.0, 2.0]]), "complex", "one value for all rows")

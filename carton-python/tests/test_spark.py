@@ -164,10 +164,10 @@ def test_types(session: SparkSession, echo_path: Path) -> None:
     names = ["text", "bytes", "large", "words", "flag"]
     predicted = carton_spark.predict(frame, echo_path, outputs={name: f"{name}_out" for name in names})
     types = [field.dataType.simpleString() for field in predicted.schema.fields[6:]]
-    assert types == ["string", "array<smallint>", "decimal(20,0)", "array<string>", "smallint"]
+    assert types == ["string", "array<smallint>", "decimal(20,0)", "array<string>", "boolean"]
     for row in predicted.collect():
         assert (row["text_out"], row["words_out"], int(row["large_out"])) == (row["text"], row["words"], row["large"])
-        assert (row["bytes_out"], row["flag_out"]) == (row["bytes"], int(row["flag"]))
+        assert (row["bytes_out"], row["flag_out"]) == (row["bytes"], row["flag"])
 
 
 def test_empty_partitions(session: SparkSession, pictures_frame: Any, digits_path: Path) -> None:
