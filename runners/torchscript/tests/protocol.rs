@@ -11,7 +11,7 @@ use carton_runner_interface::host::{CallOptions, Files, LoadRequest};
 use carton_runner_interface::runner::{PackRequest, PackResponse};
 use carton_runner_torchscript::LIBTORCH_VERSION;
 use carton_runner_torchscript::libtorch::process;
-use carton_tensor::{BoolByte, Complex, NumericTensor, Tensor, Tolerance, allclose};
+use carton_tensor::{BoolByte, Complex, DataType, NumericTensor, Tensor, Tolerance, allclose, cast};
 use serde_json::json;
 
 use support::{Served, cases, floats, message, models, one_file, request, specs, tensors};
@@ -82,6 +82,35 @@ async fn booleans_of_any_bytes() {
         let flags = outputs["output"].view::<BoolByte>().unwrap();
         let expected: Vec<u8> = bytes[..length].iter().map(|&byte| u8::from(byte != 0)).collect();
         assert_eq!(flags.iter().map(|flag| flag.0).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floats_of_eight_bits() {
+    if LIBTORCH_VERSION.starts_with("1.13") {
+        println!("skipped: libtorch 1.13 has no floats of 8 bits");
+        return;
+    }
+    let floats = Tensor::from_vec(vec![0.0_f32, 0.5, -1.5, 2.0, 0.0625, -224.0, f32::NAN], vec![7]).unwrap();
+    // Each with its number in PyTorch's enumeration of types.
+    let types = [
+        (DataType::Float8E5m2, 23),
+        (DataType::Float8E4m3Fn, 24),
+        (DataType::Float8E5m2Fnuz, 25),
+        (DataType::Float8E4m3Fnuz, 26),
+    ];
+    for (dtype, number) in types {
+        let cast_to_it = cast(&floats, dtype).unwrap();
+        let run =
+            async |body: &str, x: &Tensor| computed("x: Tensor) -> Tensor", body, x.clone()).await["output"].clone();
+        let same = |found: Tensor, expected: &Tensor| {
+            assert_eq!(found.dtype(), expected.dtype());
+            let comparison = allclose(&found, expected, Tolerance::new(0.0, 0.0).equal_nan(true));
+            assert!(comparison.passed, "{dtype}: {comparison:?}");
+        };
+        same(run("    return x", &cast_to_it).await, &cast_to_it);
+        same(run("    return torch.to(x, 6)", &cast_to_it).await, &floats);
+        same(run(&format!("    return torch.to(x, {number})"), &floats).await, &cast_to_it);
     }
 }
 
