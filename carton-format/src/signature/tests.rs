@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use carton_tensor::{BoolByte, NestedTensor, NumericTensor, StringTensor};
+use carton_tensor::{BoolByte, NestedTensor, NumericTensor, StringTensor, Tensors};
 
 use super::*;
 

@@ -86,7 +86,8 @@ fn list(name: &str, elements: &Tensor, shapes: &Tensor) -> Result<NestedTensor, 
 /// What stands for a list in an answer: a tensor, and the shapes of the tensors if they differ.
 ///
 /// # Errors
-/// The tensors differ in their number of dimensions, there are none and the model does not declare what they are, or there is no memory.
+/// The tensors of the list differ in their number of dimensions; the list is empty and the model does not declare its dtype; or the memory
+/// for the answer cannot be had.
 pub(crate) fn tensors_of(
     name: &str,
     list: &NestedTensor,

@@ -87,8 +87,8 @@ pub(crate) fn chosen(choice: &OutputChoice, mut outputs: Tensors) -> Result<Vec<
         }
     };
     let declared = choice.declared.as_deref().unwrap_or_default();
-    let names: BTreeSet<String> = chosen.iter().map(|output| output.name.clone()).collect();
-    let mut written = Vec::with_capacity(chosen.len());
+    let n_chosen = chosen.len();
+    let mut written: Vec<Chosen> = Vec::with_capacity(n_chosen);
     for mut output in chosen {
         let mut shapes = None;
         // Before a list is taken apart, so that its shapes are those of what is sent.
@@ -104,12 +104,15 @@ pub(crate) fn chosen(choice: &OutputChoice, mut outputs: Tensors) -> Result<Vec<
             let name = lists::shapes_name(&output.name);
             Chosen { name, tensor, binary: output.binary, in_base64: false }
         });
-        if let Some(Chosen { name, .. }) = shapes.as_ref().filter(|shapes| names.contains(&shapes.name)) {
-            let (shapes, list) = (quoted(name), quoted(&output.name));
-            let reason = format!("output {shapes} has the name that the shapes of the list {list} are sent under");
-            return Err(Failure::new(Reason::Model, reason));
-        }
         written.extend([Some(output), shapes].into_iter().flatten());
+    }
+    let mut names = BTreeSet::new();
+    // Only the shapes of a list can have the name of another output.
+    if written.len() > n_chosen
+        && let Some(twice) = written.iter().find(|output| !names.insert(&output.name))
+    {
+        let reason = format!("output {} has the name that the shapes of a list are sent under", quoted(&twice.name));
+        return Err(Failure::new(Reason::Model, reason));
     }
     Ok(written)
 }
@@ -276,7 +279,7 @@ mod tests {
         let list = Tensor::nested(vec![part(1), part(2)]).unwrap();
         let outputs = Tensors::from([("x".to_owned(), list), ("x.#shapes".to_owned(), part(1))]);
         let error = chosen(&OutputChoice::default(), outputs).err().unwrap().message;
-        assert_eq!(error, "output `x.#shapes` has the name that the shapes of the list `x` are sent under");
+        assert_eq!(error, "output `x.#shapes` has the name that the shapes of a list are sent under");
     }
 
     #[test]

@@ -277,7 +277,8 @@ impl NestedTensor {
         if end == count { Self::new(parts).map(Some) } else { Ok(None) }
     }
 
-    /// The tensor with one more dimension, the first, whose parts are the tensors; `None` where their shapes differ, or there are none.
+    /// Returns one tensor that has the tensors of the list along a new first dimension: five tensors of shape `[2, 3]` become one of shape
+    /// `[5, 2, 3]`. Returns `None` if the shapes differ or the list is empty.
     ///
     /// # Errors
     /// There is no memory for it, or the storage of a part has shrunk since the part was built.
@@ -289,7 +290,8 @@ impl NestedTensor {
         self.joined(std::iter::once(self.elements.len()).chain(inner.iter().copied()).collect())
     }
 
-    /// The elements of all tensors, one after another, in a tensor of one dimension; `None` where there are no tensors, and so no dtype.
+    /// Returns a tensor of one dimension that has the elements of all tensors, one tensor after another. Returns `None` if the list is empty,
+    /// because an empty list has no dtype.
     ///
     /// # Errors
     /// As [`stacked`](Self::stacked).
