@@ -1,0 +1,22 @@
+//! Recognizes the model files of frameworks by their content, and writes the Python model that runs each: a folder with the file, a module
+//! `main.py` and the packages that it needs in `requirements.txt`. A user can read, change and keep that folder.
+//!
+//! Nothing of a model is executed here, and its files are not changed. Of a file only what decides is read: its first and last bytes, or the
+//! names and small entries of an archive.
+//!
+//! # Modules
+//! - `error`: what can go wrong.
+//! - `candidate`: a file or folder that may be a model, and the parts of it that recognizers look at.
+//! - `template`: the Python model of one kind of files, and how it is written.
+//! - `xgboost`: each kind of files has a module with one function, `recognize`, and its Python model in `templates/`.
+//! - `recognize`: the order in which kinds are tried.
+
+mod candidate;
+mod error;
+mod recognize;
+mod template;
+mod xgboost;
+
+pub use error::TemplateError;
+pub use recognize::recognize;
+pub use template::{Recognized, Template};

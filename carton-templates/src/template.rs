@@ -1,0 +1,109 @@
+//! The Python model of one kind of files, and how it is written.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::TemplateError;
+
+/// What a file or folder is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Recognized {
+    /// A model that a template runs.
+    Template(Template),
+    /// A model that is known, and not run: R's, Julia's, weights without code.
+    NotRun {
+        /// What it is, such as `a model of R (.rds)`.
+        kind: String,
+        /// What is missing, and what the user can do.
+        hint: String,
+    },
+}
+
+/// A Python model that runs a file or folder of a framework.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// The name of the template, such as `xgboost`.
+    pub(crate) name: &'static str,
+    /// What the file is, such as `an XGBoost model (JSON)`.
+    pub(crate) kind: String,
+    /// The text of `main.py`. Its line `NAME = …` is replaced for each of `constants`.
+    pub(crate) source: &'static str,
+    /// The constants of `main.py`, each with its value as text or number of Python.
+    pub(crate) constants: Vec<(&'static str, String)>,
+    /// The lines of `requirements.txt`.
+    pub(crate) requirements: Vec<String>,
+    /// The files and folders of the model, each with its name beside `main.py`.
+    pub(crate) files: Vec<(String, PathBuf)>,
+    /// What the user should know, one sentence each.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Template {
+    /// Returns the name of the template, such as `xgboost`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name
+    }
+
+    /// Returns what the model is, such as `an XGBoost model (JSON)`.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Returns the packages that the model needs, as lines of `requirements.txt`.
+    #[must_use]
+    pub fn requirements(&self) -> &[String] {
+        &self.requirements
+    }
+
+    /// Returns what the user should know about the model, one sentence each.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Writes the model into the empty folder `folder`: `main.py`, `requirements.txt`, and symbolic links to the model's files, so that nothing
+    /// large is copied.
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    pub fn link_into(&self, folder: &Path) -> Result<(), TemplateError> {
+        self.write_texts(folder)?;
+        for (name, path) in &self.files {
+            let path = fs::canonicalize(path).map_err(TemplateError::io("open", path))?;
+            let place = folder.join(name);
+            symlink(&path, &place).map_err(TemplateError::io("write", &place))?;
+        }
+        Ok(())
+    }
+
+    fn write_texts(&self, folder: &Path) -> Result<(), TemplateError> {
+        let requirements: String = self.requirements.iter().map(|line| format!("{line}\n")).collect();
+        for (name, text) in [("main.py", self.module()), ("requirements.txt", requirements)] {
+            let place = folder.join(name);
+            fs::write(&place, text).map_err(TemplateError::io("write", &place))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the text of `main.py` with its constants.
+    fn module(&self) -> String {
+        let with_constant = |line: &str| {
+            let constant = self
+                .constants
+                .iter()
+                .find(|(name, _)| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(" = ")));
+            constant.map_or_else(|| line.to_owned(), |(name, value)| format!("{name} = {value}"))
+        };
+        let lines: Vec<String> = self.source.lines().map(with_constant).collect();
+        lines.join("\n") + "\n"
+    }
+}
+
+/// Returns `text` as a literal of Python. JSON's escapes are those of Python, but for characters beyond 16 bits, which are written as they are.
+pub(crate) fn python_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
