@@ -208,10 +208,12 @@ pub mod tensor {
 
 /// What packing takes and returns.
 pub mod packing {
-    pub use crate::pack::{Packing, RecordSelfTest};
+    pub use crate::pack::{Packing, Recognized, RecordSelfTest};
+    pub use crate::package::NotPacked;
     pub use crate::packed::{PackCheck, PackWarning, ZeroRun};
     pub use carton_format::archive::{Compression, Method};
     pub use carton_format::tensor_data::TensorFormat;
+    pub use carton_templates::Template;
 }
 
 /// The optional parts that this library was built with, by the names of Cargo's features.

@@ -239,7 +239,7 @@ pub(crate) fn pack<'py>(
 /// The runner for a model, if its files leave no doubt.
 #[pyfunction]
 pub(crate) fn runner_for(py: Python<'_>, model: GivenPath) -> PyResult<Option<&'static str>> {
-    runtime::wait(py, None, Carton::runner_for(model.0))
+    runtime::wait(py, None, async move { Ok(Carton::recognize(model.0).await?.map(|recognized| recognized.runner)) })
 }
 
 /// Leaves out files that can be fetched from elsewhere, and waits for it. `carton.shrink` documents it.

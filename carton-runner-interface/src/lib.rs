@@ -80,7 +80,7 @@ pub mod version;
 pub use carton_tensor::Tensors;
 pub use dtypes::NotTaken;
 pub use message::{LogLevel, code};
-pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Prepared};
+pub use model::{DeclaredTensor, LoadRequest, OptionValue, Options, PackRequest, PackResponse, Prepared, Statement};
 pub use private_bytes::PrivateBytes;
 pub use protocol_error::ProtocolError;
 pub use transport::Transport;

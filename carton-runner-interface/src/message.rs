@@ -10,7 +10,7 @@ use carton_tensor::DataType;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::model::{LoadRequest, PackRequest, PackResponse, Prepared};
+use crate::model::{DeclaredTensor, LoadRequest, PackRequest, PackResponse, Prepared};
 use crate::protocol_error::ProtocolError;
 
 /// The JSON part of a frame.
@@ -70,6 +70,17 @@ messages! {
     "pack" => Pack(PackRequest),
     /// Runner: what to pack.
     "packed" => Packed(PackResponse),
+    /// Host: what does the loaded model state about itself. Answered by `described`.
+    "describe" => Describe {},
+    /// Runner: what the model states.
+    "described" => Described {
+        #[serde(default)]
+        inputs: Vec<DeclaredTensor>,
+        #[serde(default)]
+        outputs: Vec<DeclaredTensor>,
+        #[serde(default)]
+        example: Vec<WireTensor>,
+    },
     /// Host: run once. Answered by `inferred`.
     "infer" => Infer { inputs: Vec<WireTensor> },
     /// Runner: the outputs of `infer` or `infer_sealed`.

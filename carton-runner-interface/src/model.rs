@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use carton_tensor::{DataType, SymbolicShape};
+use carton_tensor::{DataType, SymbolicShape, Tensors};
 use serde::{Deserialize, Serialize};
 
 /// The value of an option: any JSON value. This type does not change as long as the protocol is JSON.
@@ -54,6 +54,17 @@ pub struct LoadRequest<F> {
     /// Declared outputs, in order; empty when the carton declares none.
     #[serde(default)]
     pub outputs: Vec<DeclaredTensor>,
+}
+
+/// What a loaded model states about itself. The default is nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Statement {
+    /// The inputs, in order.
+    pub inputs: Vec<DeclaredTensor>,
+    /// The outputs, in order.
+    pub outputs: Vec<DeclaredTensor>,
+    /// Inputs of a call, under the names inside the model. Empty if the model knows none.
+    pub example: Tensors,
 }
 
 /// What a runner made so that a model can be loaded. The default is nothing.

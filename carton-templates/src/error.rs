@@ -17,6 +17,12 @@ pub enum TemplateError {
         /// The reason.
         source: io::Error,
     },
+    /// A folder that is to be written has files already.
+    #[error("`{}` is not empty", path.display())]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The file is of a known kind, and not as files of that kind are.
     #[error("`{}` is {kind}, and {problem}", path.display())]
     Malformed {
@@ -32,6 +38,16 @@ pub enum TemplateError {
 }
 
 impl TemplateError {
+    /// What the user can do, if there is something to do.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Io { .. } => None,
+            Self::NotEmpty { .. } => Some("name a folder that does not exist yet"),
+            Self::Malformed { hint, .. } => hint.as_deref(),
+        }
+    }
+
     pub(crate) fn io(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Io { verb, path, source }

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::TemplateError;
 
+/// The most names that the path of a copied file has. A link to a folder that it is in makes longer ones.
+const MAX_DEPTH: usize = 256;
+
 /// What a file or folder is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,6 +68,12 @@ impl Template {
         &self.warnings
     }
 
+    /// Returns the name that the file or folder at `path` has beside `main.py`.
+    #[must_use]
+    pub fn name_of(&self, path: &Path) -> Option<&str> {
+        self.files.iter().find(|(_, file)| file == path).map(|(name, _)| name.as_str())
+    }
+
     /// Writes the model into the empty folder `folder`: `main.py`, `requirements.txt`, and symbolic links to the model's files, so that nothing
     /// large is copied.
     ///
@@ -78,6 +87,29 @@ impl Template {
             symlink(&path, &place).map_err(TemplateError::io("write", &place))?;
         }
         Ok(())
+    }
+
+    /// Writes the model into `folder`, which must not exist or be empty, with copies of the model's files.
+    ///
+    /// # Errors
+    /// The folder has files already; the operating system refuses. What was written is removed then.
+    pub fn copy_into(&self, folder: &Path) -> Result<(), TemplateError> {
+        let existed = folder.exists();
+        if existed && fs::read_dir(folder).map_err(TemplateError::io("list", folder))?.next().is_some() {
+            return Err(TemplateError::NotEmpty { path: folder.to_path_buf() });
+        }
+        fs::create_dir_all(folder).map_err(TemplateError::io("make", folder))?;
+        let written = self
+            .write_texts(folder)
+            .and_then(|()| self.files.iter().try_for_each(|(name, path)| copy(path, &folder.join(name))));
+        if written.is_err() {
+            // Nothing of others is in it. What cannot be removed is left.
+            let _ = fs::remove_dir_all(folder);
+            if existed {
+                let _ = fs::create_dir(folder);
+            }
+        }
+        written
     }
 
     fn write_texts(&self, folder: &Path) -> Result<(), TemplateError> {
@@ -101,6 +133,26 @@ impl Template {
         let lines: Vec<String> = self.source.lines().map(with_constant).collect();
         lines.join("\n") + "\n"
     }
+}
+
+/// Copies a file, or a folder with what its links lead to.
+fn copy(from: &Path, to: &Path) -> Result<(), TemplateError> {
+    let mut to_copy = vec![(from.to_path_buf(), to.to_path_buf())];
+    while let Some((from, to)) = to_copy.pop() {
+        if to.components().count() > MAX_DEPTH {
+            return Err(TemplateError::io("copy", &from)(std::io::ErrorKind::InvalidInput.into()));
+        }
+        if !fs::metadata(&from).map_err(TemplateError::io("open", &from))?.is_dir() {
+            fs::copy(&from, &to).map_err(TemplateError::io("copy", &from))?;
+            continue;
+        }
+        fs::create_dir(&to).map_err(TemplateError::io("make", &to))?;
+        for entry in fs::read_dir(&from).map_err(TemplateError::io("list", &from))? {
+            let entry = entry.map_err(TemplateError::io("list", &from))?;
+            to_copy.push((entry.path(), to.join(entry.file_name())));
+        }
+    }
+    Ok(())
 }
 
 /// Returns `text` as a literal of Python. JSON's escapes are those of Python, but for characters beyond 16 bits, which are written as they are.

@@ -33,7 +33,7 @@ pub(crate) struct PackArgs {
     pub(crate) allow_file_links: bool,
 
     /// The runner that will run the model (see `carton runner ls`)
-    /// [default: the metadata's, else the one for a .onnx file, TorchScript, a Python module or a folder with one]
+    /// [default: the metadata's, else the one for a .onnx file, TorchScript, a Python module or a folder with one, or the files of a framework]
     #[arg(long, value_name = "NAME")]
     pub(crate) runner: Option<String>,
 
@@ -66,6 +66,21 @@ pub(crate) struct PackArgs {
     /// Put the packages that a Python model needs into the carton, so that it runs without a network
     #[arg(long)]
     pub(crate) bundle_wheels: bool,
+
+    /// Leave files of the folder out of the carton: a pattern as in .gitignore, which comes after those of the folder's .cartonignore
+    ///
+    /// A pattern that begins with `!` packs what an earlier one leaves out. Without a pattern, what no model needs is left out: .git,
+    /// __pycache__, .ipynb_checkpoints, wandb and the like.
+    #[arg(long, value_name = "PATTERN", conflicts_with = "resolve")]
+    pub(crate) exclude: Vec<String>,
+
+    /// Pack this file although it looks like a secret; env.NAME for an environment variable
+    #[arg(long, value_name = "PATH", conflicts_with = "resolve")]
+    pub(crate) allow_secret: Vec<String>,
+
+    /// Write the Python model that runs the file into this folder, to read and change it, and pack nothing
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath, conflicts_with_all = ["resolve", "output", "record_self_test", "runner", "metadata"])]
+    pub(crate) eject: Option<PathBuf>,
 
     /// A file that examples and descriptions refer to as @misc/FILE; NAME=FILE stores it under another name, such as pictures/cat.png=cat.png
     #[arg(long, value_name = "[NAME=]FILE")]

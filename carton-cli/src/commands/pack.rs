@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use carton_core::hub::{self, FetchSnapshot, HubName, Snapshot};
 use carton_core::metadata::{Draft, MetadataError};
-use carton_core::packing::{PackCheck, TensorFormat};
+use carton_core::packing::{NotPacked, PackCheck, Recognized, TensorFormat};
 use carton_core::shrink::Resolve;
 use carton_core::signature::cast_inputs;
 use carton_core::{Advice, Carton, Error, Links, Location, ManifestHash, Pack, Place, Sha256Digest};
@@ -19,7 +19,7 @@ use crate::args::{LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::tensors::{DeclaredInput, ReadInputs};
-use crate::text::{byte_size, one_line};
+use crate::text::{byte_size, one_line, shell_word};
 
 #[derive(Debug, thiserror::Error)]
 enum PackArgumentError {
@@ -31,6 +31,8 @@ enum PackArgumentError {
     ReadMetadata { path: PathBuf, source: io::Error },
     #[error("cannot use `{}`", path.display())]
     Metadata { path: PathBuf, source: MetadataError },
+    #[error("no template runs `{}`", path.display())]
+    NoTemplate { path: PathBuf },
     #[error("cannot derive the carton's name from `{}`", path.display())]
     NoName { path: PathBuf },
     #[error("misc file `{name}` is given twice")]
@@ -45,6 +47,9 @@ struct Packed {
     /// Left out if nothing was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<PackCheck>,
+    /// What of the folder is not packed; left out if that is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_packed: Vec<NotPacked>,
     /// Digests of links without a file; left out if all have one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unmatched: Vec<Sha256Digest>,
@@ -59,6 +64,9 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     let snapshot = snapshot(&arguments.path, context).await?;
     if let Some(snapshot) = &snapshot {
         arguments.path = snapshot.path().to_path_buf();
+    }
+    if let Some(folder) = &arguments.eject {
+        return eject(&arguments.path, folder, context).await;
     }
     let draft = match arguments.metadata.as_deref() {
         Some(path) => read_draft(path)?,
@@ -88,6 +96,8 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
             TensorFormatChoice::Ztensor => TensorFormat::Ztensor,
         })
         .config(context.config.clone());
+    let pack = arguments.exclude.into_iter().fold(pack, Pack::exclude);
+    let pack = arguments.allow_secret.into_iter().fold(pack, Pack::allow_secret);
     let pack =
         set(pack, arguments.bundle_wheels.then_some(true), |pack, bundle| pack.pack_option("bundle_wheels", bundle));
     let pack = set(pack, arguments.runner, Pack::runner);
@@ -107,6 +117,10 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
                  python`",
             )
         }
+        Some(Advice::AllowSecret { path }) => Failure::from(error).hint(format!(
+            "leave it out by a line in .cartonignore, or by --exclude {0}; if it is no secret, pack it by --allow-secret {0}",
+            shell_word(&path)
+        )),
         _ => Failure::from(error).instead_of(Exit::Integrity, Exit::Failure),
     }
     };
@@ -143,10 +157,48 @@ async fn snapshot(path: &Path, context: &Context<'_>) -> Result<Option<Snapshot>
 
 /// Prints which runner is recognized from the model's files, if one is.
 async fn note_recognized_runner(path: &Path, context: &Context<'_>) -> Result<(), Failure> {
-    if let Some(runner) = Carton::runner_for(path).await? {
-        context.output.note(&format!("packing for the {runner} runner; name another with --runner"));
-    }
+    let note = match Carton::recognize(path).await? {
+        Some(Recognized { template: Some(template), .. }) => format!(
+            "{} is packed with the Python model that runs it ({}); --eject FOLDER writes that model, to change it",
+            template.kind(),
+            template.requirements().join(", ")
+        ),
+        Some(Recognized { runner, .. }) => format!("packing for the {runner} runner; name another with --runner"),
+        None => return Ok(()),
+    };
+    context.output.note(&one_line(&note));
     Ok(())
+}
+
+/// `carton pack --eject`.
+async fn eject(path: &Path, folder: &Path, context: &Context<'_>) -> Result<Exit, Failure> {
+    let template = Carton::recognize(path).await?.and_then(|recognized| recognized.template);
+    let Some(template) = template else {
+        return Err(Failure::usage(PackArgumentError::NoTemplate { path: path.to_path_buf() })
+            .hint("only the files of frameworks have one, such as those of XGBoost or Keras; other models are packed as they are"));
+    };
+    let (place, written) = (folder.to_path_buf(), template.clone());
+    interrupt::blocking(move |_| Ok(written.copy_into(&place).map_err(Failure::new)?)).await?;
+    let folder = folder.display().to_string();
+    if context.output.is_json() {
+        context.output.json(&Ejected {
+            path: folder,
+            template: template.name().to_owned(),
+            kind: template.kind().to_owned(),
+        })?;
+    } else {
+        let text = format!("wrote {folder}: {}\npack it with `carton pack {}`\n", template.kind(), shell_word(&folder));
+        context.output.text(&text)?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// The result of `carton pack --eject`.
+#[derive(Serialize)]
+struct Ejected {
+    path: String,
+    template: String,
+    kind: String,
 }
 
 /// `carton pack --resolve`.
@@ -176,6 +228,7 @@ fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Fa
         path: packed.path,
         manifest_sha256: packed.manifest_sha256,
         check: packed.check,
+        not_packed: packed.not_packed,
         unmatched: packed.unmatched,
         warnings: packed.warnings.iter().map(ToString::to_string).collect(),
     };
@@ -184,6 +237,10 @@ fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Fa
     } else {
         let size = packed.size.map(|size| format!(" ({})", byte_size(size))).unwrap_or_default();
         let path = packed.path.display().to_string();
+        for NotPacked { path, n_files, n_bytes, .. } in &packed.not_packed {
+            let files = if *n_files == 1 { "file" } else { "files" };
+            output.note(&one_line(&format!("not packed: {path} ({n_files} {files}, {})", byte_size(*n_bytes))));
+        }
         output.text(&format!("packed {}{size}\nmanifest sha256:{}\n", one_line(&path), packed.manifest_sha256))?;
         if let Some(check) = &packed.check {
             output.text(&format!("{}\n", one_line(&check.to_string())))?;

@@ -26,6 +26,11 @@ pub enum Advice {
     DeclareInputs,
     /// Declare the outputs of the model that is packed, or record a self-test.
     DeclareOutputs,
+    /// Leave a file with a secret out of the model that is packed, or allow it.
+    AllowSecret {
+        /// Its path in the model.
+        path: String,
+    },
     /// Name the runner of the model that is packed.
     NameRunner {
         /// What the file of the model is, if it is recognized.
@@ -98,6 +103,9 @@ impl fmt::Display for Advice {
             Self::FreeSpace => "make room; pruning the cache deletes unused entries",
             Self::DeclareInputs => "declare them in the metadata: a carton.toml with [[input]]",
             Self::DeclareOutputs => "declare [[output]], record a self-test, or give a self-test its expected_out",
+            Self::AllowSecret { path } => {
+                return write!(f, "leave it out, by a line in .cartonignore or by excluding it; or allow `{path}`, if it is no secret");
+            }
             Self::NameRunner { .. } => "name the runner",
             Self::TrustSomebody => "give the public key of whom you trust",
             Self::PassDigest => "give the SHA-256 that the archive must have",

@@ -7,7 +7,8 @@ use carton_format::causes::in_one_line;
 use carton_format::progress::ProgressCallback;
 use carton_format::side::Side;
 use carton_format::signature::{Bindings, Giver, SignatureMode, as_declared};
-use carton_runner_interface::host::{CallError, CallOptions, CallTimings, Phase, Turn};
+use carton_runner_interface::Statement;
+use carton_runner_interface::host::{CallError, CallOptions, CallTimings, Phase, Turn, code};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -201,6 +202,16 @@ impl Live {
                 }
                 Ok((Observed { outputs, bindings }, timings))
             }
+            Err(error) => Err(self.explain(&session, error).await),
+        }
+    }
+
+    /// Returns what the loaded model states about itself: nothing, if its runner does not know this call.
+    pub(super) async fn describe(&self) -> Result<Statement, Error> {
+        let (session, turn) = self.turn(&self.call_options(None)).await?;
+        match turn.describe().await {
+            Ok(statement) => Ok(statement),
+            Err(CallError::Runner { code, .. }) if code == code::UNKNOWN_MESSAGE => Ok(Statement::default()),
             Err(error) => Err(self.explain(&session, error).await),
         }
     }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carton_format::progress::ProgressCallback;
+use carton_runner_interface::Statement;
 use carton_runner_interface::host::{CallError, Phase};
 use carton_tensor::{DataType, Element, NumericTensor};
 
@@ -222,6 +223,11 @@ impl Carton {
     /// Runs the model once, and checks its inputs but not its outputs against the signature.
     pub(crate) async fn observe(&self, inputs: Inputs, timeout: Option<Duration>) -> Result<Observed, Error> {
         Ok(self.live.observe(inputs, timeout).await?.0)
+    }
+
+    /// Returns what the loaded model states about itself.
+    pub(crate) async fn describe(&self) -> Result<Statement, Error> {
+        self.live.describe().await
     }
 
     /// Gives positional inputs the names that the carton declares; named inputs keep theirs.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use carton_format::archive::ArchiveError;
 use carton_format::error_kind::ErrorKind;
+use carton_templates::TemplateError;
 use carton_tensor::content::Content;
 use carton_tensor::npy::NpyError;
 
@@ -27,6 +28,20 @@ pub(crate) enum PackError {
     /// The model is another kind of file, which stands in its place.
     #[error("cannot pack `{}`: it is {content}", path.display())]
     ModelContent { path: PathBuf, content: Content },
+    /// The files of a framework cannot be read.
+    #[error(transparent)]
+    Template(TemplateError),
+    /// The model is known, and no runner runs it.
+    #[error("cannot pack `{}`: it is {kind}, which nothing runs as it is", path.display())]
+    NotRun { path: PathBuf, kind: String, hint: String },
+    /// Files that would be packed hold secrets.
+    #[error("the model has what looks like a secret:\n{}", lines(secrets))]
+    Secrets {
+        /// The files, and what they hold.
+        secrets: Vec<String>,
+        /// The path of the first, as it is to be allowed.
+        first: String,
+    },
     /// The metadata refers to something that cannot be used.
     #[error("{place} refers to `{reference}`")]
     Reference {
@@ -93,6 +108,9 @@ impl Failure for PackError {
             Self::ModelContent { content, .. } | Self::TensorFile { source: NpyError::NotNpz { content, .. }, .. } => {
                 content.hint().map(Advice::from)
             }
+            Self::Template(error) => error.hint().map(Advice::from),
+            Self::NotRun { hint, .. } => Some(Advice::Text(hint.clone())),
+            Self::Secrets { first, .. } => Some(Advice::AllowSecret { path: first.clone() }),
             Self::NoSignature => Some(Advice::DeclareInputs),
             Self::OutputsUnknown => Some(Advice::DeclareOutputs),
             Self::RunnerUnknown { content, .. } => Some(Advice::NameRunner { content: *content }),

@@ -15,13 +15,14 @@ use carton_tensor::{Tensor, Tensors, npy};
 use super::error::PackError;
 use super::other_side;
 use crate::Error;
-use crate::package::{self, PackageInput, Unpublished};
+use crate::package::{self, PackageInput, Selection, Unpublished};
 
 /// Everything that goes into the carton.
 #[derive(Clone)]
 pub(super) struct Input {
     pub(super) draft: Draft,
     pub(super) model_path: PathBuf,
+    pub(super) selection: Selection,
     pub(super) misc: BTreeMap<String, PathBuf>,
     pub(super) tensors: BTreeMap<String, Tensor>,
     pub(super) tensor_format: TensorFormat,
@@ -89,6 +90,7 @@ impl Input {
         let metadata: Metadata = self.draft.validate_inputs()?;
         check_defaults(metadata.inputs(), &self.tensors)?;
         let input = PackageInput {
+            selection: self.selection,
             misc: self.misc,
             tensors: self.tensors,
             tensor_format: self.tensor_format,

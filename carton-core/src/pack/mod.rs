@@ -15,6 +15,7 @@ mod packing;
 mod pointers;
 mod recognize;
 mod runner_answer;
+mod secrets;
 mod warnings;
 mod zeros;
 
@@ -32,6 +33,7 @@ use carton_tensor::Tensor;
 use semver::VersionReq;
 
 pub use self::packing::Packing;
+pub use self::recognize::Recognized;
 use crate::blocking::{Awaited, run_blocking};
 use crate::packed::Packed;
 use crate::runner::launch::LaunchPolicy;
@@ -54,6 +56,8 @@ pub struct Pack {
     framework_version: Option<VersionReq>,
     options: Options,
     pack_options: Options,
+    exclude: Vec<String>,
+    allow_secrets: Vec<String>,
     misc: BTreeMap<String, PathBuf>,
     tensors: BTreeMap<String, Tensor>,
     tensor_format: TensorFormat,
@@ -79,6 +83,8 @@ impl Pack {
             framework_version: None,
             options: Options::new(),
             pack_options: Options::new(),
+            exclude: Vec::new(),
+            allow_secrets: Vec::new(),
             misc: BTreeMap::new(),
             tensors: BTreeMap::new(),
             tensor_format: TensorFormat::default(),
@@ -97,7 +103,7 @@ impl Pack {
     operation_setters!(operation);
 
     /// Sets the runner that the model is for. The default is the runner that the metadata names, else the one that
-    /// [`Carton::runner_for`] returns.
+    /// [`Carton::recognize`] returns.
     pub fn runner(mut self, name: impl Into<String>) -> Self {
         self.runner = Some(name.into());
         self
@@ -140,6 +146,19 @@ impl Pack {
     /// Sets an option of the runner for packing only, which is not stored.
     pub fn pack_option(mut self, name: impl Into<String>, value: impl Into<OptionValue>) -> Self {
         self.pack_options.insert(name.into(), value.into());
+        self
+    }
+
+    /// Leaves files of the model's folder out: a pattern as in `.gitignore`. It comes after those of the folder's `.cartonignore`, and one that begins
+    /// with `!` packs what an earlier one leaves out. What no model needs, such as `.git`, is left out without a pattern.
+    pub fn exclude(mut self, pattern: impl Into<String>) -> Self {
+        self.exclude.push(pattern.into());
+        self
+    }
+
+    /// Packs the file at this path in the model although it looks like a secret. For an environment variable, the path is `env.NAME`.
+    pub fn allow_secret(mut self, path: impl Into<String>) -> Self {
+        self.allow_secrets.push(path.into());
         self
     }
 
@@ -313,20 +332,23 @@ impl Carton {
         Pack::new(path.into(), output.into())
     }
 
-    /// Returns the runner for the model at `path`, if its files leave no doubt: `onnx` for a `.onnx` file, `torchscript` for an
-    /// archive of TorchScript, `python` for a Python module or a folder with exactly one.
+    /// Returns what runs the model at `path`, if its files leave no doubt: `onnx` for a `.onnx` file, `torchscript` for an
+    /// archive of TorchScript, `python` for a Python module or a folder with exactly one, and for the files of frameworks that a
+    /// [`Template`](crate::packing::Template) runs.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
-    /// assert_eq!(carton_core::Carton::runner_for("model.onnx").await?, Some("onnx"));
+    /// let recognized = carton_core::Carton::recognize("model.onnx").await?;
+    /// assert_eq!(recognized.map(|recognized| recognized.runner), Some("onnx"));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The path cannot be inspected; the file is empty or truncated, or another one that stands in place of the model.
-    pub async fn runner_for(path: impl AsRef<Path>) -> Result<Option<&'static str>, Error> {
+    /// The path cannot be inspected; the file is empty or truncated, another one that stands in place of the model, or a model that nothing
+    /// runs as it is.
+    pub async fn recognize(path: impl AsRef<Path>) -> Result<Option<Recognized>, Error> {
         let path = path.as_ref().to_path_buf();
-        run_blocking(None, move |_| recognize::runner_for(&path)).await
+        run_blocking(None, move |_| recognize::recognize(&path)).await
     }
 }

@@ -5,22 +5,27 @@ use std::sync::Arc;
 
 use carton_format::digest::Sha256Digest;
 use carton_format::manifest::Manifest;
-use carton_format::metadata::{Metadata, SelfTest, TensorSpec};
+use carton_format::metadata::{Draft, Metadata, SelfTest, Signature, TensorSpec};
 use carton_format::side::Side;
-use carton_format::signature::{Giver, as_declared};
+use carton_format::signature::{Giver, as_declared, check_inputs};
 use carton_format::tensor_data::is_tensor_file;
+use carton_runner_interface::Statement;
+use carton_templates::Template;
 use carton_tensor::content::Content;
 use tempfile::TempDir;
 
 use super::check::{TrialCache, Written, check_same_model};
 use super::error::PackError;
 use super::input::Input;
-use super::runner_answer::{ask_runner, complete, doubtful_outputs};
+use super::recognize::Recognized;
+use super::runner_answer::{Asking, complete, declared, doubtful_outputs};
+use super::secrets::Secret;
 use super::warnings::{self, Warnings};
-use super::{Pack, RecordSelfTest, outputs, pointers, recognize};
+use super::{Pack, RecordSelfTest, outputs, pointers, recognize, secrets};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::model::Observed;
+use crate::package::{self, NotPacked, Selection};
 use crate::packed::{PackCheck, PackWarning, Packed};
 use crate::runner::{self, Descriptor, PLATFORM, Requirement, RunnerSources, known_platforms};
 use crate::shrink::check_links_of_new;
@@ -32,11 +37,39 @@ pub struct Packing {
     input: Input,
     pack: Pack,
     config: Config,
-    /// The runner may have written the model into this folder, so it is kept until the carton is written.
-    scratch: Arc<TempDir>,
+    /// The model may have been written into these folders, so they are kept until the carton is written.
+    scratch: Arc<Scratch>,
+    not_packed: Vec<NotPacked>,
+    /// The model, if it was asked for its signature.
+    asked: Option<Asked>,
+    /// A call that the model itself gives as an example. It becomes the self-test if there is no other.
+    example: Option<RecordSelfTest>,
     /// How the shapes of declared outputs differ from those that the model states. The check finds out which of them hold.
     doubts: Vec<String>,
     warnings: Warnings,
+}
+
+/// Temporary folders of one packing.
+struct Scratch {
+    /// For the runner.
+    runner: TempDir,
+    /// For the Python model that a template writes.
+    template: TempDir,
+}
+
+impl Scratch {
+    fn new() -> Result<Self, Error> {
+        let folder = || tempfile::tempdir().map_err(Error::io("make a folder in", &std::env::temp_dir()));
+        Ok(Self { runner: folder()?, template: folder()? })
+    }
+}
+
+/// A carton without a signature, whose model was loaded to be asked for it. The order of the fields is that in which they are dropped: the cache
+/// goes last.
+struct Asked {
+    model: Carton,
+    carton: Written,
+    trial: TrialCache,
 }
 
 impl std::fmt::Debug for Packing {
@@ -49,17 +82,30 @@ impl Packing {
     pub(super) async fn prepare(pack: Pack) -> Result<Self, Error> {
         let mut warnings = Warnings::new(pack.strict);
         warnings.add_mistakes(warnings::mistakes(&pack.metadata))?;
-        let (config, descriptor) = choose_runner(pack.clone()).await?;
-        let path = absolute(&pack.path)?;
-        let scratch = tempfile::tempdir().map_err(Error::io("make a folder in", &std::env::temp_dir()))?;
+        let Chosen { config, descriptor, template } = choose_runner(pack.clone()).await?;
+        let given = absolute(&pack.path)?;
+        let scratch = Scratch::new()?;
+        let mut selection = Selection::of(&given, &pack.exclude).map_err(PackError::Package)?;
+        let mut path = given.clone();
+        if let Some(template) = &template {
+            warnings.extend(template.warnings().iter().map(|text| PackWarning::Template { text: text.clone() }));
+            path = scratch.template.path().to_path_buf();
+            template.link_into(&path).map_err(PackError::Template)?;
+            if let Some(name) = template.name_of(&pack.path) {
+                selection = selection.within(name);
+            }
+        }
         let mut draft = pack.metadata.clone();
         draft.opts.extend(pack.options.clone());
         let variables = variables::take_from_options(&mut draft.opts)?;
         draft.env.extend(variables);
         // Before the runner is asked, which may fail for this reason.
-        let mut pointers = find_pointers(&path).await?;
+        let selected = select(&path, &selection).await?;
+        check_secrets(&pack, &draft, &selected.files)?;
+        let pointers = pointers::find(&selected.files);
         warnings.extend(pointers.iter().cloned().map(|path| PackWarning::GitLfsPointer { path }));
-        let mut response = ask_runner(&descriptor, &path, scratch.path(), &draft, &config, &pack).await?;
+        let asking = Asking { descriptor: &descriptor, config: &config, pack: &pack, given: &given };
+        let mut response = asking.ask(&path, scratch.runner.path(), &draft).await?;
         let doubts = doubtful_outputs(&draft, &response);
         if pack.check && !response.mismatches.is_empty() {
             response.mismatches.extend(doubts);
@@ -71,6 +117,7 @@ impl Packing {
         let mut input = Input {
             draft,
             model_path: response.path,
+            selection,
             misc: pack.misc.clone(),
             tensors: pack.tensors.clone(),
             tensor_format: pack.tensor_format,
@@ -82,16 +129,47 @@ impl Packing {
         })
         .await?;
         // The runner may have taken files from elsewhere.
-        let found = find_pointers(&input.model_path).await?;
-        pointers = found.into_iter().filter(|path| !pointers.contains(path)).collect();
-        warnings.extend(pointers.into_iter().map(|path| PackWarning::GitLfsPointer { path }));
+        let gathered = select(&input.model_path, &input.selection).await?;
+        check_secrets(&pack, &input.draft, &gathered.files)?;
+        let found = pointers::find(&gathered.files).into_iter().filter(|path| !pointers.contains(path));
+        warnings.extend(found.map(|path| PackWarning::GitLfsPointer { path }));
         warnings.add_mistakes(warnings::missing_files(&input.draft, |path| input.misc.contains_key(path)))?;
         input.declare_shown_outputs();
-        let packing = Self { input, pack, config, scratch: Arc::new(scratch), doubts, warnings };
+        let mut packing = Self {
+            input,
+            pack,
+            config,
+            scratch: Arc::new(scratch),
+            not_packed: selected.not_packed,
+            asked: None,
+            example: None,
+            doubts,
+            warnings,
+        };
+        if packing.is_checked() && packing.input.draft.inputs.is_none() && packing.input.draft.outputs.is_none() {
+            packing.ask_model().await?;
+        }
         if !packing.pack.record_self_tests.is_empty() {
             packing.declared_inputs()?;
         }
         Ok(packing)
+    }
+
+    /// Loads the model, and declares what it states about itself.
+    async fn ask_model(&mut self) -> Result<(), Error> {
+        let output = self.pack.output.clone();
+        let trial = self.trial_cache().await?;
+        let carton = self.write_unpublished(&output).await?;
+        let model = self.load_checked(&carton, &trial).await?;
+        let Statement { inputs, outputs, example } =
+            model.describe().await.map_err(|error| error.in_check("does not state its signature"))?;
+        if !inputs.is_empty() || !outputs.is_empty() {
+            self.input.draft.inputs = Some(inputs.iter().map(declared).collect());
+            self.input.draft.outputs = Some(outputs.iter().map(declared).collect());
+            self.example = (!example.is_empty()).then(|| Inputs::Named(example).into());
+        }
+        self.asked = Some(Asked { model, carton, trial });
+        Ok(())
     }
 
     /// Returns the inputs in order, as the metadata declares them, or else as the model does.
@@ -122,20 +200,27 @@ impl Packing {
     pub async fn write(mut self) -> Result<Packed, Error> {
         let output = std::mem::take(&mut self.pack.output);
         let output = output.as_path();
+        if self.pack.record_self_tests.is_empty() && self.input.draft.self_tests.is_empty() {
+            self.pack.record_self_tests.extend(self.example.take());
+        }
         let records = !self.pack.record_self_tests.is_empty();
         if self.input.lacks_outputs() && !records {
             return Err(PackError::OutputsUnknown.into());
         }
-        // Declared first, so that it is dropped after the models that were loaded with it.
-        let checks = self.pack.check && !self.is_for_no_machine();
-        let trial = match checks || records {
-            true => Some(self.trial_cache().await?),
-            false => None,
+        let checks = self.is_checked();
+        // The cache is declared first, so that it is dropped after the models that were loaded with it.
+        let (trial, mut carton, mut model) = match self.asked.take() {
+            Some(Asked { model, carton, trial }) => (Some(trial), carton, Some(model)),
+            None => {
+                let trial = if checks || records { Some(self.trial_cache().await?) } else { None };
+                (trial, self.write_unpublished(output).await?, None)
+            }
         };
-        let mut carton = self.write_unpublished(output).await?;
-        let mut model = None;
         if let (Some(trial), true) = (&trial, records) {
-            let loaded = carton.load(&self.pack, trial).await?;
+            let loaded = match model.take() {
+                Some(model) => model,
+                None => carton.load(&self.pack, trial).await?,
+            };
             let declared = self.input.draft.outputs.clone();
             self.record_on(&loaded).await?;
             self.input.declare_shown_outputs();
@@ -147,6 +232,10 @@ impl Packing {
             carton = recorded;
             // Loaded again for the check if the carton declares other outputs now.
             model = (self.input.draft.outputs == declared).then_some(loaded);
+        } else if model.is_some() && self.input.draft.inputs.is_some() {
+            // The model was loaded before its signature was known.
+            model = None;
+            carton = self.write_unpublished(output).await?;
         }
         let links = std::mem::take(&mut self.pack.links);
         let known_links = std::mem::take(&mut self.pack.known_links);
@@ -162,7 +251,7 @@ impl Packing {
         }
         let metadata = self.input.draft.clone().validate()?;
         self.warn_of(&metadata, &unmatched, carton.manifest());
-        let warnings = self.warnings.into_found();
+        let (warnings, not_packed) = (self.warnings.into_found(), self.not_packed);
         let (path, config) = (output.to_path_buf(), self.config.clone());
         let progress = self.pack.operation.progress().cloned();
         run_blocking(progress.as_ref(), move |context| {
@@ -172,7 +261,7 @@ impl Packing {
                 false => carton.publish_without(links, &path, &context)?,
             };
             drop(trial);
-            Ok(Packed { path, manifest_sha256: manifest.hash(), unmatched, warnings, check })
+            Ok(Packed { path, manifest_sha256: manifest.hash(), unmatched, not_packed, warnings, check })
         })
         .await
     }
@@ -292,6 +381,11 @@ impl Packing {
         .await
     }
 
+    /// Whether the model is loaded and run before the carton gets its name.
+    fn is_checked(&self) -> bool {
+        self.pack.check && !self.is_for_no_machine()
+    }
+
     /// Whether the metadata requires platforms, none of which exists ([`PackWarning::UnknownPlatform`]). No machine can check such a model.
     fn is_for_no_machine(&self) -> bool {
         let exists = |platform: &String| platform == PLATFORM || known_platforms().any(|known| known == platform);
@@ -313,7 +407,13 @@ impl Packing {
         for test in std::mem::take(&mut self.pack.record_self_tests) {
             let mut inputs = model.named(test.inputs)?;
             as_declared(Side::Input, Giver::User, self.input.draft.inputs.as_deref(), &mut inputs)?;
-            let observed = model.observe(Inputs::Named(inputs.clone()), None).await?;
+            let mut observed = model.observe(Inputs::Named(inputs.clone()), None).await?;
+            if model.package().metadata().signature().is_none() {
+                // The model was loaded before its signature was known, so that nothing has checked the inputs.
+                let stated = Signature::new(self.input.draft.inputs.clone(), None);
+                let given = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor));
+                check_inputs(&stated, &mut observed.bindings, given)?;
+            }
             let are_the_models = self.are_outputs_the_models();
             if let Some(declared) = &mut self.input.draft.outputs {
                 if are_the_models {
@@ -342,21 +442,70 @@ enum Compared {
     Different,
 }
 
-/// Returns the pointers of Git LFS among the files of a model, by their paths in it.
-async fn find_pointers(model: &Path) -> Result<Vec<PathBuf>, Error> {
-    let model = model.to_path_buf();
-    run_blocking(None, move |_| Ok(pointers::find(&model))).await
+/// The files of a model that are packed, by their paths in it, and what is not.
+#[derive(Default)]
+struct Selected {
+    files: Vec<(String, PathBuf)>,
+    not_packed: Vec<NotPacked>,
 }
 
-/// Returns the configuration, and the runner that fits the caller's requirements.
-async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
+/// Lists the files of a model. A folder that cannot be packed has none: packing it says why.
+async fn select(model: &Path, selection: &Selection) -> Result<Selected, Error> {
+    let (model, selection) = (model.to_path_buf(), selection.clone());
+    run_blocking(None, move |context| {
+        let Ok(files) = package::model_files(&model, &selection) else { return Ok(Selected::default()) };
+        let not_packed = package::not_packed(&model, &selection, &context).map_err(PackError::Package)?;
+        Ok(Selected { files, not_packed })
+    })
+    .await
+}
+
+/// Refuses files and environment variables that look like secrets, unless the user allows them.
+///
+/// # Errors
+/// [`PackError::Secrets`].
+fn check_secrets(pack: &Pack, draft: &Draft, files: &[(String, PathBuf)]) -> Result<(), Error> {
+    let is_allowed = |name: &str, place: Option<&Path>| {
+        pack.allow_secrets.iter().any(|allowed| {
+            let is_place = |place: &Path| std::fs::canonicalize(allowed).is_ok_and(|allowed| allowed == place);
+            allowed.strip_prefix("./").unwrap_or(allowed) == name || place.is_some_and(is_place)
+        })
+    };
+    let in_files = files.iter().filter(|(name, place)| !is_allowed(name, Some(place)));
+    let in_files = in_files.filter_map(|(name, place)| secrets::of_file(name, place));
+    let variables = draft.env.iter().map(|(name, value)| (format!("env.{name}"), value));
+    let in_variables = variables.filter(|(name, _)| !is_allowed(name, None));
+    let in_variables =
+        in_variables.filter_map(|(path, value)| Some(Secret { path, what: secrets::of_value(value)?, line: None }));
+    let found: Vec<Secret> = in_files.chain(in_variables).collect();
+    match found.first() {
+        Some(first) => {
+            let first = first.path.clone();
+            Err(PackError::Secrets { secrets: found.iter().map(ToString::to_string).collect(), first }.into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// How a model is packed.
+struct Chosen {
+    config: Config,
+    descriptor: Descriptor,
+    template: Option<Template>,
+}
+
+/// Chooses the runner that fits the caller's requirements, and the template where the model needs one.
+async fn choose_runner(pack: Pack) -> Result<Chosen, Error> {
     let progress = pack.operation.progress().cloned();
     run_blocking(progress.as_ref(), move |context| {
         let config = pack.operation.config()?;
-        let name = match pack.runner.or(pack.metadata.runner_name) {
-            Some(name) => name,
-            None => match recognize::runner_for(&pack.path)? {
-                Some(name) => name.to_owned(),
+        let (name, template) = match pack.runner.or(pack.metadata.runner_name) {
+            Some(name) => {
+                let template = recognize::template_for(&name, &pack.path)?;
+                (name, template)
+            }
+            None => match recognize::recognize(&pack.path)? {
+                Some(Recognized { runner, template }) => (runner.to_owned(), template),
                 None => {
                     // Text may be anything.
                     let content = pointers::content(&pack.path).ok().flatten();
@@ -372,7 +521,7 @@ async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
         };
         let sources = RunnerSources { config: &config, install: pack.install_runners, context: &context };
         let descriptor = runner::choose(&requirement, &sources)?;
-        Ok((config, descriptor))
+        Ok(Chosen { config, descriptor, template })
     })
     .await
 }

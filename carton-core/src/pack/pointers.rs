@@ -8,7 +8,6 @@ use carton_tensor::content::Content;
 
 use super::error::PackError;
 use crate::Error;
-use crate::package;
 
 /// No pointer is larger, by the specification of Git LFS.
 const LARGEST_POINTER: u64 = 1024;
@@ -26,15 +25,13 @@ pub(super) fn check_file(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns the pointers among the files of a model, by their paths in it. A folder that cannot be packed has
-/// none: packing it says why.
-pub(super) fn find(model: &Path) -> Vec<PathBuf> {
-    let files = package::model_files(model).unwrap_or_default();
+/// Returns the pointers among the files of a model, by their paths in it.
+pub(super) fn find(files: &[(String, PathBuf)]) -> Vec<PathBuf> {
     let is_pointer = |path: &Path| {
         let is_small = std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_POINTER);
         is_small && matches!(content(path), Ok(Some(Content::GitLfsPointer)))
     };
-    files.into_iter().filter(|(_, path)| is_pointer(path)).map(|(name, _)| PathBuf::from(name)).collect()
+    files.iter().filter(|(_, path)| is_pointer(path)).map(|(name, _)| PathBuf::from(name)).collect()
 }
 
 /// Recognizes a file by its first bytes.
@@ -50,6 +47,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::package::{Selection, model_files};
 
     const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n";
 
@@ -65,9 +63,9 @@ mod tests {
         write("weights/a.bin", POINTER.as_bytes());
         write("notes.txt", b"version https://git-lfs.github.com");
         write("long.txt", &[POINTER.as_bytes(), &[b' '; 1024]].concat());
-        assert_eq!(find(folder.path()), [Path::new("weights/a.bin")]);
-        assert_eq!(find(&folder.path().join("main.py")), [] as [PathBuf; 0]);
-        assert_eq!(find(&folder.path().join("missing")), [] as [PathBuf; 0]);
+        let of = |path: &Path| find(&model_files(path, &Selection::default()).unwrap());
+        assert_eq!(of(folder.path()), [Path::new("weights/a.bin")]);
+        assert_eq!(of(&folder.path().join("main.py")), [] as [PathBuf; 0]);
     }
 
     #[test]

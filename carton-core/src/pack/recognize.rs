@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use carton_format::archive::{Archive, ArchiveError};
 use carton_format::source::{FileSource, Source};
+use carton_templates::Template;
 use carton_tensor::content::Content;
 
 use super::error::PackError;
@@ -15,6 +16,16 @@ use crate::Error;
 /// The first bytes of every zip file that has entries.
 const ZIP_MAGIC: [u8; 4] = *b"PK\x03\x04";
 
+/// What runs a model, as its files show. Made by [`Carton::recognize`](crate::Carton::recognize).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recognized {
+    /// The name of the runner.
+    pub runner: &'static str,
+    /// The Python model that runs the files of a framework; `None` if the runner reads them itself.
+    pub template: Option<Template>,
+}
+
 /// What a model looks like from its names.
 enum Seen {
     /// A file: its name, and its directory if it is a zip archive.
@@ -23,12 +34,46 @@ enum Seen {
     Folder { modules: usize, onnx_files: usize },
 }
 
-/// Returns the runner for the model at `path`; `None` if its files leave doubt.
+/// The runner of templates.
+const PYTHON: &str = "python";
+
+/// Returns what runs the model at `path`; `None` if its files leave doubt.
 ///
 /// # Errors
-/// The path cannot be inspected, or is a file that is empty or truncated.
-pub(super) fn runner_for(path: &Path) -> Result<Option<&'static str>, Error> {
-    Ok(decide(&look(path)?))
+/// The path cannot be inspected, is a file that is empty or truncated, or a model that no runner runs.
+pub(super) fn recognize(path: &Path) -> Result<Option<Recognized>, Error> {
+    let seen = look(path)?;
+    match decide(&seen) {
+        Some(runner) => Ok(Some(Recognized { runner, template: None })),
+        None => of_template(path),
+    }
+}
+
+/// Returns the template for the model at `path`, if `runner` is that of templates and the files are not a Python model already.
+///
+/// # Errors
+/// As [`recognize`].
+pub(super) fn template_for(runner: &str, path: &Path) -> Result<Option<Template>, Error> {
+    let is_python = match look(path)? {
+        Seen::File { name, .. } => is_module(&name),
+        Seen::Folder { modules, .. } => modules > 0,
+    };
+    match runner == PYTHON && !is_python {
+        true => Ok(of_template(path)?.and_then(|recognized| recognized.template)),
+        false => Ok(None),
+    }
+}
+
+fn of_template(path: &Path) -> Result<Option<Recognized>, Error> {
+    match carton_templates::recognize(path).map_err(PackError::Template)? {
+        Some(carton_templates::Recognized::Template(template)) => {
+            Ok(Some(Recognized { runner: PYTHON, template: Some(template) }))
+        }
+        Some(carton_templates::Recognized::NotRun { kind, hint }) => {
+            Err(PackError::NotRun { path: path.to_path_buf(), kind, hint }.into())
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Looks at the model's names. Of an archive only the directory is read.
@@ -104,6 +149,10 @@ mod tests {
 
     use super::*;
 
+    fn runner_for(path: &Path) -> Option<&'static str> {
+        recognize(path).unwrap().map(|recognized| recognized.runner)
+    }
+
     #[test]
     fn names_decide_where_they_leave_no_doubt() {
         let folder = tempfile::tempdir().unwrap();
@@ -113,7 +162,7 @@ mod tests {
             for file in files {
                 std::fs::write(model.join(file), "").unwrap();
             }
-            assert_eq!(runner_for(&model).unwrap(), expected, "{files:?}");
+            assert_eq!(runner_for(&model), expected, "{files:?}");
         };
         check(&["main.py"], Some("python"));
         check(&["model.py", "__init__.py", "weights.pt", "requirements.txt"], Some("python"));
@@ -124,27 +173,27 @@ mod tests {
         let file = |name: &str, expected: Option<&str>| {
             let path = folder.path().join(name);
             std::fs::write(&path, "something").unwrap();
-            assert_eq!(runner_for(&path).unwrap(), expected, "{name}");
+            assert_eq!(runner_for(&path), expected, "{name}");
         };
         file("model.onnx", Some("onnx"));
         file("MODEL.ONNX", Some("onnx"));
         file("double.py", Some("python"));
         file("model.pt", None);
         file("model", None);
-        assert!(runner_for(&folder.path().join("missing.onnx")).is_err());
+        assert!(recognize(&folder.path().join("missing.onnx")).is_err());
     }
 
     #[test]
     fn torchscript_is_known_by_its_bytes() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/models/behaviour/torchscript.pt");
-        assert_eq!(runner_for(&model).unwrap(), Some("torchscript"));
+        assert_eq!(runner_for(&model), Some("torchscript"));
         // The name does not matter; a truncated archive is not recognized.
         let folder = tempfile::tempdir().unwrap();
         let bytes = std::fs::read(model).unwrap();
         let check = |bytes: &[u8], expected: Option<&str>| {
             let path = folder.path().join("weights.zip");
             std::fs::write(&path, bytes).unwrap();
-            assert_eq!(runner_for(&path).unwrap(), expected, "{}", bytes.escape_ascii());
+            assert_eq!(runner_for(&path), expected, "{}", bytes.escape_ascii());
         };
         check(&bytes, Some("torchscript"));
         check(b"PK", None);
@@ -152,7 +201,7 @@ mod tests {
         let refused = |bytes: &[u8], expected: &str| {
             let path = folder.path().join("weights.pt");
             std::fs::write(&path, bytes).unwrap();
-            let error = runner_for(&path).unwrap_err();
+            let error = recognize(&path).unwrap_err();
             let text = format!("{error}: {}", std::error::Error::source(&error).unwrap());
             assert!(text.contains("weights.pt") && text.contains(expected), "{text}");
         };

@@ -17,49 +17,64 @@ use crate::runner::Descriptor;
 use crate::runner::launch::Access;
 use crate::runner_failure::RunnerFailure;
 
-pub(super) async fn ask_runner(
-    descriptor: &Descriptor,
-    path: &Path,
-    scratch: &Path,
-    draft: &Draft,
-    config: &Config,
-    pack: &Pack,
-) -> Result<PackResponse, Error> {
-    let mut policy = pack.policy.clone();
-    complete_policy(&mut policy, config)?;
-    // The parts of a model may be in several files beside each other.
-    let folder = if path.is_dir() { Some(path) } else { path.parent() };
-    let access = Access {
-        read: folder.map(Path::to_path_buf).into_iter().chain(policy.allow.read.iter().cloned()).collect(),
-        write: vec![scratch.to_path_buf()],
-        network: descriptor.prepare.is_some() && !config.offline,
-        prepares: descriptor.prepare.is_some(),
-        ..Access::default()
-    };
-    let session =
-        start_runner(descriptor, &policy, &access, ConnectionOptions::default(), pack.operation.progress().cloned())
-            .await?;
-    let mut runner_options = Options::new();
-    runner_options.extend(draft.opts.clone());
-    let request = PackRequest {
-        path: path.to_path_buf(),
-        scratch: scratch.to_path_buf(),
-        options: runner_options,
-        pack_options: pack.pack_options.clone(),
-        inputs: draft.inputs.as_deref().map(wire_specs),
-        outputs: draft.outputs.as_deref().map(wire_specs),
-        runner_compat_version: draft.runner_compat_version,
-    };
-    match session.connection().pack(request, CallOptions::default()).await {
-        Ok(response) => Ok(response),
-        Err(error) => Err(match session.explain(error).await {
-            Err(crash) => crash.into(),
-            Ok(CallError::Runner { error, .. }) => {
-                let limits = session.suspected_limits(&error);
-                RunnerFailure::refused(descriptor.to_string(), error, limits).into()
-            }
-            Ok(other) => other.into(),
-        }),
+/// Who is asked, and with which settings.
+pub(super) struct Asking<'a> {
+    pub(super) descriptor: &'a Descriptor,
+    pub(super) config: &'a Config,
+    pub(super) pack: &'a Pack,
+    /// The file or folder that the user gave.
+    pub(super) given: &'a Path,
+}
+
+impl Asking<'_> {
+    /// Asks about the model at `path`, which may be one that leads to the given files.
+    ///
+    /// # Errors
+    /// The runner cannot be started, or refuses the model.
+    pub(super) async fn ask(&self, path: &Path, scratch: &Path, draft: &Draft) -> Result<PackResponse, Error> {
+        let Self { descriptor, config, pack, given } = *self;
+        let mut policy = pack.policy.clone();
+        complete_policy(&mut policy, config)?;
+        // The parts of a model may be in several files beside each other.
+        let folder =
+            |path: &Path| if path.is_dir() { Some(path.to_path_buf()) } else { path.parent().map(Path::to_path_buf) };
+        let access = Access {
+            read: folder(path).into_iter().chain(folder(given)).chain(policy.allow.read.iter().cloned()).collect(),
+            write: vec![scratch.to_path_buf()],
+            network: descriptor.prepare.is_some() && !config.offline,
+            prepares: descriptor.prepare.is_some(),
+            ..Access::default()
+        };
+        let session = start_runner(
+            descriptor,
+            &policy,
+            &access,
+            ConnectionOptions::default(),
+            pack.operation.progress().cloned(),
+        )
+        .await?;
+        let mut runner_options = Options::new();
+        runner_options.extend(draft.opts.clone());
+        let request = PackRequest {
+            path: path.to_path_buf(),
+            scratch: scratch.to_path_buf(),
+            options: runner_options,
+            pack_options: pack.pack_options.clone(),
+            inputs: draft.inputs.as_deref().map(wire_specs),
+            outputs: draft.outputs.as_deref().map(wire_specs),
+            runner_compat_version: draft.runner_compat_version,
+        };
+        match session.connection().pack(request, CallOptions::default()).await {
+            Ok(response) => Ok(response),
+            Err(error) => Err(match session.explain(error).await {
+                Err(crash) => crash.into(),
+                Ok(CallError::Runner { error, .. }) => {
+                    let limits = session.suspected_limits(&error);
+                    RunnerFailure::refused(descriptor.to_string(), error, limits).into()
+                }
+                Ok(other) => other.into(),
+            }),
+        }
     }
 }
 
@@ -143,7 +158,7 @@ fn complete_signature(draft: &mut Draft, response: &PackResponse) {
     }
 }
 
-fn declared(spec: &DeclaredTensor) -> metadata::TensorSpec {
+pub(super) fn declared(spec: &DeclaredTensor) -> metadata::TensorSpec {
     let mut declared = metadata::TensorSpec::new(spec.name.clone(), spec.dtype, spec.shape.clone());
     declared.internal_name = spec.internal_name.clone();
     declared

@@ -122,6 +122,24 @@ pub(crate) enum PackageError {
         /// The limit.
         limit: u64,
     },
+    /// A rule about what is packed is no pattern.
+    #[error("{}: `{}` is no pattern of files: {problem}", place.display(), pattern.escape_debug())]
+    IgnorePattern {
+        /// Where the rule is from.
+        place: PathBuf,
+        /// The rule.
+        pattern: String,
+        /// Why it is none.
+        problem: String,
+    },
+    /// The file of such rules is none that is read.
+    #[error("cannot use `{}`: expected a file of at most {limit} bytes", path.display())]
+    IgnoreFile {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
     /// A file changed while it was packed.
     #[error("`{}` changed while it was being packed", path.display())]
     SourceChanged {
@@ -169,6 +187,8 @@ impl Failure for PackageError {
             | Self::OutputIsSource { .. }
             | Self::MetadataTooLarge { .. }
             | Self::TooManyFiles { .. }
+            | Self::IgnorePattern { .. }
+            | Self::IgnoreFile { .. }
             | Self::SourceChanged { .. }
             | Self::NoExample { .. }
             | Self::ExampleInput { .. } => ErrorKind::InvalidInput,

@@ -6,6 +6,7 @@ mod example;
 mod info;
 mod references;
 mod rewrite;
+mod selection;
 mod tensors;
 mod walk;
 mod write;
@@ -25,7 +26,9 @@ pub use crate::contents::FileInfo;
 pub(crate) use error::PackageError;
 pub use info::Info;
 pub(crate) use rewrite::{check_output, rewrite};
-pub(crate) use walk::model_files;
+pub use selection::NotPacked;
+pub(crate) use selection::Selection;
+pub(crate) use walk::{model_files, not_packed};
 #[cfg(test)]
 pub(crate) use write::write;
 pub(crate) use write::{PackageInput, Unpublished, write_unpublished};

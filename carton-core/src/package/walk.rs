@@ -4,15 +4,18 @@
 //! links. A link that leaves the model becomes the file that it leads to. A link to a folder is followed, and the files in that
 //! folder are treated one by one in the same way.
 
+use std::collections::BTreeSet;
 use std::fs::{DirEntry, FileType, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use carton_format::archive::MAX_ENTRIES;
+use carton_format::context::Context;
 use carton_format::name;
 
 use super::PackageError;
+use super::selection::{NotPacked, Selection, measure};
 
 /// The folder of the carton that the model goes to.
 const MODEL: &str = "model";
@@ -28,34 +31,70 @@ pub(super) struct Found {
     pub(super) leads_to: Option<String>,
 }
 
-/// Finds the files of the model at `path`, a folder or a single file, sorted by their names in the carton.
-pub(super) fn walk(path: &Path) -> Result<Vec<Found>, PackageError> {
+/// The files of a model, and what of its folder is not packed.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// Sorted by their names in the carton.
+    pub(super) files: Vec<Found>,
+    /// The paths in the model, each with its place on the disk.
+    pub(super) left_out: Vec<(String, PathBuf)>,
+}
+
+/// Finds the files of the model at `path`, a folder or a single file, that `selection` does not leave out.
+pub(super) fn walk(path: &Path, selection: &Selection) -> Result<Walked, PackageError> {
     let root = std::fs::canonicalize(path).map_err(PackageError::io("open", path))?;
     let metadata = std::fs::metadata(&root).map_err(PackageError::io("open", path))?;
     if metadata.is_file() {
         // The name is the one that the user gave, even if it is that of a link.
         let name = path.file_name().or(root.file_name()).unwrap_or_default();
         let name = checked_name(MODEL, name.as_encoded_bytes(), path)?;
-        return Ok(vec![Found { name, path: root, leads_to: None }]);
+        return Ok(Walked { files: vec![Found { name, path: root, leads_to: None }], left_out: Vec::new() });
     }
     check_kind(path, metadata.file_type())?;
-    let mut walk = Walk { root: root.clone(), given: path.to_path_buf(), found: Vec::new(), levels: Vec::new() };
+    let mut walk = Walk {
+        root: root.clone(),
+        given: path.to_path_buf(),
+        selection,
+        found: Vec::new(),
+        left_out: Vec::new(),
+        levels: Vec::new(),
+    };
     walk.enter(&root, MODEL.to_owned(), &metadata, false)?;
     walk.run()?;
-    let mut found = walk.found;
-    if found.is_empty() {
+    let Walk { found: mut files, mut left_out, .. } = walk;
+    if files.is_empty() {
         return Err(PackageError::EmptyModel { path: path.to_path_buf() });
     }
-    found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    Ok(found)
+    files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    left_out.sort_unstable();
+    // A link to a file that is left out becomes the file that it leads to.
+    let names: BTreeSet<String> = files.iter().map(|file| file.name.clone()).collect();
+    for file in &mut files {
+        file.leads_to = file.leads_to.take().filter(|target| names.contains(target));
+    }
+    Ok(Walked { files, left_out })
 }
 
 /// Returns the files of the model at `path` by their paths in it, each with the place where it is. Links to files of the model are left
 /// out.
-pub(crate) fn model_files(path: &Path) -> Result<Vec<(String, PathBuf)>, PackageError> {
-    let files = walk(path)?.into_iter().filter(|found| found.leads_to.is_none());
-    let in_model = |name: &str| name.strip_prefix(MODEL).map_or(name, |name| name.trim_start_matches('/')).to_owned();
-    Ok(files.map(|found| (in_model(&found.name), found.path)).collect())
+pub(crate) fn model_files(path: &Path, selection: &Selection) -> Result<Vec<(String, PathBuf)>, PackageError> {
+    let files = walk(path, selection)?.files.into_iter().filter(|found| found.leads_to.is_none());
+    Ok(files.map(|found| (in_model(&found.name).to_owned(), found.path)).collect())
+}
+
+/// Returns what of the folder at `path` is not packed, with its size.
+pub(crate) fn not_packed(
+    path: &Path,
+    selection: &Selection,
+    context: &Context,
+) -> Result<Vec<NotPacked>, PackageError> {
+    let left_out = walk(path, selection)?.left_out.into_iter();
+    left_out.map(|(name, path)| measure(name, &path, context)).collect()
+}
+
+/// Returns the path in the model of the file that is called `name` in the carton.
+fn in_model(name: &str) -> &str {
+    name.strip_prefix(MODEL).map_or(name, |name| name.trim_start_matches('/'))
 }
 
 /// Returns the target to write for a link called `link` that leads to `target`, both paths in the carton.
@@ -68,12 +107,14 @@ pub(super) fn relative_target(link: &str, target: &str) -> String {
     up.chain(target[shared..].iter().copied()).collect::<Vec<_>>().join("/")
 }
 
-struct Walk {
+struct Walk<'a> {
     /// The model's folder with all links resolved.
     root: PathBuf,
     /// The same folder as the caller wrote it, for messages.
     given: PathBuf,
+    selection: &'a Selection,
     found: Vec<Found>,
+    left_out: Vec<(String, PathBuf)>,
     /// A stack of the folders being listed, each in the one before. The call stack is not used for this, because names in a
     /// carton allow 1536 nested folders.
     levels: Vec<Level>,
@@ -91,7 +132,7 @@ struct Level {
     entries: std::vec::IntoIter<DirEntry>,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn run(&mut self) -> Result<(), PackageError> {
         while let Some(level) = self.levels.last_mut() {
             let Some(entry) = level.entries.next() else {
@@ -102,6 +143,11 @@ impl Walk {
             let path = entry.path();
             let name = checked_name(&level.name, entry.file_name().as_encoded_bytes(), &path)?;
             let kind = entry.file_type().map_err(PackageError::io("inspect", &path))?;
+            let is_folder = kind.is_dir() || (kind.is_symlink() && path.is_dir());
+            if self.selection.leaves_out(Path::new(in_model(&name)), is_folder) {
+                self.left_out.push((format!("{}{}", in_model(&name), if is_folder { "/" } else { "" }), path));
+                continue;
+            }
             if kind.is_dir() {
                 let metadata = entry.metadata().map_err(PackageError::io("inspect", &path))?;
                 self.enter(&path, name, &metadata, behind_link)?;

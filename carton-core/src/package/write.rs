@@ -18,6 +18,7 @@ use carton_tensor::Tensor;
 use carton_tensor::files::PendingFile;
 
 use super::error::MAX_METADATA_LENGTH;
+use super::selection::Selection;
 use super::walk::{self, Found};
 use super::{PackageError, references};
 
@@ -28,6 +29,8 @@ pub(crate) struct PackageInput {
     pub metadata: Metadata,
     /// The model: a folder or a single file. Its files keep their names.
     pub model_path: PathBuf,
+    /// Which of these files are packed.
+    pub selection: Selection,
     /// Files for `misc/`, by their path below it.
     pub misc: BTreeMap<String, PathBuf>,
     /// Tensors by the names that the metadata refers to.
@@ -46,6 +49,7 @@ impl PackageInput {
         Self {
             metadata,
             model_path: model_path.into(),
+            selection: Selection::default(),
             misc: BTreeMap::new(),
             tensors: BTreeMap::new(),
             tensor_format: TensorFormat::default(),
@@ -122,7 +126,7 @@ pub(crate) fn write_unpublished(
     let misc: BTreeSet<String> = input.misc.keys().map(|path| format!("misc/{path}")).collect();
     references::check(&input.metadata, |name| input.tensors.contains_key(name), |path| misc.contains(path))?;
 
-    let mut files = walk::walk(&input.model_path)?;
+    let mut files = walk::walk(&input.model_path, &input.selection)?.files;
     files.extend(misc_files(&input.misc)?);
     check_output(output, &files)?;
 

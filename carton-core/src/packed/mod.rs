@@ -11,6 +11,7 @@ use carton_format::manifest::ManifestHash;
 use serde::Serialize;
 
 pub use self::warning::PackWarning;
+use crate::package::NotPacked;
 use crate::self_test_report::SelfTestReport;
 
 /// The result of packing.
@@ -23,6 +24,9 @@ pub struct Packed {
     pub manifest_sha256: ManifestHash,
     /// The digests in [`Pack::known_links`](crate::Pack::known_links) that match no file that can be left out, sorted.
     pub unmatched: Vec<Sha256Digest>,
+    /// What of the model's folder is not packed: what no model needs, such as `.git`, and what `.cartonignore` and [`Pack::exclude`](crate::Pack::exclude)
+    /// leave out.
+    pub not_packed: Vec<NotPacked>,
     /// What may be unintended. [`Carton::pack`](crate::Carton::pack) has logged each when it was found, as a warning.
     pub warnings: Vec<PackWarning>,
     /// The result of the check; `None` if there was none.

@@ -23,6 +23,11 @@ pub enum PackWarning {
         /// The path in the model.
         path: PathBuf,
     },
+    /// The Python model that runs a file of a framework has a peculiarity.
+    Template {
+        /// The peculiarity, a sentence.
+        text: String,
+    },
     /// A description refers to a file that is not in the carton.
     MissingFile {
         /// What the description is of, such as `model_description`.
@@ -103,6 +108,7 @@ impl fmt::Display for PackWarning {
                 path.display(),
                 Content::GitLfsPointer
             ),
+            Self::Template { text } => f.write_str(text),
             Self::MissingFile { place, path } => {
                 write!(f, "`{place}` refers to `@misc/{}`, which is not in the carton", path.escape_debug())
             }

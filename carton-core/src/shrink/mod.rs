@@ -119,6 +119,7 @@ impl Resolve {
                 path: output,
                 manifest_sha256: manifest_hash(contents)?,
                 unmatched: Vec::new(),
+                not_packed: Vec::new(),
                 warnings: PackWarning::of_format(package.metadata(), has_tensor_file),
                 check: None,
             })

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{CallError, CloseReason};
-use crate::model::{PackResponse, Prepared};
+use crate::model::{PackResponse, Prepared, Statement};
 use crate::protocol_error::ProtocolError;
 use carton_tensor::Tensors;
 
@@ -18,6 +18,7 @@ pub(super) enum Answer {
     },
     Prepared(Prepared),
     Packed(PackResponse),
+    Described(Statement),
     Outputs(Tensors),
     Sealed {
         handle: u64,
@@ -32,6 +33,7 @@ pub(super) enum Kind {
     Load,
     Prepare,
     Pack,
+    Describe,
     Infer,
     Stream,
     Seal,

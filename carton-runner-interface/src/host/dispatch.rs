@@ -8,6 +8,7 @@ use super::{CallError, CloseReason, Event, Peer};
 use crate::dtypes::Dtypes;
 use crate::frame::Frame;
 use crate::message::{Hello, Message, Parsed, WireError, code, parse};
+use crate::model::Statement;
 use crate::protocol_error::ProtocolError;
 use crate::runner::{RunnerError, RunnerErrorKind};
 use crate::shared_memory::peer::MapError;
@@ -129,6 +130,11 @@ fn handle(
         Message::Packed(packed) => {
             calls.answer(call()?, name, &[Kind::Pack], Ok(Answer::Packed(packed)))?;
         }
+        Message::Described { inputs, outputs, example } => {
+            let example = decode(&shared.link.memory, example, body, shared.link.frame_cap())?;
+            let statement = Statement { inputs, outputs, example };
+            calls.answer(call()?, name, &[Kind::Describe], Ok(Answer::Described(statement)))?;
+        }
         Message::Sealed { handle } => {
             let unwanted = calls.answer(call()?, name, &[Kind::Seal], Ok(Answer::Sealed { handle }))?;
             if unwanted.is_some() {
@@ -174,6 +180,7 @@ fn handle(
         Message::Load(_)
         | Message::Prepare(_)
         | Message::Pack(_)
+        | Message::Describe {}
         | Message::Infer { .. }
         | Message::InferStream { .. }
         | Message::Credit { .. }

@@ -11,6 +11,7 @@ use super::handle::Handle;
 use super::stream::{InferStream, SealedInputs};
 use super::{CallError, CallTimings};
 use crate::message::{Message, WireTensor, code};
+use crate::model::Statement;
 use crate::runner::RunnerError;
 use carton_tensor::Tensors;
 
@@ -38,6 +39,18 @@ impl Turn {
         let shared = Arc::clone(&self.handle.shared);
         let (answer, timings) = self.run(Kind::Infer, inputs, message).await?;
         shared.outputs(answer, timings)
+    }
+
+    /// Asks what the loaded model states about itself.
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer). A runner that does not know this call fails with [`code::UNKNOWN_MESSAGE`].
+    pub async fn describe(self) -> Result<Statement, CallError> {
+        let shared = Arc::clone(&self.handle.shared);
+        match self.run(Kind::Describe, Tensors::new(), |_| Message::Describe {}).await?.0 {
+            Answer::Described(statement) => Ok(statement),
+            _ => Err(shared.wrong_answer()),
+        }
     }
 
     /// Runs the model and receives its outputs as they come.

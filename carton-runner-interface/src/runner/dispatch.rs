@@ -31,6 +31,7 @@ pub(super) enum Work {
     Load(LoadRequest),
     Prepare(LoadRequest),
     Pack(PackRequest),
+    Describe,
     Infer(Tensors),
     Stream(Tensors),
     Seal(Tensors),
@@ -74,6 +75,7 @@ impl<R: Runner> Server<R> {
                 None => return Ok(None),
             },
             Message::Pack(request) => (Work::Pack(request), 0),
+            Message::Describe {} => (Work::Describe, 0),
             Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body, u64::MAX)?), 0),
             Message::InferStream { inputs, credits } => {
                 (Work::Stream(decode(memory, inputs, body, u64::MAX)?), credits)

@@ -50,7 +50,7 @@ pub use process::run;
 pub use server::serve;
 pub use state::{ServeError, ServeOptions};
 
-pub use crate::model::{DeclaredTensor, Options, PackRequest, PackResponse, Prepared};
+pub use crate::model::{DeclaredTensor, Options, PackRequest, PackResponse, Prepared, Statement};
 pub use carton_tensor::Tensors;
 
 /// How a runner introduces itself to the host.
@@ -106,6 +106,15 @@ pub trait Runner: Send + Sync + Sized + 'static {
     /// The most calls that may run at once. The host queues further calls.
     fn max_concurrency(&self) -> usize {
         1
+    }
+
+    /// Returns what the loaded model states about itself, to [`pack`](Self::pack) what cannot be read from its files. The default is nothing.
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer).
+    fn state(&self, call: &Call) -> Result<Statement, RunnerError> {
+        let _ = call;
+        Ok(Statement::default())
     }
 
     /// Runs the model once.

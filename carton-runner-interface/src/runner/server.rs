@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::call::{AnswerError, Call, OutputStream};
 use super::dispatch::{Job, Work};
 use super::state::{End, ServeError, ServeOptions, Server, lock};
-use super::{Runner, RunnerError, RunnerErrorKind, Tensors};
+use super::{Runner, RunnerError, RunnerErrorKind, Statement, Tensors};
 use crate::dtypes::Dtypes;
 use crate::link::{Link, LinkOptions};
 use crate::message::{Message, Parsed, Side, WireError, code, parse};
@@ -261,6 +261,13 @@ impl<R: Runner> Server<R> {
         let Some(model) = self.model.get() else { return refused(code::NOT_LOADED, "no model is loaded") };
         match work {
             Work::Load(_) | Work::Prepare(_) | Work::Pack(_) => Ok(()),
+            Work::Describe => {
+                let Statement { mut inputs, mut outputs, example } = model.state(call).map_err(failed)?;
+                let dtypes = self.link.peer_dtypes();
+                dtypes.declare(&mut inputs);
+                dtypes.declare(&mut outputs);
+                call.send_tensors(example, |example| Message::Described { inputs, outputs, example })
+            }
             Work::Infer(inputs) => self.answer_outputs(call, model.infer(inputs, call).map_err(failed)?),
             Work::Stream(inputs) => {
                 model.infer_stream(inputs, call, &mut OutputStream::new(call)).map_err(failed)?;

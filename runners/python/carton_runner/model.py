@@ -24,6 +24,7 @@ class Model:
         self._infer_sealed = infer_sealed
         self._unseal = unseal
         self._loops = loops
+        self._signature = self._example = None
         self._input_names = _renamed(inputs)
         #: The parameters of a plain function.
         self._parameters = None
@@ -51,7 +52,9 @@ class Model:
             raise RunnerError("the entry point returned a %s without the methods of a model" % kind, hint=hint)
         if seal is None or infer_sealed is None:
             seal = infer_sealed = unseal = None
-        return cls(infer, seal, infer_sealed, unseal, inputs, outputs, loops)
+        made = cls(infer, seal, infer_sealed, unseal, inputs, outputs, loops)
+        made._signature, made._example = (getattr(model, name, None) for name in ("signature", "example"))
+        return made
 
     # Calls. They return the model's results, awaited but not yet checked.
 
@@ -79,6 +82,13 @@ class Model:
         """Tells the model that sealed inputs are no longer needed."""
         if self._unseal is not None:
             self._settled(call, self._unseal(handle))
+
+    def statement(self):
+        """Returns what the model states about itself, as :func:`statement.of` does."""
+        # Imported here, because only packing asks for it.
+        from carton_runner import statement
+
+        return statement.of(*(method if callable(method) else None for method in (self._signature, self._example)))
 
     def _received(self, arrays):
         """Returns inputs as the model gets them."""

@@ -7,7 +7,8 @@ from carton_runner.decoding import SIZES
 from carton_runner.errors import RunnerError
 from carton_runner.frames import malformed
 
-_DTYPES = frozenset((*SIZES, "string", "bytes"))
+#: The dtypes that a declared tensor may have.
+DTYPES = frozenset((*SIZES, "string", "bytes"))
 
 
 def load_fields(fields, message):
@@ -63,7 +64,7 @@ def _specs(fields, key, message):
         if type(spec) is not dict:
             raise malformed(message, "`%s` holds what is no object" % key)
         _field(spec, "name", str, message)
-        if type(spec.get("dtype")) is not str or spec["dtype"] not in _DTYPES:
+        if type(spec.get("dtype")) is not str or spec["dtype"] not in DTYPES:
             raise malformed(message, "`%s` has no known dtype" % spec["name"])
         if spec.get("internal_name") is not None:
             _field(spec, "internal_name", str, message)

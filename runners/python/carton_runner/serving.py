@@ -37,7 +37,7 @@ _RECOUNT = 256
 #: The calls that need no loaded model.
 _WITHOUT_MODEL = frozenset(("load", "prepare", "pack"))
 _ONLY_RUNNERS = frozenset(
-    ("loaded", "prepared", "packed", "inferred", "stream_item", "stream_end", "sealed", "log", "progress")
+    ("loaded", "prepared", "packed", "inferred", "described", "stream_item", "stream_end", "sealed", "log", "progress")
 )
 
 
@@ -89,6 +89,7 @@ class Server:
             "load": self._load,
             "prepare": self._prepare,
             "pack": self._pack,
+            "describe": self._describe,
             "infer": self._infer,
             "infer_stream": self._stream,
             "seal": self._seal,
@@ -212,6 +213,8 @@ class Server:
                 argument = pack_fields(fields)
             elif name == "infer_sealed":
                 argument = check_number(fields.get("handle"), name, "handle")
+            elif name == "describe":
+                pass
             elif self._model is None:
                 self._decoder.discard(fields.get("inputs"))
             else:
@@ -381,6 +384,13 @@ class Server:
         packed = packing.pack(path, scratch, options, pack_options, fields["inputs"], compat_version, report)
         self._last_answer('"packed":%s' % packed_json(packed), call.number)
 
+    def _describe(self, call):
+        specs, example = self._model.statement()
+        self.process.after_model()
+        encoded = self._encode(call, example)
+        del example
+        self._answer(call, "described", encoded, specs, "example")
+
     def _infer(self, call):
         result = self._model.infer(call, call.take_argument())
         if type(result) is not dict:
@@ -465,8 +475,8 @@ class Server:
             raise Cancelled
         return self._encoder.encode(result, self._model.declared)
 
-    def _answer(self, call, name, encoded):
-        """Sends outputs. The caller must have dropped its references to them."""
+    def _answer(self, call, name, encoded, fields="", tensors="outputs"):
+        """Sends outputs, after other fields. The caller must have dropped its references to them."""
         connection = self.connection
         try:
             encoded.settle()
@@ -475,10 +485,10 @@ class Server:
                 encoded.parting.clear()
                 for region in self.pool.take_retired():
                     connection.send('"unmap":{"region":%d}' % region)
-                message = '"%s":{"outputs":[%s]}' % (name, ",".join(encoded.wires))
+                message = '"%s":{%s"%s":[%s]}' % (name, fields, tensors, ",".join(encoded.wires))
                 connection.check(message, encoded.n_bytes)
                 encoded.lend(self._announce)
-                if name == "inferred":
+                if name != "stream_item":
                     self._known.pop(call.number, None)
                 releases = self.host_memory.take_releases()
                 connection.send(message, call.number, releases, encoded.parts, encoded.n_bytes)
