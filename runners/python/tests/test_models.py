@@ -56,6 +56,45 @@ class EntryPoints(support.ModelTest):
         with self.host(source, {"entrypoint_fn": "Model", "model": {"factor": 7}}) as host:
             self.assertEqual(self.value(host, host.call(infer(scalar()), number(3))), 21)
 
+    def test_a_model_states_its_signature(self):
+        source = """
+            import numpy
+
+            class Model:
+                def signature(self):
+                    return {"inputs": [{"name": "x", "dtype": numpy.dtype("float32"), "shape": ("batch", numpy.int64(2))}], "outputs": %s}
+
+                def example(self):
+                    return {"x": numpy.ones((1, 2), "float32")}
+
+                def infer_with_tensors(self, inputs):
+                    return inputs
+
+            get_model = Model
+        """
+        with self.host(source % "[]") as host:
+            name, fields, body, *_ = host.call({"describe": {}})
+            self.assertEqual(name, "described")
+            self.assertEqual(fields["inputs"], [{"name": "x", "dtype": "float32", "shape": ["batch", 2]}])
+            self.assertEqual(fields["outputs"], [])
+            (example,) = fields["example"]
+            self.assertEqual(host.bytes_of(example, body), number(1) * 2)
+            self.assertEqual(host.call({"describe": {}})[0], "described")
+        problems = {
+            "3": "`outputs` of the model's signature is no list",
+            '[{"name": "y"}]': "`outputs` of the model's signature holds what is no dict of `name`, `dtype` and `shape`",
+            '[{"name": "y", "dtype": "int4", "shape": []}]': "`y` of the model's signature has no known dtype: int4",
+            '[{"name": "y", "dtype": "int8", "shape": [-1]}]': "the shape of `y` in the model's signature has a size that is neither a text nor a number: -1",
+        }
+        for outputs, problem in problems.items():
+            with self.host(source % outputs) as host:
+                name, fields, *_ = host.call({"describe": {}})
+                self.assertEqual((name, fields["message"]), ("error", problem))
+        with self.host("class get_model:\n    def infer_with_tensors(self, inputs):\n        return inputs\n") as host:
+            self.assertEqual(host.call({"describe": {}})[:2], ("described", {"inputs": [], "outputs": [], "example": []}))
+        with Host() as host:
+            self.assertEqual(host.call({"describe": {}})[1]["code"], "not_loaded")
+
     def test_relative_imports_and_files_beside_the_model(self):
         self.write("model/net/__init__.py", "")
         self.write("model/net/core.py", "from ..weights import factor\nfrom . import sub\n")
