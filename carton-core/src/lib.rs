@@ -208,7 +208,7 @@ pub mod tensor {
 
 /// What packing takes and returns.
 pub mod packing {
-    pub use crate::pack::{Packing, Recognized, RecordSelfTest};
+    pub use crate::pack::{FetchModel, FetchedModel, Packing, Recognized, RecordSelfTest, fetch_model};
     pub use crate::package::NotPacked;
     pub use crate::packed::{PackCheck, PackWarning, ZeroRun};
     pub use carton_format::archive::{Compression, Method};

@@ -75,7 +75,8 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(load::load_async, module)?)?;
     module.add_function(wrap_pyfunction!(package::open, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack, module)?)?;
-    module.add_function(wrap_pyfunction!(pack::runner_for, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::recognize, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::eject, module)?)?;
     module.add_function(wrap_pyfunction!(pack::shrink, module)?)?;
     module.add_function(wrap_pyfunction!(pack::resolve, module)?)?;
     module.add_function(wrap_pyfunction!(signing::generate_key, module)?)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use carton_core::metadata::{Draft, DraftReference, Example, Reference, SelfTest};
-use carton_core::packing::{Compression, RecordSelfTest, TensorFormat};
+use carton_core::packing::{Compression, Recognized, RecordSelfTest, Template, TensorFormat};
 use carton_core::shrink::{LeaveOut, Resolve, Shrink};
 use carton_core::{Carton, Inputs, Links, Location, Pack};
 use pyo3::prelude::*;
@@ -43,6 +43,8 @@ pub(crate) struct PackOptions<'py> {
     tensor_format: Option<String>,
     compression: Option<String>,
     links: BTreeMap<String, Vec<String>>,
+    exclude: Vec<String>,
+    allow_secrets: Vec<String>,
     check: bool,
     strict: bool,
     install_runners: bool,
@@ -226,20 +228,38 @@ pub(crate) fn pack<'py>(
         pack = pack.record_self_test(test);
     }
     pack = pack.links(links(py, options.links)?);
+    pack = options.exclude.into_iter().fold(pack, Pack::exclude);
+    pack = options.allow_secrets.into_iter().fold(pack, Pack::allow_secret);
     let packed = runtime::wait_with_progress(py, progress, pack, Pack::progress)?;
     let fields = fields!(py, {
         "path": packed.path.as_os_str(),
         "manifest_sha256": packed.manifest_sha256.to_string(),
+        "not_packed": packed.not_packed.iter().map(|left_out| left_out.path.clone()).collect::<Vec<_>>(),
         "warnings": packed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "check": packed.check.map(|check| results::report(py, "pack_check", &check)).transpose()?,
     });
     results::result(py, "Packed", &fields)
 }
 
-/// The runner for a model, if its files leave no doubt.
+/// What runs a model, if its files leave no doubt. `carton.recognize` documents it.
 #[pyfunction]
-pub(crate) fn runner_for(py: Python<'_>, model: GivenPath) -> PyResult<Option<&'static str>> {
-    runtime::wait(py, None, async move { Ok(Carton::recognize(model.0).await?.map(|recognized| recognized.runner)) })
+pub(crate) fn recognize(py: Python<'_>, model: GivenPath) -> PyResult<Option<Bound<'_, PyAny>>> {
+    let Some(Recognized { runner, template, .. }) = runtime::wait(py, None, Carton::recognize(model.0))? else {
+        return Ok(None);
+    };
+    let fields = fields!(py, {
+        "runner": runner,
+        "template": template.as_ref().map(Template::name),
+        "kind": template.as_ref().map(Template::kind),
+        "requirements": template.as_ref().map_or(&[][..], Template::requirements).to_vec(),
+    });
+    results::result(py, "Recognized", &fields).map(Some)
+}
+
+/// Writes the Python model that runs the files of a framework. `carton.eject` documents it.
+#[pyfunction]
+pub(crate) fn eject(py: Python<'_>, model: GivenPath, folder: GivenPath) -> PyResult<()> {
+    runtime::wait(py, None, async move { Carton::eject(model.0, folder.0).await.map(drop) })
 }
 
 /// Leaves out files that can be fetched from elsewhere, and waits for it. `carton.shrink` documents it.

@@ -502,10 +502,10 @@ def test_runners(model_file: Path, noop_folder: Path, tmp_path: Path) -> None:
     assert set(found) == {"noop", "onnx"}
     for runner in found.values():
         assert runner.folder is None and runner.framework_version and runner.compat_version >= 1
-    assert carton.runner_for(model_file) == "onnx"
-    assert carton.runner_for(noop_folder) is None
+    assert carton.recognize(model_file).runner == "onnx"
+    assert carton.recognize(noop_folder) is None
     with pytest.raises(carton.MachineError):
-        carton.runner_for(tmp_path / "missing.onnx")
+        carton.recognize(tmp_path / "missing.onnx")
     with pytest.raises(carton.InvalidInputError, match="index="):
         carton.install_runner("onnx")
     with pytest.raises(carton.MachineError):

@@ -64,7 +64,7 @@ entries = {
     "pack": lambda: carton.pack("model.onnx", "/tmp/never-written.carton", runner="onnx"),
     "shrink": lambda: carton.shrink(DIGITS, "/tmp/never-written.carton", url_prefix="https://localhost"),
     "resolve": lambda: carton.resolve(DIGITS, "/tmp/never-written.carton"),
-    "runner_for": lambda: carton.runner_for("model.onnx"),
+    "recognize": lambda: carton.recognize("model.onnx"),
     "runners": carton.runners,
     "install_runner": lambda: carton.install_runner("onnx", index="/nowhere"),
     "cache.list": carton.cache.list,

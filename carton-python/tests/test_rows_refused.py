@@ -109,7 +109,7 @@ def test_paths_may_be_bytes(digits_path: Path, echo: carton.Model, tmp_path: Pat
     assert echo.map(TABLE, inputs=INPUTS).write(output).rows == 3
     carton.open(os.fsencode(digits_path)).unpack(os.fsencode(tmp_path / "unpacked"))
     model = os.fsencode(tmp_path / "unpacked" / "model" / "model.onnx")
-    assert carton.runner_for(model) == "onnx"
+    assert carton.recognize(model).runner == "onnx"
     packed = os.fsencode(tmp_path / "packed.carton")
     carton.pack(model, packed, files=carton.Files(misc={"notes": os.fsencode(digits_path)}))
     shrunk = os.fsencode(tmp_path / "shrunk.carton")

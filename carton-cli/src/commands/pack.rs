@@ -5,12 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::hub::{self, FetchSnapshot, HubName, Snapshot};
 use carton_core::metadata::{Draft, MetadataError};
-use carton_core::packing::{NotPacked, PackCheck, Recognized, TensorFormat};
+use carton_core::packing::{FetchModel, FetchedModel, NotPacked, PackCheck, Recognized, TensorFormat, fetch_model};
 use carton_core::shrink::Resolve;
 use carton_core::signature::cast_inputs;
-use carton_core::{Advice, Carton, Error, Links, Location, ManifestHash, Pack, Place, Sha256Digest};
+use carton_core::{Advice, Carton, Error, Links, Location, ManifestHash, Pack, Sha256Digest};
 use serde::Serialize;
 
 use super::context::confined;
@@ -31,8 +30,6 @@ enum PackArgumentError {
     ReadMetadata { path: PathBuf, source: io::Error },
     #[error("cannot use `{}`", path.display())]
     Metadata { path: PathBuf, source: MetadataError },
-    #[error("no template runs `{}`", path.display())]
-    NoTemplate { path: PathBuf },
     #[error("cannot derive the carton's name from `{}`", path.display())]
     NoName { path: PathBuf },
     #[error("misc file `{name}` is given twice")]
@@ -61,10 +58,8 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     if arguments.resolve {
         return resolve(arguments, context).await;
     }
-    let snapshot = snapshot(&arguments.path, context).await?;
-    if let Some(snapshot) = &snapshot {
-        arguments.path = snapshot.path().to_path_buf();
-    }
+    let fetched = fetched(&arguments.path, context).await?;
+    arguments.path = fetched.path().to_path_buf();
     if let Some(folder) = &arguments.eject {
         return eject(&arguments.path, folder, context).await;
     }
@@ -139,20 +134,17 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     report(packed, context)
 }
 
-/// The files of a repository on the Hub, if the model is one.
-async fn snapshot(path: &Path, context: &Context<'_>) -> Result<Option<Snapshot>, Failure> {
-    let Some(text) = path.to_str() else { return Ok(None) };
-    let name: HubName = match Location::from(text).place() {
-        Ok(Place::Hub(_)) => text.trim().parse().map_err(Failure::usage)?,
-        Err(error) if error.scheme == "hf" => return Err(Failure::usage(error.clone())),
-        _ => return Ok(None),
-    };
+/// The model on this machine, fetched if it is on a server.
+async fn fetched(path: &Path, context: &Context<'_>) -> Result<FetchedModel, Failure> {
+    let location = path.to_str().map_or_else(|| Location::from(path), |text| Location::from(text.trim()));
     let fetch =
-        set(hub::snapshot(name).config(context.config.clone()), open::progress(context), FetchSnapshot::progress);
-    let snapshot = fetch.await?;
+        set(fetch_model(location).config(context.config.clone()), open::progress(context), FetchModel::progress);
+    let model = fetch.await?;
     context.output.progress().finish();
-    context.output.note(&format!("the files are those of commit {}", snapshot.commit()));
-    Ok(Some(snapshot))
+    if let Some(commit) = model.commit() {
+        context.output.note(&format!("the files are those of commit {commit}"));
+    }
+    Ok(model)
 }
 
 /// Prints which runner is recognized from the model's files, if one is.
@@ -172,13 +164,7 @@ async fn note_recognized_runner(path: &Path, context: &Context<'_>) -> Result<()
 
 /// `carton pack --eject`.
 async fn eject(path: &Path, folder: &Path, context: &Context<'_>) -> Result<Exit, Failure> {
-    let template = Carton::recognize(path).await?.and_then(|recognized| recognized.template);
-    let Some(template) = template else {
-        return Err(Failure::usage(PackArgumentError::NoTemplate { path: path.to_path_buf() })
-            .hint("only the files of frameworks have one, such as those of XGBoost or Keras; other models are packed as they are"));
-    };
-    let (place, written) = (folder.to_path_buf(), template.clone());
-    interrupt::blocking(move |_| Ok(written.copy_into(&place).map_err(Failure::new)?)).await?;
+    let template = Carton::eject(path, folder).await?;
     let folder = folder.display().to_string();
     if context.output.is_json() {
         context.output.json(&Ejected {

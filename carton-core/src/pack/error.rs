@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use carton_format::archive::ArchiveError;
 use carton_format::error_kind::ErrorKind;
+use carton_format::url::ShownUrl;
+use carton_network::hub::InvalidHubName;
 use carton_templates::TemplateError;
 use carton_tensor::content::Content;
 use carton_tensor::npy::NpyError;
@@ -34,6 +36,12 @@ pub(crate) enum PackError {
     /// The model is known, and no runner runs it.
     #[error("cannot pack `{}`: it is {kind}, which nothing runs as it is", path.display())]
     NotRun { path: PathBuf, kind: String, hint: String },
+    /// The name is none of a repository on the Hub.
+    #[error("cannot use `{name}`")]
+    HubName { name: ShownUrl, source: InvalidHubName },
+    /// No template is known for the files.
+    #[error("no template runs `{}`", path.display())]
+    NoTemplate { path: PathBuf },
     /// Files that would be packed hold secrets.
     #[error("the model has what looks like a secret:\n{}", lines(secrets))]
     Secrets {
@@ -109,6 +117,9 @@ impl Failure for PackError {
                 content.hint().map(Advice::from)
             }
             Self::Template(error) => error.hint().map(Advice::from),
+            Self::NoTemplate { .. } => Some(
+                "only the files of frameworks have one, such as those of XGBoost or Keras; other models are packed as they are".into(),
+            ),
             Self::NotRun { hint, .. } => Some(Advice::Text(hint.clone())),
             Self::Secrets { first, .. } => Some(Advice::AllowSecret { path: first.clone() }),
             Self::NoSignature => Some(Advice::DeclareInputs),

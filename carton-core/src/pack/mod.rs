@@ -8,6 +8,7 @@
 
 mod check;
 mod error;
+mod fetch;
 mod input;
 mod other_side;
 mod outputs;
@@ -29,9 +30,12 @@ use carton_format::links::Links;
 use carton_format::metadata::Draft;
 use carton_format::tensor_data::TensorFormat;
 use carton_runner_interface::{OptionValue, Options};
+use carton_templates::Template;
 use carton_tensor::Tensor;
 use semver::VersionReq;
 
+use self::error::PackError;
+pub use self::fetch::{FetchModel, FetchedModel, fetch_model};
 pub use self::packing::Packing;
 pub use self::recognize::Recognized;
 use crate::blocking::{Awaited, run_blocking};
@@ -311,7 +315,8 @@ impl<T: Into<Inputs>> From<T> for RecordSelfTest {
 }
 
 impl Carton {
-    /// Packs the model at `path` into the carton `output`.
+    /// Packs the model at `path` into the carton `output`. The path may be the address of a model on a server, which is fetched as
+    /// [`fetch_model`](crate::packing::fetch_model) does.
     ///
     /// The carton appears under its name only when it is complete and, unless [`Pack::check`] is off, was loaded and passed its
     /// self-tests. An existing file of that name is replaced. What may be unintended is logged, and listed in [`Packed::warnings`].
@@ -350,5 +355,29 @@ impl Carton {
     pub async fn recognize(path: impl AsRef<Path>) -> Result<Option<Recognized>, Error> {
         let path = path.as_ref().to_path_buf();
         run_blocking(None, move |_| recognize::recognize(&path)).await
+    }
+
+    /// Writes the Python model that runs the files of a framework into `folder`, with copies of them, and returns it. The folder must be empty or
+    /// not exist, and is a model that [`pack`](Self::pack) packs.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), carton_core::Error> {
+    /// let template = carton_core::Carton::eject("booster.json", "booster").await?;
+    /// assert_eq!(template.name(), "xgboost");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`recognize`](Self::recognize); no template is known for these files; the folder is not empty, or cannot be written.
+    pub async fn eject(path: impl AsRef<Path>, folder: impl Into<PathBuf>) -> Result<Template, Error> {
+        let (path, folder) = (path.as_ref().to_path_buf(), folder.into());
+        run_blocking(None, move |_| {
+            let template = recognize::recognize(&path)?.and_then(|recognized| recognized.template);
+            let template = template.ok_or(PackError::NoTemplate { path })?;
+            template.copy_into(&folder).map_err(PackError::Template)?;
+            Ok(template)
+        })
+        .await
     }
 }

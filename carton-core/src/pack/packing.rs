@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use super::check::{TrialCache, Written, check_same_model};
 use super::error::PackError;
+use super::fetch::{FetchedModel, fetch_model};
 use super::input::Input;
 use super::recognize::Recognized;
 use super::runner_answer::{Asking, complete, declared, doubtful_outputs};
@@ -30,7 +31,7 @@ use crate::packed::{PackCheck, PackWarning, Packed};
 use crate::runner::{self, Descriptor, PLATFORM, Requirement, RunnerSources, known_platforms};
 use crate::shrink::check_links_of_new;
 use crate::variables;
-use crate::{Carton, Error, Inputs};
+use crate::{Carton, Error, Inputs, Location};
 
 /// A model to be packed, after the runner has described it. Made by [`Pack::prepare`].
 pub struct Packing {
@@ -39,6 +40,8 @@ pub struct Packing {
     config: Config,
     /// The model may have been written into these folders, so they are kept until the carton is written.
     scratch: Arc<Scratch>,
+    /// The model, if it was on a server.
+    _fetched: FetchedModel,
     not_packed: Vec<NotPacked>,
     /// The model, if it was asked for its signature.
     asked: Option<Asked>,
@@ -79,9 +82,11 @@ impl std::fmt::Debug for Packing {
 }
 
 impl Packing {
-    pub(super) async fn prepare(pack: Pack) -> Result<Self, Error> {
+    pub(super) async fn prepare(mut pack: Pack) -> Result<Self, Error> {
         let mut warnings = Warnings::new(pack.strict);
         warnings.add_mistakes(warnings::mistakes(&pack.metadata))?;
+        let fetched = fetched(&pack).await?;
+        pack.path = fetched.path().to_path_buf();
         let Chosen { config, descriptor, template } = choose_runner(pack.clone()).await?;
         let given = absolute(&pack.path)?;
         let scratch = Scratch::new()?;
@@ -140,6 +145,7 @@ impl Packing {
             pack,
             config,
             scratch: Arc::new(scratch),
+            _fetched: fetched,
             not_packed: selected.not_packed,
             asked: None,
             example: None,
@@ -440,6 +446,17 @@ enum Compared {
     /// The declaration was the model's own, and is corrected.
     Corrected,
     Different,
+}
+
+/// Fetches the model if it is on a server.
+async fn fetched(pack: &Pack) -> Result<FetchedModel, Error> {
+    // A path that is no text is one of this machine.
+    let location = pack.path.to_str().map_or_else(|| Location::from(&pack.path), Location::from);
+    let mut fetching = fetch_model(location).config(pack.operation.config()?);
+    if let Some(progress) = pack.operation.progress().cloned() {
+        fetching = fetching.progress(move |event| progress(event));
+    }
+    fetching.await
 }
 
 /// The files of a model that are packed, by their paths in it, and what is not.

@@ -63,6 +63,7 @@ from ._results import (
     Packed,
     Pulled,
     Pushed,
+    Recognized,
     RequiredRunner,
     Resolved,
     Runner,
@@ -114,6 +115,7 @@ __all__ = [
     "Packed",
     "Pulled",
     "Pushed",
+    "Recognized",
     "RequiredRunner",
     "Resolved",
     "Runner",
@@ -154,7 +156,6 @@ __all__ = [
     "push",
     "ray",
     "resolve",
-    "runner_for",
     "runners",
     "shrink",
     "sign",
@@ -355,16 +356,33 @@ def resolve(
         )
 
 
-def runner_for(model: AnyPath) -> str | None:
-    """The runner for the model at a path of this machine, if its files leave no doubt.
+def recognize(model: AnyPath) -> Recognized | None:
+    """What runs the model at a path of this machine, if its files leave no doubt.
+
+    Files of frameworks that are no Python model yet, such as those of XGBoost, scikit-learn, Keras or Hugging Face, are run by a Python model
+    that `pack` writes for them, and that `eject` writes into a folder.
 
     Raises:
         MachineError: The path cannot be read.
+        InvalidInputError: The file is empty or broken, or a model that nothing runs as it is.
 
-        >>> carton.runner_for("model.onnx")
+        >>> carton.recognize("model.onnx").runner
         'onnx'
     """
-    return _carton.runner_for(os.fspath(model))
+    return _carton.recognize(os.fspath(model))
+
+
+def eject(model: AnyPath, folder: AnyPath) -> None:
+    """Writes the Python model that runs the files of a framework into a new folder, with copies of them, to read and change it. `pack` packs
+    the folder.
+
+    Raises:
+        InvalidInputError: No such model is known for these files, or the folder is not empty.
+        MachineError: A file cannot be read or written.
+
+        >>> carton.eject("booster.json", "booster")  # doctest: +SKIP
+    """
+    _carton.eject(os.fspath(model), os.fspath(folder))
 
 
 def runners() -> list[Runner]:

@@ -198,6 +198,9 @@ class Files:
         tensor_format: How tensors are stored: `bin`, `safetensors` or `ztensor`.
         compression: How files are compressed: `auto` chooses for each, `stored`, `zstd` or `deflate`.
         links: Lists of URLs by the SHA-256 of files that are left out, because they can be fetched from there.
+        exclude: Patterns of files of the model's folder that are left out, as in `.gitignore`. They come after those of the folder's
+            `.cartonignore`.
+        allow_secrets: Paths of files in the model that are packed although they look like secrets; `env.NAME` for an environment variable.
 
     Raises:
         InvalidInputError: A value is not of its type.
@@ -211,6 +214,8 @@ class Files:
     tensor_format: Literal["bin", "safetensors", "ztensor"] = "bin"
     compression: Literal["auto", "stored", "zstd", "deflate"] = "auto"
     links: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    exclude: Sequence[str] = ()
+    allow_secrets: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         check_dict("files.misc", self.misc, check_path)
@@ -218,6 +223,8 @@ class Files:
         check_text("files.tensor_format", self.tensor_format)
         check_text("files.compression", self.compression)
         check_dict("files.links", self.links, check_list)
+        check_list("files.exclude", self.exclude, check_text)
+        check_list("files.allow_secrets", self.allow_secrets, check_text)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from ._results import (
     Info,
     MapReport,
     Packed,
+    Recognized,
     Pruned,
     Pulled,
     Pushed,
@@ -33,7 +34,8 @@ __all__ = [
     "load_async",
     "open",
     "pack",
-    "runner_for",
+    "recognize",
+    "eject",
     "shrink",
     "resolve",
     "generate_key",
@@ -318,7 +320,8 @@ def pack(
     options: Mapping[str, Any],
     progress: Callable[..., None] | None = None,
 ) -> Packed: ...
-def runner_for(model: AnyPath) -> str | None: ...
+def recognize(model: AnyPath) -> Recognized | None: ...
+def eject(model: AnyPath, folder: AnyPath) -> None: ...
 def shrink(
     location: str,
     output: AnyPath,

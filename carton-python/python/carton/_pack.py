@@ -113,6 +113,8 @@ def pack(
         "tensor_format": kept.tensor_format,
         "compression": kept.compression,
         "links": {digest: list(urls) for digest, urls in kept.links.items()},
+        "exclude": list(kept.exclude),
+        "allow_secrets": list(kept.allow_secrets),
         **_calls(tests),
         "inputs": None if inputs is None else list(inputs),
         "outputs": None if outputs is None else list(outputs),

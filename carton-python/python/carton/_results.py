@@ -104,14 +104,33 @@ class Packed:
     Attributes:
         path: The carton.
         manifest_sha256: The hash of the carton, which `carton.load(expect=…)` takes.
+        not_packed: Paths of what was left out of the model's folder.
         warnings: What may be unintended, one sentence each. The logger `carton.pack` got them as well.
         check: What the check found; None without a check.
     """
 
     path: str
     manifest_sha256: str
+    not_packed: list[str]
     warnings: list[str]
     check: PackCheck | None
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """What runs a model, from `carton.recognize`.
+
+    Attributes:
+        runner: The name of the runner.
+        template: The name of the Python model that runs the files of a framework, such as `xgboost`; None if the runner reads them itself.
+        kind: What these files are, such as `an XGBoost model (JSON)`.
+        requirements: The packages that the Python model needs.
+    """
+
+    runner: str
+    template: str | None
+    kind: str | None
+    requirements: list[str]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,154 @@
+//! Fetches a model that is on a server, so that it can be packed.
+
+use std::future::IntoFuture;
+use std::path::{Path, PathBuf};
+
+use carton_format::context::Context;
+use carton_format::digest::hash_all;
+use carton_format::progress::fetched;
+use carton_format::url::Url;
+use carton_network::download::{Download, Target};
+use carton_network::http::{Activity, NetworkError};
+use carton_network::hub::HubName;
+use carton_network::place::Place;
+
+use super::error::PackError;
+use crate::blocking::{Awaited, run_blocking};
+use crate::cache::{Cache, TemporaryFolder};
+use crate::config::Config;
+use crate::contents::ContentsError;
+use crate::hub::{self, Snapshot};
+use crate::settings::{OperationSettings, operation_setters};
+use crate::{Error, Location};
+
+/// The largest file that is fetched, in bytes.
+const MAX_FILE: u64 = 1 << 40;
+
+/// A model that is to be fetched. Made by [`fetch_model`]; setters configure it, and `.await` fetches it.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is fetched until this is awaited"]
+pub struct FetchModel {
+    location: Location,
+    operation: OperationSettings,
+}
+
+/// A model on this machine. What was fetched of it is deleted when this is dropped.
+#[derive(Debug)]
+pub struct FetchedModel {
+    path: PathBuf,
+    kept: Kept,
+}
+
+/// What has to stay for as long as the model is in use.
+#[derive(Debug)]
+enum Kept {
+    /// The user's own file or folder.
+    Nothing,
+    Snapshot(Snapshot),
+    Folder {
+        _folder: TemporaryFolder,
+    },
+}
+
+impl FetchedModel {
+    /// The file or folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The commit that the files are of, if they are from the Hugging Face Hub.
+    #[must_use]
+    pub fn commit(&self) -> Option<&str> {
+        match &self.kept {
+            Kept::Snapshot(snapshot) => Some(snapshot.commit()),
+            Kept::Nothing | Kept::Folder { .. } => None,
+        }
+    }
+}
+
+/// Fetches the model at `location`, so that it can be packed: a repository of the Hugging Face Hub or one file of it, as [`hub::snapshot`] does, or a file on a
+/// web server or in an object store. A path of this machine is returned as it is. [`Carton::pack`](crate::Carton::pack) does this itself.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), carton_core::Error> {
+/// use carton_core::{Carton, packing::fetch_model};
+/// let model = fetch_model("s3://bucket/booster.json").await?;
+/// let recognized = Carton::recognize(model.path()).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The place is an artifact of a registry, or malformed; the server cannot be reached, or refuses; there is no such file; the cache cannot be
+/// written to.
+pub fn fetch_model(location: impl Into<Location>) -> FetchModel {
+    FetchModel { location: location.into(), operation: OperationSettings::default() }
+}
+
+impl FetchModel {
+    operation_setters!(operation);
+
+    async fn fetch(self) -> Result<FetchedModel, Error> {
+        let Self { location, operation } = self;
+        match location.place()?.clone() {
+            Place::Path(path) => Ok(FetchedModel { path, kept: Kept::Nothing }),
+            Place::Hub(url) => {
+                let name =
+                    HubName::from_url(&url).map_err(|source| PackError::HubName { name: url.shown(), source })?;
+                let mut fetching = hub::snapshot(name).config(operation.config()?);
+                if let Some(progress) = operation.progress().cloned() {
+                    fetching = fetching.progress(move |event| progress(event));
+                }
+                let snapshot = fetching.await?;
+                Ok(FetchedModel { path: snapshot.path().to_path_buf(), kept: Kept::Snapshot(snapshot) })
+            }
+            Place::Oci(url) => {
+                let reason = "names an artifact of a registry, which is no single file".to_owned();
+                Err(NetworkError::Url { url: url.shown(), reason }.into())
+            }
+            Place::Web(url) | Place::ObjectStore(url) => {
+                let config = operation.config()?;
+                run_blocking(operation.progress(), move |context| download(&url, &config, &context)).await
+            }
+        }
+    }
+}
+
+impl IntoFuture for FetchModel {
+    type Output = Result<FetchedModel, Error>;
+    type IntoFuture = Awaited<'static, FetchedModel>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.fetch())
+    }
+}
+
+/// Downloads one file into a folder of its own, where it has the name of its address.
+fn download(url: &Url, config: &Config, context: &Context) -> Result<FetchedModel, Error> {
+    let cache = Cache::open(&config.cache_dir)?;
+    let (folder, parts) = (cache.temporary_folder()?, cache.temporary_folder()?);
+    let network = config.network();
+    let activity = Activity::new(context.cancel_token());
+    let target =
+        Target { url, version: None, range: None, folder: parts.path(), accept_encoded: false, limit: MAX_FILE };
+    let download = Download::start(&network, &target, &activity).map_err(ContentsError::from)?;
+    let name = file_name(url);
+    let read_error = |error| ContentsError::from_fetch(error, &name);
+    hash_all(&mut download.reader(), read_error, |_| {
+        context.check()?;
+        context.report(&fetched(activity.received(), activity.kept(), None));
+        Ok::<(), ContentsError>(())
+    })?;
+    let path = folder.path().join(&name);
+    std::fs::rename(download.path(), &path).map_err(Error::io("move to", &path))?;
+    Ok(FetchedModel { path, kept: Kept::Folder { _folder: folder } })
+}
+
+/// Returns the name of the file that an address is of. `model` if it has none that a file may have.
+fn file_name(url: &Url) -> String {
+    let name =
+        percent_encoding::percent_decode_str(url.file_name().unwrap_or_default()).decode_utf8_lossy().into_owned();
+    let is_name = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= 255;
+    if is_name { name } else { "model".to_owned() }
+}
