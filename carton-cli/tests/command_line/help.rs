@@ -132,6 +132,21 @@ fn pack_explains_what_goes_into_the_carton() {
               Put the packages that a Python model needs into the carton, so that it runs without a
               network
 
+          --exclude <PATTERN>
+              Leave files of the folder out of the carton: a pattern as in .gitignore, which comes after
+              those of the folder's .cartonignore
+              
+              A pattern that begins with `!` packs what an earlier one leaves out. Without a pattern,
+              what no model needs is left out: .git, __pycache__, .ipynb_checkpoints, wandb and the
+              like.
+
+          --allow-secret <PATH>
+              Pack this file although it looks like a secret; env.NAME for an environment variable
+
+          --eject <FOLDER>
+              Write the Python model that runs the file into this folder, to read and change it, and
+              pack nothing
+
           --misc <[NAME=]FILE>
               A file that examples and descriptions refer to as @misc/FILE; NAME=FILE stores it under
               another name, such as pictures/cat.png=cat.png

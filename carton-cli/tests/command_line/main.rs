@@ -20,6 +20,7 @@ mod object_stores;
 mod onnx_runtime;
 mod other_writers;
 mod pack_check;
+mod pack_folders;
 mod pack_outputs;
 mod pack_refused;
 mod package;

@@ -1,0 +1,90 @@
+//! Which files of a folder `carton pack` packs, and secrets among them.
+
+use std::os::unix::fs::symlink;
+
+use insta::assert_snapshot;
+
+use crate::sandbox::Sandbox;
+
+/// A sandbox with a folder of a model, as people have them.
+fn with_folder() -> Sandbox {
+    let sandbox = Sandbox::new();
+    for name in [
+        "weights.bin",
+        "notes.log",
+        "keep.log",
+        ".git/HEAD",
+        ".git/objects/a",
+        "wandb/run",
+        "src/__pycache__/a.pyc",
+        "src/a.txt",
+    ] {
+        sandbox.write(&format!("m/{name}"), "1234");
+    }
+    sandbox
+}
+
+/// The files of the model in `m.carton`.
+fn model_files(sandbox: &Sandbox) -> Vec<String> {
+    let listed: serde_json::Value =
+        serde_json::from_str(&sandbox.carton("ls m.carton --json").expect_code(0).stdout).unwrap();
+    let paths = listed["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap().to_owned());
+    paths.filter_map(|path| path.strip_prefix("model/").map(str::to_owned)).collect()
+}
+
+#[test]
+fn what_no_model_needs_is_left_out_and_listed() {
+    let sandbox = with_folder();
+    assert_snapshot!(sandbox.carton("pack m --runner noop"), @"");
+    assert_eq!(model_files(&sandbox), ["keep.log", "notes.log", "src/a.txt", "weights.bin"]);
+    sandbox.write("m/.cartonignore", "# logs\n*.log\n!keep.log\n!wandb/\n");
+    let packed = sandbox.carton("pack m --runner noop --exclude src --json").expect_code(0);
+    assert_eq!(model_files(&sandbox), ["keep.log", "wandb/run", "weights.bin"]);
+    let packed: serde_json::Value = serde_json::from_str(&packed.stdout).unwrap();
+    let left_out = packed["not_packed"].as_array().unwrap();
+    let named: Vec<_> =
+        left_out.iter().map(|one| (one["path"].as_str().unwrap(), one["n_files"].as_u64().unwrap())).collect();
+    assert_eq!(named, [(".cartonignore", 1), (".git/", 2), ("notes.log", 1), ("src/", 2)]);
+    // A carton that is packed from its unpacked files is the same.
+    let refused = sandbox.carton("pack m --runner noop --exclude a[").expect_code(1);
+    assert!(refused.stderr.contains("--exclude: `a[` is no pattern of files"), "{refused}");
+    assert!(sandbox.carton("pack m --runner noop --exclude **").expect_code(1).stderr.contains("has no files"));
+}
+
+#[test]
+fn a_link_to_a_file_that_is_left_out_becomes_the_file() {
+    let sandbox = with_folder();
+    symlink("notes.log", sandbox.work().join("m/linked")).unwrap();
+    sandbox.carton("pack m --runner noop --exclude notes.log").expect_code(0);
+    assert!(model_files(&sandbox).contains(&"linked".to_owned()));
+    sandbox.carton("verify m.carton").expect_code(0);
+    sandbox.carton("unpack m.carton -o u").expect_code(0);
+    assert_eq!(std::fs::read(sandbox.work().join("u/model/linked")).unwrap(), b"1234");
+}
+
+#[test]
+fn secrets_stop_and_are_not_shown() {
+    let sandbox = with_folder();
+    sandbox.write("m/.env", "API_KEY=hush");
+    sandbox.write("m/src/train.py", format!("a\ntoken = 'ghp_{}'\n", "x".repeat(36)));
+    let refused = sandbox.carton("pack m --runner noop --opt env.TOKEN=AKIAIOSFODNN7EXAMPLE");
+    assert_snapshot!(refused, @"");
+    assert!(
+        !refused.stderr.contains("hush") && !refused.stderr.contains("xxxx") && !refused.stderr.contains("AKIA"),
+        "{refused}"
+    );
+    assert!(!sandbox.work().join("m.carton").exists());
+    let refused = sandbox.carton("pack m --runner noop --exclude .env").expect_code(1);
+    assert!(!refused.stderr.contains(".env") && refused.stderr.contains("`src/train.py`, line 2"), "{refused}");
+    sandbox.carton("pack m --runner noop --exclude .env --allow-secret ./m/src/train.py").expect_code(0);
+    sandbox.carton("pack m --runner noop --allow-secret .env --allow-secret src/train.py").expect_code(0);
+    assert!(model_files(&sandbox).contains(&".env".to_owned()));
+}
+
+#[test]
+fn a_file_that_is_a_secret_itself() {
+    let sandbox = Sandbox::new();
+    sandbox.write("id_rsa", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n");
+    let refused = sandbox.carton("pack id_rsa --runner noop").expect_code(1);
+    assert!(refused.stderr.contains("`id_rsa`: a private key") && !refused.stderr.contains("b3Bl"), "{refused}");
+}
