@@ -122,8 +122,14 @@ def test_the_carton_that_was_saved_is_loaded(saved: Path, digits_path: Path, noo
     carton.pack(noop_folder, other / "data" / digits_path.name, runner="noop", inputs=spec, outputs=spec, check=False)
     with pytest.raises(carton.IntegrityError, match="expected"):
         mlflow.pyfunc.load_model(str(other))
-    with pytest.raises(carton.IntegrityError, match="expected"):
-        carton.mlflow.pack(str(other), tmp_path / "packed.carton")
+    for wrong, message in (("", "expected"), (f"data/{digits_path.name}", "does not name a carton in its folder")):
+        if wrong:
+            text = (other / "MLmodel").read_text()
+            (other / "MLmodel").write_text(text.replace(f"data: {wrong}", f"data: ../saved/{wrong}", 1))
+        with pytest.raises(carton.IntegrityError, match=message):
+            carton.mlflow.pack(str(other), tmp_path / "packed.carton")
+        with pytest.raises(carton.IntegrityError, match=message):
+            carton.mlflow.load_model(str(other))
     assert not (tmp_path / "packed.carton").exists()
 
 
@@ -296,6 +302,15 @@ def test_model_config(save: Callable[..., Any], noop_folder: Path, tmp_path: Pat
         slow.predict(np.zeros(2))
     quick = mlflow.pyfunc.load_model(str(path), model_config={"options": {}})
     assert quick.predict(np.zeros(2)).tolist() == [0, 0]
+    for config in (
+        {"sandbox": "off"},
+        {"sandbox": {"mode": "off"}},
+        {"sandbox": {"allow": ["network"]}},
+        {"trusted_keys": ["key.pem"]},
+        {"require_signed": False},
+    ):
+        with pytest.raises(carton.InvalidInputError, match="which is up to those who load it\nhint: pass it to mlflow.pyfunc.load_model"):
+            save(spec, model_config=config)
     with pytest.raises(carton.InvalidInputError, match="`model_config` has no `devise`, it has `output`, `expect`, `device`"):
         save(spec, model_config={"devise": "cpu"})
 
@@ -340,7 +355,9 @@ def tracking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("tracking")
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", "{port}", "--workers", "1"]
     stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "artifacts")]
-    with serving(*command, *stores, ready="/health", cwd=folder) as url:
+    # Nothing here is a job, and their processes are slow to start.
+    environment = dict(os.environ, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false")
+    with serving(*command, *stores, ready="/health", cwd=folder, env=environment) as url:
         before = mlflow.get_tracking_uri()
         mlflow.set_tracking_uri(url)
         yield url
@@ -350,7 +367,8 @@ def tracking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_model_that_is_logged(tracking: str, digits_path: Path, tmp_path: Path, pictures: Pictures) -> None:
     images, probabilities = pictures
     with mlflow.start_run() as run:
-        logged = carton.mlflow.log_model(digits_path, name="digits", registered_model_name="digits", tags={"kind": "pictures"})
+        logged = carton.mlflow.log_model(digits_path, name="digits", registered_model_name="digits", metadata={"team": "letters"})
+    assert logged.metadata["team"] == "letters"
     assert logged.metadata["carton"]["sha256"] == carton.open(digits_path).manifest_sha256
     for uri in (logged.model_uri, f"runs:/{run.info.run_id}/digits", "models:/digits/1"):
         close(mlflow.pyfunc.load_model(uri).predict({"image": images}), probabilities)

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from . import _carton
 from ._arguments import Sandbox, check_dict
-from ._errors import InvalidInputError, SignatureError, machine_error
+from ._errors import IntegrityError, InvalidInputError, SignatureError, machine_error
 from ._options import LoadOptions
 from ._paths import AnyPath, location_text
 from ._results import Packed
@@ -100,14 +100,15 @@ def save_model(
         input_example: A call that MLflow shows and serves, by default the first self-test, or else the first example, unless it is large; `False` for
             none.
         output: The output that `predict` returns alone, as an array. By default all of them.
-        model_config: Options of `carton.load` for whoever loads the model, such as `device`, `timeout`, `sandbox` (a mode, or the values of a
-            `Sandbox` by name) and `install_runners`. They can be overridden in `mlflow.pyfunc.load_model`.
+        model_config: Options of `carton.load` for whoever loads the model, such as `device`, `timeout`, `install_runners` and `sandbox` (a mode, or
+            the values of a `Sandbox` by name). They can be overridden in `mlflow.pyfunc.load_model`. What a model may do, and whom it is trusted
+            from, only those can say who load it.
         metadata: What the file MLmodel says besides; `carton` in it is what the carton says of itself, and its hash.
         pip_requirements: The packages of the environment, by default `carton-runtime` in this version. MLflow adds itself.
         extra_pip_requirements: Packages beside these.
 
     Raises:
-        InvalidInputError: `model_config` has unknown options, or there is no such output.
+        InvalidInputError: `model_config` has unknown options, or those of whoever loads the model; or there is no such output.
         MlflowException: The folder exists, or MLflow refuses something else.
         Error: The carton cannot be opened.
 
@@ -116,10 +117,13 @@ def save_model(
     import mlflow.pyfunc
     from mlflow.models import Model
 
+    from carton import open as package_of
+
     check_dict("model_config", model_config or {})
     config = {**dict.fromkeys(_CONFIG), **({} if output is None else {"output": output}), **(model_config or {})}
     if unknown := sorted(set(config) - set(_CONFIG)):
         raise InvalidInputError(f"`model_config` has no `{unknown[0]}`, it has {', '.join(f'`{name}`' for name in _CONFIG)}")
+    _check_permissions(config)
     if pip_requirements is None and extra_pip_requirements is None:
         pip_requirements = [_requirement()]
     elif pip_requirements is None:
@@ -127,7 +131,7 @@ def save_model(
         pip_requirements, extra_pip_requirements = [_requirement(), *extra], None
     with tempfile.TemporaryDirectory(prefix="carton-mlflow-") as folder:
         file = _local(carton, folder)
-        package = _open(file, config)
+        package = package_of(file, expect=config["expect"])
         config["expect"] = package.manifest_sha256
         if signature is None:
             signature = _signature(package, config["output"])
@@ -143,7 +147,7 @@ def save_model(
             signature=signature or None,
             input_example=None if input_example is False else input_example,
             model_config=config,
-            metadata={**(metadata or {}), "carton": _about(package)},
+            metadata={**(model.metadata or {}), **(metadata or {}), "carton": _about(package)},
             pip_requirements=pip_requirements,
             extra_pip_requirements=extra_pip_requirements,
         )
@@ -179,7 +183,7 @@ def load_model(model_uri: str, *, dst_path: str | os.PathLike[str] | None = None
     Args:
         model_uri: The model: `runs:/…`, `models:/…`, or another place that MLflow has artifacts in.
         dst_path: A folder for what is fetched, by default a temporary one. The model needs its files for as long as it is loaded.
-        load_options: Options of `carton.load`. By default they are what the model was saved with.
+        load_options: Options of `carton.load`. Those that the model was saved with, for `predict`, do not apply.
 
     Raises:
         InvalidInputError: The model is not a carton.
@@ -188,12 +192,14 @@ def load_model(model_uri: str, *, dst_path: str | os.PathLike[str] | None = None
 
         >>> carton.mlflow.load_model("models:/digits/1")(image=pictures)  # doctest: +SKIP
     """
+    import carton
+
     local = _downloaded(model_uri, None if dst_path is None else os.fspath(dst_path))
     flavors = _flavors(local)
     if _FLAVOR not in flavors:
         raise InvalidInputError(f"{model_uri} is not a carton; its flavors are {', '.join(sorted(flavors))}")
-    config = flavors["python_function"].get("config") or {}
-    return _loaded(local / flavors[_FLAVOR]["data"], {**config, **load_options})
+    file, sha256 = _artifact(local, flavors)
+    return carton.load(file, **{"expect": sha256, **load_options})
 
 
 def pack(model_uri: str, output: AnyPath, **options: Any) -> Packed:
@@ -223,16 +229,20 @@ def pack(model_uri: str, output: AnyPath, **options: Any) -> Packed:
             return carton.pack(local, output, **options)
         if options:
             raise InvalidInputError(f"{model_uri} is a carton already, which is written without `{min(options)}`")
-        file, target = local / flavors[_FLAVOR]["data"], Path(os.fsdecode(output))
-        package = carton.open(file, expect=flavors[_FLAVOR]["sha256"])
-        package.verify()
+        file, sha256 = _artifact(local, flavors)
+        for path, reason in carton.open(file, expect=sha256).verify().bad:
+            raise IntegrityError(f"{path}: {reason}")
+        target = Path(os.fsdecode(output))
+        written = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            written = target.with_name(f".{target.name}.{os.getpid()}")
-            shutil.copyfile(file, written)
-            written.replace(target)
+            try:
+                shutil.copyfile(file, written)
+                written.replace(target)
+            finally:
+                written.unlink(missing_ok=True)
         except OSError as error:
             raise machine_error(error) from error
-        return Packed(os.fspath(target), package.manifest_sha256 or "", [], None)
+        return Packed(os.fspath(target), sha256, [], None)
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> _Predictor:
@@ -407,11 +417,18 @@ def _local(carton: AnyPath, folder: str) -> Path:
     return Path(text).absolute()
 
 
-def _open(file: Path, config: Mapping[str, Any]) -> _carton.Package:
-    import carton
-
-    options = ("allow_file_links", "trusted_keys", "bundle", "require_signed", "offline", "expect")
-    return carton.open(file, **{name: config[name] for name in options if config[name] is not None})
+def _check_permissions(config: Mapping[str, Any]) -> None:
+    """A saved model gives itself no permission on the machines that load it."""
+    sandbox = config["sandbox"]
+    if isinstance(sandbox, Mapping):
+        widened = [name for name in ("allow", "env") if sandbox.get(name)] or ["mode"] * (sandbox.get("mode") == "off")
+    else:
+        widened = ["sandbox"] * (sandbox == "off")
+    of_loaders = [name for name in ("allow_file_links", "bundle", "require_signed", "trusted_keys") if config[name] is not None]
+    if found := [*widened, *of_loaders]:
+        error = InvalidInputError(f"`model_config` of a saved model cannot say `{found[0]}`, which is up to those who load it")
+        error.hint = "pass it to mlflow.pyfunc.load_model(…, model_config=…), or in MLFLOW_PYFUNC_INFERENCE_CONFIG to servers"
+        raise error
 
 
 def _about(package: _carton.Package) -> dict[str, Any]:
@@ -540,3 +557,12 @@ def _flavors(folder: Path) -> dict[str, Any]:
         error.hint = "log it with a flavor that mlflow.pyfunc.load_model can load"
         raise error
     return flavors
+
+
+def _artifact(folder: Path, flavors: Mapping[str, Any]) -> tuple[Path, str]:
+    """The carton in the folder of a model, and the hash that it must have."""
+    about = flavors[_FLAVOR]
+    data, sha256 = (about.get("data"), about.get("sha256")) if isinstance(about, dict) else (None, None)
+    if not isinstance(data, str) or not isinstance(sha256, str) or not (folder / data).resolve().is_relative_to(folder.resolve()):
+        raise IntegrityError("the file `MLmodel` does not name a carton in its folder and its hash")
+    return folder / data, sha256
