@@ -392,7 +392,7 @@ def test_what_is_no_model(tracking: str, tmp_path: Path) -> None:
     sklearn = pytest.importorskip("sklearn.dummy", reason="scikit-learn is not installed")
     model = sklearn.DummyClassifier().fit([[0]], [0])
     with mlflow.start_run():
-        logged = mlflow.sklearn.log_model(model, name="dummy", serialization_format="cloudpickle")
+        logged = mlflow.sklearn.log_model(model, name="dummy", serialization_format="cloudpickle", pip_requirements=["scikit-learn"])
     with pytest.raises(carton.InvalidInputError, match="is not a carton; its flavors are python_function, sklearn"):
         carton.mlflow.load_model(logged.model_uri)
 
@@ -475,14 +475,15 @@ def iris() -> tuple[Any, Any]:
     return datasets.load_iris(return_X_y=True, as_frame=True)
 
 
-def sklearn_model(path: str, *, named: bool, labels: bool = False, signature: bool = True, example: bool = True) -> None:
+def sklearn_model(path: str, *, named: bool, labels: bool = False, signature: bool = True, example: bool = True, records: bool = False) -> None:
+    """Saves a classifier; what it needs is recorded on request, because MLflow takes seconds to find that out."""
     from sklearn.linear_model import LogisticRegression
 
     frame, numbers = iris()
     features = frame if named else frame.to_numpy()
     targets = np.array(["setosa", "versicolor", "virginica"])[numbers] if labels else numbers
     model = LogisticRegression(max_iter=500).fit(features, targets)
-    options: dict[str, Any] = {"input_example": features[:3] if example else None}
+    options: dict[str, Any] = {"input_example": features[:3] if example else None, "pip_requirements": None if records else ["scikit-learn"]}
     if signature:
         # As many do: the targets stand for what the model returns.
         options["signature"] = infer_signature(features, targets.astype(float) if named and not labels else model.predict(features))
@@ -493,7 +494,8 @@ def xgboost_model(path: str) -> None:
     xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed")
     frame, numbers = iris()
     model = xgboost.XGBClassifier(n_estimators=5).fit(frame, numbers)
-    mlflow.xgboost.save_model(model, path, signature=infer_signature(frame, model.predict(frame)), input_example=frame[:4])
+    signature = infer_signature(frame, model.predict(frame))
+    mlflow.xgboost.save_model(model, path, signature=signature, input_example=frame[:4], pip_requirements=["xgboost-cpu"])
 
 
 def python_model(path: str, model: Any, example: Any, signature: Any = None) -> None:
@@ -619,7 +621,7 @@ def test_in_a_carton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARTON_RUNNER_DATA_DIR", f"{runners}.data")
     folder = tmp_path / "model"
     folder.mkdir()
-    sklearn_model(str(folder / "mlmodel"), named=True)
+    sklearn_model(str(folder / "mlmodel"), named=True, records=True)
     model = template(folder).get_model()
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     shutil.copy(folder / "mlmodel/requirements.txt", folder)
