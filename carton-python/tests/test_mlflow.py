@@ -234,6 +234,7 @@ def test_nothing_to_declare(save: Callable[..., Any]) -> None:
         model = save(TensorSpec("x", "bytes", ["n", 2]))
     assert model.metadata.signature is None
     assert model.predict({"x": [[b"a\0", b"b"]]}).tolist() == [[b"a\0", b"b"]]
+    assert model.predict({"x": [["a", "ä"]]}).tolist() == [[b"a", "ä".encode()]]
 
 
 def test_texts_and_dtypes(save: Callable[..., Any]) -> None:

@@ -279,7 +279,7 @@ class _Predictor:
         is_frame = _is_frame(model_input)
         inputs = _of_frame(model_input, specs) if is_frame else _of_values(model_input, specs)
         inputs.update({name: value for name, value in (params or {}).items() if value is not None})
-        outputs: dict[str, Any] = self._model(_carton.cast_inputs(specs, inputs))
+        outputs: dict[str, Any] = self._model(_cast(inputs, specs))
         if self._output is not None:
             return _output(outputs, self._output)
         if len(declared or outputs) == 1 and len(outputs) == 1:
@@ -290,6 +290,11 @@ class _Predictor:
             columns = {name: value if _rank(value) == 1 else list(value) for name, value in outputs.items()}
             return pd.DataFrame(columns, index=model_input.index)
         return outputs
+
+
+def _cast(inputs: Mapping[str, Any], specs: Sequence[_carton.TensorSpec]) -> dict[str, Any]:
+    """Numbers of the declared types. Texts become bytes in the call."""
+    return _carton.cast_inputs([spec for spec in specs if spec.dtype != "bytes"], inputs)
 
 
 def _output(outputs: Mapping[str, Any], name: str) -> Any:
@@ -348,7 +353,7 @@ def _of_frame(frame: pd.DataFrame, specs: Sequence[_carton.TensorSpec]) -> dict[
         raise InvalidInputError(f"the DataFrame has no column `{missing}`; its columns are {', '.join(map(str, names))}")
     spec = _only(specs, "a DataFrame without columns of that name")
     # Each column by itself: a common type of all of them may not have all their values.
-    columns = [_carton.cast_inputs([spec], {spec.name: _array(frame.iloc[:, number], f"column `{name}`")}) for number, name in enumerate(names)]
+    columns = [_cast({spec.name: _array(frame.iloc[:, number], f"column `{name}`")}, [spec]) for number, name in enumerate(names)]
     arrays = [column[spec.name] for column in columns]
     return {spec.name: _shaped(np.stack(arrays, axis=-1), spec) if arrays else np.empty((len(frame), 0))}
 
