@@ -14,7 +14,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable, Iterator
