@@ -90,6 +90,7 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(upkeep::cache_list, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::cache_prune, module)?)?;
     module.add_function(wrap_pyfunction!(upkeep::cache_remove, module)?)?;
+    module.add_function(wrap_pyfunction!(specs::cast_inputs, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::arrow_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::arrow_strings, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::arrow_bytes, module)?)?;

@@ -3,7 +3,7 @@
 use carton_core::config::Config;
 use carton_core::package::ExampleValue;
 use carton_core::trust::{PublicKey, SigningStatus};
-use carton_core::{Carton, Error, Location, ManifestHash, Open, Options, Unpack, Verify, VersionReq};
+use carton_core::{Carton, Error, Location, ManifestHash, Open, Options, Tensor, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -226,6 +226,33 @@ impl Package {
             Ok(dict)
         };
         Ok((dict(inputs)?, dict(outputs)?))
+    }
+
+    /// Reads a self-test: its inputs, and the outputs that it expects, None if it only runs the model.
+    ///
+    /// Raises `InvalidInputError` for a name that is not among `self_tests`, and `IntegrityError` for damage.
+    ///
+    ///     >>> package = carton.open("digits.carton")
+    ///     >>> inputs, expected = package.self_test("sixteen digits")
+    ///     >>> inputs["image"].shape, expected["probabilities"].shape
+    ///     ((16, 1, 8, 8), (16, 10))
+    fn self_test<'py>(
+        &self,
+        py: Python<'py>,
+        name: String,
+    ) -> PyResult<(Bound<'py, PyDict>, Option<Bound<'py, PyDict>>)> {
+        let (inputs, expected) = self.blocking(py, move |package| {
+            let test = package.self_test(&name)?;
+            Ok((test.inputs()?, test.expected_out()?))
+        })?;
+        let dict = |tensors: std::collections::BTreeMap<String, Tensor>| -> PyResult<Bound<'py, PyDict>> {
+            let dict = PyDict::new(py);
+            for (name, tensor) in tensors {
+                dict.set_item(name, tensors::value(py, tensor)?)?;
+            }
+            Ok(dict)
+        };
+        Ok((dict(inputs)?, expected.map(dict).transpose()?))
     }
 
     /// Reads a file of at most `limit` bytes, and verifies it.

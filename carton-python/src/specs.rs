@@ -3,13 +3,13 @@
 use std::hash::{Hash, Hasher};
 
 use carton_core::metadata;
-use carton_core::{DataType, Dimension, SymbolicShape};
+use carton_core::{DataType, Dimension, SymbolicShape, signature};
 use carton_tensor::UnknownDataType;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::errors;
+use crate::{errors, runtime, tensors};
 
 /// What a carton declares of one input or output.
 #[pyclass(frozen, eq, hash, module = "carton")]
@@ -168,4 +168,17 @@ fn symbolic_shape(value: &Bound<'_, PyAny>) -> PyResult<SymbolicShape> {
             .map_err(|_| PyTypeError::new_err("a dimension is an int, a symbol (str), \"*\" or None"))
     });
     Ok(SymbolicShape::Dimensions(dimensions.collect::<PyResult<_>>()?))
+}
+
+/// Casts values to the dtypes of the declared inputs, where nothing changes but floats that are rounded to shorter ones: for numbers of
+/// tables and of JSON. What is not declared stays as it is.
+#[pyfunction]
+pub(crate) fn cast_inputs<'py>(
+    py: Python<'py>,
+    specs: Vec<PyRef<'py, TensorSpec>>,
+    inputs: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let values = tensors::named_tensors(inputs)?;
+    let specs: Vec<metadata::TensorSpec> = specs.iter().map(|spec| spec.0.clone()).collect();
+    tensors::outputs(py, runtime::blocking(py, None, move |_| signature::cast_inputs(&specs, values))?)
 }

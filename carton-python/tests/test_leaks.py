@@ -173,6 +173,7 @@ def test_opened_cartons_are_released(digits_path: Path) -> None:
         package = carton.open(digits_path)
         package.tensor(package.tensors[0])
         package.example("a two")
+        package.self_test("one digit")
         package.info()
 
     check(work, 100)

@@ -83,6 +83,12 @@ def test_what_was_packed(full: Path, pictures: Pictures, digits_folder: Path, mo
     inputs, outputs = package.example("a two")
     assert np.array_equal(inputs["image"], pictures[0][:1])
     assert np.array_equal(outputs["probabilities"], pictures[1][:1])
+    inputs, expected = package.self_test("all")
+    assert np.array_equal(inputs["image"], pictures[0]) and expected is not None
+    assert np.array_equal(expected["probabilities"], pictures[1])
+    assert package.self_test("runs")[1] is None
+    with pytest.raises(carton.InvalidInputError, match="there is no self-test `a two`, there are"):
+        package.self_test("a two")
     assert package.read("misc/picture.png") == (digits_folder / "digit.png").read_bytes()
     assert package.read("misc/deep/er.txt") == (digits_folder / "requirements.txt").read_bytes()
     assert package.read("model/model.onnx") == model_file.read_bytes()

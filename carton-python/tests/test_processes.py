@@ -59,6 +59,7 @@ entries = {
     "verify": package.verify,
     "tensor": lambda: package.tensor(package.tensors[0]),
     "example": lambda: package.example("a two"),
+    "self_test of a package": lambda: package.self_test("one digit"),
     "read": lambda: package.read("carton.toml"),
     "unpack": lambda: package.unpack("/tmp/never-written"),
     "pack": lambda: carton.pack("model.onnx", "/tmp/never-written.carton", runner="onnx"),

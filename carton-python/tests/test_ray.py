@@ -21,7 +21,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 
 def test_the_module_does_not_import_ray(run_script: Any) -> None:
-    ended = run_script("import carton.ray, carton.spark\nprint(sorted({'ray', 'pyspark', 'pyarrow'} & set(sys.modules)))")
+    ended = run_script("import carton.ray, carton.spark, carton.mlflow\nprint(sorted({'ray', 'pyspark', 'pyarrow', 'mlflow', 'pandas'} & set(sys.modules)))")
     assert (ended.stdout, ended.code) == ("[]\n", 0), ended.stderr
 
 

@@ -152,7 +152,7 @@ def test_everything_public_is_documented() -> None:
 
 
 def test_every_function_has_an_example() -> None:
-    """An example that runs: see `test_examples_in_docstrings`. Functions of the faces to Spark and Ray are tested with them."""
+    """An example that runs: see `test_examples_in_docstrings`. Functions of the faces to Spark, Ray and MLflow are tested with them."""
     functions = {f"carton.{name}": getattr(carton, name) for name in carton.__all__}
     for module in (carton.tensors, carton.cache):
         functions |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
@@ -167,7 +167,8 @@ def test_every_kind_of_place_is_named() -> None:
     functions = {name: value for name in carton.__all__ if inspect.isroutine(value := getattr(carton, name))}
     taking = {name: value for name, value in functions.items() if "location" in inspect.signature(value).parameters}
     assert set(taking) == {"load", "load_async", "open", "push", "resolve", "shrink", "sign"}
-    for name, value in {**taking, "predict": carton.spark.predict, "Predictor": carton.ray.Predictor}.items():
+    faces = {"predict": carton.spark.predict, "Predictor": carton.ray.Predictor, "save_model": carton.mlflow.save_model, "log_model": carton.mlflow.log_model}
+    for name, value in {**taking, **faces}.items():
         assert f"The carton: {_paths.PLACES}." in " ".join((inspect.getdoc(value) or "").split()), name
     for name in ("push", "pull", "tag", "tags"):
         assert "`oci://HOST/REPOSITORY" in (inspect.getdoc(functions[name]) or ""), name

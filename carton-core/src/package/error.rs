@@ -55,6 +55,14 @@ pub(crate) enum PackageError {
         /// The names of the existing examples.
         examples: Vec<String>,
     },
+    /// There is no self-test of this name.
+    #[error("there is no self-test `{name}`, there {}", listed(self_tests))]
+    NoSelfTest {
+        /// The requested name.
+        name: String,
+        /// The names of the existing self-tests.
+        self_tests: Vec<String>,
+    },
     /// The model cannot be run on the inputs of an example, because one of them is not a tensor.
     #[error("example `{example}`: input `{input}` is the file `{file}`, expected a tensor")]
     ExampleInput {
@@ -191,6 +199,7 @@ impl Failure for PackageError {
             | Self::IgnoreFile { .. }
             | Self::SourceChanged { .. }
             | Self::NoExample { .. }
+            | Self::NoSelfTest { .. }
             | Self::ExampleInput { .. } => ErrorKind::InvalidInput,
         }
     }

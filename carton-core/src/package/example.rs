@@ -1,11 +1,11 @@
-//! Finds an example by its name, and reads its inputs as tensors.
+//! Finds examples and self-tests by their names, and reads the inputs of an example as tensors.
 
 use std::collections::BTreeMap;
 
 use carton_format::metadata::Reference;
 use carton_tensor::Tensor;
 
-use super::{ExampleData, Package, PackageError};
+use super::{ExampleData, Package, PackageError, SelfTestData};
 use crate::error::Error;
 
 impl Package {
@@ -19,6 +19,20 @@ impl Package {
             PackageError::NoExample {
                 name: name.to_owned(),
                 examples: self.examples().map(|example| example.label()).collect(),
+            }
+        })?)
+    }
+
+    /// Returns the first self-test with this name, or else the one with this label, `self_test_N`.
+    ///
+    /// # Errors
+    /// There is none. The message lists the existing names.
+    pub fn self_test(&self, name: &str) -> Result<SelfTestData<'_>, Error> {
+        let named = self.self_tests().find(|test| test.test.name.as_deref() == Some(name));
+        Ok(named.or_else(|| self.self_tests().find(|test| test.index_label() == name)).ok_or_else(|| {
+            PackageError::NoSelfTest {
+                name: name.to_owned(),
+                self_tests: self.self_tests().map(|test| test.label()).collect(),
             }
         })?)
     }

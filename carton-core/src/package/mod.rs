@@ -304,7 +304,11 @@ impl SelfTestData<'_> {
     /// Returns the test's name; `self_test_N`, counted from 0, if it has none.
     #[must_use]
     pub fn label(&self) -> String {
-        self.test.name.clone().unwrap_or_else(|| format!("self_test_{}", self.index))
+        self.test.name.clone().unwrap_or_else(|| self.index_label())
+    }
+
+    fn index_label(&self) -> String {
+        format!("self_test_{}", self.index)
     }
 
     /// Returns what carton.toml declares.

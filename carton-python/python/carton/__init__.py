@@ -24,7 +24,7 @@ import atexit
 import os
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
-from . import _carton, _log, _program, _progress, cache, ray, spark, tensors
+from . import _carton, _log, _program, _progress, cache, mlflow, ray, spark, tensors
 from ._arrow import arrow
 from ._arguments import Example, Files, Metadata, Sandbox, SelfTest
 from ._carton import ArrowArray, MappedRows, Model, Package, Sealed, Stream, TensorSpec, __version__
@@ -150,6 +150,7 @@ __all__ = [
     "leaves",
     "load",
     "load_async",
+    "mlflow",
     "open",
     "pack",
     "pull",
