@@ -56,7 +56,7 @@ pub(crate) use shrink::ShrinkArgs;
 pub(crate) use signing::{KeygenArgs, SignArgs, TrustArgs};
 pub(crate) use tensor::{
     DenseArgs, DigestsArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs,
-    TensorLsArgs, TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
+    TensorDiffArgs, TensorLsArgs, TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
 };
 pub(crate) use values::{
     InputArgument, InputValue, LinkArgument, MiscArgument, OutputArgument, STANDARD_STREAM, is_safetensors,
