@@ -37,7 +37,8 @@ pub fn diff(
 ) -> Result<TensorsDifference, TensorFilesError> {
     let (list_a, list_b) = (forms(a, &options.only)?, forms(b, &options.only)?);
     if !options.only.is_empty() && list_a.is_empty() && list_b.is_empty() {
-        return Err(TensorFilesError::NoneMatches { place: a.place().to_owned(), patterns: options.only.clone() });
+        let place = format!("{}` or `{}", a.place(), b.place());
+        return Err(TensorFilesError::NoneMatches { place, patterns: options.only.clone() });
     }
     let meter = context.meter("comparing", a.total().saturating_add(b.total()));
     let advance = |n_bytes: u64| meter.advance(n_bytes);

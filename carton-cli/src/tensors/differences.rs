@@ -66,7 +66,7 @@ pub(crate) fn summary_of_differences(found: &TensorsDifference) -> String {
 }
 
 /// `0.5 at [1, 0]: 2.0 -> 2.5`.
-pub(crate) fn element(element: &DifferingElement) -> String {
+fn element(element: &DifferingElement) -> String {
     let difference =
         element.difference.map(|difference| format!("{} ", six_digits(Some(difference)))).unwrap_or_default();
     let list = element.tensor.map(|tensor| format!("tensor {tensor} ")).unwrap_or_default();

@@ -8,7 +8,7 @@ mod outputs;
 mod summary;
 mod to_json;
 
-pub(crate) use differences::{differences, element, summary_of_differences};
+pub(crate) use differences::{differences, summary_of_differences};
 pub(crate) use inputs::{DeclaredInput, ReadInputs};
 pub(crate) use outputs::{Destinations, JsonOutput};
 pub(crate) use summary::summary;

@@ -132,7 +132,7 @@ pub fn compare_tensors(a: &Tensor, b: &Tensor, options: &DifferenceOptions) -> C
         (Tensor::Nested(a), Tensor::Nested(b)) => {
             let (a, b) = (a.elements(), b.elements());
             if a.len() != b.len() {
-                return Compared::No(format!("a list of {} tensors became one of {}", a.len(), b.len()));
+                return Compared::Otherwise(format!("a list of {} tensors became one of {}", a.len(), b.len()));
             }
             let mut all = ElementsDifference::default();
             for (position, (a, b)) in a.iter().zip(b).enumerate() {
@@ -142,18 +142,21 @@ pub fn compare_tensors(a: &Tensor, b: &Tensor, options: &DifferenceOptions) -> C
                         all.elements += n_elements as u64;
                     }
                     Compared::Elements(found) => all.merge(found.in_list(position)),
+                    Compared::Otherwise(reason) => {
+                        return Compared::Otherwise(format!("tensor {position} of the list: {reason}"));
+                    }
                     Compared::No(reason) => return Compared::No(format!("tensor {position} of the list: {reason}")),
                 }
             }
             Compared::of(all)
         }
-        _ => Compared::No(format!("{} became {}", described(a), described(b))),
+        _ => Compared::Otherwise(format!("{} became {}", described(a), described(b))),
     }
 }
 
 fn compare_variable<T: VariableElement>(a: &VariableTensor<T>, b: &VariableTensor<T>) -> Compared {
     if a.shape() != b.shape() {
-        return Compared::No(format!("the shape {:?} became {:?}", a.shape(), b.shape()));
+        return Compared::Otherwise(format!("the shape {:?} became {:?}", a.shape(), b.shape()));
     }
     let mut differing = a.elements().iter().zip(b.elements()).enumerate().filter(|(_, (a, b))| a != b);
     let Some((position, (first_a, first_b))) = differing.next() else { return Compared::Same { by_digest: false } };

@@ -63,6 +63,8 @@ pub enum Compared {
     },
     /// Some differ.
     Elements(ElementsDifference),
+    /// They differ in this, and their elements were not compared.
+    Otherwise(String),
     /// They were not compared, for this reason.
     No(String),
 }
@@ -187,7 +189,7 @@ pub struct TensorDifference {
     pub b: Option<TensorForm>,
     /// What differs between the elements, if they were compared. With another type, it may be that none does.
     pub elements: Option<ElementsDifference>,
-    /// Why the elements were not compared.
+    /// Why the elements were not compared, or what differs instead of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -259,6 +261,7 @@ impl TensorsDifference {
                 found.elements = Some(ElementsDifference { elements, ..ElementsDifference::default() });
             }
             Compared::Elements(elements) => found.elements = Some(elements),
+            Compared::Otherwise(reason) => found.reason = Some(reason),
             Compared::No(reason) => {
                 if !has_type_changed {
                     found.change = TensorChange::NotCompared;
