@@ -1,4 +1,5 @@
-//! Web pages of cartons: the card of a model for people, as one file or as a page of a server with a form to try the model.
+//! Web pages of cartons: the card of a model for people, as one file or as a page of a server with a form to try the model; and what differs
+//! between two cartons, as one file.
 //!
 //! Everything that a carton says is untrusted. Text gets into a page through templates that escape it; the description is Markdown
 //! whose HTML stays text; pictures and sounds are embedded by what their bytes are, whatever their names say. A page loads nothing from other
@@ -30,11 +31,13 @@
 //!   by their bytes; parts of a carton, read once.
 //! - `self_tests`, `picture`, `tensor`: the list of self-tests; PNG; tensors.
 //! - `card`: the sections of the pages.
+//! - `diff`: what differs between two cartons.
 
 mod bars;
 mod budget;
 mod card;
 mod datatype;
+mod diff;
 mod document;
 mod form;
 mod markdown;
@@ -50,5 +53,6 @@ mod text;
 
 pub use card::Card;
 pub use datatype::datatype_name;
+pub use diff::diff_page;
 pub use document::{CONTENT_SECURITY_POLICY, SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH};
 pub use served::{ServedModel, State, index_page};

@@ -71,9 +71,23 @@ pub(crate) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
+/// As [`cut`], with a sign in place of control characters, but for line ends and tabs, and of those that change the direction in which text is
+/// read.
+pub(crate) fn cut_plain(text: &str, limit: usize) -> String {
+    let is_harmful = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    cut(text, limit).chars().map(|c| if is_harmful(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_replaced() {
+        assert_eq!(cut_plain("a\u{1b}[2J\tb\u{202e}c\u{2066}d", 8), "a\u{fffd}[2J\tb\u{fffd}…");
+    }
 
     #[test]
     fn numbers_have_four_digits() {

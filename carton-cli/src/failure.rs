@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     SelfTest,
     /// The inputs or outputs of the packed model differ from the declared ones.
     SignatureMismatch,
+    /// What was compared differs.
+    Different,
     /// The carton, tensor file or dataset is malformed, incomplete or tampered with.
     Integrity,
     /// The carton is not signed as it must be.
@@ -43,7 +45,7 @@ impl Exit {
             Self::Ok => 0,
             Self::Failure => 1,
             Self::Usage => 2,
-            Self::SelfTest | Self::SignatureMismatch => 3,
+            Self::SelfTest | Self::SignatureMismatch | Self::Different => 3,
             Self::Integrity | Self::Untrusted => 4,
             Self::NoRunner => 5,
             Self::Runner => 6,
@@ -61,6 +63,7 @@ impl Exit {
             Self::Usage => "usage",
             Self::SelfTest => "self_test",
             Self::SignatureMismatch => "signature_mismatch",
+            Self::Different => "different",
             Self::Integrity => "integrity",
             Self::Untrusted => "untrusted",
             Self::NoRunner => "no_runner",

@@ -68,6 +68,18 @@ pub mod model {
     }
 }
 
+pub mod requirements_lock {
+    use crate::diff::{PackageChange, compare_locks};
+
+    /// Compares the packages of two `.carton/requirements.lock`.
+    ///
+    /// # Errors
+    /// One of them is none, and why.
+    pub fn compare(a: &[u8], b: &[u8]) -> Result<Vec<PackageChange>, String> {
+        compare_locks(a, b)
+    }
+}
+
 pub mod runner {
     use std::path::Path;
 

@@ -26,13 +26,14 @@
 //! - [`file_bytes`] reads one file by ranges, such as a tensor file on a server;
 //! - [`Carton::pack`] writes a carton, [`Carton::shrink`] replaces files by links to where they can be fetched,
 //!   [`Carton::resolve`] puts such files back;
+//! - [`Carton::diff`] says what differs between two cartons;
 //! - [`hub`] fetches models from the Hugging Face Hub;
 //! - [`registry`] pushes cartons to registries of container images, and lists and tags them there;
 //! - [`trust`] says who may sign which cartons, and makes keys and signing bundles;
 //! - [`config`] holds the folders, permissions and credentials, [`runner`] lists and installs runners, [`cache`] manages
 //!   downloaded files, [`metadata`] is the content of carton.toml;
 //! - [`machine`] tells what this machine has and lacks;
-//! - [`sandbox`], [`signature`], [`self_test`], [`packing`], [`package`], [`shrink`] and [`tensor`] have the types that go with these, and
+//! - [`sandbox`], [`signature`], [`self_test`], [`packing`], [`package`], [`shrink`], [`diff`] and [`tensor`] have the types that go with these, and
 //!   [`prelude`] the names that most programs use.
 //!
 //! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user. It is the one
@@ -89,6 +90,7 @@
 //! - `pack`: `pack/pointers` finds Git LFS pointers in place of files, `pack/recognize` determines the runner, `pack/packing` is
 //!   packing in two steps, `pack/check` loads and tests a carton that does not have its final name yet, `pack/outputs` compares what the
 //!   model returns with what it declares, on `pack/zeros` where there is no self-test.
+//! - `diff`: what differs between two cartons. `diff/report` is the result; `diff/files`, `diff/metadata` and `diff/packages` are pure.
 //! - `registry`, `machine`: pushes, pulls, lists and tags cartons in registries; what this machine has and lacks, for `carton doctor`.
 //! - `internals`: what benchmarks and tests of this workspace use below the public API.
 
@@ -98,6 +100,7 @@ pub mod config;
 mod contents;
 mod contents_work;
 mod context_setters;
+pub mod diff;
 mod error;
 mod example;
 mod fetch_verified;

@@ -28,6 +28,8 @@ pub enum Stage {
     Upload,
     /// Hashing files of a carton.
     Verify,
+    /// Comparing tensors of two cartons.
+    Compare,
     /// Writing verified files into the cache or a folder.
     Extract,
     /// Downloading and unpacking a runner: the one of this name and version, or that of this archive.
@@ -45,6 +47,7 @@ impl fmt::Display for Stage {
             Self::Fetch => f.write_str("downloading"),
             Self::Upload => f.write_str("uploading"),
             Self::Verify => f.write_str("verifying"),
+            Self::Compare => f.write_str("comparing"),
             Self::Extract => f.write_str("extracting"),
             Self::Install(what) => write!(f, "installing {what}"),
             Self::Runner(what) => f.write_str(what),

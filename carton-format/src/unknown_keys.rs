@@ -2,6 +2,7 @@
 //!
 //! Cartons are read without this check: there, an unknown key may belong to a later version.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
@@ -83,6 +84,37 @@ impl Known {
         let mut line = Lines { text, position: 0, line: 1 };
         let unknown = |(position, table, key, nearest)| UnknownKey { line: line.at(position), table, key, nearest };
         found.into_iter().map(unknown).collect()
+    }
+
+    /// Returns the values of the unknown keys of a TOML file, in TOML, by their paths: `self_test[0].key`.
+    pub fn values_in(&self, text: &str) -> BTreeMap<String, String> {
+        let mut values = BTreeMap::new();
+        if let Ok(table) = toml::from_str::<toml::Table>(text) {
+            self.gather(&table, "", &mut values);
+        }
+        values
+    }
+
+    fn gather(&self, table: &toml::Table, place: &str, values: &mut BTreeMap<String, String>) {
+        for (key, value) in table {
+            let path = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
+            if !self.keys.contains(&key.as_str()) {
+                values.insert(path, value.to_string());
+                continue;
+            }
+            let Some((_, known)) = self.tables.iter().find(|(known, _)| *known == key.as_str()) else { continue };
+            match value {
+                toml::Value::Table(table) => known.gather(table, &path, values),
+                toml::Value::Array(tables) => {
+                    for (index, table) in tables.iter().enumerate() {
+                        if let toml::Value::Table(table) = table {
+                            known.gather(table, &format!("{path}[{index}]"), values);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 
     fn look(&self, table: &DeTable<'_>, place: &str, report: &mut Report<'_>) {

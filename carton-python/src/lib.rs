@@ -74,6 +74,7 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(load::load, module)?)?;
     module.add_function(wrap_pyfunction!(load::load_async, module)?)?;
     module.add_function(wrap_pyfunction!(package::open, module)?)?;
+    module.add_function(wrap_pyfunction!(package::diff, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack, module)?)?;
     module.add_function(wrap_pyfunction!(pack::recognize, module)?)?;
     module.add_function(wrap_pyfunction!(pack::eject, module)?)?;
@@ -99,6 +100,7 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dlpack::from_dlpack, module)?)?;
     module.add_function(wrap_pyfunction!(dlpack::to_dlpack, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_convert, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_files::tensor_diff, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_quantize, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_save, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_validate, module)?)?;

@@ -1,7 +1,9 @@
 //! Opened cartons: what they say of themselves, their files and tensors.
 
 use carton_core::config::Config;
+use carton_core::diff::Diff;
 use carton_core::package::ExampleValue;
+use carton_core::tensor::Tolerance;
 use carton_core::trust::{PublicKey, SigningStatus};
 use carton_core::{Carton, Error, Location, ManifestHash, Open, Options, Tensor, Unpack, Verify, VersionReq};
 use pyo3::prelude::*;
@@ -86,6 +88,53 @@ pub(crate) fn open(
         open = open.require_signed(required);
     }
     Ok(Package(runtime::wait_with_progress(py, progress, open, Open::progress)?))
+}
+
+/// A tolerance for numbers in tensors.
+pub(crate) fn tolerance(py: Python<'_>, rtol: f64, atol: f64) -> PyResult<Tolerance> {
+    for (name, number) in [("rtol", rtol), ("atol", atol)] {
+        if !(number >= 0.0 && number.is_finite()) {
+            return Err(errors::invalid(py, &format!("{name} is {number}, expected a number from 0 on")));
+        }
+    }
+    Ok(Tolerance::new(rtol, atol))
+}
+
+/// Compares two cartons and waits for it. `carton.diff` documents it.
+#[pyfunction]
+#[pyo3(signature = (a, b, *, fetch=false, rtol=0.0, atol=0.0, allow_file_links=false, trusted_keys=None, require_signed=None,
+    offline=None, progress=None))]
+#[allow(clippy::too_many_arguments, reason = "each is a keyword in Python")]
+pub(crate) fn diff<'py>(
+    py: Python<'py>,
+    a: &str,
+    b: &str,
+    fetch: bool,
+    rtol: f64,
+    atol: f64,
+    allow_file_links: bool,
+    trusted_keys: Option<Vec<String>>,
+    require_signed: Option<bool>,
+    offline: Option<bool>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let config = config(py, offline)?;
+    let (a, b) = (Location::from(a), Location::from(b));
+    let trusted_keys = public_keys(py, &trusted_keys.unwrap_or_default())?;
+    let is_trust_given = !trusted_keys.is_empty() || require_signed.is_some() || !config.trust.is_empty();
+    let is_looked_for = is_trust_given || (a.path().is_some() && b.path().is_some());
+    let mut diff = Carton::diff(a, b).allow_file_links(allow_file_links).fetch(fetch).config(config);
+    diff = diff.tolerance(tolerance(py, rtol, atol)?);
+    if is_looked_for {
+        diff = diff.look_for_bundles();
+    }
+    for key in trusted_keys {
+        diff = diff.trust_key(key);
+    }
+    if let Some(required) = require_signed {
+        diff = diff.require_signed(required);
+    }
+    results::report(py, "carton_diff", &runtime::wait_with_progress(py, progress, diff, Diff::progress)?)
 }
 
 /// An opened carton.

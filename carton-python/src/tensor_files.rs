@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use carton_core::{ErrorKind, StringTensor};
 use carton_tensor::context::{CancelToken, Context};
+use carton_tensor::difference::DifferenceOptions;
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
 use carton_tensor::weights::Granularity;
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use carton_tensor_files::{
-    ConvertOptions, GroupHandling, QuantizeOptions, TensorFilesError, TensorInfo, TensorLocation, TensorSource, Value,
-    Verification, WriteOptions, convert, description, open, open_path, quantize, save, validate, verify,
+    ConvertOptions, DiffOptions, GroupHandling, QuantizeOptions, TensorFilesError, TensorInfo, TensorLocation,
+    TensorSource, Value, Verification, WriteOptions, convert, description, diff, open, open_path, quantize, save,
+    validate, verify,
 };
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyKeyError;
@@ -273,6 +275,44 @@ pub(crate) fn tensor_validate(
 ) -> PyResult<String> {
     let description = description(model, &sizes).map_err(|error| error.raise(py))?;
     on_source(py, origin, progress, move |source, context| validate(source, &description, context))
+}
+
+/// How tensors are compared: `only`, `rtol`, `atol`, `read_all`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Comparing {
+    only: Vec<String>,
+    rtol: f64,
+    atol: f64,
+    read_all: bool,
+}
+
+/// Compares the tensors of two places. `carton.tensors.diff` documents it.
+#[pyfunction]
+#[pyo3(signature = (a, b, comparing, *, progress=None))]
+pub(crate) fn tensor_diff(
+    py: Python<'_>,
+    a: Origin,
+    b: Origin,
+    comparing: Comparing,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut options = DiffOptions::default();
+    options.only = comparing.only;
+    let tolerance = crate::package::tolerance(py, comparing.rtol, comparing.atol)?;
+    options.elements = DifferenceOptions::default().tolerance(tolerance).read_all(comparing.read_all);
+    let cancel_token = CancelToken::default();
+    let opening = |origin: &Origin| {
+        let location = TensorLocation::from(origin.place.0.clone());
+        Ok::<_, PyErr>(open(location).config(config(py, origin.offline)?).cancel_token(cancel_token.clone()))
+    };
+    let (open_a, open_b) = (opening(&a)?, opening(&b)?);
+    let both = async move { Ok((open_a.await?, open_b.await?)) };
+    working(py, progress, cancel_token, both, move |(source_a, source_b), context| {
+        let source_a = source_a.with_max_dense(a.max_dense).verifying(a.digests);
+        let source_b = source_b.with_max_dense(b.max_dense).verifying(b.digests);
+        diff(&source_a, &source_b, &options, &context)
+    })
 }
 
 /// Checks every rule of a file's format. `carton.tensors.verify` documents it.

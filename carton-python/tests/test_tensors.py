@@ -567,3 +567,58 @@ def test_tensors_of_a_carton(digits_path: Path) -> None:
         assert file.format == "carton" and len(file) > 0
         name = next(iter(file))
         assert file.shape(name) == file[name].shape
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i8", "u8", "f2", "f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("ending", ["npz", "zt"])
+def test_diff_finds_what_numpy_finds(tmp_path: Path, dtype: str, ending: str) -> None:
+    random = np.random.default_rng(7)
+
+    def numbers(*shape: int) -> np.ndarray:
+        numbers = np.clip(random.normal(size=shape) * 50, -100, 100)
+        if dtype == "?":
+            return numbers > 0
+        return (np.abs(numbers) if dtype.startswith("u") else numbers).astype(dtype)
+
+    before = numbers(300, 700)
+    after = before.copy()
+    after.reshape(-1)[random.integers(0, before.size, 1000)] = numbers(1000)
+    if before.dtype.kind in "fc":
+        before[3, 5] = after[3, 5] = np.nan
+    np.savez_compressed(tmp_path / "a.npz", x=before, gone=before)
+    tensors.save({"x": after, "new": after}, tmp_path / f"b.{ending}", **({"zstd": 1} if ending == "zt" else {}))
+    found = tensors.diff(tmp_path / "a.npz", tmp_path / f"b.{ending}")
+    assert not found.is_same and found.same == 0
+    by_name = {tensor.name: tensor for tensor in found.tensors}
+    assert (by_name["gone"].change, by_name["new"].change) == ("removed", "added")
+    elements = by_name["x"].elements
+    assert elements is not None and elements.largest is not None
+    differs = (before != after) & ~((before != before) & (after != after))
+    assert (elements.elements, elements.differing) == (before.size, np.count_nonzero(differs))
+    wide = {"b": np.int64, "i": object, "u": object, "f": np.float64, "c": np.complex128}[before.dtype.kind]
+    distances = np.abs(np.where(differs, after.astype(wide) - before.astype(wide), 0)).astype(np.float64)
+    assert elements.largest.difference == pytest.approx(float(distances.max()), rel=1e-6)
+    at = elements.largest.index
+    assert distances[at] == pytest.approx(float(distances.max()), rel=1e-6)
+    assert elements.largest.a == str(before[at]).lower() or before.dtype.kind in "fc"
+
+
+def test_diff_of_one_tensor_each(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(6, dtype=np.float32))
+    tensors.save({"x": np.arange(6, dtype=np.float64), "y": np.zeros(1)}, tmp_path / "b.safetensors")
+    (found,) = tensors.diff(tmp_path / "a.npy", f"{tmp_path / 'b.safetensors'}#x").tensors
+    assert (found.name, found.name_b, found.change) == ("a", "x", "dtype")
+    assert found.elements is not None and found.elements.differing == 0
+    with pytest.raises(carton.InvalidInputError, match="rtol is -1"):
+        tensors.diff(tmp_path / "a.npy", tmp_path / "a.npy", rtol=-1)
+
+
+def test_diff_of_cartons(tmp_path: Path, digits_path: Path, digits_folder: Path) -> None:
+    other = tmp_path / "other.carton"
+    carton.pack(digits_folder / "model.onnx", other, runner="onnx", metadata=carton.Metadata(license="MIT"))
+    found = carton.diff(digits_path, other)
+    assert not found.is_same and not found.is_incomplete
+    assert carton.FieldChange("license", "Apache-2.0", "MIT") in found.metadata
+    assert [test.change for test in found.self_tests] == ["removed", "removed"]
+    assert "model/model.onnx" not in [file.path for file in found.files]
+    assert carton.diff(digits_path, digits_path).is_same

@@ -1,5 +1,5 @@
 //! Tensor files at any place: on this machine, at a URL, in a carton; and the tensors of a carton's self-tests and examples. They are listed,
-//! read, verified, validated, converted and quantized. The formats themselves are in `carton-tensor`.
+//! read, verified, validated, compared, converted and quantized. The formats themselves are in `carton-tensor`.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -29,10 +29,12 @@
 //! - `copy`: what all files made of others have in common.
 //! - `groups`, `convert`, `quantize`, `save`: the files that are written.
 //! - `verify`, `validate`: checks of what is there.
+//! - `diff`: what differs between the tensors of two sources.
 
 mod checkpoint;
 mod convert;
 mod copy;
+mod diff;
 mod error;
 mod groups;
 mod layout;
@@ -51,6 +53,7 @@ mod write_options;
 mod ztensor_output;
 
 pub use convert::{ConvertOptions, GroupHandling, Written, convert};
+pub use diff::{DiffOptions, diff};
 pub use error::{Remedy, TensorFilesError};
 pub use layout::TensorLayout;
 pub use location::TensorLocation;

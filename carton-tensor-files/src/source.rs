@@ -50,6 +50,8 @@ pub struct TensorSource {
     tensors: Vec<TensorInfo>,
     /// Where tensors are among them, by their names.
     positions: HashMap<String, usize>,
+    /// Whether one tensor was asked for.
+    is_one: bool,
 }
 
 /// A file, with its path or place, or a carton.
@@ -133,7 +135,8 @@ impl TensorSource {
             Opened::File(file, path) => file.entries().map(|entry| of_file(file, path, &entry)).collect(),
             Opened::Carton(package) => package.tensors().iter().map(|(name, entry)| of_carton(name, entry)).collect(),
         };
-        let mut source = Self { positions: positions(&tensors), tensors, opened, place };
+        let is_one = only.is_some();
+        let mut source = Self { positions: positions(&tensors), tensors, opened, place, is_one };
         if let Some(only) = only {
             source.keep(only)?;
         }
@@ -193,6 +196,35 @@ impl TensorSource {
     #[must_use]
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
+    }
+
+    /// The one tensor, where its name says nothing: one tensor was asked for, or the file is an .npy file, which has no name for it.
+    pub(crate) fn only_one(&self) -> Option<&TensorInfo> {
+        let is_npy = self.file().is_some_and(|file| file.format() == TensorFileFormat::Npy);
+        if self.is_one || is_npy { self.tensors.first() } else { None }
+    }
+
+    /// The entry of a tensor, if the source is a file.
+    ///
+    /// # Errors
+    /// There is no such tensor.
+    pub(crate) fn entry(&self, name: &str) -> Result<Option<Entry<'_>>, TensorFilesError> {
+        self.file().map(|file| entry(file, name)).transpose()
+    }
+
+    /// Reads a tensor as cartons have it. `None` if it has elements that those cannot have.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn tensor(&self, name: &str) -> Result<Option<Tensor>, TensorFilesError> {
+        Ok(match &self.opened {
+            Opened::Carton(package) => Some(package.tensor(name)?),
+            Opened::File(..) => match self.read(name)? {
+                Value::Numbers(tensor) => tensor.to_numeric().ok().map(Tensor::from),
+                Value::Strings(tensor) => Some(tensor.into()),
+                Value::Nested(tensor) => Some(Tensor::Nested(tensor)),
+            },
+        })
     }
 
     /// What is known of the tensor of this name.

@@ -24,6 +24,7 @@
 //! | `ztensor` | `ztensor` | zTensor files, versions 1.1 and 1.2 (spec/ztensor.md) |
 //! | `files` | `files` | what the formats share: element types of files, byte ranges with many owners, files that appear whole or not at all |
 //! | `any_file` | `weights` | a tensor file of any format: its format detected, and the file opened |
+//! | `difference` | `weights` | what differs between tensors, in memory and in files |
 //! | `weights` | `weights` | all tensors of a file at once: loading, statistics, quantization, validation (spec/weights.md) |
 //!
 //! # Modules
@@ -53,6 +54,7 @@
 //!   `writer` only ever appends. `sparse` and `quantized_group` convert objects of several components into arrays, and check every index
 //!   first.
 //! - `any_file`: detects the format of a tensor file, and opens it.
+//! - `difference`: what differs between two tensors, and between two lists of them.
 //! - `weights`: operations on all tensors of a file at once, on all cores. `kernels` are the inner loops, chosen by the CPU's features;
 //!   `schemes` says which tensors are quantized already, and which scales belong to them; `description` says what a model should be, and
 //!   `validate` checks it.
@@ -68,6 +70,8 @@ mod carry;
 mod cast;
 pub mod content;
 pub mod context;
+#[cfg(feature = "weights")]
+pub mod difference;
 mod dtype;
 mod element;
 #[cfg(feature = "files")]

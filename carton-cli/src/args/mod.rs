@@ -5,6 +5,7 @@ mod absent;
 mod cache;
 #[cfg(feature = "tables")]
 mod dataset;
+mod diff;
 mod doctor;
 mod elements;
 mod model;
@@ -39,6 +40,7 @@ pub(crate) use dataset::{
     Columns, DatasetCatArgs, DatasetCommand, DatasetLsArgs, DatasetMergeArgs, DatasetVerifyArgs, DatasetWriteArgs,
     DtypeArgument, DuplicatesChoice, IndexChoice, RoundingChoice, TailChoice, column_name,
 };
+pub(crate) use diff::DiffArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use elements::ElementsArgs;
 pub(crate) use model::ModelArgs;
@@ -56,7 +58,7 @@ pub(crate) use shrink::ShrinkArgs;
 pub(crate) use signing::{KeygenArgs, SignArgs, TrustArgs};
 pub(crate) use tensor::{
     DenseArgs, DigestsArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs,
-    TensorLsArgs, TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
+    TensorDiffArgs, TensorLsArgs, TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
 };
 pub(crate) use values::{
     InputArgument, InputValue, LinkArgument, MiscArgument, OutputArgument, STANDARD_STREAM, is_safetensors,
@@ -185,6 +187,8 @@ pub(crate) enum Command {
     Shrink(ShrinkArgs),
     /// Show what a carton says about its model
     Info(InfoArgs),
+    /// Show what differs between two cartons
+    Diff(DiffArgs),
     /// List the files in a carton
     #[command(visible_alias = "list")]
     Ls(ModelArgs),

@@ -6,7 +6,7 @@ use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::elements::ElementsArgs;
-use super::values::{density, named_size, size};
+use super::values::{density, named_size, size, tolerance};
 
 /// `carton tensor …`.
 #[derive(Debug, Subcommand)]
@@ -20,6 +20,9 @@ pub(crate) enum TensorCommand {
     /// Print the elements of a tensor
     #[command(after_long_help = CAT_EXAMPLES)]
     Cat(TensorCatArgs),
+    /// Show what differs between the tensors of two files or checkpoints
+    #[command(after_long_help = DIFF_EXAMPLES)]
+    Diff(TensorDiffArgs),
     /// Write tensors to a file of another format
     #[command(after_long_help = CONVERT_EXAMPLES)]
     Convert(TensorConvertArgs),
@@ -57,6 +60,18 @@ Examples:
   carton tensor verify weights.zt
   carton tensor verify model.safetensors.index.json
   carton tensor verify weights.zt --json | jq .findings";
+
+const DIFF_EXAMPLES: &str = "\
+Sources are those of `carton tensor ls`, and may have other formats. Tensors are compared by name; where both sources are one tensor, as an .npy
+file or FILE#NAME is, the names do not matter. Tensors of other types are compared by value if some type holds all numbers of both; quantized
+groups by the float32 numbers that they represent. NaN equals NaN, and -0.0 equals 0.0.
+
+The exit code is 3 if tensors differ, and 1 if none differs but some could not be compared.
+
+Examples:
+  carton tensor diff before.safetensors after.safetensors
+  carton tensor diff model.safetensors.index.json model.zt --rtol 1e-3
+  carton tensor diff 'old.carton#model/weights.zt#lm_head' lm_head.npy --json";
 
 const CONVERT_EXAMPLES: &str = "\
 The extension of OUTPUT gives its format: .safetensors, .zt, .npz, or .npy for one tensor. Values that a format cannot hold are
@@ -208,6 +223,45 @@ pub(crate) struct TensorStatsArgs {
     /// Draw a histogram of each tensor
     #[arg(long)]
     pub(crate) plot: bool,
+}
+
+/// `carton tensor diff`.
+#[derive(Args, Debug)]
+pub(crate) struct TensorDiffArgs {
+    /// The tensors before
+    #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
+    pub(crate) a: PathBuf,
+
+    /// The tensors after
+    #[arg(value_name = "B", value_hint = ValueHint::FilePath)]
+    pub(crate) b: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
+
+    #[command(flatten)]
+    pub(crate) elements: ElementDiffArgs,
+
+    /// Read tensors also where both .zt files state the same SHA-256 of their bytes
+    #[arg(long)]
+    pub(crate) read_all: bool,
+
+    #[command(flatten)]
+    pub(crate) dense: DenseArgs,
+    #[command(flatten)]
+    pub(crate) digests: DigestsArgs,
+}
+
+/// Which numbers count as equal.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ElementDiffArgs {
+    /// Relative tolerance: numbers are equal that differ by at most ATOL + RTOL * |number before|
+    #[arg(long, value_name = "R", default_value = "0", value_parser = tolerance)]
+    pub(crate) rtol: f64,
+
+    /// Absolute tolerance
+    #[arg(long, value_name = "A", default_value = "0", value_parser = tolerance)]
+    pub(crate) atol: f64,
 }
 
 /// `carton tensor cat`.

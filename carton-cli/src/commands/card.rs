@@ -1,4 +1,4 @@
-//! `carton info --html`: writes the card of a model as a web page.
+//! `carton info --html`: writes the card of a model as a web page; and how every command writes a page.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,16 +31,10 @@ enum HtmlError {
 
 /// Writes the card to `path`; `-` is standard output.
 pub(super) async fn write(model: &ModelArgs, path: PathBuf, context: &Context<'_>) -> Result<Exit, Failure> {
-    let is_standard_output = path == Path::new("-");
-    if is_standard_output && context.output.is_json() {
-        return Err(Failure::usage(HtmlError::JsonToo));
-    }
+    check(&path, context)?;
     let package = open::open_with_signing(model, false, context).await?;
-    if !is_standard_output {
-        return write_file(package, path, context).await;
-    }
-    let page = interrupt::blocking(move |cancel_token| Ok(html_page(package, cancel_token))).await?;
-    context.output.text(&page)?;
+    let written = Written { html: path.clone(), manifest_sha256: package.manifest_sha256() };
+    write_page(path, move |cancel_token| html_page(package, cancel_token), &written, context).await?;
     Ok(Exit::Ok)
 }
 
@@ -49,22 +43,38 @@ fn html_page(package: Package, cancel_token: &CancelToken) -> String {
     Card::new(&package.cancel_token(cancel_token.clone())).standalone_html()
 }
 
-/// Writes the card as a file, which is complete or absent.
-async fn write_file(package: Package, path: PathBuf, context: &Context<'_>) -> Result<Exit, Failure> {
-    let written = Written { html: path.clone(), manifest_sha256: package.manifest_sha256() };
+/// Checks that the page and the result of `--json` do not go to the same place.
+pub(super) fn check(path: &Path, context: &Context<'_>) -> Result<(), Failure> {
+    match path == Path::new("-") && context.output.is_json() {
+        true => Err(Failure::usage(HtmlError::JsonToo)),
+        false => Ok(()),
+    }
+}
+
+/// Writes a page to `path`, or to standard output if that is `-`, and tells of the file. The file is complete or absent.
+pub(super) async fn write_page(
+    path: PathBuf,
+    page: impl FnOnce(&CancelToken) -> String + Send + 'static,
+    written: &impl Serialize,
+    context: &Context<'_>,
+) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        let page = interrupt::blocking(move |cancel_token| Ok(page(cancel_token))).await?;
+        return context.output.text(&page);
+    }
+    let shown = one_line(&path.display().to_string());
     interrupt::blocking(move |cancel_token| {
         let unwritable = |source| Failure::new(HtmlError::Write { path: path.clone(), source });
         // Made first, so that a folder that cannot be written to is reported at once.
         let mut file = PendingFile::new(&path).map_err(unwritable)?;
-        let page = html_page(package, cancel_token);
+        let page = page(cancel_token);
         file.file_mut().write_all(page.as_bytes()).map_err(unwritable)?;
         cancel_token.begin_publishing()?;
         file.publish().map_err(unwritable)
     })
     .await?;
     match context.output.is_json() {
-        true => context.output.json(&written)?,
-        false => context.output.text(&format!("{}\n", one_line(&written.html.display().to_string())))?,
+        true => context.output.json(written),
+        false => context.output.text(&format!("{shown}\n")),
     }
-    Ok(Exit::Ok)
 }

@@ -7,6 +7,7 @@ mod completions;
 mod context;
 #[cfg(feature = "tables")]
 mod dataset;
+mod diff;
 mod doctor;
 mod elements;
 mod example;
@@ -66,6 +67,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Shrink(arguments) => interrupt::run(shrink::run(arguments, &context)),
         Command::Unpack(arguments) => interrupt::run(unpack::run(arguments, &context)),
         Command::Info(arguments) => interrupt::run(info::run(arguments, cli.global.verbose > 0, &context)),
+        Command::Diff(arguments) => interrupt::run(diff::run(arguments, &context)),
         Command::Ls(model) => interrupt::run(ls::run(model, &context)),
         Command::Verify(model) => interrupt::run(verify::run(model, &context)),
         Command::Hash(model) => interrupt::run(hash::run(model, &context)),

@@ -1,5 +1,6 @@
 //! Converts tensors from and to the forms of the command line: JSON, `.npy` and `.npz` files, text for people.
 
+mod differences;
 mod elements;
 mod from_json;
 mod inputs;
@@ -7,6 +8,7 @@ mod outputs;
 mod summary;
 mod to_json;
 
+pub(crate) use differences::{differences, summary_of_differences};
 pub(crate) use inputs::{DeclaredInput, ReadInputs};
 pub(crate) use outputs::{Destinations, JsonOutput};
 pub(crate) use summary::summary;

@@ -28,6 +28,7 @@ fn the_commands_are_listed() {
       unpack       Extract everything in a carton into a folder
       shrink       Leave files out of a carton that can be fetched when it is loaded
       info         Show what a carton says about its model
+      diff         Show what differs between two cartons
       ls           List the files in a carton [alias: list]
       verify       Check every file in a carton against its manifest
       hash         Print the hash that identifies a model (SHA-256 of its manifest)

@@ -6,6 +6,7 @@ mod cache;
 mod card;
 mod completion;
 mod datasets;
+mod diff;
 mod doctor;
 mod element_types;
 mod errors;

@@ -195,6 +195,16 @@ impl Package {
         &self.opened.metadata
     }
 
+    /// Reads the text of carton.toml, verified.
+    ///
+    /// # Errors
+    /// It cannot be read any more, or is another than before.
+    pub(crate) fn metadata_text(&self, context: &Context) -> Result<String, PackageError> {
+        let bytes = self.contents().read(METADATA, MAX_METADATA_LENGTH, context)?;
+        // It was valid metadata before, which is UTF-8.
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// Returns the files.
     #[must_use]
     pub(crate) fn contents(&self) -> &Contents {

@@ -285,6 +285,13 @@ impl Metadata {
         Self::parse(text)
     }
 
+    /// Returns the values of the keys of a carton.toml that this version of the format does not have, in TOML, by their paths:
+    /// `self_test[0].key`.
+    #[must_use]
+    pub fn unknown_values(text: &str) -> BTreeMap<String, String> {
+        raw::RawMetadata::known().values_in(text)
+    }
+
     /// The version of the format.
     #[must_use]
     pub fn spec_version(&self) -> u64 {

@@ -28,6 +28,19 @@ from . import _carton, _log, _program, _progress, cache, mlflow, ray, spark, ten
 from ._arrow import arrow
 from ._arguments import Example, Files, Metadata, Sandbox, SelfTest
 from ._carton import ArrowArray, MappedRows, Model, Package, Sealed, Stream, TensorSpec, __version__
+from ._diff import (
+    CartonDiff,
+    CaseChange,
+    DiffedCarton,
+    FieldChange,
+    FileChange,
+    FileTensors,
+    FileVersion,
+    LinkChange,
+    PackageChange,
+    Packages,
+    SpecChange,
+)
 from ._errors import (
     AbortedError,
     BusyError,
@@ -89,10 +102,17 @@ __all__ = [
     "AbortedError",
     "ArrowArray",
     "BusyError",
+    "CartonDiff",
+    "CaseChange",
     "ClosedError",
+    "DiffedCarton",
     "Error",
     "Example",
+    "FieldChange",
+    "FileChange",
     "FileInfo",
+    "FileTensors",
+    "FileVersion",
     "Files",
     "ForkError",
     "Info",
@@ -100,6 +120,7 @@ __all__ = [
     "InvalidInputError",
     "Keys",
     "LeftOut",
+    "LinkChange",
     "LoadOptions",
     "MachineError",
     "MapReport",
@@ -112,6 +133,8 @@ __all__ = [
     "OutputResult",
     "PackCheck",
     "Package",
+    "PackageChange",
+    "Packages",
     "Packed",
     "Pulled",
     "Pushed",
@@ -132,6 +155,7 @@ __all__ = [
     "SignatureMismatchError",
     "Signed",
     "SigningStatus",
+    "SpecChange",
     "Stream",
     "TagInfo",
     "Tagged",
@@ -145,6 +169,7 @@ __all__ = [
     "__version__",
     "arrow",
     "cache",
+    "diff",
     "install_runner",
     "keygen",
     "leaves",
@@ -281,6 +306,60 @@ def open(
             allow_file_links=allow_file_links,
             trusted_keys=key_texts(trusted_keys),
             bundle=None if bundle is None else location_text(bundle),
+            require_signed=require_signed,
+            offline=offline,
+            progress=callback,
+        )
+
+
+def diff(
+    a: AnyPath,
+    b: AnyPath,
+    *,
+    fetch: bool = False,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    allow_file_links: bool = False,
+    trusted_keys: Sequence[str | os.PathLike[str]] = (),
+    require_signed: bool | None = None,
+    offline: bool | None = None,
+    progress: Callable[..., None] | bool | None = None,
+) -> CartonDiff:
+    """Says what differs between two cartons: metadata, files, tensors by name with the largest difference, packages of Python models,
+    self-tests, examples and links.
+
+    Files are compared by the digests in the manifests. The tensors of files that differ are compared where both files are on this machine, or
+    with `fetch`.
+
+    Args:
+        a: The carton before: a path, or a URL that begins with `https://`, `http://`, `oci://`, `hf://`, `s3://`, `gs://` or `az://`.
+        b: The carton after.
+        fetch: Whether to fetch files that are not on this machine, to compare the tensors in them.
+        rtol: Numbers in tensors are equal that differ by at most `atol + rtol * abs(number before)`.
+        atol: See `rtol`.
+        allow_file_links: As in `open`, like the following ones.
+        trusted_keys: Public keys; a carton that none of them signed is refused.
+        require_signed: Whether a carton without a trusted signer is refused.
+        offline: Whether the network may not be used.
+        progress: As in `load`.
+
+    Raises:
+        IntegrityError: A carton is damaged, or changes meanwhile.
+        UntrustedError: A carton is not signed as it must be.
+        Error: Any other failure; see its subclasses.
+
+        >>> carton.diff("digits.carton", "digits.carton").is_same
+        True
+    """
+    with _progress.reporting(progress) as callback:
+        return _carton.diff(
+            location_text(a),
+            location_text(b),
+            fetch=fetch,
+            rtol=rtol,
+            atol=atol,
+            allow_file_links=allow_file_links,
+            trusted_keys=key_texts(trusted_keys),
             require_signed=require_signed,
             offline=offline,
             progress=callback,

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._paths import AnyPath
+from ._diff import CartonDiff
 from ._results import (
     CacheListing,
     Info,
@@ -32,6 +33,7 @@ __all__ = [
     "use_program",
     "load",
     "load_async",
+    "diff",
     "open",
     "pack",
     "recognize",
@@ -50,6 +52,7 @@ __all__ = [
     "cache_prune",
     "cache_remove",
     "tensor_convert",
+    "tensor_diff",
     "tensor_quantize",
     "tensor_save",
     "tensor_validate",
@@ -408,6 +411,26 @@ def tensor_validate(
     origin: Mapping[str, Any],
     model: str,
     sizes: Mapping[str, int],
+    *,
+    progress: Callable[..., None] | None = None,
+) -> str: ...
+def diff(
+    a: str,
+    b: str,
+    *,
+    fetch: bool = False,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    allow_file_links: bool = False,
+    trusted_keys: Sequence[str] | None = None,
+    require_signed: bool | None = None,
+    offline: bool | None = None,
+    progress: Callable[..., None] | None = None,
+) -> CartonDiff: ...
+def tensor_diff(
+    a: Mapping[str, Any],
+    b: Mapping[str, Any],
+    comparing: Mapping[str, Any],
     *,
     progress: Callable[..., None] | None = None,
 ) -> str: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ._diff import carton_diff as carton_diff
 from ._results import (
     FileInfo,
     Info,

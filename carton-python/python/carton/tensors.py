@@ -1,5 +1,5 @@
 """Tensor files: safetensors, sharded checkpoints (`model.safetensors.index.json`), zTensor, `.npz` and `.npy`; opened, written, converted,
-quantized and checked.
+quantized, checked and compared.
 
     >>> from carton import tensors
     >>> with tensors.open("weights.safetensors") as file:
@@ -33,19 +33,26 @@ from typing import Any, Callable, Iterable, Iterator, Literal, Mapping
 import numpy as np
 
 from . import _carton, _progress
+from ._diff import DifferingElement, ElementsDifference, TensorDifference, TensorForm, TensorsDifference, tensors_difference
 from ._errors import ClosedError, InvalidInputError, UnsupportedError
 from ._paths import AnyPath
 
 __all__ = [
+    "DifferingElement",
+    "ElementsDifference",
     "Finding",
     "Loss",
     "Quantized",
     "QuantizedTensor",
+    "TensorDifference",
     "TensorFile",
+    "TensorForm",
+    "TensorsDifference",
     "Validation",
     "Verification",
     "Written",
     "convert",
+    "diff",
     "open",
     "quantize",
     "save",
@@ -528,6 +535,50 @@ def verify(place: AnyPath, *, offline: bool | None = None, progress: _Progress =
         text = _carton.tensor_verify(_origin(place, (), None, offline, False), progress=callback)
     found = json.loads(text)
     return Verification(ok=found.pop("passed"), **found)
+
+
+def diff(
+    a: AnyPath,
+    b: AnyPath,
+    *,
+    only: str | Iterable[str] = (),
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    read_all: bool = False,
+    max_dense: int | None = None,
+    offline: bool | None = None,
+    progress: _Progress = None,
+) -> TensorsDifference:
+    """Compares the tensors of two places by their names. Where both are one tensor (an `.npy` file, or `#NAME`), the names do not matter.
+
+    Tensors of other types are compared by value if some type holds all numbers of both, and quantized groups by the float32 numbers that they
+    represent. NaN equals NaN, and -0.0 equals 0.0. Tensors are read in pieces, so that their size does not matter.
+
+    Args:
+        a: The place before: a path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        b: The place after.
+        only: Patterns of the names of the tensors to compare; `*` stands for any characters, `?` for one.
+        rtol: Numbers are equal that differ by at most `atol + rtol * abs(number before)`.
+        atol: See `rtol`.
+        read_all: Whether tensors are read also where both `.zt` files state the same SHA-256 of their bytes.
+        max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        offline: Whether the network may not be used. By default the configuration says so.
+        progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
+
+    Raises:
+        IntegrityError: A file is malformed or damaged.
+        InvalidInputError: It is no tensor file; no name matches; a tolerance is no number from 0 on.
+        Error: Any other failure; see its subclasses.
+
+        >>> written = tensors.save({"layer.weight": np.full((4, 3), 0.5, np.float32)}, "after.safetensors")
+        >>> found = tensors.diff("weights.safetensors", "after.safetensors")
+        >>> found.tensors[0].elements.largest
+        DifferingElement(index=(0, 0), a='0.0', b='0.5', difference=0.5, tensor=None)
+    """
+    comparing = {"only": _patterns(only), "rtol": rtol, "atol": atol, "read_all": read_all}
+    before, after = (_origin(place, (), max_dense, offline) for place in (a, b))
+    with _progress.reporting(progress) as callback:
+        return tensors_difference(_carton.tensor_diff(before, after, comparing, progress=callback))
 
 
 def _patterns(only: str | Iterable[str]) -> list[str]:

@@ -15,6 +15,8 @@ mod tolerance;
 
 use findings::{Findings, Worst, how_many, merge};
 use numbers::compare_numeric;
+#[cfg(feature = "weights")]
+pub(crate) use numbers::{NotClose, NotCloseElement};
 pub use tolerance::Tolerance;
 
 /// The result of a comparison.
@@ -133,7 +135,7 @@ fn compare_variable<T: VariableElement>(actual: &VariableTensor<T>, expected: &V
 }
 
 /// A text in quotes, or the size of other bytes and the first of them in hexadecimal, cut to a length that fits a line of output.
-struct Shortened<'a>(&'a [u8]);
+pub(crate) struct Shortened<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Shortened<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -52,19 +52,14 @@ fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor
     }
 
     let tolerance = T::tolerance(tolerance);
-    let mut scratch = (Vec::new(), Vec::new());
     let mut all = Findings { max_abs_diff: Some(0.0), ..Findings::default() };
     let (mut n_differing, mut worst) = (0_usize, None::<(f64, usize, T, T)>);
-    let block_bytes = BLOCK * size_of::<T>();
-    let blocks = actual_bytes.chunks(block_bytes).zip(expected_bytes.chunks(block_bytes)).enumerate();
-    for (block, (actual, expected)) in blocks {
-        let actual: &[T] = aligned(actual, &mut scratch.0);
-        let expected: &[T] = aligned(expected, &mut scratch.1);
+    for_each_block::<T>(actual_bytes, expected_bytes, |start, actual, expected| {
         let quick = T::judge(actual, expected, tolerance);
         if quick.close {
             merge(&mut all.max_abs_diff, Some(quick.max_abs_diff));
             merge(&mut all.max_rel_diff, quick.max_rel_diff);
-            continue;
+            return;
         }
         for (position, (&found, &wanted)) in actual.iter().zip(expected).enumerate() {
             let (abs_diff, rel_diff) = T::differences(found, wanted, tolerance);
@@ -74,12 +69,12 @@ fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor
                 continue;
             }
             n_differing += 1;
-            let severity = if abs_diff.is_nan() { f64::INFINITY } else { abs_diff };
+            let severity = severity(abs_diff);
             if worst.is_none_or(|(known, ..)| severity > known) {
-                worst = Some((severity, block * BLOCK + position, found, wanted));
+                worst = Some((severity, start + position, found, wanted));
             }
         }
-    }
+    });
     all.worst = worst.map(|(severity, position, found, wanted)| Worst {
         severity,
         detail: format!(
@@ -92,6 +87,117 @@ fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor
         ),
     });
     all
+}
+
+/// Calls `visit` for each block of both tensors, with the position of its first element.
+fn for_each_block<T: Element>(actual: &[u8], expected: &[u8], mut visit: impl FnMut(usize, &[T], &[T])) {
+    let mut scratch = (Vec::new(), Vec::new());
+    let block_bytes = BLOCK * size_of::<T>();
+    let blocks = actual.chunks(block_bytes).zip(expected.chunks(block_bytes)).enumerate();
+    for (block, (actual, expected)) in blocks {
+        visit(block * BLOCK, aligned(actual, &mut scratch.0), aligned(expected, &mut scratch.1));
+    }
+}
+
+/// How bad a difference is: NaN is as bad as an infinite one.
+fn severity(difference: f64) -> f64 {
+    if difference.is_nan() { f64::INFINITY } else { difference }
+}
+
+/// The elements that are not close, of a part of two tensors or of all.
+#[cfg(feature = "weights")]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NotClose {
+    pub(crate) n_elements: u64,
+    pub(crate) n_differing: u64,
+    /// The one with the largest absolute difference, and the one with the largest relative one; of several, the first.
+    pub(crate) largest: Option<NotCloseElement>,
+    pub(crate) largest_relative: Option<NotCloseElement>,
+}
+
+/// An element that is not close.
+#[cfg(feature = "weights")]
+#[derive(Clone, Debug)]
+pub(crate) struct NotCloseElement {
+    /// Its position in C order.
+    pub(crate) position: u64,
+    /// The expected element, as a text that gives it exactly.
+    pub(crate) expected: String,
+    /// The actual one.
+    pub(crate) actual: String,
+    /// The difference; infinite or NaN if it cannot be measured.
+    pub(crate) difference: f64,
+}
+
+#[cfg(feature = "weights")]
+impl NotClose {
+    /// The elements of two parts of the same dtype and length that are not close. The first element is at the position `start`.
+    pub(crate) fn of(dtype: crate::DataType, actual: &[u8], expected: &[u8], start: u64, tolerance: Tolerance) -> Self {
+        crate::with_element!(
+            dtype,
+            T => not_close::<T>(actual, expected, start, tolerance),
+            // Strings and bytes are not numbers of a fixed size.
+            else Self::default()
+        )
+    }
+
+    /// Adds those of the next part.
+    pub(crate) fn merge(&mut self, next: Self) {
+        let worse = |known: &Option<NotCloseElement>, next: &Option<NotCloseElement>| match (known, next) {
+            (Some(known), Some(next)) => severity(next.difference) > severity(known.difference),
+            (known, next) => known.is_none() && next.is_some(),
+        };
+        self.n_elements += next.n_elements;
+        self.n_differing += next.n_differing;
+        if worse(&self.largest, &next.largest) {
+            self.largest = next.largest;
+        }
+        if worse(&self.largest_relative, &next.largest_relative) {
+            self.largest_relative = next.largest_relative;
+        }
+    }
+}
+
+#[cfg(feature = "weights")]
+fn not_close<T: Compare>(actual: &[u8], expected: &[u8], start: u64, tolerance: Tolerance) -> NotClose {
+    /// Severity, difference, position, and the elements.
+    type Known<T> = Option<(f64, f64, usize, T, T)>;
+    fn keep<T>(known: &mut Known<T>, difference: f64, position: usize, actual: T, expected: T) {
+        let severity = severity(difference);
+        if known.as_ref().is_none_or(|(worst, ..)| severity > *worst) {
+            *known = Some((severity, difference, position, actual, expected));
+        }
+    }
+    let tolerance = T::tolerance(tolerance);
+    let (mut n_differing, mut largest, mut relative): (u64, Known<T>, Known<T>) = (0, None, None);
+    for_each_block::<T>(actual, expected, |first, actual, expected| {
+        if T::judge(actual, expected, tolerance).close {
+            return;
+        }
+        for (position, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
+            if T::is_close(actual, expected, tolerance) {
+                continue;
+            }
+            n_differing += 1;
+            let (abs_diff, rel_diff) = T::differences(actual, expected, tolerance);
+            keep(&mut largest, abs_diff, first + position, actual, expected);
+            if let Some(rel_diff) = rel_diff {
+                keep(&mut relative, rel_diff, first + position, actual, expected);
+            }
+        }
+    });
+    let element = |(_, difference, position, actual, expected): (f64, f64, usize, T, T)| NotCloseElement {
+        position: start + position as u64,
+        expected: T::text(expected),
+        actual: T::text(actual),
+        difference,
+    };
+    NotClose {
+        n_elements: (expected.len() / size_of::<T>()) as u64,
+        n_differing,
+        largest: largest.map(element),
+        largest_relative: relative.map(element),
+    }
 }
 
 /// Returns the elements of a block, copied to `scratch` if they are not aligned.

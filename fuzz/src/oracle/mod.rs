@@ -18,6 +18,7 @@ pub mod metadata;
 pub mod npy;
 pub mod onnx;
 pub mod registry;
+pub mod requirements_lock;
 pub mod rows;
 pub mod runner;
 pub mod runner_archive;
@@ -57,6 +58,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "onnx" => onnx::check,
         "parquet" => rows::check,
         "registry" => registry::check,
+        "requirements_lock" => requirements_lock::check,
         "runner" => runner::check,
         "runner_archive" => runner_archive::check,
         "runner_descriptor" => runner_descriptor::check,

@@ -98,12 +98,18 @@ pub(super) fn seeds() -> Vec<Seed> {
     );
     let netrc = "machine example.com login me password \"a \\\" b\"\n# comment\nmacdef init\ncd /\n\n\
                  default login anonymous password user@site account x\n";
+    let hash = format!("--hash=sha256:{}", "0f".repeat(32));
     let mut seeds = vec![
         Seed::new("metadata", "everything", CARTON_TOML),
         Seed::new("metadata", "least", least),
         Seed::new("config", "config.toml", config),
         Seed::new("config", "netrc", netrc),
         Seed::new("description", "small", DESCRIPTION),
+        Seed::new(
+            "requirements_lock",
+            "marker",
+            format!("# a lock\nA_b[c]==1.0+d ; python_version < '3.9' \\\n    {hash}\n"),
+        ),
         Seed::new("structure", "state", "v.0\nv.1.0\nv.1.1\nw\t2"),
         Seed::new("structure", "detections", "v[].boxes\t3\nv[].masks[]\t3\nv[].masks.#\t2,0,1"),
         Seed::new("structure", "lists", "v[][]\t3\nv[].#\t1,2"),

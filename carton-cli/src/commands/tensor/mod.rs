@@ -2,6 +2,7 @@
 
 mod cat;
 mod convert;
+mod diff;
 mod ls;
 mod plot;
 mod quantize;
@@ -26,6 +27,7 @@ pub(super) async fn run(command: TensorCommand, context: &Context<'_>) -> Result
     match command {
         TensorCommand::Ls(arguments) => ls::run(arguments, context).await,
         TensorCommand::Stats(arguments) => stats::run(arguments, context).await,
+        TensorCommand::Diff(arguments) => diff::run(arguments, context).await,
         TensorCommand::Cat(arguments) => cat::run(arguments, context).await,
         TensorCommand::Convert(arguments) => convert::run(arguments, context).await,
         TensorCommand::Verify(arguments) => verify::run(arguments, context).await,

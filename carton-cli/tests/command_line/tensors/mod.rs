@@ -3,6 +3,7 @@
 mod cartons;
 mod cat;
 mod convert;
+mod diff;
 mod elsewhere;
 mod full_size;
 mod ls;

@@ -1,0 +1,208 @@
+//! Compares two tensors of files, piece by piece: on all cores where both files have the elements as they are, otherwise one after the other.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use super::elements::{common_type, compare_part};
+use super::report::{Compared, ElementsDifference};
+use super::{Advance, DifferenceOptions, compare_tensors, not_exact};
+use crate::allclose::NotClose;
+use crate::any_file::{ElementOrder, Entry, TensorFileError};
+use crate::context::Cancelled;
+use crate::files::ElementType;
+use crate::parallel::{available_threads, par_map};
+use crate::ztensor::{Digest, Format};
+use crate::{DataType, element_count, npy};
+
+/// Elements in a piece; a multiple of 8, so that pieces of types of less than a byte have as many.
+const PIECE: usize = 1 << 17;
+
+/// The name of the type of elements, or that of a logical type that is not known.
+pub(super) fn dtype_name(entry: &Entry<'_>) -> Option<String> {
+    if entry.unsupported().is_some() {
+        return None;
+    }
+    let named = |dtype: ElementType| dtype.name().to_owned();
+    match unknown_type(entry) {
+        Some(unknown) => Some(unknown.to_owned()),
+        None if entry.as_ztensor().is_none() && entry.dtype().is_none() => Some(DataType::String.name().to_owned()),
+        None => element_type(entry).map(named),
+    }
+}
+
+fn unknown_type<'a>(entry: &Entry<'a>) -> Option<&'a str> {
+    entry.as_ztensor()?.component("data")?.unknown_type()
+}
+
+/// The type of the numbers that reading the tensor gives. A quantized group represents `float32` numbers.
+fn element_type(entry: &Entry<'_>) -> Option<ElementType> {
+    let is_group = entry.as_ztensor().is_some_and(|object| object.format() == Format::QuantizedGroup);
+    entry.dtype().or(is_group.then_some(ElementType::Float32))
+}
+
+/// Compares two tensors of files that have the same shape. Their elements are read in pieces; strings, arrays in Fortran order, and
+/// sparse and quantized objects are read whole. Digests are verified if a file was asked to
+/// ([`TensorFile::checking`](crate::any_file::TensorFile::checking)).
+///
+/// Tensors whose files state the same SHA-256 of the same kind of bytes are taken as the same without being read, unless
+/// [`read_all`](DifferenceOptions::read_all) is set.
+///
+/// # Errors
+/// A tensor cannot be read, or is damaged; those of `advance`.
+pub fn compare_entries<E: From<TensorFileError> + From<Cancelled> + Send>(
+    a: &Entry<'_>,
+    b: &Entry<'_>,
+    options: &DifferenceOptions,
+    advance: &Advance<'_>,
+) -> Result<Compared, E> {
+    if let Some(reason) = unreadable(a).or_else(|| unreadable(b)) {
+        return Ok(Compared::No(reason));
+    }
+    let (Some(from_a), Some(from_b)) = (element_type(a), element_type(b)) else {
+        return compare_strings(a, b, options);
+    };
+    let names = || not_exact(&dtype_name(a).unwrap_or_default(), &dtype_name(b).unwrap_or_default());
+    if unknown_type(a) != unknown_type(b) {
+        return Ok(Compared::No(names()));
+    }
+    let Some(dtype) = common_type(from_a, from_b) else { return Ok(Compared::No(names())) };
+    if !options.read_all && state_the_same(a, b)? {
+        advance(a.stored_bytes().saturating_add(b.stored_bytes()))?;
+        return Ok(Compared::Same { by_digest: true });
+    }
+    let part = |start: usize, a: &[u8], b: &[u8]| {
+        compare_part(dtype, (from_a, a), (from_b, b), start as u64, options.tolerance)
+    };
+    let n_elements = element_count(a.shape()).ok_or_else(|| of_another_length(a))?;
+    let plain = |entry: &Entry<'_>| entry.location().filter(|_| !entry.is_verified()).is_some();
+    let mut found = NotClose::default();
+    if plain(a) && plain(b) {
+        let n_pieces = n_elements.div_ceil(PIECE);
+        let n_threads = options.n_threads.unwrap_or_else(available_threads);
+        let parts = par_map(n_pieces, n_threads, Default::default, |buffers: &mut (Vec<u8>, Vec<u8>), piece| {
+            let start = piece * PIECE;
+            let length = PIECE.min(n_elements - start);
+            read_piece(a, from_a, start, length, &mut buffers.0)?;
+            read_piece(b, from_b, start, length, &mut buffers.1)?;
+            advance((buffers.0.len() + buffers.1.len()) as u64)?;
+            Ok::<_, E>(part(start, &buffers.0, &buffers.1))
+        })?;
+        parts.into_iter().for_each(|part| found.merge(part));
+    } else {
+        let mut start = 0;
+        side_by_side::<E>(a, b, |bytes_a, bytes_b| {
+            let (n_a, n_b) = (bytes_a.len() * 8 / from_a.bits(), bytes_b.len() * 8 / from_b.bits());
+            if n_a != n_b || n_a > n_elements - start {
+                return Err(of_another_length(b).into());
+            }
+            advance((bytes_a.len() + bytes_b.len()) as u64)?;
+            found.merge(part(start, bytes_a, bytes_b));
+            start += n_a;
+            Ok(())
+        })?;
+        if start != n_elements {
+            return Err(of_another_length(a).into());
+        }
+    }
+    Ok(Compared::of(ElementsDifference::new(found, a.shape())))
+}
+
+/// Why the elements of a tensor cannot be read, if they are neither numbers nor strings.
+fn unreadable(entry: &Entry<'_>) -> Option<String> {
+    let is_strings = entry.as_ztensor().is_none() && entry.unsupported().is_none() && entry.dtype().is_none();
+    entry.not_numbers().filter(|_| !is_strings).map(|what| format!("it is {what}"))
+}
+
+/// Compares arrays of which at least one has strings.
+fn compare_strings<E: From<TensorFileError>>(
+    a: &Entry<'_>,
+    b: &Entry<'_>,
+    options: &DifferenceOptions,
+) -> Result<Compared, E> {
+    let strings = |entry: &Entry<'_>| match entry.read_array()? {
+        npy::Array::Strings(strings) => Ok(Some(strings.into())),
+        npy::Array::Numbers(_) => Ok::<_, TensorFileError>(None),
+    };
+    if element_type(a).is_some() || element_type(b).is_some() {
+        return Ok(Compared::No("strings and numbers are not compared".to_owned()));
+    }
+    match (strings(a)?, strings(b)?) {
+        (Some(a), Some(b)) => Ok(compare_tensors(&a, &b, options)),
+        _ => Ok(Compared::No("strings and numbers are not compared".to_owned())),
+    }
+}
+
+/// Whether both files state the same SHA-256 of bytes that are stored in the same way.
+fn state_the_same(a: &Entry<'_>, b: &Entry<'_>) -> Result<bool, TensorFileError> {
+    if a.dtype() != b.dtype() || a.layout() != b.layout() || a.encoding() != b.encoding() {
+        return Ok(false);
+    }
+    let (Some(in_a), Some(in_b)) = (a.expected_digest()?, b.expected_digest()?) else { return Ok(false) };
+    Ok(matches!(in_a, Digest::Sha256(_)) && in_a == in_b && a.stored_bytes() == b.stored_bytes())
+}
+
+/// Reads elements that the file has as they are.
+fn read_piece(
+    entry: &Entry<'_>,
+    dtype: ElementType,
+    start: usize,
+    length: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<(), TensorFileError> {
+    let failed = |source| TensorFileError::Io { place: entry.place().to_owned(), source };
+    let Some((file, range)) = entry.location() else { return Err(of_another_length(entry)) };
+    // Pieces begin at multiples of 8 elements, which are whole bytes.
+    let offset = range.start + (start / 8 * dtype.bits()) as u64;
+    let n_bytes = (length * dtype.bits()).div_ceil(8);
+    if offset.saturating_add(n_bytes as u64) > range.end {
+        return Err(of_another_length(entry));
+    }
+    buffer.resize(n_bytes, 0);
+    file.read_into(offset, buffer).map_err(failed)
+}
+
+fn of_another_length(entry: &Entry<'_>) -> TensorFileError {
+    let problem = format!("`{}` has another number of elements than its shape says", entry.name().escape_debug());
+    TensorFileError::Io { place: entry.place().to_owned(), source: io::Error::new(io::ErrorKind::InvalidData, problem) }
+}
+
+/// Why the thread that reads the first tensor ended early.
+enum Ended {
+    Failed(TensorFileError),
+    /// Nobody takes the pieces any more.
+    Unwanted,
+}
+
+impl From<TensorFileError> for Ended {
+    fn from(error: TensorFileError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Passes the pieces of both tensors to `visit` in pairs. One thread reads the first tensor, and is at most two pieces ahead.
+fn side_by_side<E: From<TensorFileError> + Send>(
+    a: &Entry<'_>,
+    b: &Entry<'_>,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let (sender, receiver): (SyncSender<Vec<u8>>, Receiver<Vec<u8>>) = sync_channel(1);
+    thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            a.visit(ElementOrder::C, PIECE, |piece| sender.send(piece.to_vec()).map_err(|_| Ended::Unwanted))
+        });
+        let visited = b.visit(ElementOrder::C, PIECE, |piece_b| match receiver.recv() {
+            Ok(piece_a) => visit(&piece_a, piece_b),
+            // The thread has ended: either it failed, which is reported below, or the first tensor is shorter.
+            Err(_) => Err(of_another_length(a).into()),
+        });
+        // A thread that waits for its piece to be taken ends.
+        drop(receiver);
+        match reader.join() {
+            Ok(Err(Ended::Failed(error))) => Err(error.into()),
+            Ok(Err(Ended::Unwanted)) if visited.is_ok() => Err(of_another_length(b).into()),
+            Ok(_) => visited,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
