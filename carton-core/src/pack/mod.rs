@@ -1,7 +1,7 @@
 //! Makes a carton: asks the runner what the model is, combines the answer with the user's metadata, writes the carton, and loads
 //! and tests it before it gets its name.
 //!
-//! `pointers` finds files that are not the model's, `recognize` decides which runner a model is for, `runner_answer` asks that runner, `other_side` finds the outputs where the metadata
+//! `pointers` finds files that are not the model's, `readme` keeps the README, `recognize` decides which runner a model is for, `runner_answer` asks that runner, `other_side` finds the outputs where the metadata
 //! declares inputs alone, `input` reads the files that the metadata names, `packing` runs the steps, and `check` loads and tests the result.
 //! `outputs` compares what the model returns with what it declares, for inputs that `zeros` makes where there is no self-test. `warnings`
 //! collects what packing warns of, and finds mistakes of the metadata. The format of the carton is up to `package`.
@@ -13,6 +13,7 @@ mod other_side;
 mod outputs;
 mod packing;
 mod pointers;
+mod readme;
 mod recognize;
 mod runner_answer;
 mod warnings;
@@ -33,6 +34,7 @@ use semver::VersionReq;
 
 pub use self::packing::Packing;
 use crate::blocking::{Awaited, run_blocking};
+use crate::hub::Snapshot;
 use crate::packed::Packed;
 use crate::runner::launch::LaunchPolicy;
 use crate::runner::launch_setters;
@@ -143,9 +145,18 @@ impl Pack {
         self
     }
 
-    /// Adds a file, which becomes `misc/<name>` in the carton.
+    /// Adds a file, which becomes `misc/<name>` in the carton. Without a `README.md`, that of the model's folder is added if it begins with front
+    /// matter, which is a model card (spec/carton-format-extensions.md, "Model cards").
     pub fn misc(mut self, name: impl Into<String>, file: impl Into<PathBuf>) -> Self {
         self.misc.insert(name.into(), file.into());
+        self
+    }
+
+    /// Adds the papers of a repository on the Hub to `misc/`: its README.md and its licenses. Files that are already added stay.
+    pub fn papers(mut self, snapshot: &Snapshot) -> Self {
+        for (name, path) in snapshot.papers() {
+            self.misc.entry(name.clone()).or_insert_with(|| path.clone());
+        }
         self
     }
 

@@ -17,7 +17,7 @@ use super::error::PackError;
 use super::input::Input;
 use super::runner_answer::{ask_runner, complete, doubtful_outputs};
 use super::warnings::{self, Warnings};
-use super::{Pack, RecordSelfTest, outputs, pointers, recognize};
+use super::{Pack, RecordSelfTest, outputs, pointers, readme, recognize};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::model::Observed;
@@ -76,7 +76,9 @@ impl Packing {
             tensor_format: pack.tensor_format,
             compression: pack.compression,
         };
+        let model = path.clone();
         let mut input = run_blocking(None, move |_| {
+            readme::keep(&model, &mut input.misc)?;
             input.read_files(&folder)?;
             Ok(input)
         })
