@@ -18,7 +18,6 @@ const RUNNER: &str = "runner";
 pub(crate) fn document(inventory: &Inventory, moment: &Moment) -> Value {
     let Inventory { info, python_packages, .. } = inventory;
     let time = moment.chosen();
-    let serial = uuid(inventory, "CycloneDX", time.as_deref().unwrap_or_default());
     let tool = || json!({ "type": "application", "name": "carton", "version": env!("CARGO_PKG_VERSION") });
     let mut components = vec![runner(info)];
     components.extend(info.card.datasets.iter().enumerate().map(|(index, dataset)| {
@@ -49,17 +48,21 @@ pub(crate) fn document(inventory: &Inventory, moment: &Moment) -> Value {
         .with("tools", json!({ "components": [tool()] }))
         .with("component", model(info))
         .with("properties", properties([("carton:notice", NOTICE.to_owned())]));
-    Object::new()
+    let rest = Object::new()
         .with("$schema", "http://cyclonedx.org/schema/bom-1.6.schema.json")
         .with("bomFormat", "CycloneDX")
         .with("specVersion", "1.6")
-        .with("serialNumber", format!("urn:uuid:{serial}"))
         .with("version", 1)
         .with("metadata", metadata)
         .with("components", components)
         .with("dependencies", json!([{ "ref": MODEL, "dependsOn": on_model }]))
-        .with("annotations", annotation)
-        .into()
+        .with("annotations", annotation);
+    let mut document = Value::from(rest);
+    let serial = format!("urn:uuid:{}", uuid(&document));
+    if let Some(members) = document.as_object_mut() {
+        members.insert("serialNumber".to_owned(), serial.into());
+    }
+    document
 }
 
 fn model(info: &Info) -> Object {

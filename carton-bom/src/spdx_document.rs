@@ -17,9 +17,15 @@ use crate::uri;
 const CREATION: &str = "_:creation";
 
 pub(crate) fn document(inventory: &Inventory, moment: &Moment) -> Value {
+    // All identifiers begin with that of the document, which follows from the rest of it.
+    let unnamed = below(String::new(), inventory, moment);
+    below(format!("urn:uuid:{}", uuid(&unnamed)), inventory, moment)
+}
+
+/// The document whose identifiers begin with `base`.
+fn below(base: String, inventory: &Inventory, moment: &Moment) -> Value {
     let Inventory { info, python_packages, .. } = inventory;
     let time = moment.text();
-    let base = format!("urn:uuid:{}", uuid(inventory, "SPDX", &time));
     let mut graph = Graph { base, elements: Vec::new(), n_relationships: 0, licenses: BTreeMap::new() };
     let (agent, tool) = (graph.id("agent"), graph.id("tool"));
     graph.add("agent", "SoftwareAgent", Object::new().with("name", "carton"));

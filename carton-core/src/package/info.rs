@@ -11,7 +11,7 @@ use crate::trust::SigningStatus;
 
 /// Everything that is known about a carton without reading a file of the model.
 ///
-/// In JSON, the fields have the same names as here. An unset field is `null` or an empty list.
+/// In JSON, the fields have the same names as here. An unset field is `null` or an empty list; in the card it is left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Info {

@@ -45,9 +45,9 @@ pub struct PythonPackage {
 
 impl Package {
     /// Returns what [`info`](Self::info) does, with the card of `misc/README.md`: what `[card]` of carton.toml does not say is taken from the
-    /// front matter of that file, which is read, and fetched if it is elsewhere. Blocks meanwhile.
+    /// front matter of that file, which is read from the carton, wherever that is. Blocks meanwhile.
     ///
-    /// A README that cannot be read or understood is one of the warnings.
+    /// A README that is linked, or cannot be read or understood, is one of the warnings.
     ///
     /// # Errors
     /// Only the end of the work by its cancel token.
@@ -57,6 +57,11 @@ impl Package {
         let Some(file) = info.files.iter().find(|file| file.path == path) else { return Ok(info) };
         if let Some(size) = file.size.filter(|size| *size > MAX_README_LENGTH) {
             info.warnings.push(format!("{path} has {size} bytes, more than {MAX_README_LENGTH}: its card is not read"));
+            return Ok(info);
+        }
+        // Cartons may link to files anywhere, and a card is no reason to ask another server.
+        if file.linked {
+            info.warnings.push(format!("{path} is not in the carton itself: its card is not read"));
             return Ok(info);
         }
         let readme = match self.read_file(&path, MAX_README_LENGTH) {
