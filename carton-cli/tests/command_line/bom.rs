@@ -187,9 +187,9 @@ fn what_is_no_document_is_refused_by_the_libraries() {
     let sandbox = packed();
     for (format, part, other) in [
         ("cyclonedx", "\"specVersion\": \"1.6\"", "\"specVersion\": 1.6"),
-        ("cyclonedx", "\"modelParameters\"", "\"modelParametres\""),
+        ("cyclonedx", "\"modelParameters\"", "\"parameters\""),
         ("cyclonedx", "\"fine-tuning\",", "\"tuning\","),
-        ("spdx", "\"software_primaryPurpose\": \"model\"", "\"software_primaryPurpose\": \"modell\""),
+        ("spdx", "\"software_primaryPurpose\": \"model\"", "\"software_primaryPurpose\": \"models\""),
         ("spdx", "\"ai_limitation\"", "\"ai_limitations\""),
         ("spdx", "#file-0\"", "#file\""),
     ] {

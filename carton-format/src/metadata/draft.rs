@@ -200,7 +200,9 @@ impl Draft {
             }
             (None, None) => {}
         }
-        if let Some(CardProblem { field, expected, found }) = self.card.unwritable() {
+        if let Some(CardProblem { field, expected, found }) =
+            self.card_problems.first().cloned().or(self.card.unwritable())
+        {
             return Err(MetadataError::Invalid { field, expected, found });
         }
         for (index, path) in self.sandbox.read.iter().enumerate() {
