@@ -233,13 +233,13 @@ fn a_carton_is_opened_whatever_its_card_is() {
     let error = Draft::parse("[card]\nlimitations = ['a']").unwrap_err().to_string();
     assert_eq!(error, "carton.toml: `card.limitations`: expected a text, found a list");
     let unknown =
-        Draft::parse("[card]\nlimitation = 'a'\n[[card.results]]\nmetric = 'a'\nvalue = 1\nvalu = 1").unwrap();
+        Draft::parse("[card]\nlimitation = 'a'\n[[card.results]]\nmetric = 'a'\nvalue = 1\nsources = 1").unwrap();
     let unknown: Vec<String> = unknown.unknown_keys.iter().map(ToString::to_string).collect();
     assert_eq!(
         unknown,
         [
             "line 2: unknown key `limitation` in card: did you mean `limitations`?",
-            "line 6: unknown key `valu` in card.results[0]: did you mean `value`?",
+            "line 6: unknown key `sources` in card.results[0]: did you mean `source`?",
         ]
     );
 }
