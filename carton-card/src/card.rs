@@ -13,6 +13,7 @@ use crate::document::{Kind, document};
 use crate::form::{self, Stored, StoredValue};
 use crate::markdown::{self, external};
 use crate::media::Media;
+use crate::model_card;
 use crate::read::Reader;
 use crate::self_tests::{self, SelfTest};
 use crate::served::{self, ServedModel};
@@ -59,7 +60,8 @@ impl Card {
     /// What cannot be read, is too large or is not in the carton itself is named on the page, with the reason.
     #[must_use]
     pub fn new(package: &Package) -> Self {
-        let info = package.info();
+        // A card of a README that cannot be read is left out, with a warning.
+        let info = package.read_info().unwrap_or_else(|_| package.info());
         let mut reader = Reader::new(package, &info);
         let mut room = Budget::new(MAX_MEDIA_BYTES);
         let description = info.model_description.as_deref().filter(|text| !text.trim().is_empty());
@@ -121,6 +123,7 @@ impl Card {
             header.top { (self.heading(html! {})) }
             main {
                 (self.description())
+                (model_card::section(&self.info.card))
                 (self.signature())
                 (self.examples())
                 (self_tests::section(&self.self_tests, self.info.self_tests.len(), None))
@@ -143,6 +146,7 @@ impl Card {
             main id="content" {
                 (served::problem(model))
                 (self.description())
+                (model_card::section(&self.info.card))
                 (self.signature())
                 (form::form(model, self.info(), &self.stored))
                 (self.examples())

@@ -29,7 +29,7 @@
 //!   style, script and content security policy; what only a server knows of a model.
 //! - `form`, `markdown`, `media`, `read`: the fields of a signature; descriptions, whose HTML stays text; pictures and sounds, decided
 //!   by their bytes; parts of a carton, read once.
-//! - `self_tests`, `picture`, `tensor`: the list of self-tests; PNG; tensors.
+//! - `model_card`, `self_tests`, `picture`, `tensor`: what the author states; the list of self-tests; PNG; tensors.
 //! - `card`: the sections of the pages.
 //! - `diff`: what differs between two cartons.
 
@@ -42,6 +42,7 @@ mod document;
 mod form;
 mod markdown;
 mod media;
+mod model_card;
 mod picture;
 mod read;
 mod self_tests;

@@ -75,6 +75,15 @@ fn names_and_texts_are_escaped() {
         homepage = {hostile}
         required_platforms = ["x86_64-unknown-linux-gnu"]
 
+        [card]
+        pipeline_tag = {hostile}
+        tags = [{hostile}]
+        intended_use = {hostile}
+        datasets = [{{ name = {hostile}, url = "javascript:hostile=1", license = {hostile}, description = {hostile} }}]
+        base_model = [{{ name = {hostile}, url = {hostile}, relation = {hostile} }}]
+        results = [{{ metric = {hostile}, value = {hostile}, dataset = {hostile}, source = {hostile} }}]
+        co2_eq_emissions = {{ emissions = 1, source = {hostile} }}
+
         [[input]]
         name = {hostile}
         dtype = "float32"
@@ -199,6 +208,25 @@ fn damaged_files_are_named() {
     fs::write(folder.path().join("misc/x.png"), [PNG, b"!"].concat()).unwrap();
     let page = Card::new(&package).standalone_html();
     assert!(!page.contains("<img") && page.contains("<code>misc/x.png</code>: cannot be read: "), "{page}");
+}
+
+#[test]
+fn the_card_of_a_readme_is_shown() {
+    let readme = b"---\npipeline_tag: image-classification\ntags: [digits]\nlicense: mit\n---\n# Digits\n";
+    let metadata = "[card]\ntags = [\"own\"]\nlimitations = \"Digits *alone*.\"\n";
+    let (_folder, package) = package(metadata, &[("misc/README.md", readme)]);
+    let page = Card::new(&package).standalone_html();
+    for part in [
+        "<h2 id=\"model-card\">Model card</h2>",
+        "<dt>Task</dt><dd>image-classification</dd>",
+        "<dt>License</dt><dd>mit</dd>",
+        "<dt>Tags</dt><dd>own</dd>",
+        "Digits <em>alone</em>.",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    let (_folder, without) = crate::tests::package("", &[("misc/README.md", b"# Digits")]);
+    assert!(!Card::new(&without).standalone_html().contains("Model card"));
 }
 
 #[test]

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use carton_format::context::Context;
 use carton_format::digest::hash_all;
+use carton_format::model_card::{MAX_README_LENGTH, README};
+use carton_format::name;
 use carton_format::progress::fetched;
 use carton_format::url::Url;
 use carton_network::download::{Download, Target};
@@ -30,6 +32,9 @@ use crate::settings::{OperationSettings, operation_setters};
 /// How many files are fetched at once.
 const N_FILES: usize = 4;
 
+/// How many papers are kept.
+const MAX_PAPERS: usize = 16;
+
 /// The largest file that is fetched, in bytes.
 const MAX_FILE: u64 = 1 << 40;
 
@@ -46,7 +51,9 @@ pub struct FetchSnapshot {
 pub struct Snapshot {
     path: PathBuf,
     commit: String,
+    papers: Vec<(String, PathBuf)>,
     _folder: TemporaryFolder,
+    _folder_of_papers: TemporaryFolder,
 }
 
 impl Snapshot {
@@ -54,6 +61,13 @@ impl Snapshot {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The README.md of the repository and its licenses, by their names. They are there also where the name was of another file, and
+    /// a carton that is packed from the address keeps them.
+    #[must_use]
+    pub fn papers(&self) -> &[(String, PathBuf)] {
+        &self.papers
     }
 
     /// The commit that the files are of.
@@ -65,7 +79,7 @@ impl Snapshot {
 
 /// Fetches the files of a repository on the Hub, or the one file that the name is of, so that they can be packed. Large files are verified
 /// against the SHA-256 that the server states, kept in the cache, and resumed if an earlier attempt was interrupted. Files and folders whose
-/// names begin with a dot are left out.
+/// names begin with a dot are left out. README.md and the licenses of the repository are fetched, too, where the name is of another file.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -112,20 +126,35 @@ fn fetch(name: &HubName, config: &Config, context: &Context) -> Result<Snapshot,
         Some(wanted) => file.path == wanted,
         None => !is_hidden(&file.path),
     };
-    let files: Vec<TreeFile> = server.files(name, &commit)?.into_iter().filter(is_wanted).collect();
+    let (files, others): (Vec<TreeFile>, Vec<TreeFile>) = server.files(name, &commit)?.into_iter().partition(is_wanted);
     if files.is_empty() {
         return Err(HubError::Empty { repository: name.to_string() }.into());
     }
     let cache = Arc::new(Cache::open(&config.cache_dir)?);
     let folder = cache.temporary_folder()?;
-    let total = files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size));
+    let beside: Vec<TreeFile> = others.into_iter().filter(is_paper).take(MAX_PAPERS).collect();
+    let total = files.iter().chain(&beside).fold(0, |sum: u64, file| sum.saturating_add(file.size));
     // Named as the repository is, because names of models are taken from folders.
     let root = folder.path().join(name.repository());
     let fetching =
         Fetching { server: &server, name, commit: &commit, cache: &cache, context, activity: &activity, total };
     par_map(files.len(), N_FILES, || (), |(), at| fetching.file(&files[at], &root))?;
+    // Not beside the model, whose runner may pack the whole folder.
+    let folder_of_papers = cache.temporary_folder()?;
+    par_map(beside.len(), N_FILES, || (), |(), at| fetching.file(&beside[at], folder_of_papers.path()))?;
+    let in_repository = files.iter().filter(|file| is_paper(file)).take(MAX_PAPERS).map(|file| (file, root.as_path()));
+    let papers = in_repository.chain(beside.iter().map(|file| (file, folder_of_papers.path())));
+    let papers = papers.map(|(file, folder)| (file.path.clone(), folder.join(&file.path))).collect();
     let path = name.file().map_or_else(|| root.clone(), |file| root.join(file));
-    Ok(Snapshot { path, commit, _folder: folder })
+    Ok(Snapshot { path, commit, papers, _folder: folder, _folder_of_papers: folder_of_papers })
+}
+
+/// Whether a file belongs to the papers of a model: README.md, and what states a license.
+fn is_paper(file: &TreeFile) -> bool {
+    let upper = file.path.to_ascii_uppercase();
+    let is_license = ["LICENSE", "LICENCE", "COPYING", "NOTICE"].iter().any(|word| upper.starts_with(word));
+    let is_named = file.path == README || is_license && !file.path.contains('/');
+    is_named && file.size <= MAX_README_LENGTH && name::check(format!("misc/{}", file.path).as_bytes()).is_ok()
 }
 
 /// Copies a file to a path where nothing is.

@@ -31,7 +31,7 @@
 //! - [`registry`] pushes cartons to registries of container images, and lists and tags them there;
 //! - [`trust`] says who may sign which cartons, and makes keys and signing bundles;
 //! - [`config`] holds the folders, permissions and credentials, [`runner`] lists and installs runners, [`cache`] manages
-//!   downloaded files, [`metadata`] is the content of carton.toml;
+//!   downloaded files, [`metadata`] is the content of carton.toml, [`model_card`] that of its `[card]`;
 //! - [`machine`] tells what this machine has and lacks;
 //! - [`sandbox`], [`signature`], [`self_test`], [`packing`], [`package`], [`shrink`], [`diff`] and [`tensor`] have the types that go with these, and
 //!   [`prelude`] the names that most programs use.
@@ -147,6 +147,7 @@ pub use carton_format::invalid_toml::InvalidToml;
 pub use carton_format::links::Links;
 pub use carton_format::manifest::ManifestHash;
 pub use carton_format::metadata;
+pub use carton_format::model_card;
 pub use carton_format::progress::{ProgressCallback, ProgressEvent, Stage};
 pub use carton_format::unknown_keys::UnknownKey;
 pub use carton_format::url::{InvalidUrl, ShownUrl, Url};

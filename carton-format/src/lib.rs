@@ -21,6 +21,7 @@
 //!   overlapping entries) that a general zip library accepts, or whose faults it hides.
 //! - `elements`: the dtypes that version 1 names, and those that it carries.
 //! - `variables`, `side`: the environment variables that a carton may set; input or output.
+//! - `model_card`: what a model is for and was made of, in a table of carton.toml and in a README.
 //! - `metadata`: carton.toml.
 //! - `signature`: the checks of the tensors of a call.
 //! - `tensor_data`: the tensors of self-tests and examples, in one file each or in one safetensors or zTensor file for all. Of such a
@@ -36,6 +37,7 @@ pub mod invalid_toml;
 pub mod links;
 pub mod manifest;
 pub mod metadata;
+pub mod model_card;
 pub mod name;
 pub mod progress;
 pub mod side;

@@ -55,6 +55,11 @@ impl Known {
         Self { keys: keys.to_vec(), tables: Vec::new() }
     }
 
+    /// These keys, for tables that no struct describes.
+    pub fn keys(keys: &[&'static str]) -> Self {
+        Self { keys: keys.to_vec(), tables: Vec::new() }
+    }
+
     /// Removes a key.
     pub fn without(mut self, key: &str) -> Self {
         self.keys.retain(|known| *known != key);

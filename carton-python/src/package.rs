@@ -1,5 +1,6 @@
 //! Opened cartons: what they say of themselves, their files and tensors.
 
+use carton_bom::{Format, Moment, UnknownFormat};
 use carton_core::config::Config;
 use carton_core::diff::Diff;
 use carton_core::package::ExampleValue;
@@ -233,13 +234,31 @@ impl Package {
         self.0.tensors().names().map(str::to_owned).collect()
     }
 
-    /// Everything that is known without reading a file of the model: an `Info`.
+    /// Everything that is known without reading a file of the model: an `Info`. The front matter of `misc/README.md` is read.
     ///
     ///     >>> info = carton.open("digits.carton").info()
     ///     >>> info.runner.name, [spec.shape for spec in info.inputs]
     ///     ('onnx', [['batch', 1, 8, 8]])
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        results::report(py, "info", &self.0.info())
+        let info = self.blocking(py, |package| package.read_info())?;
+        results::report(py, "info", &info)
+    }
+
+    /// Makes a bill of materials as JSON text: `cyclonedx`, a CycloneDX 1.6 ML-BOM, or `spdx`, SPDX 3.0 with the AI profile.
+    ///
+    /// It documents what the carton states and contains, and certifies nothing. Its time is that of the variable `SOURCE_DATE_EPOCH`;
+    /// without it CycloneDX has none, and SPDX, which cannot do without, the present. No weights are read.
+    ///
+    /// Raises `InvalidInputError` for another format, or a `SOURCE_DATE_EPOCH` that is none, and `IntegrityError` or `NetworkError` if the
+    /// carton's lock of Python packages cannot be read.
+    ///
+    ///     >>> '"machine-learning-model"' in carton.open("digits.carton").bom("cyclonedx")
+    ///     True
+    fn bom(&self, py: Python<'_>, format: &str) -> PyResult<String> {
+        let format: Format = format.parse().map_err(|error: UnknownFormat| errors::invalid(py, &error.to_string()))?;
+        let moment = Moment::from_environment().map_err(|error| errors::invalid(py, &error.to_string()))?;
+        let inventory = self.blocking(py, |package| package.inventory())?;
+        Ok(carton_bom::document(&inventory, format, &moment))
     }
 
     /// Reads a tensor of `tensor_data/`: an array that is yours, in the dtype and shape that it was packed with.

@@ -263,6 +263,19 @@ pub(crate) struct InfoArgs {
     /// Write the model's card, with its pictures and examples, as one HTML file; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
+
+    /// Print a bill of materials as JSON: a CycloneDX 1.6 ML-BOM, or SPDX 3.0 with the AI profile. It
+    /// documents what the carton states and contains, and certifies nothing
+    #[arg(long, value_name = "FORMAT", conflicts_with = "html")]
+    pub(crate) bom: Option<BomFormat>,
+}
+
+/// A format of bills of materials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BomFormat {
+    #[value(name = "cyclonedx")]
+    CycloneDx,
+    Spdx,
 }
 
 /// `carton unpack`.

@@ -1,6 +1,9 @@
-//! `carton info`: prints what a carton says about its model, or writes it as a web page.
+//! `carton info`: prints what a carton says about its model, as text, JSON or a bill of materials, or writes it as a web page.
 
+use carton_bom::{Format, Moment};
+use carton_core::Package;
 use carton_core::metadata::TensorSpec;
+use carton_core::model_card::ModelCard;
 use carton_core::package::Info;
 use carton_core::trust::SigningStatus;
 use carton_tensor::{Dimension, SymbolicShape};
@@ -8,8 +11,9 @@ use carton_tensor::{Dimension, SymbolicShape};
 #[cfg(feature = "card")]
 use super::card;
 use super::{Context, how_to_run, open, warn_each};
-use crate::args::{InfoArgs, ModelArgs};
+use crate::args::{BomFormat, InfoArgs, ModelArgs};
 use crate::failure::{Exit, Failure};
+use crate::interrupt;
 use crate::output::{Align, Output, Role, Table};
 use crate::text::{byte_size, count, one_line, printable};
 
@@ -17,9 +21,11 @@ use crate::text::{byte_size, count, one_line, printable};
 const MAX_FILES: usize = 20;
 /// The number of files shown of an abbreviated list.
 const SHOWN_FILES: usize = 15;
+/// The number of measurements that are shown.
+const MAX_RESULTS: usize = 20;
 
 pub(super) async fn run(arguments: InfoArgs, all_files: bool, context: &Context<'_>) -> Result<Exit, Failure> {
-    let InfoArgs { model, html } = arguments;
+    let InfoArgs { model, html, bom } = arguments;
     #[cfg(feature = "card")]
     if let Some(path) = html {
         return card::write(&model, path, context).await;
@@ -29,13 +35,31 @@ pub(super) async fn run(arguments: InfoArgs, all_files: bool, context: &Context<
         return Err(Failure::absent("`--html`"));
     }
     let package = open::open_with_signing(&model, false, context).await?;
-    let info = package.info();
+    if let Some(format) = bom {
+        return bill_of_materials(package, format, context).await;
+    }
+    let info =
+        interrupt::blocking(move |cancel_token| Ok(package.cancel_token(cancel_token.clone()).read_info()?)).await?;
     if context.output.is_json() {
         context.output.json(&info)?;
     } else {
         warn_each(info.warnings.iter().cloned(), context.output);
         context.output.text(&page(&info, &model, all_files, context.output))?;
     }
+    Ok(Exit::Ok)
+}
+
+/// Prints a bill of materials.
+async fn bill_of_materials(package: Package, format: BomFormat, context: &Context<'_>) -> Result<Exit, Failure> {
+    let moment = Moment::from_environment().map_err(Failure::usage)?;
+    let inventory =
+        interrupt::blocking(move |cancel_token| Ok(package.cancel_token(cancel_token.clone()).inventory()?)).await?;
+    let format = match format {
+        BomFormat::CycloneDx => Format::CycloneDx,
+        BomFormat::Spdx => Format::Spdx,
+    };
+    warn_each(inventory.info.warnings.iter().cloned(), context.output);
+    context.output.text(&carton_bom::document(&inventory, format, &moment))?;
     Ok(Exit::Ok)
 }
 
@@ -52,6 +76,7 @@ fn page(info: &Info, model: &ModelArgs, all_files: bool, output: &Output) -> Str
     if let Some(text) = &info.model_description {
         section(&mut page, output, "Description", &indented_lines(text));
     }
+    model_card(&mut page, output, &info.card);
     tensors(&mut page, output, "Inputs", &info.inputs);
     tensors(&mut page, output, "Outputs", &info.outputs);
     if !info.runner.opts.is_empty() {
@@ -111,6 +136,75 @@ pub(super) fn signing_line(status: &SigningStatus) -> String {
         SigningStatus::Untrusted { reason, .. } => format!("not trusted{by}: {}", one_line(reason)),
         _ => String::new(),
     }
+}
+
+/// What the card says; texts of several lines are indented below their names.
+fn model_card(page: &mut String, output: &Output, card: &ModelCard) {
+    let mut table = Table::new(&[Align::Left, Align::Left]).indent("  ");
+    let lines = [
+        ("task", card.pipeline_tag.clone()),
+        ("architecture", card.architecture.clone()),
+        ("library", card.library_name.clone()),
+        ("license", card.license.clone()),
+        ("languages", Some(card.language.join(", "))),
+        ("tags", Some(card.tags.join(", "))),
+        ("users", Some(card.users.join(", "))),
+        ("metrics", Some(card.metrics.join(", "))),
+    ];
+    for (label, value) in lines {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            table.row([label.to_owned(), one_line(&value)]);
+        }
+    }
+    for dataset in &card.datasets {
+        let sha256 = dataset.sha256.map(|digest| format!("sha256:{digest}"));
+        let parts = [Some(&dataset.name), dataset.url.as_ref(), dataset.license.as_ref(), sha256.as_ref()];
+        table.row(["trained on".to_owned(), joined(parts)]);
+    }
+    for base in &card.base_model {
+        let carton = base.carton.map(|hash| format!("carton sha256:{hash}"));
+        let sha256 = base.sha256.map(|digest| format!("file sha256:{digest}"));
+        let parts = [Some(&base.name), base.relation.as_ref(), carton.as_ref(), sha256.as_ref(), base.url.as_ref()];
+        table.row(["made of".to_owned(), joined(parts)]);
+    }
+    for result in card.results.iter().take(MAX_RESULTS) {
+        let measured = format!("{} {}", result.metric, result.value);
+        let on = [&result.dataset, &result.config, &result.split].into_iter().flatten();
+        let on = on.map(String::as_str).collect::<Vec<_>>().join(" ");
+        let parts = [Some(&measured), Some(&on).filter(|on| !on.is_empty()), result.source.as_ref()];
+        table.row(["measured".to_owned(), joined(parts)]);
+    }
+    if card.results.len() > MAX_RESULTS {
+        table.row(["".to_owned(), format!("… and {} more: --json shows all", card.results.len() - MAX_RESULTS)]);
+    }
+    if let Some(stated) = &card.co2_eq_emissions {
+        let grams = stated.emissions.map(|grams| format!("{grams} g of CO2 equivalent"));
+        let energy = stated.energy_kwh.map(|energy| format!("{energy} kWh"));
+        let parts = [&grams, &energy, &stated.source, &stated.training_type];
+        let parts = parts.into_iter().chain([&stated.geographical_location, &stated.hardware_used]);
+        table.row(["training".to_owned(), joined(parts.map(Option::as_ref))]);
+    }
+    let mut body = plain(&table);
+    let texts = [
+        ("intended use", &card.intended_use),
+        ("out of scope", &card.out_of_scope_use),
+        ("limitations", &card.limitations),
+        ("ethical considerations", &card.ethical_considerations),
+    ];
+    for (label, text) in texts {
+        if let Some(text) = text {
+            body.push_str(&format!("  {label}:\n"));
+            body.extend(indented_lines(text).lines().map(|line| format!("  {line}\n")));
+        }
+    }
+    if !body.is_empty() {
+        section(page, output, "Model card, as its author states it", &body);
+    }
+}
+
+/// The parts that are there, in one line.
+fn joined<'a>(parts: impl IntoIterator<Item = Option<&'a String>>) -> String {
+    parts.into_iter().flatten().map(|part| one_line(part)).collect::<Vec<_>>().join("; ")
 }
 
 fn tensors(page: &mut String, output: &Output, title: &str, tensors: &[TensorSpec]) {

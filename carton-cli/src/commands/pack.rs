@@ -99,6 +99,7 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     let pack = set(pack, arguments.metadata.as_deref().and_then(Path::parent), Pack::metadata_folder);
     let pack = set(pack, arguments.framework_version, Pack::framework_version);
     let pack = set(pack, arguments.links.as_deref().map(shrink::read_links).transpose()?, Pack::known_links);
+    let pack = pack.papers(&fetched);
     let pack = misc_files(arguments.misc)?.into_iter().fold(pack, |pack, (name, file)| pack.misc(name, file));
     let pack = set(confined!(pack, arguments.sandbox), open::progress(context), Pack::progress);
     let model = arguments.path.clone();

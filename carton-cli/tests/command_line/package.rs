@@ -163,6 +163,7 @@ fn info_for_programs() {
         "network": false,
         "read": []
       },
+      "card": {},
       "runner": {
         "runner_name": "noop",
         "required_framework_version": "=0.1.0",

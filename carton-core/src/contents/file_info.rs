@@ -36,6 +36,11 @@ impl Contents {
         self.tree().find(path).is_ok()
     }
 
+    /// Whether the bytes of the file at this path are on this machine without the cache.
+    pub(crate) fn is_here(&self, path: &str) -> bool {
+        self.tree().find(path).is_ok_and(|item| !self.locator.is_elsewhere(item))
+    }
+
     /// The length of a file, or of the file that a symbolic link leads to. `None` if it is linked, not in the cache, and LINKS does not
     /// give its size.
     ///

@@ -57,6 +57,15 @@ impl FetchedModel {
         &self.path
     }
 
+    /// The README.md and the licenses of the repository, by their names, if it is from the Hugging Face Hub.
+    #[must_use]
+    pub fn papers(&self) -> &[(String, PathBuf)] {
+        match &self.kept {
+            Kept::Snapshot(snapshot) => snapshot.papers(),
+            Kept::Nothing | Kept::Folder { .. } => &[],
+        }
+    }
+
     /// The commit that the files are of, if they are from the Hugging Face Hub.
     #[must_use]
     pub fn commit(&self) -> Option<&str> {

@@ -1,7 +1,7 @@
 //! Makes a carton: asks the runner what the model is, combines the answer with the user's metadata, writes the carton, and loads
 //! and tests it before it gets its name.
 //!
-//! `pointers` finds files that are not the model's, `recognize` decides which runner a model is for, `runner_answer` asks that runner, `other_side` finds the outputs where the metadata
+//! `pointers` finds files that are not the model's, `readme` keeps the README, `recognize` decides which runner a model is for, `runner_answer` asks that runner, `other_side` finds the outputs where the metadata
 //! declares inputs alone, `input` reads the files that the metadata names, `packing` runs the steps, and `check` loads and tests the result.
 //! `outputs` compares what the model returns with what it declares, for inputs that `zeros` makes where there is no self-test. `warnings`
 //! collects what packing warns of, and finds mistakes of the metadata. The format of the carton is up to `package`.
@@ -14,6 +14,7 @@ mod other_side;
 mod outputs;
 mod packing;
 mod pointers;
+mod readme;
 mod recognize;
 mod runner_answer;
 mod secrets;
@@ -166,9 +167,19 @@ impl Pack {
         self
     }
 
-    /// Adds a file, which becomes `misc/<name>` in the carton.
+    /// Adds a file, which becomes `misc/<name>` in the carton. Without a `README.md`, that of the model's folder is added if it begins with front
+    /// matter, which is a model card (spec/carton-format-extensions.md, "Model cards").
     pub fn misc(mut self, name: impl Into<String>, file: impl Into<PathBuf>) -> Self {
         self.misc.insert(name.into(), file.into());
+        self
+    }
+
+    /// Adds the papers of a fetched model to `misc/`: the README.md and the licenses of a repository on the Hub. Files that are already added
+    /// stay. A pack that fetches the model itself does this.
+    pub fn papers(mut self, model: &FetchedModel) -> Self {
+        for (name, path) in model.papers() {
+            self.misc.entry(name.clone()).or_insert_with(|| path.clone());
+        }
         self
     }
 

@@ -22,7 +22,7 @@ use super::recognize::Recognized;
 use super::runner_answer::{Asking, complete, declared, doubtful_outputs};
 use super::secrets::Secret;
 use super::warnings::{self, Warnings};
-use super::{Pack, RecordSelfTest, outputs, pointers, recognize, secrets};
+use super::{Pack, RecordSelfTest, outputs, pointers, readme, recognize, secrets};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::model::Observed;
@@ -87,6 +87,7 @@ impl Packing {
         warnings.add_mistakes(warnings::mistakes(&pack.metadata))?;
         let fetched = fetched(&pack).await?;
         pack.path = fetched.path().to_path_buf();
+        pack = pack.papers(&fetched);
         let Chosen { config, descriptor, template } = choose_runner(pack.clone()).await?;
         let given = absolute(&pack.path)?;
         let scratch = Scratch::new()?;
@@ -128,7 +129,9 @@ impl Packing {
             tensor_format: pack.tensor_format,
             compression: pack.compression,
         };
+        let model = given.clone();
         let mut input = run_blocking(None, move |_| {
+            readme::keep(&model, &mut input.misc)?;
             input.read_files(&folder)?;
             Ok(input)
         })

@@ -2,6 +2,7 @@
 
 use carton_format::manifest::ManifestHash;
 use carton_format::metadata::{Runner, SandboxRequest, TensorSpec};
+use carton_format::model_card::ModelCard;
 use serde::Serialize;
 
 use super::Package;
@@ -10,7 +11,7 @@ use crate::trust::SigningStatus;
 
 /// Everything that is known about a carton without reading a file of the model.
 ///
-/// In JSON, the fields have the same names as here. An unset field is `null` or an empty list.
+/// In JSON, the fields have the same names as here. An unset field is `null` or an empty list; in the card it is left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Info {
@@ -36,6 +37,8 @@ pub struct Info {
     pub required_platforms: Vec<String>,
     /// What the model asks for beyond its own files. The user decides whether it gets that.
     pub sandbox: SandboxRequest,
+    /// What is known of the model beyond its signature. Nothing of it is checked.
+    pub card: ModelCard,
     /// The runner that the model requires.
     pub runner: Runner,
     /// The declared inputs in order; empty when none are declared.
@@ -69,6 +72,7 @@ impl Info {
             homepage: text(metadata.homepage()),
             required_platforms: metadata.required_platforms().to_vec(),
             sandbox: metadata.sandbox().clone(),
+            card: metadata.card().clone(),
             runner: metadata.runner().clone(),
             inputs: metadata.inputs().to_vec(),
             outputs: metadata.outputs().to_vec(),

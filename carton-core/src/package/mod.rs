@@ -4,11 +4,14 @@
 mod error;
 mod example;
 mod info;
+mod inventory;
+mod python_lock;
 mod references;
 mod rewrite;
 mod selection;
 mod tensors;
 mod walk;
+mod wheel_license;
 mod write;
 
 #[cfg(test)]
@@ -25,6 +28,7 @@ use semver::VersionReq;
 pub use crate::contents::FileInfo;
 pub(crate) use error::PackageError;
 pub use info::Info;
+pub use inventory::{Inventory, PythonPackage};
 pub(crate) use rewrite::{check_output, rewrite};
 pub use selection::NotPacked;
 pub(crate) use selection::Selection;
@@ -294,7 +298,8 @@ impl Package {
         oddities
     }
 
-    /// Returns everything that is known without reading a file of the model.
+    /// Returns everything that is known without reading a file of the model. [`read_info`](Self::read_info) also reads the card of
+    /// `misc/README.md`.
     #[must_use]
     pub fn info(&self) -> Info {
         Info::of(self)

@@ -13,6 +13,7 @@ use super::{
     Table, TensorSpec, options,
 };
 use crate::elements::{native_shape, v1_dtype, v1_names};
+use crate::model_card::{CardProblem, ModelCard};
 use crate::unknown_keys::UnknownKey;
 use crate::variables::{self, InvalidVariables};
 
@@ -65,6 +66,10 @@ pub struct Draft {
     pub env: BTreeMap<String, String>,
     /// What the model asks for beyond its own files (spec/carton-format-extensions.md, "Sandbox").
     pub sandbox: SandboxRequest,
+    /// What is known of the model beyond its signature (spec/carton-format-extensions.md, "Model cards").
+    pub card: ModelCard,
+    /// What means nothing in the card of the carton that was read. A draft that is read has none, because they are errors there.
+    pub(super) card_problems: Vec<CardProblem>,
     /// The unknown keys of the text that was read, with the keys that may have been meant. The keys in `[runner.opts]` belong to the runner
     /// and are not checked. In a carton that is read, unknown keys are accepted, because a later writer may know them.
     ///
@@ -195,6 +200,11 @@ impl Draft {
             }
             (None, None) => {}
         }
+        if let Some(CardProblem { field, expected, found }) =
+            self.card_problems.first().cloned().or(self.card.unwritable())
+        {
+            return Err(MetadataError::Invalid { field, expected, found });
+        }
         for (index, path) in self.sandbox.read.iter().enumerate() {
             let is_plain = !Path::new(path).components().any(|part| part == std::path::Component::ParentDir);
             if !Path::new(path).is_absolute() || !is_plain {
@@ -226,6 +236,12 @@ impl Draft {
                 MetadataError::invalid("runner.required_framework_version", expected, format!("`{text}`"))
             })?),
         };
+        let table = raw.card.map(options::value_to_json);
+        let (card, card_problems) = table.as_ref().map(ModelCard::of_table).unwrap_or_default();
+        if let (Origin::Draft, Some(CardProblem { field, expected, found })) = (origin, card_problems.first().cloned())
+        {
+            return Err(MetadataError::Invalid { field, expected, found });
+        }
         Ok(Self {
             model_name: set(raw.model_name),
             short_description: set(raw.short_description),
@@ -244,6 +260,8 @@ impl Draft {
             opts: options::to_json(runner.opts),
             env: runner.env,
             sandbox: raw.sandbox.map(|Table(raw)| SandboxRequest::new(raw.network, raw.read)).unwrap_or_default(),
+            card,
+            card_problems,
             unknown_keys: Vec::new(),
         })
     }
@@ -291,6 +309,8 @@ impl Draft {
                 runner_compat_version,
             ));
         }
+        let card_toml = toml::Table::try_from(&self.card)
+            .map_err(|error| MetadataError::invalid("card", "values that TOML can hold", error.to_string()))?;
         let opts_toml = options::to_toml(&self.opts, "runner.opts")?;
         variables::check(&self.env).map_err(|InvalidVariables { name, expected, found }| {
             let field = name.map_or_else(|| "runner.env".to_owned(), |name| format!("runner.env.{name}"));
@@ -312,6 +332,9 @@ impl Draft {
             runner,
             opts_toml,
             sandbox: self.sandbox,
+            card: self.card,
+            card_problems: self.card_problems,
+            card_toml,
         })
     }
 }

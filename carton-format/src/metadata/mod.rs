@@ -34,6 +34,7 @@ pub use reference::{DraftReference, InvalidReference, Reference};
 pub use sandbox_request::SandboxRequest;
 pub use table::Table;
 
+use crate::model_card::{CardProblem, ModelCard};
 use left_out::Calls;
 
 /// The version of the format that this crate reads and writes.
@@ -70,6 +71,10 @@ pub struct Metadata {
     /// `runner.opts` as TOML. It was made by the check that the options can be written as TOML.
     opts_toml: toml::Table,
     sandbox: SandboxRequest,
+    card: ModelCard,
+    card_problems: Vec<CardProblem>,
+    /// `card` as TOML.
+    card_toml: toml::Table,
 }
 
 /// The declared inputs and outputs, in order. At least one of the two lists is declared; either may be empty.
@@ -376,6 +381,13 @@ impl Metadata {
         &self.sandbox
     }
 
+    /// What is known of the model beyond its signature, by `[card]`. A README may say more: `Package::read_info` of `carton-core`
+    /// reads both.
+    #[must_use]
+    pub fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
     /// The runner that runs the model.
     #[must_use]
     pub fn runner(&self) -> &Runner {
@@ -427,6 +439,8 @@ impl From<Metadata> for Draft {
             runner_name: Some(metadata.runner.runner_name),
             required_framework_version: Some(metadata.runner.required_framework_version),
             sandbox: metadata.sandbox,
+            card: metadata.card,
+            card_problems: metadata.card_problems,
             runner_compat_version: Some(metadata.runner.runner_compat_version),
             opts: metadata.runner.opts,
             env: metadata.runner.env,

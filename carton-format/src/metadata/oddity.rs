@@ -6,6 +6,7 @@ use std::fmt;
 use carton_tensor::{Dimension, SymbolicShape};
 
 use super::{Metadata, TensorSpec};
+use crate::model_card::CardProblem;
 use crate::side::Side;
 
 /// A property of a usable carton that this library would not write. The text form states its consequence.
@@ -43,6 +44,11 @@ pub enum Oddity {
         /// The index of the input or output in its list.
         index: usize,
     },
+    /// A part of the model's card has another type than it should, and is left out.
+    CardIgnored {
+        /// The part.
+        problem: CardProblem,
+    },
     /// Names of files have a back slash, which some systems take for a slash.
     BackSlash {
         /// The first of these files.
@@ -72,6 +78,7 @@ impl fmt::Display for Oddity {
             Self::EmptySymbol { side, index } => {
                 write!(f, "`{side}[{index}].shape` has an empty symbol, which is read as `*`")
             }
+            Self::CardIgnored { problem } => write!(f, "{problem}: it is ignored"),
             Self::BackSlash { path, count: 1 } => {
                 write!(f, "the name `{path}` has a back slash, which some systems take for a slash")
             }
@@ -126,6 +133,7 @@ fn of(metadata: &Metadata) -> Vec<Oddity> {
     }
     of_specs(metadata.inputs(), Side::Input, &mut oddities);
     of_specs(metadata.outputs(), Side::Output, &mut oddities);
+    oddities.extend(metadata.card_problems.iter().cloned().map(|problem| Oddity::CardIgnored { problem }));
     oddities
 }
 

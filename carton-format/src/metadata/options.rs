@@ -14,7 +14,7 @@ pub(super) fn to_json(table: toml::Table) -> Options {
     table.into_iter().map(|(key, value)| (key, value_to_json(value))).collect()
 }
 
-fn value_to_json(value: toml::Value) -> Value {
+pub(super) fn value_to_json(value: toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::String(text),
         toml::Value::Integer(number) => Value::from(number),

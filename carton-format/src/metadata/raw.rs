@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::MetadataError;
 use super::table::Table;
+use crate::model_card;
 use crate::unknown_keys::Known;
 
 /// The whole file except `spec_version`, which is read first.
@@ -28,6 +29,8 @@ pub(super) struct RawMetadata {
     pub(super) example: Vec<Table<RawExample>>,
     pub(super) runner: Option<Table<RawRunner>>,
     pub(super) sandbox: Option<Table<RawSandbox>>,
+    /// Of any type, because a card is never a reason not to open a carton.
+    pub(super) card: Option<toml::Value>,
 }
 
 #[derive(Deserialize)]
@@ -101,6 +104,7 @@ impl RawMetadata {
             .table("example", Known::fields::<RawExample>())
             .table("runner", Known::fields::<RawRunner>())
             .table("sandbox", Known::fields::<RawSandbox>())
+            .table("card", model_card::known_keys())
     }
 
     /// Reads the file. Checks `spec_version` first: the rest of a file of another version is not checked.

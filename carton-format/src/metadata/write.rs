@@ -9,6 +9,7 @@ use toml::Value;
 use super::left_out::Calls;
 use super::{Metadata, Reference, SPEC_VERSION, TensorSpec};
 use crate::elements::carrier_shape;
+use crate::model_card;
 
 impl Metadata {
     /// The text of a carton.toml that reads back as this metadata: in a fixed order, and only with the fields that are set.
@@ -100,6 +101,14 @@ fn to_toml(metadata: &Metadata) -> String {
         }
         if !sandbox.read.is_empty() {
             text.line("read", Value::Array(sandbox.read.iter().cloned().map(Value::String).collect()));
+        }
+    }
+    if !metadata.card_toml.is_empty() {
+        text.header("[card]");
+        for key in model_card::KEYS {
+            if let Some(value) = metadata.card_toml.get(*key) {
+                text.line(key, value);
+            }
         }
     }
     text.0

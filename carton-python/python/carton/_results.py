@@ -222,6 +222,7 @@ class Info:
         repository: The URL of its sources.
         homepage: The URL of its home page.
         required_platforms: The target triples that it runs on; empty for all.
+        card: What its author states beyond that, by the names of `[card]` in carton.toml; of `misc/README.md` where carton.toml does not say it.
         runner: The runner that it requires.
         inputs: The declared inputs, in order.
         outputs: The declared outputs, in order.
@@ -242,6 +243,7 @@ class Info:
     repository: str | None = field(repr=False)
     homepage: str | None = field(repr=False)
     required_platforms: list[str] = field(repr=False)
+    card: dict[str, Any] = field(repr=False)
     runner: RequiredRunner = field(repr=False)
     inputs: list[TensorInfo] = field(repr=False)
     outputs: list[TensorInfo] = field(repr=False)

@@ -15,6 +15,7 @@ pub mod links;
 pub mod manifest;
 pub mod message;
 pub mod metadata;
+pub mod model_card;
 pub mod npy;
 pub mod onnx;
 pub mod registry;
@@ -54,6 +55,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "manifest" => manifest::check,
         "message" => message::check,
         "metadata" => metadata::check,
+        "model_card" => model_card::check,
         "npy" => npy::check,
         "onnx" => onnx::check,
         "parquet" => rows::check,

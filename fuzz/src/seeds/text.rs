@@ -59,6 +59,34 @@ flag = true
 infinite = inf
 list = [1, "two", 0x1F, 1_000.5e-3]
 when = 1979-05-27T07:32:00Z
+
+[card]
+pipeline_tag = "image-classification"
+library_name = "onnx"
+architecture = "LeNet"
+language = ["en"]
+tags = ["digits", 2024]
+intended_use = "Digits"
+out_of_scope_use = "Letters"
+users = ["people"]
+limitations = "Some"
+ethical_considerations = "Few"
+datasets = ["ylecun/mnist"]
+metrics = ["accuracy"]
+co2_eq_emissions = { emissions = 1.5, energy_kwh = 2, source = "s", training_type = "t", geographical_location = "g", hardware_used = "h" }
+
+[[card.base_model]]
+name = "b"
+relation = "finetune"
+carton = "1111111111111111111111111111111111111111111111111111111111111111"
+sha256 = "sha256:2222222222222222222222222222222222222222222222222222222222222222"
+url = "https://example.com"
+
+[[card.results]]
+metric = "accuracy"
+value = 0.5
+dataset = "d"
+split = "test"
 "#;
 
 /// A description of two tensors whose sizes have names.
@@ -89,6 +117,31 @@ shape = ["rows"]
 dtypes = ["int8"]
 "#;
 
+/// A README whose front matter has every shape of its fields.
+const README: &str = "---
+language: [en, no]
+license: other
+license_name: \"own\"
+tags: [a, 2024]
+datasets: d
+base_model: {name: b, relation: merge}
+base_model_relation: finetune
+metrics: [accuracy]
+co2_eq_emissions: 1e3
+limitations: |
+  Some
+  lines
+model-index:
+- name: m
+  results:
+  - task: {type: t}
+    dataset: {type: d, config: c, split: s}
+    metrics: [{type: accuracy, value: 0.5}, {type: f1, value: '0.5'}]
+    source: {url: u}
+---
+# Title
+";
+
 pub(super) fn seeds() -> Vec<Seed> {
     let least = "spec_version = 1\n[runner]\nrunner_name = \"r\"\nrequired_framework_version = \"*\"\n";
     let config = format!(
@@ -102,6 +155,8 @@ pub(super) fn seeds() -> Vec<Seed> {
     let mut seeds = vec![
         Seed::new("metadata", "everything", CARTON_TOML),
         Seed::new("metadata", "least", least),
+        Seed::new("model_card", "hub", README),
+        Seed::new("model_card", "refused", "---\na: &x [1]\nb: *x\n---\n"),
         Seed::new("config", "config.toml", config),
         Seed::new("config", "netrc", netrc),
         Seed::new("description", "small", DESCRIPTION),

@@ -160,6 +160,39 @@ fn a_bare_model_is_packed() {
 }
 
 #[test]
+fn the_papers_of_a_model_are_kept() {
+    let sandbox = Sandbox::new();
+    let readme = b"---\npipeline_tag: image-classification\n---\n# Model\n";
+    let weights = [7; 5000];
+    let files: [(&str, &[u8]); 5] = [
+        ("README.md", readme),
+        ("LICENSE.txt", b"Do what you want"),
+        ("weights.bin", &weights),
+        ("folder/LICENSE", b"another"),
+        ("notes.md", b"no"),
+    ];
+    let server = serving(&files);
+    for (name, others) in [("hf://team/model", 5), ("hf://team/model/weights.bin", 1)] {
+        carton(&sandbox, &server, &format!("pack {name} --runner noop -o packed.carton")).expect_code(0);
+        let info = sandbox.carton("info packed.carton --json").expect_code(0).json();
+        assert_eq!(info["card"]["pipeline_tag"], "image-classification");
+        let paths = info["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap());
+        let paths: Vec<&str> = paths.filter(|path| path.starts_with("m")).collect();
+        let (misc, model): (Vec<&str>, Vec<&str>) = paths.iter().partition(|path| path.starts_with("misc/"));
+        assert_eq!(misc, ["misc/LICENSE.txt", "misc/README.md"]);
+        assert_eq!(model.len(), others, "{model:?}");
+    }
+    sandbox.write("mine.md", "# Mine");
+    carton(&sandbox, &server, "pack hf://team/model --runner noop --misc README.md=mine.md -o packed.carton")
+        .expect_code(0);
+    assert_eq!(sandbox.carton("info packed.carton --json").json()["card"], serde_json::json!({}));
+    // A README without front matter is one of the papers, too.
+    let plain = serving(&[("README.md", b"# Model"), ("weights.bin", b"1")]);
+    carton(&sandbox, &plain, "pack hf://team/model --runner noop -o packed.carton").expect_code(0);
+    assert!(sandbox.carton("ls packed.carton").stdout.contains("misc/README.md"));
+}
+
+#[test]
 fn a_server_that_lies_is_found_out() {
     let sandbox = Sandbox::new();
     let server = serving(&[("weights.bin", &[7; 5000])]);

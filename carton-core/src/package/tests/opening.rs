@@ -212,6 +212,7 @@ fn names_in_json() {
         "homepage": null,
         "required_platforms": [],
         "sandbox": {"network": false, "read": []},
+        "card": {},
             "runner": {
             "runner_name": "noop",
             "required_framework_version": "^1",

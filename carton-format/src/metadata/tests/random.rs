@@ -4,7 +4,9 @@ use carton_tensor::Dimension;
 use proptest::prelude::*;
 
 use super::*;
+use crate::digest::Sha256Digest;
 use crate::metadata::SandboxRequest;
+use crate::model_card::{BaseModel, Dataset, Emissions, EvaluationResult, MetricValue, ModelCard};
 
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof!["\\PC{0,12}", ".{0,12}", "[\"'\\\\\n\r\t\u{0}\u{1b}\u{7f} =#]{0,12}"]
@@ -66,6 +68,36 @@ fn any_option() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
+fn any_card() -> impl Strategy<Value = ModelCard> {
+    let texts = || proptest::collection::vec(any_name(), 0..3);
+    let number = || any::<f64>().prop_filter("finite", |number| number.is_finite());
+    let value = prop_oneof![number().prop_map(MetricValue::Number), any_name().prop_map(MetricValue::Text)];
+    let dataset =
+        any_name().prop_map(|name| Dataset { sha256: Some(Sha256Digest::of(b"data")), name, ..Dataset::default() });
+    let results = proptest::collection::vec((any_name(), value), 0..3);
+    let base = (any_name(), proptest::option::of(any_name()));
+    let base = base.prop_map(|(name, relation)| BaseModel { name, relation, ..BaseModel::default() });
+    let optional = || proptest::option::of(any_name());
+    let energy = proptest::option::of(number().prop_map(f64::abs));
+    let lists = (texts(), texts(), proptest::collection::vec(dataset, 0..3), proptest::collection::vec(base, 0..3));
+    (optional(), optional(), lists, results, energy).prop_map(
+        |(pipeline_tag, limitations, (language, users, datasets, base_model), results, energy)| ModelCard {
+            pipeline_tag,
+            limitations,
+            language,
+            users,
+            datasets,
+            base_model,
+            results: results
+                .into_iter()
+                .map(|(metric, value)| EvaluationResult { metric, value, ..EvaluationResult::default() })
+                .collect(),
+            co2_eq_emissions: energy.map(|energy| Emissions { energy_kwh: Some(energy), ..Emissions::default() }),
+            ..ModelCard::default()
+        },
+    )
+}
+
 fn any_draft() -> impl Strategy<Value = Draft> {
     let texts = proptest::collection::vec(proptest::option::of(any_name()), 9);
     let opts = proptest::collection::btree_map(any_text(), any_option(), 0..4);
@@ -74,8 +106,8 @@ fn any_draft() -> impl Strategy<Value = Draft> {
     let sandbox = (proptest::bool::ANY, read);
     let value = any_text().prop_map(|text| text.replace('\0', ""));
     let env = proptest::collection::btree_map("V[A-Z_0-9]{0,3}", value, 0..3);
-    (texts, any_specs(), any_specs(), tests, (opts, env), sandbox).prop_map(
-        |(mut texts, inputs, outputs, (tensors, expected), (opts, env), (network, read))| {
+    (texts, any_specs(), any_specs(), tests, (opts, env), (sandbox, any_card())).prop_map(
+        |(mut texts, inputs, outputs, (tensors, expected), (opts, env), ((network, read), card))| {
             let mut text = || texts.pop().flatten();
             Draft {
                 model_name: text(),
@@ -105,6 +137,8 @@ fn any_draft() -> impl Strategy<Value = Draft> {
                 opts: opts.into_iter().collect(),
                 env,
                 sandbox: SandboxRequest::new(network, read),
+                card,
+                card_problems: vec![],
                 unknown_keys: vec![],
             }
         },
