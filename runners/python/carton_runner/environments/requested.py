@@ -1,8 +1,9 @@
 """Finds the packages that a model requests: by its lock, by a lock of the original Carton, or by requirements without a lock."""
 
+import os
 import re
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, List, Optional
 
 from carton_runner.environments import lock, original_lock, store
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
@@ -18,19 +19,22 @@ def packages(model_folder: Path, lock_of: Callable[[Inputs], str]) -> Optional[s
     if (model_folder / original_lock.CARTON_LOCK).exists():
         return _locked_by_the_original(model_folder, lock_of)
     if (model_folder / REQUIREMENTS).exists():
-        locked = lock.parse(lock_of(Inputs.of(model_folder)))
-        return store.Wanted(locked.lines(), is_locked_here=True)
+        inputs = Inputs.of(model_folder)
+        locked = lock.parse(lock_of(inputs))
+        folders = sorted({str(wheel.path.parent) for wheel in inputs.local() if wheel.is_locked_by(locked)})
+        options = [word for folder in folders for word in ("--find-links", folder)]
+        return store.Wanted(locked.lines(), options, is_locked_here=True)
     return None
 
 
 def _locked(model_folder: Path) -> store.Wanted:
+    folder = str((model_folder / lock.WHEELS).resolve())
     wheels_lock = model_folder / lock.WHEELS_LOCK
     if wheels_lock.exists():
         wheels = lock.read(wheels_lock, lock.WHEELS_LOCK)
         # Wheels for another platform cannot be used here, so the packages are fetched.
         if wheels.fields.get("platform") == store.platform_tag():
-            folder = (model_folder / lock.WHEELS).resolve()
-            options = ["--no-index", "--find-links", str(folder)]
+            options = ["--no-index", "--find-links", folder]
             return store.Wanted(wheels.lines(), options, is_complete=True, is_never_built=True)
     locked = lock.read(model_folder / lock.REQUIREMENTS_LOCK)
     python, here = locked.fields.get("python", ""), store.minor_version()
@@ -40,7 +44,16 @@ def _locked(model_folder: Path) -> store.Wanted:
             f"the packages of this model are locked for Python {python}, and this is Python {here}",
             hint=f"install the runner for it: `carton runner install python --python {python}`, or pack the model again",
         )
-    return store.Wanted(locked.lines())
+    # Wheels that the carton has are used where they fit; those that no index has are only there.
+    has_wheels = any(name.endswith(".whl") for name in _names(folder))
+    return store.Wanted(locked.lines(), ["--find-links", folder] if has_wheels else [])
+
+
+def _names(folder: str) -> List[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _locked_by_the_original(model_folder: Path, lock_of: Callable[[Inputs], str]) -> store.Wanted:

@@ -6,8 +6,9 @@ import stat
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from carton_runner.environments import lock, requirement_lines, store
-from carton_runner.environments.requirement_lines import Included, Package, Setting, Source
+from carton_runner.environments import local_wheels, lock, requirement_lines, store
+from carton_runner.environments.local_wheels import RequestedWheel, WheelFile
+from carton_runner.environments.requirement_lines import Included, LocalWheel, Package, Setting, Source, WheelFolder
 from carton_runner.errors import RunnerError
 
 REQUIREMENTS = "requirements.txt"
@@ -40,6 +41,10 @@ class Inputs(NamedTuple):
     #: The lines that say where packages come from.
     sources: Tuple[Source, ...] = ()
     settings: Tuple[Setting, ...] = ()
+    #: Wheels of the model that are requested by their paths.
+    wheels: Tuple[RequestedWheel, ...] = ()
+    #: Wheels of the model in folders that `--find-links` names.
+    offered: Tuple[WheelFile, ...] = ()
 
     @classmethod
     def of(cls, folder: Path) -> "Inputs":
@@ -55,10 +60,16 @@ class Inputs(NamedTuple):
     def digest(self) -> str:
         """Returns a hash that changes when the inputs change."""
         hasher = hashlib.sha256()
-        for part in (_FORMAT, store.minor_version(), *self.texts):
+        files = sorted(f"{wheel.path.name} sha256:{wheel.sha256}" for wheel in self.local())
+        for part in (_FORMAT, store.minor_version(), *self.texts, *files):
             data = part.encode()
             hasher.update(len(data).to_bytes(8, "little") + data)
         return hasher.hexdigest()
+
+    def local(self) -> List[WheelFile]:
+        """Returns the wheels of the model that the lock may choose, each once."""
+        found = {wheel.path: wheel for wheel in (*(one.file for one in self.wheels), *self.offered)}
+        return list(found.values())
 
     def values(self, option: str) -> List[str]:
         """Returns the values of an option that holds for all packages."""
@@ -91,6 +102,8 @@ class _Reader:
         constraints: List[Package] = []
         sources: List[Source] = []
         settings: List[Setting] = []
+        wheels: List[RequestedWheel] = []
+        offered: Dict[Path, WheelFile] = {}
         # The file, whether it has constraints, and the number of files that include it.
         to_read = [(self._inside(path, REQUIREMENTS), False, 0)]
         for file, is_constraint, depth in to_read:
@@ -108,12 +121,57 @@ class _Reader:
                         to_read.append((*found, depth + 1))
                 elif isinstance(line, Package):
                     (constraints if is_constraint else packages).append(line)
+                elif isinstance(line, LocalWheel):
+                    if is_constraint:
+                        raise requirement_lines.elsewhere(line.place, line.path)
+                    wheels.append(self._requested(file.parent, line))
+                elif isinstance(line, WheelFolder):
+                    place = self._beside(file.parent, line.path, "the folder of wheels", line.place)
+                    for path in local_wheels.in_folder(place):
+                        if path not in offered:
+                            offered[path] = self._wheel(self._beside(place, path.name, "the wheel", line.place))
                 elif isinstance(line, Source):
                     sources.append(line)
                 else:
                     settings.append(line)
         texts = tuple(self.texts.values())
-        return Inputs(path, texts, tuple(packages), tuple(constraints), tuple(sources), tuple(settings))
+        return Inputs(
+            path, texts, tuple(packages), tuple(constraints), tuple(sources), tuple(settings), tuple(wheels), tuple(offered.values())
+        )
+
+    def _requested(self, folder: Path, line: LocalWheel) -> RequestedWheel:
+        path = self._beside(folder, line.path, "the wheel", line.place)
+        wheel = self._wheel(path)
+        local_wheels.check(path, line.hashes, line.place)
+        return RequestedWheel(wheel, line.extras, line.marker)
+
+    def _wheel(self, path: Path) -> WheelFile:
+        try:
+            if not path.is_file():
+                # A pipe would never end.
+                raise OSError("it is not a regular file")
+            return WheelFile.of(path)
+        except OSError as error:
+            raise RunnerError(f"cannot read the wheel `{path}`", [str(error)], code="setup") from error
+
+    def _beside(self, folder: Path, name: str, what: str, place: str) -> Path:
+        """Returns the path of a file or folder of the model that a line names: relative to the file with the line, or to the model.
+        The last part of the path stays as it is named, although it may be a link."""
+        try:
+            found = [path for path in (folder / name, self.folder / name) if os.path.exists(path)]
+            real = Path(os.path.realpath(found[0])) if found else None
+        except ValueError as error:
+            raise RunnerError(f"cannot read {what} {name!r}, {place}", [str(error)], code="setup") from error
+        if real is None:
+            raise RunnerError(f"{what} {name!r}, {place}, does not exist", code="setup", hint="put it into the model's folder")
+        if self.folder != real and self.folder not in real.parents:
+            raise RunnerError(
+                f"{what} {name!r}, {place}, is not in the model's folder",
+                [f"it is at {str(real)!r}"],
+                code="setup",
+                hint="copy it into the model's folder",
+            )
+        return Path(os.path.abspath(found[0]))
 
     def _inside(self, path: Path, name: str) -> Path:
         """Returns the path of a file of the model without links."""
