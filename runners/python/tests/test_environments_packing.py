@@ -63,10 +63,10 @@ class Packing(Case):
             "m/.carton/requirements.lock", text + "# index: https://index.example/simple\n# https://index.example\n"
         )
         self.assertEqual((self.pack("m") / lock.REQUIREMENTS_LOCK).read_text(), text)
-        self.assertEqual(len(self.calls()), 1)
+        self.assertEqual(len(self.locks()), 1)
         self.write("m/more.txt", "y\n")
         self.pack("m")
-        self.assertEqual(len(self.calls()), 2)
+        self.assertEqual(len(self.locks()), 2)
 
     def test_nothing_is_written_through_a_link(self):
         self.write("m/requirements.txt", "numpy\n")

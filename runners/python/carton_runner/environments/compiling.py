@@ -30,6 +30,39 @@ def compile_lock(inputs: Inputs, report, sources: Optional[Sources] = None) -> s
         sources = chosen(inputs.sources, False, report)
     if not uv.may_build():
         _refuse_builds(inputs)
+    if inputs.pinned or inputs.project:
+        return _written(inputs, _exact(inputs, sources, report), "all")
+    return _written(inputs, *_resolve(inputs, sources, report))
+
+
+def _written(inputs: Inputs, locked: lock.Lock, platforms: str) -> str:
+    fields = dict(zip(FIELDS, (f"sha256:{inputs.digest()}", store.minor_version(), platforms)))
+    return lock.Lock(fields, locked.requirements).text("The packages of this model, as `carton pack` has locked them.")
+
+
+def _exact(inputs: Inputs, sources: Sources, report) -> lock.Lock:
+    """Returns the packages of a lock of another tool, and NumPy, which the runner needs."""
+    found = lock.Lock({}, inputs.pinned)
+    if inputs.project is not None:
+        tool = uv.find(report, sources)
+        with uv.working_folder() as folder:
+            for name, text in zip(("pyproject.toml", "uv.lock"), inputs.project):
+                (folder / name).write_text(text)
+            command = ["export", "--frozen", "--offline", "--no-default-groups", "--no-emit-project", "--no-header", "--no-annotate"]
+            command += ["--format", "requirements-txt", "--python", sys.executable, "--output-file", "lock.txt"]
+            tool.run(command, str(folder), "read the lock of the model's project", report)
+            try:
+                found = lock.parse((folder / "lock.txt").read_text(), "the lock that uv made")
+            except OSError as error:
+                raise RunnerError("uv made no lock", [str(error)]) from error
+    if "numpy" in found.names():
+        return found
+    added, _ = _resolve(Inputs.of_numpy_alone(), sources, report)
+    return lock.Lock({}, (*found.requirements, *added.requirements))
+
+
+def _resolve(inputs: Inputs, sources: Sources, report) -> Tuple[lock.Lock, str]:
+    """Returns the packages that `uv` chooses, and the platforms that they are for."""
     tool = uv.find(report, sources)
     report.info(f"locking the packages of the model with {shlex.join(tool.command)}")
     minor = store.minor_version()
@@ -48,9 +81,7 @@ def compile_lock(inputs: Inputs, report, sources: Optional[Sources] = None) -> s
                 error.code, error.hint = "setup", error.hint or f"check the names and versions in {inputs.path.name}"
             raise
         compiled = _by_their_versions(compiled, folder / WHEELS, inputs)
-    locked = _with_hashes(_with_offered(_checked(compiled), inputs), inputs)
-    fields = dict(zip(FIELDS, (f"sha256:{inputs.digest()}", minor, platforms)))
-    return lock.Lock(fields, locked.requirements).text("The packages of this model, as `carton pack` has locked them.")
+    return _with_hashes(_with_offered(_checked(compiled), inputs), inputs), platforms
 
 
 def _links(folder: Path, inputs: Inputs) -> List[str]:

@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from carton_runner.environments import compiling, local_wheels, lock, original_lock, sources, store, tree, wheels, writing_original
+from carton_runner.environments import compiling, descriptions, local_wheels, lock, original_lock, sources, store, tree, wheels
+from carton_runner.environments import writing_original, writing_pylock
+from carton_runner.environments.exact_locks import PYLOCK
 from carton_runner.environments.local_wheels import WheelFile
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.environments.sources import Sources
@@ -79,23 +81,21 @@ def _pack_file(path: Path, model: Path, bundles: bool, for_original: bool, repor
 
 
 def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, report) -> Optional[str]:
-    if not (path / REQUIREMENTS).exists():
+    if not any((path / name).exists() for name in (PYLOCK, REQUIREMENTS)):
         if (path / original_lock.CARTON_LOCK).exists() and not (path / lock.REQUIREMENTS_LOCK).exists():
             # The original's lock is the only description of the packages that the model needs.
             tree.build(path, model, lambda name: False, report)
             if bundles:
                 report.warn("the wheels are left as they are: the model has no requirements.txt")
             return None
-        if (path / "pyproject.toml").exists():
-            report.warn(
-                "what a model needs is read from its requirements.txt, and there is none: pyproject.toml is not used"
-            )
-    inputs = Inputs.of(path)
+    inputs = descriptions.read(path, report)
     packages = _Packages(inputs, sources.chosen(inputs.sources, True, report, bundles))
     kept = _kept_lock(path, inputs, report)
     keeps_wheels = kept is not None and wheels.belong_to(kept, path)
     ours = [lock.REQUIREMENTS_LOCK, *(() if keeps_wheels else (lock.WHEELS_LOCK, lock.WHEELS))]
     is_relocked = kept is None and (path / lock.REQUIREMENTS_LOCK).exists()
+    if kept is None or not writing_pylock.is_of(path / writing_pylock.PYLOCK, kept):
+        ours.append(writing_pylock.PYLOCK)
     there = writing_original.existing(path, is_relocked, ours, report)
     if not there.is_kept:
         ours.append(original_lock.CARTON_LOCK)
@@ -141,9 +141,19 @@ def _add(
         wheels.add(local, path, model)
     if bundles:
         wheels.bundle(locked, model, local, packages.sources, report)
-    elif local:
+    if kept is None:
+        # It is made and kept together with the lock.
+        _add_pylock(locked, model, local, packages, report)
+    if local and not bundles:
         report.info(f"bundled {len(local)} wheels of the model: {', '.join(wheel.path.name for wheel in local)}")
     return locked, local
+
+
+def _add_pylock(locked: lock.Lock, model: Path, local: List[WheelFile], packages: _Packages, report) -> None:
+    try:
+        _write(model, writing_pylock.PYLOCK, writing_pylock.text(locked, local, packages.sources, report))
+    except writing_original.CannotLock as error:
+        report.info(f"the carton has no {writing_pylock.PYLOCK}: {error}")
 
 
 def _local_wheels(path: Path, packages: _Packages, locked: lock.Lock, is_kept: bool) -> List[WheelFile]:

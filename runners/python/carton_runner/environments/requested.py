@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Callable, List, Optional
 
-from carton_runner.environments import lock, original_lock, store
+from carton_runner.environments import lock, original_lock, python_versions, store
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.errors import RunnerError
 
@@ -42,7 +42,7 @@ def _locked(model_folder: Path) -> store.Wanted:
         # The markers of the packages would exclude all of them.
         raise RunnerError(
             f"the packages of this model are locked for Python {python}, and this is Python {here}",
-            hint=f"install the runner for it: `carton runner install python --python {python}`, or pack the model again",
+            hint=f"install the runner for it: {python_versions.hint(python)}; or pack the model again",
         )
     # Wheels that the carton has are used where they fit; those that no index has are only there.
     has_wheels = any(name.endswith(".whl") for name in _names(folder))

@@ -139,6 +139,13 @@ def elsewhere(place: str, line: str) -> RunnerError:
     )
 
 
+def elsewhere_named(what: str) -> RunnerError:
+    """Returns the same error for something that is named in another way."""
+    error = elsewhere("", "")
+    error.message = f"{what} is not from a package index, and cannot be locked"
+    return error
+
+
 def wheel_name(file: str) -> Optional[Tuple[str, str]]:
     """Returns the name and the version of the package in a wheel, by the wheel's own name; ``None`` if that is no name of a wheel."""
     match = _WHEEL.fullmatch(file)

@@ -127,8 +127,7 @@ def _from_the_index(locked: lock.Lock, local: Sequence[WheelFile], sources: Sour
     # Not `--universal`, because only wheels for this interpreter and this platform are needed.
     options = (("--format", "pylock.toml"), ("--emit-index-annotation",))
     pylock, annotated = listing.compiled(tool, locked, local, options, report)
-    indexes = {urlsplit(index).hostname or "" for index in _INDEX.findall(annotated)}
-    return choose(pylock, locked, indexes, local)
+    return choose(pylock, locked, index_hosts(annotated), local)
 
 
 def choose(pylock: str, locked: lock.Lock, indexes: Set[str], local: Sequence[WheelFile] = ()) -> List[LockedWheel]:
@@ -146,14 +145,19 @@ def choose(pylock: str, locked: lock.Lock, indexes: Set[str], local: Sequence[Wh
         if best.sha256 in bundled:
             found.append(LockedWheel(best.sha256, None, bundled[best.sha256]))
             continue
-        _check(name, best.url, indexes)
+        check_url(name, best.url, indexes)
         found.append(LockedWheel(best.sha256, best.url, None))
     if not found:
         raise CannotLock("uv lists no wheels")
     return found
 
 
-def _check(name: str, url: str, indexes: Set[str]) -> None:
+def index_hosts(annotated: str) -> Set[str]:
+    """Returns the hosts of the package indexes that uv names in a lock with annotations."""
+    return {urlsplit(index).hostname or "" for index in _INDEX.findall(annotated)}
+
+
+def check_url(name: str, url: str, indexes: Set[str]) -> None:
     """Refuses URLs that other machines cannot use, or that must not be published."""
     parts = urlsplit(url)
     if not original_lock.is_file_on_a_server(url) or parts.query or "@" in parts.netloc:
