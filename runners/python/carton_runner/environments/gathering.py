@@ -84,7 +84,7 @@ def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, rep
     if not any((path / name).exists() for name in (PYLOCK, REQUIREMENTS)):
         if (path / original_lock.CARTON_LOCK).exists() and not (path / lock.REQUIREMENTS_LOCK).exists():
             # The original's lock is the only description of the packages that the model needs.
-            tree.build(path, model, lambda name: False, report)
+            tree.build(path, model, lambda name: name == writing_pylock.PYLOCK, report)
             if bundles:
                 report.warn("the wheels are left as they are: the model has no requirements.txt")
             return None

@@ -30,9 +30,12 @@ def is_of(path: Path, locked: lock.Lock) -> bool:
         known = listing.hashes(locked)
         return (
             parsed.get("created-by") == "carton"
-            and {(lock.normalized(block["name"]), block["version"]) for block in blocks}
-            == {(lock.normalized(one.name), one.version) for one in locked.requirements}
-            and all(f"--hash=sha256:{file['hashes']['sha256']}" in known[lock.normalized(block["name"])] for block in blocks for file in _files(block))
+            and not _missing(locked, {(lock.normalized(block["name"]), block["version"]) for block in blocks})
+            and all(
+                f"--hash=sha256:{file['hashes']['sha256']}" in known[lock.normalized(block["name"])]
+                for block in blocks
+                for file in _files(block)
+            )
             and not any("@" in file.get("url", "") or "?" in file.get("url", "") for file in files)
         )
     except (OSError, UnicodeDecodeError, RunnerError, KeyError, TypeError, AttributeError):
@@ -83,9 +86,16 @@ def written(blocks: Any, locked: lock.Lock, indexes: Set[str], local: Sequence[W
             parts.append(f"sdist = {sdists[0][1]}\n")
         if wheels:
             parts.append("wheels = [\n" + "".join(f"    {described},\n" for _, described in wheels) + "]\n")
-    if conditions:
-        raise CannotLock(f"uv does not list {', '.join(sorted(f'`{name}=={version}`' for name, version in conditions))}")
+    missing = _missing(locked, {(lock.normalized(str(block.get("name"))), str(block.get("version"))) for block in blocks})
+    if missing:
+        raise CannotLock(f"uv does not list {', '.join(missing)}")
     return "".join(parts)
+
+
+def _missing(locked: lock.Lock, listed: Set[Tuple[str, str]]) -> List[str]:
+    """Returns the packages of a lock that are not listed, but for those that may be for other versions of Python."""
+    unlisted = [one for one in locked.requirements if (lock.normalized(one.name), one.version) not in listed]
+    return sorted(f"`{one.name}=={one.version}`" for one in unlisted if "python" not in one.marker)
 
 
 def _files(block: Dict[str, Any]) -> List[Dict[str, Any]]:
