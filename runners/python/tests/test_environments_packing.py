@@ -234,7 +234,7 @@ class Packing(Case):
                 self.assertNotIn("host.example", caught.exception.message)
 
     def test_nothing_is_fetched_that_cannot_be_locked(self):
-        for line in ("git+https://host.example/x.git", "x @ git+https://host.example/x.git", "-e .", "./x", "x[y] @ file:///x"):
+        for line in ("-e git+https://host.example/x.git", "x @ https://host.example/x.tar.gz", "-e .", "./x", "x[y] @ file:///x"):
             with self.subTest(line=line):
                 self.write("m/requirements.txt", f"# a @ b\nnumpy\n{line}\n")
                 with self.assertRaises(RunnerError) as caught:

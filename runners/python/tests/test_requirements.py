@@ -188,7 +188,7 @@ class Files(unittest.TestCase):
         self.assertNotIn("secret", repr(error.causes))
         for line in ("-e .", "--editable=x", "./x", "../x", "/x", "x/y", "C:\\x", "x-1.tar.gz"):
             self.refused(line, "is not from a package index")
-        for line in ("x @ file:///x", "x@https://host.example", "x[y] @ file:///x", "git+https://host.example"):
+        for line in ("x @ file:///x", "x@https://host.example", "x[y] @ file:///x", "-e git+https://host.example/x"):
             self.refused(line, "is not from a package index")
 
     def test_bytes_that_are_no_text(self):

@@ -8,9 +8,10 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from carton_runner.environments import listing, lock, requirement_lines, requirements, store, uv
+from carton_runner.environments.local_wheels import RequestedWheel
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.environments.sources import Sources, chosen
 from carton_runner.errors import RunnerError
@@ -21,10 +22,10 @@ FIELDS = ("inputs", "python", "platforms")
 WHEELS, OFFERED = "wheels", "offered"
 
 
-def compile_lock(inputs: Inputs, report, sources: Optional[Sources] = None) -> str:
+def compile_lock(inputs: Inputs, report, sources: Optional[Sources] = None, built: Sequence[RequestedWheel] = ()) -> str:
     """Returns the text of a lock for the interpreter's minor version: NumPy and the packages that the inputs request, for every
     platform if there are such versions, otherwise for this one. ``sources`` are those that the inputs name, if the user packs the model;
-    otherwise such lines are refused."""
+    otherwise such lines are refused. ``built`` are the wheels of its repositories."""
     # Checked before any program is started.
     if sources is None:
         sources = chosen(inputs.sources, False, report)
@@ -32,7 +33,10 @@ def compile_lock(inputs: Inputs, report, sources: Optional[Sources] = None) -> s
         _refuse_builds(inputs)
     if inputs.pinned or inputs.project:
         return _written(inputs, _exact(inputs, sources, report), "all")
-    return _written(inputs, *_resolve(inputs, sources, report))
+    if len(built) != len(inputs.repositories):
+        # Only whoever packs a model says that its packages may be built.
+        raise requirement_lines.elsewhere(inputs.repositories[0].place, inputs.repositories[0].text())
+    return _written(inputs, *_resolve(inputs._replace(wheels=(*inputs.wheels, *built)), sources, report))
 
 
 def _written(inputs: Inputs, locked: lock.Lock, platforms: str) -> str:

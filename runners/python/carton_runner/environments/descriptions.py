@@ -49,7 +49,7 @@ def _of_uv_lock(folder: Path, name: str, report) -> Optional[Inputs]:
     if project is None:
         report.warn(f"{name} is not used: {PYPROJECT} has no `[project]`")
         return None
-    requested = None if project.wheels else project.specifiers()
+    requested = None if project.wheels or project.repositories else project.specifiers()
     return _exact(reader, folder / name, exact_locks.read_uv_lock(text, requested), (name, text, of_project), report)
 
 
@@ -68,7 +68,9 @@ def _of_pyproject(folder: Path, name: str, report) -> Optional[Inputs]:
     if project.unused:
         report.warn(f"settings of `[tool.uv]` in {name} are not used: {', '.join(project.unused)[:500]}")
     wheels = tuple(reader.requested(folder, wheel) for wheel in project.wheels)
-    return Inputs(folder / name, (name, text), project.packages, project.constraints, project.sources, wheels=wheels)
+    return Inputs(
+        folder / name, (name, text), project.packages, project.constraints, project.sources, wheels=wheels, repositories=project.repositories
+    )
 
 
 def _of_conda(folder: Path, name: str, report) -> Inputs:

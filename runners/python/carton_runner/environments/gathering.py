@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from carton_runner.environments import compiling, descriptions, local_wheels, lock, original_lock, sources, store, tree, wheels
-from carton_runner.environments import writing_original, writing_pylock
+from carton_runner.environments import repositories, writing_original, writing_pylock
 from carton_runner.environments.exact_locks import PYLOCK
-from carton_runner.environments.local_wheels import WheelFile
+from carton_runner.environments.local_wheels import RequestedWheel, WheelFile
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.environments.sources import Sources
 from carton_runner.errors import RunnerError
@@ -91,6 +91,11 @@ def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, rep
     inputs = descriptions.read(path, report)
     packages = _Packages(inputs, sources.chosen(inputs.sources, True, report, bundles))
     kept = _kept_lock(path, inputs, report)
+    if kept is not None and not _are_there(path, inputs, kept):
+        report.warn("the lock is made anew: a wheel that was built of a repository is missing")
+        kept = None
+    if kept is None:
+        repositories.check(inputs.repositories, report)
     keeps_wheels = kept is not None and wheels.belong_to(kept, path)
     ours = [lock.REQUIREMENTS_LOCK, *(() if keeps_wheels else (lock.WHEELS_LOCK, lock.WHEELS))]
     is_relocked = kept is None and (path / lock.REQUIREMENTS_LOCK).exists()
@@ -130,10 +135,15 @@ def _add(
     """Adds the lock, the wheels of the model that it has chosen, and all others if they are to be bundled. Returns the lock and the first
     of these wheels."""
     comment = "The packages of this model, as `carton pack` has locked them."
-    text = compiling.compile_lock(packages.inputs, report, packages.sources) if kept is None else kept.text(comment)
+    built: List[RequestedWheel] = []
+    if kept is None:
+        built = repositories.build(packages.inputs.repositories, model.parent / "built", packages.sources, report)
+        text = compiling.compile_lock(packages.inputs, report, packages.sources, built)
+    else:
+        text = kept.text(comment)
     locked = lock.parse(text)
     _write(model, lock.REQUIREMENTS_LOCK, text)
-    local = _local_wheels(path, packages, locked, kept is not None)
+    local = _local_wheels(path, packages, locked, kept is not None, [one.file for one in built])
     if bundles:
         # It may be a link to the user's file, if the folder is itself a link; that file must not be written to.
         (model / lock.WHEELS_LOCK).unlink(missing_ok=True)
@@ -145,7 +155,7 @@ def _add(
         # It is made and kept together with the lock.
         _add_pylock(locked, model, local, packages, report)
     if local and not bundles:
-        report.info(f"bundled {len(local)} wheels of the model: {', '.join(wheel.path.name for wheel in local)}")
+        report.info(f"bundled {len(local)} wheels that no index has: {', '.join(wheel.path.name for wheel in local)}")
     return locked, local
 
 
@@ -156,9 +166,16 @@ def _add_pylock(locked: lock.Lock, model: Path, local: List[WheelFile], packages
         report.info(f"the carton has no {writing_pylock.PYLOCK}: {error}")
 
 
-def _local_wheels(path: Path, packages: _Packages, locked: lock.Lock, is_kept: bool) -> List[WheelFile]:
+def _are_there(path: Path, inputs: Inputs, kept: lock.Lock) -> bool:
+    try:
+        return repositories.are_there(inputs.repositories, kept, path / lock.WHEELS)
+    except OSError as error:
+        raise RunnerError("cannot read the model's wheels", [str(error)], code="setup") from error
+
+
+def _local_wheels(path: Path, packages: _Packages, locked: lock.Lock, is_kept: bool, built: List[WheelFile]) -> List[WheelFile]:
     """Returns the wheels on this machine that the lock has chosen and that no index may have, each once."""
-    found = packages.inputs.local()
+    found = [*packages.inputs.local(), *built]
     try:
         if is_kept and (path / lock.WHEELS).is_dir():
             # Of a carton that was packed before: its other wheels need not exist any more.

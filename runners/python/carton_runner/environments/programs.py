@@ -19,6 +19,10 @@ MAX_SAID = 1 << 16
 PAUSE = 0.25
 
 
+#: Raised by :func:`run` for a program that takes too long.
+TimeoutExpired = subprocess.TimeoutExpired
+
+
 class CannotStart(RunnerError):
     """A program that is missing, or that this machine cannot execute."""
 
@@ -34,8 +38,8 @@ def run(
     patience: Optional[float] = None,
     sources: Sources = Sources(),
 ) -> Tuple[int, str]:
-    """Runs a program. Returns its status, and the end of its output. The program gets the ``environment`` of ``uv``, ``pip`` or
-    ``python``, with these ``sources`` of packages. ``on_line`` gets each line of output, ``on_pause`` is called while there is none.
+    """Runs a program. Returns its status, and the end of its output. The program gets the ``environment`` of ``uv``, ``pip``, ``git``
+    or ``python``, with these ``sources`` of packages. ``on_line`` gets each line of output, ``on_pause`` is called while there is none.
     Raises :class:`Cancelled` if the program was ended because the call was cancelled, and ``subprocess.TimeoutExpired`` if it was
     ended because it took more than ``patience`` seconds."""
     end = None if patience is None else time.monotonic() + patience

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from carton_runner.environments import lock, python_versions, requirement_lines, toml_files
 from carton_runner.environments.dependency_specifiers import Specifier
-from carton_runner.environments.requirement_lines import LocalWheel, Package, Source
+from carton_runner.environments.requirement_lines import LocalWheel, Package, Repository, Source
 from carton_runner.errors import RunnerError
 
 PYPROJECT = "pyproject.toml"
@@ -23,6 +23,7 @@ class Project(NamedTuple):
     packages: Tuple[Package, ...]
     constraints: Tuple[Package, ...]
     wheels: Tuple[LocalWheel, ...]
+    repositories: Tuple[Repository, ...]
     sources: Tuple[Source, ...]
     #: Settings of uv that are not used.
     unused: Tuple[str, ...]
@@ -52,15 +53,18 @@ def parse(text: str, file: str = PYPROJECT, is_locked: bool = False) -> Optional
         python_versions.check([one for one in str(python).split(",") if one.strip(" ")], file)
     packages: List[Package] = []
     wheels: List[LocalWheel] = []
+    repositories: List[Repository] = []
     for text in _texts(project.get("dependencies"), file, "`dependencies` of `[project]`"):
         line = _line(text, f"`dependencies` of {file}")
         if isinstance(line, Package):
             packages.append(line)
+        elif isinstance(line, Repository):
+            repositories.append(line)
         else:
             wheels.append(line)
     settings = top.get("tool", {}).get("uv") if isinstance(top.get("tool"), dict) else None
     if not isinstance(settings, dict):
-        return Project(tuple(packages), (), tuple(wheels), (), ())
+        return Project(tuple(packages), (), tuple(wheels), tuple(repositories), (), ())
     sources: List[Source] = []
     if not is_locked:
         sources = _indexes(settings.get("index"), file)
@@ -72,7 +76,12 @@ def parse(text: str, file: str = PYPROJECT, is_locked: bool = False) -> Optional
     constraints = [_line(one, f"`constraint-dependencies` of {file}") for one in limits]
     unused = sorted(name for name in settings if name not in _WITHOUT_EFFECT)
     return Project(
-        tuple(packages), tuple(one for one in constraints if isinstance(one, Package)), tuple(wheels), tuple(sources), tuple(unused)
+        tuple(packages),
+        tuple(one for one in constraints if isinstance(one, Package)),
+        tuple(wheels),
+        tuple(repositories),
+        tuple(sources),
+        tuple(unused),
     )
 
 
@@ -90,8 +99,8 @@ def _texts(value: Any, file: str, what: str) -> List[str]:
 
 def _line(text: str, place: str):
     """Reads a dependency as a line of a list of requirements, which has no options and includes nothing."""
-    lines = list(requirement_lines.parse(text, place)) if not text.lstrip().startswith("-") and "#" not in text else []
-    if len(lines) != 1 or not isinstance(lines[0], (Package, LocalWheel)):
+    lines = list(requirement_lines.parse(text, place)) if not text.lstrip().startswith("-") and not text.startswith("#") else []
+    if len(lines) != 1 or not isinstance(lines[0], (Package, LocalWheel, Repository)):
         raise RunnerError(f"{place} has {text[:100]!r}, which is no dependency", code="setup", hint="write it as `numpy>=1.26`")
     return lines[0]
 

@@ -30,6 +30,12 @@ _QUERY = re.compile(r"(://[^\s?#]*)[?#]\S*")
 #: `name[extra] @ place`, and `./file.whl[extra]`.
 _AT = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)[ \t]*(?:\[([^\[\]]*)\])?[ \t]*@[ \t]*(\S+)", re.ASCII)
 _FILE = re.compile(r"(\S[^\[\]]*?\.whl)(?:\[([^\[\]]*)\])?", re.ASCII | re.IGNORECASE)
+#: A repository, in characters that neither git nor a shell interprets.
+_GIT = re.compile(
+    r"git\+(https://[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/[A-Za-z0-9_~+][A-Za-z0-9._~+-]*)+/?)(?:@([A-Za-z0-9][A-Za-z0-9._/+-]*))?"
+    r"(?:#([A-Za-z0-9._=&/\[\]-]*))?",
+    re.ASCII,
+)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 #: A wheel (the specification of the binary distribution format).
 _WHEEL = re.compile(
@@ -73,6 +79,30 @@ class LocalWheel(NamedTuple):
     hashes: Tuple[str, ...]
 
 
+class Repository(NamedTuple):
+    """A package that is requested by its git repository."""
+
+    place: str
+    name: str
+    extras: Tuple[str, ...]
+    marker: str
+    #: ``https://SERVER/PATH``
+    url: str
+    #: A commit, or the name of a branch or tag; empty for none.
+    revision: str
+    #: The folder of the package in the repository; empty for the repository itself.
+    subdirectory: str
+
+    def is_commit(self) -> bool:
+        """Whether the revision is a commit and cannot change."""
+        return bool(re.fullmatch(r"[0-9a-f]{40}", self.revision))
+
+    def text(self) -> str:
+        """Returns the package as pip takes it, without its extras and its condition."""
+        folder = f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
+        return f"{self.name} @ git+{self.url}@{self.revision}{folder}"
+
+
 class WheelFolder(NamedTuple):
     """A folder with wheels, from which packages may be taken (`--find-links`)."""
 
@@ -106,7 +136,7 @@ class Setting(NamedTuple):
     value: str
 
 
-Line = Union[Package, LocalWheel, WheelFolder, Included, Source, Setting]
+Line = Union[Package, LocalWheel, Repository, WheelFolder, Included, Source, Setting]
 
 
 def parse(text: str, file: str) -> Iterator[Line]:
@@ -242,6 +272,8 @@ def _elsewhere(line: str, place: str) -> Line:
     location = location.strip(" \t")
     named = _AT.fullmatch(location)
     name, extras = (named.group(1), named.group(2)) if named else ("", "")
+    if (named.group(3) if named else location).lower().startswith("git+"):
+        return _repository(named, location, marker if separator else "", hashes, line, place)
     file = _FILE.fullmatch(named.group(3) if named else location)
     path = _path(file.group(1)) if file else None
     if file is None or not path:
@@ -258,6 +290,25 @@ def _elsewhere(line: str, place: str) -> Line:
     except NoSpecifier as error:
         raise _refused(place, f"is no requirement: {error}", line, _WRITE_A_NAME) from None
     return LocalWheel(place, path, specifier.extras, specifier.marker, hashes)
+
+
+def _repository(named, location: str, condition: str, hashes: Tuple[str, ...], line: str, place: str) -> Repository:
+    hint = "write it as `NAME @ git+https://SERVER/PATH@COMMIT`; a login is for git's own configuration"
+    match = _GIT.fullmatch(named.group(3) if named else location)
+    if match is None or hashes:
+        raise _refused(place, "names a repository in a way that is not read", line, hint)
+    fragment = dict(part.partition("=")[::2] for part in (match.group(3) or "").split("&") if part)
+    egg = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[([^\[\]]*)\])?", fragment.pop("egg", ""))
+    folder = fragment.pop("subdirectory", "")
+    if fragment or folder.startswith(("/", "-")) or ".." in folder.split("/") or re.search(r"[^A-Za-z0-9._/-]", folder):
+        raise _refused(place, "names a repository in a way that is not read", line, hint)
+    name, extras = (named.group(1), named.group(2)) if named else (egg.group(1), egg.group(2)) if egg else ("", "")
+    try:
+        specifier = dependency_specifiers.parse(f"{name}[{extras or ''}]" + (f" ;{condition}" if condition else ""))
+    except NoSpecifier as error:
+        problem = f"is no requirement: {error}" if name else "names a repository and no package"
+        raise _refused(place, problem, line, hint) from None
+    return Repository(place, specifier.name, specifier.extras, specifier.marker, match.group(1), match.group(2) or "", folder)
 
 
 def _path(value: str) -> Optional[str]:

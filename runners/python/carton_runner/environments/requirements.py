@@ -8,7 +8,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from carton_runner.environments import local_wheels, lock, requirement_lines, store
 from carton_runner.environments.local_wheels import RequestedWheel, WheelFile
-from carton_runner.environments.requirement_lines import Included, LocalWheel, Package, Setting, Source, WheelFolder
+from carton_runner.environments.requirement_lines import Included, LocalWheel, Package, Repository, Setting, Source, WheelFolder
 from carton_runner.errors import RunnerError
 
 REQUIREMENTS = "requirements.txt"
@@ -45,6 +45,8 @@ class Inputs(NamedTuple):
     wheels: Tuple[RequestedWheel, ...] = ()
     #: Wheels of the model in folders that `--find-links` names.
     offered: Tuple[WheelFile, ...] = ()
+    #: Packages that are built from their repositories.
+    repositories: Tuple[Repository, ...] = ()
     #: The exact versions of a ``pylock.toml``.
     pinned: Tuple[lock.Requirement, ...] = ()
     #: A ``pyproject.toml`` and a ``uv.lock`` that say them to `uv export`.
@@ -123,6 +125,7 @@ class Reader:
         sources: List[Source] = []
         settings: List[Setting] = []
         wheels: List[RequestedWheel] = []
+        repositories: List[Repository] = []
         offered: Dict[Path, WheelFile] = {}
         # The file, whether it has constraints, and the number of files that include it.
         to_read = [(self._inside(path, path.name), False, 0)]
@@ -145,6 +148,10 @@ class Reader:
                     if is_constraint:
                         raise requirement_lines.elsewhere(line.place, line.path)
                     wheels.append(self.requested(file.parent, line))
+                elif isinstance(line, Repository):
+                    if is_constraint:
+                        raise requirement_lines.elsewhere(line.place, line.text())
+                    repositories.append(line)
                 elif isinstance(line, WheelFolder):
                     place = self._beside(file.parent, line.path, "the folder of wheels", line.place)
                     for path in local_wheels.in_folder(place):
@@ -156,7 +163,15 @@ class Reader:
                     settings.append(line)
         texts = tuple(self.texts.values())
         return Inputs(
-            path, texts, tuple(packages), tuple(constraints), tuple(sources), tuple(settings), tuple(wheels), tuple(offered.values())
+            path,
+            texts,
+            tuple(packages),
+            tuple(constraints),
+            tuple(sources),
+            tuple(settings),
+            tuple(wheels),
+            tuple(offered.values()),
+            tuple(repositories),
         )
 
     def requested(self, folder: Path, line: LocalWheel) -> RequestedWheel:

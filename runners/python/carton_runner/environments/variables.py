@@ -5,6 +5,7 @@ would be written to."""
 import fnmatch
 import os
 import re
+from pathlib import Path
 from typing import Dict, Iterable, Iterator, Tuple
 from urllib.parse import quote
 
@@ -64,9 +65,11 @@ _NAMED = re.compile(r"([A-Za-z0-9_.-]+)=(?=[a-z]+:)")
 
 
 def of(program: str, added: Sources = Sources()) -> Dict[str, str]:
-    """Returns the variables for ``uv``, ``pip`` or ``python``. The first two get the ``added`` sources of packages too."""
+    """Returns the variables for ``uv``, ``pip``, ``git`` or ``python``. The first two get the ``added`` sources of packages too."""
     if program == "python":
         return of_python()
+    if program == "git":
+        return {name: value for name, value in of_pip().items() if not name.startswith(("UV", "PIP_"))}
     return {"uv": of_uv, "pip": of_pip}[program](added)
 
 
@@ -93,7 +96,7 @@ def of_pip(added: Sources = Sources()) -> Dict[str, str]:
     """Returns the variables for pip, and for an uv that provides pip. Where uv has indexes, pip gets the same ones and no others: a lock
     and the wheels that are bundled for it come from the same servers."""
     of_the_lock = of_uv(added)
-    variables = {**_passed(_PIP, _PIP_BUILDS), **of_the_lock, "PIP_NO_CACHE_DIR": "1"}
+    variables = {**_of_git(), **_passed(_PIP, _PIP_BUILDS), **of_the_lock, "PIP_NO_CACHE_DIR": "1", "GIT_TERMINAL_PROMPT": "0"}
     for name, of_the_same in _SAME_SETTINGS:
         given = [variables[other] for other in of_the_same if variables.get(other)]
         if given:
@@ -106,6 +109,21 @@ def of_pip(added: Sources = Sources()) -> Dict[str, str]:
     if servers:
         variables["PIP_EXTRA_INDEX_URL"] = " ".join([*variables.get("PIP_EXTRA_INDEX_URL", "").split(), *dict.fromkeys(servers)])
     return variables
+
+
+def _of_git() -> Dict[str, str]:
+    """Returns variables of git that the user's own replace: only servers with TLS, also for submodules, and none of the user's files where
+    this process cannot read them, because git would end then."""
+    found = {"GIT_ALLOW_PROTOCOL": "https"}
+    home = Path(os.environ.get("HOME") or os.path.expanduser("~"))
+    for path in (home / ".gitconfig", Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git/config"):
+        try:
+            path.open("rb").close()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            found["GIT_CONFIG_GLOBAL"] = os.devnull
+    return found
 
 
 def _with_login(word: str, variables: Dict[str, str]) -> str:

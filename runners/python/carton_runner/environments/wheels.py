@@ -105,14 +105,18 @@ def _choose(locked: lock.Lock, local: Sequence[WheelFile], sources: Sources, rep
 
 
 def _fetch(requirements: Path, folder: Path, cwd: Path, sources: Sources, report) -> None:
-    command = _pip(report)
-    command += ["wheel", "--quiet", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check"]
-    command += ["--progress-bar", "off", "--wheel-dir", str(folder), "--requirement", str(requirements)]
+    command = [*pip_wheel(report, folder), "--require-hashes", "--requirement", str(requirements)]
     command += [] if uv.may_build() else ["--only-binary", ":all:"]
     status, said = programs.run(command, str(cwd), "pip", report, sources=sources)
     said = variables.without_passwords(said, sources)
     if status != 0:
         raise RunnerError("cannot fetch the wheels of the model", uv.last_lines(said) or ["pip failed"])
+
+
+def pip_wheel(report, folder: Path) -> List[str]:
+    """Returns the command by which pip puts wheels into a folder, without what they depend on."""
+    options = ["--quiet", "--no-deps", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+    return [*_pip(report), "wheel", *options, "--wheel-dir", str(folder)]
 
 
 def _pip(report) -> List[str]:
