@@ -39,13 +39,14 @@ _UV_BUILDS = (
     "UV_CONCURRENT_BUILDS",
     "UV_NO_BUILD_ISOLATION",
 )
-#: The same for pip.
-_PIP_BUILDS = ("PIP_NO_BINARY", "PIP_BUILD_CONSTRAINT", "PIP_NO_BUILD_ISOLATION")
+#: The same for pip, which starts git for a package of a repository.
+_GIT = tuple(name for name in environments.VARIABLES if name.startswith("GIT_"))
+_PIP_BUILDS = ("PIP_NO_BINARY", "PIP_BUILD_CONSTRAINT", "PIP_NO_BUILD_ISOLATION", *_GIT)
 #: The user's indexes and the way to them, and preferences among versions.
 _UV = tuple(name for name in environments.VARIABLES if name.startswith("UV_") and name not in _UV_BUILDS)
 _PIP = tuple(name for name in environments.VARIABLES if name.startswith("PIP_") and name not in _PIP_BUILDS)
 #: How to reach servers, and where uv's configuration and its stored credentials are.
-_NETWORK = tuple(name for name in environments.VARIABLES if not name.startswith(("UV", "PIP_")))
+_NETWORK = tuple(name for name in environments.VARIABLES if not name.startswith(("UV", "PIP_", "GIT_")))
 #: The host's own variables, which no program gets: some hold tokens.
 _OF_THE_HOST = ("CARTON_*",)
 
@@ -96,7 +97,8 @@ def of_pip(added: Sources = Sources()) -> Dict[str, str]:
     """Returns the variables for pip, and for an uv that provides pip. Where uv has indexes, pip gets the same ones and no others: a lock
     and the wheels that are bundled for it come from the same servers."""
     of_the_lock = of_uv(added)
-    variables = {**_of_git(), **_passed(_PIP, _PIP_BUILDS), **of_the_lock, "PIP_NO_CACHE_DIR": "1", "GIT_TERMINAL_PROMPT": "0"}
+    passed = _passed(_PIP, _PIP_BUILDS)
+    variables = {**_of_git(), **passed, **of_the_lock, "PIP_NO_CACHE_DIR": "1", "GIT_TERMINAL_PROMPT": "0"}
     for name, of_the_same in _SAME_SETTINGS:
         given = [variables[other] for other in of_the_same if variables.get(other)]
         if given:
