@@ -6,10 +6,19 @@ import shutil
 import subprocess
 import sys
 import unittest
-from pathlib import Path
 
 import support  # noqa: F401, finds the runner
-from carton_runner.environments import conda, descriptions, exact_locks, lock, plain_yaml, python_versions, store, toml_files, writing_pylock
+from carton_runner.environments import (
+    conda,
+    descriptions,
+    exact_locks,
+    lock,
+    plain_yaml,
+    python_versions,
+    store,
+    toml_files,
+    writing_pylock,
+)
 from carton_runner.environments.writing_original import CannotLock
 from carton_runner.errors import RunnerError
 from test_environments_servers import sha256, wheel
@@ -41,7 +50,9 @@ class Projects(DescriptionsCase):
     PROJECT = '[project]\nname = "it"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["good>=1", "tool ; sys_platform == \'linux\'"]\n'
 
     def test_a_project_without_a_lock(self):
-        self.write("m/pyproject.toml", self.PROJECT + '[tool.uv]\nconstraint-dependencies = ["limited<2"]\nresolution = "lowest"\n')
+        self.write(
+            "m/pyproject.toml", self.PROJECT + '[tool.uv]\nconstraint-dependencies = ["limited<2"]\nresolution = "lowest"\n'
+        )
         model = self.pack()
         self.assertEqual(self.locked(model).names(), ["good", "limited", "numpy", "tool"])
         self.assertIn("settings of `[tool.uv]` in pyproject.toml are not used: resolution", self.report.warnings[0])
@@ -56,7 +67,9 @@ class Projects(DescriptionsCase):
         # The project's lock has another version than the index would give today.
         self.write("m/pyproject.toml", self.PROJECT)
         self.uv("lock")
-        exported = self.uv("export", "--frozen", "--no-emit-project", "--no-header", "--no-annotate", "--format", "requirements-txt")
+        exported = self.uv(
+            "export", "--frozen", "--no-emit-project", "--no-header", "--no-annotate", "--format", "requirements-txt"
+        )
         self.index.wheels["good-2.0-py3-none-any.whl"] = wheel("good").replace(b"1.0", b"2.0")
         model = self.pack()
         found = [one for one in self.locked(model).requirements if one.name != "numpy"]
@@ -80,7 +93,10 @@ class Projects(DescriptionsCase):
 
     def test_extras_of_a_locked_project(self):
         self.index.wheels["limited-1.0-py3-none-any.whl"] = wheel("limited", ["tool ; extra == 'x'"])
-        self.write("m/pyproject.toml", '[project]\nname = "it"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["limited[x]"]\n')
+        self.write(
+            "m/pyproject.toml",
+            '[project]\nname = "it"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["limited[x]"]\n',
+        )
         self.uv("lock")
         self.assertEqual(self.locked(self.pack()).names(), ["limited", "numpy", "tool"])
 
@@ -90,10 +106,10 @@ class Projects(DescriptionsCase):
         text = (self.folder / "m/uv.lock").read_text()
         for before, after, expected in (
             ('name = "limited"', 'name = "${MYSECRET}"', "where a name belongs"),
-            ('source = { registry', 'source = { git', "is not from a package index (git)"),
-            ('source = { registry', 'source = { directory', "is not from a package index (directory)"),
-            ('version = 1\n', 'version = 2\n', "has the version '2'"),
-            ("hash = \"sha256:", "hash = \"md5:", "where a hash belongs"),
+            ("source = { registry", "source = { git", "is not from a package index (git)"),
+            ("source = { registry", "source = { directory", "is not from a package index (directory)"),
+            ("version = 1\n", "version = 2\n", "has the version '2'"),
+            ('hash = "sha256:', 'hash = "md5:', "where a hash belongs"),
             ('version = "1.0"', 'version = "1.0 @ x"', "where a version belongs"),
             ("sys_platform == 'linux'", "sys_platform == '${MYSECRET}'", "a condition that is not read"),
         ):
@@ -106,10 +122,17 @@ class Projects(DescriptionsCase):
 
     def test_a_project_that_is_refused(self):
         head = '[project]\nname = "it"\nversion = "1"\n'
-        self.refused("pyproject.toml", head + f'requires-python = ">={NEXT}"\n', f"requires Python `>={NEXT}`, and this is Python {MINOR}", "carton runner install python --python 3.")
+        self.refused(
+            "pyproject.toml",
+            head + f'requires-python = ">={NEXT}"\n',
+            f"requires Python `>={NEXT}`, and this is Python {MINOR}",
+            "carton runner install python --python 3.",
+        )
         self.refused("pyproject.toml", head + 'requires-python = "newest"\n', "a comparison of Python's version")
         self.refused("pyproject.toml", head + 'dynamic = ["dependencies"]\n', "that a build backend makes")
-        self.refused("pyproject.toml", "[tool.poetry.dependencies]\nnumpy = '*'\n", "`[tool.poetry]`, which is not read", "poetry export")
+        self.refused(
+            "pyproject.toml", "[tool.poetry.dependencies]\nnumpy = '*'\n", "`[tool.poetry]`, which is not read", "poetry export"
+        )
         self.refused("pyproject.toml", "[project\n", "is not TOML")
         self.refused("pyproject.toml", "x = " + "[" * 100_000, "pyproject.toml")
         for text in ("-e .", "-r x.txt", "numpy\\nother", "numpy # x", "${MYSECRET}", "x @ https://host.example/x.whl", ""):
@@ -173,7 +196,12 @@ class Pylocks(DescriptionsCase):
         self.refused("pylock.toml", head, "has no files")
         self.refused("pylock.toml", head + files.replace("1" * 64, "1"), "without a SHA-256")
         self.refused("pylock.toml", head.replace('"x"', '"${MYSECRET}"') + files, "where the name of a package belongs")
-        self.refused("pylock.toml", f"{head}marker = \"'dev' in dependency_groups\"\n{files}", "is not read", "without extras and dependency groups")
+        self.refused(
+            "pylock.toml",
+            f"{head}marker = \"'dev' in dependency_groups\"\n{files}",
+            "is not read",
+            "without extras and dependency groups",
+        )
         self.refused("pylock.toml", f"{head}marker = 1\n{files}", "is not read")
 
     def test_the_lock_that_other_installers_read(self):
@@ -182,7 +210,11 @@ class Pylocks(DescriptionsCase):
         locked = lock.parse(f"a==1.0 ; os_name == 'posix' --hash=sha256:{one}\nb==2.0 --hash=sha256:{two}\n")
         block = lambda name, version, **files: {"name": name, "version": version, **files}  # noqa: E731
         url = "https://files.example/{}-py3-none-any.whl"
-        a = block("a", "1.0", wheels=[{"url": url.format("a-1.0"), "size": 3, "hashes": {"sha256": one}}, {"url": "x", "hashes": {"sha256": two}}])
+        a = block(
+            "a",
+            "1.0",
+            wheels=[{"url": url.format("a-1.0"), "size": 3, "hashes": {"sha256": one}}, {"url": "x", "hashes": {"sha256": two}}],
+        )
         b = block("b", "2.0", sdist={"url": "https://files.example/b-2.0.tar.gz", "hashes": {"sha256": two}})
         text = written([a, b], locked, {"index.example"})
         parsed = toml_files.parse(text, "x")
@@ -190,7 +222,12 @@ class Pylocks(DescriptionsCase):
         self.assertEqual(parsed["requires-python"], f"=={MINOR}.*")
         self.assertEqual(
             parsed["packages"][0],
-            block("a", "1.0", marker="os_name == 'posix'", wheels=[{"name": "a-1.0-py3-none-any.whl", "url": url.format("a-1.0"), "size": 3, "hashes": {"sha256": one}}]),
+            block(
+                "a",
+                "1.0",
+                marker="os_name == 'posix'",
+                wheels=[{"name": "a-1.0-py3-none-any.whl", "url": url.format("a-1.0"), "size": 3, "hashes": {"sha256": one}}],
+            ),
         )
         self.assertEqual(parsed["packages"][1]["sdist"]["name"], "b-2.0.tar.gz")
         # It reads as the lock that it was made of.
@@ -198,7 +235,12 @@ class Pylocks(DescriptionsCase):
         path = self.write("written.toml", text)
         self.assertTrue(writing_pylock.is_of(path, locked))
         self.assertFalse(writing_pylock.is_of(path, lock.parse(f"a==1.0 --hash=sha256:{one}\n")))
-        for bad in ("https://me:pw@files.example/a-1.0-py3-none-any.whl", "http://files.example/a-1.0-py3-none-any.whl", url.format("a-1.0") + "?token=x", "https://index.example/a-1.0-py3-none-any.whl"):
+        for bad in (
+            "https://me:pw@files.example/a-1.0-py3-none-any.whl",
+            "http://files.example/a-1.0-py3-none-any.whl",
+            url.format("a-1.0") + "?token=x",
+            "https://index.example/a-1.0-py3-none-any.whl",
+        ):
             a["wheels"][0]["url"] = bad
             with self.assertRaises(CannotLock):
                 written([a, b], locked, {"index.example"})
@@ -238,14 +280,19 @@ class Conda(DescriptionsCase):
         )
         model = self.pack()
         self.assertEqual(self.locked(model).names(), ["good", "limited", "numpy", "tool"])
-        self.assertIn("conda's packages in environment.yml are not in the carton: cudatoolkit=11.8, conda-forge::ffmpeg; what", self.report.warnings[0])
+        self.assertIn(
+            "conda's packages in environment.yml are not in the carton: cudatoolkit=11.8, conda-forge::ffmpeg; what",
+            self.report.warnings[0],
+        )
         self.assertIn("--opt env.NAME=VALUE", self.report.warnings[1])
         self.assertIn("are those of environment.yml", self.report.texts[0])
 
     def test_another_python(self):
         for version in (f"={NEXT}", f"={NEXT}.4", f"=={NEXT}.*", f">={NEXT}", "=3.99", "=2.7", f"={MINOR}1"):
             with self.subTest(version=version):
-                self.refused("environment.yml", f"dependencies:\n- python{version}\n", "line 2 of environment.yml requires Python")
+                self.refused(
+                    "environment.yml", f"dependencies:\n- python{version}\n", "line 2 of environment.yml requires Python"
+                )
         for version in (f"={MINOR}", f"={MINOR}.0", f"=={MINOR}.99", f">={MINOR}", f"={MINOR}.*", ""):
             conda.parse(f"dependencies:\n- python{version}\n", "x")
 
@@ -266,7 +313,11 @@ class Conda(DescriptionsCase):
 
     def test_lines_of_pip_keep_their_places_and_rules(self):
         head = "dependencies:\n  - pip:\n"
-        self.refused("environment.yml", f"{head}    - numpy\n    - x @ https://host.example/x.whl\n", "line 4 of environment.yml, is not from a package index")
+        self.refused(
+            "environment.yml",
+            f"{head}    - numpy\n    - x @ https://host.example/x.whl\n",
+            "line 4 of environment.yml, is not from a package index",
+        )
         self.refused("environment.yml", f"{head}    - ${{MYSECRET}}\n", "line 3 of environment.yml has a variable")
         self.refused("environment.yml", f"{head}    - -r ../x.txt\n", "not in the model's folder")
         self.refused("environment.yml", f"{head}    - --trusted-host h.example\n", "turns off")
@@ -329,7 +380,8 @@ class Order(DescriptionsCase):
             "environment.yml": "dependencies:\n  - pip:\n    - good\n",
             "pyproject.toml": '[project]\nname = "it"\nversion = "1"\ndependencies = ["limited"]\n',
             "requirements.txt": "tool\n",
-            "pylock.toml": 'lock-version = "1.0"\n[[packages]]\nname = "x"\nversion = "1"\nwheels = [{ url = "https://h.example/x-1-py3-none-any.whl", hashes = { sha256 = "%s" } }]\n' % ("1" * 64),
+            "pylock.toml": 'lock-version = "1.0"\n[[packages]]\nname = "x"\nversion = "1"\nwheels = [{ url = "https://h.example/x-1-py3-none-any.whl", hashes = { sha256 = "%s" } }]\n'
+            % ("1" * 64),
         }
         expected = {"environment.yml": "good", "pyproject.toml": "limited", "requirements.txt": "tool", "pylock.toml": "x"}
         for name, text in files.items():
@@ -340,7 +392,9 @@ class Order(DescriptionsCase):
             self.assertEqual(named, [expected[name]])
             (said,) = self.report.texts
             self.assertTrue(said.startswith(f"the packages of the model are those of {name}"), said)
-        self.assertEqual(said, "the packages of the model are those of pylock.toml; not from requirements.txt, pyproject.toml, environment.yml")
+        self.assertEqual(
+            said, "the packages of the model are those of pylock.toml; not from requirements.txt, pyproject.toml, environment.yml"
+        )
         # A file that only configures tools says nothing, and neither does a lock without its project.
         shutil.rmtree(self.folder / "m")
         self.write("m/pyproject.toml", "[tool.ruff]\nline-length = 100\n")
@@ -366,7 +420,18 @@ class Order(DescriptionsCase):
 
     def test_the_versions_of_python(self):
         here = "%d.%d.%d" % sys.version_info[:3]
-        for comparison in (">=3.9", f"=={MINOR}.*", f"~={MINOR}.0", f"=={here}", f"<={here}", "!=3.1.*", f"<{NEXT}", ">3.1", f"~={MINOR}", "<4"):
+        for comparison in (
+            ">=3.9",
+            f"=={MINOR}.*",
+            f"~={MINOR}.0",
+            f"=={here}",
+            f"<={here}",
+            "!=3.1.*",
+            f"<{NEXT}",
+            ">3.1",
+            f"~={MINOR}",
+            "<4",
+        ):
             python_versions.check([comparison], "x")
         for comparison in (f">={NEXT}", f"=={NEXT}.*", f"<{MINOR}", f">{here}", f"!={MINOR}.*", f"!={here}", "~=2.7", f"<{here}"):
             with self.assertRaises(RunnerError) as caught:
@@ -374,7 +439,12 @@ class Order(DescriptionsCase):
             self.assertIn("requires Python", caught.exception.message)
         with self.assertRaises(RunnerError) as caught:
             python_versions.check([f">={NEXT},<{NEXT}.99".split(",")[0], f"<={NEXT}.99"], "x")
-        for command in (f"carton runner install python --python {NEXT}", f"uv python install {NEXT}", f"pyenv install {NEXT}", f"apt-get install python{NEXT}"):
+        for command in (
+            f"carton runner install python --python {NEXT}",
+            f"uv python install {NEXT}",
+            f"pyenv install {NEXT}",
+            f"apt-get install python{NEXT}",
+        ):
             self.assertIn(command, caught.exception.hint)
 
 

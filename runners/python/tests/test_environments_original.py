@@ -9,7 +9,7 @@ from pathlib import Path
 
 import support
 from carton_runner import packing
-from carton_runner.environments import listing, local_wheels, lock, original_lock, store, wheels, writing_original
+from carton_runner.environments import listing, local_wheels, lock, original_lock, store, writing_original
 from carton_runner.environments.writing_original import CannotLock
 from carton_runner.errors import RunnerError
 from host import Host, inline, prepared

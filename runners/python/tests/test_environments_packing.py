@@ -3,10 +3,11 @@
 import os
 import sys
 import tempfile
+import unittest
 from pathlib import Path
 
 import support  # noqa: F401, finds the host
-from carton_runner.environments import compiling, gathering, local_wheels, lock, store, tree, wheels
+from carton_runner.environments import compiling, gathering, local_wheels, lock, store, tree
 from carton_runner.errors import RunnerError
 from environment_case import HASH, Case
 

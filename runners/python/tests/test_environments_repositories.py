@@ -11,7 +11,7 @@ from carton_runner.environments import lock, requirement_lines
 from test_environments_sources import ANY, SourcesCase
 
 #: A build backend in the repository itself, so that building fetches nothing.
-BACKEND = '''
+BACKEND = """
 import os, sys
 sys.path.insert(0, HERE)
 from test_environments_servers import wheel
@@ -23,7 +23,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with open(os.path.join(wheel_directory, name), "wb") as file:
         file.write(wheel("built", ["limited"]))
     return name
-'''
+"""
 URL = "https://git.example/them/built.git"
 
 
@@ -35,7 +35,9 @@ class Repositories(SourcesCase):
         here = os.path.dirname(os.path.abspath(__file__))
         for folder in ("repository", "repository/sub"):
             self.write(f"{folder}/backend.py", f"HERE, MARK = {here!r}, {str(self.mark)!r}\n{BACKEND}")
-            self.write(f"{folder}/pyproject.toml", '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n')
+            self.write(
+                f"{folder}/pyproject.toml", '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+            )
         self.git("init", "--quiet", "--initial-branch", "main")
         self.git("add", ".")
         self.git("commit", "--quiet", "--message", "one")
@@ -76,7 +78,10 @@ class Repositories(SourcesCase):
         shutil.rmtree(self.folder / "again/.carton/wheels")
         self.assertIn("is built from its repository", self.failed(lambda: self.pack("again")).message)
         os.environ["CARTON_ALLOW_BUILD"] = "1"
-        self.assertEqual(self.bundled(self.pack("again", bundle_wheels=True)), [f"{name}-1.0-{ANY}.whl" for name in ("built", "limited", "numpy")])
+        self.assertEqual(
+            self.bundled(self.pack("again", bundle_wheels=True)),
+            [f"{name}-1.0-{ANY}.whl" for name in ("built", "limited", "numpy")],
+        )
         self.assertEqual(self.mark.read_text().count("built"), 2)
 
     def test_the_ways_to_write_it(self):
@@ -89,7 +94,9 @@ class Repositories(SourcesCase):
                 self.write_model(f"{line}\n")
                 self.assertEqual(self.locked(self.pack()).names(), ["built", "limited", "numpy"])
         (self.folder / "m/requirements.txt").unlink()
-        self.write("m/pyproject.toml", f'[project]\nname = "it"\nversion = "1"\ndependencies = ["built @ git+{URL}@{self.commit}"]\n')
+        self.write(
+            "m/pyproject.toml", f'[project]\nname = "it"\nversion = "1"\ndependencies = ["built @ git+{URL}@{self.commit}"]\n'
+        )
         self.assertEqual(self.locked(self.pack()).names(), ["built", "limited", "numpy"])
 
     def test_without_permission_nothing_is_fetched(self):
@@ -106,7 +113,13 @@ class Repositories(SourcesCase):
         self.assertFalse(self.mark.exists())
 
     def test_a_name_that_may_lead_elsewhere(self):
-        for revision, commit in (("@main", self.commit), ("@v1", self.commit), ("", self.commit), ("@nothing", None), (f"@{self.commit[:12]}", None)):
+        for revision, commit in (
+            ("@main", self.commit),
+            ("@v1", self.commit),
+            ("", self.commit),
+            ("@nothing", None),
+            (f"@{self.commit[:12]}", None),
+        ):
             with self.subTest(revision=revision):
                 self.write_model(f"built @ git+{URL}{revision}\n")
                 error = self.failed(self.pack)

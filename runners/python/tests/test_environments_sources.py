@@ -10,8 +10,7 @@ from unittest import mock
 
 import support  # noqa: F401, finds the runner
 from carton_runner import environments, packing
-from carton_runner.environments import gathering, lock, original_lock, requirements, store
-from carton_runner.errors import RunnerError
+from carton_runner.environments import gathering, lock, original_lock, requirements
 from test_environments_servers import ServerCase, _Handler, sha256, wheel
 
 #: The file names of a wheel for all platforms, and of one for a platform that no test runs on.
@@ -93,7 +92,9 @@ class Indexes(SourcesCase):
         self.assertNotIn("file-password", "\n".join((*self.report.texts, *self.report.warnings)))
         # It gets its own password and no other, and is asked for nothing that the user's index has.
         self.assertIn("Authorization: Basic " + base64.b64encode(b"me:file-password").decode(), theirs.seen())
-        self.assertEqual(theirs.seen().count("Authorization"), theirs.seen().count(base64.b64encode(b"me:file-password").decode()))
+        self.assertEqual(
+            theirs.seen().count("Authorization"), theirs.seen().count(base64.b64encode(b"me:file-password").decode())
+        )
         self.assertNotIn("/limited", theirs.seen())
         self.assertNotIn("/numpy", theirs.seen())
         # Loading asks nobody.
@@ -125,7 +126,9 @@ class Indexes(SourcesCase):
         theirs = self.server(secret=wheel("secret", ["evil"]), other=wheel("other"))
         self.write_model(f"--extra-index-url {theirs.url}/simple\nsecret\nother\n")
         model = self.pack()
-        self.assertIn(f"sha256:{sha256(mine.wheels['secret-1.0-py3-none-any.whl'])}", (model / lock.REQUIREMENTS_LOCK).read_text())
+        self.assertIn(
+            f"sha256:{sha256(mine.wheels['secret-1.0-py3-none-any.whl'])}", (model / lock.REQUIREMENTS_LOCK).read_text()
+        )
         self.assertNotIn("Authorization", theirs.seen())
         self.assertNotIn("/secret", theirs.seen())
 
@@ -183,7 +186,10 @@ class LocalWheels(SourcesCase):
         self.assertFalse((model / lock.WHEELS_LOCK).exists())
         self.assertNotIn(str(self.folder), (model / lock.REQUIREMENTS_LOCK).read_text())
         self.assertEqual(self.report.warnings, [])
+        self.index.requests.clear()
         self.assertEqual(self.loaded(model), list(names))
+        # Its name may be a secret.
+        self.assertNotIn("/special", self.index.seen())
         return model
 
     def test_a_wheel_by_its_path(self):

@@ -81,6 +81,8 @@ def _comparisons(version: str, place: str) -> List[str]:
     found = [_COMPARISON.fullmatch(part.strip(" ")) for part in version.split(",")]
     if None in found:
         raise RunnerError(
-            f"{place} has the version {version[:100]!r}, which is not read", code="setup", hint="write it as `=3.11` or `>=3.10,<3.13`"
+            f"{place} has the version {version[:100]!r}, which is not read",
+            code="setup",
+            hint="write it as `=3.11` or `>=3.10,<3.13`",
         )
     return [match.group(1) + match.group(2) for match in found if match]

@@ -69,7 +69,13 @@ def _of_pyproject(folder: Path, name: str, report) -> Optional[Inputs]:
         report.warn(f"settings of `[tool.uv]` in {name} are not used: {', '.join(project.unused)[:500]}")
     wheels = tuple(reader.requested(folder, wheel) for wheel in project.wheels)
     return Inputs(
-        folder / name, (name, text), project.packages, project.constraints, project.sources, wheels=wheels, repositories=project.repositories
+        folder / name,
+        (name, text),
+        project.packages,
+        project.constraints,
+        project.sources,
+        wheels=wheels,
+        repositories=project.repositories,
     )
 
 

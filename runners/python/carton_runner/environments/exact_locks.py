@@ -80,7 +80,9 @@ def read_pylock(text: str, file: str = PYLOCK) -> ExactLock:
     top = toml_files.parse(text, file)
     version = top.get("lock-version")
     if not isinstance(version, str) or not re.fullmatch(r"1\.[0-9]+", version):
-        raise _refused(file, f"has the lock-version {str(version)[:20]!r}, expected 1.0", "export it with a tool that writes version 1.0")
+        raise _refused(
+            file, f"has the lock-version {str(version)[:20]!r}, expected 1.0", "export it with a tool that writes version 1.0"
+        )
     _check_python(top.get("requires-python"), file)
     requirements, sources, wheels, n_files = [], [], [], 0
     for package in _list(top.get("packages"), dict, file, "packages"):
@@ -125,7 +127,9 @@ def read_uv_lock(text: str, requested: Optional[List[dependency_specifiers.Speci
     """Reads a ``uv.lock``. ``requested`` are the dependencies of the project, if they are known."""
     top = toml_files.parse(text, file)
     if top.get("version") != 1:
-        raise _refused(file, f"has the version {str(top.get('version'))[:20]!r}, expected 1", "make it with an uv that writes version 1")
+        raise _refused(
+            file, f"has the version {str(top.get('version'))[:20]!r}, expected 1", "make it with an uv that writes version 1"
+        )
     _check_python(top.get("requires-python"), file)
     if top.get("conflicts"):
         raise _refused(file, "has conflicts of extras, which are not read", "write `uv export` into a requirements.txt")
@@ -154,7 +158,10 @@ def read_uv_lock(text: str, requested: Optional[List[dependency_specifiers.Speci
             return f'{{ registry = "{registries[where]}" }}'
         if kind == "path" and isinstance(where, str) and where.endswith(".whl"):
             if package is not None:
-                found = [_matching(_HASH, one.get("hash"), place, "a hash") for one in _list(package.get("wheels"), dict, place, "wheels")]
+                found = [
+                    _matching(_HASH, one.get("hash"), place, "a hash")
+                    for one in _list(package.get("wheels"), dict, place, "wheels")
+                ]
                 wheels.append(LocalWheel(place, where, (), "", tuple(found)))
             return '{ registry = "https://wheels.invalid/simple" }'
         raise _refused(place, f"is not from a package index ({kind or 'no source'}), and cannot be locked", _ELSEWHERE)
@@ -167,7 +174,9 @@ def read_uv_lock(text: str, requested: Optional[List[dependency_specifiers.Speci
                 fields.append(f"version = {_quoted(_matching(_VERSION, one['version'], place, 'a version'))}")
             if "source" in one:
                 fields.append(f"source = {source_of(one['source'], place)}")
-            extras = [_quoted(_matching(_NAME, extra, place, "an extra")) for extra in _list(one.get("extra"), str, place, "extras")]
+            extras = [
+                _quoted(_matching(_NAME, extra, place, "an extra")) for extra in _list(one.get("extra"), str, place, "extras")
+            ]
             fields += [f"extra = [{', '.join(extras)}]"] if extras else []
             marker = _marker(one.get("marker"), place)
             fields += [f"marker = {_quoted(marker)}"] if marker else []
@@ -233,7 +242,9 @@ def _check_age(root: Dict[str, Any], requested: Optional[List[dependency_specifi
     different = sorted({name for name, _ in locked ^ wanted})
     if different:
         raise _refused(
-            file, f"was made from other dependencies than pyproject.toml has: {', '.join(different)[:500]}", "run `uv lock` in the folder"
+            file,
+            f"was made from other dependencies than pyproject.toml has: {', '.join(different)[:500]}",
+            "run `uv lock` in the folder",
         )
 
 

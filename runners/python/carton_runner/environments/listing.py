@@ -4,7 +4,6 @@ and the best one is chosen."""
 import os
 import re
 import sys
-from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import unquote, urlsplit
 
@@ -13,6 +12,7 @@ from carton_runner.environments.local_wheels import WheelFile
 from carton_runner.errors import RunnerError
 
 _NAME = re.compile(r'^name = "([A-Za-z0-9._-]+)"$', re.MULTILINE)
+_VERSION = re.compile(r'^version = "([A-Za-z0-9.!+_-]+)"$', re.MULTILINE)
 _WHEELS = re.compile(r"^wheels = \[", re.MULTILINE)
 _SDIST = re.compile(r"^sdist = (\{[^\n]*\})$", re.MULTILINE)
 _FILE = re.compile(r'\{[^{}]*?url = "([^"\\]*)"[^{}]*hashes = \{([^{}]*)\}[^{}]*\}')
@@ -38,6 +38,7 @@ class Listed(NamedTuple):
 
     #: Normalized.
     name: str
+    version: str
     wheels: Tuple[File, ...]
     sdist: Optional[File]
 
@@ -46,10 +47,29 @@ class Listed(NamedTuple):
         return max(self.wheels, key=lambda one: preference(one.name()), default=None)
 
 
+def own(locked: lock.Lock, local: Sequence[WheelFile]) -> List[Listed]:
+    """Returns the packages of a lock that have one file, a wheel of this machine for all platforms. No index needs to know their names."""
+    by_hash = {wheel.hash(): wheel for wheel in local if wheel.path.name.endswith("-none-any.whl")}
+    following = "3.%d" % (sys.version_info[1] + 1)
+    # What uv writes for a package without a condition, where `compiling` makes the lock.
+    always = ("", f"python_full_version < '{following}' and sys_platform != 'win32'")
+    found = []
+    for one in locked.requirements:
+        wheel = by_hash.get(one.hashes[0]) if len(one.hashes) == 1 and one.marker in always else None
+        if wheel is not None:
+            found.append(Listed(wheel.name, wheel.version, (File(wheel.path.as_uri(), wheel.sha256),), None))
+    return found
+
+
 def compiled(tool: uv.Uv, locked: lock.Lock, local: Sequence[WheelFile], options: Sequence[Sequence[str]], report) -> List[str]:
-    """Returns what uv writes of the packages of a lock, once with each of the ``options``. ``local`` are wheels of this machine."""
+    """Returns what uv writes of the packages of a lock, but for :func:`own` ones, once with each of the ``options``. ``local`` are wheels of
+    this machine."""
+    known = {package.name for package in own(locked, local)}
+    asked = [one for one in locked.requirements if lock.normalized(one.name) not in known]
+    if not asked:
+        return ["" for _ in options]
     with uv.working_folder() as folder:
-        (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in locked.lines()))
+        (folder / "requirements.txt").write_text("".join(f"{one.line()}\n" for one in asked))
         (folder / _LOCAL).mkdir()
         for wheel in local:
             place = folder / _LOCAL / wheel.path.name
@@ -76,10 +96,11 @@ def parse(pylock: str) -> List[Listed]:
     found = []
     for block in pylock.split("[[packages]]")[1:]:
         named, listed, sdist = _NAME.search(block), _WHEELS.search(block), _SDIST.search(block)
+        version = _VERSION.search(block)
         name = lock.normalized(named.group(1)) if named else "?"
         wheels = tuple(_file(*one) for one in _FILE.findall(block[listed.end() :])) if listed else ()
         source = _FILE.fullmatch(sdist.group(1)) if sdist else None
-        found.append(Listed(name, wheels, _file(*source.groups()) if source else None))
+        found.append(Listed(name, version.group(1) if version else "?", wheels, _file(*source.groups()) if source else None))
     return found
 
 

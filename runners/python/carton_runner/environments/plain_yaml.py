@@ -59,7 +59,9 @@ class _Parser:
     def refused(self, number: int, problem: str) -> RunnerError:
         """Returns the error for a line."""
         return RunnerError(
-            f"line {number} of {self.place} {problem}", code="setup", hint="write lists and texts as plain lines, or a requirements.txt"
+            f"line {number} of {self.place} {problem}",
+            code="setup",
+            hint="write lists and texts as plain lines, or a requirements.txt",
         )
 
     def _without_comment(self, line: str) -> str:

@@ -1,5 +1,6 @@
 """Reads the `pyproject.toml` of a project (PEP 621): what it depends on, its Python, and where `uv` would get its packages from. Pure."""
 
+import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from carton_runner.environments import lock, python_versions, requirement_lines, toml_files
@@ -41,7 +42,9 @@ def parse(text: str, file: str = PYPROJECT, is_locked: bool = False) -> Optional
     if project is None:
         if isinstance(top.get("tool"), dict) and "poetry" in top["tool"]:
             hint = "write `poetry export` into a requirements.txt, or the dependencies into `[project]`"
-            raise RunnerError(f"{file} has the dependencies of the model in `[tool.poetry]`, which is not read", code="setup", hint=hint)
+            raise RunnerError(
+                f"{file} has the dependencies of the model in `[tool.poetry]`, which is not read", code="setup", hint=hint
+            )
         return None
     if not isinstance(project, dict):
         raise _refused(file, "has no table `[project]`")
@@ -99,7 +102,11 @@ def _texts(value: Any, file: str, what: str) -> List[str]:
 
 def _line(text: str, place: str):
     """Reads a dependency as a line of a list of requirements, which has no options and includes nothing."""
-    lines = list(requirement_lines.parse(text, place)) if not text.lstrip().startswith("-") and not text.startswith("#") else []
+    lines = (
+        list(requirement_lines.parse(text, place))
+        if not text.lstrip().startswith("-") and not re.search(r"(^|[ \t])#", text)
+        else []
+    )
     if len(lines) != 1 or not isinstance(lines[0], (Package, LocalWheel, Repository)):
         raise RunnerError(f"{place} has {text[:100]!r}, which is no dependency", code="setup", hint="write it as `numpy>=1.26`")
     return lines[0]
@@ -128,7 +135,11 @@ def _by_their_sources(packages: List[Package], value: Any, file: str) -> Tuple[L
         kinds = [one for one in (source if isinstance(source, list) else [source]) if one is not None]
         paths = [one.get("path") for one in kinds if isinstance(one, dict)]
         if len(kinds) == 1 and isinstance(paths[0] if paths else None, str) and str(paths[0]).endswith(".whl"):
-            wheels.append(LocalWheel(f"`[tool.uv.sources]` of {file}", str(paths[0]), package.specifier.extras, package.specifier.marker, ()))
+            wheels.append(
+                LocalWheel(
+                    f"`[tool.uv.sources]` of {file}", str(paths[0]), package.specifier.extras, package.specifier.marker, ()
+                )
+            )
         elif all(isinstance(one, dict) and isinstance(one.get("index"), str) for one in kinds):
             # The indexes are asked for all packages, in their order.
             of_indexes.append(package)

@@ -37,7 +37,9 @@ def check(comparisons: Sequence[str], place: str) -> None:
         version = f"3.{fitting[0]}"
         advice = f"pack with `--framework-version ={version}`, after {hint(version)}"
     raise RunnerError(
-        f"{place} requires Python `{','.join(comparisons)}`, and this is Python {store.minor_version()}", code="setup", hint=advice
+        f"{place} requires Python `{','.join(comparisons)}`, and this is Python {store.minor_version()}",
+        code="setup",
+        hint=advice,
     )
 
 

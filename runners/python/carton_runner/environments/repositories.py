@@ -30,7 +30,9 @@ def check(repositories: Sequence[Repository], report) -> None:
                 hint="allow it, if you trust that code: `carton pack --allow build`; or put its wheel into the model's folder",
             )
         if shutil.which("git") is None:
-            raise RunnerError(f"`git`, which fetches `{one.name}`, is not on this machine", code="unavailable", hint="install git")
+            raise RunnerError(
+                f"`git`, which fetches `{one.name}`, is not on this machine", code="unavailable", hint="install git"
+            )
         if not one.is_commit():
             commit = None if uv.is_offline() else _commit(one, report)
             named = f"the revision `{one.revision}`" if one.revision else "no revision"
@@ -56,7 +58,9 @@ def build(repositories: Sequence[Repository], folder: Path, sources: Sources, re
     for at, one in enumerate(repositories):
         if uv.is_offline():
             raise RunnerError(
-                f"`{one.name}` cannot be fetched: the network must not be used", code="network", hint="pack the model without `--offline`"
+                f"`{one.name}` cannot be fetched: the network must not be used",
+                code="network",
+                hint="pack the model without `--offline`",
             )
         place = folder / str(at)
         place.mkdir(parents=True)
@@ -70,7 +74,9 @@ def build(repositories: Sequence[Repository], folder: Path, sources: Sources, re
         wheel = WheelFile.of(built[0]) if len(built) == 1 else None
         if wheel is None or wheel.name != lock.normalized(one.name):
             made = ", ".join(path.name for path in built) or "no wheel"
-            raise RunnerError(f"`{one.name}`, {one.place}, was built into {made}", code="setup", hint="correct the name before the `@`")
+            raise RunnerError(
+                f"`{one.name}`, {one.place}, was built into {made}", code="setup", hint="correct the name before the `@`"
+            )
         if not wheel.path.name.endswith("-any.whl"):
             report.warn(f"`{wheel.path.name}`, which was built of {one.place}, is for this platform only")
         found.append(RequestedWheel(wheel, one.extras, one.marker))

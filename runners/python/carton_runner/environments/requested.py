@@ -3,9 +3,9 @@
 import os
 import re
 from pathlib import Path
-from typing import Callable, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
-from carton_runner.environments import lock, original_lock, python_versions, store
+from carton_runner.environments import lock, original_lock, python_versions, requirement_lines, store
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.errors import RunnerError
 
@@ -45,15 +45,33 @@ def _locked(model_folder: Path) -> store.Wanted:
             hint=f"install the runner for it: {python_versions.hint(python)}; or pack the model again",
         )
     # Wheels that the carton has are used where they fit; those that no index has are only there.
-    has_wheels = any(name.endswith(".whl") for name in _names(folder))
-    return store.Wanted(locked.lines(), ["--find-links", folder] if has_wheels else [])
+    bundled = _bundled(folder)
+    options = ["--find-links", folder] if bundled else []
+    return store.Wanted([_line(one, bundled, folder) for one in locked.requirements], options, identity=locked.lines())
 
 
-def _names(folder: str) -> List[str]:
+def _bundled(folder: str) -> Dict[Tuple[str, str], List[str]]:
+    """Returns the names of the wheels in a folder, by the names and versions of their packages."""
     try:
-        return os.listdir(folder)
+        names = os.listdir(folder)
     except OSError:
-        return []
+        return {}
+    found: Dict[Tuple[str, str], List[str]] = {}
+    for name in names:
+        package = requirement_lines.wheel_name(name)
+        if package is not None:
+            found.setdefault((lock.normalized(package[0]), package[1]), []).append(name)
+    return found
+
+
+def _line(one: lock.Requirement, bundled: Dict[Tuple[str, str], List[str]], folder: str) -> str:
+    """Returns the line of a package for uv. One that is locked to a single file, which the carton has, is named by its path, so that no index
+    is asked for it: the name may be known to nobody else, and should not be."""
+    files = bundled.get((lock.normalized(one.name), one.version), [])
+    if len(files) != 1 or len(one.hashes) != 1:
+        return one.line()
+    marker = f" ; {one.marker}" if one.marker else ""
+    return f"{one.name} @ {(Path(folder) / files[0]).as_uri()}{marker} {one.hashes[0]}"
 
 
 def _locked_by_the_original(model_folder: Path, lock_of: Callable[[Inputs], str]) -> store.Wanted:

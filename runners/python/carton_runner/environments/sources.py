@@ -88,7 +88,10 @@ def chosen(lines: Iterable[Source], is_packing: bool, report, bundles: bool = Fa
     lines = list(lines)
     indexes: List[str] = []
     links: List[str] = []
-    default, is_closed, servers = None, False, {}
+    default: Optional[str] = None
+    is_closed = False
+    #: Servers and whether they have pages of links, with the first line that names each.
+    servers: Dict[Tuple[str, bool], str] = {}
     for line in lines:
         variable = SOURCES[line.option]
         if is_configured(line):
@@ -181,7 +184,8 @@ def _has_default() -> bool:
     if any(_given(name) for name in _DEFAULT):
         return True
     return any(
-        settings.get("index-url") or any(index.get("default") is True for index in _listed(settings)) for settings in _configurations()
+        settings.get("index-url") or any(index.get("default") is True for index in _listed(settings))
+        for settings in _configurations()
     )
 
 

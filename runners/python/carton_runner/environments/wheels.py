@@ -88,7 +88,7 @@ def _choose(locked: lock.Lock, local: Sequence[WheelFile], sources: Sources, rep
     (pylock,) = listing.compiled(uv.find(report, sources), locked, local, [("--format", "pylock.toml")], report)
     known, by_hash = listing.hashes(locked), {wheel.sha256: wheel for wheel in local}
     fetched, kept = [], []
-    for package in listing.parse(pylock):
+    for package in (*listing.parse(pylock), *listing.own(locked, local)):
         file = package.best() or (package.sdist if uv.may_build() else None)
         if file is None:
             text = f"cannot fetch the wheels of the model: `{package.name}` has no wheel for this platform and this Python"

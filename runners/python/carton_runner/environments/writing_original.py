@@ -136,7 +136,7 @@ def choose(pylock: str, locked: lock.Lock, indexes: Set[str], local: Sequence[Wh
     hashes = listing.hashes(locked)
     bundled = {wheel.sha256: f"{lock.WHEELS}/{wheel.path.name}" for wheel in local}
     found = []
-    for package in listing.parse(pylock):
+    for package in (*listing.parse(pylock), *listing.own(locked, local)):
         name, best = package.name, package.best()
         if best is None:
             raise CannotLock(f"`{name}` has no wheel for this platform")

@@ -49,11 +49,15 @@ def text(locked: lock.Lock, local: Sequence[WheelFile], sources: Sources, report
     try:
         options = (("--universal", "--format", "pylock.toml"), ("--universal", "--emit-index-annotation"))
         listed, annotated = listing.compiled(uv.find(report, sources), locked, local, options, report)
-        blocks = toml_files.parse(listed, "the list of files that uv made").get("packages")
+        blocks = toml_files.parse(listed, "the list of files that uv made").get("packages", [])
     except Cancelled:
         raise
     except RunnerError as error:
         raise CannotLock("; ".join([error.message, *error.causes[-1:]])) from error
+    if isinstance(blocks, list):
+        for package in listing.own(locked, local):
+            wheels = [{"url": file.url, "hashes": {"sha256": file.sha256}} for file in package.wheels]
+            blocks.append({"name": package.name, "version": package.version, "wheels": wheels})
     return written(blocks, locked, writing_original.index_hosts(annotated), local)
 
 
@@ -102,7 +106,9 @@ def _files(block: Dict[str, Any]) -> List[Dict[str, Any]]:
     return [*block.get("wheels", ()), *((block["sdist"],) if "sdist" in block else ())]
 
 
-def _file(file: Dict[str, Any], package: str, known: Set[str], indexes: Set[str], bundled: Dict[str, str]) -> Optional[Tuple[str, str]]:
+def _file(
+    file: Dict[str, Any], package: str, known: Set[str], indexes: Set[str], bundled: Dict[str, str]
+) -> Optional[Tuple[str, str]]:
     """Returns the name of a file, and its inline table; ``None`` for one that is not locked."""
     sha256, url = str(file.get("hashes", {}).get("sha256")), str(file.get("url", ""))
     if f"--hash=sha256:{sha256}" not in known:
