@@ -89,7 +89,7 @@ def in_folder(folder: Path) -> List[Path]:
         raise RunnerError(f"cannot read the folder of wheels `{folder}`", [str(error)], code="setup") from error
     if len(names) > MAX_WHEELS:
         raise RunnerError(f"the folder `{folder}` has more than {MAX_WHEELS} wheels", code="setup")
-    return [folder / name for name in names if (folder / name).is_file()]
+    return [folder / name for name in names if os.path.isfile(folder / name)]
 
 
 def of_the_user(locked: lock.Lock) -> List[WheelFile]:
@@ -99,7 +99,7 @@ def of_the_user(locked: lock.Lock) -> List[WheelFile]:
     found: Dict[Tuple[str, str], List[WheelFile]] = {}
     for word in os.environ.get("UV_FIND_LINKS", "").split(","):
         folder = Path(word.strip())
-        if not word.strip() or "://" in word or not folder.is_dir():
+        if not word.strip() or "://" in word or not os.path.isdir(folder):
             continue
         for path in in_folder(folder):
             name, version = requirement_lines.wheel_name(path.name) or ("", "")

@@ -183,7 +183,7 @@ class Reader:
 
     def _wheel(self, path: Path) -> WheelFile:
         try:
-            if not path.is_file():
+            if not os.path.isfile(path):
                 # A pipe would never end.
                 raise OSError("it is not a regular file")
             return WheelFile.of(path)

@@ -152,7 +152,8 @@ def _given(name: str) -> str:
 
 def has_configuration() -> bool:
     """Whether uv has a configuration file of the user."""
-    return any(path.is_file() for path in _configuration_files())
+    # Not `Path.is_file`, which raises for a folder that cannot be searched.
+    return any(os.path.isfile(path) for path in _configuration_files())
 
 
 def plain(url: str) -> str:
