@@ -10,7 +10,7 @@ from unittest import mock
 
 import support  # noqa: F401, finds the runner
 from carton_runner import environments, packing
-from carton_runner.environments import gathering, lock, original_lock, requirements
+from carton_runner.environments import gathering, lock, original_lock, requirements, sources, variables
 from test_environments_servers import ServerCase, _Handler, sha256, wheel
 
 #: The file names of a wheel for all platforms, and of one for a platform that no test runs on.
@@ -154,6 +154,15 @@ class Indexes(SourcesCase):
         self.write_model(f"-i {self.index.url}/simple\ngood\n")
         model = self.pack(bundle_wheels=True)
         self.assertEqual(self.bundled(model), [f"{name}-1.0-py3-none-any.whl" for name in ("good", "limited", "numpy")])
+
+    def test_what_a_program_says_is_shown_without_logins(self):
+        urls = ("https://me:pass%21word@index.example/simple", "https://token123@index.example/links")
+        added = sources.Sources(indexes=urls[:1], links=urls[1:])
+        said = f"cannot fetch {urls[0]} and {urls[1]}: pass!word token123 pass%21word"
+        shown = variables.without_passwords(said, added)
+        for secret in ("pass!word", "pass%21word", "token123"):
+            self.assertNotIn(secret, shown)
+        self.assertIn("https://me:***@index.example/simple", shown)
 
     def test_a_page_of_links(self):
         theirs = self.server(special=wheel("special"))
