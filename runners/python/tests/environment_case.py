@@ -31,12 +31,12 @@ venv*) mkdir -p "$last/bin" "$last/lib/python3.0/site-packages" && [ ! -e "$last
     asked packages > "$folder/lib/python3.0/site-packages/others.pth" ;;
 "pip compile")
     what="$*"
-    cp requirements.txt "$FAKE/requirements"; cp constraints.txt "$FAKE/constraints" 2> /dev/null
     while [ "$1" != --output-file ]; do shift; done
     case "$what" in
     *"--format pylock.toml"*) cp "$FAKE/pylock.toml" "$2"; exit ;;
     *--emit-index-annotation*) printf 'numpy==2.0.0\n    # from %s\n' "$(asked index https://index.example/simple)" > "$2"; exit ;;
     esac
+    cp requirements.txt "$FAKE/requirements"; cp constraints.txt "$FAKE/constraints" 2> /dev/null
     echo "numpy==2.0.0 --hash=sha256:1111111111111111111111111111111111111111111111111111111111111111" > "$2" ;;
 esac
 """
@@ -111,6 +111,10 @@ class Case(unittest.TestCase):
             environments.find(model, self.report)
         self.assertEqual(caught.exception.code, "unprepared")
         return caught.exception
+
+    def locks(self):
+        """The calls of the fake `uv` that made a lock."""
+        return [call for call in self.calls() if "--generate-hashes" in call]
 
     def calls(self):
         path = self.folder / "fake/calls"

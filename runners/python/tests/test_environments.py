@@ -15,7 +15,7 @@ from unittest import mock
 import support  # noqa: F401, finds the host
 from carton_runner import environments
 from carton_runner.calls import Cancelled
-from carton_runner.environments import bytecode, compiling, lock, requirements, store, uv, variables, wheels
+from carton_runner.environments import bytecode, compiling, local_wheels, lock, requirements, store, uv, variables, wheels
 from carton_runner.errors import RunnerError
 from environment_case import FAKE_UV, HASH, Case, real_uv
 from host import Host
@@ -353,7 +353,7 @@ class RealUv(Case):
 
     def lock_of(self, name):
         (path,) = (self.folder / "index").glob(f"{name}-*")
-        return f"{name}==1.0 --hash=sha256:{wheels.sha256(path)}\n"
+        return f"{name}==1.0 --hash=sha256:{local_wheels.digest(path)}\n"
 
     def test_a_wheel_is_installed_and_compiled(self):
         packages = self.prepare(self.model(self.lock_of("calm")))

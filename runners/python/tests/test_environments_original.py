@@ -9,7 +9,7 @@ from pathlib import Path
 
 import support
 from carton_runner import packing
-from carton_runner.environments import lock, original_lock, store, wheels, writing_original
+from carton_runner.environments import listing, local_wheels, lock, original_lock, store, writing_original
 from carton_runner.environments.writing_original import CannotLock
 from carton_runner.errors import RunnerError
 from host import Host, inline, prepared
@@ -164,7 +164,7 @@ class Writing(Case):
         self.write("m/.carton/requirements.lock", text)
         wheel = self.write("m/.carton/wheels/numpy-2.0.0-py3-none-any.whl", "x")
         fields = {"platform": store.platform_tag(), "lock": f"sha256:{lock.parse(text).digest()}"}
-        self.write("m/.carton/wheels.lock", lock.Lock(fields, (wheels._requirement(wheel),)).text("wheels"))
+        self.write("m/.carton/wheels.lock", lock.Lock(fields, (local_wheels.WheelFile.of(wheel).requirement(),)).text("wheels"))
         calls = len(self.calls())
         model, _ = self.pack("m", bundle_wheels=True)
         ((found,),) = [environment.wheels for environment in self.locked(model).environments]
@@ -224,7 +224,7 @@ class Wheels(unittest.TestCase):
             "x-1-py3-none-any.whl",
             "x-1-py2.py3-none-any.whl",
         ]
-        ranks = [writing_original.preference(name) for name in best_first]
+        ranks = [listing.preference(name) for name in best_first]
         self.assertEqual(ranks[:-1], sorted(ranks[:-1], reverse=True))
         self.assertGreaterEqual(ranks[-2], ranks[-1])
         listed = [("https://files.example/" + name, ONE) for name in reversed(best_first)]

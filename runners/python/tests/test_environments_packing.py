@@ -3,10 +3,11 @@
 import os
 import sys
 import tempfile
+import unittest
 from pathlib import Path
 
 import support  # noqa: F401, finds the host
-from carton_runner.environments import compiling, gathering, lock, store, tree, wheels
+from carton_runner.environments import compiling, gathering, local_wheels, lock, store, tree
 from carton_runner.errors import RunnerError
 from environment_case import HASH, Case
 
@@ -63,10 +64,10 @@ class Packing(Case):
             "m/.carton/requirements.lock", text + "# index: https://index.example/simple\n# https://index.example\n"
         )
         self.assertEqual((self.pack("m") / lock.REQUIREMENTS_LOCK).read_text(), text)
-        self.assertEqual(len(self.calls()), 1)
+        self.assertEqual(len(self.locks()), 1)
         self.write("m/more.txt", "y\n")
         self.pack("m")
-        self.assertEqual(len(self.calls()), 2)
+        self.assertEqual(len(self.locks()), 2)
 
     def test_nothing_is_written_through_a_link(self):
         self.write("m/requirements.txt", "numpy\n")
@@ -110,39 +111,120 @@ class Packing(Case):
         self.assertEqual(caught.exception.code, "setup")
         self.assertIn("CARTON_RUNNER_DATA_DIR", caught.exception.hint)
 
-    def test_an_index_in_the_requirements_has_to_be_the_users_own(self):
-        def refused(line, hint):
+    def test_an_index_of_the_requirements_is_used_and_said(self):
+        def used(line, variable, expected, said):
+            self.report.warnings.clear()
             self.write("m/requirements.txt", f"{line}\nnumpy\n")
+            model = self.pack("m")
+            self.assertIn(f"{variable}={expected}\n", self.seen("environment"))
+            self.assertEqual(self.seen("requirements"), "numpy\nnumpy\n")
+            (warning,) = self.report.warnings
+            self.assertIn(f"line 1 of requirements.txt names {said}, which is used while packing", warning)
+            for text in (warning, (model / lock.REQUIREMENTS_LOCK).read_text(), *self.calls(), *self.report.texts):
+                self.assertNotIn("secret", text)
+
+        index = "a package index on `https://index.example`"
+        used("--extra-index-url https://index.example/simple", "UV_EXTRA_INDEX_URL", "https://index.example/simple", index)
+        used("--extra-index-url https://me:secret@Index.example/x", "UV_EXTRA_INDEX_URL", "https://me:secret@index.example/x", index)
+        used("-i https://secret@index.example/simple", "UV_DEFAULT_INDEX", "https://secret@index.example/simple", index)
+        used("-fhttps://index.example:444/links", "UV_FIND_LINKS", "https://index.example:444/links", "packages of a page on `https://index.example:444`")
+        used("-i http://localhost:3141/root/pypi/+simple/", "UV_DEFAULT_INDEX", "http://localhost:3141/root/pypi/+simple/", "a package index on `http://localhost:3141`")
+        # What the user has configured is asked first.
+        os.environ.update(UV_INDEX="x=https://other.example", UV_EXTRA_INDEX_URL="https://more.example", UV_FIND_LINKS="/a b,https://c.example")
+        used("-i https://index.example/simple", "UV_DEFAULT_INDEX", "https://index.example/simple", index)
+        used("--extra-index-url https://index.example/simple", "UV_EXTRA_INDEX_URL", "https://more.example https://index.example/simple", index)
+        self.assertIn("UV_INDEX=x=https://other.example\n", self.seen("environment"))
+        used("-f https://index.example/l", "UV_FIND_LINKS", "/a b,https://c.example,https://index.example/l", "packages of a page on `https://index.example`")
+        # The index that the user has in place of PyPI stays the last one.
+        os.environ["UV_DEFAULT_INDEX"] = "https://mirror.example"
+        used("-i https://index.example/simple", "UV_EXTRA_INDEX_URL", "https://more.example https://index.example/simple", index)
+        self.assertIn("UV_DEFAULT_INDEX=https://mirror.example\n", self.seen("environment"))
+
+    def test_the_indexes_of_the_users_files_are_before_those_of_the_model(self):
+        home = self.folder / "home"
+        os.environ.update(HOME=str(home))
+        for name in ("XDG_CONFIG_HOME", "UV_CONFIG_FILE", "UV_NO_CONFIG"):
+            os.environ.pop(name, None)
+        self.write("m/requirements.txt", "-i https://index.example/simple\nnumpy\n")
+        text = """
+            extra-index-url = ["https://e.example"]
+            [[index]]
+            url = "https://me:secretword@a.example/simple"
+            name = "a"
+            [[index]]
+            url = "https://b.example"
+            explicit = true
+            [[index]]
+            url = "https://c.example"
+            DEFAULT
+            [pip]
+            extra-index-url = ["https://d.example"]
+        """
+        self.write("home/.config/uv/uv.toml", text.replace("DEFAULT", ""))
+        self.pack("m")
+        seen = self.seen("environment")
+        self.assertIn("UV_INDEX=a=https://me:secretword@a.example/simple https://c.example https://e.example https://d.example\n", seen)
+        self.assertIn("UV_DEFAULT_INDEX=https://index.example/simple\n", seen)
+        self.write("home/.config/uv/uv.toml", text.replace("DEFAULT", "default = true"))
+        self.pack("m")
+        seen = self.seen("environment")
+        self.assertIn("UV_INDEX=a=https://me:secretword@a.example/simple https://e.example https://d.example\n", seen)
+        self.assertIn("UV_EXTRA_INDEX_URL=https://index.example/simple\n", seen)
+        self.assertNotIn("UV_DEFAULT_INDEX", seen)
+        # A model that names no index changes nothing.
+        self.write("m/requirements.txt", "numpy\n")
+        self.pack("m")
+        self.assertNotIn("UV_INDEX=", self.seen("environment"))
+
+    def test_sources_that_only_the_user_may_choose(self):
+        def refused(line, problem, hint):
+            self.write("m/requirements.txt", f"numpy\n{line}\n")
             with self.assertRaises(RunnerError) as caught:
                 self.pack("m")
-            self.assertIn("line 1 of requirements.txt says where packages come from", caught.exception.message)
+            self.assertIn(f"line 2 of requirements.txt {problem}", caught.exception.message)
             self.assertEqual(caught.exception.code, "setup")
             self.assertIn(hint, caught.exception.hint)
-            self.assertNotIn("secret", repr(caught.exception.causes) + caught.exception.hint)
+            self.assertNotIn("secret", repr(caught.exception.causes) + caught.exception.hint + caught.exception.message)
 
-        refused("--extra-index-url https://index.example/simple", "set `UV_INDEX=https://index.example/simple` where the model is packed")
-        refused("--extra-index-url https://me:secret@index.example/simple", "`UV_INDEX=https://index.example/simple`")
-        refused("-i https://index.example/simple", "`UV_DEFAULT_INDEX=https://index.example/simple`")
-        refused("-fhttps://index.example/links", "`UV_FIND_LINKS=https://index.example/links`")
-        refused("--find-links ./wheels", "`UV_FIND_LINKS=./wheels`")
-        refused("--index-url=https://index.example/;reboot", "set `UV_DEFAULT_INDEX` where")
-        refused("--trusted-host index.example", "`UV_INSECURE_HOST=index.example`")
-        refused("--no-index", "delete the line")
-        refused("--index-url https://index.example/simple --extra-index-url https://evil.example", "`UV_DEFAULT_INDEX` where")
+        refused("-i http://me:secret@index.example/simple", "names a source of packages without TLS", "`UV_DEFAULT_INDEX=http://index.example/simple`")
+        refused("--trusted-host index.example", "turns off the check", "`UV_INSECURE_HOST=index.example`")
+        something = "names a source of packages by something else"
+        for value in (
+            "https://index.example/;reboot",
+            "https://index.example/?token=secret",
+            "https://index.example/simple --extra-index-url https://evil.example",
+            "https://index.example/simple,https://evil.example",
+            "https://index.example/simple#secret",
+            "https://me:secret@/simple",
+            "https:///simple",
+            "ftp://index.example/simple",
+            "name=https://index.example/simple",
+            "/etc",
+            "./folder",
+            "file:///etc",
+            "pypi",
+        ):
+            refused(f"--extra-index-url={value}", something, "UV_INDEX")
+        refused("--find-links https://a.example/x,y", something, "UV_FIND_LINKS")
         self.assertEqual(self.calls(), [])
         # Of the user's own indexes the line says nothing new, and is left out.
         self.write("m/requirements.txt", "--extra-index-url https://me:secret@index.example/simple/\n--trusted-host index.example\nnumpy\n")
         os.environ.update(UV_INDEX="x=https://other.example y=https://me:pw@index.example/simple", UV_INSECURE_HOST="index.example")
         model = self.pack("m")
         self.assertEqual(self.seen("requirements"), "numpy\nnumpy\n")
-        self.assertIn("names a package index", self.report.warnings[0])
+        self.assertIn("names a package index", self.report.warnings.pop())
+        self.assertNotIn("secret", self.seen("environment"))
         self.assertNotIn("index.example", (model / lock.REQUIREMENTS_LOCK).read_text())
         # As `pip-compile` writes it.
         del os.environ["UV_INDEX"]
-        self.report.warnings.clear()
-        self.write("m/requirements.txt", "-i https://pypi.org/simple/\nnumpy\n")
+        self.write("m/requirements.txt", "-i https://pypi.org/simple/\n--trusted-host localhost\nnumpy\n")
         self.pack("m")
         self.assertEqual(self.report.warnings, [])
+        # Without a pack nothing of a model chooses where packages come from.
+        self.write("m/requirements.txt", "-i https://index.example/simple\nnumpy\n")
+        with self.assertRaises(RunnerError) as caught:
+            self.prepare(self.folder / "m")
+        self.assertIn("line 1 of requirements.txt says where packages come from", caught.exception.message)
 
     def test_what_is_not_from_an_index_cannot_be_locked(self):
         for line in ("x @ https://host.example/x.whl", "./x.whl", "-e .", "file:///x.whl"):
@@ -153,7 +235,7 @@ class Packing(Case):
                 self.assertNotIn("host.example", caught.exception.message)
 
     def test_nothing_is_fetched_that_cannot_be_locked(self):
-        for line in ("git+https://host.example/x.git", "x @ git+https://host.example/x.git", "-e .", "./x", "x[y] @ file:///x"):
+        for line in ("-e git+https://host.example/x.git", "x @ https://host.example/x.tar.gz", "-e .", "./x", "x[y] @ file:///x"):
             with self.subTest(line=line):
                 self.write("m/requirements.txt", f"# a @ b\nnumpy\n{line}\n")
                 with self.assertRaises(RunnerError) as caught:
@@ -171,7 +253,7 @@ class Packing(Case):
         self.write("m/.carton/requirements.lock", text)
         wheel = self.write("m/.carton/wheels/numpy-2.0.0-py3-none-any.whl", "x")
         fields = {"platform": store.platform_tag(), "lock": f"sha256:{lock.parse(text).digest()}"}
-        self.write("m/.carton/wheels.lock", lock.Lock(fields, (wheels._requirement(wheel),)).text("wheels"))
+        self.write("m/.carton/wheels.lock", lock.Lock(fields, (local_wheels.WheelFile.of(wheel).requirement(),)).text("wheels"))
         kept = self.pack("m", bundle_wheels=True)
         self.assertIn(".carton/wheels/numpy-2.0.0-py3-none-any.whl", self.names(kept))
         # Wheels of another lock are not kept.

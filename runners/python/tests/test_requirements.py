@@ -186,9 +186,9 @@ class Files(unittest.TestCase):
         self.refused("x \\\n" * (requirement_lines.MAX_LINE // 2), "is longer than")
         error = self.refused("x ; 'https://me:secret@host.example'\n", "is no requirement")
         self.assertNotIn("secret", repr(error.causes))
-        for line in ("-e .", "--editable=x", "./x", "../x", "/x", "x/y", "C:\\x", "x.whl", "x-1.tar.gz"):
+        for line in ("-e .", "--editable=x", "./x", "../x", "/x", "x/y", "C:\\x", "x-1.tar.gz"):
             self.refused(line, "is not from a package index")
-        for line in ("x @ file:///x", "x@https://host.example", "x[y] @ file:///x", "git+https://host.example"):
+        for line in ("x @ file:///x", "x@https://host.example", "x[y] @ file:///x", "-e git+https://host.example/x"):
             self.refused(line, "is not from a package index")
 
     def test_bytes_that_are_no_text(self):

@@ -11,11 +11,17 @@ The process that loads a model calls :func:`find`, which only reads. Another pro
   ``uv`` finds and runs ``uv``. ``programs`` runs programs until they end or the call is cancelled. ``variables`` has their environment.
 - ``lock`` reads and writes the lock of a model, ``original_lock`` reads that of the original Carton. Both are pure, and read as
   strictly as possible.
-- ``requirements`` reads a ``requirements.txt`` and the files of the model that it includes, ``requirement_lines`` their lines, and
-  ``dependency_specifiers`` the packages in these; the last two are pure. ``compiling`` makes locks of what was read,
-  ``writing_original`` those of the original Carton. No text of a model reaches a program without being parsed and written anew: uv and
-  pip replace ``${VARIABLE}`` by the user's passwords, open any file and fetch from any server that a list of requirements names.
-- ``tree``, ``wheels`` and ``gathering`` collect the contents of a carton.
+- ``descriptions`` finds the file that describes the packages of a model that is packed. ``requirements`` reads a ``requirements.txt`` and the
+  files of the model that it includes, ``requirement_lines`` their lines, and ``dependency_specifiers`` the packages in these.
+  ``exact_locks`` reads a ``pylock.toml`` and a ``uv.lock``, ``projects`` a ``pyproject.toml``, ``conda`` an ``environment.yml``, by
+  ``toml_files`` and ``plain_yaml``. ``python_versions`` compares the versions of Python in them. All but the first two are pure. No text of
+  a model reaches a program without being parsed and written anew: uv and pip replace ``${VARIABLE}`` by the user's passwords, open any file
+  and fetch from any server that a list of requirements names.
+- ``sources`` has the package indexes: the user's, and what the files of a model add to them at a pack.
+- ``compiling`` makes locks of what was read, ``writing_original`` those of the original Carton and ``writing_pylock`` those of other
+  installers; ``listing`` lists the files that fit. ``repositories`` builds wheels of git commits.
+- ``local_wheels`` reads wheels of the model, ``wheels`` puts them and others into a carton, and ``tree`` and ``gathering`` collect the
+  contents of a carton.
 """
 
 #: Environment variables (patterns of ``fnmatch``) that installing packages needs and that the model does not see. The
@@ -71,6 +77,12 @@ VARIABLES = (
     "PIP_NO_BINARY",
     "PIP_BUILD_CONSTRAINT",
     "PIP_NO_BUILD_ISOLATION",
+    "GIT_ALLOW_PROTOCOL",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_KEY_*",
+    "GIT_CONFIG_VALUE_*",
+    "GIT_SSL_CAINFO",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",

@@ -8,74 +8,110 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import List, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from carton_runner.environments import lock, requirement_lines, requirements, store, uv
-from carton_runner.environments.requirement_lines import Source
+from carton_runner.environments import listing, lock, requirement_lines, requirements, store, uv
+from carton_runner.environments.local_wheels import RequestedWheel
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
+from carton_runner.environments.sources import Sources, chosen
 from carton_runner.errors import RunnerError
 
 #: The fields in the comments of a lock.
 FIELDS = ("inputs", "python", "platforms")
-
-#: The index of everybody, which a line may name although the user has not configured it.
-_PYPI = "https://pypi.org/simple"
-#: The variables in which the user names what lines of a model can ask for, by the variable that their error names.
-_CONFIGURED = {
-    "UV_DEFAULT_INDEX": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"),
-    "UV_INDEX": ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"),
-    "UV_FIND_LINKS": ("UV_FIND_LINKS",),
-    "UV_INSECURE_HOST": ("UV_INSECURE_HOST",),
-}
+#: The folder of the model's wheels in uv's working folder, and that of those of `--find-links` in it.
+WHEELS, OFFERED = "wheels", "offered"
 
 
-def compile_lock(inputs: Inputs, report) -> str:
+def compile_lock(inputs: Inputs, report, sources: Optional[Sources] = None, built: Sequence[RequestedWheel] = ()) -> str:
     """Returns the text of a lock for the interpreter's minor version: NumPy and the packages that the inputs request, for every
-    platform if there are such versions, otherwise for this one."""
+    platform if there are such versions, otherwise for this one. ``sources`` are those that the inputs name, if the user packs the model;
+    otherwise such lines are refused. ``built`` are the wheels of its repositories."""
     # Checked before any program is started.
-    for source in inputs.sources:
-        if not _is_configured(source):
-            raise requirement_lines.refused_source(source)
+    if sources is None:
+        sources = chosen(inputs.sources, False, report)
     if not uv.may_build():
         _refuse_builds(inputs)
-    tool = uv.find(report)
+    if inputs.pinned or inputs.project:
+        return _written(inputs, _exact(inputs, sources, report), "all")
+    if len(built) != len(inputs.repositories):
+        # Only whoever packs a model says that its packages may be built.
+        raise requirement_lines.elsewhere(inputs.repositories[0].place, inputs.repositories[0].text())
+    return _written(inputs, *_resolve(inputs._replace(wheels=(*inputs.wheels, *built)), sources, report))
+
+
+def _written(inputs: Inputs, locked: lock.Lock, platforms: str) -> str:
+    fields = dict(zip(FIELDS, (f"sha256:{inputs.digest()}", store.minor_version(), platforms)))
+    return lock.Lock(fields, locked.requirements).text("The packages of this model, as `carton pack` has locked them.")
+
+
+def _exact(inputs: Inputs, sources: Sources, report) -> lock.Lock:
+    """Returns the packages of a lock of another tool, and NumPy, which the runner needs."""
+    found = lock.Lock({}, inputs.pinned)
+    if inputs.project is not None:
+        tool = uv.find(report, sources)
+        with uv.working_folder() as folder:
+            for name, text in zip(("pyproject.toml", "uv.lock"), inputs.project):
+                (folder / name).write_text(text)
+            command = ["export", "--frozen", "--offline", "--no-default-groups", "--no-emit-project", "--no-header", "--no-annotate"]
+            command += ["--format", "requirements-txt", "--python", sys.executable, "--output-file", "lock.txt"]
+            tool.run(command, str(folder), "read the lock of the model's project", report)
+            try:
+                found = lock.parse((folder / "lock.txt").read_text(), "the lock that uv made")
+            except OSError as error:
+                raise RunnerError("uv made no lock", [str(error)]) from error
+    if "numpy" in found.names():
+        return found
+    added, _ = _resolve(Inputs.of_numpy_alone(), sources, report)
+    return lock.Lock({}, (*found.requirements, *added.requirements))
+
+
+def _resolve(inputs: Inputs, sources: Sources, report) -> Tuple[lock.Lock, str]:
+    """Returns the packages that `uv` chooses, and the platforms that they are for."""
+    tool = uv.find(report, sources)
     report.info(f"locking the packages of the model with {shlex.join(tool.command)}")
-    if any(source.option != "--trusted-host" and _plain(source.value) != _PYPI for source in inputs.sources):
-        report.warn(
-            f"{REQUIREMENTS} names a package index, and a lock does not: set `UV_INDEX` where the model is loaded, or pack it with "
-            "`--bundle-wheels`"
-        )
     minor = store.minor_version()
     following = "3.%d" % (int(minor.split(".")[1]) + 1)
     here = f"python_full_version >= '{minor}' and python_full_version < '{following}' and sys_platform != 'win32'"
     with uv.working_folder(f'environments = ["{here}"]\n') as folder:
-        (folder / "requirements.txt").write_text(requirements.written(inputs.packages) + "numpy\n")
+        links = _links(folder / WHEELS, inputs)
+        requested = "".join(f"{wheel.line(folder / WHEELS)}\n" for wheel in inputs.wheels)
+        (folder / "requirements.txt").write_text(requirements.written(inputs.packages) + requested + "numpy\n")
         (folder / "constraints.txt").write_text(requirements.written(inputs.constraints))
         try:
-            compiled, platforms = _compile_anywhere(tool, folder, _settings(inputs), report)
+            compiled, platforms = _compile_anywhere(tool, folder, [*_settings(inputs), *links], report)
         except RunnerError as error:
             if error.code == "failed" and inputs.path:
                 # The fault is not the model's: the requested packages are not available.
-                error.code, error.hint = "setup", error.hint or f"check the names and versions in {REQUIREMENTS}"
+                error.code, error.hint = "setup", error.hint or f"check the names and versions in {inputs.path.name}"
             raise
-    locked = _with_hashes(_checked(compiled), inputs)
-    fields = dict(zip(FIELDS, (f"sha256:{inputs.digest()}", minor, platforms)))
-    return lock.Lock(fields, locked.requirements).text("The packages of this model, as `carton pack` has locked them.")
+        compiled = _by_their_versions(compiled, folder / WHEELS, inputs)
+    return _with_hashes(_with_offered(_checked(compiled), inputs), inputs), platforms
 
 
-def _is_configured(source: Source) -> bool:
-    """Whether the user's own configuration has what a line asks for, so that the line can be left out."""
-    variable = requirement_lines.SOURCES[source.option]
-    value = _plain(source.value)
-    if variable == "UV_DEFAULT_INDEX" and value == _PYPI:
-        return True
-    given = " ".join(os.environ.get(name, "") for name in _CONFIGURED.get(variable, ()))
-    return value in [_plain(re.sub(r"^[A-Za-z0-9_-]+=(?=[a-z]+:)", "", word)) for word in given.replace(",", " ").split()]
+def _links(folder: Path, inputs: Inputs) -> List[str]:
+    """Makes the folder of the wheels of the model, and returns the options of uv that offer those of folders."""
+    offered = folder / OFFERED
+    offered.mkdir(parents=True)
+    for place, wheels in ((folder, [one.file for one in inputs.wheels]), (offered, inputs.offered)):
+        for wheel in wheels:
+            link = place / wheel.path.name
+            if link.is_symlink() and os.readlink(link) != os.path.realpath(wheel.path):
+                raise RunnerError(
+                    f"two wheels of the model are called `{wheel.path.name}`", code="setup", hint="delete one of them"
+                )
+            if not link.is_symlink():
+                os.symlink(os.path.realpath(wheel.path), link)
+    return ["--find-links", f"{WHEELS}/{OFFERED}"] if inputs.offered else []
 
 
-def _plain(url: str) -> str:
-    """Returns a URL in the form in which it is compared: without a user, a password and a slash at its end."""
-    return re.sub(r"://[^/@]*@", "://", url).rstrip("/")
+def _by_their_versions(compiled: str, folder: Path, inputs: Inputs) -> str:
+    """Returns uv's lock with names and versions in place of the paths of wheels, which a lock does not name."""
+    for wheel in inputs.wheels:
+        place = re.escape((folder / wheel.file.path.name).as_uri())
+        name = re.escape(wheel.file.name)
+        found = re.compile(rf"^{name}(\[[^\]\n]*\])? @ {place}(?=[ \n])", re.MULTILINE)
+        compiled = found.sub(rf"{wheel.file.name}\g<1>=={wheel.file.version}", compiled)
+    return compiled
 
 
 def _settings(inputs: Inputs) -> List[str]:
@@ -89,23 +125,51 @@ def _settings(inputs: Inputs) -> List[str]:
     return options
 
 
+#: A line of uv's lock without hashes.
+_WITHOUT_HASH = re.compile(r"^([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)((?: ;[^\n\\]*)?)$", re.MULTILINE)
+
+
+def _complete(compiled: str, tool: uv.Uv, folder: Path, options: List[str], report) -> str:
+    """Returns uv's lock with the hashes of files from pages of links, which uv writes into a ``pylock.toml`` alone."""
+    if not _WITHOUT_HASH.search(compiled):
+        return compiled
+    listed = listing.parse(_compile(tool, folder, [*options, "--format", "pylock.toml"], report, "pylock.toml"))
+    hashes = {}
+    for package in listed:
+        files = (*package.wheels, *((package.sdist,) if package.sdist else ()))
+        hashes[package.name] = [f" \\\n    --hash=sha256:{file.sha256}" for file in files if file.sha256]
+
+    def with_hashes(line) -> str:
+        found = hashes.get(lock.normalized(line.group(1)))
+        if not found:
+            raise RunnerError(
+                f"no hash is known of `{line.group(1)}=={line.group(2)}`, and the page that has it names none",
+                code="setup",
+                hint="put the wheel into the model's folder, and write `./wheels/FILE.whl` in place of the name",
+            )
+        return line.group(0) + "".join(dict.fromkeys(found))
+
+    return _WITHOUT_HASH.sub(with_hashes, compiled)
+
+
 def _compile_anywhere(tool: uv.Uv, folder: Path, settings: List[str], report) -> Tuple[str, str]:
     """Returns uv's lock of the requirements in the folder, and the platforms that it is for."""
     try:
-        return _compile(tool, folder, [*settings, "--universal"], report), "all"
+        options = [*settings, "--universal"]
+        return _complete(_compile(tool, folder, options, report), tool, folder, options, report), "all"
     except RunnerError as error:
         if error.code != "failed":
             raise
-    compiled = _compile(tool, folder, settings, report)
+    compiled = _complete(_compile(tool, folder, settings, report), tool, folder, settings, report)
     report.warn("the packages of the model could be locked for this platform only")
     return compiled, "this one"
 
 
-def _compile(tool: uv.Uv, folder: Path, options: List[str], report) -> str:
+def _compile(tool: uv.Uv, folder: Path, options: List[str], report, output: str = "lock.txt") -> str:
     command = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
     command += ["--no-emit-find-links", "--python", sys.executable, "--python-version", store.minor_version()]
-    command += uv.limits()
-    arguments = [*command, *options, "-c", "constraints.txt", "--output-file", "lock.txt", "requirements.txt"]
+    command += [*uv.limits(), *tool.sources.options()]
+    arguments = [*command, *options, "-c", "constraints.txt", "--output-file", output, "requirements.txt"]
     try:
         tool.run(arguments, str(folder), "lock the model's packages", report)
     except RunnerError as error:
@@ -113,7 +177,7 @@ def _compile(tool: uv.Uv, folder: Path, options: List[str], report) -> str:
             error.hint = "try again when the package index can be reached"
         raise
     try:
-        return (folder / "lock.txt").read_text()
+        return (folder / output).read_text()
     except OSError as error:
         raise RunnerError("uv made no lock", [str(error)]) from error
 
@@ -123,6 +187,22 @@ def _checked(text: str) -> lock.Lock:
         if not line.startswith(("#", " ")) and requirement_lines.is_elsewhere(line.rstrip("\\")):
             raise requirement_lines.elsewhere("in the lock that uv made", line)
     return lock.parse(text, "the lock that uv made")
+
+
+def _with_offered(locked: lock.Lock, inputs: Inputs) -> lock.Lock:
+    """Returns the lock with the hashes of all wheels that the model offers of its versions. uv locks only the one that it has chosen, and the
+    others may be for other platforms."""
+    offered: Dict[Tuple[str, str], List[str]] = {}
+    for wheel in inputs.offered:
+        offered.setdefault((wheel.name, wheel.version), []).append(wheel.hash())
+    requested = {wheel.file.name for wheel in inputs.wheels}
+
+    def with_others(one: lock.Requirement) -> lock.Requirement:
+        name = lock.normalized(one.name)
+        others = () if name in requested else offered.get((name, one.version), ())
+        return one._replace(hashes=tuple(dict.fromkeys((*one.hashes, *others))))
+
+    return locked._replace(requirements=tuple(map(with_others, locked.requirements)))
 
 
 def _with_hashes(locked: lock.Lock, inputs: Inputs) -> lock.Lock:

@@ -2,10 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from carton_runner.environments import compiling, lock, original_lock, store, tree, wheels, writing_original
+from carton_runner.environments import compiling, descriptions, local_wheels, lock, original_lock, sources, store, tree, wheels
+from carton_runner.environments import repositories, writing_original, writing_pylock
+from carton_runner.environments.exact_locks import PYLOCK
+from carton_runner.environments.local_wheels import RequestedWheel, WheelFile
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
+from carton_runner.environments.sources import Sources
 from carton_runner.errors import RunnerError
 
 #: The only option of packing.
@@ -22,6 +26,13 @@ class Gathered(NamedTuple):
     required_framework_version: str
     #: The reason why the folder has no lock of the original Carton; ``None`` if it has one.
     obstacle: Optional[str]
+
+
+class _Packages(NamedTuple):
+    """What the packages of a model are chosen by."""
+
+    inputs: Inputs
+    sources: Sources
 
 
 def check_kind(path: Path) -> None:
@@ -64,35 +75,40 @@ def _pack_file(path: Path, model: Path, bundles: bool, for_original: bool, repor
         os.symlink(path.resolve(), model / path.name)
     except OSError as error:
         raise RunnerError("cannot gather the model's files", [str(error)], code="setup") from error
-    locked = _add(model, Inputs.of_numpy_alone(), None, bundles, report)
-    return _add_original(locked, model, model, (), report) if for_original else _NOT_WANTED
+    packages = _Packages(Inputs.of_numpy_alone(), Sources())
+    locked, local = _add(path.parent, model, packages, None, bundles, report)
+    return _add_original(locked, model, model, (), local, packages, report) if for_original else _NOT_WANTED
 
 
 def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, report) -> Optional[str]:
-    if not (path / REQUIREMENTS).exists():
+    if not any((path / name).exists() for name in (PYLOCK, REQUIREMENTS)):
         if (path / original_lock.CARTON_LOCK).exists() and not (path / lock.REQUIREMENTS_LOCK).exists():
             # The original's lock is the only description of the packages that the model needs.
-            tree.build(path, model, lambda name: False, report)
+            tree.build(path, model, lambda name: name == writing_pylock.PYLOCK, report)
             if bundles:
                 report.warn("the wheels are left as they are: the model has no requirements.txt")
             return None
-        if (path / "pyproject.toml").exists():
-            report.warn(
-                "what a model needs is read from its requirements.txt, and there is none: pyproject.toml is not used"
-            )
-    inputs = Inputs.of(path)
+    inputs = descriptions.read(path, report)
+    packages = _Packages(inputs, sources.chosen(inputs.sources, True, report, bundles))
     kept = _kept_lock(path, inputs, report)
+    if kept is not None and not _are_there(path, inputs, kept):
+        report.warn("the lock is made anew: a wheel that was built of a repository is missing")
+        kept = None
+    if kept is None:
+        repositories.check(inputs.repositories, report)
     keeps_wheels = kept is not None and wheels.belong_to(kept, path)
     ours = [lock.REQUIREMENTS_LOCK, *(() if keeps_wheels else (lock.WHEELS_LOCK, lock.WHEELS))]
     is_relocked = kept is None and (path / lock.REQUIREMENTS_LOCK).exists()
+    if kept is None or not writing_pylock.is_of(path / writing_pylock.PYLOCK, kept):
+        ours.append(writing_pylock.PYLOCK)
     there = writing_original.existing(path, is_relocked, ours, report)
     if not there.is_kept:
         ours.append(original_lock.CARTON_LOCK)
-    tree.build(path, model, lambda name: name in ours, report)
-    locked = _add(model, inputs, kept, bundles and not keeps_wheels, report)
+    tree.build(path, model, lambda name: name in ours, report, [wheel.path for wheel in inputs.local()])
+    locked, local = _add(path, model, packages, kept, bundles and not keeps_wheels, report)
     if there.is_kept:
         return None
-    return _add_original(locked, path, model, there.others, report) if for_original else _NOT_WANTED
+    return _add_original(locked, path, model, there.others, local, packages, report) if for_original else _NOT_WANTED
 
 
 def _kept_lock(path: Path, inputs: Inputs, report) -> Optional[lock.Lock]:
@@ -113,17 +129,61 @@ def _kept_lock(path: Path, inputs: Inputs, report) -> Optional[lock.Lock]:
     return None
 
 
-def _add(model: Path, inputs: Inputs, kept: Optional[lock.Lock], bundles: bool, report) -> lock.Lock:
-    """Adds the lock, and the wheels if they are to be bundled."""
+def _add(
+    path: Path, model: Path, packages: _Packages, kept: Optional[lock.Lock], bundles: bool, report
+) -> Tuple[lock.Lock, List[WheelFile]]:
+    """Adds the lock, the wheels of the model that it has chosen, and all others if they are to be bundled. Returns the lock and the first
+    of these wheels."""
     comment = "The packages of this model, as `carton pack` has locked them."
-    text = compiling.compile_lock(inputs, report) if kept is None else kept.text(comment)
+    built: List[RequestedWheel] = []
+    if kept is None:
+        built = repositories.build(packages.inputs.repositories, model.parent / "built", packages.sources, report)
+        text = compiling.compile_lock(packages.inputs, report, packages.sources, built)
+    else:
+        text = kept.text(comment)
     locked = lock.parse(text)
     _write(model, lock.REQUIREMENTS_LOCK, text)
+    local = _local_wheels(path, packages, locked, kept is not None, [one.file for one in built])
     if bundles:
         # It may be a link to the user's file, if the folder is itself a link; that file must not be written to.
         (model / lock.WHEELS_LOCK).unlink(missing_ok=True)
-        wheels.bundle(locked, model / ".carton", report)
-    return locked
+    if local and not (model / lock.WHEELS_LOCK).exists():
+        wheels.add(local, path, model)
+    if bundles:
+        wheels.bundle(locked, model, local, packages.sources, report)
+    if kept is None:
+        # It is made and kept together with the lock.
+        _add_pylock(locked, model, local, packages, report)
+    if local and not bundles:
+        report.info(f"bundled {len(local)} wheels that no index has: {', '.join(wheel.path.name for wheel in local)}")
+    return locked, local
+
+
+def _add_pylock(locked: lock.Lock, model: Path, local: List[WheelFile], packages: _Packages, report) -> None:
+    try:
+        _write(model, writing_pylock.PYLOCK, writing_pylock.text(locked, local, packages.sources, report))
+    except writing_original.CannotLock as error:
+        report.info(f"the carton has no {writing_pylock.PYLOCK}: {error}")
+
+
+def _are_there(path: Path, inputs: Inputs, kept: lock.Lock) -> bool:
+    try:
+        return repositories.are_there(inputs.repositories, kept, path / lock.WHEELS)
+    except OSError as error:
+        raise RunnerError("cannot read the model's wheels", [str(error)], code="setup") from error
+
+
+def _local_wheels(path: Path, packages: _Packages, locked: lock.Lock, is_kept: bool, built: List[WheelFile]) -> List[WheelFile]:
+    """Returns the wheels on this machine that the lock has chosen and that no index may have, each once."""
+    found = [*packages.inputs.local(), *built]
+    try:
+        if is_kept and (path / lock.WHEELS).is_dir():
+            # Of a carton that was packed before: its other wheels need not exist any more.
+            found += [WheelFile.of(wheel) for wheel in local_wheels.in_folder(path / lock.WHEELS)]
+        found += local_wheels.of_the_user(locked)
+    except OSError as error:
+        raise RunnerError("cannot read the model's wheels", [str(error)], code="setup") from error
+    return list({wheel.sha256: wheel for wheel in reversed(found) if wheel.is_locked_by(locked)}.values())[::-1]
 
 
 def _write(model: Path, name: str, text: str) -> None:
@@ -135,10 +195,12 @@ def _write(model: Path, name: str, text: str) -> None:
         raise RunnerError("cannot write the lock of the model", [str(error)], code="setup") from error
 
 
-def _add_original(locked: lock.Lock, path: Path, model: Path, others, report) -> Optional[str]:
+def _add_original(
+    locked: lock.Lock, path: Path, model: Path, others, local: List[WheelFile], packages: _Packages, report
+) -> Optional[str]:
     """Adds the original's lock, or returns the reason why it cannot be made."""
     try:
-        text = writing_original.text(locked, path, model, others, report)
+        text = writing_original.text(locked, path, model, others, local, packages.sources, report)
     except writing_original.CannotLock as error:
         return str(error)
     _write(model, original_lock.CARTON_LOCK, text)

@@ -10,12 +10,17 @@ from typing import Callable, Optional, Sequence, Tuple
 
 from carton_runner.calls import Cancelled
 from carton_runner.environments import variables
+from carton_runner.environments.sources import Sources
 from carton_runner.errors import RunnerError
 
 #: The number of bytes of a program's output that are kept.
 MAX_SAID = 1 << 16
 #: The interval in seconds at which cancellation is checked while a program prints nothing.
 PAUSE = 0.25
+
+
+#: Raised by :func:`run` for a program that takes too long.
+TimeoutExpired = subprocess.TimeoutExpired
 
 
 class CannotStart(RunnerError):
@@ -31,9 +36,10 @@ def run(
     on_line: Callable[[str], None] = lambda line: None,
     on_pause: Callable[[], None] = lambda: None,
     patience: Optional[float] = None,
+    sources: Sources = Sources(),
 ) -> Tuple[int, str]:
-    """Runs a program. Returns its status, and the end of its output. The program gets the ``environment`` of ``uv``, ``pip`` or
-    ``python``. ``on_line`` gets each line of output, ``on_pause`` is called while there is none.
+    """Runs a program. Returns its status, and the end of its output. The program gets the ``environment`` of ``uv``, ``pip``, ``git``
+    or ``python``, with these ``sources`` of packages. ``on_line`` gets each line of output, ``on_pause`` is called while there is none.
     Raises :class:`Cancelled` if the program was ended because the call was cancelled, and ``subprocess.TimeoutExpired`` if it was
     ended because it took more than ``patience`` seconds."""
     end = None if patience is None else time.monotonic() + patience
@@ -50,7 +56,7 @@ def run(
             process = subprocess.Popen(
                 list(command),
                 cwd=cwd,
-                env=variables.of(environment),
+                env=variables.of(environment, sources),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -1,10 +1,11 @@
 """Finds the packages that a model requests: by its lock, by a lock of the original Carton, or by requirements without a lock."""
 
+import os
 import re
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
-from carton_runner.environments import lock, original_lock, store
+from carton_runner.environments import lock, original_lock, python_versions, requirement_lines, store
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.errors import RunnerError
 
@@ -18,19 +19,22 @@ def packages(model_folder: Path, lock_of: Callable[[Inputs], str]) -> Optional[s
     if (model_folder / original_lock.CARTON_LOCK).exists():
         return _locked_by_the_original(model_folder, lock_of)
     if (model_folder / REQUIREMENTS).exists():
-        locked = lock.parse(lock_of(Inputs.of(model_folder)))
-        return store.Wanted(locked.lines(), is_locked_here=True)
+        inputs = Inputs.of(model_folder)
+        locked = lock.parse(lock_of(inputs))
+        folders = sorted({str(wheel.path.parent) for wheel in inputs.local() if wheel.is_locked_by(locked)})
+        options = [word for folder in folders for word in ("--find-links", folder)]
+        return store.Wanted(locked.lines(), options, is_locked_here=True)
     return None
 
 
 def _locked(model_folder: Path) -> store.Wanted:
+    folder = str((model_folder / lock.WHEELS).resolve())
     wheels_lock = model_folder / lock.WHEELS_LOCK
     if wheels_lock.exists():
         wheels = lock.read(wheels_lock, lock.WHEELS_LOCK)
         # Wheels for another platform cannot be used here, so the packages are fetched.
         if wheels.fields.get("platform") == store.platform_tag():
-            folder = (model_folder / lock.WHEELS).resolve()
-            options = ["--no-index", "--find-links", str(folder)]
+            options = ["--no-index", "--find-links", folder]
             return store.Wanted(wheels.lines(), options, is_complete=True, is_never_built=True)
     locked = lock.read(model_folder / lock.REQUIREMENTS_LOCK)
     python, here = locked.fields.get("python", ""), store.minor_version()
@@ -38,9 +42,36 @@ def _locked(model_folder: Path) -> store.Wanted:
         # The markers of the packages would exclude all of them.
         raise RunnerError(
             f"the packages of this model are locked for Python {python}, and this is Python {here}",
-            hint=f"install the runner for it: `carton runner install python --python {python}`, or pack the model again",
+            hint=f"install the runner for it: {python_versions.hint(python)}; or pack the model again",
         )
-    return store.Wanted(locked.lines())
+    # Wheels that the carton has are used where they fit; those that no index has are only there.
+    bundled = _bundled(folder)
+    options = ["--find-links", folder] if bundled else []
+    return store.Wanted([_line(one, bundled, folder) for one in locked.requirements], options, identity=locked.lines())
+
+
+def _bundled(folder: str) -> Dict[Tuple[str, str], List[str]]:
+    """Returns the names of the wheels in a folder, by the names and versions of their packages."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return {}
+    found: Dict[Tuple[str, str], List[str]] = {}
+    for name in names:
+        package = requirement_lines.wheel_name(name)
+        if package is not None:
+            found.setdefault((lock.normalized(package[0]), package[1]), []).append(name)
+    return found
+
+
+def _line(one: lock.Requirement, bundled: Dict[Tuple[str, str], List[str]], folder: str) -> str:
+    """Returns the line of a package for uv. One that is locked to a single file, which the carton has, is named by its path, so that no index
+    is asked for it: the name may be known to nobody else, and should not be."""
+    files = bundled.get((lock.normalized(one.name), one.version), [])
+    if len(files) != 1 or len(one.hashes) != 1:
+        return one.line()
+    marker = f" ; {one.marker}" if one.marker else ""
+    return f"{one.name} @ {(Path(folder) / files[0]).as_uri()}{marker} {one.hashes[0]}"
 
 
 def _locked_by_the_original(model_folder: Path, lock_of: Callable[[Inputs], str]) -> store.Wanted:

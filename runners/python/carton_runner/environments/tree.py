@@ -8,7 +8,7 @@ the file system has no hard links.
 import os
 import shutil
 from pathlib import Path
-from typing import Callable, List, Optional, Set, Tuple
+from typing import Callable, Iterable, List, Optional, Set, Tuple
 
 from carton_runner.errors import RunnerError
 
@@ -18,11 +18,14 @@ LEFT_OUT = ("__pycache__", ".git", ".venv")
 _ENVIRONMENT = "pyvenv.cfg"
 
 
-def build(source: Path, destination: Path, leave_out: Callable[[str], bool], report) -> None:
+def build(source: Path, destination: Path, leave_out: Callable[[str], bool], report, targets: Iterable[Path] = ()) -> None:
     """Creates ``destination`` with the contents of ``source``. ``leave_out`` is called with each path in the model, and returns
-    whether to leave it out."""
+    whether to leave it out. ``targets`` are files that the caller will add links to."""
     try:
-        _Builder(source, destination, leave_out, report).run()
+        builder = _Builder(source, destination, leave_out, report)
+        inside = [builder._name_inside(os.path.realpath(target)) for target in targets]
+        builder.targets.update(name for name in inside if name is not None)
+        builder.run()
     except OSError as error:
         raise RunnerError("cannot gather the model's files", [str(error)], code="setup") from error
 

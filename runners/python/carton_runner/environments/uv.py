@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from carton_runner.environments import programs, variables
+from carton_runner.environments.sources import Sources
 from carton_runner.errors import RunnerError
 
 #: The number of last lines of output in an error, and the characters of each.
@@ -86,6 +87,8 @@ class Uv(NamedTuple):
     """A working ``uv``."""
 
     command: Tuple[str, ...]
+    #: The sources of packages beyond those of the user.
+    sources: Sources = Sources()
 
     def run(
         self,
@@ -99,14 +102,18 @@ class Uv(NamedTuple):
     ) -> None:
         """Runs it as :func:`programs.run` does. ``doing`` is the task for error messages."""
         command = [*self.command, *arguments]
+
+        def clean(text: str) -> str:
+            return variables.without_passwords(text, self.sources)
+
         status, said = programs.run(
-            command, cwd, "uv", report, pass_fds, lambda line: on_line(variables.without_passwords(line)), on_pause
+            command, cwd, "uv", report, pass_fds, lambda line: on_line(clean(line)), on_pause, sources=self.sources
         )
         if status != 0:
-            raise failure(doing, variables.without_passwords(said), status)
+            raise failure(doing, clean(said), status)
 
 
-def find(report) -> Uv:
+def find(report, sources: Sources = Sources()) -> Uv:
     """Returns the first working ``uv``: that of the variable ``UV``, in ``PATH``, where its installer and cargo put it, beside the
     interpreter, where `carton runner install python` puts it, or the module of this interpreter."""
     for command in _candidates():
@@ -115,7 +122,7 @@ def find(report) -> Uv:
         except (programs.CannotStart, subprocess.TimeoutExpired):
             continue
         if status == 0 and any(line.startswith("uv ") for line in said.splitlines()):
-            return Uv(command)
+            return Uv(command, sources)
     raise RunnerError(
         "`uv`, which makes the environments of Python models, is not on this machine",
         code="unavailable",

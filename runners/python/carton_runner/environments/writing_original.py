@@ -7,24 +7,21 @@ accepts any path in the model.
 
 import hashlib
 import re
-import sys
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
-from urllib.parse import unquote, urlsplit
+from typing import List, NamedTuple, Sequence, Set, Tuple
+from urllib.parse import urlsplit
 
 from carton_runner.calls import Cancelled
-from carton_runner.environments import lock, original_lock, uv, wheels
+from carton_runner.environments import listing, local_wheels, lock, original_lock, uv
+from carton_runner.environments.local_wheels import WheelFile
 from carton_runner.environments.original_lock import Environment, LockedWheel, OriginalLock
+from carton_runner.environments.sources import Sources
 from carton_runner.errors import RunnerError
 
 #: The markers that the original writes.
 _MARKERS = ("os_name", "sys_platform", "platform_machine", "platform_python_implementation", "python_version")
 _HEADER = "# The packages of this model for the runner of the original Carton, as `carton pack` has locked them.\n"
 
-_NAME = re.compile(r'^name = "([A-Za-z0-9._-]+)"$', re.MULTILINE)
-_WHEELS = re.compile(r"^wheels = \[", re.MULTILINE)
-_FILE = re.compile(r'\{[^{}]*?url = "([^"\\]*)"[^{}]*hashes = \{([^{}]*)\}[^{}]*\}')
-_SHA256 = re.compile(r'sha256 = "([0-9a-f]{64})"')
 _INDEX = re.compile(r"^ +# from (\S+)$", re.MULTILINE)
 
 
@@ -73,15 +70,18 @@ def _deps_hash(folder: Path) -> str:
     return hashlib.sha256(path.read_bytes() if path.exists() else b"").hexdigest()
 
 
-def text(locked: lock.Lock, folder: Path, model: Path, others: Tuple[Environment, ...], report) -> str:
-    """Returns the original's lock for the packages of our own lock. ``folder`` is the user's folder, ``model`` the packed one.
+def text(
+    locked: lock.Lock, folder: Path, model: Path, others: Tuple[Environment, ...], local: Sequence[WheelFile], sources: Sources, report
+) -> str:
+    """Returns the original's lock for the packages of our own lock. ``folder`` is the user's folder, ``model`` the packed one, and
+    ``local`` are the wheels that the latter has where not all wheels are bundled.
 
     Raises :class:`CannotLock`."""
     if (model / lock.WHEELS_LOCK).exists():
         found = _bundled(model)
     else:
         try:
-            found = _from_the_index(locked, report)
+            found = _from_the_index(locked, local, sources, report)
         except Cancelled:
             raise
         except RunnerError as error:
@@ -114,59 +114,50 @@ def _quoted(value: str) -> str:
 
 
 def _bundled(model: Path) -> List[LockedWheel]:
-    files = sorted((model / lock.WHEELS).glob("*.whl"))
-    return [LockedWheel(wheels.sha256(path), None, f"{lock.WHEELS}/{path.name}") for path in files]
+    # Wheels of the model for other platforms may be beside them.
+    listed = {one for requirement in lock.read(model / lock.WHEELS_LOCK, lock.WHEELS_LOCK).requirements for one in requirement.hashes}
+    found = [(path, local_wheels.digest(path)) for path in sorted((model / lock.WHEELS).glob("*.whl"))]
+    return [LockedWheel(sha256, None, f"{lock.WHEELS}/{path.name}") for path, sha256 in found if f"--hash=sha256:{sha256}" in listed]
 
 
-def _from_the_index(locked: lock.Lock, report) -> List[LockedWheel]:
+def _from_the_index(locked: lock.Lock, local: Sequence[WheelFile], sources: Sources, report) -> List[LockedWheel]:
     if not locked.requirements:
         return []
-    tool = uv.find(report)
-    with uv.working_folder() as folder:
-        (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in locked.lines()))
-        # Not `--universal`, because only wheels for this interpreter and this platform are needed.
-        command = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--python", sys.executable]
-        command += uv.limits()
-
-        def compiled(name: str, *options: str) -> str:
-            arguments = [*command, *options, "--output-file", name, "requirements.txt"]
-            tool.run(arguments, str(folder), "find the wheels of the model's packages", report)
-            try:
-                return (folder / name).read_text()
-            except OSError as error:
-                raise RunnerError("uv made no list of wheels", [str(error)]) from error
-
-        pylock = compiled("pylock.toml", "--format", "pylock.toml")
-        annotated = compiled("annotated.txt", "--emit-index-annotation")
-    indexes = {urlsplit(index).hostname or "" for index in _INDEX.findall(annotated)}
-    return choose(pylock, locked, indexes)
+    tool = uv.find(report, sources)
+    # Not `--universal`, because only wheels for this interpreter and this platform are needed.
+    options = (("--format", "pylock.toml"), ("--emit-index-annotation",))
+    pylock, annotated = listing.compiled(tool, locked, local, options, report)
+    return choose(pylock, locked, index_hosts(annotated), local)
 
 
-def choose(pylock: str, locked: lock.Lock, indexes: Set[str]) -> List[LockedWheel]:
+def choose(pylock: str, locked: lock.Lock, indexes: Set[str], local: Sequence[WheelFile] = ()) -> List[LockedWheel]:
     """Returns the wheel of each package that an installer would choose here, among those that uv lists, which all fit. ``indexes``
-    are the hosts of the package indexes."""
-    hashes: Dict[str, Set[str]] = {}
-    for requirement in locked.requirements:
-        hashes.setdefault(lock.normalized(requirement.name), set()).update(requirement.hashes)
+    are the hosts of the package indexes, ``local`` the wheels that are in the model."""
+    hashes = listing.hashes(locked)
+    bundled = {wheel.sha256: f"{lock.WHEELS}/{wheel.path.name}" for wheel in local}
     found = []
-    for block in pylock.split("[[packages]]")[1:]:
-        named, listed = _NAME.search(block), _WHEELS.search(block)
-        name = lock.normalized(named.group(1)) if named else "?"
-        candidates = _FILE.findall(block[listed.end() :]) if listed else []
-        if not candidates:
+    for package in (*listing.parse(pylock), *listing.own(locked, local)):
+        name, best = package.name, package.best()
+        if best is None:
             raise CannotLock(f"`{name}` has no wheel for this platform")
-        url, described = max(candidates, key=lambda one: preference(_file_name(one[0])))
-        sha256 = _SHA256.search(described)
-        if not sha256 or f"--hash=sha256:{sha256.group(1)}" not in hashes.get(name, set()):
+        if best.sha256 is None or f"--hash=sha256:{best.sha256}" not in hashes.get(name, set()):
             raise CannotLock(f"the wheel of `{name}` is not among the files that are locked")
-        _check(name, url, indexes)
-        found.append(LockedWheel(sha256.group(1), url, None))
+        if best.sha256 in bundled:
+            found.append(LockedWheel(best.sha256, None, bundled[best.sha256]))
+            continue
+        check_url(name, best.url, indexes)
+        found.append(LockedWheel(best.sha256, best.url, None))
     if not found:
         raise CannotLock("uv lists no wheels")
     return found
 
 
-def _check(name: str, url: str, indexes: Set[str]) -> None:
+def index_hosts(annotated: str) -> Set[str]:
+    """Returns the hosts of the package indexes that uv names in a lock with annotations."""
+    return {urlsplit(index).hostname or "" for index in _INDEX.findall(annotated)}
+
+
+def check_url(name: str, url: str, indexes: Set[str]) -> None:
     """Refuses URLs that other machines cannot use, or that must not be published."""
     parts = urlsplit(url)
     if not original_lock.is_file_on_a_server(url) or parts.query or "@" in parts.netloc:
@@ -174,31 +165,3 @@ def _check(name: str, url: str, indexes: Set[str]) -> None:
     if parts.hostname in indexes:
         # A lock names no index, and this one may be known only to this machine.
         raise CannotLock(f"the wheel of `{name}` is on the server of its package index, and a lock names none")
-
-
-def _file_name(url: str) -> str:
-    return unquote(urlsplit(url).path).rsplit("/", 1)[-1]
-
-
-def preference(file_name: str) -> Tuple:
-    """Returns the sort key by which an installer chooses among fitting wheels: first the closeness to this interpreter, then to the
-    platform, then the build number (see the specifications of platform compatibility tags and of wheels)."""
-    parts = file_name[: -len(".whl")].split("-")
-    if len(parts) < 5:
-        return ()
-    pythons, abis, platforms = (part.split(".") for part in parts[-3:])
-    build = re.match(r"\d+", parts[2]) if len(parts) > 5 else None
-    own = "cp%d%d" % sys.version_info[:2]
-    versions = [int(digits.group()) for digits in (re.search(r"\d+", python) for python in pythons) if digits]
-    if own in abis:
-        closeness = 4
-    elif "abi3" in abis:
-        closeness = 3
-    elif own in pythons:
-        closeness = 2
-    else:
-        closeness = 1
-    # Tags such as `manylinux_2_28_x86_64`, and the older names.
-    glibc = [int(minor) for one in platforms for minor in re.findall(r"_2_(\d+)_", one)]
-    newest = max(glibc, default=0 if platforms == ["any"] else 1)
-    return (closeness, max(versions, default=0), newest, int(build.group()) if build else -1)
