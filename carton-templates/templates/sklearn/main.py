@@ -1,7 +1,7 @@
 """Runs an estimator of scikit-learn, or of a library with its interface, as its own methods run it.
 
 The outputs are `prediction` (`predict`) with `probabilities` (`predict_proba`), or with `decision` (`decision_function`) and `scores`
-(`score_samples`); without `predict`, `scores` or `transformed` (`transform`). An output has the values and the dtype that the method returns;
+(`score_samples`); without `predict`, `transformed` (`transform`) and `scores`. An output has the values and the dtype that the method returns;
 what is sparse is made dense. For several targets, `probabilities.0` has those of the first one.
 
 The input is one matrix, `features`; its columns are those of the training. An estimator that was trained on a DataFrame and looks for
@@ -10,6 +10,7 @@ columns by their names takes each column by its name. Missing numbers are NaN; t
 
 import os
 import pickle
+import re
 import warnings
 
 import numpy
@@ -22,7 +23,7 @@ FORMAT = "joblib"
 TRUSTED = []
 
 #: Names under which estimators keep those that get the same input, such as the first step of a pipeline.
-_INNER = ("steps", "transformer_list", "best_estimator_", "estimator_", "regressor_", "classifier_", "estimators_", "calibrated_classifiers_", "estimator")
+_INNER = ("steps", "transformer_list", "best_estimator_", "estimators_", "calibrated_classifiers_", "regressor_", "classifier_", "estimator_", "estimator")
 
 
 class Model:
@@ -64,7 +65,8 @@ class Model:
             return {name: column.example(place) for place, (name, column) in enumerate(self.columns.items())}
         words = _words_of(self.parts)
         if words is not None:
-            rows = [" ".join(words[place % len(words)] for place in range(row, row + 5)) for row in range(_N_ROWS)] if words else ["a text", "b"]
+            words = words or "these are some words of a text that nobody knows before it is hashed".split()
+            rows = [" ".join(words[place % len(words)] for place in range(row, row + 2 + row % 4)) for row in range(_N_ROWS)]
             return {"features": numpy.array(rows, object)}
         n_features = self._n_features()
         known = _categories_of(self.parts)
@@ -85,6 +87,8 @@ class Model:
         return matrix
 
     def _n_features(self):
+        if type(self.estimator).__module__.startswith("catboost."):
+            return len(self.estimator.feature_names_)
         for part in self.parts:
             n_features = getattr(part, "n_features_in_", None)
             if n_features is not None:
@@ -105,7 +109,7 @@ class Column:
             values = [str(value) for value in self.values if isinstance(value, str)] or ["a", "b", "a b"]
         else:
             values = [value for value in self.values if value == value and value is not None] or [-1.5, -0.5, 0.0, 0.5, 1.5]
-        chosen = [values[(row * (2 * place + 1) + place) % len(values)] for row in range(_N_ROWS)]
+        chosen = [values[at] for at in _places_in(len(values), _N_ROWS, numpy.random.RandomState(place))]
         return numpy.array(chosen, object if self.dtype == "string" else self.dtype)
 
     def series(self, name, values):
@@ -170,7 +174,8 @@ def _methods_of(estimator):
         return callable(getattr(estimator, method, None))
 
     if not has("predict"):
-        return {"scores": "score_samples"} if has("score_samples") else {"transformed": "transform"} if has("transform") else {}
+        found = {"transformed": "transform", "scores": "score_samples"}
+        return {output: method for output, method in found.items() if has(method)}
     found = {"probabilities": "predict_proba"} if has("predict_proba") else {"decision": "decision_function", "scores": "score_samples"}
     return {"prediction": "predict", **{output: method for output, method in found.items() if has(method)}}
 
@@ -191,18 +196,29 @@ def _parts_of(estimator):
     for name in _INNER:
         inner = getattr(estimator, name, None)
         if name == "steps" and inner:
-            inner = next((step for _, step in inner if step is not None and not isinstance(step, str)), None)
+            inner = _first_steps(inner)
         elif name == "transformer_list" and inner:
             inner = [part for _, part in inner if not isinstance(part, str)]
         if inner is None or isinstance(inner, (str, type)):
             continue
-        found = list(numpy.ravel(numpy.array(inner, dtype=object))) if isinstance(inner, (list, numpy.ndarray)) else [inner]
+        found = inner.ravel().tolist() if isinstance(inner, numpy.ndarray) else inner if isinstance(inner, list) else [inner]
         # A hundred trees of a forest are enough to take thresholds from.
         for part in found[:100]:
             if hasattr(part, "get_params") or hasattr(part, "estimator"):
                 yield from _parts_of(part)
         # The others come after the first that was found: an `estimator` that was not fitted says nothing.
         return
+
+
+def _first_steps(steps):
+    """The first step, and those behind it that get the same columns because an imputer is in front of them."""
+    found = []
+    for _, step in steps:
+        if step is not None and not isinstance(step, str):
+            found.append(step)
+            if not hasattr(step, "statistics_"):
+                break
+    return found
 
 
 def _is_column_transformer(part):
@@ -224,10 +240,15 @@ def _columns_of(parts):
             found.update(_columns_of_histogram(part, names))
     if not found:
         return None
-    # In the order of the training, with all columns that the whole was trained on: another part may count them.
+    # In the order of the training.
     names = next(part.feature_names_in_ for part in parts if getattr(part, "feature_names_in_", None) is not None)
-    needed = names if len(parts) > 1 and not _is_column_transformer(parts[1]) else [name for name in names if name in found]
-    return {str(name): found.get(name, Column("float64")) for name in needed}
+    first = parts[0]
+    while hasattr(first, "steps"):
+        first = first.steps[0][1]
+    if _is_column_transformer(first):
+        # What it drops need not be there. Others count the columns.
+        names = [name for name in names if name in found]
+    return {str(name): found.get(name, Column("float64")) for name in names}
 
 
 def _is_drop(transformer):
@@ -371,6 +392,10 @@ def _values_of(parts, n_features):
                 if 0 <= feature < n_features and len(found.get(feature, ())) < 200:
                     near = numpy.float32(threshold)
                     add(feature, [numpy.nextafter(near, numpy.float32(-numpy.inf)), near, numpy.nextafter(near, numpy.float32(numpy.inf))])
+        for feature, threshold in _splits_of(part):
+            if feature < n_features and len(found.get(feature, ())) < 200:
+                near = numpy.float32(threshold)
+                add(feature, [numpy.nextafter(near, numpy.float32(-numpy.inf)), threshold, numpy.nextafter(near, numpy.float32(numpy.inf))])
         for trees in getattr(part, "_predictors", ()):
             for one in trees:
                 for node in one.nodes[one.nodes["is_leaf"] == 0]:
@@ -402,16 +427,46 @@ def _vector(part, names, n_features):
     return None
 
 
+def _splits_of(part):
+    """The values at which the first trees of a gradient boosting library split, as pairs of a feature and a value."""
+    module = type(part).__module__.split(".")[0]
+    if module == "catboost":
+        return [(feature, value) for feature, values in part.get_borders().items() for value in values]
+    if hasattr(part, "get_booster"):
+        part = _XGBoost(part.get_booster())
+    if isinstance(part, _XGBoost):
+        names = {name: place for place, name in enumerate(part.booster.feature_names or [f"f{place}" for place in range(part.n_features_in_)])}
+        found = re.findall(r"\[(.+?)<([-+.\de]+)\]", "\n".join(part.booster.get_dump()[:20]))
+        return [(names[name], float(value)) for name, value in found if name in names]
+    if module != "lightgbm":
+        return []
+    booster = getattr(part, "booster_", part)
+    nodes = [tree["tree_structure"] for tree in booster.dump_model(num_iteration=20)["tree_info"]]
+    found = []
+    while nodes:
+        node = nodes.pop()
+        if "split_feature" in node:
+            nodes += [node["left_child"], node["right_child"]]
+            if node["decision_type"] == "<=":
+                found.append((node["split_feature"], float(node["threshold"])))
+    return found
+
+
 def _rows(values, n_features):
-    """Rows that go through the values of each feature at a pace of its own."""
+    """Rows that go through the values of each feature in an order of its own."""
     n_rows = _N_ROWS if n_features <= 4096 else 4
     rows = numpy.zeros((n_rows, n_features))
     default = [-2.0, -1.0, -0.5, 0.0, 0.3, 0.5, 0.8, 1.0, 1.7, 2.5]
+    random = numpy.random.RandomState(0)
     for feature in range(n_features):
         choices = sorted(set(values.get(feature, ()))) or default
-        for row in range(n_rows):
-            rows[row, feature] = choices[(row * (2 * feature + 1) + feature) * max(1, len(choices) // n_rows) % len(choices)]
+        rows[:, feature] = numpy.array(choices)[_places_in(len(choices), n_rows, random)]
     return rows
+
+
+def _places_in(n_choices, n_rows, random):
+    """One place in each part of a list, in some order."""
+    return ((random.permutation(n_rows) + random.random_sample(n_rows)) * n_choices / n_rows).astype(int)
 
 
 def get_model():

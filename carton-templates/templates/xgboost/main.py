@@ -98,17 +98,21 @@ def around(values, dtype):
     """At most 64 of the values, each with the numbers next to it."""
     ordered = numpy.array(sorted(values), dtype)
     ordered = ordered[:: len(ordered) // 64 + 1]
-    found = numpy.stack([numpy.nextafter(ordered, dtype(-numpy.inf)), ordered, numpy.nextafter(ordered, dtype(numpy.inf))])
+    # Next to zero are numbers that processors may take for zero.
+    with numpy.errstate(under="ignore"):
+        found = numpy.stack([numpy.nextafter(ordered, dtype(-numpy.inf)), ordered, numpy.nextafter(ordered, dtype(numpy.inf))])
     return found.T.ravel().tolist()
 
 
 def rows_around(values, n_features, dtype):
-    """Rows that go through the values of each feature at a pace of its own. The last two have missing values."""
+    """Rows that go through the values of each feature in an order of its own. The last two have missing values."""
     n_rows = 16 if n_features <= 4096 else 4
     rows = numpy.zeros((n_rows, n_features), dtype)
-    for feature, choices in values.items():
-        for row in range(n_rows):
-            rows[row, feature] = choices[(row * (2 * feature + 1) + feature) * max(1, len(choices) // n_rows) % len(choices)]
+    random = numpy.random.RandomState(0)
+    for feature, choices in sorted(values.items()):
+        # One value of each part of the list.
+        places = (random.permutation(n_rows) + random.random_sample(n_rows)) * len(choices) / n_rows
+        rows[:, feature] = numpy.array(choices, dtype)[places.astype(int)]
     rows[-1, ::2] = numpy.nan
     rows[-2, 1::2] = numpy.nan
     return rows
