@@ -502,7 +502,8 @@ impl<I: Input> Reader<I> {
         let mut line = Vec::new();
         loop {
             match self.bytes()? {
-                [b'\n'] => return String::from_utf8(line).map_err(|_| Stopped),
+                // Protocol 0 writes texts in Latin-1.
+                [b'\n'] => return Ok(String::from_utf8_lossy(&line).into_owned()),
                 [byte] => line.push(byte),
             }
             if line.len() > 1 << 16 {

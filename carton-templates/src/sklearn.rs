@@ -29,11 +29,12 @@ const PACKAGES: [(&str, &str); 10] = [
 /// How many of `PACKAGES` have estimators.
 const N_OF_ESTIMATORS: usize = 6;
 /// Modules that estimators name beside those of packages.
-const HARMLESS: [&str; 22] = [
+const HARMLESS: [&str; 29] = [
     "__builtin__",
     "__main__",
     "_codecs",
     "_loss",
+    "abc",
     "array",
     "builtins",
     "collections",
@@ -46,12 +47,18 @@ const HARMLESS: [&str; 22] = [
     "functools",
     "itertools",
     "joblib",
+    "json",
     "math",
+    "numbers",
     "operator",
+    "pathlib",
     "random",
     "re",
+    "string",
     "types",
+    "typing",
     "uuid",
+    "zoneinfo",
 ];
 /// Modules that run programs or code, or open files and connections.
 const DANGEROUS: [&str; 40] = [
@@ -250,7 +257,12 @@ fn refused(kind: &str, names: &BTreeSet<(String, String)>) -> Option<Recognized>
     let has_estimator =
         names.iter().any(|(module, _)| PACKAGES[..N_OF_ESTIMATORS].iter().any(|(known, _)| *known == top(module)));
     if !has_estimator {
-        return not_run(kind.to_owned(), "it names no estimator of scikit-learn, XGBoost, LightGBM or CatBoost");
+        let own: Vec<_> = names.iter().filter(|(module, name)| !is_of_pickles(top(module), name)).collect();
+        let named = if own.is_empty() { "nothing".to_owned() } else { listed(&own) };
+        return not_run(
+            kind.to_owned(),
+            &format!("it names {named}, and no estimator of scikit-learn, XGBoost, LightGBM or CatBoost"),
+        );
     }
     None
 }
@@ -316,6 +328,8 @@ fn requirements_of(
         }
         match (module, sklearn, xgboost) {
             ("sklearn", Some(version), _) => lines.push(format!("{package}=={version}")),
+            // Older versions of XGBoost fail with newer ones of scikit-learn.
+            ("sklearn", None, Some(xgboost)) if xgboost < [2, 1, 4] => lines.push(format!("{package}<1.6")),
             // The build without CUDA began with this version.
             ("xgboost", _, Some([major, minor, patch])) if [major, minor, patch] < [2, 1, 1] => {
                 lines.push(format!("xgboost=={major}.{minor}.{patch}"));
