@@ -12,9 +12,15 @@
 //! - `recognize`: the order in which kinds are tried.
 
 mod candidate;
+mod catboost;
 mod error;
+mod lightgbm;
+mod pickle;
 mod recognize;
+mod sklearn;
+mod skops;
 mod template;
+mod version;
 mod xgboost;
 
 pub use error::TemplateError;

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::candidate::Candidate;
-use crate::{Recognized, TemplateError, xgboost};
+use crate::{Recognized, TemplateError, catboost, lightgbm, sklearn, xgboost};
 
 type Recognizer = fn(&Candidate) -> Result<Option<Recognized>, TemplateError>;
 
-const RECOGNIZERS: [Recognizer; 1] = [xgboost::recognize];
+const RECOGNIZERS: [Recognizer; 4] = [xgboost::recognize, lightgbm::recognize, catboost::recognize, sklearn::recognize];
 
 /// Returns what the file or folder at `path` is, by its content; `None` if no template knows it.
 ///
