@@ -3,11 +3,23 @@
 use std::path::Path;
 
 use crate::candidate::Candidate;
-use crate::{Recognized, TemplateError, xgboost};
+use crate::{
+    Recognized, TemplateError, hugging_face, keras, mlflow, not_run, spacy, tensorflow, torch, xgboost,
+};
 
 type Recognizer = fn(&Candidate) -> Result<Option<Recognized>, TemplateError>;
 
-const RECOGNIZERS: [Recognizer; 1] = [xgboost::recognize];
+const RECOGNIZERS: [Recognizer; 8] = [
+    xgboost::recognize,
+    // The folder of an MLflow model may hold a model of any other kind.
+    mlflow::recognize,
+    keras::recognize,
+    torch::recognize,
+    hugging_face::recognize,
+    tensorflow::recognize,
+    spacy::recognize,
+    not_run::recognize,
+];
 
 /// Returns what the file or folder at `path` is, by its content; `None` if no template knows it.
 ///
