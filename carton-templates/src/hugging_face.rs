@@ -17,8 +17,23 @@ type Object = Map<String, Value>;
 const FOLDER: &str = "model";
 /// Endings of files that are not packed: weights in formats that are not read, and pickles.
 const LEFT_OUT: [&str; 13] = [
-    ".bin", ".ckpt", ".gguf", ".h5", ".mlmodel", ".msgpack", ".onnx", ".onnx_data", ".ot", ".pkl", ".pt", ".pth", ".tflite",
+    ".bin",
+    ".ckpt",
+    ".gguf",
+    ".h5",
+    ".mlmodel",
+    ".msgpack",
+    ".onnx",
+    ".onnx_data",
+    ".ot",
+    ".pkl",
+    ".pt",
+    ".pth",
+    ".tflite",
 ];
+/// The modules of sentence-transformers that make an embedding of a text.
+const OF_EMBEDDINGS: [&str; 7] =
+    ["Transformer", "Pooling", "Dense", "Normalize", "LayerNorm", "WeightedLayerPooling", "Dropout"];
 const SAFETENSORS: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -124,7 +139,11 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     let preparation = preparation_of(candidate)?;
     if task.needs != Needs::Tokenizer && preparation.is_none() {
         let class = if task.needs == Needs::ImageProcessor { "AutoImageProcessor" } else { "AutoProcessor" };
-        return not_run(missing("the file that says how its inputs are prepared is", class, "preprocessor_config.json"));
+        return not_run(missing(
+            "the file that says how its inputs are prepared is",
+            class,
+            "preprocessor_config.json",
+        ));
     }
     let rate = preparation.as_ref().and_then(sampling_rate);
     let kind = rate.map_or_else(|| kind.clone(), |rate| format!("{kind}, samples at {rate} Hz"));
@@ -145,7 +164,16 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
 fn task_of(architecture: &str, model_type: &str) -> Option<Task> {
     if architecture.ends_with("ForSequenceClassification") {
         // Those of audio have names that end in the same way.
-        let of_audio = ["wav2vec2", "hubert", "wavlm", "unispeech", "data2vec-audio", "sew", "whisper", "audio-spectrogram-transformer"];
+        let of_audio = [
+            "wav2vec2",
+            "hubert",
+            "wavlm",
+            "unispeech",
+            "data2vec-audio",
+            "sew",
+            "whisper",
+            "audio-spectrogram-transformer",
+        ];
         (!of_audio.iter().any(|audio| model_type.starts_with(audio))).then_some(TEXT)
     } else if architecture.ends_with("ForTokenClassification") {
         // These also need the places of words on a page.
@@ -207,7 +235,8 @@ fn own_code(candidate: &Candidate, config: &Object) -> Result<Option<String>, Te
     for name in ["tokenizer_config.json", "preprocessor_config.json", "processor_config.json"] {
         holders.push((name, candidate.read_json(name)?));
     }
-    let holder = holders.iter().find(|(_, config)| config.as_ref().is_some_and(|config| config.contains_key("auto_map")));
+    let holder =
+        holders.iter().find(|(_, config)| config.as_ref().is_some_and(|config| config.contains_key("auto_map")));
     Ok(holder.map(|(name, _)| {
         format!(
             "its `{name}` names code in the folder (`auto_map`), which transformers runs only with `trust_remote_code`, and a template never \
@@ -279,9 +308,16 @@ fn preparation_of(candidate: &Candidate) -> Result<Option<Object>, TemplateError
     for name in ["processor_config.json", "preprocessor_config.json"] {
         let found = candidate.read_json(name)?;
         let says_how = |config: &Object| {
-            ["feature_extractor", "image_processor", "feature_extractor_type", "image_processor_type", "sampling_rate", "size"]
-                .iter()
-                .any(|key| config.contains_key(*key))
+            [
+                "feature_extractor",
+                "image_processor",
+                "feature_extractor_type",
+                "image_processor_type",
+                "sampling_rate",
+                "size",
+            ]
+            .iter()
+            .any(|key| config.contains_key(*key))
         };
         if found.as_ref().is_some_and(says_how) {
             return Ok(found);
@@ -299,6 +335,15 @@ fn sampling_rate(config: &Object) -> Option<u64> {
 fn of_sentences(candidate: &Candidate, config: &Object, modules: &[u8]) -> Result<Recognized, TemplateError> {
     let kind = "a model of sentence-transformers for embeddings of texts";
     let not_run = |hint: String| Ok(Recognized::NotRun { kind: kind.to_owned(), hint });
+    let saved_by = candidate.read_json("config_sentence_transformers.json")?;
+    let class = saved_by.as_ref().and_then(|config| config.get("model_type")?.as_str());
+    if let Some(class) = class.filter(|class| *class != "SentenceTransformer") {
+        return not_run(format!(
+            "models of the class `{}` are not run yet. {}",
+            printable(class),
+            with_code(&printable(class))
+        ));
+    }
     let malformed = |problem: &str| TemplateError::Malformed {
         path: candidate.path().to_path_buf(),
         kind: "a model of sentence-transformers",
@@ -344,11 +389,12 @@ fn of_sentences(candidate: &Candidate, config: &Object, modules: &[u8]) -> Resul
         }
         files.add(&folder, &format!("{FOLDER}/{place}"))?;
     }
-    if names.first() != Some(&"Transformer") {
+    let other = names.iter().position(|name| !OF_EMBEDDINGS.contains(name));
+    if names.first() != Some(&"Transformer") || other.is_some() {
         return not_run(format!(
-            "its first module is `{}`, and only models of transformers are run: write a module `main.py` with a function `get_model` that \
+            "its module `{}` is not run yet, only a Transformer, Pooling and what changes their vectors: write a module `main.py` with a function `get_model` that \
              loads the model, and pack the folder: `carton pack FOLDER --runner python`",
-            names.first().unwrap_or(&"missing")
+            other.map_or(names.first().unwrap_or(&"missing"), |other| &names[other])
         ));
     }
     if let Some(hint) = not_loaded(candidate, config)? {
@@ -357,7 +403,6 @@ fn of_sentences(candidate: &Candidate, config: &Object, modules: &[u8]) -> Resul
     let Some(packages) = tokenizer_packages(candidate)? else {
         return not_run(missing("the files of its tokenizer are", "AutoTokenizer", "tokenizer.json"));
     };
-    let saved_by = candidate.read_json("config_sentence_transformers.json")?;
     let version = saved_by.as_ref().and_then(|config| config.get("__version__")?.get("sentence_transformers"));
     let mut requirements = vec![
         requirement("sentence-transformers", version),

@@ -7,8 +7,8 @@ use memchr::memmem;
 use serde_json::{Map, Value};
 
 use crate::candidate::{Candidate, MAX_TEXT};
-use crate::text::{printable, release, with_suffix};
 use crate::template::python_text;
+use crate::text::{printable, release, with_suffix};
 use crate::{Recognized, Template, TemplateError};
 
 /// Layers that Keras computes with TensorFlow, whatever the backend.
@@ -39,7 +39,9 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         hint: Some("save it again with `model.save(\"NAME.keras\")`".to_owned()),
     };
     let Some(config) = candidate.read_entry_json("config.json") else {
-        return Err(malformed(format!("its `config.json` is missing, no JSON object, or larger than {MAX_TEXT} bytes")));
+        return Err(malformed(format!(
+            "its `config.json` is missing, no JSON object, or larger than {MAX_TEXT} bytes"
+        )));
     };
     if archive.get("model.weights.h5").is_none() {
         return Err(malformed("its `model.weights.h5` is missing".to_owned()));
@@ -93,7 +95,7 @@ fn not_run(release: &str, classes: &Classes) -> Option<String> {
     }
     if let Some((module, name)) = classes.custom.first() {
         return Some(format!(
-            "it needs the class `{}` of the module `{}`, whose code is not in the file: {WITH_CODE}",
+            "it needs `{}` of the module `{}`, whose code is not in the file: {WITH_CODE}",
             printable(name),
             printable(module)
         ));
@@ -114,7 +116,8 @@ impl Classes {
         let mut classes = Self::default();
         // The depth is bounded by the parser of JSON.
         // The loss and the metrics, which may be code, are not loaded.
-        let mut rest: Vec<&Value> = config.iter().filter(|(key, _)| *key != "compile_config").map(|(_, value)| value).collect();
+        let mut rest: Vec<&Value> =
+            config.iter().filter(|(key, _)| *key != "compile_config").map(|(_, value)| value).collect();
         classes.add(config);
         while let Some(value) = rest.pop() {
             match value {
@@ -132,15 +135,19 @@ impl Classes {
     fn add(&mut self, object: &Map<String, Value>) {
         let text = |key: &str| object.get(key).and_then(Value::as_str);
         let Some(name) = text("class_name") else { return };
-        // A class of Keras is found by its module. One that was registered has a package of its own.
-        let registered = text("registered_name").and_then(|registered| registered.split_once('>'));
-        match (text("module"), registered) {
+        // A class of Keras is found by its module. Another one was registered, with or without the name of a package, or was in the script.
+        let package =
+            |registered: &str| registered.split_once('>').map_or("__main__", |(package, _)| package).to_owned();
+        match (text("module"), text("registered_name")) {
+            (Some("builtins"), _) if name == "function" => {
+                self.custom.insert(("__main__".to_owned(), text("config").unwrap_or(name).to_owned()));
+            }
             (Some(module), _) if module == "keras" || module.starts_with("keras.") || module == "builtins" => {}
             (Some(module), _) => {
                 self.custom.insert((module.to_owned(), name.to_owned()));
             }
-            (None, Some((package, _))) if object.contains_key("module") => {
-                self.custom.insert((package.to_owned(), name.to_owned()));
+            (None, Some(registered)) if !name.starts_with("__") => {
+                self.custom.insert((package(registered), name.to_owned()));
             }
             _ => {}
         }
@@ -169,7 +176,8 @@ fn of_hdf5(start: &[u8]) -> Option<Recognized> {
                 .to_owned(),
         });
     }
-    (has(b"keras_version\0") || has(b"layer_names\0")).then(|| Recognized::NotRun {
+    // Attributes of the format before Keras 3, and the groups of Keras 3.
+    (has(b"layer_names\0") || has(b"layers\0") && has(b"vars\0")).then(|| Recognized::NotRun {
         kind: "weights of Keras (HDF5)".to_owned(),
         hint: "the layers are missing: build the model in Keras, load these weights into it with `model.load_weights`, save it with \
                `model.save(\"NAME.keras\")`, and pack NAME.keras"

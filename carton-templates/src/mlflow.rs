@@ -16,7 +16,10 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     let text = String::from_utf8_lossy(&text);
     let Some(flavors) = keys_below(&text, "flavors") else { return Ok(None) };
     let shown: Vec<&str> = flavors.iter().copied().filter(|name| *name != CALLABLE).collect();
-    let kind = format!("a model of MLflow ({})", if shown.is_empty() { CALLABLE.to_owned() } else { printable(&shown.join(", ")) });
+    let kind = format!(
+        "a model of MLflow ({})",
+        if shown.is_empty() { CALLABLE.to_owned() } else { printable(&shown.join(", ")) }
+    );
     let not_run = |hint: &str| Ok(Some(Recognized::NotRun { kind: kind.clone(), hint: hint.to_owned() }));
     if !flavors.contains(&CALLABLE) {
         return not_run(
@@ -29,7 +32,9 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
              `mlflow.pyfunc.get_model_dependencies`",
         );
     };
-    let Ok(requirements) = String::from_utf8(requirements) else { return not_run("its `requirements.txt` is no UTF-8") };
+    let Ok(requirements) = String::from_utf8(requirements) else {
+        return not_run("its `requirements.txt` is no UTF-8");
+    };
     let lines = requirements.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut requirements: Vec<String> = lines.map(str::to_owned).collect();
     if !requirements.iter().any(|line| names(line, "mlflow")) {
@@ -39,7 +44,9 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     let python = candidate.read("python_env.yaml")?;
     let python = python.as_deref().map(String::from_utf8_lossy);
     let python = python.as_ref().and_then(|text| release(value_of(text, "python")?));
-    let warnings = python.map(|version| format!("the model was made with Python {version}: its packages may not fit another minor version"));
+    let warnings = python.map(|version| {
+        format!("the model was made with Python {version}: its packages may not fit another minor version")
+    });
     let files = candidate.entries().iter().filter(|name| !name.starts_with('.'));
     Ok(Some(Recognized::Template(Template {
         name: "mlflow",
@@ -54,7 +61,8 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
 
 /// Whether a line of requirements is for `package`, whatever its version.
 fn names(line: &str, package: &str) -> bool {
-    let rest = line.get(..package.len()).filter(|begin| begin.eq_ignore_ascii_case(package)).map(|_| &line[package.len()..]);
+    let rest =
+        line.get(..package.len()).filter(|begin| begin.eq_ignore_ascii_case(package)).map(|_| &line[package.len()..]);
     rest.is_some_and(|rest| !rest.starts_with(|char: char| char.is_ascii_alphanumeric() || "-_.".contains(char)))
 }
 

@@ -25,7 +25,9 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     }
     if candidate.is_folder() {
         let manifest = candidate.read_json("Manifest.json")?;
-        if manifest.is_some_and(|manifest| manifest.contains_key("itemInfoEntries") && manifest.contains_key("rootModelIdentifier")) {
+        if manifest.is_some_and(|manifest| {
+            manifest.contains_key("itemInfoEntries") && manifest.contains_key("rootModelIdentifier")
+        }) {
             return known("a model of Core ML (.mlpackage)", of_core_ml());
         }
         return Ok(None);
@@ -45,7 +47,9 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         return known("weights without a model (safetensors)", hint);
     }
     if Content::of_start(start) == Some(Content::Gguf) {
-        let hint = format!("models of this format are not run yet; to run it by a package such as llama-cpp-python, {WITH_CODE}");
+        let hint = format!(
+            "models of this format are not run yet; to run it by a package such as llama-cpp-python, {WITH_CODE}"
+        );
         return known("a language model (GGUF)", hint);
     }
     if start.get(4..8) == Some(b"TFL3") {
@@ -56,7 +60,9 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         return known("a model of Core ML (.mlmodel)", of_core_ml());
     }
     if is_pmml(start) {
-        let hint = format!("export the model as ONNX from where it was made; or, to run it by a package such as pypmml, {WITH_CODE}");
+        let hint = format!(
+            "export the model as ONNX from where it was made; or, to run it by a package such as pypmml, {WITH_CODE}"
+        );
         return known("a model in PMML", hint);
     }
     if let Some(what) = of_r(start) {
@@ -64,7 +70,8 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         return known(what, hint.to_owned());
     }
     if let Some(what) = of_julia(candidate)? {
-        let hint = "models of Julia are not run: export it there as ONNX, or save its arrays and write the model in Python";
+        let hint =
+            "models of Julia are not run: export it there as ONNX, or save its arrays and write the model in Python";
         return known(what, hint.to_owned());
     }
     Ok(None)
@@ -146,7 +153,11 @@ fn of_r(start: &[u8]) -> Option<&'static str> {
     };
     if [b"RDX2\n", b"RDX3\n", b"RDA2\n", b"RDA3\n"].iter().any(|magic| bytes.starts_with(*magic)) {
         Some("a workspace of R (.RData)")
-    } else if bytes.starts_with(b"X\n\0\0\0\x02") || bytes.starts_with(b"X\n\0\0\0\x03") || bytes.starts_with(b"A\n2\n") || bytes.starts_with(b"A\n3\n") {
+    } else if bytes.starts_with(b"X\n\0\0\0\x02")
+        || bytes.starts_with(b"X\n\0\0\0\x03")
+        || bytes.starts_with(b"A\n2\n")
+        || bytes.starts_with(b"A\n3\n")
+    {
         Some("an object of R (.rds)")
     } else {
         None
@@ -161,6 +172,7 @@ fn of_julia(candidate: &Candidate) -> Result<Option<&'static str>, TemplateError
     }
     let Some((length, rest)) = start.split_first_chunk::<4>() else { return Ok(None) };
     let metadata = std::fs::metadata(candidate.path()).map_err(TemplateError::io("open", candidate.path()))?;
-    let is_document = u64::from(u32::from_le_bytes(*length)) == metadata.len() && rest.first().is_some_and(|kind| (1..=0x13).contains(kind));
+    let is_document = u64::from(u32::from_le_bytes(*length)) == metadata.len()
+        && rest.first().is_some_and(|kind| (1..=0x13).contains(kind));
     Ok((is_document && memmem::find(rest, b"\x02tag\0").is_some()).then_some("a file of Julia (BSON)"))
 }

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use crate::candidate::Candidate;
-use crate::{
-    Recognized, TemplateError, hugging_face, keras, mlflow, not_run, spacy, tensorflow, torch, xgboost,
-};
+use crate::{Recognized, TemplateError, hugging_face, keras, mlflow, not_run, spacy, tensorflow, torch, xgboost};
 
 type Recognizer = fn(&Candidate) -> Result<Option<Recognized>, TemplateError>;
 

@@ -29,13 +29,23 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     let extra = if WITH_EXTRA.contains(&language) { format!("[{language}]") } else { String::new() };
     let spacy = plain_requirement(&format!("spacy{extra}{version}"));
     let Some(spacy) = spacy.filter(|_| version.is_empty() || version.starts_with(['<', '>', '=', '~', '!'])) else {
-        return Err(malformed(format!("its `meta.json` has a version of spaCy that is none: `{}`", printable(version))));
+        return Err(malformed(format!(
+            "its `meta.json` has a version of spaCy that is none: `{}`",
+            printable(version)
+        )));
     };
     let mut requirements = vec![spacy];
+    if is_before_3_8(version) {
+        // What these versions need, and do not say: they were compiled for NumPy 1, and use `click` itself.
+        requirements.extend(["numpy<2".to_owned(), "click".to_owned()]);
+    }
     for line in texts(&meta, "requirements") {
         let requirement = plain_requirement(line);
         requirements.push(requirement.ok_or_else(|| {
-            malformed(format!("its `meta.json` requires what is no name and version of a package: `{}`", printable(line)))
+            malformed(format!(
+                "its `meta.json` requires what is no name and version of a package: `{}`",
+                printable(line)
+            ))
         })?);
     }
     let components: Vec<&str> = texts(&meta, "pipeline").collect();
@@ -53,6 +63,14 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         files,
         warnings: Vec::new(),
     })))
+}
+
+/// Whether all versions of spaCy that a requirement such as `>=3.7.2,<3.8.0` allows are before 3.8.
+fn is_before_3_8(version: &str) -> bool {
+    let below = version.split(',').find_map(|part| part.trim().strip_prefix('<'));
+    let numbers =
+        below.map(|bound| bound.trim_start_matches('=').split('.').map_while(|number| number.parse::<u32>().ok()));
+    numbers.is_some_and(|numbers| numbers.take(3).collect::<Vec<_>>() <= vec![3, 8, 0])
 }
 
 fn texts<'a>(meta: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> + use<'a> {

@@ -93,7 +93,7 @@ impl Template {
     }
 
     /// Returns the text of `main.py` with its constants.
-    fn module(&self) -> String {
+    pub(crate) fn module(&self) -> String {
         let with_constant = |line: &str| {
             let constant = self
                 .constants

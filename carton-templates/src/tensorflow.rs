@@ -38,7 +38,9 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         path: candidate.path().to_path_buf(),
         kind: "a TensorFlow SavedModel",
         problem,
-        hint: Some("save it again with `tf.saved_model.save`, or download the folder again, with all of its files".to_owned()),
+        hint: Some(
+            "save it again with `tf.saved_model.save`, or download the folder again, with all of its files".to_owned(),
+        ),
     };
     let found = match Contents::read(&path) {
         Ok(found) => found,
@@ -50,7 +52,8 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     let version = found.version.as_deref().and_then(release);
     let shown = version.as_ref().map_or_else(String::new, |version| format!(" (TensorFlow {version})"));
     let kind = format!("a TensorFlow SavedModel{shown}");
-    let mut names: Vec<&str> = found.signatures.iter().map(String::as_str).filter(|name| *name != OF_TENSORFLOW).collect();
+    let mut names: Vec<&str> =
+        found.signatures.iter().map(String::as_str).filter(|name| *name != OF_TENSORFLOW).collect();
     names.sort_unstable();
     let signature = match names[..] {
         _ if names.contains(&DEFAULT) => DEFAULT,
@@ -70,7 +73,8 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         return Err(malformed("its folder `variables` is missing".to_owned()));
     }
     let parts = PARTS.iter().filter(|part| candidate.has(part));
-    let requirement = version.map_or_else(|| "tensorflow-cpu".to_owned(), |version| format!("tensorflow-cpu>={version}"));
+    let requirement =
+        version.map_or_else(|| "tensorflow-cpu".to_owned(), |version| format!("tensorflow-cpu>={version}"));
     Ok(Some(Recognized::Template(Template {
         name: "tensorflow",
         kind,

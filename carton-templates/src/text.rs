@@ -44,7 +44,9 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 /// Returns `line` if it is a requirement of a package by its name and version alone, such as `spacy>=3.8,<3.9`.
 pub(crate) fn plain_requirement(line: &str) -> Option<String> {
     let is_allowed = |char: char| char.is_ascii_alphanumeric() || "-_.[],<>=!~ *".contains(char);
-    let plain = line.len() <= 200 && line.starts_with(|char: char| char.is_ascii_alphanumeric()) && line.chars().all(is_allowed);
+    let plain = line.len() <= 200
+        && line.starts_with(|char: char| char.is_ascii_alphanumeric())
+        && line.chars().all(is_allowed);
     plain.then(|| line.trim().to_owned())
 }
 
@@ -54,7 +56,8 @@ mod tests {
 
     #[test]
     fn a_release_is_the_numbers_at_the_start() {
-        let check = |version: &str, expected: Option<&str>| assert_eq!(release(version).as_deref(), expected, "{version}");
+        let check =
+            |version: &str, expected: Option<&str>| assert_eq!(release(version).as_deref(), expected, "{version}");
         check("2.15.0+cu132", Some("2.15.0"));
         check("2.16.0a0+git12", Some("2.16.0"));
         check("4.49.0.dev0", Some("4.49.0"));
@@ -69,7 +72,8 @@ mod tests {
 
     #[test]
     fn requirements_are_names_and_versions() {
-        let check = |line: &str, expected: Option<&str>| assert_eq!(plain_requirement(line).as_deref(), expected, "{line}");
+        let check =
+            |line: &str, expected: Option<&str>| assert_eq!(plain_requirement(line).as_deref(), expected, "{line}");
         check("spacy-transformers>=1.3.0,<1.4.0", Some("spacy-transformers>=1.3.0,<1.4.0"));
         check("x[y]~=1.0", Some("x[y]~=1.0"));
         check("x @ https://example.com/x.whl", None);

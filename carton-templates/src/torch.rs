@@ -75,7 +75,10 @@ fn of_program(candidate: &Candidate, top: &str) -> Result<Recognized, TemplateEr
         return Err(TemplateError::Malformed {
             path: candidate.path().to_path_buf(),
             kind: "an exported program of PyTorch",
-            problem: format!("its `models/model.json` is no JSON object, or larger than {} bytes", crate::candidate::MAX_TEXT),
+            problem: format!(
+                "its `models/model.json` is no JSON object, or larger than {} bytes",
+                crate::candidate::MAX_TEXT
+            ),
             hint: Some("export it again with `torch.export.save`".to_owned()),
         });
     };
@@ -131,7 +134,8 @@ fn of_checkpoint(pickle: &[u8], format: &str) -> Recognized {
         .take(MAX_NAMED)
         .map(|(module, name)| format!("`{module}.{name}`"))
         .collect();
-    let modules = classes.iter().any(|(module, _)| module.starts_with("torch.nn.modules") || module.starts_with("torch.fx"));
+    let modules =
+        classes.iter().any(|(module, _)| module.starts_with("torch.nn.modules") || module.starts_with("torch.fx"));
     let export = "on a machine where you trust it, load it with its code, and save it with `torch.jit.script(model).save(\"NAME.pt\")` or \
                   `torch.export.save(torch.export.export(model, EXAMPLE), \"NAME.pt2\")`, which hold their code, and pack that. Or put it \
                   beside a module `main.py` with a function `get_model` that makes the model and loads the weights, and pack the folder: \
@@ -149,22 +153,89 @@ fn of_checkpoint(pickle: &[u8], format: &str) -> Recognized {
     }
 }
 
-/// Returns the classes that a pickle of protocol 2 names: `c`, the module, a line feed, the name, a line feed.
+/// Returns the classes that a pickle names, without running it: its instructions are passed over one by one. What follows an instruction that
+/// does not exist, or is cut off, is not looked at. A checkpoint from before PyTorch 1.6 has several pickles, one after the other.
 fn classes(pickle: &[u8]) -> BTreeSet<(String, String)> {
     const MAX_CLASSES: usize = 1000;
-    const MAX_LENGTH: usize = 402;
+    const STOP: u8 = b'.';
+    const PROTOCOL: u8 = 0x80;
     let mut found = BTreeSet::new();
-    for at in memchr::memchr_iter(b'c', pickle) {
-        let rest = &pickle[at + 1..];
-        let mut lines = rest[..rest.len().min(MAX_LENGTH)].splitn(3, |byte| *byte == b'\n');
-        if let (Some(module), Some(name), Some(_)) = (lines.next().and_then(dotted), lines.next().and_then(dotted), lines.next()) {
-            found.insert((module, name));
-            if found.len() == MAX_CLASSES {
-                break;
+    let mut rest = pickle;
+    // The last two texts, which the instruction for a class of protocol 4 takes.
+    let mut texts: [Option<&[u8]>; 2] = [None, None];
+    while let Some((&instruction, after)) = rest.split_first() {
+        let Some((argument, next)) = argument(instruction, after) else { break };
+        let class = match instruction {
+            b'c' | b'i' => {
+                let mut lines = argument.split(|byte| *byte == b'\n');
+                lines.next().zip(lines.next())
             }
+            0x93 => texts[0].zip(texts[1]),
+            _ => None,
+        };
+        if let Some((module, name)) = class.and_then(|(module, name)| dotted(module).zip(dotted(name))) {
+            found.insert((module, name));
         }
+        if matches!(instruction, b'X' | 0x8c | 0x8d | b'U') {
+            texts = [texts[1], Some(argument)];
+        }
+        if found.len() == MAX_CLASSES || instruction == STOP && next.first() != Some(&PROTOCOL) {
+            break;
+        }
+        rest = next;
     }
     found
+}
+
+/// Returns the argument of an instruction of a pickle, and what follows it.
+fn argument(instruction: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let lines = |n_lines: usize| {
+        let end = memchr::memchr_iter(b'\n', rest).nth(n_lines - 1)?;
+        rest.split_at_checked(end + 1)
+    };
+    // The length of the argument, in so many bytes.
+    let counted = |n_bytes: usize| {
+        let (length, rest) = rest.split_at_checked(n_bytes)?;
+        let length = length.iter().rev().fold(0_u64, |length, byte| length << 8 | u64::from(*byte));
+        rest.split_at_checked(usize::try_from(length).ok()?)
+    };
+    match instruction {
+        b'c' | b'i' => lines(2),
+        b'I' | b'L' | b'F' | b'S' | b'V' | b'g' | b'p' | b'P' => lines(1),
+        b'K' | b'h' | b'q' | 0x80 | 0x82 => rest.split_at_checked(1),
+        b'M' | 0x83 => rest.split_at_checked(2),
+        b'J' | b'j' | b'r' | 0x84 => rest.split_at_checked(4),
+        b'G' | 0x95 => rest.split_at_checked(8),
+        b'U' | b'C' | 0x8a | 0x8c => counted(1),
+        b'T' | b'X' | b'B' | 0x8b => counted(4),
+        0x8d | 0x8e | 0x96 => counted(8),
+        b'('
+        | b')'
+        | b'.'
+        | b'0'
+        | b'1'
+        | b'2'
+        | b'N'
+        | b'Q'
+        | b'R'
+        | b'a'
+        | b'b'
+        | b'd'
+        | b'e'
+        | b'l'
+        | b'o'
+        | b's'
+        | b't'
+        | b'u'
+        | b']'
+        | b'}'
+        | 0x81
+        | 0x85..=0x89
+        | 0x8f..=0x94
+        | 0x97
+        | 0x98 => Some((&[], rest)),
+        _ => None,
+    }
 }
 
 fn dotted(line: &[u8]) -> Option<String> {

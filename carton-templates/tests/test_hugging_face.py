@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from written import check_signature, written
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] the quick brown fox jumps over lazy dog a good movie what i have never seen ada lovelace lived in london . !"
@@ -165,12 +165,22 @@ def test_speech_recognition_by_ctc_is_the_model(tmp_path):
 
 
 def test_whisper_is_the_model(tmp_path):
-    made = tokenizer(tmp_path / "model", bos_token="[CLS]", eos_token="[SEP]")
+    # The tokens are the 256 bytes.
+    vocabulary = {"<|endoftext|>": 0, "<|start|>": 1}
+    vocabulary.update({byte: index + 2 for index, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))})
+    made = Tokenizer(models.BPE(vocabulary, []))
+    made.decoder = decoders.ByteLevel()
+    names = {"eos_token": "<|endoftext|>", "bos_token": "<|start|>", "unk_token": "<|endoftext|>"}
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names)
+    made.save_pretrained(tmp_path / "model")
+    # Older versions read these.
+    (tmp_path / "model" / "vocab.json").write_text(json.dumps(vocabulary))
+    (tmp_path / "model" / "merges.txt").write_text("#version: 0.2\n")
     extractor = transformers.WhisperFeatureExtractor(feature_size=80)
     extractor.save_pretrained(tmp_path / "model")
     config = transformers.WhisperConfig(
-        vocab_size=40, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16,
-        decoder_ffn_dim=16, max_target_positions=16, decoder_start_token_id=2, eos_token_id=3, bos_token_id=2, pad_token_id=0,
+        vocab_size=258, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16,
+        decoder_ffn_dim=16, max_target_positions=16, decoder_start_token_id=1, eos_token_id=0, bos_token_id=1, pad_token_id=0,
         suppress_tokens=None, begin_suppress_tokens=None,
     )
     model = transformers.WhisperForConditionalGeneration(config).eval()
@@ -178,11 +188,7 @@ def test_whisper_is_the_model(tmp_path):
     model.save_pretrained(tmp_path / "model")
     files = tmp_path / "model" / "tokenizer_config.json"
     settings = json.loads(files.read_text())
-    files.write_text(json.dumps({**settings, "processor_class": "WhisperProcessor", "tokenizer_class": "WhisperTokenizerFast"}))
-    try:
-        transformers.AutoProcessor.from_pretrained(tmp_path / "model")
-    except Exception as error:
-        pytest.fail("the test's own processor cannot be loaded: %r" % error)
+    files.write_text(json.dumps({**settings, "processor_class": "WhisperProcessor", "tokenizer_class": "WhisperTokenizer"}))
     ours = written(tmp_path, "speech_whisper", MODEL="model")
     inputs = ours.example()
     found = ours.infer_with_tensors(inputs)
@@ -202,9 +208,13 @@ def test_embeddings_are_those_of_sentence_transformers(tmp_path, pooling):
     config = transformers.DistilBertConfig(**NET)
     transformers.DistilBertModel(config).save_pretrained(tmp_path / "net")
     tokens = tokenizer(tmp_path / "net")
-    parts = sentence_transformers.models
-    net = parts.Transformer(str(tmp_path / "net"), max_seq_length=20)
-    modules = [net, parts.Pooling(8, pooling_mode=pooling), parts.Dense(8, 6), parts.Normalize()]
+    try:
+        from sentence_transformers.base.modules import Dense, Normalize, Transformer
+        from sentence_transformers.sentence_transformer.modules import Pooling
+    except ImportError:
+        from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
+    net = Transformer(str(tmp_path / "net"), max_seq_length=20)
+    modules = [net, Pooling(8, pooling_mode=pooling), Dense(8, 6), Normalize()]
     sentence_transformers.SentenceTransformer(modules=modules, device="cpu").save_pretrained(str(tmp_path / "model"))
     ours = written(tmp_path, "sentence_embedding", MODEL="model")
     inputs = ours.example()

@@ -58,15 +58,22 @@ class Model:
 def names(struct, tensors):
     """The names of the model's inputs or outputs: the keys of dicts, otherwise those of the layers."""
     found = []
-    paths = [path for path, _ in keras.tree.flatten_with_path(struct)] if struct is not None else [()] * len(tensors)
-    for path, tensor in zip(paths, tensors):
-        if any(isinstance(part, str) for part in path):
-            name = ".".join(str(part) for part in path)
-        else:
-            name = tensor._keras_history.operation.name
+    paths = dict(paths_in(struct))
+    for tensor in tensors:
+        path = paths.get(id(tensor), ())
+        name = ".".join(map(str, path)) if any(isinstance(part, str) for part in path) else tensor._keras_history.operation.name
         taken = sum(1 for other in found if other == name or other.startswith(name + "."))
         found.append("%s.%d" % (name, taken) if taken else name)
     return found
+
+
+def paths_in(struct, path=()):
+    """The identity of each tensor in a structure, and the keys and positions that lead to it."""
+    if isinstance(struct, (dict, list, tuple)):
+        for key, value in struct.items() if isinstance(struct, dict) else enumerate(struct):
+            yield from paths_in(value, (*path, key))
+    else:
+        yield id(struct), path
 
 
 def described(name, tensor):
