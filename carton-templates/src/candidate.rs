@@ -93,6 +93,17 @@ impl Candidate {
         self.archive.get_or_init(open).as_ref()
     }
 
+    /// Reads an entry of the archive. `None` if this is no archive, or the entry is not there, larger than 16 MiB, or broken.
+    pub(crate) fn read_entry(&self, name: &str) -> Option<Vec<u8>> {
+        let archive = self.archive()?;
+        archive.read(archive.get(name)?, MAX_TEXT).ok()
+    }
+
+    /// Reads an entry of the archive that is a JSON object. `None` if it is not there, or is none.
+    pub(crate) fn read_entry_json(&self, name: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
+        serde_json::from_slice(&self.read_entry(name)?).ok()
+    }
+
     /// Reads a file of the folder, such as `config.json`. `None` if it is not there, or larger than 16 MiB.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, TemplateError> {
         if !self.has(name) {

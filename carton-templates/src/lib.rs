@@ -9,17 +9,29 @@
 //! - `candidate`: a file or folder that may be a model, and the parts of it that recognizers look at.
 //! - `template`: the Python model of one kind of files, and how it is written.
 //! - `xgboost`: each kind of files has a module with one function, `recognize`, and its Python model in `templates/`.
+//! - `not_run`: models that are known, and for which there is no template.
+//! - `text`: texts of model files in messages, names and requirements.
 //! - `recognize`: the order in which kinds are tried.
 
 mod candidate;
 mod catboost;
 mod error;
+mod hugging_face;
+mod keras;
 mod lightgbm;
+mod mlflow;
+mod not_run;
 mod pickle;
 mod recognize;
 mod sklearn;
 mod skops;
+mod spacy;
 mod template;
+mod tensorflow;
+#[cfg(test)]
+mod tests;
+mod text;
+mod torch;
 mod version;
 mod xgboost;
 

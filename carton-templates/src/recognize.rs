@@ -3,11 +3,27 @@
 use std::path::Path;
 
 use crate::candidate::Candidate;
-use crate::{Recognized, TemplateError, catboost, lightgbm, sklearn, xgboost};
+use crate::{
+    Recognized, TemplateError, catboost, hugging_face, keras, lightgbm, mlflow, not_run, sklearn, spacy, tensorflow,
+    torch, xgboost,
+};
 
 type Recognizer = fn(&Candidate) -> Result<Option<Recognized>, TemplateError>;
 
-const RECOGNIZERS: [Recognizer; 4] = [xgboost::recognize, lightgbm::recognize, catboost::recognize, sklearn::recognize];
+const RECOGNIZERS: [Recognizer; 11] = [
+    xgboost::recognize,
+    lightgbm::recognize,
+    catboost::recognize,
+    // The folder of an MLflow model may hold a model of any other kind.
+    mlflow::recognize,
+    keras::recognize,
+    torch::recognize,
+    hugging_face::recognize,
+    tensorflow::recognize,
+    spacy::recognize,
+    sklearn::recognize,
+    not_run::recognize,
+];
 
 /// Returns what the file or folder at `path` is, by its content; `None` if no template knows it.
 ///

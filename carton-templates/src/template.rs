@@ -37,7 +37,7 @@ pub struct Template {
     pub(crate) constants: Vec<(&'static str, String)>,
     /// The lines of `requirements.txt`.
     pub(crate) requirements: Vec<String>,
-    /// The files and folders of the model, each with its name beside `main.py`.
+    /// The files and folders of the model, each with its path beside `main.py`, such as `model/config.json`.
     pub(crate) files: Vec<(String, PathBuf)>,
     /// What the user should know, one sentence each.
     pub(crate) warnings: Vec<String>,
@@ -84,6 +84,9 @@ impl Template {
         for (name, path) in &self.files {
             let path = fs::canonicalize(path).map_err(TemplateError::io("open", path))?;
             let place = folder.join(name);
+            if let Some(parent) = place.parent() {
+                fs::create_dir_all(parent).map_err(TemplateError::io("write", parent))?;
+            }
             symlink(&path, &place).map_err(TemplateError::io("write", &place))?;
         }
         Ok(())
@@ -122,7 +125,7 @@ impl Template {
     }
 
     /// Returns the text of `main.py` with its constants.
-    fn module(&self) -> String {
+    pub(crate) fn module(&self) -> String {
         let with_constant = |line: &str| {
             let constant = self
                 .constants
