@@ -46,7 +46,7 @@ fn element_type(entry: &Entry<'_>) -> Option<ElementType> {
 /// ([`TensorFile::checking`](crate::any_file::TensorFile::checking)).
 ///
 /// Tensors whose files state the same SHA-256 of the same kind of bytes are taken as the same without being read, unless
-/// [`read_all`](DifferenceOptions::read_all) is set.
+/// [`read_all`](method@DifferenceOptions::read_all) is set.
 ///
 /// # Errors
 /// A tensor cannot be read, or is damaged; those of `advance`.
