@@ -8,7 +8,10 @@
 //! - `error`: what can go wrong.
 //! - `candidate`: a file or folder that may be a model, and the parts of it that recognizers look at.
 //! - `template`: the Python model of one kind of files, and how it is written.
-//! - `xgboost`: each kind of files has a module with one function, `recognize`, and its Python model in `templates/`.
+//! - `xgboost`, `lightgbm`, `catboost`, `sklearn`: each kind of files has a module with one function, `recognize`, and its Python model in
+//!   `templates/`.
+//! - `pickle`, `skops`: what such files name, without loading them.
+//! - `version`: versions of packages that files state.
 //! - `recognize`: the order in which kinds are tried.
 
 mod candidate;
