@@ -4,6 +4,7 @@
 //! unknown is [`Parsed::Unknown`], which the receiver answers with an error. All messages exist since version 2 unless
 //! their documentation says otherwise.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use carton_tensor::DataType;
@@ -78,6 +79,12 @@ messages! {
         inputs: Vec<DeclaredTensor>,
         #[serde(default)]
         outputs: Vec<DeclaredTensor>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        optional_inputs: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        optional_outputs: Vec<String>,
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        descriptions: BTreeMap<String, String>,
         #[serde(default)]
         example: Vec<WireTensor>,
     },

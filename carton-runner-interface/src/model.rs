@@ -63,7 +63,13 @@ pub struct Statement {
     pub inputs: Vec<DeclaredTensor>,
     /// The outputs, in order.
     pub outputs: Vec<DeclaredTensor>,
-    /// Inputs of a call, under the names inside the model. Empty if the model knows none.
+    /// The names of inputs that a call may leave out.
+    pub optional_inputs: Vec<String>,
+    /// The names of outputs that a call may not return.
+    pub optional_outputs: Vec<String>,
+    /// What inputs and outputs are, in Markdown, by their names.
+    pub descriptions: BTreeMap<String, String>,
+    /// Inputs of a call. Empty if the model knows none.
     pub example: Tensors,
 }
 

@@ -72,7 +72,7 @@ impl Runner for States {
             return Ok(Statement::default());
         }
         let example = NumericTensor::from_vec(vec![1.5_f32; 100_000], vec![100_000]).unwrap();
-        Ok(Statement { inputs: vec![x()], outputs: Vec::new(), example: [("x".to_owned(), example.into())].into() })
+        Ok(Statement { inputs: vec![x()], example: [("x".to_owned(), example.into())].into(), ..Statement::default() })
     }
 
     fn infer(&self, inputs: Tensors, _: &Call) -> Result<Tensors, RunnerError> {

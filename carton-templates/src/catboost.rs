@@ -44,6 +44,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         source: include_str!("../templates/catboost/main.py"),
         constants: vec![("MODEL", python_text(&name)), ("FORMAT", python_text(format))],
         requirements: vec![format!("catboost>={least}")],
+        python: None,
         files: vec![(name, candidate.path().to_path_buf())],
         warnings: Vec::new(),
     })))

@@ -156,6 +156,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         source: task.source,
         constants: vec![("MODEL", python_text(FOLDER))],
         requirements,
+        python: None,
         files,
         warnings,
     })))
@@ -417,6 +418,7 @@ fn of_sentences(candidate: &Candidate, config: &Object, modules: &[u8]) -> Resul
         source: include_str!("../templates/sentence_embedding/main.py"),
         constants: vec![("MODEL", python_text(FOLDER))],
         requirements,
+        python: None,
         files,
         warnings,
     }))

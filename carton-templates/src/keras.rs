@@ -66,6 +66,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         source: include_str!("../templates/keras/main.py"),
         constants: vec![("MODEL", python_text(&name)), ("BACKEND", python_text(backend))],
         requirements,
+        python: None,
         files: vec![(name, candidate.path().to_path_buf())],
         warnings: vec![format!(
             "a .keras file does not say with which backend it was made: it runs on {backend}, and the last digits may differ from another's"

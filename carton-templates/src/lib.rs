@@ -8,9 +8,11 @@
 //! - `error`: what can go wrong.
 //! - `candidate`: a file or folder that may be a model, and the parts of it that recognizers look at.
 //! - `template`: the Python model of one kind of files, and how it is written.
-//! - `xgboost`: each kind of files has a module with one function, `recognize`, and its Python model in `templates/`.
+//! - `text`, `version`: texts of model files in messages, names and requirements; versions of packages that files state.
+//! - `pickle`, `skops`: what such files name, without loading them.
+//! - `xgboost`, `lightgbm`, `catboost`, `sklearn`, `mlflow`, `keras`, `torch`, `hugging_face`, `tensorflow`, `spacy`: each kind of files has a
+//!   module with one function, `recognize`, and its Python model in `templates/`.
 //! - `not_run`: models that are known, and for which there is no template.
-//! - `text`: texts of model files in messages, names and requirements.
 //! - `recognize`: the order in which kinds are tried.
 
 mod candidate;

@@ -32,6 +32,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         constants: vec![("MODEL", python_text(&name))],
         // Version 4 writes v4, and reads all before it.
         requirements: vec!["lightgbm>=4".to_owned()],
+        python: None,
         files: vec![(name, candidate.path().to_path_buf())],
         warnings: Vec::new(),
     })))

@@ -26,26 +26,28 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
             "it has no flavor `python_function`, with which MLflow calls a model of any framework: log it again with a flavor that has one",
         );
     }
+    if flavors.contains(&"carton") {
+        return not_run("it holds a carton already: pack nothing, and use the `.carton` file in its folder `data`");
+    }
     let Some(requirements) = candidate.read("requirements.txt")? else {
         return not_run(
             "its `requirements.txt` is missing, which names the packages that it needs: write one into the folder, such as by \
              `mlflow.pyfunc.get_model_dependencies`",
         );
     };
-    let Ok(requirements) = String::from_utf8(requirements) else {
-        return not_run("its `requirements.txt` is no UTF-8");
-    };
-    let lines = requirements.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let mut requirements: Vec<String> = lines.map(str::to_owned).collect();
-    if !requirements.iter().any(|line| names(line, "mlflow")) {
+    // The model's own list, with the pins and constraints that it has.
+    let mut list = vec![format!("-r {FOLDER}/requirements.txt")];
+    let text_of_list = String::from_utf8_lossy(&requirements);
+    if !text_of_list.lines().any(|line| names(line.trim(), "mlflow")) {
         let version = value_of(&text, "mlflow_version").and_then(release);
-        requirements.push(version.map_or_else(|| "mlflow".to_owned(), |version| format!("mlflow=={version}")));
+        list.push(version.map_or_else(|| "mlflow".to_owned(), |version| format!("mlflow=={version}")));
     }
     let python = candidate.read("python_env.yaml")?;
     let python = python.as_deref().map(String::from_utf8_lossy);
     let python = python.as_ref().and_then(|text| release(value_of(text, "python")?));
-    let warnings = python.map(|version| {
-        format!("the model was made with Python {version}: its packages may not fit another minor version")
+    let python = python.and_then(|version| {
+        let mut numbers = version.split('.');
+        Some(format!("{}.{}", numbers.next()?, numbers.next()?))
     });
     let files = candidate.entries().iter().filter(|name| !name.starts_with('.'));
     Ok(Some(Recognized::Template(Template {
@@ -53,9 +55,10 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         kind,
         source: include_str!("../templates/mlflow/main.py"),
         constants: vec![("MODEL", python_text(FOLDER))],
-        requirements,
+        requirements: list,
+        python,
         files: files.map(|name| (format!("{FOLDER}/{name}"), candidate.path().join(name))).collect(),
-        warnings: warnings.into_iter().collect(),
+        warnings: Vec::new(),
     })))
 }
 

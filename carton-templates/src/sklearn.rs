@@ -231,6 +231,7 @@ fn template(
         source: include_str!("../templates/sklearn/main.py"),
         constants: all.into_iter().chain(constants).collect(),
         requirements,
+        python: None,
         files: vec![(name, candidate.path().to_path_buf())],
         warnings,
     })

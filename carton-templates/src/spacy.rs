@@ -60,6 +60,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         source: include_str!("../templates/spacy/main.py"),
         constants: vec![("MODEL", python_text(FOLDER))],
         requirements,
+        python: None,
         files,
         warnings: Vec::new(),
     })))

@@ -37,6 +37,8 @@ pub struct Template {
     pub(crate) constants: Vec<(&'static str, String)>,
     /// The lines of `requirements.txt`.
     pub(crate) requirements: Vec<String>,
+    /// The minor version of Python that the model needs, such as `3.11`.
+    pub(crate) python: Option<String>,
     /// The files and folders of the model, each with its path beside `main.py`, such as `model/config.json`.
     pub(crate) files: Vec<(String, PathBuf)>,
     /// What the user should know, one sentence each.
@@ -68,10 +70,23 @@ impl Template {
         &self.warnings
     }
 
+    /// Returns the minor version of Python that the model needs, such as `3.11`; `None` if any will do.
+    #[must_use]
+    pub fn python(&self) -> Option<&str> {
+        self.python.as_deref()
+    }
+
     /// Returns the name that the file or folder at `path` has beside `main.py`.
     #[must_use]
     pub fn name_of(&self, path: &Path) -> Option<&str> {
-        self.files.iter().find(|(_, file)| file == path).map(|(name, _)| name.as_str())
+        self.files.iter().find_map(|(name, file)| {
+            let is_in_it = || file.parent() == Some(path);
+            match name.rsplit_once('/') {
+                _ if file == path => Some(name.as_str()),
+                Some((folder, _)) if is_in_it() => Some(folder),
+                _ => None,
+            }
+        })
     }
 
     /// Writes the model into the empty folder `folder`: `main.py`, `requirements.txt`, and symbolic links to the model's files, so that nothing

@@ -81,6 +81,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         source: include_str!("../templates/tensorflow/main.py"),
         constants: vec![("MODEL", python_text(FOLDER)), ("SIGNATURE", python_text(signature))],
         requirements: vec![requirement],
+        python: None,
         files: parts.map(|part| (format!("{FOLDER}/{part}"), candidate.path().join(part))).collect(),
         warnings: Vec::new(),
     })))

@@ -99,6 +99,7 @@ fn of_program(candidate: &Candidate, top: &str) -> Result<Recognized, TemplateEr
         source: include_str!("../templates/torch_export/main.py"),
         constants: vec![("MODEL", python_text(&name))],
         requirements: vec![requirement],
+        python: None,
         files: vec![(name, candidate.path().to_path_buf())],
         warnings,
     }))

@@ -60,6 +60,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         source: include_str!("../templates/xgboost/main.py"),
         constants: vec![("MODEL", python_text(&name)), ("ESTIMATOR", python_text(estimator))],
         requirements,
+        python: None,
         files: vec![(name, candidate.path().to_path_buf())],
         warnings,
     })))

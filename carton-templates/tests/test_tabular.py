@@ -535,6 +535,19 @@ def test_matrix_of_texts(tmp_path):
     check(model, {"features": texts[:9]}, expected_by(estimator, "transformed"))
 
 
+def test_positions_of_texts(tmp_path):
+    texts = FRAME[["city", "note"]].to_numpy()
+    columns = ColumnTransformer([("places", OneHotEncoder(handle_unknown="ignore"), [0, 1])])
+    estimator = make_pipeline(columns, LogisticRegression()).fit(texts, NAMES)
+    check(run(tmp_path, "sklearn", **save(estimator, tmp_path, "joblib")), {"features": texts[:9]}, expected_by(estimator, "prediction probabilities"))
+    # Texts and numbers are not one matrix.
+    mixed = FRAME[["city", "age"]].to_numpy()
+    columns = ColumnTransformer([("places", OneHotEncoder(), [0]), ("numbers", StandardScaler(), [1])])
+    estimator = make_pipeline(columns, LogisticRegression()).fit(mixed, NAMES)
+    with pytest.raises(TypeError, match="are not one matrix"):
+        run(tmp_path, "sklearn", **save(estimator, tmp_path, "joblib")).signature()
+
+
 @pytest.mark.parametrize("form", ["joblib", "pickle"])
 def test_other_libraries(tmp_path, form):
     for estimator in (xgboost.XGBClassifier(n_estimators=5), lightgbm.LGBMClassifier(n_estimators=5, min_child_samples=3, verbose=-1)):

@@ -9,9 +9,10 @@ use carton_format::metadata::{Draft, Metadata, SelfTest, Signature, TensorSpec};
 use carton_format::side::Side;
 use carton_format::signature::{Giver, as_declared, check_inputs};
 use carton_format::tensor_data::is_tensor_file;
-use carton_runner_interface::Statement;
+use carton_runner_interface::DeclaredTensor;
 use carton_templates::Template;
 use carton_tensor::content::Content;
+use semver::VersionReq;
 use tempfile::TempDir;
 
 use super::check::{TrialCache, Written, check_same_model};
@@ -170,12 +171,21 @@ impl Packing {
         let trial = self.trial_cache().await?;
         let carton = self.write_unpublished(&output).await?;
         let model = self.load_checked(&carton, &trial).await?;
-        let Statement { inputs, outputs, example } =
-            model.describe().await.map_err(|error| error.in_check("does not state its signature"))?;
-        if !inputs.is_empty() || !outputs.is_empty() {
-            self.input.draft.inputs = Some(inputs.iter().map(declared).collect());
-            self.input.draft.outputs = Some(outputs.iter().map(declared).collect());
-            self.example = (!example.is_empty()).then(|| Inputs::Named(example).into());
+        let stated = model.describe().await.map_err(|error| error.in_check("does not state its signature"))?;
+        if !stated.inputs.is_empty() || !stated.outputs.is_empty() {
+            let specs = |specs: &[DeclaredTensor], optional: &[String]| -> Vec<TensorSpec> {
+                let spec = |spec: &DeclaredTensor| TensorSpec {
+                    optional: optional.contains(&spec.name).then_some(true),
+                    description: stated.descriptions.get(&spec.name).cloned(),
+                    ..declared(spec)
+                };
+                specs.iter().map(spec).collect()
+            };
+            self.input.draft.inputs = Some(specs(&stated.inputs, &stated.optional_inputs));
+            // Where the model does not know its outputs, a self-test shows them.
+            let outputs = specs(&stated.outputs, &stated.optional_outputs);
+            self.input.draft.outputs = (!outputs.is_empty()).then_some(outputs);
+            self.example = (!stated.example.is_empty()).then(|| Inputs::Named(stated.example).into());
         }
         self.asked = Some(Asked { model, carton, trial });
         Ok(())
@@ -536,7 +546,10 @@ async fn choose_runner(pack: Pack) -> Result<Chosen, Error> {
         };
         let requirement = Requirement {
             name,
-            framework_version: pack.framework_version.or(pack.metadata.required_framework_version),
+            framework_version: pack.framework_version.or(pack.metadata.required_framework_version).or_else(|| {
+                let version = template.as_ref()?.python()?;
+                VersionReq::parse(&format!("={version}")).ok()
+            }),
             compat_version: pack.metadata.runner_compat_version,
         };
         let sources = RunnerSources { config: &config, install: pack.install_runners, context: &context };

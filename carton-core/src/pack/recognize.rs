@@ -43,10 +43,13 @@ const PYTHON: &str = "python";
 /// The path cannot be inspected, is a file that is empty or truncated, or a model that no runner runs.
 pub(super) fn recognize(path: &Path) -> Result<Option<Recognized>, Error> {
     let seen = look(path)?;
-    match decide(&seen) {
-        Some(runner) => Ok(Some(Recognized { runner, template: None })),
-        None => of_template(path),
+    if let Some(runner) = decide(&seen) {
+        return Ok(Some(Recognized { runner, template: None }));
     }
+    // An export lies beside the weights that a template runs.
+    let template = of_template(path)?;
+    let is_onnx = template.is_none() && matches!(seen, Seen::Folder { modules: 0, onnx_files: 1 });
+    Ok(if is_onnx { Some(Recognized { runner: "onnx", template: None }) } else { template })
 }
 
 /// Returns the template for the model at `path`, if `runner` is that of templates and the files are not a Python model already.
@@ -169,6 +172,8 @@ mod tests {
         check(&["a.py", "b.py"], None);
         check(&["a.py", "model.onnx"], None);
         check(&["weights.bin"], None);
+        check(&["model.onnx", "model.onnx.data"], Some("onnx"));
+        check(&["a.onnx", "b.onnx"], None);
         check(&[], None);
         let file = |name: &str, expected: Option<&str>| {
             let path = folder.path().join(name);

@@ -130,9 +130,9 @@ fn handle(
         Message::Packed(packed) => {
             calls.answer(call()?, name, &[Kind::Pack], Ok(Answer::Packed(packed)))?;
         }
-        Message::Described { inputs, outputs, example } => {
+        Message::Described { inputs, outputs, optional_inputs, optional_outputs, descriptions, example } => {
             let example = decode(&shared.link.memory, example, body, shared.link.frame_cap())?;
-            let statement = Statement { inputs, outputs, example };
+            let statement = Statement { inputs, outputs, optional_inputs, optional_outputs, descriptions, example };
             calls.answer(call()?, name, &[Kind::Describe], Ok(Answer::Described(statement)))?;
         }
         Message::Sealed { handle } => {

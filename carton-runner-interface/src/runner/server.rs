@@ -262,11 +262,20 @@ impl<R: Runner> Server<R> {
         match work {
             Work::Load(_) | Work::Prepare(_) | Work::Pack(_) => Ok(()),
             Work::Describe => {
-                let Statement { mut inputs, mut outputs, example } = model.state(call).map_err(failed)?;
+                let statement = model.state(call).map_err(failed)?;
+                let Statement { mut inputs, mut outputs, optional_inputs, optional_outputs, descriptions, example } =
+                    statement;
                 let dtypes = self.link.peer_dtypes();
                 dtypes.declare(&mut inputs);
                 dtypes.declare(&mut outputs);
-                call.send_tensors(example, |example| Message::Described { inputs, outputs, example })
+                call.send_tensors(example, |example| Message::Described {
+                    inputs,
+                    outputs,
+                    optional_inputs,
+                    optional_outputs,
+                    descriptions,
+                    example,
+                })
             }
             Work::Infer(inputs) => self.answer_outputs(call, model.infer(inputs, call).map_err(failed)?),
             Work::Stream(inputs) => {

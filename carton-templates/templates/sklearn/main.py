@@ -71,7 +71,8 @@ class Model:
         n_features = self._n_features()
         known = _categories_of(self.parts)
         if known is not None:
-            columns = [Column(_dtype_of(values), values).example(place) for place, values in enumerate(known)]
+            dtype = _common_dtype(known)
+            columns = [Column(dtype, values.tolist()).example(place) for place, values in enumerate(known)]
             return {"features": numpy.stack(columns, axis=1)}
         return {"features": _rows(_values_of(self.parts, n_features), n_features)}
 
@@ -211,12 +212,12 @@ def _parts_of(estimator):
 
 
 def _first_steps(steps):
-    """The first step, and those behind it that get the same columns because an imputer is in front of them."""
+    """The first step, and those behind it that get the same columns because an imputer is in front of them, or a function."""
     found = []
     for _, step in steps:
         if step is not None and not isinstance(step, str):
             found.append(step)
-            if not hasattr(step, "statistics_"):
+            if not hasattr(step, "statistics_") and hasattr(step, "n_features_in_"):
                 break
     return found
 
@@ -332,6 +333,13 @@ def _frame_of(columns, inputs):
 def _categories_of(parts):
     """The categories of each column that an encoder knows; None without an encoder."""
     for part in parts:
+        if _is_column_transformer(part):
+            # By positions. What is known of some columns must hold for all, because they are one matrix.
+            names = numpy.array([f"x{place}" for place in range(part.n_features_in_)], object)
+            found = _columns_of_transformer(part, names)
+            if any(column.dtype == "string" for column in found.values()):
+                columns = [found.get(name, Column("float64", [0.5])) for name in names]
+                return [numpy.asarray(column.values or ["a", "b"], object) for column in columns]
         known = getattr(part, "categories_", None)
         if isinstance(known, list) and known:
             return [numpy.asarray(values) for values in known]

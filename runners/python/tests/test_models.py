@@ -77,6 +77,7 @@ class EntryPoints(support.ModelTest):
             self.assertEqual(name, "described")
             self.assertEqual(fields["inputs"], [{"name": "x", "dtype": "float32", "shape": ["batch", 2]}])
             self.assertEqual(fields["outputs"], [])
+            self.assertEqual(fields["descriptions"], {})
             (example,) = fields["example"]
             self.assertEqual(host.bytes_of(example, body), number(1) * 2)
             self.assertEqual(host.call({"describe": {}})[0], "described")
@@ -90,8 +91,13 @@ class EntryPoints(support.ModelTest):
             with self.host(source % outputs) as host:
                 name, fields, *_ = host.call({"describe": {}})
                 self.assertEqual((name, fields["message"]), ("error", problem))
+        nothing = {name: [] for name in ("inputs", "outputs", "optional_inputs", "optional_outputs", "example")}
+        more = '[{"name": "y", "dtype": "int8", "shape": "*", "optional": True, "description": "what it is"}]'
+        with self.host(source % more) as host:
+            fields = host.call({"describe": {}})[1]
+            self.assertEqual((fields["optional_outputs"], fields["descriptions"]), (["y"], {"y": "what it is"}))
         with self.host("class get_model:\n    def infer_with_tensors(self, inputs):\n        return inputs\n") as host:
-            self.assertEqual(host.call({"describe": {}})[:2], ("described", {"inputs": [], "outputs": [], "example": []}))
+            self.assertEqual(host.call({"describe": {}})[:2], ("described", {**nothing, "descriptions": {}}))
         with Host() as host:
             self.assertEqual(host.call({"describe": {}})[1]["code"], "not_loaded")
 
