@@ -121,6 +121,8 @@ fn length_of(text: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::{length_of, types_of};
 
     #[test]

@@ -45,6 +45,8 @@ impl fmt::Display for Version {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::Version;
 
     #[test]

@@ -202,7 +202,20 @@ pub(super) fn find(
     }
     let required = [version.as_ref(), required].into_iter().flatten().map(|required| format!("`{required}`"));
     let what = format!("that meets {}", required.collect::<Vec<_>>().join(" and "));
-    Err(not_found(what, seen.iter().map(Version::to_string).collect()))
+    let failure = not_found(what, seen.iter().map(Version::to_string).collect());
+    Err(match [version.as_ref(), required].into_iter().flatten().find_map(minor_of) {
+        Some(minor) => failure.hint(format!(
+            "install it: `uv python install {minor}`, `pyenv install {minor}`, or `apt-get install python{minor} python{minor}-venv` where the \
+             system has that package; then `carton runner install python --python {minor}`"
+        )),
+        None => failure,
+    })
+}
+
+/// Returns the minor version that a requirement names, such as `3.12`.
+fn minor_of(required: &VersionReq) -> Option<String> {
+    let wanted = required.comparators.first()?;
+    Some(format!("{}.{}", wanted.major, wanted.minor?))
 }
 
 fn not_found(what: String, seen: Vec<String>) -> Failure {

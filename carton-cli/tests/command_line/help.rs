@@ -81,8 +81,8 @@ fn pack_explains_itself() {
 
     Arguments:
       <PATH>
-              The model: a file, a folder, or hf://OWNER/REPOSITORY@REVISION/FILE; with --resolve, a
-              carton
+              The model: a file, a folder, or its address, such as hf://OWNER/REPOSITORY@REVISION or
+              s3://BUCKET/FILE; with --resolve, a carton
 
     Options:
           --resolve
@@ -97,7 +97,8 @@ fn pack_explains_itself() {
 
           --runner <NAME>
               The runner that will run the model (see `carton runner ls`) [default: the metadata's, else
-              the one for a .onnx file, TorchScript, a Python module or a folder with one]
+              the one for a .onnx file, TorchScript, a Python module or a folder with one, or the files
+              of a framework]
 
           --install-runners
               Install the runner from the configured index if it is missing

@@ -41,6 +41,7 @@ mod self_tests;
 mod serve;
 mod shrinking;
 mod signing;
+mod templates;
 mod tensors;
 mod upgrades;
 mod uv;

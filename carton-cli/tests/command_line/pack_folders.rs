@@ -35,7 +35,17 @@ fn model_files(sandbox: &Sandbox) -> Vec<String> {
 #[test]
 fn what_no_model_needs_is_left_out_and_listed() {
     let sandbox = with_folder();
-    assert_snapshot!(sandbox.carton("pack m --runner noop"), @"");
+    assert_snapshot!(sandbox.carton("pack m --runner noop"), @"
+    exit code: 0
+    ----- stdout -----
+    packed m.carton (1.0 KiB)
+    manifest sha256:[HASH]
+    loads in noop 0.1.0; no self-tests
+    ----- stderr -----
+    not packed: .git/ (2 files, 8 B)
+    not packed: src/__pycache__/ (1 file, 4 B)
+    not packed: wandb/ (1 file, 4 B)
+    ");
     assert_eq!(model_files(&sandbox), ["keep.log", "notes.log", "src/a.txt", "weights.bin"]);
     sandbox.write("m/.cartonignore", "# logs\n*.log\n!keep.log\n!wandb/\n");
     let packed = sandbox.carton("pack m --runner noop --exclude src --json").expect_code(0);
@@ -45,7 +55,6 @@ fn what_no_model_needs_is_left_out_and_listed() {
     let named: Vec<_> =
         left_out.iter().map(|one| (one["path"].as_str().unwrap(), one["n_files"].as_u64().unwrap())).collect();
     assert_eq!(named, [(".cartonignore", 1), (".git/", 2), ("notes.log", 1), ("src/", 2)]);
-    // A carton that is packed from its unpacked files is the same.
     let refused = sandbox.carton("pack m --runner noop --exclude a[").expect_code(1);
     assert!(refused.stderr.contains("--exclude: `a[` is no pattern of files"), "{refused}");
     assert!(sandbox.carton("pack m --runner noop --exclude **").expect_code(1).stderr.contains("has no files"));
@@ -68,7 +77,18 @@ fn secrets_stop_and_are_not_shown() {
     sandbox.write("m/.env", "API_KEY=hush");
     sandbox.write("m/src/train.py", format!("a\ntoken = 'ghp_{}'\n", "x".repeat(36)));
     let refused = sandbox.carton("pack m --runner noop --opt env.TOKEN=AKIAIOSFODNN7EXAMPLE");
-    assert_snapshot!(refused, @"");
+    assert_snapshot!(refused, @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the model has what looks like a secret:
+      `.env`: environment variables
+      `src/train.py`, line 2: a token of GitHub
+      `env.TOKEN`: an access key of AWS
+
+    hint: leave it out by a line in .cartonignore, or by --exclude .env; if it is no secret, pack it by --allow-secret .env
+    ");
     assert!(
         !refused.stderr.contains("hush") && !refused.stderr.contains("xxxx") && !refused.stderr.contains("AKIA"),
         "{refused}"

@@ -19,15 +19,15 @@ const DOUBLE: &str = "class Model:\n    def infer_with_tensors(self, tensors):\n
 const DOUBLED: [&str; 4] = ["-i", "x=[1.5, 2.0]", "--json", "-v"];
 
 /// A sandbox with an installed python runner, and the tools to make environments.
-struct Site {
-    sandbox: Sandbox,
+pub(crate) struct Site {
+    pub(crate) sandbox: Sandbox,
     uv: PathBuf,
     interpreter: PathBuf,
 }
 
 impl Site {
     /// Returns `None` if there is no `uv` or no usable Python.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let beside_python =
             std::env::var_os("CARTON_TEST_PYTHON").map(|python| Path::new(&python).with_file_name("uv"));
         let in_path = std::env::var_os("PATH")
@@ -67,7 +67,7 @@ impl Site {
         command
     }
 
-    fn carton(&self, arguments: &[&str]) -> Outcome {
+    pub(crate) fn carton(&self, arguments: &[&str]) -> Outcome {
         outcome(&mut self.command(arguments))
     }
 

@@ -174,12 +174,13 @@ impl Packing {
         let stated = model.describe().await.map_err(|error| error.in_check("does not state its signature"))?;
         if !stated.inputs.is_empty() || !stated.outputs.is_empty() {
             let specs = |specs: &[DeclaredTensor], optional: &[String]| -> Vec<TensorSpec> {
-                let spec = |spec: &DeclaredTensor| TensorSpec {
-                    optional: optional.contains(&spec.name).then_some(true),
-                    description: stated.descriptions.get(&spec.name).cloned(),
-                    ..declared(spec)
+                let described = |spec: &DeclaredTensor| {
+                    let mut described = declared(spec);
+                    described.optional = optional.contains(&spec.name).then_some(true);
+                    described.description = stated.descriptions.get(&spec.name).cloned();
+                    described
                 };
-                specs.iter().map(spec).collect()
+                specs.iter().map(described).collect()
             };
             self.input.draft.inputs = Some(specs(&stated.inputs, &stated.optional_inputs));
             // Where the model does not know its outputs, a self-test shows them.
