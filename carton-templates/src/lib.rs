@@ -9,8 +9,9 @@
 //! - `candidate`: a file or folder that may be a model, and the parts of it that recognizers look at.
 //! - `template`: the Python model of one kind of files, and how it is written.
 //! - `text`, `version`: texts of model files in messages, names and requirements; versions of packages that files state.
+//! - `xgboost`: models of XGBoost.
 //! - `pickle`, `skops`: what such files name, without loading them.
-//! - `xgboost`, `lightgbm`, `catboost`, `sklearn`, `mlflow`, `keras`, `torch`, `hugging_face`, `tensorflow`, `spacy`: each kind of files has a
+//! - `lightgbm`, `catboost`, `sklearn`, `mlflow`, `keras`, `torch`, `hugging_face`, `tensorflow`, `spacy`: as `xgboost`, each kind of files has a
 //!   module with one function, `recognize`, and its Python model in `templates/`.
 //! - `not_run`: models that are known, and for which there is no template.
 //! - `recognize`: the order in which kinds are tried.

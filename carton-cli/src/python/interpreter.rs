@@ -200,8 +200,8 @@ pub(super) fn find(
     if let Some((path, source)) = too_old {
         return Err(unusable(&path, source));
     }
-    let required = [version.as_ref(), required].into_iter().flatten().map(|required| format!("`{required}`"));
-    let what = format!("that meets {}", required.collect::<Vec<_>>().join(" and "));
+    let texts = [version.as_ref(), required].into_iter().flatten().map(|required| format!("`{required}`"));
+    let what = format!("that meets {}", texts.collect::<Vec<_>>().join(" and "));
     let failure = not_found(what, seen.iter().map(Version::to_string).collect());
     Err(match [version.as_ref(), required].into_iter().flatten().find_map(minor_of) {
         Some(minor) => failure.hint(format!(
