@@ -419,16 +419,15 @@ fn folders_of_mlflow() {
     let kind = "a model of MLflow (sklearn)";
     check_not_run(folder.path(), kind, "`requirements.txt` is missing");
     write("requirements.txt", "# made by MLflow\nmlflow==3.1.0\nscikit-learn==1.6.1\n\n");
-    check_template(folder.path(), "mlflow", kind, &["mlflow==3.1.0", "scikit-learn==1.6.1"]);
+    check_template(folder.path(), "mlflow", kind, &["-r mlmodel/requirements.txt"]);
+    assert_eq!(template(folder.path()).python(), None);
     write("requirements.txt", "mlflow-skinny==3.1.0\nx @ git+https://example.com/x\n");
     write("python_env.yaml", "python: 3.10.13\nbuild_dependencies:\n- pip==24\n");
-    check_template(
-        folder.path(),
-        "mlflow",
-        kind,
-        &["mlflow-skinny==3.1.0", "x @ git+https://example.com/x", "mlflow==3.1.0"],
-    );
-    assert!(template(folder.path()).warnings()[0].contains("Python 3.10.13"));
+    check_template(folder.path(), "mlflow", kind, &["-r mlmodel/requirements.txt", "mlflow==3.1.0"]);
+    assert_eq!(template(folder.path()).python(), Some("3.10"));
+    assert_eq!(template(folder.path()).name_of(folder.path()), Some("mlmodel"));
+    write("MLmodel", "flavors:\n  python_function:\n    x: 1\n  carton:\n    data: data\n");
+    check_not_run(folder.path(), "a model of MLflow (carton)", "it holds a carton already");
     write("MLmodel", "flavors:\n  spark:\n    x: 1\n");
     check_not_run(folder.path(), "a model of MLflow (spark)", "python_function");
     write("MLmodel", "notes\n");

@@ -492,12 +492,16 @@ fn credentials_of_package_indexes_do_not_reach_the_model() {
     site.carton(&["pack", "looks.py", "--runner", "python", "-o", "looks.carton", "--opt", "infer_fn=look"])
         .expect_code(0);
     let _ = fs::remove_dir_all(site.data());
+    // The index that uv uses here, so that the one of pip with the secret does not stand for it.
+    let configured =
+        ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"].into_iter().find_map(|name| std::env::var(name).ok());
+    let index = configured.unwrap_or_else(|| "https://pypi.org/simple".to_owned());
     // The first call makes an environment, the second finds it.
     for _ in 0..2 {
         // A confined model sees no process at all.
         let mut command = site.command(&["run", "looks.carton", "-i", "word=\"terces\"", "--json", "--sandbox", "off"]);
         command.env("UV_INDEX_MINE_PASSWORD", "secret").env("PIP_INDEX_URL", "https://me:secret@index.example/simple");
-        command.env("NETRC", "/home/me/secret").env("FTP_PROXY", "secret");
+        command.env("UV_DEFAULT_INDEX", &index).env("NETRC", "/home/me/secret").env("FTP_PROXY", "secret");
         command.env("CARTON_TOKEN_index_example", "secret").env("CARTON_RUNNER_INDEX", "/secret.json");
         let looked = outputs(&outcome(&mut command).expect_code(0));
         assert_eq!(looked["found"]["data"], json!(""), "{looked}");

@@ -57,13 +57,13 @@ pub(super) fn recognize(path: &Path) -> Result<Option<Recognized>, Error> {
 /// # Errors
 /// As [`recognize`].
 pub(super) fn template_for(runner: &str, path: &Path) -> Result<Option<Template>, Error> {
-    let is_python = match look(path)? {
-        Seen::File { name, .. } => is_module(&name),
-        Seen::Folder { modules, .. } => modules > 0,
-    };
-    match runner == PYTHON && !is_python {
-        true => Ok(of_template(path)?.and_then(|recognized| recognized.template)),
-        false => Ok(None),
+    // A module is one even if it is empty.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_given =
+        runner != PYTHON || is_module(&name) || matches!(look(path)?, Seen::Folder { modules, .. } if modules > 0);
+    match is_given {
+        true => Ok(None),
+        false => Ok(of_template(path)?.and_then(|recognized| recognized.template)),
     }
 }
 
