@@ -242,7 +242,7 @@ def pack(model_uri: str, output: AnyPath, **options: Any) -> Packed:
                 written.unlink(missing_ok=True)
         except OSError as error:
             raise machine_error(error) from error
-        return Packed(os.fspath(target), sha256, [], None)
+        return Packed(os.fspath(target), sha256, [], [], None)
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> _Predictor:
