@@ -9,11 +9,12 @@ from .zip_records import ZSTD, zstd_block, zstd_frame
 TYPES = "A value of the wrong type is refused"
 UNKNOWN = "Unknown tables and fields are ignored, so that some can be added without another `spec_version`"
 VERSION = "required; anything but 1 is refused"
+EXTENSIONS = "carton-format-extensions.md"
 REFERENCES = "A reference to what is not there is refused"
 
 
 def cases():
-    return [*tomls(), *signatures(), *optional_inputs(), *defaults(), *optional_outputs(), *elements(), *tests()]
+    return [*tomls(), *cards(), *signatures(), *optional_inputs(), *defaults(), *optional_outputs(), *elements(), *tests()]
 
 
 def tomls():
@@ -178,6 +179,29 @@ def tomls():
     ]
 
 
+def cards():
+    """Cards are not in `reads`: what is shown is that none of them changes what else a reader says."""
+    section, never = "Model cards", "A card is never a reason to refuse a carton"
+    refused = "Refused in it are anchors, aliases, tags, keys that are no texts or occur twice"
+
+    def card(name, about, words, text):
+        return case(f"card-{name}", about, (section, words), lambda c: c.edit("carton.toml", "\n[runner]", text + "\n[runner]"), page=EXTENSIONS)
+
+    def readme(name, about, words, text):
+        return case(f"card-readme-{name}", about, (section, words), lambda c: c.add("misc/README.md", text), page=EXTENSIONS)
+
+    return [
+        card("whole", "a card", "`carton.toml` may say what a model is for", '[card]\ntags = ["digits"]\n[[card.results]]\nmetric = "accuracy"\nvalue = 0.98\n'),
+        card("text", "a card that is a text", never, 'card = "a model of digits"\n'),
+        card("other-types", "a card in which nothing has its type", never, "[card]\ntags = 1.5\nintended_use = []\nresults = true\nbase_model = [{}]\n"),
+        readme("whole", "a card in a README", "its first line is `---`", b"---\ntags: [digits]\nlicense: mit\n---\nDigits.\n"),
+        readme("cut-off", "a card in a README that does not end", never, b"---\ntags: [digits\n"),
+        readme("anchors", "a card in a README with an anchor and an alias", refused, b"---\ntags: &tags [digits]\nlanguage: *tags\n---\n"),
+        readme("key-twice", "a card in a README with a key twice", refused, b"---\nlicense: mit\nlicense: apache-2.0\n---\n"),
+        readme("not-utf-8", "a card in a README that is not UTF-8", never, b"---\ntags: [\xff]\n---\n"),
+    ]
+
+
 INPUT = '[[input]]\nname = "x"\ndtype = "float32"\nshape = [3]\n'
 OUTPUT = '[[output]]\nname = "y"\ndtype = "float32"\nshape = [3]\n'
 X = {"name": "x", "dtype": "float32", "shape": [3]}
@@ -339,7 +363,7 @@ def optional_inputs():
             with_signature(inputs + line + OUTPUT + call, **metadata, **(as_read or {}))(carton)
             carton.optional_inputs = answer or []
 
-        return case(f"optional-{name}", about, (section, words), change, refused=refused, page="carton-format-extensions.md")
+        return case(f"optional-{name}", about, (section, words), change, refused=refused, page=EXTENSIONS)
 
     def example(name, about, words, given, returned, answer=None):
         def table(references):
@@ -380,7 +404,7 @@ def defaults():
             with_signature(INPUT + lines + OUTPUT, inputs=[{**X, **known}], outputs=[Y])(carton)
             carton.optional_inputs = answer
 
-        return case(f"default-{name}", about, (section, words), change, refused=refused, page="carton-format-extensions.md")
+        return case(f"default-{name}", about, (section, words), change, refused=refused, page=EXTENSIONS)
 
     stored = {"default": "@tensor_data/t"}
     line = 'default = "@tensor_data/t"\n'
@@ -401,7 +425,7 @@ def optional_outputs():
 
     def make(name, about, words, line, known):
         change = with_signature(INPUT + OUTPUT + line, inputs=[X], outputs=[{**Y, **known}])
-        return case(f"optional-output-{name}", about, (section, words), change, page="carton-format-extensions.md")
+        return case(f"optional-output-{name}", about, (section, words), change, page=EXTENSIONS)
 
     missing = "A missing output is an error unless it has `optional = true`"
     nothing = "For an output, `false` and `default` mean nothing"
@@ -428,7 +452,7 @@ def elements():
             texts = [f'[[{side}]]\nname = "{one["name"]}"\nshape = {shape}\n{lines}\n' for side, one in (("input", mask), ("output", output))]
             with_signature("".join(texts), inputs=[mask], outputs=[output])(carton)
 
-        return case(f"element-{name}", about, (section, words), change, page="carton-format-extensions.md")
+        return case(f"element-{name}", about, (section, words), change, page=EXTENSIONS)
 
     return [
         make("bool", "booleans", bools, 'dtype = "uint8"\nelement = "bool"', dtype="uint8", element="bool"),

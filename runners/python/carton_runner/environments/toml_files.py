@@ -19,7 +19,7 @@ def parse(text: str, place: str) -> Dict[str, Any]:
 
 def _reader(place: str) -> Callable[[str], Dict[str, Any]]:
     if sys.version_info >= (3, 11):
-        import tomllib
+        import tomllib  # novm: the version was checked
 
         return tomllib.loads
     try:
