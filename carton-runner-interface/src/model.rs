@@ -135,6 +135,9 @@ pub struct PackRequest {
     /// Options for packing alone; they are not stored. The runner warns about unknown ones, as about those of the model.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub pack_options: Options,
+    /// Paths of files and folders in `path` that are not part of the model. They need not be readable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leave_out: Vec<String>,
     /// Inputs that the user declares, in order. `None`: the user declares none, and the runner returns those of the model.
     /// An empty list declares that the model has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

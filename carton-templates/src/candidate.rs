@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use carton_format::archive::Archive;
 use carton_format::source::FileSource;
+use memchr::memmem;
 
 use crate::TemplateError;
 
@@ -15,6 +16,10 @@ use crate::TemplateError;
 const START: u64 = 64 << 10;
 /// The largest file or entry that is read whole.
 pub(crate) const MAX_TEXT: u64 = 16 << 20;
+
+/// The names beside `main.py` by which the python runner finds the packages of a model.
+const TAKEN: [&str; 7] =
+    [".carton", "environment.yaml", "environment.yml", "pylock.toml", "pyproject.toml", "requirements.txt", "uv.lock"];
 
 /// A file or folder that may be a model.
 pub(crate) struct Candidate {
@@ -52,6 +57,13 @@ impl Candidate {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
+    /// Returns the path that the file gets beside `main.py`: its name, or one in a folder if the python runner would read a file of that name.
+    pub(crate) fn name_beside_module(&self) -> String {
+        let name = self.file_name();
+        let is_taken = TAKEN.contains(&name.as_str()) || name.ends_with(".py");
+        if is_taken { format!("model/{name}") } else { name }
+    }
+
     pub(crate) fn is_folder(&self) -> bool {
         self.entries.is_some()
     }
@@ -80,6 +92,28 @@ impl Candidate {
         let mut end = Vec::new();
         file.take(n_bytes).read_to_end(&mut end).map_err(error())?;
         Ok(end)
+    }
+
+    /// Whether `text` is in the file. Searched from its end, so that what is near the end is found at once in a large file.
+    pub(crate) fn contains(&self, text: &[u8]) -> Result<bool, TemplateError> {
+        let error = || TemplateError::io("read", &self.path);
+        let mut file = fs::File::open(&self.path).map_err(error())?;
+        let mut block_end = file.metadata().map_err(error())?.len();
+        // Each block has the beginning of the one behind it, because the text may cross the border.
+        let mut behind = Vec::new();
+        while block_end > 0 {
+            let block_start = block_end.saturating_sub(START);
+            file.seek(SeekFrom::Start(block_start)).map_err(error())?;
+            let mut block = Vec::new();
+            file.by_ref().take(block_end - block_start).read_to_end(&mut block).map_err(error())?;
+            block.extend_from_slice(&behind);
+            if memmem::find(&block, text).is_some() {
+                return Ok(true);
+            }
+            block.truncate(text.len());
+            (behind, block_end) = (block, block_start);
+        }
+        Ok(false)
     }
 
     /// Returns the directory of the file if it is a zip archive that can be read.

@@ -37,7 +37,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     let least = version
         .filter(|version| version.release() > OLDEST.as_slice())
         .map_or_else(|| "1.2".to_owned(), |it| it.to_string());
-    let name = candidate.file_name();
+    let name = candidate.name_beside_module();
     Ok(Some(Recognized::Template(Template {
         name: "catboost",
         kind,

@@ -57,7 +57,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         return Ok(Some(Recognized::NotRun { kind, hint }));
     }
     let backend = classes.backend();
-    let name = with_suffix(candidate.file_name(), ".keras");
+    let name = with_suffix(candidate.name_beside_module(), ".keras");
     let mut requirements = vec![format!("keras>={release},<4")];
     requirements.push(if backend == "tensorflow" { "tensorflow-cpu".to_owned() } else { backend.to_owned() });
     Ok(Some(Recognized::Template(Template {

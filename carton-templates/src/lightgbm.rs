@@ -24,7 +24,17 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     if version.is_empty() || version.len() > 4 || !version.iter().all(u8::is_ascii_digit) {
         return Ok(None);
     }
-    let name = candidate.file_name();
+    // LightGBM reads beyond the end of a text that was cut off. Version 2 has no such line.
+    let has_end = !matches!(version, b"3" | b"4") || candidate.contains(b"\nend of trees")?;
+    if !has_end {
+        return Err(TemplateError::Malformed {
+            path: candidate.path().to_path_buf(),
+            kind: "a LightGBM model",
+            problem: "it is cut off: its line `end of trees` is missing".to_owned(),
+            hint: None,
+        });
+    }
+    let name = candidate.name_beside_module();
     Ok(Some(Recognized::Template(Template {
         name: "lightgbm",
         kind: format!("a LightGBM model (text, version v{})", String::from_utf8_lossy(version)),

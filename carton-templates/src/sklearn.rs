@@ -223,7 +223,7 @@ fn template(
     constants: Vec<(&'static str, String)>,
     warnings: Vec<String>,
 ) -> Recognized {
-    let name = candidate.file_name();
+    let name = candidate.name_beside_module();
     let all = [("MODEL", python_text(&name)), ("FORMAT", python_text(format))];
     Recognized::Template(Template {
         name: "sklearn",

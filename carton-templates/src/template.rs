@@ -98,10 +98,7 @@ impl Template {
         self.write_texts(folder)?;
         for (name, path) in &self.files {
             let path = fs::canonicalize(path).map_err(TemplateError::io("open", path))?;
-            let place = folder.join(name);
-            if let Some(parent) = place.parent() {
-                fs::create_dir_all(parent).map_err(TemplateError::io("write", parent))?;
-            }
+            let place = place_for(folder, name)?;
             symlink(&path, &place).map_err(TemplateError::io("write", &place))?;
         }
         Ok(())
@@ -119,7 +116,7 @@ impl Template {
         fs::create_dir_all(folder).map_err(TemplateError::io("make", folder))?;
         let written = self
             .write_texts(folder)
-            .and_then(|()| self.files.iter().try_for_each(|(name, path)| copy(path, &folder.join(name))));
+            .and_then(|()| self.files.iter().try_for_each(|(name, path)| copy(path, &place_for(folder, name)?)));
         if written.is_err() {
             // Nothing of others is in it. What cannot be removed is left.
             let _ = fs::remove_dir_all(folder);
@@ -151,6 +148,15 @@ impl Template {
         let lines: Vec<String> = self.source.lines().map(with_constant).collect();
         lines.join("\n") + "\n"
     }
+}
+
+/// Returns the place of `name` in `folder`, with the folders that it is in made.
+fn place_for(folder: &Path, name: &str) -> Result<PathBuf, TemplateError> {
+    let place = folder.join(name);
+    if let Some(parent) = place.parent() {
+        fs::create_dir_all(parent).map_err(TemplateError::io("make", parent))?;
+    }
+    Ok(place)
 }
 
 /// Copies a file, or a folder with what its links lead to.

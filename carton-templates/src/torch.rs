@@ -85,7 +85,7 @@ fn of_program(candidate: &Candidate, top: &str) -> Result<Recognized, TemplateEr
     let found = program.get("torch_version").and_then(Value::as_str).and_then(release);
     let version = found.as_ref().map_or_else(String::new, |found| format!(" {found}"));
     let requirement = found.map_or_else(|| "torch>=2.8".to_owned(), |found| format!("torch>={found}"));
-    let name = with_suffix(candidate.file_name(), ".pt2");
+    let name = with_suffix(candidate.name_beside_module(), ".pt2");
     let mut warnings = Vec::new();
     if in_top().any(|name| name.starts_with("data/aotinductor/")) {
         warnings.push("the archive also has native code (AOTInductor), which is not used".to_owned());

@@ -53,7 +53,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
                 .to_owned(),
         );
     }
-    let name = candidate.file_name();
+    let name = candidate.name_beside_module();
     Ok(Some(Recognized::Template(Template {
         name: "xgboost",
         kind,

@@ -113,10 +113,14 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
                  python`",
             )
         }
-        Some(Advice::AllowSecret { path }) => Failure::from(error).hint(format!(
-            "leave it out by a line in .cartonignore, or by --exclude {0}; if it is no secret, pack it by --allow-secret {0}",
-            shell_word(&path)
-        )),
+        Some(Advice::AllowSecret { path, is_in_folder }) => {
+            let path = shell_word(&path);
+            let leave_out = match is_in_folder {
+                true => format!("leave it out by a line in .cartonignore, or by --exclude {path}"),
+                false => "take it out".to_owned(),
+            };
+            Failure::from(error).hint(format!("{leave_out}; if it is no secret, pack it by --allow-secret {path}"))
+        }
         _ => Failure::from(error).instead_of(Exit::Integrity, Exit::Failure),
     }
     };

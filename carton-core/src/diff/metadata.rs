@@ -37,6 +37,11 @@ fn fields(metadata: &Metadata) -> BTreeMap<String, Value> {
     set("required_platforms", list(metadata.required_platforms()));
     set("sandbox.network", metadata.sandbox().network.then_some(Value::Bool(true)));
     set("sandbox.read", list(&metadata.sandbox().read));
+    if let Ok(Value::Object(card)) = serde_json::to_value(metadata.card()) {
+        for (key, value) in card {
+            set(&format!("card.{key}"), Some(value));
+        }
+    }
     let runner = metadata.runner();
     set("runner.runner_name", text(Some(&runner.runner_name)));
     set("runner.required_framework_version", text(Some(&runner.required_framework_version.to_string())));

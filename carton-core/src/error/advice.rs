@@ -30,6 +30,8 @@ pub enum Advice {
     AllowSecret {
         /// Its path in the model.
         path: String,
+        /// Whether it is a file of the model's folder, which can be left out.
+        is_in_folder: bool,
     },
     /// Name the runner of the model that is packed.
     NameRunner {
@@ -103,8 +105,11 @@ impl fmt::Display for Advice {
             Self::FreeSpace => "make room; pruning the cache deletes unused entries",
             Self::DeclareInputs => "declare them in the metadata: a carton.toml with [[input]]",
             Self::DeclareOutputs => "declare [[output]], record a self-test, or give a self-test its expected_out",
-            Self::AllowSecret { path } => {
+            Self::AllowSecret { path, is_in_folder: true } => {
                 return write!(f, "leave it out, by a line in .cartonignore or by excluding it; or allow `{path}`, if it is no secret");
+            }
+            Self::AllowSecret { path, is_in_folder: false } => {
+                return write!(f, "take it out; or allow `{path}`, if it is no secret");
             }
             Self::NameRunner { .. } => "name the runner",
             Self::TrustSomebody => "give the public key of whom you trust",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use carton_format::archive::ArchiveError;
+use carton_format::digest::Sha256Digest;
 use carton_format::error_kind::ErrorKind;
 use carton_format::url::ShownUrl;
 use carton_network::hub::InvalidHubName;
@@ -39,6 +40,12 @@ pub(crate) enum PackError {
     /// The name is none of a repository on the Hub.
     #[error("cannot use `{name}`")]
     HubName { name: ShownUrl, source: InvalidHubName },
+    /// The file is not the one whose digest follows its address.
+    #[error("`{location}` is another file than the one that is asked for: expected SHA-256 {expected}, found {found}")]
+    OtherFile { location: String, expected: Sha256Digest, found: Sha256Digest },
+    /// The user gives the digest of a folder.
+    #[error("`{location}` is a folder, which has no SHA-256")]
+    DigestOfFolder { location: String },
     /// No template is known for the files.
     #[error("no template runs `{}`", path.display())]
     NoTemplate { path: PathBuf },
@@ -49,6 +56,8 @@ pub(crate) enum PackError {
         secrets: Vec<String>,
         /// The path of the first, as it is to be allowed.
         first: String,
+        /// Whether that is a file of the model's folder.
+        is_in_folder: bool,
     },
     /// The metadata refers to something that cannot be used.
     #[error("{place} refers to `{reference}`")]
@@ -121,7 +130,12 @@ impl Failure for PackError {
                 "only the files of frameworks have one, such as those of XGBoost or Keras; other models are packed as they are".into(),
             ),
             Self::NotRun { hint, .. } => Some(Advice::Text(hint.clone())),
-            Self::Secrets { first, .. } => Some(Advice::AllowSecret { path: first.clone() }),
+            Self::Secrets { first, is_in_folder, .. } => {
+                Some(Advice::AllowSecret { path: first.clone(), is_in_folder: *is_in_folder })
+            }
+            Self::DigestOfFolder { .. } => {
+                Some("a repository of the Hub is pinned by a commit: hf://OWNER/REPOSITORY@COMMIT".into())
+            }
             Self::NoSignature => Some(Advice::DeclareInputs),
             Self::OutputsUnknown => Some(Advice::DeclareOutputs),
             Self::RunnerUnknown { content, .. } => Some(Advice::NameRunner { content: *content }),

@@ -1,10 +1,11 @@
 //! Fetches a model that is on a server, so that it can be packed.
 
+use std::fs::File;
 use std::future::IntoFuture;
 use std::path::{Path, PathBuf};
 
 use carton_format::context::Context;
-use carton_format::digest::hash_all;
+use carton_format::digest::{Sha256Digest, hash_all};
 use carton_format::progress::fetched;
 use carton_format::url::Url;
 use carton_network::download::{Download, Target};
@@ -77,7 +78,7 @@ impl FetchedModel {
 }
 
 /// Fetches the model at `location`, so that it can be packed: a repository of the Hugging Face Hub or one file of it, as [`hub::snapshot`] does, or a file on a
-/// web server or in an object store. A path of this machine is returned as it is. [`Carton::pack`](crate::Carton::pack) does this itself.
+/// web server or in an object store. A path of this machine is returned as it is. A file must have the SHA-256 that follows `#sha256=`. [`Carton::pack`](crate::Carton::pack) does this itself.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), carton_core::Error> {
@@ -89,7 +90,7 @@ impl FetchedModel {
 /// ```
 ///
 /// # Errors
-/// The place is an artifact of a registry, or malformed; the server cannot be reached, or refuses; there is no such file; the cache cannot be
+/// The place is an artifact of a registry, or malformed; the file is another one than its SHA-256 says; the server cannot be reached, or refuses; there is no such file; the cache cannot be
 /// written to.
 pub fn fetch_model(location: impl Into<Location>) -> FetchModel {
     FetchModel { location: location.into(), operation: OperationSettings::default() }
@@ -99,6 +100,14 @@ impl FetchModel {
     operation_setters!(operation);
 
     async fn fetch(self) -> Result<FetchedModel, Error> {
+        let (location, operation) = (self.location.clone(), self.operation.clone());
+        let expected = location.expected(None)?;
+        let model = self.fetch_unverified().await?;
+        let Some(expected) = expected else { return Ok(model) };
+        run_blocking(operation.progress(), move |context| verify(model, &location, expected.digest(), &context)).await
+    }
+
+    async fn fetch_unverified(self) -> Result<FetchedModel, Error> {
         let Self { location, operation } = self;
         match location.place()?.clone() {
             Place::Path(path) => Ok(FetchedModel { path, kept: Kept::Nothing }),
@@ -130,6 +139,25 @@ impl IntoFuture for FetchModel {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.fetch())
+    }
+}
+
+/// Compares the file with the digest that follows its address.
+fn verify(
+    model: FetchedModel,
+    location: &Location,
+    expected: Sha256Digest,
+    context: &Context,
+) -> Result<FetchedModel, Error> {
+    let location = location.to_string();
+    if model.path().is_dir() {
+        return Err(PackError::DigestOfFolder { location }.into());
+    }
+    let mut file = File::open(model.path()).map_err(Error::io("open", model.path()))?;
+    let found = hash_all(&mut file, |error| Error::io("read", model.path())(error), |_| Ok(context.check()?))?;
+    match found == expected {
+        true => Ok(model),
+        false => Err(PackError::OtherFile { location, expected, found }.into()),
     }
 }
 

@@ -161,7 +161,8 @@ impl Pack {
         self
     }
 
-    /// Packs the file at this path in the model although it looks like a secret. For an environment variable, the path is `env.NAME`.
+    /// Packs the file at this path in the model's folder, or in `misc/`, although it looks like a secret. For an environment variable the path is
+    /// `env.NAME`, for an option `opts.NAME`, for other texts of the metadata their key.
     pub fn allow_secret(mut self, path: impl Into<String>) -> Self {
         self.allow_secrets.push(path.into());
         self

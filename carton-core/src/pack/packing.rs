@@ -108,10 +108,13 @@ impl Packing {
         draft.env.extend(variables);
         // Before the runner is asked, which may fail for this reason.
         let selected = select(&path, &selection).await?;
-        check_secrets(&pack, &draft, &selected.files)?;
+        let secrets = Searched { pack: &pack, selection: &selection, is_folder: given.is_dir() };
+        secrets.check(&draft, &selected.files)?;
+        warnings.extend(selected.idle.into_iter().map(|pattern| PackWarning::IdlePattern { pattern }));
         let pointers = pointers::find(&selected.files);
         warnings.extend(pointers.iter().cloned().map(|path| PackWarning::GitLfsPointer { path }));
-        let asking = Asking { descriptor: &descriptor, config: &config, pack: &pack, given: &given };
+        let leave_out = selected.left_out;
+        let asking = Asking { descriptor: &descriptor, config: &config, pack: &pack, given: &given, leave_out };
         let mut response = asking.ask(&path, scratch.runner.path(), &draft).await?;
         let doubts = doubtful_outputs(&draft, &response);
         if pack.check && !response.mismatches.is_empty() {
@@ -124,7 +127,7 @@ impl Packing {
         let mut input = Input {
             draft,
             model_path: response.path,
-            selection,
+            selection: selection.clone(),
             misc: pack.misc.clone(),
             tensors: pack.tensors.clone(),
             tensor_format: pack.tensor_format,
@@ -132,14 +135,21 @@ impl Packing {
         };
         let model = given.clone();
         let mut input = run_blocking(None, move |_| {
-            readme::keep(&model, &mut input.misc)?;
+            readme::keep(&model, &input.selection, &mut input.misc)?;
             input.read_files(&folder)?;
             Ok(input)
         })
         .await?;
         // The runner may have taken files from elsewhere.
         let gathered = select(&input.model_path, &input.selection).await?;
-        check_secrets(&pack, &input.draft, &gathered.files)?;
+        let mut files = gathered.files.clone();
+        // A paper of the model may be one of its files.
+        let papers = input.misc.iter().filter(|(_, place)| {
+            let place = std::fs::canonicalize(place);
+            !selected.files.iter().any(|(_, file)| place.as_ref().is_ok_and(|place| place == file))
+        });
+        files.extend(papers.map(|(name, place)| (format!("misc/{name}"), place.clone())));
+        secrets.check(&input.draft, &files)?;
         let found = pointers::find(&gathered.files).into_iter().filter(|path| !pointers.contains(path));
         warnings.extend(found.map(|path| PackWarning::GitLfsPointer { path }));
         warnings.add_mistakes(warnings::missing_files(&input.draft, |path| input.misc.contains_key(path)))?;
@@ -477,7 +487,12 @@ async fn fetched(pack: &Pack) -> Result<FetchedModel, Error> {
 #[derive(Default)]
 struct Selected {
     files: Vec<(String, PathBuf)>,
+    /// By their paths in the user's folder.
     not_packed: Vec<NotPacked>,
+    /// The same by their paths in the model.
+    left_out: Vec<String>,
+    /// The patterns that leave nothing out.
+    idle: Vec<String>,
 }
 
 /// Lists the files of a model. A folder that cannot be packed has none: packing it says why.
@@ -485,36 +500,51 @@ async fn select(model: &Path, selection: &Selection) -> Result<Selected, Error> 
     let (model, selection) = (model.to_path_buf(), selection.clone());
     run_blocking(None, move |context| {
         let Ok(files) = package::model_files(&model, &selection) else { return Ok(Selected::default()) };
-        let not_packed = package::not_packed(&model, &selection, &context).map_err(PackError::Package)?;
-        Ok(Selected { files, not_packed })
+        let mut not_packed = package::not_packed(&model, &selection, &context).map_err(PackError::Package)?;
+        let left_out: Vec<String> = not_packed.iter().map(|left_out| left_out.path.clone()).collect();
+        let idle = selection.idle(left_out.iter().map(String::as_str));
+        for one in &mut not_packed {
+            one.path = selection.in_given_folder(&one.path).to_owned();
+        }
+        let left_out = left_out.iter().map(|path| path.trim_end_matches('/').to_owned()).collect();
+        Ok(Selected { files, not_packed, left_out, idle })
     })
     .await
 }
 
-/// Refuses files and environment variables that look like secrets, unless the user allows them.
-///
-/// # Errors
-/// [`PackError::Secrets`].
-fn check_secrets(pack: &Pack, draft: &Draft, files: &[(String, PathBuf)]) -> Result<(), Error> {
-    let is_allowed = |name: &str, place: Option<&Path>| {
-        pack.allow_secrets.iter().any(|allowed| {
+/// What is searched for secrets, and what the user allows.
+struct Searched<'a> {
+    pack: &'a Pack,
+    selection: &'a Selection,
+    /// Whether the model is a folder, of which files can be left out.
+    is_folder: bool,
+}
+
+impl Searched<'_> {
+    /// Refuses files, by their paths in the carton's model, and texts of the metadata that look like secrets, unless the user allows them.
+    ///
+    /// # Errors
+    /// [`PackError::Secrets`].
+    fn check(&self, draft: &Draft, files: &[(String, PathBuf)]) -> Result<(), Error> {
+        let in_files = files.iter().filter_map(|(name, place)| {
+            let name = self.selection.in_given_folder(name);
+            (!self.allows(name, Some(place))).then(|| secrets::of_file(name, place)).flatten()
+        });
+        let in_files: Vec<Secret> = in_files.collect();
+        let in_metadata = secrets::of_metadata(draft).into_iter().filter(|secret| !self.allows(&secret.path, None));
+        let n_in_files = in_files.len();
+        let found: Vec<Secret> = in_files.into_iter().chain(in_metadata).collect();
+        let Some(Secret { path: first, .. }) = found.first().cloned() else { return Ok(()) };
+        let is_in_folder = self.is_folder && n_in_files > 0 && !first.starts_with("misc/");
+        let secrets = found.iter().map(ToString::to_string).collect();
+        Err(PackError::Secrets { secrets, first, is_in_folder }.into())
+    }
+
+    fn allows(&self, name: &str, place: Option<&Path>) -> bool {
+        self.pack.allow_secrets.iter().any(|allowed| {
             let is_place = |place: &Path| std::fs::canonicalize(allowed).is_ok_and(|allowed| allowed == place);
             allowed.strip_prefix("./").unwrap_or(allowed) == name || place.is_some_and(is_place)
         })
-    };
-    let in_files = files.iter().filter(|(name, place)| !is_allowed(name, Some(place)));
-    let in_files = in_files.filter_map(|(name, place)| secrets::of_file(name, place));
-    let variables = draft.env.iter().map(|(name, value)| (format!("env.{name}"), value));
-    let in_variables = variables.filter(|(name, _)| !is_allowed(name, None));
-    let in_variables =
-        in_variables.filter_map(|(path, value)| Some(Secret { path, what: secrets::of_value(value)?, line: None }));
-    let found: Vec<Secret> = in_files.chain(in_variables).collect();
-    match found.first() {
-        Some(first) => {
-            let first = first.path.clone();
-            Err(PackError::Secrets { secrets: found.iter().map(ToString::to_string).collect(), first }.into())
-        }
-        None => Ok(()),
     }
 }
 

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use carton_format::model_card::{README, has_front_matter};
 
 use crate::Error;
+use crate::package::Selection;
 
-/// Adds `README.md` of the model's folder to the files of `misc/`, if it begins with front matter and the user names no other.
-pub(super) fn keep(model: &Path, misc: &mut BTreeMap<String, PathBuf>) -> Result<(), Error> {
+/// Adds `README.md` of the model's folder to the files of `misc/`, if it is packed and begins with front matter, and the user names no other.
+pub(super) fn keep(model: &Path, selection: &Selection, misc: &mut BTreeMap<String, PathBuf>) -> Result<(), Error> {
     let path = model.join(README);
     // A link may lead anywhere, and is kept in the model as it is.
     let is_file = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
-    if !is_file || misc.contains_key(README) {
+    if !is_file || !selection.keeps(README) || misc.contains_key(README) {
         return Ok(());
     }
     let mut beginning = Vec::new();

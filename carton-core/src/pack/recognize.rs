@@ -43,6 +43,10 @@ const PYTHON: &str = "python";
 /// The path cannot be inspected, is a file that is empty or truncated, or a model that no runner runs.
 pub(super) fn recognize(path: &Path) -> Result<Option<Recognized>, Error> {
     let seen = look(path)?;
+    // A suffix says less than the content.
+    if let (Seen::File { .. }, Some(recognized)) = (&seen, of_template(path)?) {
+        return Ok(Some(recognized));
+    }
     if let Some(runner) = decide(&seen) {
         return Ok(Some(Recognized { runner, template: None }));
     }
@@ -57,11 +61,8 @@ pub(super) fn recognize(path: &Path) -> Result<Option<Recognized>, Error> {
 /// # Errors
 /// As [`recognize`].
 pub(super) fn template_for(runner: &str, path: &Path) -> Result<Option<Template>, Error> {
-    // A module is one even if it is empty.
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_given =
-        runner != PYTHON || is_module(&name) || matches!(look(path)?, Seen::Folder { modules, .. } if modules > 0);
-    match is_given {
+    let is_given = || Ok::<_, Error>(matches!(look(path)?, Seen::Folder { modules, .. } if modules > 0));
+    match runner != PYTHON || is_given()? {
         true => Ok(None),
         false => Ok(of_template(path)?.and_then(|recognized| recognized.template)),
     }
@@ -183,6 +184,9 @@ mod tests {
         file("model.onnx", Some("onnx"));
         file("MODEL.ONNX", Some("onnx"));
         file("double.py", Some("python"));
+        std::fs::write(folder.path().join("trees.onnx"), "tree\nversion=v4\nend of trees\n").unwrap();
+        let trees = recognize(&folder.path().join("trees.onnx")).unwrap().unwrap();
+        assert_eq!(trees.template.unwrap().name(), "lightgbm");
         file("model.pt", None);
         file("model", None);
         assert!(recognize(&folder.path().join("missing.onnx")).is_err());

@@ -24,6 +24,8 @@ pub(super) struct Asking<'a> {
     pub(super) pack: &'a Pack,
     /// The file or folder that the user gave.
     pub(super) given: &'a Path,
+    /// The paths in the model that are not packed.
+    pub(super) leave_out: Vec<String>,
 }
 
 impl Asking<'_> {
@@ -32,7 +34,7 @@ impl Asking<'_> {
     /// # Errors
     /// The runner cannot be started, or refuses the model.
     pub(super) async fn ask(&self, path: &Path, scratch: &Path, draft: &Draft) -> Result<PackResponse, Error> {
-        let Self { descriptor, config, pack, given } = *self;
+        let Self { descriptor, config, pack, given, ref leave_out } = *self;
         let mut policy = pack.policy.clone();
         complete_policy(&mut policy, config)?;
         // The parts of a model may be in several files beside each other.
@@ -60,6 +62,7 @@ impl Asking<'_> {
             scratch: scratch.to_path_buf(),
             options: runner_options,
             pack_options: pack.pack_options.clone(),
+            leave_out: leave_out.clone(),
             inputs: draft.inputs.as_deref().map(wire_specs),
             outputs: draft.outputs.as_deref().map(wire_specs),
             runner_compat_version: draft.runner_compat_version,

@@ -2,12 +2,14 @@
 //! shown.
 //!
 //! The forms are those that their makers document for scanners: private keys in PEM, tokens with a fixed beginning and length, and passwords
-//! in the URLs of files that configure packages. A secret without a form, such as a password in a program, is not found.
+//! in the URLs of files that configure packages. A secret without a form, such as a password in a program, is not found. The texts of the
+//! metadata are searched in the same way.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use carton_format::metadata::{Draft, TensorSpec};
 use memchr::memmem;
 
 /// The largest file whose content is searched, in bytes. Texts that people write are smaller, and weights larger.
@@ -15,10 +17,10 @@ const MAX_SEARCHED: u64 = 1 << 20;
 /// A NUL among so many first bytes shows that a file is no text.
 const SNIFFED: usize = 8 << 10;
 
-/// What is secret about a file.
+/// What is secret about a file or a text of the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Secret {
-    /// The path in the model.
+    /// The path in the model's folder, or the name of the text.
     pub(crate) path: String,
     /// What it is, such as `a private key`.
     pub(crate) what: &'static str,
@@ -36,10 +38,11 @@ impl std::fmt::Display for Secret {
     }
 }
 
-/// Returns the first secret of a file, if it has one.
+/// Returns the first secret of the file at `place`, which the user knows by the path `name`.
 pub(super) fn of_file(name: &str, place: &Path) -> Option<Secret> {
     let found = |what, line| Some(Secret { path: name.to_owned(), what, line });
-    if let Some(what) = of_name(name) {
+    // Behind a link, only the name of what it leads to may tell.
+    if let Some(what) = of_name(name).or_else(|| of_name(&place.to_string_lossy())) {
         return found(what, None);
     }
     let text = small_text(place)?;
@@ -48,9 +51,35 @@ pub(super) fn of_file(name: &str, place: &Path) -> Option<Secret> {
     found(what, Some(line))
 }
 
-/// Returns the kind of secret that a value has the form of, such as that of an environment variable.
-pub(super) fn of_value(value: &str) -> Option<&'static str> {
-    of_text(value.as_bytes(), true).map(|(_, what)| what)
+/// Returns the secrets in the texts of the metadata: `env.NAME` for an environment variable, `opts.NAME` for an option of the runner, and the
+/// keys of carton.toml for others.
+pub(super) fn of_metadata(draft: &Draft) -> Vec<Secret> {
+    let mut texts: Vec<(String, String)> = Vec::new();
+    texts.extend(draft.env.iter().map(|(name, value)| (format!("env.{name}"), value.clone())));
+    texts.extend(draft.opts.iter().map(|(name, value)| {
+        (format!("opts.{name}"), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    }));
+    let fields = [
+        ("model_name", &draft.model_name),
+        ("short_description", &draft.short_description),
+        ("model_description", &draft.model_description),
+        ("license", &draft.license),
+        ("repository", &draft.repository),
+        ("homepage", &draft.homepage),
+    ];
+    texts.extend(fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text.clone()?))));
+    for (list, specs) in [("input", &draft.inputs), ("output", &draft.outputs)] {
+        let described = |spec: &TensorSpec| Some((format!("{list}.{}", spec.name), spec.description.clone()?));
+        texts.extend(specs.iter().flatten().filter_map(described));
+    }
+    texts.extend(draft.self_tests.iter().filter_map(|test| Some(("self_test".to_owned(), test.description.clone()?))));
+    texts.extend(draft.examples.iter().filter_map(|one| Some(("example".to_owned(), one.description.clone()?))));
+    texts.extend(serde_json::to_string(&draft.card).map(|text| ("card".to_owned(), text)));
+    let secret = |(path, text): (String, String)| {
+        let (_, what) = of_text(text.as_bytes(), true)?;
+        Some(Secret { path, what, line: None })
+    };
+    texts.into_iter().filter_map(secret).collect()
 }
 
 /// Judges a file by its name alone.
@@ -91,8 +120,19 @@ fn small_text(place: &Path) -> Option<Vec<u8>> {
     }
     let mut text = Vec::new();
     file.take(MAX_SEARCHED).read_to_end(&mut text).ok()?;
+    match text.as_slice() {
+        [0xff, 0xfe, rest @ ..] => return Some(of_utf16(rest, u16::from_le_bytes)),
+        [0xfe, 0xff, rest @ ..] => return Some(of_utf16(rest, u16::from_be_bytes)),
+        _ => (),
+    }
     let sniffed = text.get(..SNIFFED).unwrap_or(&text);
     memchr::memchr(0, sniffed).is_none().then_some(text)
+}
+
+/// Returns the UTF-8 of a text that Windows wrote.
+fn of_utf16(text: &[u8], unit: fn([u8; 2]) -> u16) -> Vec<u8> {
+    let units: Vec<u16> = text.as_chunks().0.iter().map(|pair| unit(*pair)).collect();
+    String::from_utf16_lossy(&units).into_bytes()
 }
 
 /// A token: how it begins, at least how many characters follow, and which.
@@ -166,21 +206,42 @@ fn of_text(text: &[u8], has_package_urls: bool) -> Option<(usize, &'static str)>
 impl Token {
     fn find(&self, text: &[u8]) -> Option<usize> {
         memmem::find_iter(text, self.start).find(|&at| {
-            let is_alone = at == 0 || !is_word(text[at - 1]);
+            let before = &text[..at];
+            // A letter behind a back slash is an escape, as in JSON.
+            let is_escape = matches!(before, [.., b'\\', b'n' | b'r' | b't']);
+            let is_alone = is_escape || !before.last().is_some_and(|byte| is_word(*byte));
             let following = text.get(at + self.start.len()..).unwrap_or_default();
             is_alone && following.iter().take_while(|&&byte| (self.follows)(byte)).count() >= self.n_following
         })
     }
 }
 
-/// Finds the header of a private key in PEM (RFC 7468, and OpenSSH's) that something follows on the next line.
+/// Finds the header of a private key in PEM (RFC 7468, and OpenSSH's) or of OpenPGP's (RFC 9580, section 6.2) that a key follows. Line ends
+/// may be escaped, as in JSON.
 fn private_key(text: &[u8]) -> Option<usize> {
-    const END: &[u8] = b"PRIVATE KEY-----";
-    memmem::find_iter(text, b"-----BEGIN ").find(|&at| {
-        let line = text[at..].split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let header = line.strip_suffix(b"\r").unwrap_or(line);
-        header.ends_with(END) && text[at + line.len()..].iter().any(u8::is_ascii_alphanumeric)
+    const BEGIN: &[u8] = b"-----BEGIN ";
+    const ENDS: [&[u8]; 2] = [b"PRIVATE KEY-----", b"PRIVATE KEY BLOCK-----"];
+    memmem::find_iter(text, BEGIN).find(|&at| {
+        let label = &text[at + BEGIN.len()..];
+        let label = &label[..label.len().min(MAX_LABEL)];
+        ENDS.iter().any(|end| {
+            memmem::find(label, end).is_some_and(|before| {
+                let is_label = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b' ';
+                let body = &text[at + BEGIN.len() + before + end.len()..];
+                label[..before].iter().all(is_label) && has_base64(&body[..body.len().min(MAX_BEFORE_KEY)])
+            })
+        })
     })
+}
+
+/// The longest label of a key, in bytes: `ENCRYPTED PRIVATE KEY` has 21.
+const MAX_LABEL: usize = 64;
+/// Where the first line of the key is at the latest, in bytes behind its header: lines such as `Proc-Type` may come before.
+const MAX_BEFORE_KEY: usize = 4 << 10;
+
+/// Whether there is a line of a key: 32 characters of base64 or more, which the documentation of keys does not have.
+fn has_base64(text: &[u8]) -> bool {
+    text.split(|byte| !is_base64(*byte)).any(|run| run.len() >= 32)
 }
 
 /// Finds `://USER:PASSWORD@` whose password is no placeholder.
@@ -193,9 +254,18 @@ fn password_in_url(text: &[u8]) -> Option<usize> {
         let authority = &rest[..end.unwrap_or(rest.len())];
         let Some(user) = memchr::memrchr(b'@', authority).map(|at| &authority[..at]) else { return false };
         let Some(password) = memchr::memchr(b':', user).map(|at| &user[at + 1..]) else { return false };
-        let is_placeholder = password.iter().any(|byte| b"${}<>*%[".contains(byte));
-        !password.is_empty() && !is_placeholder
+        !password.is_empty() && !is_placeholder(password)
     })
+}
+
+/// Whether a password is one that a program or a person fills in: `${NAME}`, `$NAME`, `{name}`, `<password>`, `[password]`, `%(name)s`, `%NAME%`,
+/// `***`.
+fn is_placeholder(password: &[u8]) -> bool {
+    match password {
+        [b'$' | b'{' | b'<' | b'[', ..] | [b'%', b'(', ..] => true,
+        [b'%', name @ .., b'%'] => name.iter().all(|byte| is_word(*byte)),
+        _ => password.iter().all(|byte| *byte == b'*'),
+    }
 }
 
 #[cfg(test)]
@@ -246,11 +316,21 @@ mod tests {
         check(&format!("ghp_{}", "a".repeat(35)), None);
         check("AKIAIOSFODNN7EXAMPLE", Some((0, "an access key of AWS")));
         check("MAKIAIOSFODNN7EXAMPLE", None);
-        check("x\n-----BEGIN RSA PRIVATE KEY-----\r\nMIIE", Some((2, "a private key")));
+        let key = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC".repeat(2);
+        let private = Some((2, "a private key"));
+        check(&format!("x\n-----BEGIN RSA PRIVATE KEY-----\r\n{key}"), private);
+        check(&format!("{{\"-----BEGIN PRIVATE KEY-----\\n{key}\\n\"}}"), private);
+        check(&format!("x\n-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{key}"), private);
+        check(&format!("x\n-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{key}"), private);
+        check(&format!("-----BEGIN PUBLIC KEY-----\n{key}"), None);
+        check("-----BEGIN PRIVATE KEY-----\n(the key)\n-----END PRIVATE KEY-----", None);
         check("-----BEGIN PRIVATE KEY-----", None);
         check("-----BEGIN CERTIFICATE-----\nMIIE", None);
         check("--index-url https://user:secret@host/simple", Some((17, "a password in a URL")));
         check("https://user:${PASSWORD}@host/simple https://user@host http://host:80/a@b", None);
+        check("https://u:%(password)s@h https://u:%PASSWORD%@h https://u:***@h https://u:<password>@h", None);
+        check("https://u:se%40cret$@h", Some((5, "a password in a URL")));
+        check(&format!("\"a\\n{token}\""), Some((4, "a token of Hugging Face")));
         assert_eq!(of_text(b"https://user:secret@host/", false), None);
     }
 
@@ -273,5 +353,22 @@ mod tests {
             Some("`requirements.txt`, line 2: a password in a URL"),
         );
         check("notes.md", b"http://u:pw@h/s", None);
+        let text: String = String::from_utf8(key.to_vec()).unwrap();
+        let of_windows: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+        check("of_windows.txt", &of_windows, Some("`of_windows.txt`, line 3: an access key of AWS"));
+        let place = folder.path().join(".env");
+        let found = of_file("settings", &place).map(|secret| secret.to_string());
+        assert_eq!(found.as_deref(), Some("`settings`: environment variables"));
+    }
+
+    #[test]
+    fn secrets_are_found_in_texts_of_the_metadata() {
+        let draft = Draft::parse(
+            "homepage = 'https://u:pw@h'\n[runner.opts]\nkeys = ['AKIAIOSFODNN7EXAMPLE']\n[card]\nlimitations = 'https://u:pw@h'\n",
+        );
+        let found: Vec<String> = of_metadata(&draft.unwrap()).iter().map(ToString::to_string).collect();
+        let expected =
+            ["`opts.keys`: an access key of AWS", "`homepage`: a password in a URL", "`card`: a password in a URL"];
+        assert_eq!(found, expected);
     }
 }

@@ -140,6 +140,14 @@ pub(crate) enum PackageError {
         /// Why it is none.
         problem: String,
     },
+    /// A file is the whole model, and a rule is to leave something of it out.
+    #[error("`{}` is one file, and `{}` can leave nothing of it out", path.display(), pattern.escape_debug())]
+    NothingToExclude {
+        /// The file.
+        path: PathBuf,
+        /// The rule.
+        pattern: String,
+    },
     /// The file of such rules is none that is read.
     #[error("cannot use `{}`: expected a file of at most {limit} bytes", path.display())]
     IgnoreFile {
@@ -196,6 +204,7 @@ impl Failure for PackageError {
             | Self::MetadataTooLarge { .. }
             | Self::TooManyFiles { .. }
             | Self::IgnorePattern { .. }
+            | Self::NothingToExclude { .. }
             | Self::IgnoreFile { .. }
             | Self::SourceChanged { .. }
             | Self::NoExample { .. }

@@ -2,7 +2,7 @@
 //! excludes. The syntax is that of `.gitignore`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use carton_format::context::Context;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -44,7 +44,9 @@ const DEFAULTS: [&str; 20] = [
 pub(crate) struct Selection {
     rules: Option<Gitignore>,
     /// The folder in the model that the rules are for: empty, or the name under which a template has the user's folder.
-    within: PathBuf,
+    within: String,
+    /// The patterns that the user gave beside the folder.
+    exclude: Vec<String>,
 }
 
 /// A file or folder that is not packed.
@@ -61,13 +63,18 @@ pub struct NotPacked {
 
 impl Selection {
     /// Reads the rules for the folder `model`: the defaults, then its `.cartonignore`, then `exclude`. A later rule decides, and one that
-    /// begins with `!` keeps what an earlier one leaves out. A file has no rules.
+    /// begins with `!` keeps what an earlier one leaves out. A file has no rules, and nothing can be excluded of it.
     ///
     /// # Errors
     /// `.cartonignore` cannot be read; a pattern is malformed.
     pub(crate) fn of(model: &Path, exclude: &[String]) -> Result<Self, PackageError> {
         if !model.is_dir() {
-            return Ok(Self::default());
+            return match exclude.first() {
+                Some(pattern) => {
+                    Err(PackageError::NothingToExclude { path: model.to_path_buf(), pattern: pattern.clone() })
+                }
+                None => Ok(Self::default()),
+            };
         }
         let place = model.join(IGNORE_FILE);
         let mut builder = GitignoreBuilder::new("");
@@ -94,14 +101,38 @@ impl Selection {
             pattern: String::new(),
             problem: source.to_string(),
         })?;
-        Ok(Self { rules: Some(rules), within: PathBuf::new() })
+        Ok(Self { rules: Some(rules), within: String::new(), exclude: exclude.to_vec() })
     }
 
     /// Returns these rules for a model that has the user's folder as its folder `name`.
     #[must_use]
     pub(crate) fn within(mut self, name: &str) -> Self {
-        self.within = PathBuf::from(name);
+        self.within = name.to_owned();
         self
+    }
+
+    /// Returns the path in the user's folder of the file at `path` in the model.
+    pub(crate) fn in_given_folder<'a>(&self, path: &'a str) -> &'a str {
+        let inner = path.strip_prefix(&self.within).filter(|_| !self.within.is_empty());
+        inner.and_then(|path| path.strip_prefix('/')).unwrap_or(path)
+    }
+
+    /// Whether a file of the user's folder is packed.
+    pub(crate) fn keeps(&self, name: &str) -> bool {
+        self.rules.as_ref().is_none_or(|rules| !rules.matched(name, false).is_ignore())
+    }
+
+    /// The patterns given beside the folder that leave nothing of it out, where `left_out` are all paths in the model that are.
+    pub(crate) fn idle<'a>(&self, left_out: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let decided_by = |path: &str| {
+            let path = self.in_given_folder(path);
+            let (path, is_folder) = path.strip_suffix('/').map_or((path, false), |path| (path, true));
+            let decided = self.rules.as_ref()?.matched(path, is_folder);
+            decided.inner().map(|pattern| pattern.original().to_owned())
+        };
+        let used: Vec<String> = left_out.into_iter().filter_map(decided_by).collect();
+        let is_idle = |pattern: &&String| !pattern.starts_with(['!', '#']) && !used.contains(pattern);
+        self.exclude.iter().filter(is_idle).cloned().collect()
     }
 
     /// Whether the file or folder at `path`, relative to the model, is not packed. Of the folders above it, none may be left out.
@@ -113,10 +144,11 @@ impl Selection {
 }
 
 fn read_ignore_file(place: &Path) -> Result<Option<String>, PackageError> {
-    let metadata = match fs::metadata(place) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        metadata => metadata.map_err(PackageError::io("open", place))?,
-    };
+    if fs::symlink_metadata(place).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    // A link that leads to nothing is there.
+    let metadata = fs::metadata(place).map_err(PackageError::io("open", place))?;
     if !metadata.is_file() || metadata.len() > MAX_IGNORE_FILE {
         return Err(PackageError::IgnoreFile { path: place.to_path_buf(), limit: MAX_IGNORE_FILE });
     }
@@ -177,7 +209,13 @@ mod tests {
         check(&rules, "a.tmp", true);
         check(&rules, "b.tmp", false);
         check(&rules, "weights.bin", false);
+        let idle = |rules: &Selection| rules.idle(["a.log", ".git/", "a.tmp"]);
+        assert_eq!(idle(&rules), Vec::<String>::new());
+        assert_eq!(idle(&selection("", &["*.tmp", "./b", "[", "!c"]).unwrap()), ["./b", "["]);
+        assert!(rules.keeps("README.md") && !rules.keeps("README.log"));
         let inner = rules.within("mlmodel");
+        assert_eq!(inner.in_given_folder("mlmodel/a.log"), "a.log");
+        assert_eq!(inner.in_given_folder("mlmodels/a.log"), "mlmodels/a.log");
         check(&inner, "mlmodel/a.log", true);
         check(&inner, "a.log", false);
         check(&inner, "mlmodel/", false);

@@ -141,13 +141,15 @@ impl Walk<'_> {
             };
             let behind_link = level.behind_link;
             let path = entry.path();
-            let name = checked_name(&level.name, entry.file_name().as_encoded_bytes(), &path)?;
             let kind = entry.file_type().map_err(PackageError::io("inspect", &path))?;
             let is_folder = kind.is_dir() || (kind.is_symlink() && path.is_dir());
-            if self.selection.leaves_out(Path::new(in_model(&name)), is_folder) {
-                self.left_out.push((format!("{}{}", in_model(&name), if is_folder { "/" } else { "" }), path));
+            // What is left out may have a name that no file in a carton can have.
+            let given = Path::new(in_model(&level.name)).join(entry.file_name());
+            if self.selection.leaves_out(&given, is_folder) {
+                self.left_out.push((format!("{}{}", given.display(), if is_folder { "/" } else { "" }), path));
                 continue;
             }
+            let name = checked_name(&level.name, entry.file_name().as_encoded_bytes(), &path)?;
             if kind.is_dir() {
                 let metadata = entry.metadata().map_err(PackageError::io("inspect", &path))?;
                 self.enter(&path, name, &metadata, behind_link)?;

@@ -28,6 +28,11 @@ pub enum PackWarning {
         /// The peculiarity, a sentence.
         text: String,
     },
+    /// A pattern of [`Pack::exclude`](crate::Pack::exclude) leaves nothing out.
+    IdlePattern {
+        /// The pattern.
+        pattern: String,
+    },
     /// A description refers to a file that is not in the carton.
     MissingFile {
         /// What the description is of, such as `model_description`.
@@ -109,6 +114,11 @@ impl fmt::Display for PackWarning {
                 Content::GitLfsPointer
             ),
             Self::Template { text } => f.write_str(text),
+            Self::IdlePattern { pattern } => write!(
+                f,
+                "the pattern `{}` leaves nothing out: patterns are those of .gitignore, for paths in the model's folder",
+                pattern.escape_debug()
+            ),
             Self::MissingFile { place, path } => {
                 write!(f, "`{place}` refers to `@misc/{}`, which is not in the carton", path.escape_debug())
             }

@@ -7,7 +7,7 @@ A model's folder has one of two structures, by the carton's ``runner_compat_vers
 import ast
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 from carton_runner import entry_point, loading, pickled_names, tracebacks
 from carton_runner.environments import gathering
@@ -21,11 +21,18 @@ _ASKED_FOR = "the metadata asks for this version"
 
 
 def pack(
-    path: Path, scratch: Path, options, pack_options: Dict[str, Any], inputs, compat_version: Optional[int], report
+    path: Path,
+    scratch: Path,
+    options,
+    pack_options: Dict[str, Any],
+    inputs,
+    compat_version: Optional[int],
+    report,
+    leave_out: Sequence[str] = (),
 ) -> Dict[str, Any]:
     """Returns the fields of ``packed`` (spec/runner-protocol.md section 5) for the model at ``path``, a folder or a
     Python file. ``inputs`` are the declared inputs, ``None`` if none are declared, and ``compat_version`` is the structure that
-    the user requests, ``None`` to let this function choose.
+    the user requests, ``None`` to let this function choose. ``leave_out`` are the paths in the user's folder that are not packed.
 
     The packed folder is made in ``scratch``; the user's folder is never changed.
     """
@@ -37,7 +44,9 @@ def pack(
     obstacle = _ASKED_FOR if compat_version == OURS else _obstacle(entry, options)
     if compat_version == OF_THE_ORIGINAL and obstacle is not None:
         raise _not_of_the_original(obstacle)
-    gathered = gathering.gather(path, scratch, pack_options, report, for_original=obstacle is None)
+    if any(entry.file == left_out or entry.file.startswith(f"{left_out}/") for left_out in leave_out):
+        raise RunnerError(f"`{entry.file}` has the entry point of the model and is left out of it")
+    gathered = gathering.gather(path, scratch, pack_options, report, obstacle is None, leave_out)
     _tell_of_lost_names(gathered.model, report)
     packed: Dict[str, Any] = {
         "path": str(gathered.model),

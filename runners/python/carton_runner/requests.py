@@ -38,6 +38,7 @@ def pack_fields(fields):
         "scratch": _field(fields, "scratch", str, "pack"),
         "options": _optional(fields, "options", dict, "pack"),
         "pack_options": _optional(fields, "pack_options", dict, "pack"),
+        "leave_out": _texts(fields, "leave_out", "pack"),
         # Absent or null if the user declares no inputs, which differs from an empty list.
         "inputs": _specs(fields, "inputs", "pack") if fields.get("inputs") is not None else None,
         "runner_compat_version": _field(fields, "runner_compat_version", int, "pack")
@@ -76,6 +77,13 @@ def _field(fields, key, kind, message):
     if type(value) is not kind:
         raise malformed(message, "`%s` is missing or of the wrong type" % key)
     return value
+
+
+def _texts(fields, name, message):
+    texts = fields.get(name, [])
+    if type(texts) is not list or not all(type(text) is str for text in texts):
+        raise malformed(message, f"`{name}` is no list of texts")
+    return texts
 
 
 def _optional(fields, key, kind, message):

@@ -381,7 +381,8 @@ class Server:
 
         options, pack_options = fields["options"], fields["pack_options"]
         compat_version = fields["runner_compat_version"]
-        packed = packing.pack(path, scratch, options, pack_options, fields["inputs"], compat_version, report)
+        inputs, leave_out = fields["inputs"], fields["leave_out"]
+        packed = packing.pack(path, scratch, options, pack_options, inputs, compat_version, report, leave_out)
         self._last_answer('"packed":%s' % packed_json(packed), call.number)
 
     def _describe(self, call):

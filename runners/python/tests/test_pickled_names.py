@@ -160,22 +160,28 @@ class Names(support.ModelTest):
 
 
 class Packing(Case):
-    def pack(self):
+    def pack(self, leave_out=()):
         scratch = self.folder / "scratch"
         scratch.mkdir()
-        return packing.pack(self.folder / "m", scratch, {"infer_fn": "f"}, {}, None, None, self.report)
+        return packing.pack(self.folder / "m", scratch, {"infer_fn": "f"}, {}, None, None, self.report, leave_out)
 
     def test_a_warning_says_which_and_what_to_do(self):
         self.write("m/main.py", "def f(): pass\n")
         code = SCRIPT + "pickle.dump(value, open('scaler.pkl', 'wb'))"
         subprocess.run([sys.executable, "-c", code], cwd=self.folder / "m", check=True)
-        os.mkdir(self.folder / "m/.venv")
-        (self.folder / "m/.venv/pyvenv.cfg").write_text("")
-        (self.folder / "m/.venv/left_out.pkl").write_bytes(b"c__main__\nA\n.")
-        self.pack()
+        os.mkdir(self.folder / "m/notes")
+        (self.folder / "m/notes/left_out.pkl").write_bytes(b"c__main__\nA\n.")
+        self.pack(["notes"])
         (warning,) = self.report.warnings
         self.assertIn("the pickle `scaler.pkl` names `__main__.Scaler`, `__main__.Scaler.Part`, `__main__.helper`: ", warning)
         self.assertIn("loading the pickle fails where the model runs; move `Scaler` into a module beside the model", warning)
+
+    def test_a_module_that_is_left_out(self):
+        self.write("m/inner/main.py", "def f(): pass\n")
+        for left_out in ("inner", "inner/main.py"):
+            with self.assertRaises(RunnerError) as caught:
+                packing.pack(self.folder / "m", self.folder, {"infer_fn": "f", "module": "inner.main"}, {}, None, None, self.report, [left_out])
+            self.assertIn("`inner/main.py` has the entry point", caught.exception.message)
 
 
 @support.needs_numpy

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
 
 from carton_runner.environments import compiling, descriptions, local_wheels, lock, original_lock, sources, store, tree, wheels
 from carton_runner.environments import repositories, writing_original, writing_pylock
@@ -43,15 +43,17 @@ def check_kind(path: Path) -> None:
         )
 
 
-def gather(path: Path, scratch: Path, pack_options: Dict[str, Any], report, for_original: bool = False) -> Gathered:
+def gather(
+    path: Path, scratch: Path, pack_options: Dict[str, Any], report, for_original: bool = False, leave_out: Iterable[str] = ()
+) -> Gathered:
     """Makes the folder that is packed. With ``for_original`` it gets the lock of the original Carton too, if that can be
-    made."""
+    made. ``leave_out`` are the paths in the user's folder that are not part of the model."""
     path, scratch = Path(os.path.abspath(path)), Path(os.path.abspath(scratch))
     bundles = _bundles(pack_options, report)
     model = scratch / "model"
     check_kind(path)
     if path.is_dir():
-        obstacle = _pack_folder(path, model, bundles, for_original, report)
+        obstacle = _pack_folder(path, model, bundles, for_original, report, frozenset(leave_out))
     else:
         obstacle = _pack_file(path, model, bundles, for_original, report)
     # Only this minor version, because the lock is for it, and so are compiled packages.
@@ -80,11 +82,13 @@ def _pack_file(path: Path, model: Path, bundles: bool, for_original: bool, repor
     return _add_original(locked, model, model, (), local, packages, report) if for_original else _NOT_WANTED
 
 
-def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, report) -> Optional[str]:
+def _pack_folder(
+    path: Path, model: Path, bundles: bool, for_original: bool, report, leave_out: FrozenSet[str]
+) -> Optional[str]:
     if not any((path / name).exists() for name in (PYLOCK, REQUIREMENTS)):
         if (path / original_lock.CARTON_LOCK).exists() and not (path / lock.REQUIREMENTS_LOCK).exists():
             # The original's lock is the only description of the packages that the model needs.
-            tree.build(path, model, lambda name: name == writing_pylock.PYLOCK, report)
+            tree.build(path, model, lambda name: name in leave_out or name == writing_pylock.PYLOCK, report)
             if bundles:
                 report.warn("the wheels are left as they are: the model has no requirements.txt")
             return None
@@ -104,7 +108,7 @@ def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, rep
     there = writing_original.existing(path, is_relocked, ours, report)
     if not there.is_kept:
         ours.append(original_lock.CARTON_LOCK)
-    tree.build(path, model, lambda name: name in ours, report, [wheel.path for wheel in inputs.local()])
+    tree.build(path, model, lambda name: name in leave_out or name in ours, report, [wheel.path for wheel in inputs.local()])
     locked, local = _add(path, model, packages, kept, bundles and not keeps_wheels, report)
     if there.is_kept:
         return None

@@ -12,8 +12,6 @@ from typing import Callable, Iterable, List, Optional, Set, Tuple
 
 from carton_runner.errors import RunnerError
 
-#: The names that are never part of a model, wherever they are.
-LEFT_OUT = ("__pycache__", ".git", ".venv")
 #: The file that marks a folder as a virtual environment.
 _ENVIRONMENT = "pyvenv.cfg"
 
@@ -67,7 +65,7 @@ class _Builder:
             listed = sorted(entries, key=lambda entry: entry.name)
         for entry in listed:
             inner = os.path.join(name, entry.name)
-            if self._is_left_out(entry.name, inner, entry.path):
+            if self._is_left_out(inner, entry.path):
                 continue
             if entry.is_symlink():
                 self._link(entry.path, inner, (*above, identity))
@@ -76,8 +74,8 @@ class _Builder:
             else:
                 self.files.append((inner, entry.path))
 
-    def _is_left_out(self, own: str, name: str, path: str) -> bool:
-        if own in LEFT_OUT or self.leave_out(name) or os.path.realpath(path) == os.path.realpath(self.destination):
+    def _is_left_out(self, name: str, path: str) -> bool:
+        if self.leave_out(name) or os.path.realpath(path) == os.path.realpath(self.destination):
             return True
         if os.path.isfile(os.path.join(path, _ENVIRONMENT)):
             self.report.warn(
@@ -109,7 +107,7 @@ class _Builder:
         for count in range(1, len(parts) + 1):
             name = os.sep.join(parts[:count])
             path = os.path.join(self.root, name)
-            if parts[count - 1] in LEFT_OUT or self.leave_out(name) or os.path.isfile(os.path.join(path, _ENVIRONMENT)):
+            if self.leave_out(name) or os.path.isfile(os.path.join(path, _ENVIRONMENT)):
                 return None
         return relative
 
