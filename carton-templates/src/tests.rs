@@ -133,6 +133,45 @@ fn the_name_of_a_file_does_not_matter() {
 }
 
 #[test]
+fn a_file_that_is_called_as_one_of_the_runner_gets_another_place() {
+    let folder = tempdir().unwrap();
+    fs::copy(fixture("tabular/lightgbm.txt"), folder.path().join("requirements.txt")).unwrap();
+    let found = template(&folder.path().join("requirements.txt"));
+    assert_eq!(found.files[0].0, "model/requirements.txt");
+    let copied = tempdir().unwrap();
+    found.copy_into(&copied.path().join("new")).unwrap();
+    let read = |name: &str| fs::read_to_string(copied.path().join("new").join(name)).unwrap();
+    assert_eq!(read("requirements.txt"), "lightgbm>=4\n");
+    assert!(read("model/requirements.txt").starts_with("tree\n"));
+}
+
+#[test]
+fn the_files_of_a_folder_are_copied() {
+    for name in ["hugging_face/sentences", "tensorflow/default", "spacy"] {
+        let folder = tempdir().unwrap();
+        let found = template(&fixture(name));
+        found.copy_into(folder.path()).unwrap();
+        for (place, source) in found.files.iter().filter(|(_, source)| source.is_file()) {
+            assert_eq!(fs::read(folder.path().join(place)).unwrap(), fs::read(source).unwrap(), "{place}");
+        }
+    }
+}
+
+#[test]
+fn a_model_of_lightgbm_that_was_cut_off() {
+    let folder = tempdir().unwrap();
+    let text = fs::read(fixture("tabular/lightgbm.txt")).unwrap();
+    let path = folder.path().join("cut.txt");
+    fs::write(&path, &text[..text.len() / 2]).unwrap();
+    check_malformed(&path, "`end of trees` is missing");
+    // The line may be across two blocks that are read.
+    for n_bytes in [(64 << 10) - 8, 200 << 10] {
+        fs::write(&path, [text.as_slice(), &vec![b' '; n_bytes]].concat()).unwrap();
+        assert_eq!(template(&path).name(), "lightgbm");
+    }
+}
+
+#[test]
 fn broken_archives_of_keras() {
     let metadata: (&str, &[u8]) = ("metadata.json", br#"{"keras_version": "3.1.0"}"#);
     let weights: (&str, &[u8]) = ("model.weights.h5", b"");

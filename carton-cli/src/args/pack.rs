@@ -88,8 +88,9 @@ pub(crate) struct PackArgs {
 
     /// Run the packed model with these inputs and store what it returns as a self-test
     ///
-    /// Give the option once for each input; the values are written as for `carton run --input`.
-    #[arg(long, value_name = "NAME=VALUE")]
+    /// Give the option once for each input; the values are written as for `carton run --input`. If neither the metadata nor the model declares
+    /// inputs and outputs, those of this call are declared, for all sizes.
+    #[arg(long, visible_alias = "example", value_name = "NAME=VALUE")]
     pub(crate) record_self_test: Vec<InputArgument>,
 
     /// Cast arrays of --record-self-test to the declared dtypes, as `carton run --cast` does

@@ -126,7 +126,8 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     };
     let mut packing = pack.prepare().await.map_err(&explained)?;
     if !inputs.is_empty() {
-        let specs = packing.declared_inputs().map_err(&explained)?;
+        // Where nothing is declared, the call says what is.
+        let specs = packing.declared_inputs().unwrap_or_default();
         let declared = specs.iter().map(DeclaredInput::from);
         let mut inputs = inputs.into_tensors(&declared.collect::<Vec<_>>())?;
         if arguments.cast {

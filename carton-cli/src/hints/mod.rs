@@ -28,7 +28,9 @@ fn expressed(advice: Advice) -> String {
         Advice::RaiseLimits(limits) => return limits_hint(&limits),
         Advice::OfRunner(hint) => return with_option(&hint),
         Advice::FreeSpace => "make room; `carton cache prune` deletes unused entries",
-        Advice::DeclareInputs => "declare them: `--metadata FILE`, a carton.toml with [[input]]",
+        Advice::DeclareInputs => {
+            "name them, as in NAME=VALUE, or declare them: `--metadata FILE`, a carton.toml with [[input]]"
+        }
         Advice::DeclareOutputs => {
             "declare [[output]] in the metadata, or record a self-test: `--record-self-test INPUT=FILE`"
         }

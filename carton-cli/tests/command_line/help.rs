@@ -157,6 +157,10 @@ fn pack_explains_what_goes_into_the_carton() {
               Run the packed model with these inputs and store what it returns as a self-test
               
               Give the option once for each input; the values are written as for `carton run --input`.
+              If neither the metadata nor the model declares inputs and outputs, those of this call are
+              declared, for all sizes.
+              
+              [alias: --example]
 
           --cast
               Cast arrays of --record-self-test to the declared dtypes, as `carton run --cast` does

@@ -193,10 +193,20 @@ fn json_is_cast_to_what_the_model_declares() {
     let unnamed = input.trim_start_matches("image=");
     let arguments = ["pack", &digits("model.onnx"), "--record-self-test", unnamed, "-o", "digits.carton"];
     sandbox.run(arguments).expect_code(0);
-    // Neither the model nor the metadata declares inputs.
+    // Neither the model nor the metadata declares inputs: the call does.
     sandbox.write("model.bin", "weights");
-    let refused = sandbox.carton("pack model.bin --runner noop --record-self-test x=1").expect_code(1);
-    assert!(refused.stderr.contains("a self-test can be recorded only where"), "{refused}");
+    let image = concat!("x=", env!("CARGO_MANIFEST_DIR"), "/../examples/digits/image.npy");
+    let packed = sandbox.run(["pack", "model.bin", "--runner", "noop", "--example", image]).expect_code(0);
+    assert!(packed.stdout.contains("1 self-test passed"), "{packed}");
+    let info: serde_json::Value = sandbox.carton("info model.carton --json").expect_code(0).json();
+    for list in ["inputs", "outputs"] {
+        let declared = &info[list][0];
+        let free = serde_json::json!(["*", "*", "*", "*"]);
+        assert_eq!(
+            (&declared["name"], &declared["dtype"], &declared["shape"]),
+            (&"x".into(), &"float32".into(), &free)
+        );
+    }
 }
 
 #[test]

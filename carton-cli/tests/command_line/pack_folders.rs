@@ -102,6 +102,79 @@ fn secrets_stop_and_are_not_shown() {
 }
 
 #[test]
+fn a_readme_that_is_left_out_is_not_kept_beside_the_model() {
+    let sandbox = with_folder();
+    sandbox.write("m/README.md", "---\nlicense: mit\n---\nAKIAIOSFODNN7EXAMPLE\n");
+    let refused = sandbox.carton("pack m --runner noop").expect_code(1);
+    assert!(
+        refused.stderr.contains("`README.md`, line 4: an access key") && !refused.stderr.contains("misc/"),
+        "{refused}"
+    );
+    let packed = sandbox.carton("pack m --runner noop --exclude README.md").expect_code(0);
+    assert!(packed.stderr.contains("not packed: README.md"), "{packed}");
+    assert!(!sandbox.carton("ls m.carton").expect_code(0).stdout.contains("README"));
+    sandbox.carton("pack m --runner noop --allow-secret README.md").expect_code(0);
+    assert!(sandbox.carton("ls m.carton").expect_code(0).stdout.contains("misc/README.md"));
+}
+
+#[test]
+fn secrets_beside_the_model_stop_too() {
+    let sandbox = with_folder();
+    sandbox.write("notes.md", "AKIAIOSFODNN7EXAMPLE\n");
+    sandbox.write("carton.toml", "model_description = 'AKIAIOSFODNN7EXAMPLE'\n");
+    let refused = |arguments: &str, expected: &str| {
+        let refused = sandbox.carton(&format!("pack m --runner noop {arguments}")).expect_code(1);
+        assert!(refused.stderr.contains(expected) && !refused.stderr.contains("AKIA"), "{refused}");
+    };
+    refused("--misc notes.md", "`misc/notes.md`, line 1: an access key of AWS");
+    refused("--misc notes.md", "hint: take it out; if it is no secret, pack it by --allow-secret misc/notes.md");
+    refused("--opt key=AKIAIOSFODNN7EXAMPLE", "`opts.key`: an access key of AWS");
+    refused("--metadata carton.toml", "`model_description`: an access key of AWS");
+    let allowed =
+        "--misc notes.md --allow-secret misc/notes.md --metadata carton.toml --allow-secret model_description";
+    sandbox.carton(&format!("pack m --runner noop {allowed}")).expect_code(0);
+}
+
+#[test]
+fn a_link_to_a_secret_is_judged_by_what_it_leads_to() {
+    let sandbox = with_folder();
+    sandbox.write(".env", "API_KEY=hush");
+    symlink("../.env", sandbox.work().join("m/settings")).unwrap();
+    let refused = sandbox.carton("pack m --runner noop").expect_code(1);
+    assert!(refused.stderr.contains("`settings`: environment variables"), "{refused}");
+}
+
+#[test]
+fn what_is_left_out_may_be_anything() {
+    let sandbox = with_folder();
+    symlink("nowhere", sandbox.work().join("m/broken")).unwrap();
+    std::fs::write(sandbox.work().join("m/a\\b"), "").unwrap();
+    let packed =
+        sandbox.carton(r"pack m --runner noop --exclude broken --exclude a?b --exclude ./notes.log").expect_code(0);
+    assert!(packed.stderr.contains("warning: the pattern `./notes.log` leaves nothing out"), "{packed}");
+    sandbox.write("model.bin", "1234");
+    let refused = sandbox.carton("pack model.bin --runner noop --exclude a").expect_code(1);
+    assert!(refused.stderr.contains("is one file, and `a` can leave nothing of it out"), "{refused}");
+    symlink("nowhere", sandbox.work().join("m/.cartonignore")).unwrap();
+    let refused = sandbox.carton("pack m --runner noop").expect_code(1);
+    assert!(refused.stderr.contains("cannot open") && refused.stderr.contains(".cartonignore"), "{refused}");
+}
+
+#[test]
+fn a_file_is_the_one_that_its_digest_says() {
+    let sandbox = with_folder();
+    sandbox.write("model.bin", "1234");
+    let digest = "03ac674216f3e15c761ee1a5e255f067953623c8b388b4459e13f978d7c846f4";
+    sandbox.carton(&format!("pack model.bin#sha256={digest} --runner noop -o a.carton")).expect_code(0);
+    let other = digest.replace('3', "4");
+    let refused = sandbox.carton(&format!("pack model.bin#sha256={other} --runner noop -o b.carton")).expect_code(1);
+    assert!(refused.stderr.contains(&format!("expected SHA-256 {other}, found {digest}")), "{refused}");
+    assert!(!sandbox.work().join("b.carton").exists());
+    let refused = sandbox.carton(&format!("pack m#sha256={digest} --runner noop")).expect_code(1);
+    assert!(refused.stderr.contains("is a folder, which has no SHA-256"), "{refused}");
+}
+
+#[test]
 fn a_file_that_is_a_secret_itself() {
     let sandbox = Sandbox::new();
     sandbox.write("id_rsa", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n");

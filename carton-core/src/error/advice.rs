@@ -103,7 +103,7 @@ impl fmt::Display for Advice {
             Self::Text(text) | Self::OfRunner(text) => text,
             Self::RaiseLimits(limits) => return f.write_str(&limits_hint(limits)),
             Self::FreeSpace => "make room; pruning the cache deletes unused entries",
-            Self::DeclareInputs => "declare them in the metadata: a carton.toml with [[input]]",
+            Self::DeclareInputs => "name the inputs, or declare them in the metadata: a carton.toml with [[input]]",
             Self::DeclareOutputs => "declare [[output]], record a self-test, or give a self-test its expected_out",
             Self::AllowSecret { path, is_in_folder: true } => {
                 return write!(f, "leave it out, by a line in .cartonignore or by excluding it; or allow `{path}`, if it is no secret");

@@ -71,8 +71,8 @@ pub(crate) enum PackError {
     /// An `.npz` file holds several arrays and none was named.
     #[error("`{}` holds {} arrays, name one with `#`: {}", path.display(), names.len(), names.join(", "))]
     NpzMember { path: PathBuf, names: Vec<String> },
-    /// Self-tests cannot be recorded, because the model's inputs are unknown.
-    #[error("a self-test can be recorded only where inputs are declared, and the model does not tell its own")]
+    /// The inputs of a self-test that is to be recorded have no names.
+    #[error("the inputs of a self-test have no names, and neither the metadata nor the model declares any")]
     NoSignature,
     /// The metadata declares inputs alone, and nothing tells the outputs.
     #[error("the inputs are declared and the outputs are not, and neither the model nor a self-test tells them")]

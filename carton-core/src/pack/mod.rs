@@ -197,7 +197,8 @@ impl Pack {
         self
     }
 
-    /// Adds a self-test. The packed model is run on its inputs, and what it returns becomes the expected outputs.
+    /// Adds a self-test. The packed model is run on its inputs, and what it returns becomes the expected outputs. If neither the metadata nor the
+    /// model declares inputs, those of the self-tests are declared: their names, dtypes and numbers of dimensions.
     pub fn record_self_test(mut self, test: impl Into<RecordSelfTest>) -> Self {
         self.record_self_tests.push(test.into());
         self

@@ -1,7 +1,8 @@
 //! Completes a signature of which the metadata declares one side only: a carton has both or neither (spec/carton-format.md, `carton.toml`).
 //! Pure.
 //!
-//! The model tells its other side where the runner can read it. Otherwise self-tests and examples tell the outputs.
+//! The model tells its other side where the runner can read it. Otherwise self-tests and examples tell the outputs. Where neither side is known,
+//! the calls that are to be recorded tell the inputs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -103,31 +104,37 @@ fn says(dimension: &Dimension) -> u8 {
 }
 
 /// Returns the outputs that self-tests and examples show, sorted by name; `None` if they show no tensor.
-///
-/// They tell the dtype and the number of dimensions. All sizes may vary, because a few calls do not tell which of them do.
 pub(super) fn of_tests(draft: &Draft, tensors: &BTreeMap<String, Tensor>) -> Option<Vec<TensorSpec>> {
     let tests = draft.self_tests.iter().filter_map(|test| test.expected_out.as_ref());
     let shown = tests.chain(draft.examples.iter().map(|example| &example.sample_out)).flatten();
-    let mut outputs: BTreeMap<&str, TensorSpec> = BTreeMap::new();
-    for (name, reference) in shown {
-        let DraftReference::Carton(Reference::TensorData(stored)) = reference else { continue };
-        let Some((tensor, dtype)) = tensors.get(stored).and_then(|tensor| Some((tensor, tensor.dtype()?))) else {
-            continue;
-        };
+    let outputs = of_shown(shown.filter_map(|(name, reference)| match reference {
+        DraftReference::Carton(Reference::TensorData(stored)) => Some((name.as_str(), tensors.get(stored)?)),
+        _ => None,
+    }));
+    (!outputs.is_empty()).then_some(outputs)
+}
+
+/// Returns what fits all the inputs or outputs of some calls, sorted by name.
+///
+/// They tell the dtype and the number of dimensions. All sizes may vary, because a few calls do not tell which of them do.
+pub(super) fn of_shown<'a>(shown: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Vec<TensorSpec> {
+    let mut specs: BTreeMap<&str, TensorSpec> = BTreeMap::new();
+    for (name, tensor) in shown {
+        let Some(dtype) = tensor.dtype() else { continue };
         let shape = match tensor.shape() {
             Some(shape) => SymbolicShape::Dimensions(vec![Dimension::Any; shape.len()]),
             None => SymbolicShape::Any,
         };
-        let output = outputs.entry(name).or_insert_with(|| TensorSpec::new(name, dtype, shape.clone()));
-        // Where one call shows booleans and another plain integers, the output is declared as what carries both.
-        if output.dtype != dtype && output.dtype.carrier() == dtype.carrier() {
-            output.dtype = dtype.carrier();
+        let spec = specs.entry(name).or_insert_with(|| TensorSpec::new(name, dtype, shape.clone()));
+        // Where one call shows booleans and another plain integers, what carries both is declared.
+        if spec.dtype != dtype && spec.dtype.carrier() == dtype.carrier() {
+            spec.dtype = dtype.carrier();
         }
-        if output.shape != shape {
-            output.shape = SymbolicShape::Any;
+        if spec.shape != shape {
+            spec.shape = SymbolicShape::Any;
         }
     }
-    (!outputs.is_empty()).then(|| outputs.into_values().collect())
+    specs.into_values().collect()
 }
 
 #[cfg(test)]

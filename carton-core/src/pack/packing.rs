@@ -23,7 +23,7 @@ use super::recognize::Recognized;
 use super::runner_answer::{Asking, complete, declared, doubtful_outputs};
 use super::secrets::Secret;
 use super::warnings::{self, Warnings};
-use super::{Pack, RecordSelfTest, outputs, pointers, readme, recognize, secrets};
+use super::{Pack, RecordSelfTest, other_side, outputs, pointers, readme, recognize, secrets};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::model::Observed;
@@ -169,9 +169,7 @@ impl Packing {
         if packing.is_checked() && packing.input.draft.inputs.is_none() && packing.input.draft.outputs.is_none() {
             packing.ask_model().await?;
         }
-        if !packing.pack.record_self_tests.is_empty() {
-            packing.declared_inputs()?;
-        }
+        packing.declare_recorded_inputs()?;
         Ok(packing)
     }
 
@@ -216,10 +214,27 @@ impl Packing {
     /// Adds one more self-test to be recorded, as [`Pack::record_self_test`] does.
     ///
     /// # Errors
-    /// Neither the metadata nor the model declares inputs.
+    /// Neither the metadata nor the model declares inputs, and those of the test have no names.
     pub fn record(&mut self, test: impl Into<RecordSelfTest>) -> Result<(), Error> {
-        self.declared_inputs()?;
         self.pack.record_self_tests.push(test.into());
+        self.declare_recorded_inputs()
+    }
+
+    /// Declares the inputs of the calls that are to be recorded, if nothing else declares any.
+    ///
+    /// # Errors
+    /// They have no names.
+    fn declare_recorded_inputs(&mut self) -> Result<(), Error> {
+        let tests = &self.pack.record_self_tests;
+        if tests.is_empty() || self.declared_inputs().is_ok() {
+            return Ok(());
+        }
+        let mut shown = Vec::new();
+        for test in tests {
+            let Inputs::Named(inputs) = &test.inputs else { return Err(PackError::NoSignature.into()) };
+            shown.extend(inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)));
+        }
+        self.input.draft.inputs = Some(other_side::of_shown(shown));
         Ok(())
     }
 

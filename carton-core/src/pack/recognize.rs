@@ -61,8 +61,8 @@ pub(super) fn recognize(path: &Path) -> Result<Option<Recognized>, Error> {
 /// # Errors
 /// As [`recognize`].
 pub(super) fn template_for(runner: &str, path: &Path) -> Result<Option<Template>, Error> {
-    let is_given = || Ok::<_, Error>(matches!(look(path)?, Seen::Folder { modules, .. } if modules > 0));
-    match runner != PYTHON || is_given()? {
+    let has_modules = path.is_dir() && matches!(look(path)?, Seen::Folder { modules, .. } if modules > 0);
+    match runner != PYTHON || has_modules {
         true => Ok(None),
         false => Ok(of_template(path)?.and_then(|recognized| recognized.template)),
     }

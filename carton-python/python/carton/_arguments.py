@@ -200,7 +200,8 @@ class Files:
         links: Lists of URLs by the SHA-256 of files that are left out, because they can be fetched from there.
         exclude: Patterns of files of the model's folder that are left out, as in `.gitignore`. They come after those of the folder's
             `.cartonignore`.
-        allow_secrets: Paths of files in the model that are packed although they look like secrets; `env.NAME` for an environment variable.
+        allow_secrets: Paths of files in the model, or in `misc/`, that are packed although they look like secrets; `env.NAME` for an environment
+            variable, `opts.NAME` for an option, and the key for another text of the metadata.
 
     Raises:
         InvalidInputError: A value is not of its type.

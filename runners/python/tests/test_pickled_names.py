@@ -12,6 +12,7 @@ import zipfile
 
 import support
 from carton_runner import packing, pickled_names
+from carton_runner.errors import RunnerError
 from environment_case import Case
 from host import Host
 
