@@ -31,7 +31,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
             path: candidate.path().to_path_buf(),
             kind: "a LightGBM model",
             problem: "it is cut off: its line `end of trees` is missing".to_owned(),
-            hint: None,
+            hint: Some("copy or download the file again".to_owned()),
         });
     }
     let name = candidate.name_beside_module();

@@ -232,7 +232,9 @@ co2_eq_emissions = {{ emissions = 1e300, energy_kwh = 1e-7, source = {hostile} }
 "#
     );
     sandbox.write("metadata.toml", metadata.replace("\\u0000", "\\u0001"));
-    sandbox.carton("pack model --runner noop --metadata metadata.toml --no-check --allow-secret repository").expect_code(0);
+    sandbox
+        .carton("pack model --runner noop --metadata metadata.toml --no-check --allow-secret repository")
+        .expect_code(0);
     for format in ["cyclonedx", "spdx"] {
         let document = bom(&sandbox, &format!("{format} model.carton")).expect_code(0).stdout;
         assert!(!document.contains("secret") && !document.contains("javascript:"), "{document}");
