@@ -78,9 +78,14 @@ fn model(info: &Info) -> Object {
         .map(|(index, base)| {
             let hash = base.carton.map(|hash| hash.to_string());
             let of_file = base.sha256.map(|digest| ("sha256".to_owned(), digest.to_string()));
+            let file = base.sha256.map(|digest| digest.to_string());
             let of_carton = hash.clone().map(|hash| ("sha256".to_owned(), hash));
             let url = base.url.as_deref().and_then(uri::web).map(|url| json!([{ "type": "website", "url": url }]));
-            let said = [("carton:relation", base.relation.clone()), ("carton:manifest-sha256", hash)];
+            let said = [
+                ("carton:relation", base.relation.clone()),
+                ("carton:manifest-sha256", hash),
+                ("carton:file-sha256", file),
+            ];
             Object::new()
                 .with("type", "machine-learning-model")
                 .with("bom-ref", format!("base-model:{index}"))

@@ -64,7 +64,8 @@ pub(crate) fn signing(info: &Info) -> Option<Signing> {
     })
 }
 
-/// The activity that the stated energy was used for.
+/// Whether the stated energy was used for fine-tuning, in the words that the Hub's documentation has. Everything else is training.
 pub(crate) fn is_fine_tuning(training_type: Option<&str>) -> bool {
-    training_type.is_some_and(|text| text.to_ascii_lowercase().contains("fine"))
+    let words = training_type.map(|text| text.trim().to_ascii_lowercase().replace(['-', ' ', '_'], ""));
+    words.as_deref() == Some("finetuning")
 }

@@ -3,7 +3,7 @@
 //! A bill of materials documents; it certifies nothing, and each one says so. What an author claims is repeated as it is, hashes are those
 //! of MANIFEST, self-tests are listed and not run. What is not known is left out: nothing is guessed to fill a field.
 //!
-//! The crate reads no files and asks no server: what is known of a carton in ([`Inventory`]), a JSON document out. The same inventory
+//! The crate reads no files and asks no server: what is known of a carton in [`Inventory`], a JSON document out. The same inventory
 //! at the same [`Moment`] gives the same bytes.
 //!
 //! ```

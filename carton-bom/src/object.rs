@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// An object that is being made. Members whose value is empty are left out.
-#[derive(Default)]
+#[derive(Default, Clone, PartialEq)]
 pub(crate) struct Object(Map<String, Value>);
 
 impl Object {

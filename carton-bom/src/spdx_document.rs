@@ -209,14 +209,25 @@ fn model(graph: &mut Graph, info: &Info) -> String {
 
 /// The data that the model was trained on, and that it was measured on.
 fn data(graph: &mut Graph, info: &Info, model: &str) {
-    let mut known = BTreeMap::new();
-    let mut add = |graph: &mut Graph, name: &str, members: Object| {
+    // The name, what else is stated, and the element. One name may stand for two versions.
+    let mut known: Vec<(String, Object, String)> = Vec::new();
+    let mut add = |graph: &mut Graph, name: &str, stated: Option<Object>| {
+        let is_it = |(known, other, _): &&(String, Object, String)| {
+            known == name && stated.as_ref().is_none_or(|stated| stated == other)
+        };
+        if let Some((_, _, id)) = known.iter().find(is_it) {
+            return id.clone();
+        }
         let id = format!("dataset-{}", known.len());
-        let members = members
+        let stated = stated.unwrap_or_default();
+        let members = stated
+            .clone()
             .with("name", name)
             .with("software_primaryPurpose", "data")
             .with("dataset_datasetType", vec![Value::from("noAssertion")]);
-        known.entry(name.to_owned()).or_insert_with(|| graph.add(&id, "dataset_DatasetPackage", members)).clone()
+        let id = graph.add(&id, "dataset_DatasetPackage", members);
+        known.push((name.to_owned(), stated, id.clone()));
+        id
     };
     let mut trained = Vec::new();
     for dataset in &info.card.datasets {
@@ -225,7 +236,7 @@ fn data(graph: &mut Graph, info: &Info, model: &str) {
             .with("description", dataset.description.clone())
             .with("verifiedUsing", hashes(digest, None))
             .with("software_downloadLocation", dataset.url.as_deref().and_then(uri::web));
-        let id = add(graph, &dataset.name, members);
+        let id = add(graph, &dataset.name, Some(members));
         if !trained.contains(&id) {
             graph.license(&id, dataset.license.as_deref());
             trained.push(id);
@@ -233,7 +244,7 @@ fn data(graph: &mut Graph, info: &Info, model: &str) {
     }
     let mut tested: Vec<String> = Vec::new();
     for name in info.card.results.iter().filter_map(|result| result.dataset.as_deref()) {
-        let id = add(graph, name, Object::new());
+        let id = add(graph, name, None);
         if !tested.contains(&id) {
             tested.push(id);
         }

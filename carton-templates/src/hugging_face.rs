@@ -2,7 +2,7 @@
 //! `modules.json` beside it. Weights in pickles are not read, and code in a folder is not run.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
@@ -147,9 +147,8 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     }
     let rate = preparation.as_ref().and_then(sampling_rate);
     let kind = rate.map_or_else(|| kind.clone(), |rate| format!("{kind}, samples at {rate} Hz"));
-    let mut files = Files::default();
-    files.add(candidate.path(), FOLDER)?;
-    let (files, warnings) = files.finish();
+    let mut files = Vec::new();
+    add_files(&mut files, candidate.path(), FOLDER)?;
     Ok(Some(Recognized::Template(Template {
         name: task.template,
         kind,
@@ -158,7 +157,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         requirements,
         python: None,
         files,
-        warnings,
+        warnings: Vec::new(),
     })))
 }
 
@@ -202,7 +201,6 @@ fn of_other_parts(candidate: &Candidate) -> Result<Option<Recognized>, TemplateE
     }
     if let Some(adapter) = candidate.read_json("adapter_config.json")?
         && adapter.contains_key("peft_type")
-        && !candidate.has("config.json")
     {
         let base = adapter.get("base_model_name_or_path").and_then(Value::as_str).unwrap_or("another model");
         return Ok(Some(Recognized::NotRun {
@@ -353,8 +351,8 @@ fn of_sentences(candidate: &Candidate, config: &Object, modules: &[u8]) -> Resul
     };
     let no_list = || malformed("its `modules.json` is no list of modules");
     let modules: Vec<Value> = serde_json::from_slice(modules).map_err(|_| no_list())?;
-    let mut files = Files::default();
-    files.add(candidate.path(), FOLDER)?;
+    let mut files = Vec::new();
+    add_files(&mut files, candidate.path(), FOLDER)?;
     let mut names = Vec::new();
     for module in &modules {
         let text = |key: &str| module.get(key).and_then(Value::as_str).ok_or_else(no_list);
@@ -388,7 +386,7 @@ fn of_sentences(candidate: &Candidate, config: &Object, modules: &[u8]) -> Resul
                 printable(place)
             ));
         }
-        files.add(&folder, &format!("{FOLDER}/{place}"))?;
+        add_files(&mut files, &folder, &format!("{FOLDER}/{place}"))?;
     }
     let other = names.iter().position(|name| !OF_EMBEDDINGS.contains(name));
     if names.first() != Some(&"Transformer") || other.is_some() {
@@ -411,7 +409,6 @@ fn of_sentences(candidate: &Candidate, config: &Object, modules: &[u8]) -> Resul
         "torch".to_owned(),
     ];
     requirements.extend(packages);
-    let (files, warnings) = files.finish();
     Ok(Recognized::Template(Template {
         name: "sentence_embedding",
         kind: format!("{kind} ({})", names.join(", ")),
@@ -420,7 +417,7 @@ fn of_sentences(candidate: &Candidate, config: &Object, modules: &[u8]) -> Resul
         requirements,
         python: None,
         files,
-        warnings,
+        warnings: Vec::new(),
     }))
 }
 
@@ -444,33 +441,16 @@ fn with_code(class: &str) -> String {
     )
 }
 
-/// The files of a model, and the names of those that are left out.
-#[derive(Default)]
-struct Files {
-    taken: Vec<(String, std::path::PathBuf)>,
-    left_out: Vec<String>,
-}
-
-impl Files {
-    /// Adds the files directly in `folder`, to be in the folder `place` beside `main.py`.
-    fn add(&mut self, folder: &Path, place: &str) -> Result<(), TemplateError> {
-        for name in Candidate::new(folder)?.entries() {
-            let path = folder.join(name);
-            if name.starts_with('.') || !path.is_file() {
-                continue;
-            }
-            if LEFT_OUT.iter().any(|ending| name.ends_with(ending)) || name == "pytorch_model.bin.index.json" {
-                self.left_out.push(name.clone());
-            } else {
-                self.taken.push((format!("{place}/{name}"), path));
-            }
+/// Adds the files directly in `folder`, to be in the folder `place` beside `main.py`.
+fn add_files(files: &mut Vec<(String, PathBuf)>, folder: &Path, place: &str) -> Result<(), TemplateError> {
+    for name in Candidate::new(folder)?.entries() {
+        let path = folder.join(name);
+        let is_left_out = name.starts_with('.')
+            || LEFT_OUT.iter().any(|ending| name.ends_with(ending))
+            || name == "pytorch_model.bin.index.json";
+        if !is_left_out && path.is_file() {
+            files.push((format!("{place}/{name}"), path));
         }
-        Ok(())
     }
-
-    fn finish(self) -> (Vec<(String, std::path::PathBuf)>, Vec<String>) {
-        let names: Vec<String> = self.left_out.iter().map(|name| format!("`{}`", printable(name))).collect();
-        let warning = format!("files that the model does not need are left out: {}", names.join(", "));
-        (self.taken, if names.is_empty() { Vec::new() } else { vec![warning] })
-    }
+    Ok(())
 }

@@ -184,8 +184,34 @@ struct Reader<I> {
 struct Machine {
     stack: Vec<Value>,
     memo: HashMap<u64, Value>,
-    /// How many values were kept without a number of their own.
+    /// All numbers below this one were given to a value that was kept.
     n_memo: u64,
+    /// The other numbers that were given.
+    other_numbers: BTreeSet<u64>,
+}
+
+impl Machine {
+    /// The number of a value that is kept without one: how many numbers were given.
+    fn next_number(&self) -> u64 {
+        self.n_memo + self.other_numbers.len() as u64
+    }
+
+    fn keep(&mut self, number: u64, value: Value) -> Result<(), Stopped> {
+        if number > self.n_memo {
+            self.other_numbers.insert(number);
+        } else if number == self.n_memo {
+            self.n_memo += 1;
+            while self.other_numbers.remove(&self.n_memo) {
+                self.n_memo += 1;
+            }
+        }
+        // What is not known replaces what was known.
+        match value {
+            Value::Mark | Value::Other => drop(self.memo.remove(&number)),
+            value => drop(self.memo.insert(number, value)),
+        }
+        if self.memo.len() > MAX_MEMO || self.other_numbers.len() > MAX_MEMO { Err(Stopped) } else { Ok(()) }
+    }
 }
 
 impl<I: Input> Reader<I> {
@@ -241,8 +267,12 @@ impl<I: Input> Reader<I> {
                 self.line()?;
                 Value::Other
             }
-            b'S' => short(self.line()?.trim_matches(['\'', '"'])),
-            b'V' => short(&self.line()?),
+            // An escape stands for another character.
+            b'S' | b'V' => match self.line()? {
+                text if text.contains('\\') => Value::Other,
+                text if opcode == b'S' => short(text.trim_matches(['\'', '"'])),
+                text => short(&text),
+            },
             0x8c | b'U' => {
                 let length = self.number::<1>()?;
                 self.text(length)?
@@ -287,10 +317,7 @@ impl<I: Input> Reader<I> {
             0x80 => return self.input.skip(1).map(|()| true).map_err(Stopped::from),
             0x95 => return self.input.skip(8).map(|()| true).map_err(Stopped::from),
             0x98 => return Ok(true),
-            0x94 => {
-                machine.n_memo += 1;
-                machine.n_memo - 1
-            }
+            0x94 => machine.next_number(),
             b'p' | b'g' => self.line()?.parse().map_err(|_| Stopped)?,
             b'q' | b'h' => self.number::<1>()?,
             b'r' | b'j' => self.number::<4>()?,
@@ -300,13 +327,8 @@ impl<I: Input> Reader<I> {
             machine.stack.push(machine.memo.get(&number).cloned().unwrap_or(Value::Other));
             return Ok(true);
         }
-        let value = machine.stack.last().ok_or(Stopped)?;
-        if !matches!(value, Value::Mark | Value::Other) {
-            if machine.memo.len() >= MAX_MEMO {
-                return Err(Stopped);
-            }
-            machine.memo.insert(number, value.clone());
-        }
+        let value = machine.stack.last().ok_or(Stopped)?.clone();
+        machine.keep(number, value)?;
         Ok(true)
     }
 

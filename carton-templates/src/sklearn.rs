@@ -103,13 +103,16 @@ const DANGEROUS: [&str; 40] = [
     "urllib",
     "webbrowser",
 ];
+/// Parts of packages that build programs.
+const OF_BUILDS: [&str; 2] = ["distutils", "f2py"];
 /// Functions of harmless modules that do so.
-const DANGEROUS_NAMES: [&str; 21] = [
+const DANGEROUS_NAMES: [&str; 23] = [
     "__import__",
     "breakpoint",
     "compile",
     "delattr",
     "eval",
+    "eval_expr",
     "exec",
     "execfile",
     "f2py",
@@ -123,6 +126,7 @@ const DANGEROUS_NAMES: [&str; 21] = [
     "locals",
     "memmap",
     "methodcaller",
+    "myeval",
     "open",
     "runstring",
     "setattr",
@@ -273,6 +277,7 @@ fn is_dangerous(module: &str, name: &str) -> bool {
     let last = owners.next().unwrap_or_default();
     // A name may lead through a module that another one imported: `os.system` of `joblib.numpy_pickle`.
     DANGEROUS.contains(&top(module))
+        || module.split('.').any(|part| OF_BUILDS.contains(&part))
         || owners.any(|owner| DANGEROUS.contains(&owner))
         || DANGEROUS_NAMES.contains(&last)
 }
@@ -343,7 +348,10 @@ fn requirements_of(
             _ => lines.push(package.to_owned()),
         }
     }
-    if tops.contains("numpy") && names.iter().any(|(module, _)| module.starts_with("numpy._core")) {
+    if sklearn.is_some_and(|version| version.release() < [1, 4, 2].as_slice()) {
+        // These versions were compiled for NumPy 1, and do not say so.
+        lines.push("numpy<2".to_owned());
+    } else if tops.contains("numpy") && names.iter().any(|(module, _)| module.starts_with("numpy._core")) {
         // NumPy 1 does not read all that NumPy 2 wrote.
         lines.push("numpy>=2".to_owned());
     }

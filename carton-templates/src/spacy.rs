@@ -66,12 +66,18 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     })))
 }
 
-/// Whether all versions of spaCy that a requirement such as `>=3.7.2,<3.8.0` allows are before 3.8.
+/// Whether all versions of spaCy that a requirement such as `>=3.7.2,<3.8.0` or `==3.7.5` allows are before 3.8.
 fn is_before_3_8(version: &str) -> bool {
-    let below = version.split(',').find_map(|part| part.trim().strip_prefix('<'));
-    let numbers =
-        below.map(|bound| bound.trim_start_matches('=').split('.').map_while(|number| number.parse::<u32>().ok()));
-    numbers.is_some_and(|numbers| numbers.take(3).collect::<Vec<_>>() <= vec![3, 8, 0])
+    version.split(',').any(|part| {
+        let part = part.trim();
+        let bound = part.trim_start_matches(['<', '=', '~']);
+        let numbers: Vec<u32> = bound.split('.').map_while(|number| number.trim().parse().ok()).take(3).collect();
+        match &part[..part.len() - bound.len()] {
+            "<" => numbers <= vec![3, 8, 0],
+            "<=" | "==" | "===" | "~=" => !numbers.is_empty() && numbers < vec![3, 8],
+            _ => false,
+        }
+    })
 }
 
 fn texts<'a>(meta: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> + use<'a> {

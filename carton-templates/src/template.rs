@@ -1,13 +1,15 @@
 //! The Python model of one kind of files, and how it is written.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::TemplateError;
 
-/// The most names that the path of a copied file has. A link to a folder that it is in makes longer ones.
+/// The most folders in each other that a model has.
 const MAX_DEPTH: usize = 256;
+/// The largest list of requirements, in bytes, as the python runner has it.
+const MAX_LIST: u64 = 1 << 20;
 
 /// What a file or folder is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,19 +91,40 @@ impl Template {
         })
     }
 
+    /// Returns what of the user's folder `folder` is no part of the model, by its path in the folder, sorted.
+    ///
+    /// # Errors
+    /// A folder cannot be listed.
+    pub fn unused(&self, folder: &Path) -> Result<Vec<(String, PathBuf)>, TemplateError> {
+        let mut unused = Vec::new();
+        let mut to_visit = vec![folder.to_path_buf()];
+        while let Some(visited) = to_visit.pop() {
+            for entry in fs::read_dir(&visited).map_err(TemplateError::io("list", &visited))? {
+                let path = entry.map_err(TemplateError::io("list", &visited))?.path();
+                if self.files.iter().any(|(_, file)| path.starts_with(file)) {
+                    continue;
+                }
+                // A folder with some files of the model.
+                if self.files.iter().any(|(_, file)| file.starts_with(&path)) {
+                    to_visit.push(path);
+                    continue;
+                }
+                let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+                unused.push((if path.is_dir() { format!("{name}/") } else { name }, path));
+            }
+        }
+        unused.sort_unstable();
+        Ok(unused)
+    }
+
     /// Writes the model into the empty folder `folder`: `main.py`, `requirements.txt`, and symbolic links to the model's files, so that nothing
-    /// large is copied.
+    /// large is copied. Folders are made anew.
     ///
     /// # Errors
     /// The operating system refuses.
     pub fn link_into(&self, folder: &Path) -> Result<(), TemplateError> {
         self.write_texts(folder)?;
-        for (name, path) in &self.files {
-            let path = fs::canonicalize(path).map_err(TemplateError::io("open", path))?;
-            let place = place_for(folder, name)?;
-            symlink(&path, &place).map_err(TemplateError::io("write", &place))?;
-        }
-        Ok(())
+        self.files.iter().try_for_each(|(name, path)| mirror(path, &place_for(folder, name)?, &mut Vec::new(), &link))
     }
 
     /// Writes the model into `folder`, which must not exist or be empty, with copies of the model's files.
@@ -114,9 +137,11 @@ impl Template {
             return Err(TemplateError::NotEmpty { path: folder.to_path_buf() });
         }
         fs::create_dir_all(folder).map_err(TemplateError::io("make", folder))?;
-        let written = self
-            .write_texts(folder)
-            .and_then(|()| self.files.iter().try_for_each(|(name, path)| copy(path, &place_for(folder, name)?)));
+        let written = self.write_texts(folder).and_then(|()| {
+            self.files
+                .iter()
+                .try_for_each(|(name, path)| mirror(path, &place_for(folder, name)?, &mut Vec::new(), &copy))
+        });
         if written.is_err() {
             // Nothing of others is in it. What cannot be removed is left.
             let _ = fs::remove_dir_all(folder);
@@ -159,24 +184,55 @@ fn place_for(folder: &Path, name: &str) -> Result<PathBuf, TemplateError> {
     Ok(place)
 }
 
-/// Copies a file, or a folder with what its links lead to.
-fn copy(from: &Path, to: &Path) -> Result<(), TemplateError> {
-    let mut to_copy = vec![(from.to_path_buf(), to.to_path_buf())];
-    while let Some((from, to)) = to_copy.pop() {
-        if to.components().count() > MAX_DEPTH {
-            return Err(TemplateError::io("copy", &from)(std::io::ErrorKind::InvalidInput.into()));
-        }
-        if !fs::metadata(&from).map_err(TemplateError::io("open", &from))?.is_dir() {
-            fs::copy(&from, &to).map_err(TemplateError::io("copy", &from))?;
-            continue;
-        }
-        fs::create_dir(&to).map_err(TemplateError::io("make", &to))?;
-        for entry in fs::read_dir(&from).map_err(TemplateError::io("list", &from))? {
-            let entry = entry.map_err(TemplateError::io("list", &from))?;
-            to_copy.push((entry.path(), to.join(entry.file_name())));
-        }
+/// Makes the folder `to` of the folder `from`, with what its links lead to, and puts each file in its place by `put`. `above` are the folders that
+/// `from` is in, by device and inode.
+fn mirror(
+    from: &Path,
+    to: &Path,
+    above: &mut Vec<(u64, u64)>,
+    put: &dyn Fn(&Path, &Path) -> Result<(), TemplateError>,
+) -> Result<(), TemplateError> {
+    let Some(metadata) = fs::metadata(from).ok().filter(fs::Metadata::is_dir) else {
+        return put(from, to);
+    };
+    let identity = (metadata.dev(), metadata.ino());
+    if above.contains(&identity) || above.len() >= MAX_DEPTH {
+        return Err(not_a_file(from, "it leads to a folder that it is in, or is too deep"));
     }
+    fs::create_dir(to).map_err(TemplateError::io("make", to))?;
+    above.push(identity);
+    for entry in fs::read_dir(from).map_err(TemplateError::io("list", from))? {
+        let entry = entry.map_err(TemplateError::io("list", from))?;
+        mirror(&entry.path(), &to.join(entry.file_name()), above, put)?;
+    }
+    above.pop();
     Ok(())
+}
+
+/// Links to a file. What is no file is linked too: packing leaves it out, or refuses it. Lists of requirements are copied, because the python
+/// runner reads only those that are in the model's own folder.
+fn link(from: &Path, to: &Path) -> Result<(), TemplateError> {
+    let is_list = from.extension().is_some_and(|suffix| suffix == "txt" || suffix == "in");
+    let is_small = |metadata: fs::Metadata| metadata.is_file() && metadata.len() <= MAX_LIST;
+    if is_list && fs::symlink_metadata(from).is_ok_and(is_small) {
+        return copy(from, to);
+    }
+    let target =
+        fs::canonicalize(from).or_else(|_| std::path::absolute(from)).map_err(TemplateError::io("open", from))?;
+    symlink(&target, to).map_err(TemplateError::io("write", to))
+}
+
+/// Copies a file. Reading a pipe would block, and a device has no end.
+fn copy(from: &Path, to: &Path) -> Result<(), TemplateError> {
+    if !fs::metadata(from).map_err(TemplateError::io("open", from))?.is_file() {
+        return Err(not_a_file(from, "it is neither a file nor a folder"));
+    }
+    fs::copy(from, to).map(drop).map_err(TemplateError::io("copy", from))
+}
+
+fn not_a_file(path: &Path, problem: &str) -> TemplateError {
+    let kind = "a part of the model";
+    TemplateError::Malformed { path: path.to_path_buf(), kind, problem: problem.to_owned(), hint: None }
 }
 
 /// Returns `text` as a literal of Python. JSON's escapes are those of Python, but for characters beyond 16 bits, which are written as they are.

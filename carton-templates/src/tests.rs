@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use tempfile::{TempDir, tempdir};
@@ -155,6 +156,23 @@ fn the_files_of_a_folder_are_copied() {
             assert_eq!(fs::read(folder.path().join(place)).unwrap(), fs::read(source).unwrap(), "{place}");
         }
     }
+}
+
+#[test]
+fn folders_with_circles_and_pipes_are_not_copied() {
+    let folder = copy("spacy");
+    let target = tempdir().unwrap();
+    let refused = |problem: &str| {
+        let error = template(folder.path()).copy_into(target.path()).unwrap_err();
+        assert!(error.to_string().contains(problem), "{error}");
+        assert!(fs::read_dir(target.path()).unwrap().next().is_none());
+    };
+    fs::create_dir(folder.path().join("inner")).unwrap();
+    symlink("..", folder.path().join("inner/above")).unwrap();
+    refused("leads to a folder that it is in");
+    fs::remove_file(folder.path().join("inner/above")).unwrap();
+    symlink("/dev/zero", folder.path().join("inner/zero")).unwrap();
+    refused("neither a file nor a folder");
 }
 
 #[test]
@@ -332,7 +350,8 @@ fn folders_of_hugging_face_by_architecture() {
         "model/model.safetensors.index.json",
     ];
     assert_eq!(places, [&expected[..], &["model/tokenizer.json"]].concat());
-    assert_eq!(found.warnings(), ["files that the model does not need are left out: `training_args.bin`"]);
+    let unused: Vec<String> = found.unused(folder.path()).unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(unused, [".x", "training_args.bin"]);
     check_malformed(
         shards(map, &[("model-1.safetensors", "")]).path(),
         "names `model-2.safetensors`, which is not in the folder",

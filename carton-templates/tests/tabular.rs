@@ -162,6 +162,10 @@ fn pickles_that_attack_are_not_run() {
         (b"\x8c\x13joblib.numpy_pickle\x8c\x09os.system\x930", "joblib.numpy_pickle.os.system"),
         (b"cnumpy.testing._private.utils\nrunstring\n0", "numpy.testing._private.utils.runstring"),
         (b"cjoblib\nload\n0", "joblib.load"),
+        (b"cjoblib._utils\neval_expr\n0", "joblib._utils.eval_expr"),
+        // A number that is used again, and one that is given to what has none.
+        (b"\x8c\x06system\x8c\x05posixq\x00\x8c\x01aq\x05\x8c\x05posix\x94h\x02\x8c\x06system\x930", "posix.system"),
+        (b"cnumpy.f2py.crackfortran\nanalyzeline\n0", "numpy.f2py.crackfortran.analyzeline"),
     ] {
         // No opcode is a space.
         let attack: Vec<u8> = attack.iter().copied().filter(|byte| *byte != b' ').collect();
@@ -183,6 +187,8 @@ fn what_is_not_understood_is_said() {
         // A name by a number, and one that is made.
         (b"\x80\x04csklearn.svm\nSVC\n\x82\x01.".as_slice(), true),
         (b"\x80\x04csklearn.svm\nSVC\n]]\x93.", true),
+        (b"\x80\x04csklearn.svm\nSVC\nVbuiltins\nVev\\u0061l\n\x93.", true),
+        (b"\x80\x04csklearn.svm\nSVC\nVbuiltins\nV\x61bsq\x00]q\x00h\x00\x93.", true),
         // The end is missing.
         (b"\x80\x04csklearn.svm\nSVC\n", true),
         (b"\x80\x04csklearn.svm\nSVC\n\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", true),

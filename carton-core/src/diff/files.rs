@@ -110,9 +110,13 @@ pub(super) fn pairs(a: &[FileInfo], b: &[FileInfo], changes: &[FileChange]) -> V
         |source: &Source, other: &Source| source.folder() == other.folder() && source.stem() == other.stem(),
         |source: &Source, other: &Source| source.folder() == other.folder(),
     ] {
+        let all_of_a = rest_a.clone();
         rest_a.retain(|source| {
             let mut alike = rest_b.iter().enumerate().filter(|(_, other)| is_alike(source, other));
             let Some((position, other)) = alike.next().filter(|_| alike.next().is_none()) else { return true };
+            if all_of_a.iter().filter(|source| is_alike(source, other)).count() > 1 {
+                return true;
+            }
             pairs.push(FilePair { a: source.path.clone(), b: other.path.clone() });
             rest_b.remove(position);
             false

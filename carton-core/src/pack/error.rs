@@ -110,6 +110,7 @@ impl Failure for PackError {
                 kind @ (ErrorKind::Interrupted | ErrorKind::Machine) => kind,
                 _ => ErrorKind::InvalidInput,
             },
+            Self::Template(TemplateError::Io { verb, source, .. }) => ErrorKind::of_io(verb, source),
             Self::Check { source, .. } | Self::Reference { source, .. } => source.kind(),
             Self::SelfTests(_) => ErrorKind::SelfTest,
             Self::SignatureMismatch { .. } => ErrorKind::SignatureMismatch,
@@ -148,7 +149,11 @@ impl Failure for PackError {
     }
 
     fn is_not_found(&self) -> bool {
-        matches!(self, Self::Package(error) if error.is_not_found())
+        match self {
+            Self::Package(error) => error.is_not_found(),
+            Self::Template(TemplateError::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+            _ => false,
+        }
     }
 
     fn within(&self) -> Option<&Error> {
@@ -185,13 +190,13 @@ impl Error {
     }
 }
 
-/// How many contradictions a message lists.
-const MAX_MISMATCHES: usize = 50;
+/// How many contradictions, mistakes or secrets a message lists.
+const MAX_LINES: usize = 50;
 
 fn lines(texts: &[String]) -> String {
-    let mut text = texts.iter().take(MAX_MISMATCHES).cloned().collect::<Vec<_>>().join("\n");
-    if texts.len() > MAX_MISMATCHES {
-        text.push_str(&format!("\nand {} more", texts.len() - MAX_MISMATCHES));
+    let mut text = texts.iter().take(MAX_LINES).cloned().collect::<Vec<_>>().join("\n");
+    if texts.len() > MAX_LINES {
+        text.push_str(&format!("\nand {} more", texts.len() - MAX_LINES));
     }
     text
 }

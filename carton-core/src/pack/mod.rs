@@ -351,8 +351,8 @@ impl Carton {
     }
 
     /// Returns what runs the model at `path`, if its files leave no doubt: `onnx` for a `.onnx` file, `torchscript` for an
-    /// archive of TorchScript, `python` for a Python module or a folder with exactly one, and for the files of frameworks that a
-    /// [`Template`](crate::packing::Template) runs.
+    /// archive of TorchScript, `python` for the files of frameworks that a [`Template`](crate::packing::Template) runs, and for a Python module or a folder with
+    /// exactly one. A folder with a `main.py`, or whose only module has a function `get_model`, is a Python model whatever else is in it.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {

@@ -107,7 +107,11 @@ impl Packing {
         let variables = variables::take_from_options(&mut draft.opts)?;
         draft.env.extend(variables);
         // Before the runner is asked, which may fail for this reason.
-        let selected = select(&path, &selection).await?;
+        let mut selected = select(&path, &selection).await?;
+        if let Some(template) = template.filter(|_| given.is_dir()) {
+            selected.not_packed.extend(unused(template, &given).await?);
+            selected.not_packed.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        }
         let secrets = Searched { pack: &pack, selection: &selection, is_folder: given.is_dir() };
         secrets.check(&draft, &selected.files)?;
         warnings.extend(selected.idle.into_iter().map(|pattern| PackWarning::IdlePattern { pattern }));
@@ -523,6 +527,17 @@ async fn select(model: &Path, selection: &Selection) -> Result<Selected, Error> 
         }
         let left_out = left_out.iter().map(|path| path.trim_end_matches('/').to_owned()).collect();
         Ok(Selected { files, not_packed, left_out, idle })
+    })
+    .await
+}
+
+/// Lists what a template does not take of the user's folder.
+async fn unused(template: Template, folder: &Path) -> Result<Vec<NotPacked>, Error> {
+    let folder = folder.to_path_buf();
+    run_blocking(None, move |context| {
+        let unused = template.unused(&folder).map_err(PackError::Template)?.into_iter();
+        let measured = unused.map(|(name, path)| package::measure(name, &path, &context));
+        Ok(measured.collect::<Result<_, _>>().map_err(PackError::Package)?)
     })
     .await
 }

@@ -1,6 +1,8 @@
 //! Decides which runner a model is for, if its files leave no doubt. Looking at the files is separate from deciding, which is
 //! pure.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +18,9 @@ use crate::Error;
 /// The first bytes of every zip file that has entries.
 const ZIP_MAGIC: [u8; 4] = *b"PK\x03\x04";
 
+/// How much of a module is searched, in bytes.
+const MAX_MODULE: u64 = 1 << 20;
+
 /// What runs a model, as its files show. Made by [`Carton::recognize`](crate::Carton::recognize).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,8 +35,15 @@ pub struct Recognized {
 enum Seen {
     /// A file: its name, and its directory if it is a zip archive.
     File { name: String, entries: Option<Archive> },
-    /// A folder: the number of Python modules (without `__init__.py`) and of ONNX files directly in it.
-    Folder { modules: usize, onnx_files: usize },
+    /// A folder.
+    Folder {
+        /// The number of Python modules directly in it, without `__init__.py`.
+        modules: usize,
+        /// The number of ONNX files directly in it.
+        onnx_files: usize,
+        /// Whether one of the modules is `main.py`, or the only one has a function `get_model`.
+        has_entry_point: bool,
+    },
 }
 
 /// The runner of templates.
@@ -43,17 +55,15 @@ const PYTHON: &str = "python";
 /// The path cannot be inspected, is a file that is empty or truncated, or a model that no runner runs.
 pub(super) fn recognize(path: &Path) -> Result<Option<Recognized>, Error> {
     let seen = look(path)?;
-    // A suffix says less than the content.
-    if let (Seen::File { .. }, Some(recognized)) = (&seen, of_template(path)?) {
+    // A suffix says less than the content, and a module beside a model's files may be anything but its entry point.
+    let is_python_model = matches!(seen, Seen::Folder { has_entry_point: true, .. });
+    if !is_python_model && let Some(recognized) = of_template(path)? {
         return Ok(Some(recognized));
     }
     if let Some(runner) = decide(&seen) {
         return Ok(Some(Recognized { runner, template: None }));
     }
-    // An export lies beside the weights that a template runs.
-    let template = of_template(path)?;
-    let is_onnx = template.is_none() && matches!(seen, Seen::Folder { modules: 0, onnx_files: 1 });
-    Ok(if is_onnx { Some(Recognized { runner: "onnx", template: None }) } else { template })
+    Ok(None)
 }
 
 /// Returns the template for the model at `path`, if `runner` is that of templates and the files are not a Python model already.
@@ -87,14 +97,20 @@ fn look(path: &Path) -> Result<Seen, Error> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         return Ok(Seen::File { name, entries: archive(path)? });
     }
-    let (mut modules, mut onnx_files) = (0, 0);
+    let (mut modules, mut onnx_files) = (Vec::new(), 0);
     for entry in std::fs::read_dir(path).map_err(Error::io("list", path))? {
         let entry = entry.map_err(Error::io("list", path))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        modules += usize::from(is_module(&name) && name != "__init__.py");
         onnx_files += usize::from(is_onnx(&name));
+        if is_module(&name) && name != "__init__.py" {
+            modules.push(name);
+        }
     }
-    Ok(Seen::Folder { modules, onnx_files })
+    let has_entry_point = match modules.as_slice() {
+        [only] if only != "main.py" => defines_get_model(&path.join(only)),
+        modules => modules.iter().any(|name| name == "main.py"),
+    };
+    Ok(Seen::Folder { modules: modules.len(), onnx_files, has_entry_point })
 }
 
 /// Reads the directory of a zip archive. Returns `None` for any other file, and for a zip archive that this library cannot read
@@ -132,9 +148,18 @@ fn decide(seen: &Seen) -> Option<&'static str> {
             (Content::of_zip(names) == Content::TorchScript).then_some("torchscript")
         }
         // A module beside ONNX files may be the model, or only help with it.
-        Seen::Folder { modules: 1, onnx_files: 0 } => Some("python"),
+        Seen::Folder { modules: 1, onnx_files: 0, .. } => Some("python"),
+        // Weights may lie beside it.
+        Seen::Folder { modules: 0, onnx_files: 1, .. } => Some("onnx"),
         Seen::File { .. } | Seen::Folder { .. } => None,
     }
+}
+
+/// Whether a module has the function with which a Python model begins.
+fn defines_get_model(module: &Path) -> bool {
+    let mut text = Vec::new();
+    let read = File::open(module).and_then(|file| file.take(MAX_MODULE).read_to_end(&mut text));
+    read.is_ok() && memchr::memmem::find(&text, b"def get_model(").is_some()
 }
 
 fn is_onnx(name: &str) -> bool {
@@ -190,6 +215,22 @@ mod tests {
         file("model.pt", None);
         file("model", None);
         assert!(recognize(&folder.path().join("missing.onnx")).is_err());
+    }
+
+    #[test]
+    fn a_module_beside_the_files_of_a_framework_is_the_model_if_it_says_so() {
+        let check = |module: &str, text: &str, is_template: bool| {
+            let folder = tempfile::tempdir().unwrap();
+            let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+            write("MLmodel", "flavors:\n  python_function:\n    env: conda.yaml\n");
+            write("requirements.txt", "mlflow==3.17.0\n");
+            write(module, text);
+            let found = recognize(folder.path()).unwrap().unwrap();
+            assert_eq!((found.runner, found.template.is_some()), ("python", is_template), "{module}");
+        };
+        check("code.py", "import mlflow\nmlflow.models.set_model(1)\n", true);
+        check("main.py", "", false);
+        check("model.py", "def get_model():\n    return None\n", false);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use info::Info;
 pub use inventory::{Inventory, PythonPackage};
 pub(crate) use rewrite::{check_output, rewrite};
 pub use selection::NotPacked;
-pub(crate) use selection::Selection;
+pub(crate) use selection::{Selection, measure};
 pub(crate) use walk::{model_files, not_packed};
 #[cfg(test)]
 pub(crate) use write::write;

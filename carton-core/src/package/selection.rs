@@ -156,7 +156,7 @@ fn read_ignore_file(place: &Path) -> Result<Option<String>, PackageError> {
 }
 
 /// Measures what is left out at `path`: the files of a folder, without following links. What cannot be read counts nothing.
-pub(super) fn measure(name: String, path: &Path, context: &Context) -> Result<NotPacked, PackageError> {
+pub(crate) fn measure(name: String, path: &Path, context: &Context) -> Result<NotPacked, PackageError> {
     let mut measured = NotPacked { path: name, n_files: 0, n_bytes: 0 };
     let mut to_visit = vec![path.to_path_buf()];
     while let Some(path) = to_visit.pop() {

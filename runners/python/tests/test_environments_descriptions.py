@@ -304,6 +304,7 @@ class Conda(DescriptionsCase):
         check("numpy=1.26", ["numpy==1.26.*"])
         check("numpy=1.26.*", ["numpy==1.26.*"])
         check("numpy=1.26.4=py311h64a7726_0", ["numpy==1.26.4"])
+        check("numpy=1.26.*=py311h64a7726_0", ["numpy==1.26.*"])
         check("numpy==1.26.4", ["numpy==1.26.4"])
         check("conda-forge::numpy>=1.26,<2", ["numpy>=1.26,<2"])
         check("scipy=1.11", [])

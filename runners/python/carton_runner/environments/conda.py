@@ -77,7 +77,8 @@ def _comparisons(version: str, place: str) -> List[str]:
         return []
     fuzzy = _FUZZY.fullmatch(version) if not version.startswith("==") else None
     if fuzzy:
-        return [f"=={fuzzy.group(1)}" if version.count("=") > 1 else f"=={fuzzy.group(1)}.*"]
+        is_exact = version.count("=") > 1 and "*" not in version.split("=")[1]
+        return [f"=={fuzzy.group(1)}" if is_exact else f"=={fuzzy.group(1)}.*"]
     found = [_COMPARISON.fullmatch(part.strip(" ")) for part in version.split(",")]
     if None in found:
         raise RunnerError(
