@@ -622,7 +622,10 @@ def test_in_a_carton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     sklearn_model(str(folder / "mlmodel"), named=True, records=True)
-    packed = carton.pack(folder / "mlmodel", tmp_path / "iris.carton")
+    (folder / "mlmodel/.notes").write_text("of the user")
+    monkeypatch.chdir(folder)
+    packed = carton.pack("mlmodel", tmp_path / "iris.carton")
+    assert packed.not_packed == [".notes"]
     assert packed.check is not None and packed.check.self_test.passed == 1
     # And as a model of MLflow again.
     carton.mlflow.save_model(packed.path, tmp_path / "again")

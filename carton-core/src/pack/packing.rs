@@ -109,7 +109,8 @@ impl Packing {
         // Before the runner is asked, which may fail for this reason.
         let mut selected = select(&path, &selection).await?;
         if let Some(template) = template.filter(|_| given.is_dir()) {
-            selected.not_packed.extend(unused(template, &given).await?);
+            // By the path that the template was made with.
+            selected.not_packed.extend(unused(template, &pack.path).await?);
             selected.not_packed.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         }
         let secrets = Searched { pack: &pack, selection: &selection, is_folder: given.is_dir() };

@@ -103,6 +103,9 @@ class Packing(Case):
         self.write("m/requirements.txt", "numpy==1\n")
         check("error: No solution found when resolving dependencies", "no such versions", "names and versions in")
         check("something else", "uv failed", "names and versions in")
+        newer = "cause: Because the requested Python version (>=3.9) does not satisfy Python>=3.99 and you require x"
+        check(f"error: No solution found when resolving dependencies {newer}", "no such versions", "names and versions in")
+        check(f"error: No solution found when resolving dependencies {newer.replace('99', '12')}", "no such versions", "--framework-version =3.14")
 
     def test_folders_that_cannot_be_written_are_no_fault_of_the_model(self):
         self.write("data/python", "a file")

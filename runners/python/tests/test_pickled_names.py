@@ -181,7 +181,7 @@ class Packing(Case):
         self.write("m/inner/main.py", "def f(): pass\n")
         for left_out in ("inner", "inner/main.py"):
             with self.assertRaises(RunnerError) as caught:
-                packing.pack(self.folder / "m", self.folder, {"infer_fn": "f", "module": "inner.main"}, {}, None, None, self.report, [left_out])
+                packing.pack(self.folder / "m", self.folder, {"infer_fn": "f", "entrypoint_package": "inner.main"}, {}, None, None, self.report, [left_out])
             self.assertIn("`inner/main.py` has the entry point", caught.exception.message)
 
 

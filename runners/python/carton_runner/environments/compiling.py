@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from carton_runner.environments import listing, lock, requirement_lines, requirements, store, uv
+from carton_runner.environments import listing, lock, python_versions, requirement_lines, requirements, store, uv
 from carton_runner.environments.local_wheels import RequestedWheel
 from carton_runner.environments.requirements import REQUIREMENTS, Inputs
 from carton_runner.environments.sources import Sources, chosen
@@ -82,7 +82,8 @@ def _resolve(inputs: Inputs, sources: Sources, report) -> Tuple[lock.Lock, str]:
         except RunnerError as error:
             if error.code == "failed" and inputs.path:
                 # The fault is not the model's: the requested packages are not available.
-                error.code, error.hint = "setup", error.hint or f"check the names and versions in {inputs.path.name}"
+                newer = python_versions.advice_on_unsatisfiable(" ".join([error.message, *error.causes]))
+                error.code, error.hint = "setup", error.hint or newer or f"check the names and versions in {inputs.path.name}"
             raise
         compiled = _by_their_versions(compiled, folder / WHEELS, inputs)
     return _with_hashes(_with_offered(_checked(compiled), inputs), inputs), platforms

@@ -31,16 +31,28 @@ def check(comparisons: Sequence[str], place: str) -> None:
         )
     if all(_holds(one, sys.version_info[:3]) for one in parsed if one):
         return
-    fitting = [minor for minor in _MINORS if all(_may_hold(one, minor) for one in parsed if one)]
-    advice = None
-    if fitting:
-        version = f"3.{fitting[0]}"
-        advice = f"pack with `--framework-version ={version}`, after {hint(version)}"
     raise RunnerError(
         f"{place} requires Python `{','.join(comparisons)}`, and this is Python {store.minor_version()}",
         code="setup",
-        hint=advice,
+        hint=_advice([one for one in parsed if one]),
     )
+
+
+def advice_on_unsatisfiable(text: str) -> Optional[str]:
+    """Returns the hint if the text of an error of uv says that this interpreter is not one that a package is for."""
+    found = re.search(r"does\s+not\s+satisfy\s+Python\s*([<>=!~][0-9.,*<>=!~]*)", text)
+    parsed = [_parsed(one) for one in found.group(1).rstrip(",.").split(",")] if found else []
+    known = [one for one in parsed if one]
+    return _advice(known) if known and len(known) == len(parsed) else None
+
+
+def _advice(parsed: Sequence["_Comparison"]) -> Optional[str]:
+    """Returns the hint that names the newest version of Python that meets the comparisons, if there is one."""
+    for minor in _MINORS:
+        if all(_may_hold(one, minor) for one in parsed):
+            version = f"3.{minor}"
+            return f"pack with `--framework-version ={version}`, after {hint(version)}"
+    return None
 
 
 _Comparison = Tuple[str, Tuple[int, ...], bool]
