@@ -88,7 +88,7 @@
 //! - `self_test`, `example`, `shrink`, `hub`: runs self-tests; runs examples and compares their outputs; leaves files out of a carton,
 //!   and puts them back; fetches the files of a repository.
 //! - `pack`: `pack/fetch` brings a model from a server, `pack/pointers` finds Git LFS pointers in place of files, `pack/secrets` what must not be given
-//!   away, `pack/recognize` determines the runner and the template, `pack/packing` is
+//!   away, `pack/selected` lists what is packed and searches it, `pack/recognize` determines the runner and the template, `pack/packing` is
 //!   packing in two steps, `pack/check` loads and tests a carton that does not have its final name yet, `pack/outputs` compares what the
 //!   model returns with what it declares, on `pack/zeros` where there is no self-test.
 //! - `diff`: what differs between two cartons. `diff/report` is the result; `diff/files`, `diff/metadata` and `diff/packages` are pure.

@@ -18,7 +18,7 @@ const START: u64 = 64 << 10;
 pub(crate) const MAX_TEXT: u64 = 16 << 20;
 
 /// The names beside `main.py` by which the python runner finds the packages of a model.
-const TAKEN: [&str; 7] =
+const NAMES_THE_RUNNER_READS: [&str; 7] =
     [".carton", "environment.yaml", "environment.yml", "pylock.toml", "pyproject.toml", "requirements.txt", "uv.lock"];
 
 /// A file or folder that may be a model.
@@ -60,7 +60,7 @@ impl Candidate {
     /// Returns the path that the file gets beside `main.py`: its name, or one in a folder if the python runner would read a file of that name.
     pub(crate) fn name_beside_module(&self) -> String {
         let name = self.file_name();
-        let is_taken = TAKEN.contains(&name.as_str()) || name.ends_with(".py");
+        let is_taken = NAMES_THE_RUNNER_READS.contains(&name.as_str()) || name.ends_with(".py");
         if is_taken { format!("model/{name}") } else { name }
     }
 

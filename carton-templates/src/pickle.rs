@@ -24,7 +24,7 @@ const MAX_STACK: usize = 1 << 20;
 /// Of values that are kept for later opcodes.
 const MAX_MEMO: usize = 1 << 19;
 /// Longer texts are no names.
-const MAX_TEXT: u64 = 128;
+const MAX_NAME: u64 = 128;
 const MAX_NAMES: usize = 1000;
 /// Of what is decompressed.
 const MAX_DECOMPRESSED: u64 = 512 << 20;
@@ -459,7 +459,7 @@ impl<I: Input> Reader<I> {
 
     fn global(&mut self, (module, name): Name) -> Value {
         let found = &mut self.found;
-        if module.len().max(name.len()) as u64 > MAX_TEXT {
+        if module.len().max(name.len()) as u64 > MAX_NAME {
             found.is_complete = false;
             return Value::Other;
         }
@@ -496,7 +496,7 @@ impl<I: Input> Reader<I> {
     }
 
     fn text(&mut self, length: u64) -> Result<Value, Stopped> {
-        if length > MAX_TEXT {
+        if length > MAX_NAME {
             self.input.skip(length)?;
             return Ok(Value::Other);
         }
@@ -536,7 +536,7 @@ impl<I: Input> Reader<I> {
 }
 
 fn short(text: &str) -> Value {
-    if text.len() as u64 > MAX_TEXT { Value::Other } else { Value::Text(Rc::from(text)) }
+    if text.len() as u64 > MAX_NAME { Value::Other } else { Value::Text(Rc::from(text)) }
 }
 
 fn pop(stack: &mut Vec<Value>) -> Result<Value, Stopped> {

@@ -18,6 +18,7 @@ mod readme;
 mod recognize;
 mod runner_answer;
 mod secrets;
+mod selected;
 mod warnings;
 mod zeros;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use carton_format::digest::Sha256Digest;
 use carton_format::manifest::Manifest;
-use carton_format::metadata::{Draft, Metadata, SelfTest, Signature, TensorSpec};
+use carton_format::metadata::{Metadata, SelfTest, Signature, TensorSpec};
 use carton_format::side::Side;
 use carton_format::signature::{Giver, as_declared, check_inputs};
 use carton_format::tensor_data::is_tensor_file;
@@ -21,13 +21,13 @@ use super::fetch::{FetchedModel, fetch_model};
 use super::input::Input;
 use super::recognize::Recognized;
 use super::runner_answer::{Asking, complete, declared, doubtful_outputs};
-use super::secrets::Secret;
+use super::selected::{Searched, select, unused};
 use super::warnings::{self, Warnings};
-use super::{Pack, RecordSelfTest, other_side, outputs, pointers, readme, recognize, secrets};
+use super::{Pack, RecordSelfTest, other_side, outputs, pointers, readme, recognize};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::model::Observed;
-use crate::package::{self, NotPacked, Selection};
+use crate::package::{NotPacked, Selection};
 use crate::packed::{PackCheck, PackWarning, Packed};
 use crate::runner::{self, Descriptor, PLATFORM, Requirement, RunnerSources, known_platforms};
 use crate::shrink::check_links_of_new;
@@ -117,7 +117,11 @@ impl Packing {
         secrets.check(&draft, &selected.files)?;
         warnings.extend(selected.idle.into_iter().map(|pattern| PackWarning::IdlePattern { pattern }));
         let pointers = pointers::find(&selected.files);
-        warnings.extend(pointers.iter().cloned().map(|path| PackWarning::GitLfsPointer { path }));
+        let pointer = |path: PathBuf| {
+            let given = path.to_str().map(|path| PathBuf::from(selection.in_given_folder(path)));
+            PackWarning::GitLfsPointer { path: given.unwrap_or(path) }
+        };
+        warnings.extend(pointers.iter().cloned().map(pointer));
         let leave_out = selected.left_out;
         let asking = Asking { descriptor: &descriptor, config: &config, pack: &pack, given: &given, leave_out };
         let mut response = asking.ask(&path, scratch.runner.path(), &draft).await?;
@@ -156,7 +160,7 @@ impl Packing {
         files.extend(papers.map(|(name, place)| (format!("misc/{name}"), place.clone())));
         secrets.check(&input.draft, &files)?;
         let found = pointers::find(&gathered.files).into_iter().filter(|path| !pointers.contains(path));
-        warnings.extend(found.map(|path| PackWarning::GitLfsPointer { path }));
+        warnings.extend(found.map(pointer));
         warnings.add_mistakes(warnings::missing_files(&input.draft, |path| input.misc.contains_key(path)))?;
         input.declare_shown_outputs();
         let mut packing = Self {
@@ -501,82 +505,6 @@ async fn fetched(pack: &Pack) -> Result<FetchedModel, Error> {
         fetching = fetching.progress(move |event| progress(event));
     }
     fetching.await
-}
-
-/// The files of a model that are packed, by their paths in it, and what is not.
-#[derive(Default)]
-struct Selected {
-    files: Vec<(String, PathBuf)>,
-    /// By their paths in the user's folder.
-    not_packed: Vec<NotPacked>,
-    /// The same by their paths in the model.
-    left_out: Vec<String>,
-    /// The patterns that leave nothing out.
-    idle: Vec<String>,
-}
-
-/// Lists the files of a model. A folder that cannot be packed has none: packing it says why.
-async fn select(model: &Path, selection: &Selection) -> Result<Selected, Error> {
-    let (model, selection) = (model.to_path_buf(), selection.clone());
-    run_blocking(None, move |context| {
-        let Ok(files) = package::model_files(&model, &selection) else { return Ok(Selected::default()) };
-        let mut not_packed = package::not_packed(&model, &selection, &context).map_err(PackError::Package)?;
-        let left_out: Vec<String> = not_packed.iter().map(|left_out| left_out.path.clone()).collect();
-        let idle = selection.idle(left_out.iter().map(String::as_str));
-        for one in &mut not_packed {
-            one.path = selection.in_given_folder(&one.path).to_owned();
-        }
-        let left_out = left_out.iter().map(|path| path.trim_end_matches('/').to_owned()).collect();
-        Ok(Selected { files, not_packed, left_out, idle })
-    })
-    .await
-}
-
-/// Lists what a template does not take of the user's folder.
-async fn unused(template: Template, folder: &Path) -> Result<Vec<NotPacked>, Error> {
-    let folder = folder.to_path_buf();
-    run_blocking(None, move |context| {
-        let unused = template.unused(&folder).map_err(PackError::Template)?.into_iter();
-        let measured = unused.map(|(name, path)| package::measure(name, &path, &context));
-        Ok(measured.collect::<Result<_, _>>().map_err(PackError::Package)?)
-    })
-    .await
-}
-
-/// What is searched for secrets, and what the user allows.
-struct Searched<'a> {
-    pack: &'a Pack,
-    selection: &'a Selection,
-    /// Whether the model is a folder, of which files can be left out.
-    is_folder: bool,
-}
-
-impl Searched<'_> {
-    /// Refuses files, by their paths in the carton's model, and texts of the metadata that look like secrets, unless the user allows them.
-    ///
-    /// # Errors
-    /// [`PackError::Secrets`].
-    fn check(&self, draft: &Draft, files: &[(String, PathBuf)]) -> Result<(), Error> {
-        let in_files = files.iter().filter_map(|(name, place)| {
-            let name = self.selection.in_given_folder(name);
-            (!self.allows(name, Some(place))).then(|| secrets::of_file(name, place)).flatten()
-        });
-        let in_files: Vec<Secret> = in_files.collect();
-        let in_metadata = secrets::of_metadata(draft).into_iter().filter(|secret| !self.allows(&secret.path, None));
-        let n_in_files = in_files.len();
-        let found: Vec<Secret> = in_files.into_iter().chain(in_metadata).collect();
-        let Some(Secret { path: first, .. }) = found.first().cloned() else { return Ok(()) };
-        let is_in_folder = self.is_folder && n_in_files > 0 && !first.starts_with("misc/");
-        let secrets = found.iter().map(ToString::to_string).collect();
-        Err(PackError::Secrets { secrets, first, is_in_folder }.into())
-    }
-
-    fn allows(&self, name: &str, place: Option<&Path>) -> bool {
-        self.pack.allow_secrets.iter().any(|allowed| {
-            let is_place = |place: &Path| std::fs::canonicalize(allowed).is_ok_and(|allowed| allowed == place);
-            allowed.strip_prefix("./").unwrap_or(allowed) == name || place.is_some_and(is_place)
-        })
-    }
 }
 
 /// How a model is packed.

@@ -47,7 +47,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::package::{Selection, model_files};
+    use crate::package::{Selection, walk};
 
     const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n";
 
@@ -63,7 +63,7 @@ mod tests {
         write("weights/a.bin", POINTER.as_bytes());
         write("notes.txt", b"version https://git-lfs.github.com");
         write("long.txt", &[POINTER.as_bytes(), &[b' '; 1024]].concat());
-        let of = |path: &Path| find(&model_files(path, &Selection::default()).unwrap());
+        let of = |path: &Path| find(&walk(path, &Selection::default()).unwrap().model_files());
         assert_eq!(of(folder.path()), [Path::new("weights/a.bin")]);
         assert_eq!(of(&folder.path().join("main.py")), [] as [PathBuf; 0]);
     }

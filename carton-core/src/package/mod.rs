@@ -32,7 +32,7 @@ pub use inventory::{Inventory, PythonPackage};
 pub(crate) use rewrite::{check_output, rewrite};
 pub use selection::NotPacked;
 pub(crate) use selection::{Selection, measure};
-pub(crate) use walk::{model_files, not_packed};
+pub(crate) use walk::walk;
 #[cfg(test)]
 pub(crate) use write::write;
 pub(crate) use write::{PackageInput, Unpublished, write_unpublished};

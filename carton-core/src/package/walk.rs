@@ -33,7 +33,7 @@ pub(super) struct Found {
 
 /// The files of a model, and what of its folder is not packed.
 #[derive(Debug, Default)]
-pub(super) struct Walked {
+pub(crate) struct Walked {
     /// Sorted by their names in the carton.
     pub(super) files: Vec<Found>,
     /// The paths in the model, each with its place on the disk.
@@ -41,7 +41,7 @@ pub(super) struct Walked {
 }
 
 /// Finds the files of the model at `path`, a folder or a single file, that `selection` does not leave out.
-pub(super) fn walk(path: &Path, selection: &Selection) -> Result<Walked, PackageError> {
+pub(crate) fn walk(path: &Path, selection: &Selection) -> Result<Walked, PackageError> {
     let root = std::fs::canonicalize(path).map_err(PackageError::io("open", path))?;
     let metadata = std::fs::metadata(&root).map_err(PackageError::io("open", path))?;
     if metadata.is_file() {
@@ -75,21 +75,17 @@ pub(super) fn walk(path: &Path, selection: &Selection) -> Result<Walked, Package
     Ok(Walked { files, left_out })
 }
 
-/// Returns the files of the model at `path` by their paths in it, each with the place where it is. Links to files of the model are left
-/// out.
-pub(crate) fn model_files(path: &Path, selection: &Selection) -> Result<Vec<(String, PathBuf)>, PackageError> {
-    let files = walk(path, selection)?.files.into_iter().filter(|found| found.leads_to.is_none());
-    Ok(files.map(|found| (in_model(&found.name).to_owned(), found.path)).collect())
-}
+impl Walked {
+    /// The files of the model by their paths in it, each with the place where it is, without links to files of the model.
+    pub(crate) fn model_files(self) -> Vec<(String, PathBuf)> {
+        let files = self.files.into_iter().filter(|found| found.leads_to.is_none());
+        files.map(|found| (in_model(&found.name).to_owned(), found.path)).collect()
+    }
 
-/// Returns what of the folder at `path` is not packed, with its size.
-pub(crate) fn not_packed(
-    path: &Path,
-    selection: &Selection,
-    context: &Context,
-) -> Result<Vec<NotPacked>, PackageError> {
-    let left_out = walk(path, selection)?.left_out.into_iter();
-    left_out.map(|(name, path)| measure(name, &path, context)).collect()
+    /// What of the folder is not packed, with its size.
+    pub(crate) fn not_packed(&self, context: &Context) -> Result<Vec<NotPacked>, PackageError> {
+        self.left_out.iter().map(|(name, path)| measure(name.clone(), path, context)).collect()
+    }
 }
 
 /// Returns the path in the model of the file that is called `name` in the carton.
