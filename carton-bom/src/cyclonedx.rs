@@ -77,9 +77,8 @@ fn model(info: &Info) -> Object {
         .enumerate()
         .map(|(index, base)| {
             let hash = base.carton.map(|hash| hash.to_string());
-            let of_file = base.sha256.map(|digest| ("sha256".to_owned(), digest.to_string()));
             let file = base.sha256.map(|digest| digest.to_string());
-            let of_carton = hash.clone().map(|hash| ("sha256".to_owned(), hash));
+            let stated = hash.clone().or_else(|| file.clone()).map(|digest| ("sha256".to_owned(), digest));
             let url = base.url.as_deref().and_then(uri::web).map(|url| json!([{ "type": "website", "url": url }]));
             let said = [
                 ("carton:relation", base.relation.clone()),
@@ -91,7 +90,7 @@ fn model(info: &Info) -> Object {
                 .with("bom-ref", format!("base-model:{index}"))
                 .with("name", base.name.as_str())
                 // A carton and a file are different things, and a component is one of them.
-                .with("hashes", hashes(of_carton.or(of_file)))
+                .with("hashes", hashes(stated))
                 .with("externalReferences", url)
                 .with("properties", properties(said.into_iter().filter_map(|(name, value)| Some((name, value?)))))
                 .into()

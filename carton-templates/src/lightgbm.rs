@@ -24,7 +24,7 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     if version.is_empty() || version.len() > 4 || !version.iter().all(u8::is_ascii_digit) {
         return Ok(None);
     }
-    // LightGBM reads beyond the end of a text that was cut off. Version 2 has no such line.
+    // LightGBM reads beyond the end of a text that was cut off. Versions 3 and 4 have this line behind the trees.
     let has_end = !matches!(version, b"3" | b"4") || candidate.contains(b"\nend of trees")?;
     if !has_end {
         return Err(TemplateError::Malformed {

@@ -205,7 +205,7 @@ impl Machine {
                 self.n_memo += 1;
             }
         }
-        // What is not known replaces what was known.
+        // A value that is not followed replaces the one that had its number.
         match value {
             Value::Mark | Value::Other => drop(self.memo.remove(&number)),
             value => drop(self.memo.insert(number, value)),

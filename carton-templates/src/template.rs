@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
+use carton_format::archive::MAX_ENTRIES;
+
 use crate::TemplateError;
 
 /// The most folders in each other that a model has.
@@ -124,7 +126,7 @@ impl Template {
     /// The operating system refuses.
     pub fn link_into(&self, folder: &Path) -> Result<(), TemplateError> {
         self.write_texts(folder)?;
-        self.files.iter().try_for_each(|(name, path)| mirror(path, &place_for(folder, name)?, &mut Vec::new(), &link))
+        self.put_into(folder, &link)
     }
 
     /// Writes the model into `folder`, which must not exist or be empty, with copies of the model's files.
@@ -137,11 +139,7 @@ impl Template {
             return Err(TemplateError::NotEmpty { path: folder.to_path_buf() });
         }
         fs::create_dir_all(folder).map_err(TemplateError::io("make", folder))?;
-        let written = self.write_texts(folder).and_then(|()| {
-            self.files
-                .iter()
-                .try_for_each(|(name, path)| mirror(path, &place_for(folder, name)?, &mut Vec::new(), &copy))
-        });
+        let written = self.write_texts(folder).and_then(|()| self.put_into(folder, &copy));
         if written.is_err() {
             // Nothing of others is in it. What cannot be removed is left.
             let _ = fs::remove_dir_all(folder);
@@ -150,6 +148,17 @@ impl Template {
             }
         }
         written
+    }
+
+    fn put_into(
+        &self,
+        folder: &Path,
+        put: &dyn Fn(&Path, &Path) -> Result<(), TemplateError>,
+    ) -> Result<(), TemplateError> {
+        let mut n_left = MAX_ENTRIES;
+        self.files
+            .iter()
+            .try_for_each(|(name, path)| mirror(path, &place_for(folder, name)?, &mut Vec::new(), &mut n_left, put))
     }
 
     fn write_texts(&self, folder: &Path) -> Result<(), TemplateError> {
@@ -185,13 +194,15 @@ fn place_for(folder: &Path, name: &str) -> Result<PathBuf, TemplateError> {
 }
 
 /// Makes the folder `to` of the folder `from`, with what its links lead to, and puts each file in its place by `put`. `above` are the folders that
-/// `from` is in, by device and inode.
+/// `from` is in, by device and inode, and `n_left` the number of files and folders that may be made: links can make a tree endless without a circle.
 fn mirror(
     from: &Path,
     to: &Path,
     above: &mut Vec<(u64, u64)>,
+    n_left: &mut u64,
     put: &dyn Fn(&Path, &Path) -> Result<(), TemplateError>,
 ) -> Result<(), TemplateError> {
+    *n_left = n_left.checked_sub(1).ok_or_else(|| not_a_file(from, "it has more files than a carton can have"))?;
     let Some(metadata) = fs::metadata(from).ok().filter(fs::Metadata::is_dir) else {
         return put(from, to);
     };
@@ -203,7 +214,7 @@ fn mirror(
     above.push(identity);
     for entry in fs::read_dir(from).map_err(TemplateError::io("list", from))? {
         let entry = entry.map_err(TemplateError::io("list", from))?;
-        mirror(&entry.path(), &to.join(entry.file_name()), above, put)?;
+        mirror(&entry.path(), &to.join(entry.file_name()), above, n_left, put)?;
     }
     above.pop();
     Ok(())
@@ -238,4 +249,33 @@ fn not_a_file(path: &Path, problem: &str) -> TemplateError {
 /// Returns `text` as a literal of Python. JSON's escapes are those of Python, but for characters beyond 16 bits, which are written as they are.
 pub(crate) fn python_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn links_that_make_a_tree_endless_are_bounded() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        // Each folder has the next one twice: a million files without a circle.
+        for level in 0..20 {
+            let place = from.path().join(format!("level{level}"));
+            fs::create_dir(&place).unwrap();
+            for name in ["a", "b"] {
+                symlink(format!("../level{}", level + 1), place.join(name)).unwrap();
+            }
+        }
+        fs::create_dir(from.path().join("level20")).unwrap();
+        let mirrored = |n_left: &mut u64| {
+            mirror(&from.path().join("level17"), &to.path().join("m"), &mut Vec::new(), n_left, &link)
+        };
+        let error = mirrored(&mut 14).unwrap_err();
+        assert!(error.to_string().contains("more files than a carton can have"), "{error}");
+        fs::remove_dir_all(to.path().join("m")).unwrap();
+        // 1 + 2 + 4 + 8.
+        mirrored(&mut 15).unwrap();
+    }
 }

@@ -230,6 +230,8 @@ mod tests {
             &[("model/a.safetensors", '3'), ("model/c.zt", '4')],
             &[("model/a.zt", "model/a.safetensors"), ("model/b.zt", "model/c.zt")],
         );
+        // Which of them the new file replaces is not known.
+        check(&[("model/a.zt", '1'), ("model/b.zt", '2'), ("model/c.zt", '3')], &[("model/x.zt", '4')], &[]);
         let index = "model/m.safetensors.index.json";
         check(
             &[(index, '1'), ("model/m-1-of-2.safetensors", '2'), ("model/m-2-of-2.safetensors", '3')],

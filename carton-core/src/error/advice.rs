@@ -28,7 +28,7 @@ pub enum Advice {
     DeclareOutputs,
     /// Leave a file with a secret out of the model that is packed, or allow it.
     AllowSecret {
-        /// Its path in the model.
+        /// Its path in the model's folder, or the name of a text of the metadata.
         path: String,
         /// Whether it is a file of the model's folder, which can be left out.
         is_in_folder: bool,

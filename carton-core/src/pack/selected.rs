@@ -12,11 +12,12 @@ use crate::Error;
 use crate::blocking::run_blocking;
 use crate::package::{self, NotPacked, Selection};
 
-/// The files of a model that are packed, by their paths in it, and what is not.
+/// Which files of a model are packed, and which are left out.
 #[derive(Default)]
 pub(super) struct Selected {
+    /// The files that are packed: their paths in the model, and where they are.
     pub(super) files: Vec<(String, PathBuf)>,
-    /// By their paths in the user's folder.
+    /// What is left out, by the paths in the user's folder.
     pub(super) not_packed: Vec<NotPacked>,
     /// The same by their paths in the model.
     pub(super) left_out: Vec<String>,

@@ -6,40 +6,18 @@ use std::thread;
 
 use super::elements::{common_type, compare_part};
 use super::report::{Compared, ElementsDifference};
+use super::types::{dtype_name, element_type, unknown_type};
 use super::{Advance, DifferenceOptions, compare_tensors, not_exact};
 use crate::allclose::NotClose;
 use crate::any_file::{ElementOrder, Entry, TensorFileError};
 use crate::context::Cancelled;
 use crate::files::ElementType;
 use crate::parallel::{available_threads, par_map};
-use crate::ztensor::{Digest, Format};
-use crate::{DataType, element_count, npy};
+use crate::ztensor::Digest;
+use crate::{element_count, npy};
 
 /// Elements in a piece; a multiple of 8, so that pieces of types of less than a byte have as many.
 const PIECE: usize = 1 << 17;
-
-/// The name of the type of elements, or that of a logical type that is not known.
-pub(super) fn dtype_name(entry: &Entry<'_>) -> Option<String> {
-    if entry.unsupported().is_some() {
-        return None;
-    }
-    let named = |dtype: ElementType| dtype.name().to_owned();
-    match unknown_type(entry) {
-        Some(unknown) => Some(unknown.to_owned()),
-        None if entry.as_ztensor().is_none() && entry.dtype().is_none() => Some(DataType::String.name().to_owned()),
-        None => element_type(entry).map(named),
-    }
-}
-
-fn unknown_type<'a>(entry: &Entry<'a>) -> Option<&'a str> {
-    entry.as_ztensor()?.component("data")?.unknown_type()
-}
-
-/// The type of the numbers that reading the tensor gives. A quantized group represents `float32` numbers.
-fn element_type(entry: &Entry<'_>) -> Option<ElementType> {
-    let is_group = entry.as_ztensor().is_some_and(|object| object.format() == Format::QuantizedGroup);
-    entry.dtype().or(is_group.then_some(ElementType::Float32))
-}
 
 /// Compares two tensors of files that have the same shape. Their elements are read in pieces; strings, arrays in Fortran order, and
 /// sparse and quantized objects are read whole. Digests are verified if a file was asked to

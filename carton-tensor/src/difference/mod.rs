@@ -1,11 +1,13 @@
 //! What differs between tensors: between two, and between two lists of them by their names. Elements are compared by the rule of
 //! [`allclose`](crate::allclose), exactly unless the caller gives a [`Tolerance`]; NaN equals NaN, as in self-tests, and -0.0 equals 0.0.
 //!
-//! `elements` compares bytes of elements; `entries` reads those of two tensors of files, in pieces; `report` is what is found.
+//! `elements` compares bytes of elements; `entries` reads those of two tensors of files, in pieces; `report` is what is found; `types` names
+//! the types of elements.
 
 mod elements;
 mod entries;
 mod report;
+mod types;
 
 #[cfg(test)]
 mod tests;

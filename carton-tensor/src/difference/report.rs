@@ -41,7 +41,7 @@ impl TensorForm {
     #[must_use]
     pub fn of_entry(entry: &Entry<'_>) -> Self {
         let is_unreadable = entry.unsupported().is_some();
-        let dtype = super::entries::dtype_name(entry);
+        let dtype = super::types::dtype_name(entry);
         Self::new(entry.name(), dtype, (!is_unreadable).then(|| entry.shape().to_vec()))
     }
 
