@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use carton_core::Carton;
 use carton_tensor::{DataType, Tensor};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::stage::{chain, check_echo, check_same, floats};
 use super::{Model, Stage};
@@ -166,6 +167,25 @@ async fn turns(n_turns: usize) {
     }
 }
 
+fn pid(process: u32) -> Pid {
+    Pid::from_raw(process.try_into().unwrap()).unwrap()
+}
+
+/// Stops a process, and waits until each of its threads has stopped.
+async fn stop(process: u32) {
+    let is_stopped = |thread: std::io::Result<std::fs::DirEntry>| {
+        // A thread may end meanwhile.
+        let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with('T'))
+    };
+    kill_process(pid(process), Signal::STOP).unwrap();
+    let start = Instant::now();
+    while !std::fs::read_dir(format!("/proc/{process}/task")).unwrap().all(is_stopped) {
+        assert!(start.elapsed() < Duration::from_secs(60), "process {process} does not stop");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 pub async fn a_thousand_dropped_calls_leave_nothing(stage: &Stage) {
     let model = stage.subject.echo(DataType::Float32);
     let carton = narrow(stage, &model).await;
@@ -175,21 +195,27 @@ pub async fn a_thousand_dropped_calls_leave_nothing(stage: &Stage) {
     }
     let process = stage.process();
     let held = Held::now(stage);
-    let (mut n_dropped, mut n_calls) = (0_usize, 0_usize);
-    // Only few calls to a runner that answers at once can be dropped before their answer.
-    while n_dropped < 1000 && n_calls < 20_000 {
-        n_calls += 1;
-        let tensor = if n_calls % 4 == 0 { large.clone() } else { small.clone() };
-        let expected = tensor.clone();
-        let call = carton.infer([("x", tensor)]);
+    let input = |number: usize| if number.is_multiple_of(4) { large.clone() } else { small.clone() };
+    // Some of these are dropped while the runner works on them. One that answers at once leaves few.
+    for number in 0..1000 {
+        let expected = input(number);
         tokio::select! {
             biased;
-            outputs = call => check_same(&outputs.unwrap().as_tensors()[model.output], &expected),
-            () = turns(n_calls % 3) => n_dropped += 1,
+            outputs = carton.infer([("x", expected.clone())]) => check_same(&outputs.unwrap().as_tensors()[model.output], &expected),
+            () = turns(number % 3) => {}
         }
     }
-    assert!(n_dropped > 100, "only {n_dropped} of {n_calls} calls were dropped");
-    for _ in 0..20 {
+    // All of these are dropped before their answer, because the runner does not run meanwhile.
+    for _ in 0..100 {
+        stop(process).await;
+        for number in 0..10 {
+            tokio::select! {
+                biased;
+                _ = carton.infer([("x", input(number))]) => panic!("a stopped runner has answered"),
+                () = turns(number % 3) => {}
+            }
+        }
+        kill_process(pid(process), Signal::CONT).unwrap();
         check_echo(&carton, &model, large.clone()).await;
     }
     assert_eq!(stage.process(), process, "nothing is killed because calls are dropped");
