@@ -17,7 +17,7 @@
 //! - `tensor_failure`: exit codes and advice for errors of tensor files.
 //! - `output`: what goes to standard output and standard error.
 //! - `interrupt`: signals, and whether one arrives before the output gets its name or too late.
-//! - `process`, `python`: other programs; the package of the python runner, and the interpreter that it is installed for.
+//! - `python`: the package of the python runner, and the interpreter that it is installed for.
 //! - `build_info`, `completion`: what was built in; the suggestions that shells offer.
 //! - `tensors`: JSON, `.npy` files and text for people, from and to tensors.
 //! - `orphans`, `commands`: children that a process 1 must reap; one verb a file: arguments in, one call of the library, one result
@@ -35,7 +35,6 @@ mod logging;
 #[cfg(feature = "server")]
 mod orphans;
 mod output;
-mod process;
 mod progress;
 mod python;
 mod tensor_failure;

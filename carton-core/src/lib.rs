@@ -54,6 +54,7 @@
 //!   refused. Pure.
 //! - `error`: the one error of the public API, of which the error of each layer is a `Failure`, and what the user can do
 //!   about it.
+//! - `program`: runs a program that may hang, print much, or leave processes behind.
 //! - `private_folder`, `process_lock`, `held_folder`: whether another user can write to a folder, or move it; locks between processes;
 //!   temporary folders outside of the cache, and what killed processes have left of them.
 //! - `location`, `memory`, `inputs`, `outputs`, `context_setters`: the place of a carton, and the hash that it must have; the memory of
@@ -87,7 +88,7 @@
 //!   that it can wait again for a fresh runner. `model/preparation` remembers what a runner has prepared for a model.
 //! - `self_test`, `example`, `shrink`, `hub`: runs self-tests; runs examples and compares their outputs; leaves files out of a carton,
 //!   and puts them back; fetches the files of a repository.
-//! - `pack`: `pack/fetch` brings a model from a server, `pack/pointers` finds Git LFS pointers in place of files, `pack/secrets` what must not be given
+//! - `pack`: `pack/fetch` brings a model from a server, `pack/mlflow` from one of MLflow, `pack/pointers` finds Git LFS pointers in place of files, `pack/secrets` what must not be given
 //!   away, `pack/selected` lists what is packed and searches it, `pack/recognize` determines the runner and the template, `pack/packing` is
 //!   packing in two steps, `pack/check` loads and tests a carton that does not have its final name yet, `pack/outputs` compares what the
 //!   model returns with what it declares, on `pack/zeros` where there is no self-test.
@@ -121,6 +122,8 @@ pub mod package;
 mod packed;
 mod private_folder;
 mod process_lock;
+#[doc(hidden)]
+pub mod program;
 pub mod registry;
 pub mod runner;
 mod runner_failure;

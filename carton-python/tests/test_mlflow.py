@@ -360,14 +360,20 @@ def tracking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(*command, *stores, ready="/health", cwd=folder, env=environment) as url:
         before = mlflow.get_tracking_uri()
         mlflow.set_tracking_uri(url)
+        # For its command.
+        os.environ["MLFLOW_TRACKING_URI"] = url
         yield url
+        del os.environ["MLFLOW_TRACKING_URI"]
         mlflow.set_tracking_uri(before)
 
 
-def test_a_model_that_is_logged(tracking: str, digits_path: Path, tmp_path: Path, pictures: Pictures) -> None:
+def test_a_model_that_is_logged(
+    tracking: str, digits_path: Path, tmp_path: Path, pictures: Pictures, monkeypatch: pytest.MonkeyPatch
+) -> None:
     images, probabilities = pictures
     with mlflow.start_run() as run:
         logged = carton.mlflow.log_model(digits_path, name="digits", registered_model_name="digits", metadata={"team": "letters"})
+        mlflow.log_text("nothing", "notes/a.txt")
     assert logged.metadata["team"] == "letters"
     assert logged.metadata["carton"]["sha256"] == carton.open(digits_path).manifest_sha256
     for uri in (logged.model_uri, f"runs:/{run.info.run_id}/digits", "models:/digits/1"):
@@ -382,6 +388,17 @@ def test_a_model_that_is_logged(tracking: str, digits_path: Path, tmp_path: Path
         carton.mlflow.pack("models:/digits/1", tmp_path / "again.carton", runner="onnx")
     with pytest.raises(mlflow.MlflowException, match="not found"):
         carton.mlflow.pack("models:/digits/7", tmp_path / "never.carton")
+    # The command `mlflow` is beside the interpreter.
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    with pytest.raises(carton.InvalidInputError, match="it holds a carton already"):
+        carton.pack("models:/digits/1", tmp_path / "never.carton")
+    with pytest.raises(carton.InvalidInputError, match="cannot fetch `models:/digits/7` from MLflow.*not found"):
+        carton.pack("models:/digits/7", tmp_path / "never.carton")
+    with pytest.raises(carton.InvalidInputError, match="no file `MLmodel`"):
+        carton.pack(f"runs:/{run.info.run_id}/notes", tmp_path / "never.carton")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(carton.InvalidInputError, match="cannot start the command `mlflow`.*\nhint: MLflow fetches it"):
+        carton.pack("models:/digits/1", tmp_path / "never.carton")
 
 
 def test_what_is_no_model(tracking: str, tmp_path: Path) -> None:

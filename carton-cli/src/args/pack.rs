@@ -15,7 +15,7 @@ use super::values::{InputArgument, LinkArgument, MiscArgument, OptionArgument};
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct PackArgs {
-    /// The model: a file, a folder, or its address, such as hf://OWNER/REPOSITORY@REVISION or s3://BUCKET/FILE; with --resolve, a carton
+    /// The model: a file, a folder, or its address, such as hf://OWNER/REPOSITORY@REVISION, s3://BUCKET/FILE or runs:/RUN/NAME; with --resolve, a carton
     #[arg(value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::failure::{Exit, Failure};
 use crate::interrupt::InterruptError;
-use crate::process::{self, Ended};
+use carton_core::program::{self, Ended};
 
 /// A Python interpreter on this machine that the runner can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -309,7 +309,7 @@ fn numbers(name: &str) -> Vec<u64> {
 fn ask(path: &Path, keep_venv: bool, cancel_token: &CancelToken) -> Result<Interpreter, Problem> {
     let mut command = Command::new(path);
     command.args(["-I", "-c", QUESTION]);
-    let ended = process::run(&mut command, Some(PATIENCE), cancel_token).map_err(Problem::Start)?;
+    let ended = program::run(&mut command, Some(PATIENCE), cancel_token).map_err(Problem::Start)?;
     let (status, stdout, stderr) = match ended {
         Ended::Exited { status, stdout, stderr } => (status, stdout, stderr),
         Ended::TimedOut => return Err(Problem::Silent),

@@ -82,7 +82,7 @@ fn pack_explains_itself() {
     Arguments:
       <PATH>
               The model: a file, a folder, or its address, such as hf://OWNER/REPOSITORY@REVISION or
-              s3://BUCKET/FILE; with --resolve, a carton
+              s3://BUCKET/FILE or runs:/RUN/NAME; with --resolve, a carton
 
     Options:
           --resolve

@@ -11,6 +11,7 @@ use carton_templates::TemplateError;
 use carton_tensor::content::Content;
 use carton_tensor::npy::NpyError;
 
+use super::mlflow::MlflowFailure;
 use crate::error::{Advice, Error, Failure};
 use crate::package::PackageError;
 use crate::sandbox::SuspectedLimit;
@@ -40,6 +41,13 @@ pub(crate) enum PackError {
     /// The name is none of a repository on the Hub.
     #[error("cannot use `{name}`")]
     HubName { name: ShownUrl, source: InvalidHubName },
+    /// MLflow does not give the model.
+    #[error("cannot fetch `{address}` from MLflow")]
+    Mlflow {
+        address: String,
+        #[source]
+        reason: MlflowFailure,
+    },
     /// The file is not the one whose digest follows its address.
     #[error("`{location}` is another file than the one that is asked for: expected SHA-256 {expected}, found {found}")]
     OtherFile { location: String, expected: Sha256Digest, found: Sha256Digest },
@@ -134,6 +142,7 @@ impl Failure for PackError {
             Self::Secrets { first, is_in_folder, .. } => {
                 Some(Advice::AllowSecret { path: first.clone(), is_in_folder: *is_in_folder })
             }
+            Self::Mlflow { reason, .. } => Some(reason.hint().into()),
             Self::DigestOfFolder { .. } => {
                 Some("a repository of the Hub is pinned by a commit: hf://OWNER/REPOSITORY@COMMIT".into())
             }

@@ -14,6 +14,7 @@ use carton_network::hub::HubName;
 use carton_network::place::Place;
 
 use super::error::PackError;
+use super::mlflow;
 use crate::blocking::{Awaited, run_blocking};
 use crate::cache::{Cache, TemporaryFolder};
 use crate::config::Config;
@@ -77,8 +78,8 @@ impl FetchedModel {
     }
 }
 
-/// Fetches the model at `location`, so that it can be packed: a repository of the Hugging Face Hub or one file of it, as [`hub::snapshot`] does, or a file on a
-/// web server or in an object store. A path of this machine is returned as it is. A file must have the SHA-256 that follows `#sha256=`. [`Carton::pack`](crate::Carton::pack) does this itself.
+/// Fetches the model at `location`, so that it can be packed: a repository of the Hugging Face Hub or one file of it, as [`hub::snapshot`] does; a file on a
+/// web server or in an object store; or a model that MLflow keeps, `runs:/RUN/NAME` or `models:/NAME/VERSION`, by the command `mlflow`. A path of this machine is returned as it is. A file must have the SHA-256 that follows `#sha256=`. [`Carton::pack`](crate::Carton::pack) does this itself.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), carton_core::Error> {
@@ -90,7 +91,7 @@ impl FetchedModel {
 /// ```
 ///
 /// # Errors
-/// The place is an artifact of a registry, or malformed; the file is another one than its SHA-256 says; the server cannot be reached, or refuses; there is no such file; the cache cannot be
+/// The place is an artifact of a registry, or malformed; the file is another one than its SHA-256 says; the server cannot be reached, or refuses; there is no such file or model; the cache cannot be
 /// written to.
 pub fn fetch_model(location: impl Into<Location>) -> FetchModel {
     FetchModel { location: location.into(), operation: OperationSettings::default() }
@@ -110,7 +111,13 @@ impl FetchModel {
     async fn fetch_unverified(self) -> Result<FetchedModel, Error> {
         let Self { location, operation } = self;
         match location.place()?.clone() {
-            Place::Path(path) => Ok(FetchedModel { path, kept: Kept::Nothing }),
+            Place::Path(path) => match mlflow::Address::of(&path) {
+                None => Ok(FetchedModel { path, kept: Kept::Nothing }),
+                Some(address) => {
+                    let config = operation.config()?;
+                    run_blocking(operation.progress(), move |context| from_mlflow(&address, &config, &context)).await
+                }
+            },
             Place::Hub(url) => {
                 let name =
                     HubName::from_url(&url).map_err(|source| PackError::HubName { name: url.shown(), source })?;
@@ -159,6 +166,13 @@ fn verify(
         true => Ok(model),
         false => Err(PackError::OtherFile { location, expected, found }.into()),
     }
+}
+
+/// Fetches what MLflow keeps at an address into a folder of its own.
+fn from_mlflow(address: &mlflow::Address, config: &Config, context: &Context) -> Result<FetchedModel, Error> {
+    let folder = Cache::open(&config.cache_dir)?.temporary_folder()?;
+    let path = address.fetch(folder.path(), context)?;
+    Ok(FetchedModel { path, kept: Kept::Folder { _folder: folder } })
 }
 
 /// Downloads one file into a folder of its own, where it has the name of its address.

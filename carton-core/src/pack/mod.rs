@@ -10,6 +10,7 @@ mod check;
 mod error;
 mod fetch;
 mod input;
+mod mlflow;
 mod other_side;
 mod outputs;
 mod packing;

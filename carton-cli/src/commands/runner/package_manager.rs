@@ -10,7 +10,7 @@ use std::time::Duration;
 use carton_core::{CancelToken, Config};
 
 use super::uv;
-use crate::process::{Ended, run};
+use carton_core::program::{Ended, run};
 
 /// The timeout for printing a version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);

@@ -19,9 +19,9 @@ use super::consent::Consent;
 use super::package_index::package_index;
 use super::parse_place;
 use crate::failure::{Exit, Failure};
-use crate::process::{Ended, run};
 use crate::python::UV_FOLDER;
 use crate::text::{byte_size, one_line};
+use carton_core::program::{Ended, run};
 
 pub(super) const VERSION: &str = "0.13.9";
 /// The wheels: platform, tag of the wheel, hash, bytes. Those with musl work on the same systems, and are not needed.

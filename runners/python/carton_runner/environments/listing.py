@@ -4,9 +4,11 @@ and the best one is chosen."""
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import unquote, urlsplit
 
+from carton_runner.calls import Cancelled
 from carton_runner.environments import lock, uv
 from carton_runner.environments.local_wheels import WheelFile
 from carton_runner.errors import RunnerError
@@ -75,20 +77,33 @@ def compiled(tool: uv.Uv, locked: lock.Lock, local: Sequence[WheelFile], options
             place = folder / _LOCAL / wheel.path.name
             if not place.is_symlink():
                 os.symlink(os.path.realpath(wheel.path), place)
-        command = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--python", sys.executable]
-        command += [*uv.limits(), *tool.sources.options(), *(("--find-links", _LOCAL) if local else ())]
-        found = []
-        for at, given in enumerate(options):
-            # uv takes the name of a `pylock.toml` from no other file.
-            name = "pylock.toml" if "pylock.toml" in given else f"{at}.txt"
-            (folder / name).unlink() if (folder / name).exists() else None
-            arguments = [*command, *given, "--output-file", name, "requirements.txt"]
-            tool.run(arguments, str(folder), "find the wheels of the model's packages", report)
-            try:
-                found.append((folder / name).read_text())
-            except OSError as error:
-                raise RunnerError("uv made no list of wheels", [str(error)]) from error
-        return found
+        common = [*tool.sources.options(), *(("--find-links", _LOCAL) if local else ())]
+        return [_compile(tool, folder, [*common, *given], report) for given in options]
+
+
+def _compile(tool: uv.Uv, folder: Path, options: Sequence[str], report) -> str:
+    # uv takes the name of a `pylock.toml` from no other file.
+    place = folder / ("pylock.toml" if "pylock.toml" in options else "listed.txt")
+
+    def run(limits: Sequence[str]) -> None:
+        place.unlink() if place.exists() else None
+        command = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--python", sys.executable, *limits, *options]
+        command += ["--output-file", place.name, "requirements.txt"]
+        tool.run(command, str(folder), "find the wheels of the model's packages", report)
+
+    try:
+        # Where the lock was just made, uv has kept what it read of these packages. Asking the index again takes longer than all else.
+        run(uv.limits(needs_network=False))
+    except Cancelled:
+        raise
+    except RunnerError:
+        if uv.is_offline():
+            raise
+        run(uv.limits())
+    try:
+        return place.read_text()
+    except OSError as error:
+        raise RunnerError("uv made no list of wheels", [str(error)]) from error
 
 
 def parse(pylock: str) -> List[Listed]:

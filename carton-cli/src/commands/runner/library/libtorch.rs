@@ -13,7 +13,7 @@ use carton_core::runner::{FoundLibrary, PLATFORM};
 use semver::Version;
 
 use super::error::LibraryError;
-use crate::process::{Ended, run};
+use carton_core::program::{Ended, run};
 
 /// The library's name in descriptors.
 pub(super) const NAME: &str = "libtorch";

@@ -19,7 +19,7 @@ use carton_runner_onnx::{RUNNER_NAME, onnx_runtime_library};
 
 pub(super) use self::error::LibraryError;
 use super::package_manager::{PackageManager, PythonTag};
-use crate::process::{Ended, run};
+use carton_core::program::{Ended, run};
 
 /// The timeout for loading a library.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(120);

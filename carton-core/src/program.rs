@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use carton_core::CancelToken;
+use carton_tensor::context::CancelToken;
 use parking_lot::Mutex;
 
 /// The longest interval between two checks of a process. Processes that end soon are checked more often.
@@ -19,7 +19,7 @@ const MAX_OUTPUT: usize = 16 << 10;
 
 /// How a process ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// It ended by itself. Contains the end of its output, without surrounding white space.
     Exited { status: ExitStatus, stdout: String, stderr: String },
     /// It was killed after the timeout.
@@ -32,7 +32,7 @@ pub(crate) enum Ended {
 ///
 /// # Errors
 /// The process cannot be started, or cannot be waited for.
-pub(crate) fn run(command: &mut Command, timeout: Option<Duration>, cancel_token: &CancelToken) -> io::Result<Ended> {
+pub fn run(command: &mut Command, timeout: Option<Duration>, cancel_token: &CancelToken) -> io::Result<Ended> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (Output::of(child.stdout.take()), Output::of(child.stderr.take()));
     let started = Instant::now();
