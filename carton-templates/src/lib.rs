@@ -11,7 +11,7 @@
 //! - `text`, `version`: texts of model files in messages, names and requirements; versions of packages that files state.
 //! - `xgboost`: models of XGBoost.
 //! - `pickle`, `skops`: what such files name, without loading them.
-//! - `lightgbm`, `catboost`, `sklearn`, `mlflow`, `keras`, `torch`, `hugging_face`, `tensorflow`, `spacy`: as `xgboost`, each kind of files has a
+//! - `lightgbm`, `catboost`, `sklearn`, `mlflow`, `keras`, `torch`, `torchserve`, `hugging_face`, `tensorflow`, `spacy`: as `xgboost`, each kind of files has a
 //!   module with one function, `recognize`, and its Python model in `templates/`.
 //! - `not_run`: models that are known, and for which there is no template.
 //! - `recognize`: the order in which kinds are tried.
@@ -35,6 +35,7 @@ mod tensorflow;
 mod tests;
 mod text;
 mod torch;
+mod torchserve;
 mod version;
 mod xgboost;
 

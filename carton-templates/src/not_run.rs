@@ -1,14 +1,12 @@
-//! Models that are known by their content and not run: weights alone, archives of TorchServe, and formats of other languages and programs.
+//! Models that are known by their content and not run: weights alone, and formats of other languages and programs.
 
 use std::io::Read;
 
 use carton_tensor::content::Content;
 use flate2::read::GzDecoder;
 use memchr::memmem;
-use serde_json::Value;
 
 use crate::candidate::Candidate;
-use crate::text::printable;
 use crate::{Recognized, TemplateError};
 
 /// How many of a compressed file's first bytes are read.
@@ -20,9 +18,6 @@ const WITH_CODE: &str = "write a module `main.py` with a function `get_model` in
 /// Names the model, and what can be done with it.
 pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, TemplateError> {
     let known = |kind: &str, hint: String| Ok(Some(Recognized::NotRun { kind: kind.to_owned(), hint }));
-    if let Some(found) = of_torchserve(candidate) {
-        return Ok(Some(found));
-    }
     if candidate.is_folder() {
         let manifest = candidate.read_json("Manifest.json")?;
         if manifest.is_some_and(|manifest| {
@@ -79,31 +74,6 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
 
 fn of_core_ml() -> String {
     "Core ML runs on Apple's systems alone: pack the model that it was converted from, such as TorchScript or a SavedModel".to_owned()
-}
-
-/// Recognizes an archive of TorchServe by its manifest.
-fn of_torchserve(candidate: &Candidate) -> Option<Recognized> {
-    let manifest = candidate.read_entry_json("MAR-INF/MANIFEST.json")?;
-    let model = manifest.get("model")?.as_object()?;
-    let text = |key: &str| model.get(key).and_then(Value::as_str);
-    let handler = printable(text("handler").unwrap_or("none"));
-    let hint = match (text("serializedFile"), text("modelFile")) {
-        // A model whose class is not in the archive is TorchScript, or another format with its own code.
-        (Some(file), None) => {
-            let file = printable(file);
-            format!(
-                "its model is the file `{file}`: `unzip ARCHIVE '{file}'` extracts it, and `carton pack` packs it if it is TorchScript or \
-                 another known format. What the handler `{handler}` does before and after the model is then up to the caller. To keep the \
-                 handler, unpack the archive into a folder, write a module `main.py` with a function `get_model` that calls it, and pack \
-                 the folder: `carton pack FOLDER --runner python`"
-            )
-        }
-        _ => format!(
-            "its model is made by code in the archive (handler `{handler}`): unpack it into a folder, write a module `main.py` with a \
-             function `get_model` that makes the model, and pack the folder: `carton pack FOLDER --runner python`"
-        ),
-    };
-    Some(Recognized::NotRun { kind: "an archive of TorchServe (.mar)".to_owned(), hint })
 }
 
 /// Whether a file begins with the length of a header, and the header.

@@ -5,12 +5,12 @@ use std::path::Path;
 use crate::candidate::Candidate;
 use crate::{
     Recognized, TemplateError, catboost, hugging_face, keras, lightgbm, mlflow, not_run, sklearn, spacy, tensorflow,
-    torch, xgboost,
+    torch, torchserve, xgboost,
 };
 
 type Recognizer = fn(&Candidate) -> Result<Option<Recognized>, TemplateError>;
 
-const RECOGNIZERS: [Recognizer; 11] = [
+const RECOGNIZERS: [Recognizer; 12] = [
     xgboost::recognize,
     lightgbm::recognize,
     catboost::recognize,
@@ -18,6 +18,7 @@ const RECOGNIZERS: [Recognizer; 11] = [
     mlflow::recognize,
     keras::recognize,
     torch::recognize,
+    torchserve::recognize,
     hugging_face::recognize,
     tensorflow::recognize,
     spacy::recognize,

@@ -494,6 +494,31 @@ fn folders_of_mlflow() {
 }
 
 #[test]
+fn archives_of_torchserve() {
+    let check = |entries: &[(&str, &[u8])], handler: &str, expected: &[&str]| {
+        let (_folder, path) = archive(entries);
+        let template = template(&path);
+        assert_eq!(template.name(), "torchserve");
+        assert_eq!(template.kind(), format!("an archive of TorchServe (.mar) with the handler {handler}"));
+        assert_eq!(template.requirements(), expected);
+    };
+    let own = br#"{"model": {"modelFile": "net.py", "handler": "own.py:answer", "requirementsFile": "list.txt"}}"#;
+    let list = b"# of the handler\ntransformers==4.49.0\n\nsentencepiece\n";
+    let base = ["torchserve>=0.12", "torch", "pyyaml"];
+    check(
+        &[("own.py", b"import transformers"), ("list.txt", list), ("MAR-INF/MANIFEST.json", own)],
+        "own.py:answer",
+        &[&base[..], &["# of the handler", "transformers==4.49.0", "sentencepiece"]].concat(),
+    );
+    let vision = [&base[..], &["torchvision", "captum"]].concat();
+    let named = br#"{"model": {"serializedFile": "m.pt", "handler": "image_classifier"}}"#;
+    check(&[("m.pt", b""), ("MAR-INF/MANIFEST.json", named)], "image_classifier", &vision);
+    let derived = br#"{"model": {"serializedFile": "m.pt", "handler": "own"}}"#;
+    let code = b"from ts.torch_handler.image_classifier import ImageClassifier";
+    check(&[("own.py", code), ("MAR-INF/MANIFEST.json", derived)], "own", &vision);
+}
+
+#[test]
 fn models_that_are_not_run() {
     check_not_run(&fixture("torch/weights.safetensors"), "weights without a model (safetensors)", "`config.json`");
     let inside = fixture("hugging_face/text_classification/model.safetensors");
@@ -516,12 +541,9 @@ fn models_that_are_not_run() {
     let (_folder, path) =
         file(b"<?xml version=\"1.0\"?>\n<PMML xmlns=\"http://www.dmg.org/PMML-4_4\" version=\"4.4\">");
     check_not_run(&path, "a model in PMML", "ONNX");
-    let manifest = br#"{"model": {"modelName": "m", "serializedFile": "m.pt", "handler": "image_classifier"}}"#;
+    let manifest = br#"{"model": {"modelName": "m", "serializedFile": "m.pt"}}"#;
     let (_folder, path) = archive(&[("m.pt", b""), ("MAR-INF/MANIFEST.json", manifest)]);
-    check_not_run(&path, "an archive of TorchServe (.mar)", "`unzip ARCHIVE 'm.pt'`");
-    let manifest = br#"{"model": {"modelFile": "net.py", "serializedFile": "m.pth", "handler": "own.py"}}"#;
-    let (_folder, path) = archive(&[("net.py", b""), ("MAR-INF/MANIFEST.json", manifest)]);
-    check_not_run(&path, "an archive of TorchServe (.mar)", "handler `own.py`");
+    check_not_run(&path, "an archive of TorchServe (.mar)", "no handler");
     let folder = tempdir().unwrap();
     fs::write(folder.path().join("Manifest.json"), r#"{"itemInfoEntries": {}, "rootModelIdentifier": "x"}"#).unwrap();
     check_not_run(folder.path(), "a model of Core ML (.mlpackage)", "Apple");
