@@ -11,11 +11,13 @@
 //! - `text`, `version`: texts of model files in messages, names and requirements; versions of packages that files state.
 //! - `xgboost`: models of XGBoost.
 //! - `pickle`, `skops`: what such files name, without loading them.
+//! - `aotinductor`: packages of AOTInductor, which are in archives of PyTorch.
 //! - `lightgbm`, `catboost`, `sklearn`, `mlflow`, `keras`, `torch`, `torchserve`, `hugging_face`, `tensorflow`, `spacy`: as `xgboost`, each kind of files has a
 //!   module with one function, `recognize`, and its Python model in `templates/`.
 //! - `not_run`: models that are known, and for which there is no template.
 //! - `recognize`: the order in which kinds are tried.
 
+mod aotinductor;
 mod candidate;
 mod catboost;
 mod error;

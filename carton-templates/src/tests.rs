@@ -241,8 +241,6 @@ fn broken_archives_of_pytorch() {
     let format: (&str, &[u8]) = ("m/archive_format", b"pt2");
     let (_folder, path) = archive(&[format, ("m/models/model.json", b"[]")]);
     check_malformed(&path, "`models/model.json` is no JSON object");
-    let (_folder, path) = archive(&[format, ("m/data/aotinductor/model/a.so", b"\x7fELF")]);
-    check_not_run(&path, "a package of AOTInductor (.pt2)", "native code");
     let (_folder, path) = archive(&[format, ("m/models/a.json", b"{}"), ("m/models/b.json", b"{}")]);
     check_not_run(&path, "an archive of exported programs of PyTorch (.pt2)", "this archive has a, b");
     let (_folder, path) = archive(&[format]);
@@ -256,6 +254,53 @@ fn broken_archives_of_pytorch() {
     // A pickle is only searched, and in bounded time.
     let (_folder, path) = archive(&[("m/data.pkl", &vec![b'c'; 4 << 20])]);
     check_not_run(&path, "weights of PyTorch without a model (`torch.save`, zip)", "carton pack FOLDER");
+}
+
+#[test]
+fn packages_of_aotinductor() {
+    const KIND: &str = "a package of AOTInductor (.pt2)";
+    let format: (&str, &[u8]) = ("m/archive_format", b"pt2");
+    let code: (&str, &[u8]) = ("m/data/aotinductor/model/a.wrapper.so", b"\x7fELF");
+    let metadata = |json: &'static [u8]| ("m/data/aotinductor/model/a.wrapper_metadata.json", json);
+    let cpu = metadata(
+        br#"{"AOTI_DEVICE_KEY": "cpu", "AOTI_PLATFORM": "linux", "AOTI_MACHINE": "x86_64", "AOTI_CPU_ISA": "AVX2\u001b", "AOTI_COMPUTE_CAPABILITY": ""}"#,
+    );
+    let (_folder, path) = archive(&[format, code, cpu]);
+    check_template(&path, "aotinductor", KIND, &["torch>=2.8"]);
+    let found = template(&path);
+    assert_eq!(found.files[0].0, "archive.pt2");
+    assert_eq!(
+        found.warnings(),
+        [
+            "the package is native code for the kind of CPU that it was compiled on (linux, x86_64, AVX2\\u{1b}): elsewhere it may fail, or end its \
+          process"
+        ]
+    );
+    let (_folder, path) = archive(&[format, code, metadata(br#"{"AOTI_DEVICE_KEY": "cuda"}"#)]);
+    check_not_run(&path, KIND, "compiled for the device `cuda`");
+    // One of several for another device.
+    let kernel: (&str, &[u8]) =
+        ("m/data/aotinductor/model/b.kernel_metadata.json", br#"{"AOTI_DEVICE_KEY": "x\u001bpu"}"#);
+    let (_folder, path) = archive(&[format, code, cpu, kernel]);
+    check_not_run(&path, KIND, "compiled for the device `x\\u{1b}pu`");
+    for json in [&b"{}"[..], b"[]", br#"{"AOTI_DEVICE_KEY": 1}"#, br#"{"AOTI_DEVICE_KEY": ""}"#] {
+        let (_folder, path) = archive(&[format, code, metadata(json)]);
+        check_malformed(&path, "for which device it is");
+    }
+    let (_folder, path) = archive(&[format, code]);
+    check_malformed(&path, "for which device it is");
+    let (_folder, path) = archive(&[format, cpu, ("m/data/aotinductor/model/a.wrapper.cpp", b"")]);
+    check_not_run(&path, KIND, "`aot_inductor.package_cpp_only`");
+    let (_folder, path) = archive(&[format, code, cpu, ("m/data/aotinductor/model/weights_config.json", b"{}")]);
+    check_not_run(&path, KIND, "`aot_inductor.package_constants_on_disk_format`");
+    let of_others: [(&str, &[u8]); 3] =
+        [("m/data/aotinductor/b/b.so", b""), ("m/data/aotinductor/a/a.so", b""), ("m/data/aotinductor/b/b.json", b"")];
+    let (_folder, path) = archive(&[&[format], &of_others[..]].concat());
+    check_not_run(&path, KIND, "this archive has a, b");
+    // A program beside it needs no native code.
+    let (_folder, path) = archive(&[format, code, cpu, ("m/models/model.json", br#"{"torch_version": "2.8.0"}"#)]);
+    check_template(&path, "torch_export", "an exported program of PyTorch 2.8.0 (.pt2)", &["torch>=2.8.0"]);
+    assert_eq!(template(&path).warnings(), ["the archive also has native code (AOTInductor), which is not used"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Files of PyTorch: programs of `torch.export`, which are run, and packages of AOTInductor and checkpoints of `torch.save`, which are named.
+//! Files of PyTorch: programs of `torch.export`, which are run, and checkpoints of `torch.save`, which are named.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::candidate::Candidate;
 use crate::template::python_text;
 use crate::text::{printable, release, with_suffix};
-use crate::{Recognized, Template, TemplateError};
+use crate::{Recognized, Template, TemplateError, aotinductor};
 
 /// The most classes of a pickle that a message names.
 const MAX_NAMED: usize = 3;
@@ -54,14 +54,8 @@ fn of_program(candidate: &Candidate, top: &str) -> Result<Recognized, TemplateEr
     let in_top = || entries.iter().filter_map(|entry| entry.name().strip_prefix(top)?.strip_prefix('/'));
     let models: Vec<&str> = in_top().filter_map(|name| name.strip_prefix("models/")?.strip_suffix(".json")).collect();
     if !models.contains(&"model") {
-        if in_top().any(|name| name.starts_with("data/aotinductor/")) {
-            return Ok(Recognized::NotRun {
-                kind: "a package of AOTInductor (.pt2)".to_owned(),
-                hint: "it is native code for one kind of machine, and does not say the dtypes and shapes of its inputs: pack the program that \
-                       it was compiled from (`torch.export.save`). To pack the code itself, write a module `main.py` with a function \
-                       `get_model` that calls `torch._inductor.aoti_load_package`, and declare the inputs and outputs with `--metadata`"
-                    .to_owned(),
-            });
+        if aotinductor::is_in(in_top()) {
+            return aotinductor::of_archive(candidate, top);
         }
         return Ok(Recognized::NotRun {
             kind: "an archive of exported programs of PyTorch (.pt2)".to_owned(),
@@ -87,7 +81,7 @@ fn of_program(candidate: &Candidate, top: &str) -> Result<Recognized, TemplateEr
     let requirement = found.map_or_else(|| "torch>=2.8".to_owned(), |found| format!("torch>={found}"));
     let name = with_suffix(candidate.name_beside_module(), ".pt2");
     let mut warnings = Vec::new();
-    if in_top().any(|name| name.starts_with("data/aotinductor/")) {
+    if aotinductor::is_in(in_top()) {
         warnings.push("the archive also has native code (AOTInductor), which is not used".to_owned());
     }
     if is_for_cuda(&program) {

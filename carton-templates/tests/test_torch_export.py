@@ -1,6 +1,9 @@
-"""The template of exported programs beside the module that PyTorch makes of them."""
+"""The templates of exported programs and of packages of AOTInductor beside what PyTorch makes of them."""
+
+import shutil
 
 import numpy
+import pytest
 import torch
 from torch.export import Dim
 from written import check_signature, written
@@ -90,3 +93,74 @@ def test_without_saved_inputs_the_example_is_a_pattern(tmp_path):
     inputs = ours.example()
     assert inputs["input"].shape == (3, 4) and len(numpy.unique(inputs["input"])) == 12
     numpy.testing.assert_array_equal(ours.infer_with_tensors(inputs)["output"], theirs(torch.tensor(inputs["input"])).detach().numpy())
+
+
+def compiled(folder, net, arguments, keywords=None, **options):
+    if not shutil.which("g++"):
+        pytest.skip("AOTInductor compiles with g++, which is not in PATH")
+    torch.manual_seed(1)
+    program = torch.export.export(net.eval(), arguments, keywords, **options)
+    torch._inductor.aoti_compile_and_package(program, package_path=str(folder / "model.pt2"))
+    return written(folder, "aotinductor", MODEL="model.pt2"), torch._inductor.aoti_load_package(str(folder / "model.pt2"))
+
+
+def test_a_compiled_package_has_names_for_the_arguments(tmp_path):
+    torch.manual_seed(1)
+    state = {"h": torch.randn(3, 2), "c": [torch.randn(2)]}
+    keywords, batch = {"mask": torch.tensor([True, False])}, Dim("batch", min=2, max=64)
+    shapes = {"x": {0: batch}, "scale": None, "state": {"h": {0: batch}, "c": [None]}, "mask": None}
+    ours, theirs = compiled(tmp_path, Net(), (torch.randn(3, 4), 2.5, state), keywords, dynamic_shapes=shapes)
+    x, h = torch.randn(5, 4), torch.randn(5, 2)
+    expected = theirs(x, 2.5, {"h": h, "c": state["c"]}, **keywords)
+    # The number 2.5 is in the code.
+    inputs = {"input_0": x, "input_2.h": h, "input_2.c.0": state["c"][0], "mask": keywords["mask"]}
+    found = ours.infer_with_tensors({name: value.numpy() for name, value in inputs.items()})
+    assert sorted(found) == ["rows", "state.0", "state.1", "y"] and found["rows"] == 5
+    numpy.testing.assert_array_equal(found["y"], expected["y"].numpy())
+    numpy.testing.assert_array_equal(found["state.0"], expected["state"][0].numpy())
+    numpy.testing.assert_array_equal(found["state.1"], expected["state"][1].numpy())
+    assert found["state.1"].any(axis=0).tolist() == [False, True]
+    assert ours.signature()["inputs"] == []
+    with pytest.raises(ValueError, match="has no input `x`: it has `input_0`, `input_1`, `input_2.h`, `input_2.c.0`, `mask`"):
+        ours.infer_with_tensors({"x": x.numpy()})
+
+
+class Pair(torch.nn.Module):
+    def forward(self, x, keys, *, weight):
+        return x * weight + keys.sum(), keys
+
+
+def test_the_source_of_a_compiled_package_has_its_signature(tmp_path):
+    rows, columns = Dim("rows", min=3, max=64), Dim("columns")
+    shapes = {"x": {0: rows, 1: columns}, "keys": {0: rows}, "weight": None}
+    ours, theirs = compiled(tmp_path, Pair(), (torch.zeros(4, 6), torch.zeros(4, 2, dtype=torch.int64)), {"weight": torch.tensor(1.5)}, dynamic_shapes=shapes)
+    inputs = ours.example()
+    # The source that PyTorch 2.8 writes does not say which sizes are the same.
+    first, second = ["*", "*"] if torch.__version__.startswith("2.8.") else ["batch", "n_1"]
+    assert ours.signature()["inputs"] == [
+        {"name": "input_0", "dtype": "float32", "shape": [first, second]},
+        {"name": "input_1", "dtype": "int64", "shape": [first, 2]},
+        {"name": "weight", "dtype": "float32", "shape": []},
+    ]
+    assert inputs["input_0"].shape == (3, 2) and inputs["input_1"].shape == (3, 2) and inputs["input_1"].any()
+    found = ours.infer_with_tensors(inputs)
+    x, keys, weight = (torch.tensor(inputs[name]) for name in ("input_0", "input_1", "weight"))
+    for name, expected in zip(("output_0", "output_1"), theirs(x, keys, weight=weight)):
+        numpy.testing.assert_array_equal(found[name], expected.numpy())
+
+
+def test_a_compiled_package_refuses_what_it_was_not_compiled_for(tmp_path, capfd):
+    ours, theirs = compiled(tmp_path, Half(), (torch.arange(3.0).bfloat16(),))
+    x = torch.tensor([0.5, 1, 2]).bfloat16()
+    found, expected = ours.infer_with_tensors({"input": x}), theirs(x)
+    assert torch.equal(found["output_0"], expected[0])
+    numpy.testing.assert_array_equal(found["output_1"], expected[1].numpy())
+    for inputs, problem in [
+        ({"input": x.float()}, "unmatched dtype, expected: 15(at::kBFloat16), but got: 6"),
+        ({"input": x[:2]}, "unmatched dim value at 0, expected: 3, but got: 2"),
+        ({}, "expected inputs vector size to be 1, but got 0"),
+    ]:
+        with pytest.raises(RuntimeError) as raised:
+            ours.infer_with_tensors(inputs)
+        # PyTorch 2.8 only prints what the code finds.
+        assert problem in str(raised.value) + capfd.readouterr().err
