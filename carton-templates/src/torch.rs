@@ -37,9 +37,18 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     Ok(None)
 }
 
-/// Recognizes an exported program of PyTorch before 2.8, whose entries are in no folder.
+/// Recognizes an exported program, or a package of AOTInductor, of PyTorch before 2.8, whose entries are in no folder of their own.
 fn of_flat_archive(candidate: &Candidate) -> Option<Recognized> {
     let archive = candidate.archive()?;
+    if aotinductor::is_in(archive.entries().iter().map(|entry| entry.name()))
+        && candidate.read_entry("archive_format").is_some_and(|format| format == b"pt2")
+    {
+        return Some(Recognized::NotRun {
+            kind: "a package of AOTInductor of PyTorch before 2.8".to_owned(),
+            hint: "compile the model again with PyTorch 2.8 or later (`torch._inductor.aoti_compile_and_package`)"
+                .to_owned(),
+        });
+    }
     let has = |name: &str| archive.get(name).is_some();
     (has("serialized_exported_program.json") && has("version")).then(|| Recognized::NotRun {
         kind: "an exported program of PyTorch before 2.8".to_owned(),
