@@ -52,6 +52,7 @@ fn hint(error: &TensorFilesError) -> Option<String> {
             Remedy::OrDequantize => "write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of \
                                      quantized groups"
                 .to_owned(),
+            Remedy::Dequantize => "`carton tensor convert --dequantize` makes float32 numbers of quantized tensors".to_owned(),
             remedy => remedy.to_string(),
         }),
         TensorFilesError::NoSuchFile { .. } => text("`carton ls` shows its files"),

@@ -37,11 +37,7 @@ pub(crate) fn of_archive(candidate: &Candidate, top: &str) -> Result<Recognized,
     if !packages.contains(&NAME) {
         return not_run(format!(
             "a carton has one model, which `torch._inductor.aoti_compile_and_package` names `{NAME}`; this archive has {}",
-<<<<<<< 9c7e4b2e4b96ab4348a4cb533a9e257c8f34a943
-            printable(&packages.join(", "))
-=======
             if packages.is_empty() { "none".to_owned() } else { printable(&packages.join(", ")) }
->>>>>>> aoti
         ));
     }
     let of_package = || names.iter().filter_map(|name| name.strip_prefix(NAME)?.strip_prefix('/'));

@@ -12,11 +12,7 @@
 //! - `xgboost`: models of XGBoost.
 //! - `pickle`, `skops`: what such files name, without loading them.
 //! - `aotinductor`: packages of AOTInductor, which are in archives of PyTorch.
-<<<<<<< 9c7e4b2e4b96ab4348a4cb533a9e257c8f34a943
 //! - `lightgbm`, `catboost`, `sklearn`, `mlflow`, `keras`, `torch`, `torchserve`, `hugging_face`, `tensorflow`, `spacy`: as `xgboost`, each kind of files has a
-=======
-//! - `lightgbm`, `catboost`, `sklearn`, `mlflow`, `keras`, `torch`, `hugging_face`, `tensorflow`, `spacy`: as `xgboost`, each kind of files has a
->>>>>>> aoti
 //!   module with one function, `recognize`, and its Python model in `templates/`.
 //! - `not_run`: models that are known, and for which there is no template.
 //! - `recognize`: the order in which kinds are tried.

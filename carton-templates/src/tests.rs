@@ -297,14 +297,11 @@ fn packages_of_aotinductor() {
         [("m/data/aotinductor/b/b.so", b""), ("m/data/aotinductor/a/a.so", b""), ("m/data/aotinductor/b/b.json", b"")];
     let (_folder, path) = archive(&[&[format], &of_others[..]].concat());
     check_not_run(&path, KIND, "this archive has a, b");
-<<<<<<< 9c7e4b2e4b96ab4348a4cb533a9e257c8f34a943
-=======
     let (_folder, path) = archive(&[format, ("m/data/aotinductor/a.so", b"")]);
     check_not_run(&path, KIND, "this archive has none");
     let flat: [(&str, &[u8]); 2] = [("archive_format", b"pt2"), ("data/aotinductor/model/a.so", b"")];
     let (_folder, path) = archive(&flat);
     check_not_run(&path, "a package of AOTInductor of PyTorch before 2.8", "compile the model again");
->>>>>>> aoti
     // A program beside it needs no native code.
     let (_folder, path) = archive(&[format, code, cpu, ("m/models/model.json", br#"{"torch_version": "2.8.0"}"#)]);
     check_template(&path, "torch_export", "an exported program of PyTorch 2.8.0 (.pt2)", &["torch>=2.8.0"]);

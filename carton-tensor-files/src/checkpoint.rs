@@ -3,7 +3,7 @@
 /// How the index of a checkpoint of several files is named.
 const INDEX: &str = ".safetensors.index.json";
 /// How tensor files are named.
-const FILES: [&str; 4] = [".safetensors", ".zt", ".npz", ".npy"];
+const FILES: [&str; 5] = [".safetensors", ".zt", ".npz", ".npy", ".gguf"];
 
 /// Why there is no file to choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) fn choose<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<&'n
     for name in names.into_iter().filter(|name| !name.starts_with('.')) {
         if name.ends_with(INDEX) {
             indexes.push(name);
+        } else if is_further_gguf(name) {
+            // The first file opens it.
         } else if FILES.iter().any(|ending| name.ends_with(ending)) {
             files.push(name);
         }
@@ -46,6 +48,16 @@ fn is_part(name: &str) -> bool {
     })
 }
 
+/// Whether a name says that the file is one of several of GGUF, and not the first (spec/gguf.md §5).
+fn is_further_gguf(name: &str) -> bool {
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = name.strip_suffix(".gguf").and_then(|stem| stem.rsplit_once("-of-"));
+    numbers.is_some_and(|(start, total)| {
+        let number = start.rsplit_once('-').map(|(_, number)| number);
+        is_number(total) && number.is_some_and(|number| is_number(number) && number != "00001")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +78,9 @@ mod tests {
         check(&["model-00001-of-00001.safetensors"], Ok("model-00001-of-00001.safetensors"));
         check(&[first], Err("part model-00001-of-00002.safetensors"));
         check(&[first, second], Err("2 tensor files and no index of them"));
+        check(&["m-00002-of-00002.gguf", "m-00001-of-00002.gguf"], Ok("m-00001-of-00002.gguf"));
+        check(&["m-00002-of-00002.gguf"], Err("no tensor file"));
+        check(&["a.gguf", "b.gguf"], Err("2 tensor files and no index of them"));
         check(&["config.json"], Err("no tensor file"));
         check(&["a.safetensors.index.json", "b.safetensors.index.json"], Err("2 indexes of checkpoints"));
     }

@@ -12,7 +12,7 @@ use crate::metadata::Metadata;
 use crate::sink::{Piece, PlannedKind};
 use crate::source::TensorSource;
 use crate::tensor_info::TensorInfo;
-use crate::text::{count, shown_name};
+use crate::text::{count, shown_name, shown_names};
 use crate::write_options::{OutputFormat, WriteOptions};
 
 /// Returns the tensors to write. Lists of tensors in a carton are left out, because their elements have names of their own.
@@ -54,10 +54,13 @@ pub(crate) fn kind(listed: &TensorInfo, format: OutputFormat, dequantize: bool) 
             PlannedKind::Numbers(dtype, shape())
         }
         (TensorLayout::Dense, None) => PlannedKind::Strings,
-        (TensorLayout::QuantizedGroup, _) if dequantize => PlannedKind::Numbers(ElementType::Float32, shape()),
+        (TensorLayout::QuantizedGroup | TensorLayout::Ggml, _) if dequantize => {
+            PlannedKind::Numbers(ElementType::Float32, shape())
+        }
         (TensorLayout::SparseCsr | TensorLayout::SparseCoo, Some(dtype)) if format != OutputFormat::Ztensor => {
             PlannedKind::Numbers(dtype, shape())
         }
+        (TensorLayout::Ggml, _) => PlannedKind::Blocks(listed.dtype.clone().unwrap_or_default()),
         (TensorLayout::Dense, _) => {
             object(format!("elements of the type `{}`", listed.dtype.as_deref().unwrap_or_default()))
         }
@@ -73,7 +76,13 @@ pub(crate) fn piece<'a>(
     dequantize: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Piece<'a>, TensorFilesError> {
-    let Some(reader) = source.as_ztensor() else { return Ok(Piece::Value(source.read(&listed.name)?)) };
+    let Some(reader) = source.as_ztensor() else {
+        // The numbers of blocks take several times the bytes of the file.
+        return Ok(match source.entry(&listed.name)?.filter(|_| listed.format == TensorLayout::Ggml) {
+            Some(entry) => Piece::Computed(entry),
+            None => Piece::Value(source.read(&listed.name)?),
+        });
+    };
     let object = reader.object(&listed.name)?;
     let becomes_dense = dequantize && object.format() == Format::QuantizedGroup;
     if format == OutputFormat::Ztensor && !becomes_dense {
@@ -122,6 +131,11 @@ pub(crate) fn metadata(
 ) -> Result<Metadata, TensorFilesError> {
     let mut metadata = source.metadata()?;
     let all = metadata.len();
+    let long = source.long_arrays();
+    if !long.is_empty() {
+        let names = shown_names(long.iter().map(|(key, _)| key.as_str()));
+        warnings.push(format!("not written, because they are long: the arrays {names} of the metadata"));
+    }
     match format {
         OutputFormat::Ztensor => {}
         OutputFormat::Safetensors => metadata.retain(|(_, value)| value.as_text().is_some()),

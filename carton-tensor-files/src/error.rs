@@ -29,6 +29,8 @@ pub enum Remedy {
     ChooseOthers,
     /// A zTensor file, or the float32 numbers of quantized groups.
     OrDequantize,
+    /// The float32 numbers of quantized tensors.
+    Dequantize,
 }
 
 impl fmt::Display for Remedy {
@@ -40,6 +42,7 @@ impl fmt::Display for Remedy {
             Self::OrDequantize => f.write_str(
                 "write a .zt file, which keeps it as it is, or have the float32 numbers of quantized groups written",
             ),
+            Self::Dequantize => f.write_str("have the float32 numbers of quantized tensors written"),
         }
     }
 }

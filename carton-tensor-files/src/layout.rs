@@ -17,12 +17,14 @@ pub enum TensorLayout {
     QuantizedGroup,
     /// An object of a zTensor file whose format is not known.
     Other(String),
+    /// Blocks of a quantized type of ggml, in a GGUF file.
+    Ggml,
     /// A list of tensors of a carton.
     Nested,
 }
 
 impl TensorLayout {
-    /// The name that is shown: `nested`, or that of the format in the specification of zTensor.
+    /// The name that is shown: `nested`, `ggml`, or that of the format in the specification of zTensor.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -31,6 +33,7 @@ impl TensorLayout {
             Self::SparseCoo => Format::SparseCoo.name(),
             Self::QuantizedGroup => Format::QuantizedGroup.name(),
             Self::Other(name) => name,
+            Self::Ggml => "ggml",
             Self::Nested => "nested",
         }
     }

@@ -1,6 +1,7 @@
 //! The metadata of files and of their tensors.
 
 use carton_tensor::any_file::TensorFile;
+use carton_tensor::gguf;
 use carton_tensor::ztensor::{Attribute, Attributes};
 use serde_json::{Number, Value};
 
@@ -11,7 +12,8 @@ use crate::source::TensorSource;
 pub type Metadata = Vec<(String, Attribute)>;
 
 impl TensorSource {
-    /// Returns the metadata of the file: `__metadata__` of safetensors, the attributes of zTensor.
+    /// Returns the metadata of the file: `__metadata__` of safetensors, the attributes of zTensor, the keys of GGUF but for its
+    /// [long arrays](Self::long_arrays).
     ///
     /// # Errors
     /// The attributes are malformed, or beyond the limits.
@@ -19,8 +21,25 @@ impl TensorSource {
         if let Some(reader) = self.as_ztensor() {
             return Ok(reader.manifest().attributes()?.into_iter().collect());
         }
+        if let Some(first) = self.file().and_then(|file| file.as_gguf()?.first()) {
+            let pairs = first.header().metadata().iter().filter(|(_, value)| is_whole(value));
+            return Ok(pairs.map(|(key, value)| (key.clone(), attribute_of_gguf(value))).collect());
+        }
         let pairs = self.file().map(TensorFile::metadata).transpose()?.unwrap_or_default();
         Ok(pairs.into_iter().map(|(key, value)| (key, Attribute::Text(value))).collect())
+    }
+
+    /// Returns the arrays of the metadata of a GGUF file of which only the first values are known, each in words: the words of a tokenizer, its
+    /// scores. Other formats have none.
+    #[must_use]
+    pub fn long_arrays(&self) -> Metadata {
+        let first = self.file().and_then(|file| file.as_gguf()?.first());
+        let pairs = first.into_iter().flat_map(|first| first.header().metadata());
+        let long = pairs.filter_map(|(key, value)| match value {
+            gguf::Value::Array(array) if !array.is_whole() => Some((key.clone(), Attribute::Text(in_words(array)))),
+            _ => None,
+        });
+        long.collect()
     }
 
     /// Returns the attributes of an object in a zTensor file; empty for other formats.
@@ -32,6 +51,34 @@ impl TensorSource {
             Some(reader) => Ok(reader.object(name)?.attributes()?),
             None => Ok(Attributes::new()),
         }
+    }
+}
+
+fn is_whole(value: &gguf::Value) -> bool {
+    if let gguf::Value::Array(array) = value { array.is_whole() } else { true }
+}
+
+/// Describes an array by its first values and its length.
+fn in_words(array: &gguf::Array) -> String {
+    const SHOWN: usize = 4;
+    let first = array.first.iter().take(SHOWN).map(|value| attribute_to_json(&attribute_of_gguf(value)).to_string());
+    let first: Vec<String> = first.collect();
+    format!("[{}, …] ({} values of {})", first.join(", "), array.len, array.item)
+}
+
+/// Converts a value of a GGUF file.
+fn attribute_of_gguf(value: &gguf::Value) -> Attribute {
+    match value {
+        gguf::Value::Unsigned(value) => Attribute::Integer((*value).into()),
+        gguf::Value::Signed(value) => Attribute::Integer((*value).into()),
+        gguf::Value::Float32(value) => Attribute::Float((*value).into()),
+        gguf::Value::Float64(value) => Attribute::Float(*value),
+        gguf::Value::Bool(value) => Attribute::Bool(*value),
+        gguf::Value::Text(text) => Attribute::Text(text.clone()),
+        gguf::Value::Bytes(bytes) => Attribute::Bytes(bytes.clone()),
+        gguf::Value::Array(array) if !array.is_whole() => Attribute::Text(in_words(array)),
+        gguf::Value::Array(array) => Attribute::Array(array.first.iter().map(attribute_of_gguf).collect()),
+        _ => Attribute::Null,
     }
 }
 

@@ -174,6 +174,8 @@ fn quantized_already(source: &TensorSource) -> BTreeMap<&str, &'static str> {
     already.retain(|name, _| listed.contains(name));
     let groups = source.tensors().iter().filter(|listed| listed.format == TensorLayout::QuantizedGroup);
     already.extend(groups.map(|listed| (listed.name.as_str(), "in groups")));
+    let blocks = source.tensors().iter().filter(|listed| listed.format == TensorLayout::Ggml);
+    already.extend(blocks.map(|listed| (listed.name.as_str(), "in blocks")));
     already
 }
 

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use carton_tensor::DataType;
+use carton_tensor::any_file::{ElementOrder, Entry};
 use carton_tensor::context::CancelToken;
 use carton_tensor::files::{ElementType, PendingFile, RawTensor};
 use carton_tensor::npy::{Array, NpzWriter, write_array};
@@ -21,6 +22,9 @@ use crate::ztensor_output::ZtensorOutput;
 
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
+
+/// The numbers of quantized blocks that are written at a time.
+const COMPUTED_AT_ONCE: usize = 1 << 20;
 
 /// The remedy for a tensor that version 1.1 of zTensor cannot hold.
 const TOO_NEW: Remedy = Remedy::OrLeaveOut("write version 1.2");
@@ -46,15 +50,18 @@ pub(crate) enum PlannedKind {
         not_in_1_1: Option<String>,
     },
     Nested,
+    /// Blocks of a quantized type of ggml.
+    Blocks(String),
     /// A tensor that cannot be read, and the reason.
     Unusable(String),
 }
 
 /// The contents of one planned tensor.
-#[derive(Debug)]
 pub(crate) enum Piece<'a> {
     Value(Value),
     Group(Box<QuantizedGroup>),
+    /// A tensor whose numbers are computed piece by piece.
+    Computed(Entry<'a>),
     /// An object of a zTensor file, to be copied.
     Object(&'a ztensor::Reader, Object<'a>),
 }
@@ -191,6 +198,13 @@ impl Sink {
             what: what.to_owned(),
             remedy: Remedy::Text("the file that is read changed meanwhile; try again"),
         };
+        let piece = match (&mut self.writer, piece) {
+            (Writer::Safetensors(writer), Piece::Computed(entry)) => {
+                return entry.visit(ElementOrder::C, COMPUTED_AT_ONCE, |numbers| Ok(writer.write(name, numbers)?));
+            }
+            (_, Piece::Computed(entry)) => Piece::Value(Value::Numbers(entry.dequantize()?)),
+            (_, piece) => piece,
+        };
         match (&mut self.writer, piece) {
             (Writer::Safetensors(writer), Piece::Value(Value::Numbers(tensor))) => {
                 writer.write(name, tensor.bytes())?;
@@ -241,12 +255,13 @@ impl Writer {
 }
 
 /// Converts an IO error to one that names the user's file: the errors of the formats name a temporary file, or none. Others stay as they are:
-/// that of a source which is fetched while it is copied, and that of the cancel token.
+/// that of a source which is read while it is copied, and that of the cancel token.
 fn unwritable(path: &Path, cancel_token: &CancelToken, error: TensorFilesError) -> TensorFilesError {
     if cancel_token.is_cancelled() {
         return TensorFilesError::Interrupted;
     }
-    match error.io_cause().filter(|_| error.carton().is_none()) {
+    let is_of_source = error.carton().is_some() || matches!(error, TensorFilesError::File(_));
+    match error.io_cause().filter(|_| !is_of_source) {
         Some(source) => TensorFilesError::Io { action: "write", path: path.to_path_buf(), source },
         None => error,
     }
@@ -284,6 +299,7 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
             "a list of tensors".to_owned(),
             Remedy::Text("the tensors in the list have names of their own: convert them instead"),
         ),
+        (PlannedKind::Blocks(of), _) => refused(format!("blocks of {}", shown_name(of)), Remedy::Dequantize),
         (PlannedKind::Unusable(reason), _) => refused(format!("which cannot be read: {reason}"), Remedy::ChooseOthers),
         (PlannedKind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor) => {
             refused("strings".to_owned(), Remedy::OrLeaveOut("write strings to an .npz or .npy file"))

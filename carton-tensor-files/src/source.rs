@@ -307,7 +307,9 @@ impl TensorSource {
     pub fn paths(&self) -> Vec<PathBuf> {
         let Opened::File(file, path) = &self.opened else { return Vec::new() };
         let shards = file.as_sharded().into_iter().flat_map(|sharded| sharded.shards());
-        std::iter::once(path.clone()).chain(shards.map(|(name, _)| path.with_file_name(name))).collect()
+        let parts = file.as_gguf().into_iter().flat_map(|split| split.file_names());
+        let others = shards.map(|(name, _)| name).chain(parts);
+        std::iter::once(path.clone()).chain(others.map(|name| path.with_file_name(name))).collect()
     }
 
     /// Whether to compare each digest with the bytes that are read, so that no damaged bytes are shown, or written again.

@@ -5,6 +5,7 @@ use std::path::Path;
 use carton_core::tensor::TensorEntry;
 use carton_tensor::any_file::{Entry, TensorFile, TensorFileFormat};
 use carton_tensor::files::ElementType;
+use carton_tensor::gguf::GgmlType;
 use carton_tensor::ztensor::Version;
 use carton_tensor::{DataType, element_count};
 use serde::Serialize;
@@ -19,7 +20,7 @@ use crate::text::shown_name;
 pub struct TensorInfo {
     /// Its name.
     pub name: String,
-    /// The name of the element type; `string`, `nested`, or `null` for an object of several components.
+    /// The name of the element type, or of the quantized type of ggml; `string`, `nested`, or `null` for an object of several components.
     pub dtype: Option<String>,
     /// `null` for a nested tensor.
     pub shape: Option<Vec<usize>>,
@@ -27,7 +28,7 @@ pub struct TensorInfo {
     pub bytes: Option<u64>,
     /// The size in the file in bytes.
     pub stored: Option<u64>,
-    /// `dense`, the format of another object of a zTensor file, or `nested`.
+    /// `dense`, the format of another object of a zTensor file, `ggml` for blocks of GGUF, or `nested`.
     pub format: TensorLayout,
     /// How its bytes are stored: `raw`, `zstd`, or `zip` in an archive that may compress them.
     pub encoding: Option<&'static str>,
@@ -48,11 +49,16 @@ pub struct TensorInfo {
 pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> TensorInfo {
     let components = || entry.as_ztensor().into_iter().flat_map(|object| object.components());
     let is_strings = matches!(file.format(), TensorFileFormat::Npy | TensorFileFormat::Npz) && entry.dtype().is_none();
+    let blocks = entry.ggml_blocks();
+    let unsupported = entry.unsupported().is_some();
     let unusable = entry.unsupported().map(str::to_owned);
+    let undone = blocks.filter(|of| !of.is_dequantized());
+    let unusable = unusable.or_else(|| undone.map(|of| format!("its blocks of {of} are not dequantized")));
     // An unknown type is shown by its own name, whatever its storage type is.
     let unknown = components().find(|component| component.role() == "data").and_then(|data| data.unknown_type());
     let dtype = match entry.dtype() {
-        _ if unusable.is_some() => None,
+        _ if unsupported => None,
+        None if blocks.is_some() => blocks.map(GgmlType::name),
         None if is_strings => Some(DataType::String.name()),
         dtype => unknown.or(dtype.map(ElementType::name)),
     };
@@ -72,11 +78,15 @@ pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Tens
             _ => entry.name().to_owned(),
         },
         dtype: dtype.map(str::to_owned),
-        shape: unusable.is_none().then(|| entry.shape().to_vec()),
+        shape: (!unsupported).then(|| entry.shape().to_vec()),
         // The size that compressed components claim has not been verified yet.
-        bytes: entry.n_bytes().filter(|_| unusable.is_none()),
+        bytes: entry.n_bytes().filter(|_| !unsupported),
         stored: (!is_zip).then(|| entry.stored_bytes()),
-        format: entry.as_ztensor().map_or(TensorLayout::Dense, |object| object.format().into()),
+        format: match entry.as_ztensor() {
+            Some(object) => object.format().into(),
+            None if blocks.is_some() => TensorLayout::Ggml,
+            None => TensorLayout::Dense,
+        },
         encoding: Some(if is_zip { "zip" } else { entry.encoding() }),
         digest: (!algorithms.is_empty()).then(|| algorithms.join(", ")),
         unusable,

@@ -70,7 +70,7 @@ pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, 
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let result = match source.file().map(TensorFile::format) {
             // Opening the file has checked everything.
-            Some(TensorFileFormat::Safetensors | TensorFileFormat::Sharded) => Ok(()),
+            Some(TensorFileFormat::Safetensors | TensorFileFormat::Sharded | TensorFileFormat::Gguf) => Ok(()),
             _ if listed.unusable.is_some() => {
                 let reason = listed.unusable.as_deref().unwrap_or_default();
                 report.unchecked.push(format!("`{}`: {reason}", listed.name));

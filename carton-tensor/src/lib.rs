@@ -19,6 +19,7 @@
 //! | (the root) | | tensors, element types, symbolic shapes, [`allclose`], [`cast`] and its rule for numbers |
 //! | [`content`] | | what a file is that is no tensor file |
 //! | [`context`] | | cancelling work that takes long, and reporting its progress |
+//! | `gguf` | `gguf` | GGUF files, read, with quantized tensors dequantized (spec/gguf.md) |
 //! | `npy` | `npy` | NumPy's `.npy` and `.npz` files |
 //! | `safetensors` | `safetensors` | safetensors files and sharded checkpoints (spec/safetensors.md) |
 //! | `ztensor` | `ztensor` | zTensor files, versions 1.1 and 1.2 (spec/ztensor.md) |
@@ -53,6 +54,7 @@
 //! - `ztensor`: `footer`, `parse` and `manifest` are the format. `reader` performs the requested checks before it returns anything;
 //!   `writer` only ever appends. `sparse` and `quantized_group` convert objects of several components into arrays, and check every index
 //!   first.
+//! - `gguf`: `header` is the format, `blocks` turns quantized elements into numbers.
 //! - `any_file`: detects the format of a tensor file, and opens it.
 //! - `difference`: what differs between two tensors, and between two lists of them.
 //! - `weights`: operations on all tensors of a file at once, on all cores. `kernels` are the inner loops, chosen by the CPU's features;
@@ -78,6 +80,8 @@ mod element;
 pub mod files;
 #[cfg(any(feature = "npy", feature = "ztensor"))]
 mod fill;
+#[cfg(feature = "gguf")]
+pub mod gguf;
 mod ndarray_conversion;
 #[cfg(feature = "npy")]
 pub mod npy;

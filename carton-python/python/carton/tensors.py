@@ -1,4 +1,4 @@
-"""Tensor files: safetensors, sharded checkpoints (`model.safetensors.index.json`), zTensor, `.npz` and `.npy`; opened, written, converted,
+"""Tensor files: safetensors, sharded checkpoints (`model.safetensors.index.json`), zTensor, GGUF, `.npz` and `.npy`; opened, written, converted,
 quantized, checked and compared.
 
     >>> from carton import tensors
@@ -204,7 +204,7 @@ class TensorFile(Mapping[str, np.ndarray]):
     """An open tensor file: a mapping from names to arrays, which are read when they are asked for.
 
     Arrays are read-only. Types that NumPy lacks (`bfloat16`, the 8-bit floats) need the package `ml_dtypes`; `raw` gives their bytes
-    without it. Sparse and quantized tensors of zTensor are returned dense.
+    without it. Sparse and quantized tensors of zTensor are returned dense, and quantized ones of GGUF as `float32`.
     """
 
     def __init__(self, place: AnyPath, *, offline: bool | None = None) -> None:
@@ -219,7 +219,7 @@ class TensorFile(Mapping[str, np.ndarray]):
 
     @property
     def format(self) -> str:
-        """`safetensors`, `sharded safetensors`, `zTensor`, `npz` or `npy`; `carton` for a carton's own tensors."""
+        """`safetensors`, `sharded safetensors`, `zTensor`, `GGUF`, `npz` or `npy`; `carton` for a carton's own tensors."""
         return self._open().format
 
     @property
@@ -396,8 +396,8 @@ def convert(
         place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
         output: The file, as in `save`.
         only: Patterns of the names of the tensors to write; `*` stands for any characters, `?` for one.
-        groups: What happens to the quantized groups of zTensor files: they are `kept`; the float32 `numbers` that they represent are written;
-            or groups are `made` of each int8 matrix `NAME` and its scale `NAME.scale`.
+        groups: What happens to the quantized groups of zTensor files: they are `kept`; the float32 `numbers` that they, and blocks of GGUF, represent are
+            written; or groups are `made` of each int8 matrix `NAME` and its scale `NAME.scale`.
         zstd: As in `save`, like `digest`, `version`, `sparse_below` and `progress`.
         max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
         offline: Whether the network may not be used. By default the configuration says so.

@@ -36,14 +36,10 @@ class Model:
 
     def signature(self):
         """Asked when the model is packed. The outputs are those that the example, or the user's self-test, shows."""
-<<<<<<< 9c7e4b2e4b96ab4348a4cb533a9e257c8f34a943
-        return {"inputs": [{"name": name, "dtype": dtype, "shape": shape} for name, (dtype, shape, _) in self.checks().items()]}
-=======
         found = self.checks()
         if self.inputs and not found:
             print("the package does not say what its inputs `%s` are: `carton pack --example NAME=VALUE` does" % "`, `".join(self.inputs))
         return {"inputs": [{"name": name, "dtype": dtype, "shape": shape} for name, (dtype, shape, _) in found.items()]}
->>>>>>> aoti
 
     def example(self):
         """Asked when the model is packed."""

@@ -4,6 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::{Array, Inner, TensorFile, TensorFileError};
 use crate::files::{ElementType, FileBytes, RawTensor, Visit};
+use crate::gguf;
 use crate::safetensors::{self, SafetensorsError, TensorInfo};
 use crate::ztensor::{Component, Digest, Encoding, Format, Object, QuantizedGroup};
 use crate::{Tensor, npy, ztensor};
@@ -33,24 +34,30 @@ enum Source<'a> {
     Safetensors(&'a safetensors::Reader, TensorInfo<'a>),
     ZTensor(&'a ztensor::Reader, Object<'a>),
     Array(&'a Array),
+    Gguf(&'a gguf::Reader, &'a gguf::TensorInfo),
 }
 
 impl TensorFile {
     /// Returns the tensors in the order of the file. The only array of an `.npy` file is called `data`.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let (mut shards, mut ztensor, mut arrays) = (Vec::new(), None, [].as_slice());
+        let (mut shards, mut ztensor, mut arrays, mut gguf) = (Vec::new(), None, [].as_slice(), None);
         match &self.inner {
             Inner::Safetensors(reader) => shards.push(reader),
             Inner::Sharded(sharded) => shards.extend(sharded.shards().map(|(_, shard)| shard)),
             Inner::ZTensor(reader) => ztensor = Some(reader),
             Inner::Npy(array) => arrays = std::slice::from_ref(array),
             Inner::Npz(_, list) => arrays = list.as_slice(),
+            Inner::Gguf(split) => gguf = Some(split.parts()),
         }
         // At most one of these is not empty.
         let shards = shards.into_iter().flat_map(of_shard);
         let ztensor =
             ztensor.into_iter().flat_map(|reader| reader.objects().map(move |object| Source::ZTensor(reader, object)));
-        let sources = shards.chain(ztensor).chain(arrays.iter().map(Source::Array));
+        let gguf = gguf
+            .into_iter()
+            .flatten()
+            .flat_map(|reader| reader.header().tensors().iter().map(move |tensor| Source::Gguf(reader, tensor)));
+        let sources = shards.chain(ztensor).chain(arrays.iter().map(Source::Array)).chain(gguf);
         sources.map(|source| Entry { file: self, source })
     }
 
@@ -67,6 +74,7 @@ impl TensorFile {
             Inner::ZTensor(reader) => reader.manifest().object(name).map(|object| Source::ZTensor(reader, object)),
             Inner::Npy(array) => Some(array).filter(|array| array.name == name).map(Source::Array),
             Inner::Npz(_, arrays) => arrays.iter().find(|array| array.name == name).map(Source::Array),
+            Inner::Gguf(split) => split.get(name).map(|(reader, tensor)| Source::Gguf(reader, tensor)),
         };
         source.map(|source| Entry { file: self, source }).ok_or_else(|| TensorFileError::NoSuchTensor {
             place: self.place().to_owned(),
@@ -91,6 +99,7 @@ impl<'a> Entry<'a> {
             Source::Safetensors(_, tensor) => tensor.name,
             Source::ZTensor(_, object) => object.name(),
             Source::Array(array) => &array.name,
+            Source::Gguf(_, tensor) => &tensor.name,
         }
     }
 
@@ -98,6 +107,7 @@ impl<'a> Entry<'a> {
     pub(crate) fn place(&self) -> &'a str {
         match &self.source {
             Source::Safetensors(reader, _) => reader.place(),
+            Source::Gguf(reader, _) => reader.place(),
             Source::ZTensor(..) | Source::Array(_) => self.file.place(),
         }
     }
@@ -114,26 +124,29 @@ impl<'a> Entry<'a> {
             Source::Safetensors(_, tensor) => tensor.shape,
             Source::ZTensor(_, object) => object.shape(),
             Source::Array(array) => &array.info.shape,
+            Source::Gguf(_, tensor) => &tensor.shape,
         }
     }
 
-    /// The element type of the tensor that [`read`](Self::read) returns. `None` for strings, and for zTensor objects that it does not
-    /// read.
+    /// The element type of the tensor that [`read`](Self::read) returns. `None` for strings, and for zTensor objects and blocks
+    /// of GGUF that it does not read.
     #[must_use]
     pub fn dtype(&self) -> Option<ElementType> {
         match &self.source {
             Source::Safetensors(_, tensor) => Some(tensor.dtype),
             Source::ZTensor(_, object) => object.element_type(),
             Source::Array(array) => array.info.dtype,
+            Source::Gguf(_, tensor) => tensor.ggml_type.element_type(),
         }
     }
 
-    /// The layout of the object: `dense`, or the name of another zTensor format.
+    /// The layout of the object: `dense`, the name of another zTensor format, or that of a quantized type of GGUF.
     #[must_use]
     pub fn layout(&self) -> &'a str {
         match &self.source {
             Source::ZTensor(_, object) => object.format().name(),
-            Source::Safetensors(..) | Source::Array(_) => "dense",
+            Source::Gguf(_, tensor) if tensor.ggml_type.is_quantized() => tensor.ggml_type.name(),
+            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => "dense",
         }
     }
 
@@ -150,7 +163,10 @@ impl<'a> Entry<'a> {
                 Some(format!("an array of an unsupported type: {problem}"))
             }
             Source::Array(array) if array.info.dtype.is_none() => Some(STRINGS.to_owned()),
-            Source::Safetensors(..) | Source::Array(_) => None,
+            Source::Gguf(_, tensor) if tensor.ggml_type.is_quantized() && !tensor.ggml_type.is_dequantized() => {
+                Some(format!("of blocks of {}, which are not dequantized", tensor.ggml_type))
+            }
+            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => None,
         }
     }
 
@@ -159,8 +175,23 @@ impl<'a> Entry<'a> {
     pub fn unsupported(&self) -> Option<&'a str> {
         match &self.source {
             Source::Array(array) => array.unsupported.as_deref(),
-            Source::Safetensors(..) | Source::ZTensor(..) => None,
+            Source::Safetensors(..) | Source::ZTensor(..) | Source::Gguf(..) => None,
         }
+    }
+
+    /// Returns the type of the blocks of a quantized tensor of GGUF, which [`dequantize`](Self::dequantize) turns into `float32`.
+    #[must_use]
+    pub fn ggml_blocks(&self) -> Option<gguf::GgmlType> {
+        match &self.source {
+            Source::Gguf(_, tensor) => Some(tensor.ggml_type).filter(|of| of.is_quantized()),
+            Source::Safetensors(..) | Source::ZTensor(..) | Source::Array(_) => None,
+        }
+    }
+
+    /// Whether [`dequantize`](Self::dequantize) computes the numbers of the tensor, which are `float32`.
+    pub(crate) fn is_quantized(&self) -> bool {
+        let is_group = |object: &Object<'_>| object.format() == Format::QuantizedGroup;
+        self.ggml_blocks().is_some() || self.as_ztensor().is_some_and(is_group)
     }
 
     /// Returns the object, if the file is zTensor.
@@ -168,7 +199,7 @@ impl<'a> Entry<'a> {
     pub fn as_ztensor(&self) -> Option<&Object<'a>> {
         match &self.source {
             Source::ZTensor(_, object) => Some(object),
-            Source::Safetensors(..) | Source::Array(_) => None,
+            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => None,
         }
     }
 
@@ -176,7 +207,7 @@ impl<'a> Entry<'a> {
     pub(crate) fn in_ztensor(&self) -> Option<(&'a ztensor::Reader, Object<'a>)> {
         match &self.source {
             Source::ZTensor(reader, object) => Some((reader, *object)),
-            Source::Safetensors(..) | Source::Array(_) => None,
+            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => None,
         }
     }
 
@@ -187,6 +218,7 @@ impl<'a> Entry<'a> {
             Source::Safetensors(_, tensor) => tensor.range.end - tensor.range.start,
             Source::ZTensor(_, object) => object.components().map(|part| part.stored()).map(length).sum(),
             Source::Array(array) => array.info.n_bytes,
+            Source::Gguf(_, tensor) => length(tensor.range.clone()),
         }
     }
 
@@ -198,7 +230,7 @@ impl<'a> Entry<'a> {
             Source::ZTensor(_, object) => {
                 object.components().try_fold(0_u64, |sum, part| Some(sum.saturating_add(part.length()?)))
             }
-            Source::Safetensors(..) | Source::Array(_) => Some(self.stored_bytes()),
+            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => Some(self.stored_bytes()),
         }
     }
 
@@ -243,6 +275,10 @@ impl<'a> Entry<'a> {
                 let plain = array.plain.clone().filter(|_| self.file.has_array_views)?;
                 Some((&self.file.bytes, plain))
             }
+            Source::Gguf(reader, tensor) => {
+                tensor.ggml_type.element_type()?;
+                Some((reader.bytes(), tensor.range.clone()))
+            }
         }
     }
 
@@ -259,7 +295,7 @@ impl<'a> Entry<'a> {
     ///
     /// # Errors
     /// The errors of the format. [`TensorFileError::NoTensor`] for strings, for objects of unknown formats, and for a
-    /// `quantized_group`, which only [`dequantize`](Self::dequantize) turns into numbers.
+    /// `quantized_group` and blocks of GGUF, which only [`dequantize`](Self::dequantize) turns into numbers.
     pub fn read(&self) -> Result<RawTensor, TensorFileError> {
         match &self.source {
             Source::Safetensors(reader, tensor) => {
@@ -299,14 +335,21 @@ impl<'a> Entry<'a> {
                     npy::Array::Strings(_) => Err(strings()),
                 }
             }
+            Source::Gguf(_, tensor) if tensor.ggml_type.is_quantized() => {
+                Err(self.no_tensor(&format!("of blocks of {}", tensor.ggml_type)))
+            }
+            Source::Gguf(reader, tensor) => Ok(reader.read(tensor)?),
         }
     }
 
-    /// Reads the tensor like [`read`](Self::read), and a `quantized_group` as the `float32` numbers that it represents.
+    /// Reads the tensor like [`read`](Self::read), and a `quantized_group`, or blocks of GGUF, as the `float32` numbers that they represent.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read); [`GgufError::NotDequantized`](gguf::GgufError::NotDequantized).
     pub fn dequantize(&self) -> Result<RawTensor, TensorFileError> {
+        if let Source::Gguf(reader, tensor) = &self.source {
+            return Ok(reader.read(tensor)?);
+        }
         match self.quantized_group() {
             Some(group) => self.dequantized(&group?),
             None => self.read(),
@@ -314,7 +357,8 @@ impl<'a> Entry<'a> {
     }
 
     /// Passes the numbers that [`dequantize`](Self::dequantize) returns to `visit`, in pieces of `n_elements`, and of at least one; of types of
-    /// less than a byte, the next multiple of 8. One piece is in memory at a time; of sparse and quantized objects, and of arrays that are
+    /// less than a byte, the next multiple of 8; of blocks of GGUF, the next multiple of a block. One piece is in memory at a time, or a few MB of
+    /// them; of sparse and quantized objects, and of arrays that are
     /// wanted in another order than that of the file, all. What `visit` got is only what the file has if no error follows. `visit` may read
     /// from the same file.
     ///
@@ -385,6 +429,7 @@ impl<'a> Entry<'a> {
             {
                 Ok(self.file.visit_array(&array.name, n_elements, visit)?)
             }
+            Source::Gguf(reader, tensor) => Ok(reader.visit(tensor, n_elements, visit)?),
             Source::ZTensor(..) | Source::Array(_) => {
                 let tensor = self.dequantize()?;
                 let mut pieces = tensor.bytes().chunks(tensor.dtype().piece_bytes(n_elements));

@@ -2,6 +2,7 @@
 
 use super::format::{TensorFileFormat, has_ending};
 use crate::content::Content;
+use crate::gguf::GgufError;
 use crate::npy::NpyError;
 use crate::safetensors::{SafetensorsError, ShardedError};
 use crate::ztensor::ZTensorError;
@@ -41,7 +42,7 @@ pub enum TensorFileError {
     },
     /// The format is not recognized.
     #[error(
-        "`{place}` is not a tensor file: expected safetensors, zTensor, .npy or .npz, found `{found}` at its start"
+        "`{place}` is not a tensor file: expected safetensors, zTensor, GGUF, .npy or .npz, found `{found}` at its start"
     )]
     Unknown {
         /// The file.
@@ -67,6 +68,9 @@ pub enum TensorFileError {
     /// The file is not a valid NumPy file, or cannot be read as such.
     #[error(transparent)]
     Npy(#[from] NpyError),
+    /// The file is not valid GGUF, or cannot be read as such.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
     /// The file has no tensor of this name.
     #[error("`{place}` has no tensor `{name}`")]
     NoSuchTensor {
@@ -88,7 +92,7 @@ pub enum TensorFileError {
 }
 
 fn expected(named: Option<TensorFileFormat>) -> String {
-    let any = || "a tensor file: safetensors, zTensor, .npy or .npz".to_owned();
+    let any = || "a tensor file: safetensors, zTensor, GGUF, .npy or .npz".to_owned();
     named.map_or_else(any, |format| format.name().to_owned())
 }
 
@@ -121,6 +125,7 @@ impl TensorFileError {
             ),
             Self::ZTensor { source, .. } => source.is_malformed(),
             Self::Npy(error) => matches!(error, NpyError::Format { .. }),
+            Self::Gguf(error) => error.is_malformed(),
             Self::Empty { .. } => true,
             // A file that claims to be a tensor file by its name is no whole and correct one.
             Self::OtherContent { named, .. } => named.is_some(),
@@ -140,6 +145,7 @@ impl TensorFileError {
             Self::Empty { .. } | Self::OtherContent { .. } => true,
             Self::ZTensor { source, .. } => source.is_about_content(),
             Self::Npy(error) => !matches!(error, NpyError::Io { .. } | NpyError::NoSuchArray { .. }),
+            Self::Gguf(error) => error.is_about_content(),
             Self::Io { .. } | Self::NoSuchTensor { .. } => false,
         }
     }
@@ -171,7 +177,10 @@ impl TensorFileError {
                     "by their names its files are not safetensors; the index of those is `model.safetensors.index.json`",
                 )
             }
-            Self::Unknown { .. } => Some("read are .safetensors, .safetensors.index.json, .zt, .npy and .npz"),
+            Self::Gguf(GgufError::NotDequantized { .. }) => {
+                Some("the Python package `gguf` does not dequantize them either; choose other tensors")
+            }
+            Self::Unknown { .. } => Some("read are .safetensors, .safetensors.index.json, .zt, .gguf, .npy and .npz"),
             other => other.content().and_then(Content::hint),
         }
     }

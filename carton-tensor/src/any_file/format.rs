@@ -16,11 +16,13 @@ pub enum TensorFileFormat {
     Npy,
     /// NumPy's `.npz`.
     Npz,
+    /// GGUF, one file or several.
+    Gguf,
 }
 
 impl TensorFileFormat {
     /// All formats.
-    pub const ALL: [Self; 5] = [Self::Safetensors, Self::Sharded, Self::ZTensor, Self::Npy, Self::Npz];
+    pub const ALL: [Self; 6] = [Self::Safetensors, Self::Sharded, Self::ZTensor, Self::Npy, Self::Npz, Self::Gguf];
 
     /// The name of the format.
     #[must_use]
@@ -31,13 +33,19 @@ impl TensorFileFormat {
             Self::ZTensor => "zTensor",
             Self::Npy => "npy",
             Self::Npz => "npz",
+            Self::Gguf => "GGUF",
         }
     }
 
     /// Returns the format that the extension of a file name suggests.
     pub(super) fn of_name(name: &str) -> Option<Self> {
-        let named =
-            [(".safetensors", Self::Safetensors), (".zt", Self::ZTensor), (".npz", Self::Npz), (".npy", Self::Npy)];
+        let named = [
+            (".safetensors", Self::Safetensors),
+            (".zt", Self::ZTensor),
+            (".npz", Self::Npz),
+            (".npy", Self::Npy),
+            (".gguf", Self::Gguf),
+        ];
         named.into_iter().find(|(ending, _)| has_ending(name, ending)).map(|(_, format)| format)
     }
 
@@ -61,6 +69,8 @@ impl TensorFileFormat {
             Some(Self::Npy)
         } else if ZIP.iter().any(|magic| start.starts_with(magic)) {
             Some(Self::Npz)
+        } else if start.starts_with(b"GGUF") {
+            Some(Self::Gguf)
         } else if ZTENSOR.iter().any(|magic| start.starts_with(magic)) {
             Some(Self::ZTensor)
         } else {

@@ -1,4 +1,4 @@
-//! Opens a tensor file of any supported format: safetensors, zTensor, `.npy` or `.npz`. `format` detects the format; parsing is up to the
+//! Opens a tensor file of any supported format: safetensors, zTensor, GGUF, `.npy` or `.npz`. `format` detects the format; parsing is up to the
 //! format's own module.
 
 use std::io::{Read, Seek};
@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::content::Content;
 use crate::files::{FileBytes, Visit};
+use crate::gguf::{self, Beside, Split};
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
 use crate::safetensors::{self, Sharded, ShardedError};
 use crate::ztensor::{self, Attribute, Checks, MAX_DENSE, ZTensorError};
@@ -60,6 +61,7 @@ enum Inner {
     Npy(Array),
     /// Each read has a clone, so that none waits for another.
     Npz(Npz<FileReader>, Vec<Array>),
+    Gguf(Split),
 }
 
 /// A NumPy array, as its header describes it.
@@ -120,7 +122,7 @@ impl TensorFile {
 
     fn of_path(
         path: &Path,
-        open: impl Fn(&Path) -> std::io::Result<FileBytes>,
+        open: impl Fn(&Path) -> std::io::Result<FileBytes> + Sync,
         open_index: impl Fn(&Path) -> Result<Sharded, ShardedError>,
     ) -> Result<Self, TensorFileError> {
         let place = path.display().to_string();
@@ -131,11 +133,12 @@ impl TensorFile {
             let inner = Inner::Sharded(open_index(path)?);
             return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false });
         }
-        Self::new(bytes, place)
+        let beside = |name: &str| open(&path.with_file_name(name));
+        Self::of_start(bytes, place, start, Some(&beside))
     }
 
-    /// Opens a file from its bytes, as [`new`](Self::new) does, or the sharded checkpoint of which it is the index. `beside` opens the file of a
-    /// name in the folder of the index, on several threads.
+    /// Opens a file from its bytes, as [`new`](Self::new) does, or the sharded checkpoint of which it is the index or the first file. `beside` opens the file of a
+    /// name in the same folder, on several threads.
     ///
     /// # Errors
     /// [`TensorFileError`].
@@ -153,7 +156,7 @@ impl TensorFile {
             let inner = Inner::Sharded(Sharded::of_index(&bytes, place.as_str(), beside)?);
             return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false });
         }
-        Self::new(bytes, place)
+        Self::of_start(bytes, place, start, Some(&beside))
     }
 
     /// Opens a file from its bytes; errors refer to it as `place`.
@@ -166,6 +169,16 @@ impl TensorFile {
             Ok(start) => start,
             Err(source) => return Err(TensorFileError::Io { place, source }),
         };
+        Self::of_start(bytes, place, start, None)
+    }
+
+    /// Opens a file whose first bytes have been read.
+    fn of_start(
+        bytes: FileBytes,
+        place: String,
+        start: Vec<u8>,
+        beside: Option<Beside<'_>>,
+    ) -> Result<Self, TensorFileError> {
         let named = TensorFileFormat::of_name(&place);
         let format = match (TensorFileFormat::of_bytes(&start), Content::of_start(&start)) {
             (Some(format), _) => Some(format),
@@ -199,6 +212,9 @@ impl TensorFile {
                     arrays.push(Array::in_archive(&mut npz, name)?);
                 }
                 Inner::Npz(npz, arrays)
+            }
+            Some(TensorFileFormat::Gguf) => {
+                Inner::Gguf(Split::new(gguf::Reader::new(bytes.clone(), place.as_str())?, beside)?)
             }
             // `of_bytes` and `of_name` never return `Sharded`: an index can only be opened by its path.
             Some(TensorFileFormat::Sharded) | None => {
@@ -234,6 +250,7 @@ impl TensorFile {
             Inner::ZTensor(_) => TensorFileFormat::ZTensor,
             Inner::Npy(_) => TensorFileFormat::Npy,
             Inner::Npz(..) => TensorFileFormat::Npz,
+            Inner::Gguf(_) => TensorFileFormat::Gguf,
         }
     }
 
@@ -276,7 +293,16 @@ impl TensorFile {
         }
     }
 
-    /// The metadata of the file: `__metadata__` of safetensors, and the textual attributes of zTensor. For a sharded checkpoint, the
+    /// Returns the files of a GGUF model, if the file has that format.
+    #[must_use]
+    pub fn as_gguf(&self) -> Option<&Split> {
+        match &self.inner {
+            Inner::Gguf(split) => Some(split),
+            _ => None,
+        }
+    }
+
+    /// The metadata of the file: `__metadata__` of safetensors, and the textual attributes of zTensor and GGUF. For a sharded checkpoint, the
     /// first shard that has a key determines its value.
     ///
     /// # Errors
@@ -296,6 +322,11 @@ impl TensorFile {
                 let attributes = reader.manifest().attributes().map_err(|source| self.ztensor_error(source))?;
                 let text = |value: &Attribute| value.as_text().map(str::to_owned);
                 Ok(attributes.into_iter().filter_map(|(key, value)| Some((key, text(&value)?))).collect())
+            }
+            Inner::Gguf(split) => {
+                let pairs = split.first().into_iter().flat_map(|first| first.header().metadata());
+                let text = |value: &gguf::Value| value.as_text().map(str::to_owned);
+                Ok(pairs.filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect())
             }
             Inner::Npy(_) | Inner::Npz(..) => Ok(Vec::new()),
         }

@@ -11,6 +11,21 @@ fn numbers() -> RawTensor {
     RawTensor::new(ElementType::Float32, vec![2], bytes.into()).unwrap()
 }
 
+/// A GGUF file with these pairs, and one tensor of type 0 or 2 with this data.
+fn gguf(name: &str, pairs: &[(&str, &[u8])], (of, shape): (u32, &[u64]), data: &[u8]) -> Vec<u8> {
+    let text = |text: &[u8]| [&(text.len() as u64).to_le_bytes(), text].concat();
+    let mut bytes = [b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0".as_slice(), &(pairs.len() as u64).to_le_bytes()].concat();
+    for (key, value) in pairs {
+        bytes.extend([&text(key.as_bytes()), *value].concat());
+    }
+    bytes.extend([&text(name.as_bytes()), (shape.len() as u32).to_le_bytes().as_slice()].concat());
+    bytes.extend(shape.iter().flat_map(|size| size.to_le_bytes()));
+    bytes.extend([of.to_le_bytes().as_slice(), &[0; 8]].concat());
+    bytes.resize(bytes.len().next_multiple_of(32), 0);
+    bytes.extend(data);
+    bytes
+}
+
 /// The same tensor in every format.
 fn files() -> Vec<(TensorFileFormat, Vec<u8>)> {
     let tensor = numbers();
@@ -25,7 +40,10 @@ fn files() -> Vec<(TensorFileFormat, Vec<u8>)> {
     let (mut npy, mut npz) = (Vec::new(), std::io::Cursor::new(Vec::new()));
     npy::write(&mut npy, &carton).unwrap();
     npy::write_npz(&mut npz, [("data", &carton)]).unwrap();
+    let text = [8_u32.to_le_bytes().as_slice(), &1_u64.to_le_bytes(), b"v"].concat();
+    let gguf = gguf("data", &[("k", &text)], (0, &[2]), tensor.bytes());
     vec![
+        (TensorFileFormat::Gguf, gguf),
         (TensorFileFormat::Safetensors, safetensors),
         (TensorFileFormat::ZTensor, ztensor.finish().unwrap()),
         (TensorFileFormat::ZTensor, zstd.finish().unwrap()),
@@ -163,8 +181,9 @@ fn unknown_and_invalid_files_are_reported() {
         }
         assert!(message.contains(expected), "{message}");
     };
-    check(b"", "a", "`a` is empty, expected a tensor file: safetensors, zTensor, .npy or .npz");
-    check(b"GGUF\x03\0\0\0", "a", "`a` is a GGUF file (llama.cpp), expected a tensor file");
+    check(b"", "a", "`a` is empty, expected a tensor file: safetensors, zTensor, GGUF, .npy or .npz");
+    check(b"GGUF\x03\0\0\0", "a", "a number at byte 8 takes 8 bytes, and the file has 0 more");
+    check(b"GGUF\0\0\0\x03", "a", "big-endian");
     check(b"\xfe\xff\0", "a", "found `\\xfe\\xff\\x00`");
     check(b"", "a.safetensors", "is empty, expected safetensors");
     check(b"\0", "a.safetensors", "expected at least the 8");
@@ -379,4 +398,76 @@ fn errors_of_single_formats_tell_what_the_file_is() {
     assert_eq!(error.content(), Some(Content::TorchArchive));
     let error = crate::safetensors::Reader::new(b"GGUF\x03\0\0\0".to_vec(), "a").unwrap_err();
     assert_eq!(TensorFileError::from(error).content(), Some(Content::Gguf));
+}
+
+/// Blocks of GGUF are numbers where they are wanted, whole and in pieces.
+#[test]
+fn blocks_of_gguf_are_dequantized() {
+    use crate::weights::{LoadOptions, stats, stats_of_entry};
+    let blocks: Vec<u8> = (0..18 * 6000_u32).map(|n| if n % 18 == 1 { 0x2c } else { (n * 7 % 251) as u8 }).collect();
+    let file = TensorFile::new(gguf("q", &[], (2, &[64, 3000]), &blocks), "a").unwrap();
+    let entry = file.entry("q").unwrap();
+    assert_eq!((entry.shape(), entry.dtype(), entry.layout()), ([3000, 64].as_slice(), None, "Q4_0"));
+    assert!(entry.location().is_none() && entry.not_numbers().is_none());
+    assert!(entry.read().unwrap_err().to_string().contains("is of blocks of Q4_0, expected a tensor of numbers"));
+    let whole = entry.dequantize().unwrap();
+    assert_eq!((whole.dtype(), whole.shape()), (ElementType::Float32, [3000, 64].as_slice()));
+    for n_elements in [0, 1, 32, 33, 4096, 1 << 20, usize::MAX] {
+        let (mut found, mut lengths) = (Vec::new(), Vec::new());
+        let visited = entry.visit(ElementOrder::C, n_elements, |piece| {
+            found.extend_from_slice(piece);
+            lengths.push(piece.len());
+            Ok::<_, TensorFileError>(())
+        });
+        visited.unwrap();
+        assert_eq!(found, **whole.bytes(), "{n_elements}");
+        let expected = n_elements.clamp(1, 1 << 20).next_multiple_of(32) * 4;
+        let (_, others) = lengths.split_last().unwrap();
+        assert!(others.iter().all(|length| *length == expected), "{n_elements}");
+    }
+    assert_eq!(stats_of_entry(&entry, &LoadOptions::default()).unwrap(), stats(&whole).unwrap());
+    assert_eq!(crate::weights::load_file(&file, &LoadOptions::default()).unwrap().tensors["q"], whole);
+}
+
+/// The first of several files of GGUF opens all, which have to agree.
+#[test]
+fn split_files_are_opened_by_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |number: u32| folder.path().join(format!("m-{number:05}-of-00003.gguf"));
+    let part = |number: u16, name: &str, count: u16, stated: i32| {
+        let small = |value: u16| [2_u32.to_le_bytes().as_slice(), &value.to_le_bytes()].concat();
+        let stated = [5_u32.to_le_bytes().as_slice(), &stated.to_le_bytes()].concat();
+        let pairs =
+            [("split.no", small(number).as_slice()), ("split.count", &small(count)), ("split.tensors.count", &stated)]
+                .map(|(key, value)| (key, value.to_vec()));
+        let pairs: Vec<(&str, &[u8])> = pairs.iter().map(|(key, value)| (*key, value.as_slice())).collect();
+        gguf(name, &pairs, (0, &[2]), &[number as u8; 8])
+    };
+    for number in 0..3_u16 {
+        std::fs::write(path(u32::from(number) + 1), part(number, &format!("t{number}"), 3, 3)).unwrap();
+    }
+    for file in [TensorFile::open(path(1)).unwrap(), TensorFile::map(path(1)).unwrap()] {
+        let names: Vec<&str> = file.entries().map(|entry| entry.name()).collect();
+        assert_eq!(names, ["t0", "t1", "t2"]);
+        assert_eq!(**file.read("t2").unwrap().bytes(), [2; 8]);
+        assert_eq!(file.as_gguf().unwrap().file_names().count(), 3);
+    }
+    let told = || TensorFile::open(path(1)).unwrap_err().to_string();
+    let error = TensorFile::open(path(2)).unwrap_err();
+    assert!(error.is_malformed() && error.to_string().contains("it is file 2 of 3 of a model"), "{error}");
+    let alone = TensorFile::new(std::fs::read(path(1)).unwrap(), "m-00001-of-00003.gguf").unwrap_err();
+    assert!(alone.to_string().contains("opened without the others"), "{alone}");
+    std::fs::write(path(2), part(1, "t0", 3, 3)).unwrap();
+    assert!(told().contains("tensor `t0` of `m-00002-of-00003.gguf` is in another file too"), "{}", told());
+    std::fs::write(path(2), part(2, "t1", 3, 3)).unwrap();
+    assert!(told().contains("are 2 and 3, expected 1 and 3"), "{}", told());
+    std::fs::write(path(2), part(1, "t1", 3, 3)).unwrap();
+    std::fs::write(path(1), part(0, "t0", 3, 4)).unwrap();
+    assert!(told().contains("`split.tensors.count` is 4, and the files have 3 tensors"), "{}", told());
+    std::fs::write(path(1), part(0, "t0", 4, 3)).unwrap();
+    assert!(told().contains("expected a name that ends in `-00001-of-00004.gguf`"), "{}", told());
+    std::fs::write(path(1), part(0, "t0", 3, -1)).unwrap();
+    assert!(told().contains("`split.tensors.count` is -1"), "{}", told());
+    std::fs::remove_file(path(3)).unwrap();
+    assert!(told().contains("`m-00003-of-00003.gguf` of the same model is missing"), "{}", told());
 }

@@ -88,7 +88,8 @@ pub fn compare_entries<E: From<TensorFileError> + From<Cancelled> + Send>(
 
 /// Why the elements of a tensor cannot be read, if they are neither numbers nor strings.
 fn unreadable(entry: &Entry<'_>) -> Option<String> {
-    let is_strings = entry.as_ztensor().is_none() && entry.unsupported().is_none() && entry.dtype().is_none();
+    let is_other = entry.as_ztensor().is_some() || entry.ggml_blocks().is_some() || entry.unsupported().is_some();
+    let is_strings = !is_other && entry.dtype().is_none();
     entry.not_numbers().filter(|_| !is_strings).map(|what| format!("it is {what}"))
 }
 

@@ -3,7 +3,6 @@
 use crate::DataType;
 use crate::any_file::Entry;
 use crate::files::ElementType;
-use crate::ztensor::Format;
 
 /// The name of the type of elements, or that of a logical type that is not known.
 pub(super) fn dtype_name(entry: &Entry<'_>) -> Option<String> {
@@ -13,6 +12,7 @@ pub(super) fn dtype_name(entry: &Entry<'_>) -> Option<String> {
     let named = |dtype: ElementType| dtype.name().to_owned();
     match unknown_type(entry) {
         Some(unknown) => Some(unknown.to_owned()),
+        None if entry.ggml_blocks().is_some() => entry.ggml_blocks().map(|of| of.name().to_owned()),
         None if entry.as_ztensor().is_none() && entry.dtype().is_none() => Some(DataType::String.name().to_owned()),
         None => element_type(entry).map(named),
     }
@@ -23,8 +23,7 @@ pub(super) fn unknown_type<'a>(entry: &Entry<'a>) -> Option<&'a str> {
     entry.as_ztensor()?.component("data")?.unknown_type()
 }
 
-/// The type of the numbers that reading the tensor gives. A quantized group represents `float32` numbers.
+/// The type of the numbers that reading the tensor gives. A quantized tensor represents `float32` numbers.
 pub(super) fn element_type(entry: &Entry<'_>) -> Option<ElementType> {
-    let is_group = entry.as_ztensor().is_some_and(|object| object.format() == Format::QuantizedGroup);
-    entry.dtype().or(is_group.then_some(ElementType::Float32))
+    entry.dtype().or(entry.is_quantized().then_some(ElementType::Float32))
 }

@@ -33,15 +33,15 @@ pub struct TensorMetadata {
     pub dtype: Option<ElementType>,
     /// The dimensions.
     pub shape: Vec<usize>,
-    /// `dense`, or the name of another zTensor layout.
+    /// `dense`, or the name of another zTensor layout, or of a quantized type of GGUF.
     pub layout: String,
     /// The bytes that the file stores for the tensor.
     pub stored_bytes: u64,
 }
 
-/// Loads the tensors of the file at `path`: safetensors, zTensor, `.npy` or `.npz`.
+/// Loads the tensors of the file at `path`: safetensors, zTensor, GGUF, `.npy` or `.npz`.
 ///
-/// Sparse tensors become dense, and a `quantized_group` becomes `float32`. Several loads may run at once.
+/// Sparse tensors become dense, and a `quantized_group` or blocks of GGUF become `float32`. Several loads may run at once.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};

@@ -13,7 +13,6 @@ use super::schemes::{Described, quantized_already};
 use crate::any_file::{Entry, TensorFileError};
 use crate::files::{ElementType, RawTensor};
 use crate::parallel::par_map;
-use crate::ztensor::Format;
 
 /// The tensors of a file, of which those of floats are quantized.
 #[derive(Clone, Debug)]
@@ -111,8 +110,11 @@ pub fn load_quantized(
 
 /// Returns why an entry can neither be quantized nor kept as one tensor, if that is so.
 fn reason_to_skip(entry: &Entry<'_>) -> Option<String> {
-    let is_group = entry.as_ztensor().is_some_and(|object| object.format() == Format::QuantizedGroup);
-    entry.not_numbers().or_else(|| is_group.then(|| "quantized already, in groups".to_owned()))
+    let already = |of: &str| format!("quantized already, in {of}");
+    entry.not_numbers().or_else(|| match entry.ggml_blocks() {
+        Some(of) => Some(already(&format!("blocks of {of}"))),
+        None => entry.is_quantized().then(|| already("groups")),
+    })
 }
 
 /// Whether a tensor has floats.

@@ -7,6 +7,7 @@ pub mod content_encoding;
 pub mod dataset_manifest;
 pub mod description;
 pub mod extension_type;
+pub mod gguf;
 pub mod grpc_request;
 pub mod host;
 pub mod http_head;
@@ -47,6 +48,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "dataset_manifest" => dataset_manifest::check,
         "description" => description::check,
         "extension_type" => extension_type::check,
+        "gguf" => gguf::check,
         "grpc_request" => grpc_request::check,
         "host" => host::check,
         "http_head" => http_head::check,

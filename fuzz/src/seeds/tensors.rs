@@ -3,12 +3,44 @@
 use std::io::Cursor;
 
 use carton_tensor::files::{ElementType, RawTensor};
+use carton_tensor::gguf::GgmlType;
 use carton_tensor::npy::{NpzWriter, write as write_npy};
 use carton_tensor::safetensors::{Metadata, write as write_safetensors};
 use carton_tensor::ztensor::{Attribute, Coo, Csr, DigestAlgorithm, StoreAs, Writer};
 use carton_tensor::{NumericTensor, StringTensor, Tensor};
 
 use super::Seed;
+
+/// A GGUF file with a key of each type, and a tensor of each type.
+fn gguf() -> Vec<u8> {
+    let text = |text: &[u8]| [&(text.len() as u64).to_le_bytes(), text].concat();
+    let strings = [8_u32.to_le_bytes().as_slice(), &2_u64.to_le_bytes(), &text(b"a"), &text(b"")].concat();
+    let values: Vec<Vec<u8>> = (0..13_u32)
+        .map(|of| match of {
+            8 => text(b"text"),
+            9 => strings.clone(),
+            of => vec![1; [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8][of as usize]],
+        })
+        .collect();
+    let n_tensors = GgmlType::ALL.len() as u64;
+    let mut file = [b"GGUF\x03\0\0\0".as_slice(), &n_tensors.to_le_bytes(), &13_u64.to_le_bytes()].concat();
+    for (of, value) in (0..13_u32).zip(values) {
+        file.extend([text(of.to_string().as_bytes()), of.to_le_bytes().to_vec(), value].concat());
+    }
+    let mut data = Vec::new();
+    for of in GgmlType::ALL {
+        let (elements, bytes) = of.block();
+        file.extend([text(of.name().as_bytes()), 1_u32.to_le_bytes().to_vec()].concat());
+        file.extend([(elements as u64).to_le_bytes(), (u64::from(of.id())).to_le_bytes()].concat());
+        // The type has four bytes.
+        file.truncate(file.len() - 4);
+        file.extend((data.len() as u64).to_le_bytes());
+        data.extend((0..bytes).map(|byte| byte as u8));
+        data.resize(data.len().next_multiple_of(32), 0);
+    }
+    file.resize(file.len().next_multiple_of(32), 0);
+    [file, data].concat()
+}
 
 pub(super) fn seeds() -> Vec<Seed> {
     let index = r#"{"metadata": {"total_size": 16}, "weight_map": {"a": "model-00001-of-00002.safetensors",
@@ -18,6 +50,7 @@ pub(super) fn seeds() -> Vec<Seed> {
         Seed::new("safetensors", "safetensors", safetensors()),
         Seed::new("safetensors_index", "index.json", index),
         Seed::new("npy", "npz", npz()),
+        Seed::new("gguf", "gguf", gguf()),
     ];
     for (position, tensor) in tensors().iter().enumerate() {
         let mut npy = Vec::new();

@@ -1,12 +1,13 @@
 //! `carton tensor cat`: prints the elements of a tensor.
 
-use carton_tensor_files::TensorFilesError;
+use carton_tensor_files::{TensorFilesError, TensorLayout};
 
 use super::Context;
 use crate::args::TensorCatArgs;
 use crate::commands::elements::{cut, print};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
+use crate::text::one_line;
 
 pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
@@ -26,5 +27,9 @@ pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Resu
     })
     .await?;
     output.progress().finish();
+    if listed.format == TensorLayout::Ggml {
+        let of = one_line(listed.dtype.as_deref().unwrap_or_default());
+        output.note(&format!("the float32 numbers of blocks of {of}"));
+    }
     print(&listed.name, listed.dtype.as_deref(), value, &elements, output)
 }

@@ -35,7 +35,8 @@ pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Resul
     let output = context.output;
     let nothing = DenseArgs { max_dense: None };
     let source = super::open_some(arguments.source, arguments.only, nothing, context).await?;
-    let metadata = source.metadata()?;
+    let mut metadata = source.metadata()?;
+    metadata.extend(source.long_arrays());
     let attributes = |listed: &TensorInfo| source.attributes(&listed.name);
     if output.is_json() {
         let describe = |listed| Ok(Described { listed, attributes: metadata_object(&attributes(listed)?) });

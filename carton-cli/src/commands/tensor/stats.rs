@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Align, Role, Table};
 use crate::progress::WorkContext;
-use crate::text::{one_line, six_digits};
+use crate::text::{count, one_line, six_digits};
 
 /// The output of `--json`. Numbers that JSON lacks, and statistics of empty tensors, are `null`.
 #[derive(Serialize)]
@@ -56,6 +56,8 @@ pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Re
     let output = context.output;
     let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?;
     let source = super::with_digests(source, arguments.digests, context);
+    let is_measured = |listed: &&TensorInfo| listed.format == TensorLayout::Ggml && listed.unusable.is_none();
+    let n_blocks = source.tensors().iter().filter(is_measured).count();
     let (plot, progress) = (arguments.plot, output.progress().clone());
     let (tensors, passed_over) =
         interrupt::blocking(move |token| measure(&source, plot, &progress.context(token))).await?;
@@ -106,6 +108,9 @@ pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Re
         }
     }
     output.text(&text)?;
+    if n_blocks > 0 {
+        output.note(&format!("{} measured as the float32 numbers of blocks", count(n_blocks, "quantized tensor")));
+    }
     Ok(Exit::Ok)
 }
 
@@ -118,7 +123,8 @@ fn measure(source: &TensorSource, plot: bool, context: &WorkContext) -> Result<M
         context.advance(&ProgressEvent::new("measuring", done, Some(total), "bytes"))?;
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));
-        let is_numeric = listed.element_type.is_some() || listed.format == TensorLayout::QuantizedGroup;
+        let is_quantized = matches!(listed.format, TensorLayout::QuantizedGroup | TensorLayout::Ggml);
+        let is_numeric = listed.element_type.is_some() || is_quantized && listed.unusable.is_none();
         if !is_numeric || is_complex {
             passed_over.push(listed.name.clone());
             continue;
@@ -145,7 +151,7 @@ fn measure_one(
         if plot { plot::Histogram::new(dtype, statistics) } else { None }
     };
     if let Some(statistics) = source.measure(&listed.name, context)? {
-        // A quantized group is measured by the numbers that it represents.
+        // A quantized tensor is measured by the numbers that it represents.
         let dtype = listed.element_type.unwrap_or(ElementType::Float32);
         let mut histogram = histogram(dtype, &statistics);
         if let Some(histogram) = &mut histogram {

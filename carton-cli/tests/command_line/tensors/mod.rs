@@ -6,6 +6,7 @@ mod convert;
 mod diff;
 mod elsewhere;
 mod full_size;
+mod gguf;
 mod ls;
 mod memory;
 mod other_files;

@@ -29,7 +29,7 @@ fn every_command_names_what_a_file_is() {
     let torchscript = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/models/behaviour/torchscript.pt");
     let torch = zip(&["m/data.pkl", "m/data/0", "m/version"]);
     let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0];
-    let files: [(&str, &[u8], &str, &str); 13] = [
+    let files: [(&str, &[u8], &str, &str); 12] = [
         ("lfs", POINTER, "a Git LFS pointer", "git lfs pull"),
         ("page", b"<!DOCTYPE html><html>login</html>", "a web page (HTML)", "download the file again"),
         ("error", b"Entry not found", "text that begins with `Entry not found`", "download the file again"),
@@ -44,7 +44,6 @@ fn every_command_names_what_a_file_is() {
         ),
         ("keras", &zip(&["metadata.json", "config.json", "model.weights.h5"]), "a Keras model", "keras.saving"),
         ("hdf5", b"\x89HDF\r\n\x1a\n\0\0\0\0", "an HDF5 file", "h5py"),
-        ("gguf", b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0", "a GGUF file", "gguf"),
         ("gzip", &gzip, "compressed by gzip", "gunzip"),
         ("carton", &zip(&["MANIFEST", "carton.toml"]), "a carton", "FILE.carton"),
         ("zip", &zip(&["notes.txt"]), "a zip archive", "unpack it"),
@@ -84,7 +83,7 @@ fn every_command_names_what_a_file_is() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `torch.bin` is a PyTorch checkpoint (`torch.save`), expected a tensor file: safetensors, zTensor, .npy or .npz
+    error: `torch.bin` is a PyTorch checkpoint (`torch.save`), expected a tensor file: safetensors, zTensor, GGUF, .npy or .npz
 
     hint: its tensors are in a pickle, which is a program: read it in Python with `torch.load(FILE, weights_only=True)`, and save the tensors with `safetensors.torch.save_file`
     ");
