@@ -354,7 +354,7 @@ def test_damaged_npz(tmp_path: Path) -> None:
         tensors.open(tmp_path / "b.npz")["a"]
 
 
-@pytest.mark.parametrize("kind", ["pointer", "page", "torch.save", "pickle", "index"])
+@pytest.mark.parametrize("kind", ["pointer", "page", "pickle", "index"])
 def test_other_files_are_called_what_they_are(tmp_path: Path, kind: str) -> None:
     """The same answer as the command's: what the file is, and what to do."""
     path = tmp_path / "a.bin"
@@ -371,7 +371,7 @@ def test_other_files_are_called_what_they_are(tmp_path: Path, kind: str) -> None
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("archive/data.pkl", pickle.dumps({}, 2))
             archive.writestr("archive/version", "3\n")
-        expected, hint = "a PyTorch checkpoint", "weights_only=True"
+        expected, hint = "a PyTorch checkpoint", "carton tensor convert FILE"
     opened = path
     if kind == "index":
         opened = tmp_path / "pytorch_model.bin.index.json"
@@ -380,6 +380,21 @@ def test_other_files_are_called_what_they_are(tmp_path: Path, kind: str) -> None
         tensors.open(opened)
     assert isinstance(caught.value, carton.IntegrityError if kind == "index" else carton.InvalidInputError)
     assert caught.value.hint is not None and hint in caught.value.hint
+
+
+def test_checkpoints_of_pytorch(tmp_path: Path) -> None:
+    """Files that PyTorch wrote, and one that would run a program."""
+    files = Path(__file__).parents[2] / "carton-tensor/tests/data/torch"
+    for name in ("views.pt", "views-5.stream.pt"):
+        file = tensors.open(files / name)
+        assert file.format == "PyTorch"
+        np.testing.assert_array_equal(file["transposed"], file["base"].T)
+        np.testing.assert_array_equal(file["expanded"], np.broadcast_to(file["base"][:1], (5, 6)))
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02cposix\nsystem\nX\x02\x00\x00\x00id\x85R.")
+        archive.writestr("archive/version", "3\n")
+    with pytest.raises(carton.Error, match="its pickle names `posix.system` at byte 2"):
+        tensors.open(tmp_path / "a.pt")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

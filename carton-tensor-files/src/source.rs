@@ -348,6 +348,15 @@ impl TensorSource {
         self.file().filter(is_whole).map(TensorFile::other_entries).unwrap_or_default()
     }
 
+    /// The values of a PyTorch checkpoint that are no tensors, in words, unless only one tensor was asked for.
+    pub(crate) fn left_out(&self) -> Option<String> {
+        let readers: Vec<_> = self.file()?.torch_readers().collect();
+        let is_whole = readers.iter().map(|reader| reader.tensors().len()).sum::<usize>() == self.tensors.len();
+        let texts = readers.iter().map(|reader| reader.left_out()).filter(|left_out| left_out.count > 0);
+        let texts: Vec<String> = texts.map(ToString::to_string).collect();
+        (is_whole && !texts.is_empty()).then(|| texts.join(", "))
+    }
+
     /// Says what is lost of the source whatever is written: digests that cannot be compared, and entries that are no arrays.
     pub(crate) fn not_written(&self) -> Vec<String> {
         let others = self.other_entries();
@@ -355,7 +364,9 @@ impl TensorSource {
             let names = shown_names(others.iter().map(String::as_str));
             format!("not written, because they are no arrays (.npy): {names}")
         });
-        self.unknown_digests("neither compared nor written").into_iter().chain(others).collect()
+        let no_tensors =
+            self.left_out().map(|left_out| format!("not written, because they are no tensors: {left_out}"));
+        self.unknown_digests("neither compared nor written").into_iter().chain(others).chain(no_tensors).collect()
     }
 
     /// The number of elements in all tensors, as far as it is known. Saturates, because a file may claim more than fits.

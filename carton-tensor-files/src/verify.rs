@@ -61,6 +61,9 @@ pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, 
         report.findings = findings.iter().map(ToString::to_string).collect();
         report.findings.extend(source.unknown_digests("not compared"));
     }
+    report
+        .findings
+        .extend(source.left_out().map(|left_out| format!("left out, because they are no tensors: {left_out}")));
     let unread = |name: &String| format!("`{name}`: it is no array (.npy)");
     report.unchecked.extend(source.other_entries().iter().map(unread));
     let mut done = 0_u64;

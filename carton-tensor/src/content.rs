@@ -25,6 +25,8 @@ pub enum Content {
     TorchScript,
     /// A file of `torch.save` before PyTorch 1.6.
     TorchPickle,
+    /// A tar archive of `torch.save` of PyTorch 0.1.
+    TorchTar,
     /// Another pickle of Python.
     Pickle,
     /// Weights for llama.cpp.
@@ -52,7 +54,7 @@ pub enum Content {
 }
 
 /// The first bytes of a file, and what a file is that has them. The longest match is not needed, because none is the start of another.
-const MAGIC: [(&[u8], Content); 10] = [
+const MAGIC: [(&[u8], Content); 13] = [
     (b"version https://git-lfs.github.com/spec/", Content::GitLfsPointer),
     // The name of Git LFS before its release.
     (b"version https://hawser.github.com/spec/", Content::GitLfsPointer),
@@ -60,6 +62,10 @@ const MAGIC: [(&[u8], Content); 10] = [
     (b"\x89HDF\r\n\x1a\n", Content::Hdf5),
     // A long integer as a pickle of protocol 2, which `torch.save` wrote first.
     (b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", Content::TorchPickle),
+    // The same of protocols 3 to 5.
+    (b"\x80\x03\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", Content::TorchPickle),
+    (b"\x80\x04\x95\x0d\0\0\0\0\0\0\0\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", Content::TorchPickle),
+    (b"\x80\x05\x95\x0d\0\0\0\0\0\0\0\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", Content::TorchPickle),
     (b"\x1f\x8b\x08", Content::Gzip),
     (b"BZh", Content::Bzip2),
     (b"\xfd7zXZ\0", Content::Xz),
@@ -71,6 +77,8 @@ const MAGIC: [(&[u8], Content); 10] = [
 const ZIP_ENTRY: &[u8] = b"PK\x03\x04";
 /// What a tar archive of POSIX has at byte 257.
 const TAR: (usize, &[u8]) = (257, b"ustar");
+/// The names of the files in a tar archive of PyTorch, any of which may be the first.
+const TORCH_TAR: [&[u8]; 4] = [b"sys_info\0", b"pickle\0", b"tensors\0", b"storages\0"];
 /// The most bytes that are judged to be text or not.
 const TEXT: usize = 512;
 
@@ -98,7 +106,8 @@ impl Content {
             return Some(Self::of_zip(first_entry(start).into_iter()));
         }
         if start.get(TAR.0..).is_some_and(|rest| rest.starts_with(TAR.1)) {
-            return Some(Self::Tar);
+            let is_torch = TORCH_TAR.iter().any(|name| start.starts_with(name));
+            return Some(if is_torch { Self::TorchTar } else { Self::Tar });
         }
         if is_pickle(start) {
             return Some(Self::Pickle);
@@ -149,8 +158,12 @@ impl Content {
                 "of JSON only the index of a sharded checkpoint is read, by its path: `model.safetensors.index.json` beside its files"
             }
             Self::TorchArchive | Self::TorchPickle => {
-                "its tensors are in a pickle, which is a program: read it in Python with `torch.load(FILE, weights_only=True)`, and save \
-                 the tensors with `safetensors.torch.save_file`"
+                "it is read where its file is named by itself: `carton tensor convert FILE model.safetensors` writes its tensors to a file of \
+                 safetensors"
+            }
+            Self::TorchTar => {
+                "PyTorch before 0.2 wrote it: read it in Python with `torch.load(FILE)` if you trust it, and save the tensors with \
+                 `safetensors.torch.save_file`"
             }
             Self::TorchScript => {
                 "it is a model, and is packed as one; in Python, `torch.jit.load(FILE).state_dict()` has its tensors, and \
@@ -189,6 +202,7 @@ impl fmt::Display for Content {
             Self::TorchArchive => "a PyTorch checkpoint (`torch.save`)",
             Self::TorchScript => "a TorchScript model (`torch.jit.save`)",
             Self::TorchPickle => "a PyTorch checkpoint in the format before version 1.6 (`torch.save`)",
+            Self::TorchTar => "a PyTorch checkpoint in the tar format of version 0.1",
             Self::Pickle => "a pickle of Python",
             Self::Gguf => "a GGUF file (llama.cpp)",
             Self::Keras => "a Keras model (.keras)",
@@ -315,6 +329,8 @@ mod tests {
         tar[..5].copy_from_slice(b"a.txt");
         tar[257..262].copy_from_slice(b"ustar");
         check(&tar, Some(Content::Tar));
+        tar[..9].copy_from_slice(b"storages\0");
+        check(&tar, Some(Content::TorchTar));
         check(b"", None);
         check(b"  \n", None);
         check(b"\x93NUMPY", None);

@@ -22,6 +22,7 @@
 //! | `gguf` | `gguf` | GGUF files, read, with quantized tensors dequantized (spec/gguf.md) |
 //! | `npy` | `npy` | NumPy's `.npy` and `.npz` files |
 //! | `safetensors` | `safetensors` | safetensors files and sharded checkpoints (spec/safetensors.md) |
+//! | `torch` | `torch` | PyTorch checkpoints, read without executing their pickles (spec/torch.md) |
 //! | `ztensor` | `ztensor` | zTensor files, versions 1.1 and 1.2 (spec/ztensor.md) |
 //! | `files` | `files` | what the formats share: element types of files, byte ranges with many owners, files that appear whole or not at all |
 //! | `any_file` | `weights` | a tensor file of any format: its format detected, and the file opened |
@@ -54,6 +55,8 @@
 //! - `ztensor`: `footer`, `parse` and `manifest` are the format. `reader` performs the requested checks before it returns anything;
 //!   `writer` only ever appends. `sparse` and `quantized_group` convert objects of several components into arrays, and check every index
 //!   first.
+//! - `torch`: `archive` and `stream` are the containers of PyTorch checkpoints, `interpreter` follows the opcodes of their pickles, with
+//!   `globals` as the list of what they may name, and `rebuild` describes the tensors.
 //! - `gguf`: `header` is the format, `blocks` turns quantized elements into numbers.
 //! - `any_file`: detects the format of a tensor file, and opens it.
 //! - `difference`: what differs between two tensors, and between two lists of them.
@@ -95,6 +98,8 @@ mod shape;
 mod small_float;
 mod storage;
 mod tensor;
+#[cfg(feature = "torch")]
+pub mod torch;
 #[cfg(feature = "weights")]
 pub mod weights;
 #[cfg(feature = "ztensor")]

@@ -28,11 +28,13 @@ impl Seed {
 }
 
 /// Folders of the repository whose files with this ending are seeds of a target.
-pub const FOLDERS: [(&str, &str, &str); 6] = [
+pub const FOLDERS: [(&str, &str, &str); 8] = [
     ("archive", "spec/conformance/cartons", ".carton"),
     ("description", "carton-tensor/src/weights/description", ".toml"),
     ("onnx", "runners/onnx/tests/models", ".onnx"),
     ("safetensors", "spec/conformance/safetensors", ".safetensors"),
+    ("tensor_file", "carton-tensor/tests/data/torch", ".pt"),
+    ("torch", "carton-tensor/tests/data/torch", ".pt"),
     ("ztensor", "carton-tensor/tests/reject/ztensor", ".zt"),
     ("ztensor", "spec/conformance/ztensor", ".zt"),
 ];

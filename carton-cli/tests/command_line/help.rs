@@ -81,7 +81,7 @@ fn pack_explains_itself() {
 
     Arguments:
       <PATH>
-              The model: a file, a folder, or its address, such as hf://OWNER/REPOSITORY@REVISION or
+              The model: a file, a folder, or its address, such as hf://OWNER/REPOSITORY@REVISION,
               s3://BUCKET/FILE or runs:/RUN/NAME; with --resolve, a carton
 
     Options:

@@ -1,13 +1,15 @@
 //! Describes and reads the tensors of a file of any format.
 
+use std::io;
 use std::ops::{ControlFlow, Range};
 
 use super::{Array, Inner, TensorFile, TensorFileError};
 use crate::files::{ElementType, FileBytes, RawTensor, Visit};
 use crate::gguf;
 use crate::safetensors::{self, SafetensorsError, TensorInfo};
+use crate::torch::TorchError;
 use crate::ztensor::{Component, Digest, Encoding, Format, Object, QuantizedGroup};
-use crate::{Tensor, npy, ztensor};
+use crate::{Tensor, npy, torch, ztensor};
 
 /// A tensor of a [`TensorFile`], as the file describes it. Its data is read only on request.
 #[derive(Clone)]
@@ -33,6 +35,7 @@ const STRINGS: &str = "an array of strings";
 enum Source<'a> {
     Safetensors(&'a safetensors::Reader, TensorInfo<'a>),
     ZTensor(&'a ztensor::Reader, Object<'a>),
+    Torch(&'a torch::Reader, &'a torch::TensorInfo),
     Array(&'a Array),
     Gguf(&'a gguf::Reader, &'a gguf::TensorInfo),
 }
@@ -40,11 +43,13 @@ enum Source<'a> {
 impl TensorFile {
     /// Returns the tensors in the order of the file. The only array of an `.npy` file is called `data`.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let (mut shards, mut ztensor, mut arrays, mut gguf) = (Vec::new(), None, [].as_slice(), None);
+        let (mut shards, mut ztensor, mut torch, mut gguf) = (Vec::new(), None, None, None);
+        let mut arrays = [].as_slice();
         match &self.inner {
             Inner::Safetensors(reader) => shards.push(reader),
             Inner::Sharded(sharded) => shards.extend(sharded.shards().map(|(_, shard)| shard)),
             Inner::ZTensor(reader) => ztensor = Some(reader),
+            Inner::Torch(reader) => torch = Some(reader),
             Inner::Npy(array) => arrays = std::slice::from_ref(array),
             Inner::Npz(_, list) => arrays = list.as_slice(),
             Inner::Gguf(split) => gguf = Some(split.parts()),
@@ -57,7 +62,10 @@ impl TensorFile {
             .into_iter()
             .flatten()
             .flat_map(|reader| reader.header().tensors().iter().map(move |tensor| Source::Gguf(reader, tensor)));
-        let sources = shards.chain(ztensor).chain(arrays.iter().map(Source::Array)).chain(gguf);
+        let torch = torch
+            .into_iter()
+            .flat_map(|reader| reader.tensors().iter().map(move |tensor| Source::Torch(reader, tensor)));
+        let sources = shards.chain(ztensor).chain(torch).chain(arrays.iter().map(Source::Array)).chain(gguf);
         sources.map(|source| Entry { file: self, source })
     }
 
@@ -72,6 +80,7 @@ impl TensorFile {
                 .shard_of(name)
                 .and_then(|shard| shard.get(name).map(|tensor| Source::Safetensors(shard, tensor))),
             Inner::ZTensor(reader) => reader.manifest().object(name).map(|object| Source::ZTensor(reader, object)),
+            Inner::Torch(reader) => reader.get(name).map(|tensor| Source::Torch(reader, tensor)),
             Inner::Npy(array) => Some(array).filter(|array| array.name == name).map(Source::Array),
             Inner::Npz(_, arrays) => arrays.iter().find(|array| array.name == name).map(Source::Array),
             Inner::Gguf(split) => split.get(name).map(|(reader, tensor)| Source::Gguf(reader, tensor)),
@@ -98,6 +107,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(_, tensor) => tensor.name,
             Source::ZTensor(_, object) => object.name(),
+            Source::Torch(_, tensor) => tensor.name(),
             Source::Array(array) => &array.name,
             Source::Gguf(_, tensor) => &tensor.name,
         }
@@ -107,6 +117,7 @@ impl<'a> Entry<'a> {
     pub(crate) fn place(&self) -> &'a str {
         match &self.source {
             Source::Safetensors(reader, _) => reader.place(),
+            Source::Torch(reader, _) => reader.place(),
             Source::Gguf(reader, _) => reader.place(),
             Source::ZTensor(..) | Source::Array(_) => self.file.place(),
         }
@@ -123,6 +134,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(_, tensor) => tensor.shape,
             Source::ZTensor(_, object) => object.shape(),
+            Source::Torch(_, tensor) => tensor.shape(),
             Source::Array(array) => &array.info.shape,
             Source::Gguf(_, tensor) => &tensor.shape,
         }
@@ -135,6 +147,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(_, tensor) => Some(tensor.dtype),
             Source::ZTensor(_, object) => object.element_type(),
+            Source::Torch(_, tensor) => Some(tensor.dtype()),
             Source::Array(array) => array.info.dtype,
             Source::Gguf(_, tensor) => tensor.ggml_type.element_type(),
         }
@@ -146,7 +159,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::ZTensor(_, object) => object.format().name(),
             Source::Gguf(_, tensor) if tensor.ggml_type.is_quantized() => tensor.ggml_type.name(),
-            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => "dense",
+            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => "dense",
         }
     }
 
@@ -166,7 +179,7 @@ impl<'a> Entry<'a> {
             Source::Gguf(_, tensor) if tensor.ggml_type.is_quantized() && !tensor.ggml_type.is_dequantized() => {
                 Some(format!("of blocks of {}, which are not dequantized", tensor.ggml_type))
             }
-            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => None,
+            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => None,
         }
     }
 
@@ -175,7 +188,7 @@ impl<'a> Entry<'a> {
     pub fn unsupported(&self) -> Option<&'a str> {
         match &self.source {
             Source::Array(array) => array.unsupported.as_deref(),
-            Source::Safetensors(..) | Source::ZTensor(..) | Source::Gguf(..) => None,
+            Source::Safetensors(..) | Source::ZTensor(..) | Source::Torch(..) | Source::Gguf(..) => None,
         }
     }
 
@@ -184,7 +197,7 @@ impl<'a> Entry<'a> {
     pub fn ggml_blocks(&self) -> Option<gguf::GgmlType> {
         match &self.source {
             Source::Gguf(_, tensor) => Some(tensor.ggml_type).filter(|of| of.is_quantized()),
-            Source::Safetensors(..) | Source::ZTensor(..) | Source::Array(_) => None,
+            Source::Safetensors(..) | Source::ZTensor(..) | Source::Torch(..) | Source::Array(_) => None,
         }
     }
 
@@ -199,7 +212,7 @@ impl<'a> Entry<'a> {
     pub fn as_ztensor(&self) -> Option<&Object<'a>> {
         match &self.source {
             Source::ZTensor(_, object) => Some(object),
-            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => None,
+            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => None,
         }
     }
 
@@ -207,7 +220,7 @@ impl<'a> Entry<'a> {
     pub(crate) fn in_ztensor(&self) -> Option<(&'a ztensor::Reader, Object<'a>)> {
         match &self.source {
             Source::ZTensor(reader, object) => Some((reader, *object)),
-            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => None,
+            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => None,
         }
     }
 
@@ -217,6 +230,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(_, tensor) => tensor.range.end - tensor.range.start,
             Source::ZTensor(_, object) => object.components().map(|part| part.stored()).map(length).sum(),
+            Source::Torch(_, tensor) => tensor.n_bytes(),
             Source::Array(array) => array.info.n_bytes,
             Source::Gguf(_, tensor) => length(tensor.range.clone()),
         }
@@ -230,7 +244,9 @@ impl<'a> Entry<'a> {
             Source::ZTensor(_, object) => {
                 object.components().try_fold(0_u64, |sum, part| Some(sum.saturating_add(part.length()?)))
             }
-            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => Some(self.stored_bytes()),
+            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => {
+                Some(self.stored_bytes())
+            }
         }
     }
 
@@ -271,6 +287,8 @@ impl<'a> Entry<'a> {
                 let is_plain = data.encoding() == Encoding::Raw && data.unknown_type().is_none();
                 is_plain.then(|| (reader.bytes(), data.stored()))
             }
+            // An entry that is not where the archive says is found by the reader.
+            Source::Torch(reader, tensor) => Some((reader.bytes(), reader.location(tensor).ok().flatten()?)),
             Source::Array(array) => {
                 let plain = array.plain.clone().filter(|_| self.file.has_array_views)?;
                 Some((&self.file.bytes, plain))
@@ -320,6 +338,7 @@ impl<'a> Entry<'a> {
                 };
                 tensor.map_err(|source| self.ztensor_error(source))
             }
+            Source::Torch(reader, tensor) => Ok(reader.read_within(tensor, self.file.max_dense)?),
             Source::Array(array) => {
                 let strings = || self.no_tensor(STRINGS);
                 if array.info.dtype.is_none() && array.unsupported.is_none() {
@@ -403,18 +422,14 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(reader, tensor) => {
                 let failed = |source| SafetensorsError::Io { place: reader.place().to_owned(), source };
-                let mut rest = tensor.range.clone();
-                let mut buffer = Vec::new();
-                while rest.start < rest.end {
-                    let n_bytes = (rest.end - rest.start).min(tensor.dtype.piece_bytes(n_elements) as u64);
-                    buffer.resize(n_bytes as usize, 0);
-                    reader.bytes().read_into(rest.start, &mut buffer).map_err(failed)?;
-                    if visit(&buffer).is_break() {
-                        break;
-                    }
-                    rest.start += n_bytes;
-                }
-                Ok(())
+                let n_bytes = tensor.dtype.piece_bytes(n_elements);
+                Ok(visit_range(reader.bytes(), tensor.range.clone(), n_bytes, visit).map_err(failed)?)
+            }
+            Source::Torch(reader, tensor) if reader.location(tensor)?.is_some() => {
+                let failed = |source| TorchError::Io { place: reader.place().to_owned(), source };
+                let range = reader.location(tensor)?.unwrap_or_default();
+                let n_bytes = tensor.dtype().piece_bytes(n_elements);
+                Ok(visit_range(reader.bytes(), range, n_bytes, visit).map_err(failed)?)
             }
             // The bytes of a type that is not known need not fit the shape, which the reader decides about when it has all of them.
             Source::ZTensor(reader, object) if self.data().is_some_and(|data| data.unknown_type().is_none()) => {
@@ -430,7 +445,7 @@ impl<'a> Entry<'a> {
                 Ok(self.file.visit_array(&array.name, n_elements, visit)?)
             }
             Source::Gguf(reader, tensor) => Ok(reader.visit(tensor, n_elements, visit)?),
-            Source::ZTensor(..) | Source::Array(_) => {
+            Source::ZTensor(..) | Source::Torch(..) | Source::Array(_) => {
                 let tensor = self.dequantize()?;
                 let mut pieces = tensor.bytes().chunks(tensor.dtype().piece_bytes(n_elements));
                 let _ = pieces.try_for_each(visit);
@@ -440,7 +455,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Reads all that the file has of a NumPy array, and checks it, without holding it in memory: sizes, strings, and the checksum that an
-    /// archive has. Of other formats, as [`visit`](Self::visit).
+    /// archive has. Of a PyTorch checkpoint, compares the checksum of the storage. Of other formats, as [`visit`](Self::visit).
     ///
     /// # Errors
     /// As [`read_array`](Self::read_array).
@@ -451,6 +466,7 @@ impl<'a> Entry<'a> {
             Source::Array(array) => {
                 Ok(self.file.visit_array(&array.name, N_ELEMENTS, &mut |_| ControlFlow::Continue(()))?)
             }
+            Source::Torch(reader, tensor) => Ok(reader.check(tensor)?),
             _ => self.visit(ElementOrder::File, N_ELEMENTS, |_| Ok(())),
         }
     }
@@ -558,6 +574,21 @@ impl<'a> Entry<'a> {
             found: found.to_owned(),
         }
     }
+}
+
+/// Passes the bytes in `range` to `visit`, in pieces of `n_bytes`.
+fn visit_range(bytes: &FileBytes, mut range: Range<u64>, n_bytes: usize, visit: Visit<'_>) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    while range.start < range.end {
+        let n_bytes = (range.end - range.start).min(n_bytes as u64);
+        buffer.resize(n_bytes as usize, 0);
+        bytes.read_into(range.start, &mut buffer)?;
+        if visit(&buffer).is_break() {
+            break;
+        }
+        range.start += n_bytes;
+    }
+    Ok(())
 }
 
 fn of_shard(reader: &safetensors::Reader) -> impl Iterator<Item = Source<'_>> {

@@ -5,6 +5,7 @@ use crate::content::Content;
 use crate::gguf::GgufError;
 use crate::npy::NpyError;
 use crate::safetensors::{SafetensorsError, ShardedError};
+use crate::torch::TorchError;
 use crate::ztensor::ZTensorError;
 
 /// The reason that a tensor file cannot be opened or read.
@@ -42,7 +43,7 @@ pub enum TensorFileError {
     },
     /// The format is not recognized.
     #[error(
-        "`{place}` is not a tensor file: expected safetensors, zTensor, GGUF, .npy or .npz, found `{found}` at its start"
+        "`{place}` is not a tensor file: expected safetensors, zTensor, a PyTorch checkpoint, GGUF, .npy or .npz, found `{found}` at its start"
     )]
     Unknown {
         /// The file.
@@ -65,6 +66,9 @@ pub enum TensorFileError {
         #[source]
         source: Box<ZTensorError>,
     },
+    /// The file is not a valid PyTorch checkpoint, or has something that is not read.
+    #[error(transparent)]
+    Torch(#[from] TorchError),
     /// The file is not a valid NumPy file, or cannot be read as such.
     #[error(transparent)]
     Npy(#[from] NpyError),
@@ -92,7 +96,7 @@ pub enum TensorFileError {
 }
 
 fn expected(named: Option<TensorFileFormat>) -> String {
-    let any = || "a tensor file: safetensors, zTensor, GGUF, .npy or .npz".to_owned();
+    let any = || "a tensor file: safetensors, zTensor, a PyTorch checkpoint, GGUF, .npy or .npz".to_owned();
     named.map_or_else(any, |format| format.name().to_owned())
 }
 
@@ -126,6 +130,7 @@ impl TensorFileError {
             Self::ZTensor { source, .. } => source.is_malformed(),
             Self::Npy(error) => matches!(error, NpyError::Format { .. }),
             Self::Gguf(error) => error.is_malformed(),
+            Self::Torch(error) => matches!(error, TorchError::Format { .. }),
             Self::Empty { .. } => true,
             // A file that claims to be a tensor file by its name is no whole and correct one.
             Self::OtherContent { named, .. } => named.is_some(),
@@ -144,6 +149,7 @@ impl TensorFileError {
             Self::Sharded(_) | Self::Unknown { .. } | Self::NoTensor { .. } => true,
             Self::Empty { .. } | Self::OtherContent { .. } => true,
             Self::ZTensor { source, .. } => source.is_about_content(),
+            Self::Torch(error) => error.is_about_content(),
             Self::Npy(error) => !matches!(error, NpyError::Io { .. } | NpyError::NoSuchArray { .. }),
             Self::Gguf(error) => error.is_about_content(),
             Self::Io { .. } | Self::NoSuchTensor { .. } => false,
@@ -157,6 +163,7 @@ impl TensorFileError {
             Self::OtherContent { content, .. }
             | Self::Safetensors(SafetensorsError::OtherContent { content, .. })
             | Self::Sharded(ShardedError::Shard(SafetensorsError::OtherContent { content, .. }))
+            | Self::Torch(TorchError::OtherContent { content, .. })
             | Self::Npy(NpyError::NotNpz { content, .. }) => Some(*content),
             // A file with the name of an index is none of another kind.
             Self::Sharded(ShardedError::Index { place, .. }) if !has_ending(place, ".index.json") => {
@@ -180,7 +187,13 @@ impl TensorFileError {
             Self::Gguf(GgufError::NotDequantized { .. }) => {
                 Some("the Python package `gguf` does not dequantize them either; choose other tensors")
             }
-            Self::Unknown { .. } => Some("read are .safetensors, .safetensors.index.json, .zt, .gguf, .npy and .npz"),
+            Self::Unknown { .. } => Some(
+                "read are .safetensors, .safetensors.index.json, .zt, .gguf, PyTorch's .pt, .pth and .bin, .npy and .npz",
+            ),
+            Self::Torch(TorchError::Refused { .. }) => Some(
+                "if you trust its author, read it in Python with `torch.load(FILE, map_location='cpu')`, and save the tensors with \
+                 `safetensors.torch.save_file`",
+            ),
             other => other.content().and_then(Content::hint),
         }
     }

@@ -12,6 +12,8 @@ pub enum TensorFileFormat {
     Sharded,
     /// zTensor 1.x.
     ZTensor,
+    /// A PyTorch checkpoint (`torch.save`).
+    Torch,
     /// NumPy's `.npy`, which holds one array.
     Npy,
     /// NumPy's `.npz`.
@@ -22,7 +24,8 @@ pub enum TensorFileFormat {
 
 impl TensorFileFormat {
     /// All formats.
-    pub const ALL: [Self; 6] = [Self::Safetensors, Self::Sharded, Self::ZTensor, Self::Npy, Self::Npz, Self::Gguf];
+    pub const ALL: [Self; 7] =
+        [Self::Safetensors, Self::Sharded, Self::ZTensor, Self::Torch, Self::Npy, Self::Npz, Self::Gguf];
 
     /// The name of the format.
     #[must_use]
@@ -31,6 +34,7 @@ impl TensorFileFormat {
             Self::Safetensors => "safetensors",
             Self::Sharded => "sharded safetensors",
             Self::ZTensor => "zTensor",
+            Self::Torch => "PyTorch",
             Self::Npy => "npy",
             Self::Npz => "npz",
             Self::Gguf => "GGUF",
@@ -49,7 +53,8 @@ impl TensorFileFormat {
         named.into_iter().find(|(ending, _)| has_ending(name, ending)).map(|(_, format)| format)
     }
 
-    /// Detects the format from the first bytes of a file. Files of unsupported zTensor versions count as zTensor, so that opening them
+    /// Detects the format from the first bytes of a file. Archives of PyTorch count as `.npz`, and its other files are not among them:
+    /// [`Content`](crate::content::Content) knows both. Files of unsupported zTensor versions count as zTensor, so that opening them
     /// reports the version.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Opens a tensor file of any supported format: safetensors, zTensor, GGUF, `.npy` or `.npz`. `format` detects the format; parsing is up to the
+//! Opens a tensor file of any supported format: safetensors, zTensor, PyTorch's, GGUF, `.npy` or `.npz`. `format` detects the format; parsing is up to the
 //! format's own module.
 
 use std::io::{Read, Seek};
@@ -6,20 +6,19 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::content::Content;
-use crate::files::{FileBytes, Visit};
+use crate::files::{FileBytes, FileReader, Visit};
 use crate::gguf::{self, Beside, Split};
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
 use crate::safetensors::{self, Sharded, ShardedError};
+use crate::torch::{self, TorchError};
 use crate::ztensor::{self, Attribute, Checks, MAX_DENSE, ZTensorError};
 
 mod entry;
 mod error;
-mod file_reader;
 mod format;
 
 pub use entry::{ElementOrder, Entry};
 pub use error::TensorFileError;
-use file_reader::FileReader;
 pub use format::TensorFileFormat;
 use format::has_ending;
 
@@ -57,6 +56,7 @@ enum Inner {
     Safetensors(safetensors::Reader),
     Sharded(Sharded),
     ZTensor(ztensor::Reader),
+    Torch(torch::Reader),
     /// The array has no name in the file; it is called [`NPY_NAME`].
     Npy(Array),
     /// Each read has a clone, so that none waits for another.
@@ -181,6 +181,9 @@ impl TensorFile {
     ) -> Result<Self, TensorFileError> {
         let named = TensorFileFormat::of_name(&place);
         let format = match (TensorFileFormat::of_bytes(&start), Content::of_start(&start)) {
+            (Some(TensorFileFormat::Npz), Some(Content::TorchArchive)) | (None, Some(Content::TorchPickle)) => {
+                Some(TensorFileFormat::Torch)
+            }
             (Some(format), _) => Some(format),
             (None, _) if start.is_empty() => return Err(TensorFileError::Empty { place, named }),
             (None, Some(content)) => {
@@ -203,9 +206,17 @@ impl TensorFile {
                 let reader = FileReader::new(bytes.clone());
                 Inner::Npy(Array::in_file(npy::array_info_of(reader, bytes.len(), &place)?))
             }
+            Some(TensorFileFormat::Torch) => Inner::Torch(open_torch(&bytes, &place)?),
             Some(TensorFileFormat::Npz) => {
                 let npz = Npz::from_reader(FileReader::new(bytes.clone()), &place);
-                let mut npz = npz.map_err(|error| not_npz(error, &start, &place))?;
+                let mut npz = match npz.map_err(|error| not_npz(error, &start, &place)) {
+                    // The first entry of an archive need not be the pickle.
+                    Err(TensorFileError::OtherContent { content: Content::TorchArchive, .. }) => {
+                        let inner = Inner::Torch(open_torch(&bytes, &place)?);
+                        return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false });
+                    }
+                    npz => npz?,
+                };
                 let names = npz.names().to_vec();
                 let mut arrays = Vec::with_capacity(names.len());
                 for name in names {
@@ -248,6 +259,7 @@ impl TensorFile {
             Inner::Safetensors(_) => TensorFileFormat::Safetensors,
             Inner::Sharded(_) => TensorFileFormat::Sharded,
             Inner::ZTensor(_) => TensorFileFormat::ZTensor,
+            Inner::Torch(_) => TensorFileFormat::Torch,
             Inner::Npy(_) => TensorFileFormat::Npy,
             Inner::Npz(..) => TensorFileFormat::Npz,
             Inner::Gguf(_) => TensorFileFormat::Gguf,
@@ -302,6 +314,20 @@ impl TensorFile {
         }
     }
 
+    /// Returns the reader of a PyTorch checkpoint, if the file is one.
+    #[must_use]
+    pub fn as_torch(&self) -> Option<&torch::Reader> {
+        match &self.inner {
+            Inner::Torch(reader) => Some(reader),
+            _ => None,
+        }
+    }
+
+    /// The readers of PyTorch checkpoints: of the file, or of its shards.
+    pub fn torch_readers(&self) -> impl Iterator<Item = &torch::Reader> {
+        self.as_torch().into_iter()
+    }
+
     /// The metadata of the file: `__metadata__` of safetensors, and the textual attributes of zTensor and GGUF. For a sharded checkpoint, the
     /// first shard that has a key determines its value.
     ///
@@ -328,7 +354,7 @@ impl TensorFile {
                 let text = |value: &gguf::Value| value.as_text().map(str::to_owned);
                 Ok(pairs.filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect())
             }
-            Inner::Npy(_) | Inner::Npz(..) => Ok(Vec::new()),
+            Inner::Torch(_) | Inner::Npy(_) | Inner::Npz(..) => Ok(Vec::new()),
         }
     }
 
@@ -363,6 +389,17 @@ impl TensorFile {
             }
         }
     }
+}
+
+/// Opens a PyTorch checkpoint. A file that turns out to be of another kind is named as such.
+fn open_torch(bytes: &FileBytes, place: &str) -> Result<torch::Reader, TensorFileError> {
+    torch::Reader::new(bytes.clone(), place).map_err(|error| match error {
+        TorchError::OtherContent { place, content } => {
+            let named = TensorFileFormat::of_name(&place);
+            TensorFileError::OtherContent { place, content, found: None, named }
+        }
+        error => error.into(),
+    })
 }
 
 /// Whether a file is the index of a sharded checkpoint. Only an index starts like JSON: a safetensors file starts with a length below 100 MB.

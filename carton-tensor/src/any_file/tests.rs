@@ -181,7 +181,11 @@ fn unknown_and_invalid_files_are_reported() {
         }
         assert!(message.contains(expected), "{message}");
     };
-    check(b"", "a", "`a` is empty, expected a tensor file: safetensors, zTensor, GGUF, .npy or .npz");
+    check(
+        b"",
+        "a",
+        "`a` is empty, expected a tensor file: safetensors, zTensor, a PyTorch checkpoint, GGUF, .npy or .npz",
+    );
     check(b"GGUF\x03\0\0\0", "a", "a number at byte 8 takes 8 bytes, and the file has 0 more");
     check(b"GGUF\0\0\0\x03", "a", "big-endian");
     check(b"\xfe\xff\0", "a", "found `\\xfe\\xff\\x00`");
@@ -395,7 +399,7 @@ fn errors_of_single_formats_tell_what_the_file_is() {
     let error = Npz::from_reader(zip.clone(), "a").err().unwrap();
     assert_eq!(TensorFileError::from(error).content(), Some(Content::TorchArchive));
     let error = TensorFile::new(zip.into_inner(), "a").unwrap_err();
-    assert_eq!(error.content(), Some(Content::TorchArchive));
+    assert!(matches!(error, TensorFileError::Torch(_)), "{error}");
     let error = crate::safetensors::Reader::new(b"GGUF\x03\0\0\0".to_vec(), "a").unwrap_err();
     assert_eq!(TensorFileError::from(error).content(), Some(Content::Gguf));
 }
@@ -470,4 +474,34 @@ fn split_files_are_opened_by_the_first() {
     assert!(told().contains("`split.tensors.count` is -1"), "{}", told());
     std::fs::remove_file(path(3)).unwrap();
     assert!(told().contains("`m-00003-of-00003.gguf` of the same model is missing"), "{}", told());
+}
+
+/// A checkpoint is opened by what it holds, and passed piece by piece like files of other formats.
+#[test]
+fn checkpoints_of_pytorch_are_tensor_files() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/torch");
+    for name in ["views.pt", "views-4.stream.pt", "dtypes.pt"] {
+        let bytes = std::fs::read(folder.join(name)).unwrap();
+        let file = TensorFile::new(bytes, "a.bin").unwrap();
+        assert_eq!(file.format(), TensorFileFormat::Torch);
+        for entry in file.entries() {
+            let whole = entry.read().unwrap();
+            let mut visited = Vec::new();
+            let done = entry.visit(ElementOrder::C, 3, |piece| {
+                visited.extend_from_slice(piece);
+                Ok::<_, TensorFileError>(())
+            });
+            done.unwrap();
+            assert_eq!(visited, **whole.bytes(), "{}", entry.name());
+            assert_eq!((entry.dtype(), entry.shape()), (Some(whole.dtype()), whole.shape()));
+            assert_eq!(file.read(entry.name()).unwrap(), whole);
+            entry.check().unwrap();
+            if let Some((bytes, range)) = entry.location() {
+                assert_eq!(*bytes.read(range).unwrap(), **whole.bytes());
+            }
+        }
+    }
+    let script = folder.join("../../../../tests/models/behaviour/torchscript.pt");
+    let error = TensorFile::open(script).unwrap_err();
+    assert_eq!(error.content(), Some(Content::TorchScript));
 }

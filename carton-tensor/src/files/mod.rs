@@ -6,6 +6,8 @@
 mod casting;
 mod element_type;
 mod file_bytes;
+#[cfg(feature = "torch")]
+mod file_reader;
 mod pending;
 mod raw_tensor;
 mod shared_bytes;
@@ -15,6 +17,8 @@ mod widening;
 
 pub use element_type::ElementType;
 pub use file_bytes::{FileBytes, ReadAt};
+#[cfg(feature = "torch")]
+pub(crate) use file_reader::FileReader;
 pub use pending::PendingFile;
 pub use raw_tensor::{FileElement, RawTensor, RawTensorError};
 pub use shared_bytes::SharedBytes;

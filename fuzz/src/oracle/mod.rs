@@ -34,6 +34,7 @@ pub mod structure;
 pub mod tensor_data;
 pub mod tensor_file;
 pub mod tensor_index;
+pub mod torch;
 pub mod ztensor;
 
 mod same;
@@ -75,6 +76,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "tensor_data" => tensor_data::check,
         "tensor_file" => tensor_file::check,
         "tensor_index" => tensor_index::check,
+        "torch" => torch::check,
         "ztensor" => ztensor::check,
         _ => return None,
     })

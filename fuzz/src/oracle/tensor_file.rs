@@ -1,7 +1,7 @@
 //! Arbitrary bytes as a tensor file of any format. It is opened, or named as another kind of file. Reading a tensor piece by piece gives what
 //! reading it whole gives, or an error where that is an error.
 
-use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileError};
+use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileError, TensorFileFormat};
 use carton_tensor::content::Content;
 
 /// The most bytes of a tensor that is read. Compressed and sparse ones can represent any number.
@@ -31,7 +31,10 @@ pub fn check(bytes: &[u8]) -> bool {
         if let Ok(whole) = whole {
             assert!(visited == **whole.bytes(), "`{}` differs", entry.name());
         }
-        assert_eq!(entry.check().is_ok(), entry.read_array().is_ok());
+        let (checked, read) = (entry.check(), entry.read_array());
+        // Only checking compares the checksums of a PyTorch checkpoint.
+        let may_fail = file.format() == TensorFileFormat::Torch && read.is_ok();
+        assert!(checked.is_ok() == read.is_ok() || may_fail, "{checked:?} {read:?}");
     }
     true
 }

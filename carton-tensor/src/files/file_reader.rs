@@ -2,10 +2,10 @@
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
-use crate::files::FileBytes;
+use super::FileBytes;
 
 /// Reads a file from a position of its own. Reads of a few bytes are buffered.
-pub(super) struct FileReader(BufReader<Unbuffered>);
+pub(crate) struct FileReader(BufReader<Unbuffered>);
 
 #[derive(Clone)]
 struct Unbuffered {
@@ -14,7 +14,7 @@ struct Unbuffered {
 }
 
 impl FileReader {
-    pub(super) fn new(bytes: FileBytes) -> Self {
+    pub(crate) fn new(bytes: FileBytes) -> Self {
         Self(BufReader::new(Unbuffered { bytes, position: 0 }))
     }
 }

@@ -1,0 +1,358 @@
+//! Reads the tensors of a checkpoint by name. Opening reads the pickle; the bytes of a tensor are read when they are wanted.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use zip::read::ZipArchive;
+
+use super::error::{Problem, TorchError, malformed, quoted};
+use super::names::LeftOut;
+use super::rebuild::n_bytes;
+use super::strides::{extent, gather, is_contiguous};
+use super::values::TensorParts;
+use super::{archive, stream};
+use crate::AlignedBytes;
+use crate::content::Content;
+use crate::files::{ElementType, FileBytes, FileReader, RawTensor, SharedBytes};
+
+/// An open PyTorch checkpoint. Its pickle was read and understood; data is read on request. Any number of threads may read at once.
+///
+/// ```no_run
+/// use carton_tensor::torch::Reader;
+/// let reader = Reader::open("pytorch_model.bin")?;
+/// for tensor in reader.tensors() {
+///     println!("{} {} {:?}", tensor.name(), tensor.dtype(), tensor.shape());
+/// }
+/// let weight = reader.read("embedding.weight")?;
+/// # Ok::<(), carton_tensor::torch::TorchError>(())
+/// ```
+#[derive(Clone)]
+pub struct Reader {
+    place: String,
+    bytes: FileBytes,
+    contents: Arc<Contents>,
+    archive: Option<ZipArchive<FileReader>>,
+}
+
+/// A tensor of a checkpoint, without its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    name: String,
+    parts: TensorParts,
+    n_bytes: u64,
+}
+
+impl TensorInfo {
+    /// The keys and positions by which the tensor is reached, joined by `.` (spec/torch.md §4).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The type of the elements.
+    #[must_use]
+    pub fn dtype(&self) -> ElementType {
+        self.parts.dtype
+    }
+
+    /// The dimensions.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.parts.shape
+    }
+
+    /// The bytes of all elements. A tensor that repeats elements of its storage has more than are stored.
+    #[must_use]
+    pub fn n_bytes(&self) -> u64 {
+        self.n_bytes
+    }
+}
+
+/// What a container has.
+#[derive(Debug)]
+pub(super) struct Contents {
+    tensors: Vec<TensorInfo>,
+    positions: HashMap<String, usize>,
+    storages: Vec<Storage>,
+    left_out: LeftOut,
+}
+
+impl Contents {
+    pub(super) fn new(
+        names: Vec<(String, usize)>,
+        tensors: &[TensorParts],
+        storages: Vec<Storage>,
+        left_out: LeftOut,
+    ) -> Self {
+        let named = names.into_iter().filter_map(|(name, position)| {
+            let parts = tensors.get(position)?.clone();
+            Some(TensorInfo { name, n_bytes: n_bytes(parts.dtype, &parts.shape)?, parts })
+        });
+        let tensors: Vec<TensorInfo> = named.collect();
+        let positions = tensors.iter().enumerate().map(|(position, info)| (info.name.clone(), position)).collect();
+        Self { tensors, positions, storages, left_out }
+    }
+}
+
+/// A storage: bytes that tensors share.
+#[derive(Debug)]
+pub(super) struct Storage {
+    pub(super) n_bytes: u64,
+    place: Place,
+    /// Where it begins, once that is known.
+    start: OnceLock<u64>,
+    /// Whether its checksum was compared.
+    is_checked: AtomicBool,
+}
+
+/// Where a storage is.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// At this byte of the file.
+    At(u64),
+    /// In an entry of an archive, whose local header says where it begins.
+    Entry { position: usize, header_start: u64, name: Vec<u8> },
+}
+
+impl Clone for Storage {
+    fn clone(&self) -> Self {
+        Self::new(self.n_bytes, self.place.clone())
+    }
+}
+
+impl Storage {
+    pub(super) fn new(n_bytes: u64, place: Place) -> Self {
+        Self { n_bytes, place, start: OnceLock::new(), is_checked: AtomicBool::new(false) }
+    }
+
+    /// Returns where the bytes begin. All of them are in the file.
+    pub(super) fn start(&self, bytes: &FileBytes) -> Result<u64, Problem> {
+        if let Some(start) = self.start.get() {
+            return Ok(*start);
+        }
+        let start = match &self.place {
+            Place::At(start) => *start,
+            Place::Entry { header_start, name, .. } => archive::data_start(bytes, *header_start, name, self.n_bytes)?,
+        };
+        Ok(*self.start.get_or_init(|| start))
+    }
+}
+
+impl Reader {
+    /// Opens the file at `path`. Reading a tensor copies its bytes out of the file.
+    ///
+    /// # Errors
+    /// [`TorchError`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, TorchError> {
+        Self::of_path(path.as_ref(), |path| FileBytes::open(path))
+    }
+
+    /// Maps the file at `path`. Tensors whose elements are one after another are views of the map. No process may write to the file
+    /// while it is mapped ([`FileBytes::map`]).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn map(path: impl AsRef<Path>) -> Result<Self, TorchError> {
+        Self::of_path(path.as_ref(), |path| FileBytes::map(path))
+    }
+
+    fn of_path(path: &Path, open: impl Fn(&Path) -> std::io::Result<FileBytes>) -> Result<Self, TorchError> {
+        let place = path.display().to_string();
+        match open(path) {
+            Ok(bytes) => Self::new(bytes, place),
+            Err(source) => Err(TorchError::Io { place, source }),
+        }
+    }
+
+    /// Opens a file from its bytes. Errors refer to the file as `place`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn new(bytes: impl Into<FileBytes>, place: impl Into<String>) -> Result<Self, TorchError> {
+        let (bytes, place) = (bytes.into(), place.into());
+        let opened = match bytes.start(Content::START) {
+            Err(error) => Err(error.into()),
+            Ok(start) if start.starts_with(b"PK\x03\x04") => {
+                archive::open(&bytes).map(|(contents, archive)| (contents, Some(archive)))
+            }
+            Ok(start) => match Content::of_start(&start) {
+                Some(Content::TorchPickle) => stream::open(&bytes).map(|contents| (contents, None)),
+                Some(content) => Err(Problem::OtherContent(content)),
+                None => Err(Problem::Malformed("it begins as no file of `torch.save` does".to_owned())),
+            },
+        };
+        match opened {
+            Ok((contents, archive)) => Ok(Self { place, bytes, contents: Arc::new(contents), archive }),
+            Err(problem) => Err(problem.at(&place)),
+        }
+    }
+
+    /// The name by which errors refer to the file.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The bytes of the whole file.
+    #[must_use]
+    pub fn bytes(&self) -> &FileBytes {
+        &self.bytes
+    }
+
+    /// The tensors, in the order of the pickle.
+    #[must_use]
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.contents.tensors
+    }
+
+    /// Returns the tensor of this name, without its data.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&TensorInfo> {
+        self.contents.tensors.get(*self.contents.positions.get(name)?)
+    }
+
+    /// The values that are no tensors: numbers, strings and the like.
+    #[must_use]
+    pub fn left_out(&self) -> &LeftOut {
+        &self.contents.left_out
+    }
+
+    /// Reads the tensor of this name, with the elements in C order. Up to 4 GiB of repeated elements are made.
+    ///
+    /// # Errors
+    /// [`TorchError`].
+    pub fn read(&self, name: &str) -> Result<RawTensor, TorchError> {
+        /// As for sparse tensors of other formats.
+        const MAX_REPEATED: u64 = 4 << 30;
+        match self.get(name) {
+            Some(tensor) => self.read_within(tensor, MAX_REPEATED),
+            None => Err(TorchError::NoSuchTensor { place: self.place.clone(), name: name.to_owned() }),
+        }
+    }
+
+    /// Reads a tensor of this file. One that repeats elements of its storage may have at most `max_repeated` bytes.
+    ///
+    /// # Errors
+    /// [`TorchError`].
+    pub fn read_within(&self, tensor: &TensorInfo, max_repeated: u64) -> Result<RawTensor, TorchError> {
+        let made = match self.range(tensor).map_err(|problem| problem.at(&self.place))? {
+            Some(range) => self.bytes.read(range).map_err(Problem::from),
+            None => {
+                let stored = self.storage(tensor).map_err(|problem| problem.at(&self.place))?.n_bytes;
+                if tensor.n_bytes > stored && tensor.n_bytes > max_repeated {
+                    let (place, name) = (self.place.clone(), tensor.name.clone());
+                    return Err(TorchError::TooLarge { place, name, n_bytes: tensor.n_bytes, limit: max_repeated });
+                }
+                self.gathered(tensor)
+            }
+        };
+        let checked = made.and_then(|bytes| self.check_bools(tensor, bytes));
+        let bytes = checked.map_err(|problem| problem.at(&self.place))?;
+        RawTensor::new(tensor.parts.dtype, tensor.parts.shape.clone(), bytes).map_err(|source| TorchError::Tensor {
+            place: self.place.clone(),
+            name: tensor.name.clone(),
+            source,
+        })
+    }
+
+    /// Where the file has exactly the elements of a tensor. `None` if they are not one after another, or are bools, which reading checks.
+    ///
+    /// # Errors
+    /// [`TorchError`]: the storage is not where the file says.
+    pub fn location(&self, tensor: &TensorInfo) -> Result<Option<Range<u64>>, TorchError> {
+        match tensor.parts.dtype {
+            ElementType::Bool => Ok(None),
+            _ => self.range(tensor).map_err(|problem| problem.at(&self.place)),
+        }
+    }
+
+    /// Compares the checksum of the storage of a tensor, once for all tensors that share it. Files from before PyTorch 1.6 have none.
+    ///
+    /// # Errors
+    /// [`TorchError`].
+    pub fn check(&self, tensor: &TensorInfo) -> Result<(), TorchError> {
+        let check = || {
+            let storage = self.storage(tensor)?;
+            storage.start(&self.bytes)?;
+            if tensor.parts.dtype == ElementType::Bool && tensor.n_bytes <= storage.n_bytes {
+                let range = self.range(tensor)?;
+                let bytes = range.map_or_else(|| self.gathered(tensor), |range| Ok(self.bytes.read(range)?))?;
+                self.check_bools(tensor, bytes)?;
+            }
+            if let (Some(archive), Place::Entry { position, .. }) = (&self.archive, &storage.place)
+                && !storage.is_checked.load(Ordering::Relaxed)
+            {
+                archive::check(archive.clone(), *position)?;
+                storage.is_checked.store(true, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        check().map_err(|problem: Problem| problem.at(&self.place))
+    }
+
+    /// Bools are bytes of 0 or 1: of another byte, PyTorch makes what its processor makes of it.
+    fn check_bools(&self, tensor: &TensorInfo, bytes: SharedBytes) -> Result<SharedBytes, Problem> {
+        match tensor.parts.dtype == ElementType::Bool && bytes.iter().any(|byte| *byte > 1) {
+            true => malformed(format!("bools of tensor {} are neither 0 nor 1", quoted(&tensor.name))),
+            false => Ok(bytes),
+        }
+    }
+
+    fn storage(&self, tensor: &TensorInfo) -> Result<&Storage, Problem> {
+        let storage = self.contents.storages.get(tensor.parts.storage);
+        storage.ok_or_else(|| Problem::Malformed("a storage is not there".to_owned()))
+    }
+
+    fn range(&self, tensor: &TensorInfo) -> Result<Option<Range<u64>>, Problem> {
+        let parts = &tensor.parts;
+        if !is_contiguous(&parts.shape, &parts.strides) {
+            return Ok(None);
+        }
+        let start = self.storage(tensor)?.start(&self.bytes)?;
+        if tensor.n_bytes == 0 {
+            return Ok(Some(start..start));
+        }
+        self.bytes_of(tensor, start, tensor.n_bytes).map(Some)
+    }
+
+    /// A range of the file that begins with the first element.
+    fn bytes_of(&self, tensor: &TensorInfo, start: u64, n_bytes: u64) -> Result<Range<u64>, Problem> {
+        let first = tensor.parts.offset.checked_mul(width(tensor.parts.dtype) as u64);
+        let end = first.and_then(|first| first.checked_add(n_bytes));
+        match (first, end) {
+            (Some(first), Some(end)) if end <= self.storage(tensor)?.n_bytes => Ok(start + first..start + end),
+            _ => Err(Problem::Malformed("a tensor is not inside of its storage".to_owned())),
+        }
+    }
+
+    /// Reads the elements from the first to the last, and brings them into C order.
+    fn gathered(&self, tensor: &TensorInfo) -> Result<SharedBytes, Problem> {
+        let parts = &tensor.parts;
+        let start = self.storage(tensor)?.start(&self.bytes)?;
+        let outside = || Problem::Malformed("a tensor is not inside of its storage".to_owned());
+        let memory = || Problem::Io(std::io::ErrorKind::OutOfMemory.into());
+        let n_elements = extent(&parts.shape, &parts.strides).ok_or_else(outside)?;
+        let stored = n_elements.checked_mul(width(parts.dtype) as u64).ok_or_else(outside)?;
+        let source = self.bytes.read(self.bytes_of(tensor, start, stored)?)?;
+        let length = usize::try_from(tensor.n_bytes).map_err(|_| memory())?;
+        let mut gathered = AlignedBytes::try_zeroed(length).ok_or_else(memory)?;
+        gather(&source, width(parts.dtype), &parts.shape, &parts.strides, gathered.as_mut_slice())
+            .ok_or_else(outside)?;
+        Ok(gathered.into())
+    }
+}
+
+/// The bytes of an element. PyTorch has no types of less than one.
+fn width(dtype: ElementType) -> usize {
+    dtype.bits() / 8
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("place", &self.place).field("contents", &self.contents).finish_non_exhaustive()
+    }
+}
