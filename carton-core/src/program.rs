@@ -1,7 +1,8 @@
 //! Runs a program that may take long, print much, hang, or leave processes behind that keep its output open.
 
 use std::io::{self, Read};
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use carton_tensor::context::CancelToken;
 use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The longest interval between two checks of a process. Processes that end soon are checked more often.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
@@ -33,6 +36,8 @@ pub enum Ended {
 /// # Errors
 /// The process cannot be started, or cannot be waited for.
 pub fn run(command: &mut Command, timeout: Option<Duration>, cancel_token: &CancelToken) -> io::Result<Ended> {
+    // In a group of its own, so that what it starts can be ended with it.
+    command.process_group(0);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (Output::of(child.stdout.take()), Output::of(child.stderr.take()));
     let started = Instant::now();
@@ -45,7 +50,7 @@ pub fn run(command: &mut Command, timeout: Option<Duration>, cancel_token: &Canc
             None
         };
         if let Some(early) = early {
-            child.kill()?;
+            kill_group(&child)?;
             child.wait()?;
             return Ok(early);
         }
@@ -54,6 +59,17 @@ pub fn run(command: &mut Command, timeout: Option<Duration>, cancel_token: &Canc
             return Ok(Ended::Exited { status, stdout: stdout.end(until), stderr: stderr.end(until) });
         }
         thread::sleep((started.elapsed() / 16).clamp(Duration::from_millis(1), MAX_PAUSE));
+    }
+}
+
+/// Kills a process that has not been waited for, and those of its group.
+fn kill_group(child: &Child) -> io::Result<()> {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let group = group.ok_or_else(|| io::Error::other("the process has no number"))?;
+    match kill_process_group(group, Signal::KILL) {
+        // None of them has a process any more.
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -137,9 +153,15 @@ mod tests {
             thread::sleep(Duration::from_millis(300));
             canceller.cancel();
         });
-        let (ended, is_soon) = sh("sleep 30 & wait", None, &cancel_token);
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!("sleep 30 & echo $! > {}/child; wait", folder.path().display());
+        let (ended, is_soon) = sh(&script, None, &cancel_token);
         cancelling.join().unwrap();
         assert!(matches!(ended, Ended::Interrupted) && is_soon, "{ended:?}");
+        // Killed too. Its number is free, or it waits for its new parent.
+        let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
         let (ended, is_soon) = sh("sleep 30 & wait", Some(Duration::from_millis(300)), &CancelToken::default());
         assert!(matches!(ended, Ended::TimedOut) && is_soon, "{ended:?}");
     }

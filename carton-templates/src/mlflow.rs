@@ -27,7 +27,9 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         );
     }
     if flavors.contains(&"carton") {
-        return not_run("it holds a carton already: pack nothing, and use the `.carton` file in its folder `data`");
+        return not_run(
+            "it holds a carton already, the `.carton` file in its folder `data`: use that; `mlflow artifacts download` fetches it from a server",
+        );
     }
     let Some(requirements) = candidate.read("requirements.txt")? else {
         return not_run(

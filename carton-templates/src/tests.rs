@@ -558,8 +558,11 @@ fn archives_of_torchserve() {
     check(
         &[("own.py", b"import transformers"), ("list.txt", list), ("MAR-INF/MANIFEST.json", own)],
         "own.py:answer",
-        &[&base[..], &["# of the handler", "transformers==4.49.0", "sentencepiece"]].concat(),
+        &[&base[..], &["transformers==4.49.0", "sentencepiece"]].concat(),
     );
+    let lost = br#"{"model": {"handler": "own.py", "requirementsFile": "/etc/passwd"}}"#;
+    let (_folder, path) = archive(&[("own.py", b""), ("MAR-INF/MANIFEST.json", lost)]);
+    check_malformed(&path, "names `/etc/passwd` as the list of packages");
     let vision = [&base[..], &["torchvision", "captum"]].concat();
     let named = br#"{"model": {"serializedFile": "m.pt", "handler": "image_classifier"}}"#;
     check(&[("m.pt", b""), ("MAR-INF/MANIFEST.json", named)], "image_classifier", &vision);

@@ -11,6 +11,8 @@ use crate::{Recognized, Template, TemplateError};
 const NEEDED: [&str; 3] = ["torchserve>=0.12", "torch", "pyyaml"];
 /// What the handlers of TorchServe's own need that are not its base.
 const OF_HANDLERS: [&str; 2] = ["torchvision", "captum"];
+/// The longest list of packages, in bytes, as the python runner has it.
+const MAX_LIST: usize = 1 << 20;
 /// The names of these handlers, and of their modules.
 const HANDLERS: [&str; 5] =
     ["image_classifier", "image_segmenter", "object_detector", "vision_handler", "text_classifier"];
@@ -34,10 +36,26 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
     let is_of_torchserve = HANDLERS.iter().any(|name| code.contains(name));
     let needed = NEEDED.iter().chain(OF_HANDLERS.iter().filter(|_| is_of_torchserve));
     let mut requirements: Vec<String> = needed.map(|&name| name.to_owned()).collect();
-    if let Some(listed) = text("requirementsFile").and_then(|name| candidate.read_entry(name)) {
+    let list = model.get("requirementsFile");
+    if let Some(list) = list {
+        let listed =
+            list.as_str().and_then(|name| candidate.read_entry(name)).filter(|listed| listed.len() <= MAX_LIST);
+        let Some(listed) = listed else {
+            return Err(TemplateError::Malformed {
+                path: candidate.path().to_path_buf(),
+                kind: "an archive of TorchServe",
+                problem: format!(
+                    "its manifest names `{}` as the list of packages, which is no file of at most {MAX_LIST} bytes in it",
+                    list.as_str().map_or_else(|| printable(&list.to_string()), printable)
+                ),
+                hint: Some("make it again by `torch-model-archiver --requirements-file`".to_owned()),
+            });
+        };
         let listed = String::from_utf8_lossy(&listed).into_owned();
-        requirements.extend(listed.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned));
+        let is_package = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        requirements.extend(listed.lines().map(str::trim).filter(is_package).map(str::to_owned));
     }
+    let unknown = if list.is_some() { "" } else { ", nor the packages of its handler" };
     let name = candidate.name_beside_module();
     Ok(Some(Recognized::Template(Template {
         name: "torchserve",
@@ -47,10 +65,8 @@ pub(crate) fn recognize(candidate: &Candidate) -> Result<Option<Recognized>, Tem
         requirements,
         python: None,
         files: vec![(name, candidate.path().to_path_buf())],
-        warnings: vec![
-            "the archive says neither which PyTorch it was made with nor the packages of its handler, but for those of its list: the newest are \
-             taken"
-                .to_owned(),
-        ],
+        warnings: vec![format!(
+            "the archive does not say which PyTorch it was made with{unknown}: the newest is taken"
+        )],
     })))
 }

@@ -82,6 +82,11 @@ fn attribute_of_gguf(value: &gguf::Value) -> Attribute {
     }
 }
 
+fn in_hexadecimal(bytes: &[u8]) -> String {
+    let digit = |digit: u8| char::from_digit(digit.into(), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+}
+
 /// Converts an attribute to JSON. Values that JSON lacks become text: bytes in hexadecimal digits, large integers and NaN in their usual
 /// form. Values without a meaning of their own become null.
 #[must_use]
@@ -96,7 +101,7 @@ pub fn attribute_to_json(attribute: &Attribute) -> Value {
             Number::from_f64(*value).map_or_else(|| Value::String(value.to_string()), Value::Number)
         }
         Attribute::Text(text) => Value::String(text.clone()),
-        Attribute::Bytes(bytes) => Value::String(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        Attribute::Bytes(bytes) => Value::String(in_hexadecimal(bytes)),
         Attribute::Array(values) => Value::Array(values.iter().map(attribute_to_json).collect()),
         Attribute::Map(pairs) => {
             let key = |key: &Attribute| key.as_text().map_or_else(|| attribute_to_json(key).to_string(), str::to_owned);

@@ -61,14 +61,14 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     let fetched = fetched(&arguments.path, context).await?;
     arguments.path = fetched.path().to_path_buf();
     if let Some(folder) = &arguments.eject {
-        return eject(&arguments.path, folder, context).await;
+        return eject(&fetched, folder, context).await;
     }
     let draft = match arguments.metadata.as_deref() {
         Some(path) => read_draft(path)?,
         None => Draft::default(),
     };
     if arguments.runner.is_none() && draft.runner_name.is_none() {
-        note_recognized_runner(&arguments.path, context).await?;
+        note_recognized_runner(&fetched, context).await?;
     }
     let path = match arguments.output {
         Some(path) => path,
@@ -104,6 +104,7 @@ pub(super) async fn run(mut arguments: PackArgs, context: &Context<'_>) -> Resul
     let pack = set(confined!(pack, arguments.sandbox), open::progress(context), Pack::progress);
     let model = arguments.path.clone();
     let explained = |error: Error| {
+        let error = fetched.explain(error);
         match error.advice() {
         Some(Advice::NameRunner { content: None }) => Failure::usage(PackArgumentError::NoRunner { path: model.clone() })
             .hint("name one: --runner NAME; `carton runner ls` lists them"),
@@ -154,12 +155,13 @@ async fn fetched(path: &Path, context: &Context<'_>) -> Result<FetchedModel, Fai
 }
 
 /// Prints which runner is recognized from the model's files, if one is.
-async fn note_recognized_runner(path: &Path, context: &Context<'_>) -> Result<(), Failure> {
-    let note = match Carton::recognize(path).await? {
+async fn note_recognized_runner(model: &FetchedModel, context: &Context<'_>) -> Result<(), Failure> {
+    let recognized = Carton::recognize(model.path()).await.map_err(|error| model.explain(error))?;
+    let note = match recognized {
         Some(Recognized { template: Some(template), .. }) => format!(
             "{} is packed with the Python model that runs it ({}); --eject FOLDER writes that model, to change it",
             template.kind(),
-            template.requirements().join(", ")
+            shown(template.requirements())
         ),
         Some(Recognized { runner, .. }) => format!("packing for the {runner} runner; name another with --runner"),
         None => return Ok(()),
@@ -168,9 +170,19 @@ async fn note_recognized_runner(path: &Path, context: &Context<'_>) -> Result<()
     Ok(())
 }
 
+/// The first of the packages that a model needs, in one line. A file may list any number of them.
+fn shown(requirements: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let first: Vec<String> = requirements.iter().take(SHOWN).map(|line| line.chars().take(80).collect()).collect();
+    match requirements.len().saturating_sub(SHOWN) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 /// `carton pack --eject`.
-async fn eject(path: &Path, folder: &Path, context: &Context<'_>) -> Result<Exit, Failure> {
-    let template = Carton::eject(path, folder).await?;
+async fn eject(model: &FetchedModel, folder: &Path, context: &Context<'_>) -> Result<Exit, Failure> {
+    let template = Carton::eject(model.path(), folder).await.map_err(|error| model.explain(error))?;
     let folder = folder.display().to_string();
     if context.output.is_json() {
         context.output.json(&Ejected {

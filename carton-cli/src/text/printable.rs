@@ -34,10 +34,16 @@ pub(crate) fn without_logins(text: &str) -> String {
         let url = after.split(|c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'')).next().unwrap_or_default();
         shown.push_str(before);
         shown.push_str(slashes);
-        rest = &after[login_length(url)..];
+        rest = &after[if is_of_mlflow(before, slashes) { 0 } else { login_length(url) }..];
     }
     shown.push_str(rest);
     shown
+}
+
+/// Whether what ends with a scheme, and the slashes behind it, begin a name of MLflow, in which an alias follows the `@`: `models:/cities@best`.
+fn is_of_mlflow(before: &str, slashes: &str) -> bool {
+    let scheme = before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != ':').next().unwrap_or_default();
+    slashes == "/" && matches!(scheme, "models:" | "runs:")
 }
 
 /// The length of `user:password@` at the start of a URL without its scheme.
@@ -79,12 +85,14 @@ mod tests {
         check("cannot open `/work/https:/me:pw@host/x`", "cannot open `/work/https:/host/x`");
         check("`https://me@h/a` and `http://me:p@w@h:80/b@c`", "`https://h/a` and `http://h:80/b@c`");
         check("`https://me:p/w@host/x`", "`https://host/x`");
+        check("`models://me@host/x` `mymodels:/me@host`", "`models://host/x` `mymodels:/host`");
         for text in [
             "`https://host/x@1?a#b`: 404",
             "`https://host:8080/x@1`",
             "`http://[::1]:80/x@1`",
             "no `@misc/a.png`, a: /b@c",
             "`file:///a/b@c`",
+            "`models:/cities@best` and `runs:/a/b@c`",
             "https://",
         ] {
             check(text, text);

@@ -120,6 +120,7 @@ impl Failure for PackError {
             },
             Self::Template(TemplateError::Io { verb, source, .. }) => ErrorKind::of_io(verb, source),
             Self::Check { source, .. } | Self::Reference { source, .. } => source.kind(),
+            Self::Mlflow { reason, .. } => reason.kind(),
             Self::SelfTests(_) => ErrorKind::SelfTest,
             Self::SignatureMismatch { .. } => ErrorKind::SignatureMismatch,
             _ => ErrorKind::InvalidInput,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use carton_format::context::Context;
 use carton_format::digest::{Sha256Digest, hash_all};
+use carton_format::error_kind::ErrorKind;
 use carton_format::progress::fetched;
 use carton_format::url::Url;
 use carton_network::download::{Download, Target};
@@ -19,7 +20,9 @@ use crate::blocking::{Awaited, run_blocking};
 use crate::cache::{Cache, TemporaryFolder};
 use crate::config::Config;
 use crate::contents::ContentsError;
+use crate::error::{Advice, Failure};
 use crate::hub::{self, Snapshot};
+use crate::sandbox::SuspectedLimit;
 use crate::settings::{OperationSettings, operation_setters};
 use crate::{Error, Location};
 
@@ -39,6 +42,54 @@ pub struct FetchModel {
 pub struct FetchedModel {
     path: PathBuf,
     kept: Kept,
+    /// Where it was, unless it is the user's own file or folder.
+    address: Option<String>,
+}
+
+/// An error about a model that was fetched, in words that name its address.
+#[derive(Debug)]
+struct OfFetched {
+    message: String,
+    advice: Option<Advice>,
+    error: Error,
+}
+
+impl std::fmt::Display for OfFetched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for OfFetched {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl Failure for OfFetched {
+    fn kind(&self) -> ErrorKind {
+        self.error.kind()
+    }
+
+    fn advice(&self) -> Option<Advice> {
+        self.advice.clone()
+    }
+
+    fn suspected_limits(&self) -> &[SuspectedLimit] {
+        self.error.suspected_limits()
+    }
+
+    fn is_unreachable(&self) -> bool {
+        self.error.is_unreachable()
+    }
+
+    fn is_not_found(&self) -> bool {
+        self.error.is_not_found()
+    }
+
+    fn within(&self) -> Option<&Error> {
+        Some(&self.error)
+    }
 }
 
 /// What has to stay for as long as the model is in use.
@@ -57,6 +108,19 @@ impl FetchedModel {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns an error about this model as one that names its address, and not the path that its files have for a while.
+    #[must_use]
+    pub fn explain(&self, error: Error) -> Error {
+        let Some(address) = &self.address else { return error };
+        let path = self.path.display().to_string();
+        let message = error.to_string().replace(&path, address);
+        let advice = match error.advice() {
+            Some(Advice::Text(text)) => Some(Advice::Text(text.replace(&path, address))),
+            advice => advice,
+        };
+        OfFetched { message, advice, error }.into()
     }
 
     /// The README.md and the licenses of the repository, by their names, if it is from the Hugging Face Hub.
@@ -103,6 +167,9 @@ impl FetchModel {
     async fn fetch(self) -> Result<FetchedModel, Error> {
         let (location, operation) = (self.location.clone(), self.operation.clone());
         let expected = location.expected(None)?;
+        if expected.is_some() && location.path().is_some_and(|path| mlflow::Address::of(path).is_some()) {
+            return Err(PackError::DigestOfFolder { location: location.to_string() }.into());
+        }
         let model = self.fetch_unverified().await?;
         let Some(expected) = expected else { return Ok(model) };
         run_blocking(operation.progress(), move |context| verify(model, &location, expected.digest(), &context)).await
@@ -110,12 +177,15 @@ impl FetchModel {
 
     async fn fetch_unverified(self) -> Result<FetchedModel, Error> {
         let Self { location, operation } = self;
+        let address = Some(location.to_string());
         match location.place()?.clone() {
             Place::Path(path) => match mlflow::Address::of(&path) {
-                None => Ok(FetchedModel { path, kept: Kept::Nothing }),
-                Some(address) => {
+                None => Ok(FetchedModel { path, kept: Kept::Nothing, address: None }),
+                Some(of_mlflow) => {
                     let config = operation.config()?;
-                    run_blocking(operation.progress(), move |context| from_mlflow(&address, &config, &context)).await
+                    let fetch = move |context: Context| from_mlflow(&of_mlflow, &config, &context);
+                    let (path, kept) = run_blocking(operation.progress(), fetch).await?;
+                    Ok(FetchedModel { path, kept, address })
                 }
             },
             Place::Hub(url) => {
@@ -126,7 +196,7 @@ impl FetchModel {
                     fetching = fetching.progress(move |event| progress(event));
                 }
                 let snapshot = fetching.await?;
-                Ok(FetchedModel { path: snapshot.path().to_path_buf(), kept: Kept::Snapshot(snapshot) })
+                Ok(FetchedModel { path: snapshot.path().to_path_buf(), kept: Kept::Snapshot(snapshot), address })
             }
             Place::Oci(url) => {
                 let reason = "names an artifact of a registry, which is no single file".to_owned();
@@ -134,7 +204,9 @@ impl FetchModel {
             }
             Place::Web(url) | Place::ObjectStore(url) => {
                 let config = operation.config()?;
-                run_blocking(operation.progress(), move |context| download(&url, &config, &context)).await
+                let fetch = move |context: Context| download(&url, &config, &context);
+                let (path, kept) = run_blocking(operation.progress(), fetch).await?;
+                Ok(FetchedModel { path, kept, address })
             }
         }
     }
@@ -169,14 +241,15 @@ fn verify(
 }
 
 /// Fetches what MLflow keeps at an address into a folder of its own.
-fn from_mlflow(address: &mlflow::Address, config: &Config, context: &Context) -> Result<FetchedModel, Error> {
+fn from_mlflow(address: &mlflow::Address, config: &Config, context: &Context) -> Result<(PathBuf, Kept), Error> {
+    address.check(&config.network())?;
     let folder = Cache::open(&config.cache_dir)?.temporary_folder()?;
     let path = address.fetch(folder.path(), context)?;
-    Ok(FetchedModel { path, kept: Kept::Folder { _folder: folder } })
+    Ok((path, Kept::Folder { _folder: folder }))
 }
 
 /// Downloads one file into a folder of its own, where it has the name of its address.
-fn download(url: &Url, config: &Config, context: &Context) -> Result<FetchedModel, Error> {
+fn download(url: &Url, config: &Config, context: &Context) -> Result<(PathBuf, Kept), Error> {
     let cache = Cache::open(&config.cache_dir)?;
     let (folder, parts) = (cache.temporary_folder()?, cache.temporary_folder()?);
     let network = config.network();
@@ -193,7 +266,7 @@ fn download(url: &Url, config: &Config, context: &Context) -> Result<FetchedMode
     })?;
     let path = folder.path().join(&name);
     std::fs::rename(download.path(), &path).map_err(Error::io("move to", &path))?;
-    Ok(FetchedModel { path, kept: Kept::Folder { _folder: folder } })
+    Ok((path, Kept::Folder { _folder: folder }))
 }
 
 /// Returns the name of the file that an address is of. `model` if it has none that a file may have.

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use carton_format::context::Context;
+use carton_format::error_kind::ErrorKind;
+use carton_network::http::Network;
 
 use super::error::PackError;
 use crate::Error;
@@ -32,6 +34,17 @@ impl Address {
         name.filter(|name| !matches!(*name, "" | "." | "..") && name.len() <= 255).unwrap_or("model")
     }
 
+    /// Whether MLflow may be asked: it reaches for the server itself.
+    ///
+    /// # Errors
+    /// The network is not to be used.
+    pub(super) fn check(&self, network: &Network) -> Result<(), Error> {
+        match network.is_offline() {
+            true => Err(PackError::Mlflow { address: self.0.clone(), reason: MlflowFailure::Offline }.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Fetches the model into the empty folder `into`. Returns the model's own folder in it.
     ///
     /// # Errors
@@ -40,6 +53,7 @@ impl Address {
         let folder = into.join(self.name());
         let mut command = Command::new(PROGRAM);
         command.args(["artifacts", "download", "--artifact-uri", &self.0, "--dst-path"]).arg(&folder);
+        tracing::info!("`{PROGRAM}` fetches `{}`", self.0);
         let failed = |reason| Error::from(PackError::Mlflow { address: self.0.clone(), reason });
         match program::run(&mut command, None, context.cancel_token())
             .map_err(|error| failed(MlflowFailure::Start(error)))?
@@ -65,6 +79,8 @@ impl Address {
 /// Why a model of MLflow cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MlflowFailure {
+    #[error("the network is not to be used, and `{PROGRAM}` would use it")]
+    Offline,
     #[error("cannot start the command `{PROGRAM}`")]
     Start(#[source] std::io::Error),
     #[error("{0}")]
@@ -74,8 +90,13 @@ pub(crate) enum MlflowFailure {
 }
 
 impl MlflowFailure {
+    pub(super) fn kind(&self) -> ErrorKind {
+        if matches!(self, Self::Offline) { ErrorKind::Network } else { ErrorKind::InvalidInput }
+    }
+
     pub(super) fn hint(&self) -> &'static str {
         match self {
+            Self::Offline => "allow the network, or pack a folder that MLflow has on this machine",
             Self::Start(_) => {
                 "MLflow fetches it: install its package where `mlflow` is in PATH, with the server in MLFLOW_TRACKING_URI"
             }

@@ -42,7 +42,7 @@ pub struct Packing {
     /// The model may have been written into these folders, so they are kept until the carton is written.
     scratch: Arc<Scratch>,
     /// The model, if it was on a server.
-    _fetched: FetchedModel,
+    fetched: Arc<FetchedModel>,
     not_packed: Vec<NotPacked>,
     /// The model, if it was asked for its signature.
     asked: Option<Asked>,
@@ -83,10 +83,19 @@ impl std::fmt::Debug for Packing {
 }
 
 impl Packing {
-    pub(super) async fn prepare(mut pack: Pack) -> Result<Self, Error> {
+    pub(super) async fn prepare(pack: Pack) -> Result<Self, Error> {
         let mut warnings = Warnings::new(pack.strict);
         warnings.add_mistakes(warnings::mistakes(&pack.metadata))?;
-        let fetched = fetched(&pack).await?;
+        let fetched = Arc::new(fetched(&pack).await?);
+        let prepared = Self::prepare_fetched(pack, Arc::clone(&fetched), warnings).await;
+        prepared.map_err(|error| fetched.explain(error))
+    }
+
+    async fn prepare_fetched(
+        mut pack: Pack,
+        fetched: Arc<FetchedModel>,
+        mut warnings: Warnings,
+    ) -> Result<Self, Error> {
         pack.path = fetched.path().to_path_buf();
         pack = pack.papers(&fetched);
         let Chosen { config, descriptor, template } = choose_runner(pack.clone()).await?;
@@ -168,7 +177,7 @@ impl Packing {
             pack,
             config,
             scratch: Arc::new(scratch),
-            _fetched: fetched,
+            fetched,
             not_packed: selected.not_packed,
             asked: None,
             example: None,
@@ -251,7 +260,12 @@ impl Packing {
     ///
     /// # Errors
     /// As [`Carton::pack`].
-    pub async fn write(mut self) -> Result<Packed, Error> {
+    pub async fn write(self) -> Result<Packed, Error> {
+        let fetched = Arc::clone(&self.fetched);
+        self.write_fetched().await.map_err(|error| fetched.explain(error))
+    }
+
+    async fn write_fetched(mut self) -> Result<Packed, Error> {
         let output = std::mem::take(&mut self.pack.output);
         let output = output.as_path();
         if self.pack.record_self_tests.is_empty() && self.input.draft.self_tests.is_empty() {

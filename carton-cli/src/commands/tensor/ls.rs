@@ -89,15 +89,21 @@ fn table(tensors: &[TensorInfo], output: &Output) -> String {
     table.lines(&|row, _, cell| if row == 0 { output.paint(Role::Heading, &cell) } else { cell })
 }
 
+/// More characters or bytes of a value than a line shows.
+const MOST: usize = 1 << 12;
+
 /// Formats metadata or attributes, one line per key. Without keys the text is empty.
 fn described<'a>(title: &str, pairs: impl IntoIterator<Item = (&'a String, &'a Attribute)>, output: &Output) -> String {
     let mut text = String::new();
     for (key, value) in pairs {
+        // Shortened, because a value may be a whole document; programs can use --json.
         let value = match value {
-            Attribute::Text(value) => value.clone(),
+            Attribute::Text(value) => value.chars().take(MOST).collect(),
+            Attribute::Bytes(bytes) => {
+                attribute_to_json(&Attribute::Bytes(bytes.iter().take(MOST).copied().collect())).to_string()
+            }
             other => attribute_to_json(other).to_string(),
         };
-        // Shortened, because a value may be a whole document; programs can use --json.
         text.push_str(&shortened(&format!("  {}: {}", one_line(key), one_line(&value))));
         text.push('\n');
     }

@@ -170,12 +170,15 @@ def _compile(tool: uv.Uv, folder: Path, options: List[str], report, output: str 
     command = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
     command += ["--no-emit-find-links", "--python", sys.executable, "--python-version", store.minor_version()]
     command += [*uv.limits(), *tool.sources.options()]
-    arguments = [*command, *options, "-c", "constraints.txt", "--output-file", output, "requirements.txt"]
+    # uv warns of an empty file.
+    constraints = ["-c", "constraints.txt"] if (folder / "constraints.txt").stat().st_size else []
+    arguments = [*command, *options, *constraints, "--output-file", output, "requirements.txt"]
     try:
         tool.run(arguments, str(folder), "lock the model's packages", report)
     except RunnerError as error:
         if error.code == "network":
-            error.hint = "try again when the package index can be reached"
+            offline = "allow the network: what was locked before is not asked for again"
+            error.hint = offline if uv.is_offline() else "try again when the package index can be reached"
         raise
     try:
         return (folder / output).read_text()
