@@ -9,11 +9,11 @@ use crate::{Recognized, Template, TemplateError};
 
 /// The packages that TorchServe imports and does not ask for.
 const NEEDED: [&str; 3] = ["torchserve>=0.12", "torch", "pyyaml"];
-/// What the handlers of TorchServe's own need that are not its base.
-const OF_HANDLERS: [&str; 2] = ["torchvision", "captum"];
 /// The longest list of packages, in bytes, as the python runner has it.
 const MAX_LIST: usize = 1 << 20;
-/// The names of these handlers, and of their modules.
+/// What the handlers that TorchServe has for images and texts import besides.
+const OF_HANDLERS: [&str; 2] = ["torchvision", "captum"];
+/// The names of these handlers, which are those of their modules.
 const HANDLERS: [&str; 5] =
     ["image_classifier", "image_segmenter", "object_detector", "vision_handler", "text_classifier"];
 

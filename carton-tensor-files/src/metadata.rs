@@ -61,7 +61,13 @@ fn is_whole(value: &gguf::Value) -> bool {
 /// Describes an array by its first values and its length.
 fn in_words(array: &gguf::Array) -> String {
     const SHOWN: usize = 4;
-    let first = array.first.iter().take(SHOWN).map(|value| attribute_to_json(&attribute_of_gguf(value)).to_string());
+    const MAX_CHARACTERS: usize = 80;
+    let first = array.first.iter().take(SHOWN).map(|value| match value {
+        gguf::Value::Text(text) => Value::String(text.chars().take(MAX_CHARACTERS).collect()).to_string(),
+        gguf::Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        gguf::Value::Array(array) => format!("{} values", array.len),
+        number => attribute_to_json(&attribute_of_gguf(number)).to_string(),
+    });
     let first: Vec<String> = first.collect();
     format!("[{}, …] ({} values of {})", first.join(", "), array.len, array.item)
 }

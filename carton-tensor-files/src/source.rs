@@ -350,11 +350,10 @@ impl TensorSource {
 
     /// The values of a PyTorch checkpoint that are no tensors, in words, unless only one tensor was asked for.
     pub(crate) fn left_out(&self) -> Option<String> {
-        let readers: Vec<_> = self.file()?.torch_readers().collect();
-        let is_whole = readers.iter().map(|reader| reader.tensors().len()).sum::<usize>() == self.tensors.len();
-        let texts = readers.iter().map(|reader| reader.left_out()).filter(|left_out| left_out.count > 0);
-        let texts: Vec<String> = texts.map(ToString::to_string).collect();
-        (is_whole && !texts.is_empty()).then(|| texts.join(", "))
+        let reader = self.file()?.as_torch()?;
+        let is_whole = reader.tensors().len() == self.tensors.len();
+        let left_out = reader.left_out();
+        (is_whole && left_out.count > 0).then(|| left_out.to_string())
     }
 
     /// Says what is lost of the source whatever is written: digests that cannot be compared, and entries that are no arrays.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// A kind of file that is not read as tensors.
+/// A kind of file that is no tensor file, or not one of the kind that is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Content {
@@ -173,7 +173,7 @@ impl Content {
                 "a pickle is a program, and is not run: load it in Python if you trust it, and save its arrays with `numpy.savez` or \
                  `safetensors.numpy.save_file`"
             }
-            Self::Gguf => "use the safetensors files that it was made of, or read it with the Python package `gguf`",
+            Self::Gguf => "it is a tensor file: open it as one",
             Self::Keras | Self::Hdf5 => {
                 "read it in Python, with `keras.saving.load_model` or `h5py`, and save its arrays with `numpy.savez`"
             }

@@ -333,6 +333,98 @@ fn mentions_of_storages_are_checked() {
     assert!(refusal(with_pickle(&both)).contains("is once 8 elements of uint8, and once 8 of int8"));
 }
 
+/// An archive of stored entries, each with the name in its list, that in its own header, and the extra fields in the list.
+fn raw_archive(entries: &[(&str, &str, &[u8], &[u8])]) -> Vec<u8> {
+    let (mut file, mut list) = (Vec::new(), Vec::new());
+    let short = |number: usize| u16::try_from(number).unwrap().to_le_bytes();
+    let long = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
+    for (name, own_name, data, extra) in entries {
+        let start = file.len();
+        let sizes = [long(data.len()), long(data.len())].concat();
+        // The version, flags, method, time and date; then the checksum, which opening does not compare.
+        let common = [[20, 0, 0, 0, 0, 0, 0, 0, 0, 0].as_slice(), &[0; 4], &sizes].concat();
+        file.extend(
+            [b"PK\x03\x04".as_slice(), &common, &short(own_name.len()), &[0; 2], own_name.as_bytes(), data].concat(),
+        );
+        let lengths = [short(name.len()), short(extra.len()), [0; 2]].concat();
+        list.extend(
+            [b"PK\x01\x02\x14\0".as_slice(), &common, &lengths, &[0; 8], &long(start), name.as_bytes(), extra].concat(),
+        );
+    }
+    let n_entries = short(entries.len());
+    let end = [b"PK\x05\x06\0\0\0\0".as_slice(), &n_entries, &n_entries, &long(list.len()), &long(file.len()), &[0; 2]]
+        .concat();
+    [file, list, end].concat()
+}
+
+/// What says where an entry is or what it is called is said once: of two, PyTorch takes the first, and other readers the last.
+#[test]
+fn entries_are_named_and_placed_once() {
+    let pickle = tensor_of(STORAGE, b"K\x00K\x02\x85K\x01\x85");
+    let of = |data: (&str, &str, &[u8], &[u8])| {
+        raw_archive(&[("m/data.pkl", "m/data.pkl", &pickle, &[]), ("m/version", "m/version", b"3\n", &[]), data])
+    };
+    let plain = of(("m/data/0", "m/data/0", &[7; 8], &[]));
+    assert_eq!(**Reader::new(plain, "f").unwrap().read("data").unwrap().bytes(), [7, 7]);
+    // Another name, with the checksum of the one in the list: CRC-32 of `m/data/1`.
+    let crc = [b"m/data/1".as_slice()].iter().fold(!0_u32, |crc, bytes| {
+        bytes.iter().fold(crc, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
+        })
+    });
+    let unicode = [b"\x75\x70\x0d\x00\x01".as_slice(), &(!crc).to_le_bytes(), b"m/data/0"].concat();
+    let twice = [b"\x01\x00\x00\x00".as_slice(), b"\x01\x00\x00\x00"].concat();
+    for data in [
+        ("m/data/1", "m/data/0", [7; 8].as_slice(), unicode.as_slice()),
+        ("m/data/0", "m/data/0", &[7; 8], &twice),
+        ("m/data/0", "m/data/0", &[7; 8], b"\x01"),
+    ] {
+        let found = refusal(of(data));
+        assert!(found.contains("the list of entries of its archive is not one that PyTorch writes"), "{found}");
+    }
+    let constants = of(("m/constants.pkl", "m/constants.pkl", b"", &[]));
+    let Err(TorchError::OtherContent { content, .. }) = Reader::new(constants, "f") else { panic!("it was opened") };
+    assert_eq!(content, carton_tensor::content::Content::TorchScript);
+}
+
+/// What small files could have repeated without end.
+#[test]
+fn work_is_bounded_by_the_file() {
+    let long = "x".repeat(1 << 20);
+    let length = u32::try_from(long.len()).unwrap().to_le_bytes();
+    let text = [b"X".as_slice(), &length, long.as_bytes()].concat();
+    let check = |pickle: &[u8], expected: &str| {
+        let started = std::time::Instant::now();
+        let found = refusal(with_pickle(&[b"\x80\x02", pickle, b"."].concat()));
+        assert!(found.contains(expected), "{found}");
+        // Without a bound these take hours.
+        assert!(started.elapsed() < std::time::Duration::from_secs(120), "{expected}");
+    };
+    const SPENT: &str = "has more opcodes, or copies more, than is followed";
+    // A long key, set again and again; long texts that are encoded; a long tuple as a size.
+    check(&[b"}", text.as_slice(), b"q\x00Ns", &b"h\x00Ns".repeat(3000)].concat(), SPENT);
+    let encodes = b"h\x01h\x00X\x06\x00\x00\x00latin1\x86R".repeat(3000);
+    check(&[b"(", text.as_slice(), b"q\x00c_codecs\nencode\nq\x01", &encodes, b"t"].concat(), SPENT);
+    let sizes = [b"((".as_slice(), &b"K\x01".repeat(100_000), b"tq\x00ctorch\nSize\nq\x01"].concat();
+    check(&[sizes.as_slice(), &b"h\x01h\x00\x85R".repeat(1000), b"t"].concat(), SPENT);
+    // Attributes of many parameters, in one dictionary.
+    let attributes = (0..50_000_u32).map(|n| format!("X\x05\0\0\0{n:05}N")).collect::<String>();
+    let tensor = tensor_of(STORAGE, b"K\x00K\x02\x85K\x01\x85");
+    let tensor = &tensor[2..tensor.len() - 1];
+    let state = [b"(}(".as_slice(), attributes.as_bytes(), b"uq\x00"].concat();
+    let parameter = b"ctorch._utils\n_rebuild_parameter_with_state\nq\x02(h\x01\x89}h\x00tq\x03";
+    check(&[&state, tensor, b"q\x01", parameter, &b"h\x02h\x03R".repeat(2000), b"t"].concat(), SPENT);
+    // A storage with a long key, and a tensor with millions of names.
+    let key = [b"X".as_slice(), &2000_u32.to_le_bytes(), &[b'0'; 2000]].concat();
+    let storage = [b"(X\x07\0\0\0storagectorch\nByteStorage\n".as_slice(), &key, b"X\x03\0\0\0cpuK\x08tQ"].concat();
+    check(&storage, "a storage whose key has 2000 bytes");
+    let names = [b"](".as_slice(), &b"h\x01".repeat(1100), b"eq\x02"].concat();
+    check(
+        &[b"(", tensor, b"q\x01", &names, b"](", &b"h\x02".repeat(1100), b"et"].concat(),
+        "more than 1048576 names of tensors",
+    );
+}
+
 #[test]
 fn archives_that_pytorch_does_not_write_are_refused() {
     let pickle = tensor_of(STORAGE, b"K\x00K\x02\x85K\x01\x85");

@@ -110,7 +110,8 @@ impl FetchedModel {
         &self.path
     }
 
-    /// Returns an error about this model as one that names its address, and not the path that its files have for a while.
+    /// Returns an error about this model as one whose message and hint name its address, in place of the path that its files have for a while.
+    /// Causes are left as they are.
     #[must_use]
     pub fn explain(&self, error: Error) -> Error {
         let Some(address) = &self.address else { return error };

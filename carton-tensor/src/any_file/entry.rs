@@ -230,7 +230,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(_, tensor) => tensor.range.end - tensor.range.start,
             Source::ZTensor(_, object) => object.components().map(|part| part.stored()).map(length).sum(),
-            Source::Torch(_, tensor) => tensor.n_bytes(),
+            Source::Torch(_, tensor) => tensor.stored_bytes(),
             Source::Array(array) => array.info.n_bytes,
             Source::Gguf(_, tensor) => length(tensor.range.clone()),
         }
@@ -244,9 +244,8 @@ impl<'a> Entry<'a> {
             Source::ZTensor(_, object) => {
                 object.components().try_fold(0_u64, |sum, part| Some(sum.saturating_add(part.length()?)))
             }
-            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => {
-                Some(self.stored_bytes())
-            }
+            Source::Torch(_, tensor) => Some(tensor.n_bytes()),
+            Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => Some(self.stored_bytes()),
         }
     }
 

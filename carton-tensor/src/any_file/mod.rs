@@ -109,8 +109,9 @@ impl TensorFile {
         Self::of_path(path.as_ref(), |path| FileBytes::open(path), |path| Sharded::open(path))
     }
 
-    /// Maps the file at `path`. Safetensors tensors, uncompressed zTensor tensors and NumPy arrays that are stored uncompressed,
-    /// little-endian and in C order are views of the map; the checksums that `.npz` has for its arrays are then not compared. Use this
+    /// Maps the file at `path`. Safetensors tensors, uncompressed zTensor tensors, NumPy arrays that are stored uncompressed,
+    /// little-endian and in C order, and tensors of PyTorch and GGUF whose elements are in the file one after another are views of the map; the
+    /// checksums that archives of NumPy and PyTorch have are then not compared. Use this
     /// only for files that no process writes to while they are mapped; [`FileBytes::map`] describes the danger.
     ///
     /// # Errors
@@ -242,7 +243,7 @@ impl TensorFile {
         Self { max_dense: n_bytes, ..self }
     }
 
-    /// Sets the checks for everything read from a zTensor file from now on. Other formats have nothing to check.
+    /// Sets the checks for everything read from a zTensor file from now on. Other formats have no digests.
     #[must_use]
     pub fn checking(self, checks: Checks) -> Self {
         let inner = match self.inner {
@@ -321,11 +322,6 @@ impl TensorFile {
             Inner::Torch(reader) => Some(reader),
             _ => None,
         }
-    }
-
-    /// The readers of PyTorch checkpoints: of the file, or of its shards.
-    pub fn torch_readers(&self) -> impl Iterator<Item = &torch::Reader> {
-        self.as_torch().into_iter()
     }
 
     /// The metadata of the file: `__metadata__` of safetensors, and the textual attributes of zTensor and GGUF. For a sharded checkpoint, the

@@ -202,11 +202,14 @@ fn read_tensor(cursor: &mut Cursor<'_>, alignment: u64) -> Result<TensorInfo, Fa
     if !row.is_multiple_of(elements as u64) {
         return Err(HeaderError::PartialBlock { at, tensor: name, of: ggml_type, found: row }.into());
     }
+    let is_empty = dimensions.contains(&0);
     let n_bytes = dimensions
         .iter()
-        .try_fold(1_u64, |product, &size| product.checked_mul(size))
+        // The sizes of a tensor without elements are multiplied elsewhere too.
+        .try_fold(1_u64, |product, &size| product.checked_mul(size.max(1)))
         // Whole blocks, because rows consist of them. The numbers of all elements must be addressable as well.
         .filter(|&n_elements| n_elements <= (isize::MAX as u64) / 8)
+        .map(|n_elements| if is_empty { 0 } else { n_elements })
         .and_then(|n_elements| (n_elements / elements as u64).checked_mul(bytes as u64));
     let shape = dimensions.iter().rev().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();
     let (Some(n_bytes), Ok(shape)) = (n_bytes, shape) else {

@@ -33,7 +33,7 @@ struct Entries {
 pub(super) fn open(bytes: &FileBytes) -> Result<(Contents, ZipArchive<FileReader>), Problem> {
     let archive = ZipArchive::new(FileReader::new(bytes.clone())).map_err(of_zip)?;
     let entries = Entries::of(&archive, bytes.len())?;
-    check_end(bytes, entries.list.len() as u64)?;
+    check_end(bytes, &entries.list)?;
     entries.check_version(bytes)?;
     entries.check_byte_order(bytes)?;
     entries.check_alignment(bytes)?;
@@ -66,7 +66,7 @@ pub(super) fn open(bytes: &FileBytes) -> Result<(Contents, ZipArchive<FileReader
         }
         storages.push(found);
     }
-    Ok((Contents::new(names, &made.tensors, storages, left_out), archive))
+    Ok((Contents::new(names, made.tensors, storages, left_out), archive))
 }
 
 impl Entries {
@@ -124,6 +124,10 @@ impl Entries {
                 return malformed(format!("two entries of its archive have the name {} but for case", quoted(inner)));
             }
             positions.insert(inner.to_owned(), position);
+        }
+        // By which PyTorch knows TorchScript, with code or without.
+        if seen.contains("constants.pkl") {
+            return Err(Problem::OtherContent(Content::TorchScript));
         }
         Ok(Self { list, folder, positions })
     }
@@ -204,7 +208,8 @@ impl Entries {
 
 /// Checks the last record of the archive, and that of an archive with large numbers before it: they count the entries, and say that the archive
 /// has one part. The library that reads the list of entries does not compare all of this, and PyTorch does.
-fn check_end(bytes: &FileBytes, n_entries: u64) -> Result<(), Problem> {
+fn check_end(bytes: &FileBytes, entries: &ZipArchiveMetadata) -> Result<(), Problem> {
+    let n_entries = entries.len() as u64;
     const END: u64 = 22;
     const LOCATOR: u64 = 20;
     const LARGE: u64 = 56;
@@ -225,7 +230,7 @@ fn check_end(bytes: &FileBytes, n_entries: u64) -> Result<(), Problem> {
         let list_end = size.zip(start).map(|(size, start)| size + start);
         let is_right = [disk, list_disk] == [Some(0); 2] && [here, all] == [Some(n_entries); 2] && list_end == Some(at);
         return match start.filter(|_| is_right) {
-            Some(start) => check_list(bytes, start..at),
+            Some(start) => check_list(bytes, start..at, entries),
             None => wrong(),
         };
     }
@@ -249,36 +254,58 @@ fn check_end(bytes: &FileBytes, n_entries: u64) -> Result<(), Problem> {
             .iter()
             .all(|(short, long, ones)| short == long || *short == Some(*ones));
     match start_large.filter(|_| is_right) {
-        Some(start) => check_list(bytes, start..large_at),
+        Some(start) => check_list(bytes, start..large_at, entries),
         None => wrong(),
     }
 }
 
-/// Checks that the list of entries is one record after another, each of an entry in this part of the archive.
-fn check_list(bytes: &FileBytes, range: Range<u64>) -> Result<(), Problem> {
+/// Checks that the list of entries is one record after another, each of an entry in this part of the archive, and that no record names its entry
+/// or states its numbers twice: PyTorch takes the first name and the first numbers, and the library takes the last.
+fn check_list(bytes: &FileBytes, range: Range<u64>, entries: &ZipArchiveMetadata) -> Result<(), Problem> {
     const RECORD: usize = 46;
     // Encrypted, a patch, strongly encrypted, a masked list.
     const FLAGS: u64 = 0x2061;
     // PyTorch finds nothing in an entry that is a folder.
     const FOLDER: u64 = 0x10;
+    const LIST: &str = "the list of entries of its archive is not one that PyTorch writes";
     let list = bytes.read(range)?;
     let mut rest: &[u8] = &list;
-    while !rest.is_empty() {
+    for position in 0..entries.len() {
+        let known = entries.entry(position).map_err(of_zip)?;
         let [flags, name, extra, comment, disk] = [8, 28, 30, 32, 34].map(|at| number(rest, at, 2));
-        let lengths = [name, extra, comment].into_iter().flatten().fold(0, |sum, length| sum + length as usize);
+        let [name, extra, comment] = [name, extra, comment].map(|length| length.unwrap_or_default() as usize);
+        let lengths = name + extra + comment;
+        let is_named_once = rest.get(RECORD..RECORD + name) == Some(known.name_raw());
+        let has_one_of_each = rest.get(RECORD + name..RECORD + name + extra).is_some_and(has_one_of_each);
         match rest.get(RECORD + lengths..) {
             Some(behind)
                 if rest.starts_with(b"PK\x01\x02")
+                    && is_named_once
+                    && has_one_of_each
                     && disk == Some(0)
                     && number(rest, 38, 4).is_some_and(|attributes| attributes & FOLDER == 0)
                     && flags.is_some_and(|flags| flags & FLAGS == 0) =>
             {
                 rest = behind;
             }
-            _ => return malformed("the list of entries of its archive is not one that PyTorch writes"),
+            _ => return malformed(LIST),
         }
     }
-    Ok(())
+    if rest.is_empty() { Ok(()) } else { malformed(LIST) }
+}
+
+/// Whether extra fields follow each other to the end, no two of one kind.
+fn has_one_of_each(mut fields: &[u8]) -> bool {
+    let mut seen = HashSet::new();
+    while !fields.is_empty() {
+        let (Some(kind), Some(length)) = (number(fields, 0, 2), number(fields, 2, 2)) else { return false };
+        let Some(behind) = fields.get(4 + length as usize..) else { return false };
+        if !seen.insert(kind) {
+            return false;
+        }
+        fields = behind;
+    }
+    true
 }
 
 /// The little-endian number of as many bytes.

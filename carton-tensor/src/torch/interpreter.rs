@@ -1,7 +1,8 @@
 //! Follows the opcodes of one pickle with a stack, as Python's `pickle` and the restricted reader of `torch.load(weights_only=True)` do, and
 //! executes nothing: what a pickle would import is a name, and what it would call is described (spec/torch.md §2).
 //!
-//! Opcodes, values and copies are bounded, and nothing recurs, so that time and memory are those of the file's size.
+//! Opcodes, values and copies are bounded, and nothing recurs, so that time and memory have a limit: some gigabytes for the longest pickle,
+//! and for those of models little more than the pickle.
 
 use std::collections::HashMap;
 
@@ -19,6 +20,9 @@ const MAX_OPCODES: u64 = 1 << 25;
 const MAX_STACK: usize = 1 << 22;
 /// The most values that are kept for later opcodes.
 const MAX_MEMO: usize = 1 << 22;
+
+/// The longest key of a storage, in bytes. PyTorch counts storages.
+const MAX_KEY: usize = 1 << 10;
 
 /// The form of a storage's persistent id, which depends on the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,7 +284,7 @@ impl<'p> OnePickle<'_, 'p> {
             return malformed(format!("a key without a value at byte {} of the pickle", self.offset));
         };
         for &[key, value] in pairs {
-            dict.set(key, value, self.offset)?;
+            dict.set(key, value, self.offset, self.budget)?;
         }
         Ok(())
     }
@@ -344,6 +348,9 @@ impl<'p> OnePickle<'_, 'p> {
         else {
             return malformed(format!("the description of a storage at byte {offset} of the pickle is none"));
         };
+        if key.len() > MAX_KEY {
+            return malformed(format!("a storage whose key has {} bytes at byte {offset} of the pickle", key.len()));
+        }
         if location == "meta" {
             return refused(format!("a storage without bytes (meta) at byte {offset} of its pickle"));
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 use super::error::{Problem, malformed, quoted, refused};
 use super::values::{Collection, Made, Value};
@@ -12,6 +13,8 @@ const MAX_DEPTH: usize = 64;
 const MAX_VISITS: u64 = 1 << 23;
 /// The most bytes of all names.
 const MAX_BYTES: usize = 1 << 26;
+/// The most names of tensors: one tensor can have many.
+const MAX_TENSORS: usize = 1 << 20;
 /// As many values that are no tensors are named.
 const LISTED: usize = 1000;
 /// The name of a tensor that is the whole file.
@@ -48,8 +51,11 @@ impl fmt::Display for LeftOut {
     }
 }
 
+/// Names of tensors, each with the position of its tensor.
+pub(super) type Named = Vec<(Arc<str>, usize)>;
+
 /// The tensors below `root`, by their names, in the order of the pickle.
-pub(super) fn name_tensors(made: &Made<'_>, root: Value<'_>) -> Result<(Vec<(String, usize)>, LeftOut), Problem> {
+pub(super) fn name_tensors(made: &Made<'_>, root: Value<'_>) -> Result<(Named, LeftOut), Problem> {
     let mut walk =
         Walk { made, n_visits: 0, n_bytes: 0, tensors: Vec::new(), seen: HashSet::new(), left_out: LeftOut::default() };
     walk.visit(root, "", 0)?;
@@ -60,8 +66,8 @@ struct Walk<'m, 'p> {
     made: &'m Made<'p>,
     n_visits: u64,
     n_bytes: usize,
-    tensors: Vec<(String, usize)>,
-    seen: HashSet<String>,
+    tensors: Named,
+    seen: HashSet<Arc<str>>,
     left_out: LeftOut,
 }
 
@@ -112,13 +118,17 @@ impl<'p> Walk<'_, 'p> {
             }
             return Ok(());
         };
-        if !self.seen.insert(name.to_owned()) {
+        if self.tensors.len() == MAX_TENSORS {
+            return refused(format!("it has more than {MAX_TENSORS} names of tensors"));
+        }
+        let shared: Arc<str> = name.into();
+        if !self.seen.insert(Arc::clone(&shared)) {
             return malformed(format!(
                 "two of its tensors have the name {}, once their keys are joined by `.`",
                 quoted(name)
             ));
         }
-        self.tensors.push((name.to_owned(), tensor));
+        self.tensors.push((shared, tensor));
         Ok(())
     }
 }

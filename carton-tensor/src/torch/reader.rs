@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use zip::read::ZipArchive;
 
 use super::error::{Problem, TorchError, malformed, quoted};
-use super::names::LeftOut;
+use super::names::{LeftOut, Named};
 use super::rebuild::n_bytes;
 use super::strides::{extent, gather, is_contiguous};
 use super::values::TensorParts;
@@ -41,8 +41,9 @@ pub struct Reader {
 /// A tensor of a checkpoint, without its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
-    name: String,
-    parts: TensorParts,
+    name: Arc<str>,
+    /// Shared by all names of the tensor.
+    parts: Arc<TensorParts>,
     n_bytes: u64,
 }
 
@@ -65,6 +66,14 @@ impl TensorInfo {
         &self.parts.shape
     }
 
+    /// The bytes of the storage from the first element to the last, as far as they are fewer than those of all elements.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        let extent = extent(&self.parts.shape, &self.parts.strides);
+        let extent = extent.and_then(|n_elements| n_elements.checked_mul(width(self.parts.dtype) as u64));
+        extent.map_or(self.n_bytes, |extent| extent.min(self.n_bytes))
+    }
+
     /// The bytes of all elements. A tensor that repeats elements of its storage has more than are stored.
     #[must_use]
     pub fn n_bytes(&self) -> u64 {
@@ -72,28 +81,36 @@ impl TensorInfo {
     }
 }
 
+impl TensorInfo {
+    /// The same elements, without the dimensions along which they repeat.
+    fn once(&self) -> Self {
+        let mut parts = TensorParts::clone(&self.parts);
+        for (size, stride) in parts.shape.iter_mut().zip(&parts.strides) {
+            *size = if *stride == 0 { (*size).min(1) } else { *size };
+        }
+        let n_bytes = n_bytes(parts.dtype, &parts.shape).unwrap_or(self.n_bytes);
+        Self { name: Arc::clone(&self.name), parts: Arc::new(parts), n_bytes }
+    }
+}
+
 /// What a container has.
 #[derive(Debug)]
 pub(super) struct Contents {
     tensors: Vec<TensorInfo>,
-    positions: HashMap<String, usize>,
+    positions: HashMap<Arc<str>, usize>,
     storages: Vec<Storage>,
     left_out: LeftOut,
 }
 
 impl Contents {
-    pub(super) fn new(
-        names: Vec<(String, usize)>,
-        tensors: &[TensorParts],
-        storages: Vec<Storage>,
-        left_out: LeftOut,
-    ) -> Self {
+    pub(super) fn new(names: Named, tensors: Vec<TensorParts>, storages: Vec<Storage>, left_out: LeftOut) -> Self {
+        let tensors: Vec<Arc<TensorParts>> = tensors.into_iter().map(Arc::new).collect();
         let named = names.into_iter().filter_map(|(name, position)| {
-            let parts = tensors.get(position)?.clone();
+            let parts = Arc::clone(tensors.get(position)?);
             Some(TensorInfo { name, n_bytes: n_bytes(parts.dtype, &parts.shape)?, parts })
         });
         let tensors: Vec<TensorInfo> = named.collect();
-        let positions = tensors.iter().enumerate().map(|(position, info)| (info.name.clone(), position)).collect();
+        let positions = tensors.iter().enumerate().map(|(position, info)| (Arc::clone(&info.name), position)).collect();
         Self { tensors, positions, storages, left_out }
     }
 }
@@ -244,7 +261,7 @@ impl Reader {
             None => {
                 let stored = self.storage(tensor).map_err(|problem| problem.at(&self.place))?.n_bytes;
                 if tensor.n_bytes > stored && tensor.n_bytes > max_repeated {
-                    let (place, name) = (self.place.clone(), tensor.name.clone());
+                    let (place, name) = (self.place.clone(), tensor.name.to_string());
                     return Err(TorchError::TooLarge { place, name, n_bytes: tensor.n_bytes, limit: max_repeated });
                 }
                 self.gathered(tensor)
@@ -254,7 +271,7 @@ impl Reader {
         let bytes = checked.map_err(|problem| problem.at(&self.place))?;
         RawTensor::new(tensor.parts.dtype, tensor.parts.shape.clone(), bytes).map_err(|source| TorchError::Tensor {
             place: self.place.clone(),
-            name: tensor.name.clone(),
+            name: tensor.name.to_string(),
             source,
         })
     }
@@ -278,10 +295,14 @@ impl Reader {
         let check = || {
             let storage = self.storage(tensor)?;
             storage.start(&self.bytes)?;
-            if tensor.parts.dtype == ElementType::Bool && tensor.n_bytes <= storage.n_bytes {
-                let range = self.range(tensor)?;
-                let bytes = range.map_or_else(|| self.gathered(tensor), |range| Ok(self.bytes.read(range)?))?;
-                self.check_bools(tensor, bytes)?;
+            if tensor.parts.dtype == ElementType::Bool {
+                let once = tensor.once();
+                // Windows of a storage that overlap are as many bytes as are asked for, and are checked when they are read.
+                if once.n_bytes <= storage.n_bytes {
+                    let range = self.range(&once)?;
+                    let bytes = range.map_or_else(|| self.gathered(&once), |range| Ok(self.bytes.read(range)?))?;
+                    self.check_bools(tensor, bytes)?;
+                }
             }
             if let (Some(archive), Place::Entry { position, .. }) = (&self.archive, &storage.place)
                 && !storage.is_checked.load(Ordering::Relaxed)

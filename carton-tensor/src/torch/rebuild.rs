@@ -4,15 +4,63 @@
 use super::error::{Problem, malformed, quoted, refused};
 use super::globals::{Global, Rebuild};
 use super::strides::extent;
-use super::values::{Collection, Dict, Made, TensorParts, Value};
+use super::values::{CHARACTERS, Collection, Dict, Made, TensorParts, Value, spend};
 use crate::MAX_RANK;
 use crate::files::ElementType;
 
 /// The classes of devices that PyTorch knows.
 const DEVICES: [&str; 8] = ["cpu", "cuda", "mps", "xpu", "hpu", "xla", "mtia", "meta"];
 
-/// Attributes of a tensor that are more than a note on it: setting them changes its elements or its class.
-const ATTRIBUTES: [&str; 8] = ["data", "real", "imag", "names", "grad", "requires_grad", "_grad", "_backward_hooks"];
+/// The longest name of a device, in bytes.
+const MAX_DEVICE: usize = 16;
+
+/// Attributes of a tensor that are more than a note on it: PyTorch changes the tensor when they are set, or refuses to set them.
+const ATTRIBUTES: [&str; 44] = [
+    "data",
+    "real",
+    "imag",
+    "names",
+    "grad",
+    "requires_grad",
+    "_grad",
+    "_backward_hooks",
+    "shape",
+    "dtype",
+    "device",
+    "layout",
+    "grad_fn",
+    "is_leaf",
+    "retains_grad",
+    "output_nr",
+    "name",
+    "ndim",
+    "itemsize",
+    "nbytes",
+    "volatile",
+    "T",
+    "H",
+    "mT",
+    "mH",
+    "_version",
+    "_base",
+    "_cdata",
+    "is_cpu",
+    "is_cuda",
+    "is_xpu",
+    "is_mps",
+    "is_ipu",
+    "is_xla",
+    "is_mtia",
+    "is_maia",
+    "is_vulkan",
+    "is_sparse",
+    "is_sparse_csr",
+    "is_mkldnn",
+    "is_quantized",
+    "is_meta",
+    "is_nested",
+    "is_ort",
+];
 
 /// Returns what a call of `function` with these arguments makes. `offset` is where the pickle calls it. Each item that is copied is taken from
 /// `budget`.
@@ -36,7 +84,7 @@ pub(super) fn call<'p>(
             let items = made.dict(*items).map(|dict| dict.entries.as_slice()).unwrap_or_default();
             spend(budget, items.len())?;
             for &(key, value) in items {
-                counter.set(key.into(), value, offset)?;
+                counter.set(key.into(), value, offset, budget)?;
             }
             made.add(Collection::Dict(counter))
         }
@@ -49,17 +97,23 @@ pub(super) fn call<'p>(
                 false => wrong("a set", offset),
             }
         }
-        (Global::Encode, [text, Value::Text("latin1" | "latin-1")]) => is_latin_1(*text, "bytes", offset),
+        (Global::Encode, [text, Value::Text("latin1" | "latin-1")]) => is_latin_1(*text, "bytes", offset, budget),
         (Global::ByteArray, [] | [Value::Bytes]) => Ok(Value::Bytes),
-        (Global::ByteArray, [text, Value::Text("latin1" | "latin-1")]) => is_latin_1(*text, "a bytearray", offset),
+        (Global::ByteArray, [text, Value::Text("latin1" | "latin-1")]) => {
+            is_latin_1(*text, "a bytearray", offset, budget)
+        }
         (Global::Complex, [Value::Float | Value::Int(_), Value::Float | Value::Int(_)]) => {
             Ok(Value::Other("a complex number"))
         }
-        (Global::Size, [sizes]) => match made.tuple(*sizes) {
-            Some(values) if values.iter().all(|value| matches!(value, Value::Int(_))) => Ok(*sizes),
-            _ => wrong("a torch.Size", offset),
-        },
-        (Global::Device, [Value::Text(device)]) => {
+        (Global::Size, [sizes]) => {
+            let Some(values) = made.tuple(*sizes) else { return wrong("a torch.Size", offset) };
+            spend(budget, values.len())?;
+            match values.iter().all(|value| matches!(value, Value::Int(_))) {
+                true => Ok(*sizes),
+                false => wrong("a torch.Size", offset),
+            }
+        }
+        (Global::Device, [Value::Text(device)]) if device.len() <= MAX_DEVICE => {
             let (class, number) = device.split_once(':').unwrap_or((device, "0"));
             let is_number = matches!(number.len(), 1 | 2) && number.bytes().all(|byte| byte.is_ascii_digit());
             let is_number = is_number && (number.len() == 1 || !number.starts_with('0'));
@@ -71,18 +125,8 @@ pub(super) fn call<'p>(
         (Global::Device, [Value::Text(class), Value::Int(0..=99)]) if DEVICES.contains(class) => {
             Ok(Value::Other("a device"))
         }
-        (Global::Rebuild(function), arguments) => rebuild(made, function, arguments, offset),
+        (Global::Rebuild(function), arguments) => rebuild(made, function, arguments, offset, budget),
         (function, _) => refused(format!("its pickle calls {function:?} at byte {offset}, which is not followed")),
-    }
-}
-
-fn spend(budget: &mut u64, n_items: usize) -> Result<(), Problem> {
-    match budget.checked_sub(n_items as u64) {
-        Some(rest) => {
-            *budget = rest;
-            Ok(())
-        }
-        None => refused("its pickle has more opcodes, or copies more, than is followed"),
     }
 }
 
@@ -97,7 +141,10 @@ fn is_plain(value: Value<'_>) -> bool {
     )
 }
 
-fn is_latin_1<'p>(text: Value<'p>, what: &str, offset: usize) -> Result<Value<'p>, Problem> {
+fn is_latin_1<'p>(text: Value<'p>, what: &str, offset: usize, budget: &mut u64) -> Result<Value<'p>, Problem> {
+    if let Value::Text(text) = text {
+        spend(budget, text.len() / CHARACTERS)?;
+    }
     match text {
         Value::Text(text) if text.chars().all(|char| u32::from(char) < 0x100) => Ok(Value::Bytes),
         _ => wrong(what, offset),
@@ -116,7 +163,7 @@ fn ordered_dict_of<'p>(
     spend(budget, pairs.len())?;
     for pair in pairs {
         match made.list(*pair).or_else(|| made.tuple(*pair)) {
-            Some(&[key, value]) => dict.set(key, value, offset)?,
+            Some(&[key, value]) => dict.set(key, value, offset, budget)?,
             _ => return wrong(WHAT, offset),
         }
     }
@@ -129,6 +176,7 @@ fn rebuild<'p>(
     function: Rebuild,
     arguments: &[Value<'p>],
     offset: usize,
+    budget: &mut u64,
 ) -> Result<Value<'p>, Problem> {
     match (function, arguments) {
         (Rebuild::Tensor, &[Value::Storage(storage, dtype), start, shape, strides]) => {
@@ -166,7 +214,7 @@ fn rebuild<'p>(
             check_parameter(made, tensor, grad, hooks, offset)
         }
         (Rebuild::ParameterWithState, &[Value::Tensor(tensor), grad, hooks, state]) => {
-            check_state(made, state, offset)?;
+            check_state(made, state, offset, budget)?;
             check_parameter(made, tensor, grad, hooks, offset)
         }
         (
@@ -177,8 +225,8 @@ fn rebuild<'p>(
                 return wrong("a tensor", offset);
             };
             let arguments = arguments.to_vec();
-            check_state(made, state, offset)?;
-            rebuild(made, function, &arguments, offset)
+            check_state(made, state, offset, budget)?;
+            rebuild(made, function, &arguments, offset, budget)
         }
         _ => wrong("a tensor", offset),
     }
@@ -228,7 +276,7 @@ fn check_parameter<'p>(
 }
 
 /// Checks attributes of a tensor, which are left out.
-fn check_state(made: &Made<'_>, state: Value<'_>, offset: usize) -> Result<(), Problem> {
+fn check_state(made: &Made<'_>, state: Value<'_>, offset: usize, budget: &mut u64) -> Result<(), Problem> {
     let halves = match made.tuple(state) {
         Some(&[attributes, slots]) => [attributes, slots],
         _ => [state, Value::None],
@@ -239,6 +287,7 @@ fn check_state(made: &Made<'_>, state: Value<'_>, offset: usize) -> Result<(), P
             None if half == Value::None => &[],
             None => return wrong("the state of a tensor", offset),
         };
+        spend(budget, entries.len())?;
         for (key, _) in entries {
             match (*key).into() {
                 Value::Text(name) if !ATTRIBUTES.contains(&name) && !name.starts_with("__") => {}

@@ -54,7 +54,7 @@ fn open_pickles(pickles: &[u8], bytes: &FileBytes) -> Result<Contents, Problem> 
     let made = interpreter.made;
     let (names, left_out) = name_tensors(&made, root)?;
     let storages = find_storages(&made, keys, end as u64, bytes)?;
-    Ok(Contents::new(names, &made.tensors, storages, left_out))
+    Ok(Contents::new(names, made.tensors, storages, left_out))
 }
 
 /// Finds the storages, which follow the pickles in the order of `keys`, each with the number of its elements before it.

@@ -49,6 +49,20 @@ impl Value<'_> {
     }
 }
 
+/// As many characters take as long as an opcode.
+pub(super) const CHARACTERS: usize = 8;
+
+/// Takes the work on as many items from what a file may cause.
+pub(super) fn spend(budget: &mut u64, n_items: usize) -> Result<(), Problem> {
+    match budget.checked_sub(n_items as u64) {
+        Some(rest) => {
+            *budget = rest;
+            Ok(())
+        }
+        None => refused("its pickle has more opcodes, or copies more, than is followed"),
+    }
+}
+
 /// A key of a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key<'p> {
@@ -79,8 +93,17 @@ impl<'p> Dict<'p> {
         Self { is_ordered_dict: true, ..Self::default() }
     }
 
-    /// Sets an item as Python does: a key keeps its place.
-    pub(super) fn set(&mut self, key: Value<'p>, value: Value<'p>, offset: usize) -> Result<(), Problem> {
+    /// Sets an item as Python does: a key keeps its place. What it takes to look at a long key is taken from `budget`.
+    pub(super) fn set(
+        &mut self,
+        key: Value<'p>,
+        value: Value<'p>,
+        offset: usize,
+        budget: &mut u64,
+    ) -> Result<(), Problem> {
+        if let Value::Text(text) = key {
+            spend(budget, text.len() / CHARACTERS)?;
+        }
         let key = match key {
             Value::Text(text) => Key::Text(text),
             Value::Int(number) => Key::Int(number),
@@ -144,7 +167,7 @@ pub(super) struct Made<'p> {
 }
 
 /// The most tuples, lists, dictionaries and tensors of a file.
-const MAX_COLLECTIONS: usize = 1 << 22;
+const MAX_COLLECTIONS: usize = 1 << 21;
 
 impl<'p> Made<'p> {
     /// Adds a collection, and returns it as a value.
