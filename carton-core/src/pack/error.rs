@@ -11,7 +11,6 @@ use carton_templates::TemplateError;
 use carton_tensor::content::Content;
 use carton_tensor::npy::NpyError;
 
-use super::mlflow::MlflowFailure;
 use crate::error::{Advice, Error, Failure};
 use crate::package::PackageError;
 use crate::sandbox::SuspectedLimit;
@@ -41,13 +40,6 @@ pub(crate) enum PackError {
     /// The name is none of a repository on the Hub.
     #[error("cannot use `{name}`")]
     HubName { name: ShownUrl, source: InvalidHubName },
-    /// MLflow does not give the model.
-    #[error("cannot fetch `{address}` from MLflow")]
-    Mlflow {
-        address: String,
-        #[source]
-        reason: MlflowFailure,
-    },
     /// The file is not the one whose digest follows its address.
     #[error("`{location}` is another file than the one that is asked for: expected SHA-256 {expected}, found {found}")]
     OtherFile { location: String, expected: Sha256Digest, found: Sha256Digest },
@@ -120,7 +112,6 @@ impl Failure for PackError {
             },
             Self::Template(TemplateError::Io { verb, source, .. }) => ErrorKind::of_io(verb, source),
             Self::Check { source, .. } | Self::Reference { source, .. } => source.kind(),
-            Self::Mlflow { reason, .. } => reason.kind(),
             Self::SelfTests(_) => ErrorKind::SelfTest,
             Self::SignatureMismatch { .. } => ErrorKind::SignatureMismatch,
             _ => ErrorKind::InvalidInput,
@@ -143,7 +134,6 @@ impl Failure for PackError {
             Self::Secrets { first, is_in_folder, .. } => {
                 Some(Advice::AllowSecret { path: first.clone(), is_in_folder: *is_in_folder })
             }
-            Self::Mlflow { reason, .. } => Some(reason.hint().into()),
             Self::DigestOfFolder { .. } => {
                 Some("a repository of the Hub is pinned by a commit: hf://OWNER/REPOSITORY@COMMIT".into())
             }

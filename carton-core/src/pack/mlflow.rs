@@ -7,8 +7,8 @@ use carton_format::context::Context;
 use carton_format::error_kind::ErrorKind;
 use carton_network::http::Network;
 
-use super::error::PackError;
 use crate::Error;
+use crate::error::{Advice, Failure};
 use crate::program::{self, Ended};
 
 /// The command that the package `mlflow` installs.
@@ -40,7 +40,7 @@ impl Address {
     /// The network is not to be used.
     pub(super) fn check(&self, network: &Network) -> Result<(), Error> {
         match network.is_offline() {
-            true => Err(PackError::Mlflow { address: self.0.clone(), reason: MlflowFailure::Offline }.into()),
+            true => Err(MlflowError { address: self.0.clone(), reason: MlflowFailure::Offline }.into()),
             false => Ok(()),
         }
     }
@@ -54,7 +54,7 @@ impl Address {
         let mut command = Command::new(PROGRAM);
         command.args(["artifacts", "download", "--artifact-uri", &self.0, "--dst-path"]).arg(&folder);
         tracing::info!("`{PROGRAM}` fetches `{}`", self.0);
-        let failed = |reason| Error::from(PackError::Mlflow { address: self.0.clone(), reason });
+        let failed = |reason| Error::from(MlflowError { address: self.0.clone(), reason });
         match program::run(&mut command, None, context.cancel_token())
             .map_err(|error| failed(MlflowFailure::Start(error)))?
         {
@@ -76,9 +76,28 @@ impl Address {
     }
 }
 
-/// Why a model of MLflow cannot be fetched.
+/// MLflow does not give a model.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MlflowFailure {
+#[error("cannot fetch `{address}` from MLflow")]
+struct MlflowError {
+    address: String,
+    #[source]
+    reason: MlflowFailure,
+}
+
+impl Failure for MlflowError {
+    fn kind(&self) -> ErrorKind {
+        if matches!(self.reason, MlflowFailure::Offline) { ErrorKind::Network } else { ErrorKind::InvalidInput }
+    }
+
+    fn advice(&self) -> Option<Advice> {
+        Some(self.reason.hint().into())
+    }
+}
+
+/// Why MLflow does not give a model.
+#[derive(Debug, thiserror::Error)]
+enum MlflowFailure {
     #[error("the network is not to be used, and `{PROGRAM}` would use it")]
     Offline,
     #[error("cannot start the command `{PROGRAM}`")]
@@ -90,11 +109,7 @@ pub(crate) enum MlflowFailure {
 }
 
 impl MlflowFailure {
-    pub(super) fn kind(&self) -> ErrorKind {
-        if matches!(self, Self::Offline) { ErrorKind::Network } else { ErrorKind::InvalidInput }
-    }
-
-    pub(super) fn hint(&self) -> &'static str {
+    fn hint(&self) -> &'static str {
         match self {
             Self::Offline => "allow the network, or pack a folder that MLflow has on this machine",
             Self::Start(_) => {

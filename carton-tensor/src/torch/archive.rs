@@ -10,10 +10,10 @@ use zip::read::ZipArchive;
 use zip::result::ZipError;
 use zip::{CompressionMethod, read::ZipArchiveMetadata};
 
+use super::contents::{Contents, Place, Storage, number};
 use super::error::{Problem, malformed, quoted, refused};
 use super::interpreter::{Interpreter, PersistentIds};
 use super::names::name_tensors;
-use super::reader::{Contents, Place, Storage};
 use crate::content::Content;
 use crate::files::{FileBytes, FileReader};
 
@@ -306,30 +306,6 @@ fn has_one_of_each(mut fields: &[u8]) -> bool {
         fields = behind;
     }
     true
-}
-
-/// The little-endian number of as many bytes.
-fn number(record: &[u8], at: usize, length: usize) -> Option<u64> {
-    let bytes = record.get(at..at.checked_add(length)?)?;
-    Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-}
-
-/// Returns where the data of an entry begins, from its local header, which must have the same name.
-pub(super) fn data_start(bytes: &FileBytes, header_start: u64, name: &[u8], n_bytes: u64) -> Result<u64, Problem> {
-    const HEADER: usize = 30;
-    let shown = || quoted(&String::from_utf8_lossy(name)).to_string();
-    let outside = || Problem::Malformed(format!("entry {} of its archive is not inside of the file", shown()));
-    let length = (HEADER + name.len()) as u64;
-    let end = header_start.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(outside)?;
-    let header = bytes.read(header_start..end)?;
-    let [name_length, extra] = [26, 28].map(|at| number(&header, at, 2).unwrap_or_default());
-    let is_same =
-        header.starts_with(b"PK\x03\x04") && name_length == name.len() as u64 && header.get(HEADER..) == Some(name);
-    if !is_same {
-        return malformed(format!("entry {} of its archive has no header of this name where it should be", shown()));
-    }
-    let start = end.saturating_add(extra);
-    if start.checked_add(n_bytes).is_none_or(|end| end > bytes.len()) { Err(outside()) } else { Ok(start) }
 }
 
 /// Compares the checksum of an entry.

@@ -9,10 +9,12 @@
 //! - `rebuild`: what calls of such functions make, and which tensors there are.
 //! - `interpreter`: follows the opcodes of one pickle.
 //! - `names`: the tensors of nested dictionaries and lists, and their names.
+//! - `contents`: what a container has, whichever it is.
 //! - `archive`, `stream`: the two containers, since PyTorch 1.6 and before.
 //! - `reader`: reads the tensors.
 
 mod archive;
+mod contents;
 mod error;
 mod globals;
 mod interpreter;
@@ -24,6 +26,7 @@ mod stream;
 mod strides;
 mod values;
 
+pub use contents::TensorInfo;
 pub use error::TorchError;
 pub use names::{LeftOut, Omitted};
-pub use reader::{Reader, TensorInfo};
+pub use reader::Reader;

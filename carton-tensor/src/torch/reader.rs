@@ -1,19 +1,17 @@
 //! Reads the tensors of a checkpoint by name. Opening reads the pickle; the bytes of a tensor are read when they are wanted.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use zip::read::ZipArchive;
 
+use super::contents::{Contents, Place, Storage, TensorInfo, width};
 use super::error::{Problem, TorchError, malformed, quoted};
-use super::names::{LeftOut, Named};
-use super::rebuild::n_bytes;
+use super::names::LeftOut;
 use super::strides::{extent, gather, is_contiguous};
-use super::values::TensorParts;
 use super::{archive, stream};
 use crate::AlignedBytes;
 use crate::content::Content;
@@ -36,127 +34,6 @@ pub struct Reader {
     bytes: FileBytes,
     contents: Arc<Contents>,
     archive: Option<ZipArchive<FileReader>>,
-}
-
-/// A tensor of a checkpoint, without its data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorInfo {
-    name: Arc<str>,
-    /// Shared by all names of the tensor.
-    parts: Arc<TensorParts>,
-    n_bytes: u64,
-}
-
-impl TensorInfo {
-    /// The keys and positions by which the tensor is reached, joined by `.` (spec/torch.md §4).
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The type of the elements.
-    #[must_use]
-    pub fn dtype(&self) -> ElementType {
-        self.parts.dtype
-    }
-
-    /// The dimensions.
-    #[must_use]
-    pub fn shape(&self) -> &[usize] {
-        &self.parts.shape
-    }
-
-    /// The bytes of the storage from the first element to the last, as far as they are fewer than those of all elements.
-    #[must_use]
-    pub fn stored_bytes(&self) -> u64 {
-        let extent = extent(&self.parts.shape, &self.parts.strides);
-        let extent = extent.and_then(|n_elements| n_elements.checked_mul(width(self.parts.dtype) as u64));
-        extent.map_or(self.n_bytes, |extent| extent.min(self.n_bytes))
-    }
-
-    /// The bytes of all elements. A tensor that repeats elements of its storage has more than are stored.
-    #[must_use]
-    pub fn n_bytes(&self) -> u64 {
-        self.n_bytes
-    }
-}
-
-impl TensorInfo {
-    /// The same elements, without the dimensions along which they repeat.
-    fn once(&self) -> Self {
-        let mut parts = TensorParts::clone(&self.parts);
-        for (size, stride) in parts.shape.iter_mut().zip(&parts.strides) {
-            *size = if *stride == 0 { (*size).min(1) } else { *size };
-        }
-        let n_bytes = n_bytes(parts.dtype, &parts.shape).unwrap_or(self.n_bytes);
-        Self { name: Arc::clone(&self.name), parts: Arc::new(parts), n_bytes }
-    }
-}
-
-/// What a container has.
-#[derive(Debug)]
-pub(super) struct Contents {
-    tensors: Vec<TensorInfo>,
-    positions: HashMap<Arc<str>, usize>,
-    storages: Vec<Storage>,
-    left_out: LeftOut,
-}
-
-impl Contents {
-    pub(super) fn new(names: Named, tensors: Vec<TensorParts>, storages: Vec<Storage>, left_out: LeftOut) -> Self {
-        let tensors: Vec<Arc<TensorParts>> = tensors.into_iter().map(Arc::new).collect();
-        let named = names.into_iter().filter_map(|(name, position)| {
-            let parts = Arc::clone(tensors.get(position)?);
-            Some(TensorInfo { name, n_bytes: n_bytes(parts.dtype, &parts.shape)?, parts })
-        });
-        let tensors: Vec<TensorInfo> = named.collect();
-        let positions = tensors.iter().enumerate().map(|(position, info)| (Arc::clone(&info.name), position)).collect();
-        Self { tensors, positions, storages, left_out }
-    }
-}
-
-/// A storage: bytes that tensors share.
-#[derive(Debug)]
-pub(super) struct Storage {
-    pub(super) n_bytes: u64,
-    place: Place,
-    /// Where it begins, once that is known.
-    start: OnceLock<u64>,
-    /// Whether its checksum was compared.
-    is_checked: AtomicBool,
-}
-
-/// Where a storage is.
-#[derive(Clone, Debug)]
-pub(super) enum Place {
-    /// At this byte of the file.
-    At(u64),
-    /// In an entry of an archive, whose local header says where it begins.
-    Entry { position: usize, header_start: u64, name: Vec<u8> },
-}
-
-impl Clone for Storage {
-    fn clone(&self) -> Self {
-        Self::new(self.n_bytes, self.place.clone())
-    }
-}
-
-impl Storage {
-    pub(super) fn new(n_bytes: u64, place: Place) -> Self {
-        Self { n_bytes, place, start: OnceLock::new(), is_checked: AtomicBool::new(false) }
-    }
-
-    /// Returns where the bytes begin. All of them are in the file.
-    pub(super) fn start(&self, bytes: &FileBytes) -> Result<u64, Problem> {
-        if let Some(start) = self.start.get() {
-            return Ok(*start);
-        }
-        let start = match &self.place {
-            Place::At(start) => *start,
-            Place::Entry { header_start, name, .. } => archive::data_start(bytes, *header_start, name, self.n_bytes)?,
-        };
-        Ok(*self.start.get_or_init(|| start))
-    }
 }
 
 impl Reader {
@@ -365,11 +242,6 @@ impl Reader {
             .ok_or_else(outside)?;
         Ok(gathered.into())
     }
-}
-
-/// The bytes of an element. PyTorch has no types of less than one.
-fn width(dtype: ElementType) -> usize {
-    dtype.bits() / 8
 }
 
 impl fmt::Debug for Reader {

@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 
 use super::archive::MAX_PICKLE;
+use super::contents::{Contents, Place, Storage};
 use super::error::{Problem, malformed, quoted, refused};
 use super::interpreter::{Interpreter, PersistentIds};
 use super::names::name_tensors;
-use super::reader::{Contents, Place, Storage};
 use super::values::{Made, Value};
 use crate::files::FileBytes;
 
