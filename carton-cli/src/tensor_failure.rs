@@ -46,7 +46,14 @@ fn hint(error: &TensorFilesError) -> Option<String> {
         TensorFilesError::NothingToQuantize { schemes, .. } if schemes.is_empty() => {
             text("`carton tensor ls` shows their dtypes, and --only chooses by name")
         }
-        TensorFilesError::TwoOfOneName { .. } => error.hint().map(|hint| format!("{hint} with --only")),
+        TensorFilesError::ScaleNameTaken { .. } => error.hint().map(|hint| format!("{hint} with --only")),
+        TensorFilesError::TwoOfOneName { .. } => text("rename one of them with --rename, or leave it out with --exclude"),
+        TensorFilesError::OtherMetadata { key, .. } => {
+            Some(format!("set it with --metadata {key}=VALUE, or leave all out with --no-metadata"))
+        }
+        TensorFilesError::Beyond { .. } => {
+            text("choose a --dtype with a larger range, or write the largest number in their place with --saturate")
+        }
         TensorFilesError::CannotHold { remedy, .. } => Some(match remedy {
             Remedy::OrLeaveOut(_) | Remedy::ChooseOthers => format!("{remedy} with --only"),
             Remedy::OrDequantize => "write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of \

@@ -7,12 +7,12 @@ use carton_core::{ErrorKind, StringTensor};
 use carton_tensor::context::{CancelToken, Context};
 use carton_tensor::difference::DifferenceOptions;
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
-use carton_tensor::weights::Granularity;
+use carton_tensor::weights::{FloatType, Granularity};
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use carton_tensor_files::{
-    ConvertOptions, DiffOptions, GroupHandling, QuantizeOptions, TensorFilesError, TensorInfo, TensorLocation,
-    TensorSource, Value, Verification, WriteOptions, convert, description, diff, open, open_path, quantize, save,
-    validate, verify,
+    ConvertOptions, DiffOptions, GroupHandling, QuantizeOptions, RenameError, Rounding, TensorFilesError, TensorInfo,
+    TensorLocation, TensorSource, Value, Verification, WriteOptions, convert, description, diff, open, open_path,
+    quantize, save, validate, verify,
 };
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyKeyError;
@@ -190,31 +190,87 @@ fn working<S: Send + 'static, T: Serialize + Send + 'static>(
     serde_json::to_string(&result).map_err(|error| errors::invalid(py, &error.to_string()))
 }
 
-/// Writes tensors of a place to a file. `carton.tensors.convert` documents it.
+/// What a conversion changes: `groups`, `only`, `exclude`, `rename`, `dtype`, `saturate`, `shard_size`, `metadata`, `keep_metadata`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Converting {
+    groups: String,
+    only: Vec<String>,
+    exclude: Vec<String>,
+    rename: Vec<String>,
+    dtype: Option<String>,
+    saturate: bool,
+    shard_size: Option<u64>,
+    metadata: Vec<(String, String)>,
+    keep_metadata: bool,
+}
+
+impl Converting {
+    fn options(self, py: Python<'_>) -> PyResult<ConvertOptions> {
+        let refused = |name: &str, found: &str, expected: &str| {
+            errors::invalid(py, &format!("{name} is `{found}`, expected {expected}"))
+        };
+        let mut options = ConvertOptions::default();
+        options.groups = match self.groups.as_str() {
+            "kept" => GroupHandling::Kept,
+            "numbers" => GroupHandling::Numbers,
+            "made" => GroupHandling::Made,
+            other => return Err(refused("groups", other, "`kept`, `numbers` or `made`")),
+        };
+        options.selection.only = self.only;
+        options.selection.exclude = self.exclude;
+        for rename in &self.rename {
+            let rename = rename.parse().map_err(|error: RenameError| errors::invalid(py, &error.to_string()))?;
+            options.selection.rename.push(rename);
+        }
+        let to = match self.dtype.as_deref() {
+            None => None,
+            Some("bfloat16" | "bf16") => Some(FloatType::BFloat16),
+            Some("float16" | "f16") => Some(FloatType::Float16),
+            Some("float32" | "f32") => Some(FloatType::Float32),
+            Some("float8_e4m3fn" | "f8_e4m3fn") => Some(FloatType::Float8E4m3Fn),
+            Some(other) => {
+                return Err(refused("dtype", other, "`bfloat16`, `float16`, `float32` or `float8_e4m3fn`"));
+            }
+        };
+        options.rounding = to.map(|to| Rounding { to, saturate: self.saturate });
+        options.shard_size = self.shard_size;
+        options.metadata.set = self.metadata;
+        options.metadata.leave_out = !self.keep_metadata;
+        Ok(options)
+    }
+}
+
+/// Writes tensors of places to a file. `carton.tensors.convert` documents it.
 #[pyfunction]
-#[pyo3(signature = (origin, output, storing, *, groups, progress=None))]
+#[pyo3(signature = (origins, output, storing, converting, *, progress=None))]
 pub(crate) fn tensor_convert(
     py: Python<'_>,
-    origin: Origin,
+    origins: Vec<Origin>,
     output: GivenPath,
     storing: Storing,
-    groups: &str,
+    converting: Converting,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let mut options = ConvertOptions::default();
+    let mut options = converting.options(py)?;
     options.write = storing.options(py)?;
-    options.groups = match groups {
-        "kept" => GroupHandling::Kept,
-        "numbers" => GroupHandling::Numbers,
-        "made" => GroupHandling::Made,
-        other => {
-            let text = format!("groups is `{other}`, expected `kept`, `numbers` or `made`");
-            return Err(errors::invalid(py, &text));
+    let cancel_token = CancelToken::default();
+    let mut openings = Vec::with_capacity(origins.len());
+    for origin in origins {
+        let location = TensorLocation::from(origin.place.0);
+        let opening = open(location).config(config(py, origin.offline)?).cancel_token(cancel_token.clone());
+        openings.push((opening, origin.max_dense, origin.digests));
+    }
+    let all = async move {
+        let mut sources = Vec::with_capacity(openings.len());
+        for (opening, max_dense, digests) in openings {
+            sources.push(opening.await?.with_max_dense(max_dense).verifying(digests));
         }
+        Ok(sources)
     };
-    on_source(py, origin, progress, move |source, context| {
+    working(py, progress, cancel_token, all, move |sources: Vec<TensorSource>, context| {
         options.write = options.write.context(context);
-        convert(source, &output.0, &options)
+        convert(&sources.iter().collect::<Vec<_>>(), &output.0, &options)
     })
 }
 

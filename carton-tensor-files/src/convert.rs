@@ -1,28 +1,39 @@
-//! Writes tensors to a file of another format, one at a time.
+//! Writes tensors to a file of another format, piece by piece, or to the shards of a checkpoint.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use carton_tensor::context::ProgressEvent;
-use carton_tensor::weights::SCALE_SUFFIX;
+use carton_tensor::files::PendingFile;
+use carton_tensor::weights::{self, SCALE_SUFFIX};
 use serde::Serialize;
 
-use crate::copy::{check_output, expanded, kind, metadata, piece, warn_of_lost, warn_of_version};
+use crate::already::{left_as_they_are, quantized_already};
 use crate::error::TensorFilesError;
 use crate::groups::Groups;
-use crate::sink::{Piece, Planned, PlannedKind, Sink};
+use crate::metadata::Metadata;
+use crate::metered::metered;
+use crate::plan::{Job, check_output, kind, piece, warn_of_lost, warn_of_version};
+use crate::rounded::Rounding;
+use crate::selection::{Selection, check_names};
+use crate::shards;
+use crate::sink::{Complete, Piece, Planned, PlannedKind, Sink};
 use crate::source::TensorSource;
 use crate::tensor_info::TensorInfo;
 use crate::write_options::{OutputFormat, WriteOptions};
+use crate::written_metadata::{MetadataOptions, written_metadata};
 
 /// What was written.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Written {
-    /// The file.
+    /// The file; of several, their index.
     pub path: PathBuf,
-    /// The number of tensors in it.
+    /// The files of tensors, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<PathBuf>,
+    /// The number of tensors.
     pub tensors: usize,
-    /// Its size, in bytes.
+    /// The size of all files, in bytes.
     pub size: u64,
     /// What was lost or left out in the new file, one sentence each.
     pub warnings: Vec<String>,
@@ -47,56 +58,222 @@ pub enum GroupHandling {
 pub struct ConvertOptions {
     /// How they are stored.
     pub write: WriteOptions,
+    /// Which of them, and under which names.
+    pub selection: Selection,
     /// What happens to quantized groups.
     pub groups: GroupHandling,
+    /// How floats are rounded to another type. Without it, no number changes. Tensors that are quantized already are left as they are, with their scales.
+    pub rounding: Option<Rounding>,
+    /// The most bytes of tensors in a file, for safetensors. If there are more, several files are written, `NAME-00001-of-00002.safetensors` and so
+    /// on, and their index `NAME.safetensors.index.json` (spec/safetensors.md §7). A larger tensor has a file of its own.
+    pub shard_size: Option<u64>,
+    /// What becomes of the metadata.
+    pub metadata: MetadataOptions,
 }
 
-/// Writes the tensors of `source` to the file at `output`, in the format that its extension names. Values that a format cannot hold are
-/// refused, never rounded. The file appears under its name when it is complete. The digests of a zTensor source are compared.
+/// Writes the tensors of all `sources` to the file at `output`, in the format that its extension names. Values that a format cannot hold are
+/// refused, and rounded only where that is asked for. The file appears under its name when it is complete; of a checkpoint in several files, the index last. The
+/// digests of zTensor sources are compared.
+///
+/// Tensors are copied in pieces. Sparse ones and strided ones of PyTorch, arrays in Fortran order, and those that become groups or sparse are in memory as a
+/// whole, one at a time.
 ///
 /// # Errors
 /// [`TensorFilesError`]; nothing is left behind then.
-pub fn convert(source: &TensorSource, output: &Path, options: &ConvertOptions) -> Result<Written, TensorFilesError> {
-    let context = &options.write.context;
-    check_output(source, output)?;
+pub fn convert(
+    sources: &[&TensorSource],
+    output: &Path,
+    options: &ConvertOptions,
+) -> Result<Written, TensorFilesError> {
     let format = OutputFormat::of(output)?;
     if options.groups == GroupHandling::Made {
         format.expect_ztensor("groups", output)?;
     }
-    let dequantize = options.groups == GroupHandling::Numbers;
-    let mut warnings = source.not_written();
-    let mut listed = expanded(source, &mut warnings);
-    let groups = match options.groups {
-        GroupHandling::Made => Groups::find(source, &listed, &mut warnings)?,
+    if options.shard_size.is_some() && format != OutputFormat::Safetensors {
+        return Err(TensorFilesError::NoShards { path: output.to_path_buf(), format: format.name() });
+    }
+    let mut warnings = Vec::new();
+    if options.selection.only.is_empty() {
+        warnings.extend(sources.iter().flat_map(|source| source.not_written()));
+    }
+    let mut selected = options.selection.select(sources, &mut warnings)?;
+    let groups = match (options.groups, sources) {
+        (GroupHandling::Made, &[source]) => {
+            let listed: Vec<&TensorInfo> = selected.iter().map(|one| one.listed).collect();
+            Groups::find(source, &listed, &mut warnings)?
+        }
+        (GroupHandling::Made, _) => return Err(TensorFilesError::GroupsOfOne { found: sources.len() }),
         _ => Groups::default(),
     };
-    listed.retain(|listed| !groups.is_scale(&listed.name));
-    let planned = |listed: &&TensorInfo| {
-        let kind = if groups.contains(&listed.name) { PlannedKind::Group } else { kind(listed, format, dequantize) };
-        Planned { name: listed.name.clone(), kind }
-    };
-    let planned: Vec<Planned> = listed.iter().map(planned).collect();
-    let metadata = metadata(source, format, &mut warnings)?;
-    warn_of_version(&options.write, &listed, &mut warnings);
-    let mut sink = Sink::create(output, &options.write, &planned, &metadata)?;
-    let total = source.total();
-    let mut done = 0_u64;
-    for position in sink.order() {
-        context.advance(&ProgressEvent::new("converting", done, Some(total), "bytes"))?;
-        let (Some(listed), Some(planned)) = (listed.get(position), planned.get(position)) else { continue };
-        let piece = match groups.read(source, &listed.name)? {
-            Some(group) => {
-                if let Some(reader) = source.as_ztensor() {
-                    warn_of_lost(&reader.object(&listed.name)?, &mut warnings)?;
-                    warn_of_lost(&reader.object(&format!("{}{SCALE_SUFFIX}", listed.name))?, &mut warnings)?;
-                }
-                Piece::Group(Box::new(group))
-            }
-            None => piece(source, listed, format, dequantize, &mut warnings)?,
+    selected.retain(|one| !groups.is_scale(&one.listed.name));
+    check_names(&selected)?;
+    let dequantize = options.groups == GroupHandling::Numbers;
+    let rounding = Roundings::find(sources, options.rounding);
+    let mut jobs: Vec<Job<'_>> = Vec::with_capacity(selected.len());
+    for one in &selected {
+        let kind =
+            if groups.contains(&one.listed.name) { PlannedKind::Group } else { kind(one.listed, format, dequantize) };
+        let mut job = Job {
+            planned: Planned { name: one.name.clone(), kind },
+            source: one.source,
+            listed: one.listed,
+            dequantize,
+            rounding: None,
         };
-        sink.write(&planned.name, piece)?;
-        done = done.saturating_add(listed.bytes.unwrap_or(0));
+        rounding.apply(&mut job);
+        jobs.push(job);
     }
-    context.check()?;
-    Ok(Written { path: output.to_path_buf(), tensors: planned.len(), size: sink.finish()?, warnings })
+    warnings.extend(rounding.left_as_they_are(&jobs));
+    let metadata = written_metadata(sources, format, &options.metadata, &mut warnings)?;
+    let listed: Vec<&TensorInfo> = selected.iter().map(|one| one.listed).collect();
+    warn_of_version(&options.write, &listed, &mut warnings);
+    let divided = match options.shard_size {
+        Some(limit) => shards::divide(jobs.iter().map(Job::n_bytes), limit),
+        None => vec![(0..jobs.len()).collect()],
+    };
+    let mut writing = Writing { sources, format, options, groups: &groups, metadata: &metadata, warnings };
+    match divided.as_slice() {
+        [_] => writing.one_file(output, &jobs),
+        divided => writing.several_files(output, &jobs, divided),
+    }
+}
+
+/// The tensors that floats are rounded of.
+struct Roundings<'a> {
+    rounding: Option<Rounding>,
+    /// Those that are quantized already, by their source.
+    already: Vec<(&'a TensorSource, BTreeMap<&'a str, &'static str>)>,
+}
+
+impl<'a> Roundings<'a> {
+    fn find(sources: &[&'a TensorSource], rounding: Option<Rounding>) -> Self {
+        let mut already = Vec::new();
+        for source in sources.iter().filter(|_| rounding.is_some()) {
+            let mut of_source = quantized_already(source);
+            // Alone, they are only floats of few bits.
+            of_source.retain(|_, scheme| *scheme != weights::WITHOUT_SCALES);
+            already.push((*source, of_source));
+        }
+        Self { rounding, already }
+    }
+
+    /// Rounds the numbers of a tensor, if they are to be rounded.
+    fn apply(&self, job: &mut Job<'_>) {
+        let (Some(rounding), PlannedKind::Numbers(dtype, _)) = (self.rounding, &mut job.planned.kind) else { return };
+        let is_quantized = self.scheme(job.source, &job.listed.name).is_some() && !job.dequantize;
+        if rounding.applies_to(*dtype) && !is_quantized {
+            *dtype = rounding.to.element_type();
+            job.rounding = Some(rounding);
+        }
+    }
+
+    fn scheme(&self, source: &TensorSource, name: &str) -> Option<&'static str> {
+        let mut of_source = self.already.iter().filter(|(other, _)| std::ptr::eq(*other, source));
+        of_source.find_map(|(_, already)| already.get(name).copied())
+    }
+
+    /// Says which tensors are not rounded because they are quantized already.
+    fn left_as_they_are(&self, jobs: &[Job<'a>]) -> Vec<String> {
+        let left = jobs.iter().filter(|job| job.rounding.is_none());
+        let left: BTreeMap<&str, &'static str> = left
+            .filter_map(|job| Some((job.listed.name.as_str(), self.scheme(job.source, &job.listed.name)?)))
+            .collect();
+        left_as_they_are(&left)
+    }
+}
+
+/// What all files of a conversion have in common.
+struct Writing<'a> {
+    sources: &'a [&'a TensorSource],
+    format: OutputFormat,
+    options: &'a ConvertOptions,
+    groups: &'a Groups<'a>,
+    metadata: &'a Metadata,
+    warnings: Vec<String>,
+}
+
+impl Writing<'_> {
+    fn one_file(&mut self, output: &Path, jobs: &[Job<'_>]) -> Result<Written, TensorFilesError> {
+        let total = jobs.iter().map(Job::n_bytes).fold(0, u64::saturating_add);
+        let meter = self.options.write.context.meter("converting", total);
+        let complete = self.file(output, &jobs.iter().collect::<Vec<_>>(), &|n_bytes| Ok(meter.advance(n_bytes)?))?;
+        self.options.write.context.cancel_token().begin_publishing()?;
+        let size = complete.publish()?;
+        let warnings = std::mem::take(&mut self.warnings);
+        Ok(Written { path: output.to_path_buf(), shards: Vec::new(), tensors: jobs.len(), size, warnings })
+    }
+
+    fn several_files(
+        &mut self,
+        output: &Path,
+        jobs: &[Job<'_>],
+        divided: &[Vec<usize>],
+    ) -> Result<Written, TensorFilesError> {
+        let total = jobs.iter().map(Job::n_bytes).fold(0, u64::saturating_add);
+        let meter = self.options.write.context.meter("converting", total);
+        let mut files: Vec<(PathBuf, Complete)> = Vec::with_capacity(divided.len());
+        let mut weight_map: BTreeMap<&str, String> = BTreeMap::new();
+        for (position, shard) in divided.iter().enumerate() {
+            let path = shards::shard_path(output, position, divided.len());
+            let of_shard: Vec<&Job<'_>> = shard.iter().filter_map(|position| jobs.get(*position)).collect();
+            let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+            weight_map.extend(of_shard.iter().map(|job| (job.planned.name.as_str(), file_name.to_string())));
+            let complete = self.file(&path, &of_shard, &|n_bytes| Ok(meter.advance(n_bytes)?))?;
+            files.push((path, complete));
+        }
+        let path = shards::index_path(output);
+        check_output(self.sources, &path)?;
+        let weight_map = weight_map.iter().map(|(name, file)| (*name, file.as_str())).collect();
+        let index = shards::write_index(&path, weight_map, total)?;
+        self.options.write.context.cancel_token().begin_publishing()?;
+        let (mut shards, mut size) = (Vec::with_capacity(files.len()), 0_u64);
+        for (path, complete) in files {
+            size = size.saturating_add(complete.publish()?);
+            shards.push(path);
+        }
+        publish_index(index, &path)?;
+        let warnings = std::mem::take(&mut self.warnings);
+        Ok(Written { path, shards, tensors: jobs.len(), size, warnings })
+    }
+
+    /// Writes one file, which has no name yet.
+    fn file(
+        &mut self,
+        output: &Path,
+        jobs: &[&Job<'_>],
+        advance: &dyn Fn(u64) -> Result<(), TensorFilesError>,
+    ) -> Result<Complete, TensorFilesError> {
+        check_output(self.sources, output)?;
+        let planned: Vec<Planned> = jobs.iter().map(|job| job.planned.clone()).collect();
+        let mut sink = Sink::create(output, &self.options.write, &planned, self.metadata)?;
+        for position in sink.order() {
+            let Some(job) = jobs.get(position) else { continue };
+            let piece = self.piece(job)?;
+            let is_metered = matches!(piece, Piece::Numbers(_));
+            let piece = metered(piece, advance);
+            sink.write(&job.planned, &piece)?;
+            if !is_metered {
+                advance(job.n_bytes())?;
+            }
+            if let Piece::Numbers(numbers) = &piece {
+                self.warnings.extend(numbers.warning());
+            }
+        }
+        self.options.write.context.check()?;
+        sink.complete()
+    }
+
+    fn piece<'j>(&mut self, job: &Job<'j>) -> Result<Piece<'j>, TensorFilesError> {
+        let (source, name) = (job.source, &job.listed.name);
+        let Some(group) = self.groups.read(source, name)? else { return piece(job, self.format, &mut self.warnings) };
+        if let Some(reader) = source.as_ztensor() {
+            warn_of_lost(&reader.object(name)?, &mut self.warnings)?;
+            warn_of_lost(&reader.object(&format!("{name}{SCALE_SUFFIX}"))?, &mut self.warnings)?;
+        }
+        Ok(Piece::Group(Box::new(group)))
+    }
+}
+
+fn publish_index(index: PendingFile, path: &Path) -> Result<(), TensorFilesError> {
+    index.publish().map_err(|source| TensorFilesError::Io { action: "write", path: path.to_path_buf(), source })
 }

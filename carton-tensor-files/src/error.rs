@@ -9,6 +9,7 @@ use carton_core::ErrorKind;
 use carton_tensor::any_file;
 use carton_tensor::content::Content;
 use carton_tensor::context::Cancelled;
+use carton_tensor::files::ElementType;
 use carton_tensor::npy::NpyError;
 use carton_tensor::safetensors::SafetensorsError;
 use carton_tensor::weights::{DescriptionError, WeightsError};
@@ -157,11 +158,9 @@ pub enum TensorFilesError {
         format: &'static str,
     },
     /// The format of the file to write cannot hold metadata.
-    #[error("`{}` would be {format}, which cannot hold metadata", path.display())]
+    #[error("{format} cannot hold metadata")]
     NoMetadata {
-        /// The file to write.
-        path: PathBuf,
-        /// Its format.
+        /// The format.
         format: &'static str,
     },
     /// The format of the file to write cannot hold a tensor.
@@ -177,11 +176,68 @@ pub enum TensorFilesError {
         remedy: Remedy,
     },
     /// Two tensors would have one name.
-    #[error("two tensors would be called `{name}`")]
+    #[error("two tensors would be called `{name}`: {first} and {second}")]
     TwoOfOneName {
         /// The name.
         name: String,
+        /// One of them, and where it is.
+        first: String,
+        /// The other.
+        second: String,
     },
+    /// The scale of a quantized tensor would have the name of another tensor.
+    #[error("two tensors would be called `{name}`")]
+    ScaleNameTaken {
+        /// The name.
+        name: String,
+    },
+    /// Nothing is left to write.
+    #[error("every tensor of `{place}` is left out")]
+    NoneLeft {
+        /// The files or cartons.
+        place: String,
+    },
+    /// Two sources have other texts in their metadata.
+    #[error("`{place}` has another value of `{key}` in its metadata than the files before it")]
+    OtherMetadata {
+        /// The name of the value.
+        key: String,
+        /// The file or carton.
+        place: String,
+    },
+    /// Numbers are beyond the largest one of the type that they would get.
+    #[error("{} of tensor `{name}` cannot be {dtype}: too large", count(*n_numbers, "number"))]
+    Beyond {
+        /// The tensor, as messages show it.
+        name: String,
+        /// How many of its numbers.
+        n_numbers: u64,
+        /// The type.
+        dtype: ElementType,
+    },
+    /// A format that has no checkpoints of several files.
+    #[error("only a checkpoint of safetensors files can have several, and `{}` would be {format}", path.display())]
+    NoShards {
+        /// The file to write.
+        path: PathBuf,
+        /// Its format.
+        format: &'static str,
+    },
+    /// Quantized groups are made of the tensors of one file.
+    #[error("quantized groups are made of the tensors of one file, and {found} are read")]
+    GroupsOfOne {
+        /// The number of files.
+        found: usize,
+    },
+    /// A file that is read has changed since it was opened, or contradicts itself.
+    #[error("a file that is read changed meanwhile: {0}")]
+    Changed(String),
+    /// A tensor that must be in memory as a whole does not fit.
+    #[error("a tensor does not fit in memory")]
+    Memory,
+    /// The operating system refused to write the file.
+    #[error("cannot write")]
+    Writing(#[source] io::Error),
     /// There are no floats to quantize.
     #[error("`{place}` has no tensor of floats to quantize")]
     NothingToQuantize {
@@ -326,6 +382,7 @@ impl TensorFilesError {
             Self::Thread(_) => ErrorKind::Other,
             Self::Io { action, source, .. } => ErrorKind::of_io(action, source),
             Self::Description(DescriptionError::Io { source, .. }) => ErrorKind::of_io("open", source),
+            Self::Changed(_) | Self::Memory | Self::Writing(_) => ErrorKind::Machine,
             Self::NotAFile { .. } | Self::Weights(WeightsError::Memory { .. } | WeightsError::Write { .. }) => {
                 ErrorKind::Machine
             }
@@ -366,7 +423,14 @@ impl TensorFilesError {
                 "what it has is quantized already ({}), and would only lose precision",
                 schemes.join("; ")
             )),
-            Self::TwoOfOneName { .. } => text("a quantized tensor has its scale beside it; leave one as it is"),
+            Self::TwoOfOneName { .. } => text("rename one of them, or leave it out"),
+            Self::OtherMetadata { .. } => text("set the value, or leave the metadata out"),
+            Self::Beyond { .. } => {
+                text("choose a type with a larger range, or have such numbers become the largest one")
+            }
+            Self::Changed(_) => text("try again"),
+            Self::NoShards { .. } => text("name a file .safetensors"),
+            Self::ScaleNameTaken { .. } => text("a quantized tensor has its scale beside it; leave one as it is"),
             Self::NotInGroups { .. } => text("leave it as it is, or make no groups"),
             Self::OneFits { .. } => text("choose one, or write an .npz file"),
             Self::Folder { found, .. } if found == "no tensor file" => None,

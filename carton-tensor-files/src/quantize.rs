@@ -6,20 +6,23 @@ use std::path::Path;
 use carton_tensor::context::ProgressEvent;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::weights::{
-    self, Described, Filter, Granularity, QuantizationError, QuantizedMatrix, QuantizedTensor, SCALE_SUFFIX, Scales,
+    self, Filter, Granularity, QuantizationError, QuantizedMatrix, QuantizedTensor, SCALE_SUFFIX, Scales,
 };
 use carton_tensor::ztensor::QuantizedGroup;
 use serde::Serialize;
 
+use crate::already::{left_as_they_are, quantized_already};
 use crate::convert::Written;
-use crate::copy;
 use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
+use crate::plan::{self, Job};
+use crate::selection::Selection;
 use crate::sink::{Piece, Planned, PlannedKind, Sink};
-use crate::source::{TensorSource, Value};
+use crate::source::TensorSource;
 use crate::tensor_info::TensorInfo;
 use crate::text::{shown_name, shown_names};
 use crate::write_options::{OutputFormat, WriteOptions};
+use crate::written_metadata::{MetadataOptions, written_metadata};
 
 /// The role of a tensor that is written.
 #[derive(Clone, Copy)]
@@ -157,40 +160,6 @@ fn is_float(listed: &TensorInfo) -> bool {
         && listed.element_type.is_some_and(|dtype| dtype.is_float() && listed.dtype.as_deref() == Some(dtype.name()))
 }
 
-/// Returns the tensors that are quantized already, with what belongs to them, each with the name of its scheme (spec/weights.md §2.3).
-fn quantized_already(source: &TensorSource) -> BTreeMap<&str, &'static str> {
-    // A scale belongs to its tensor even if only one of them is asked for.
-    let mut already = match source.file() {
-        Some(file) => weights::quantized_already(
-            file.entries().map(|entry| Described { name: entry.name(), dtype: entry.dtype() }),
-        ),
-        None => {
-            let described = source.tensors().iter();
-            let described = described.map(|listed| Described { name: &listed.name, dtype: listed.element_type });
-            weights::quantized_already(described)
-        }
-    };
-    let listed: BTreeSet<&str> = source.tensors().iter().map(|listed| listed.name.as_str()).collect();
-    already.retain(|name, _| listed.contains(name));
-    let groups = source.tensors().iter().filter(|listed| listed.format == TensorLayout::QuantizedGroup);
-    already.extend(groups.map(|listed| (listed.name.as_str(), "in groups")));
-    let blocks = source.tensors().iter().filter(|listed| listed.format == TensorLayout::Ggml);
-    already.extend(blocks.map(|listed| (listed.name.as_str(), "in blocks")));
-    already
-}
-
-/// Says of each scheme which tensors are written as they are because of it.
-fn left_as_they_are(already: &BTreeMap<&str, &'static str>) -> Vec<String> {
-    let mut by_scheme: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, scheme) in already {
-        by_scheme.entry(scheme).or_default().push(name);
-    }
-    let warning = |(scheme, names)| {
-        format!("written as they are, because they are quantized already ({scheme}): {}", shown_names::<'_>(names))
-    };
-    by_scheme.into_iter().map(warning).collect()
-}
-
 /// Writes the tensors of `source` to the file at `output`, its float tensors as int8 (spec/weights.md §2). The file appears under its name when
 /// it is complete. Tensors of other types are written unchanged, and so is what is quantized already, with its scales.
 ///
@@ -210,7 +179,7 @@ pub fn quantize(
     options.granularity = settings.granularity;
     options.measure = settings.measure;
     let options = &options;
-    copy::check_output(source, output)?;
+    plan::check_output(&[source], output)?;
     let format = OutputFormat::of(output)?;
     if settings.group_size.is_some() {
         format.expect_ztensor("group_size", output)?;
@@ -219,8 +188,8 @@ pub fn quantize(
     let mut planned = Vec::new();
     let mut roles: Vec<(&TensorInfo, Role)> = Vec::new();
     let already = quantized_already(source);
-    for listed in copy::expanded(source, &mut warnings) {
-        let name = listed.name.clone();
+    for selected in Selection::default().select(&[source], &mut warnings)? {
+        let (name, listed) = (selected.name, selected.listed);
         if is_float(listed) && !already.contains_key(name.as_str()) && filter.accepts(&name) {
             let shape = listed.shape.clone().unwrap_or_default();
             let fits = QuantizedGroup::fits(&shape) && !shape.contains(&0);
@@ -235,7 +204,7 @@ pub fn quantize(
             planned.push(Planned { name: scale, kind: PlannedKind::Numbers(ElementType::Float64, scale_shape) });
             roles.push((listed, Role::Scale));
         } else {
-            planned.push(Planned { name, kind: copy::kind(listed, format, false) });
+            planned.push(Planned { name, kind: plan::kind(listed, format, false) });
             roles.push((listed, Role::AsItIs));
         }
     }
@@ -249,7 +218,7 @@ pub fn quantize(
         warnings.push(what.to_owned());
     }
     warnings.extend(left_as_they_are(&already));
-    let metadata = copy::metadata(source, format, &mut warnings)?;
+    let metadata = written_metadata(&[source], format, &MetadataOptions::default(), &mut warnings)?;
     let mut sink = Sink::create(output, &settings.write, &planned, &metadata)?;
     let total = source.total();
     let (mut done, mut quantized) = (0_u64, Vec::new());
@@ -261,7 +230,10 @@ pub fn quantize(
         context.advance(&ProgressEvent::new("quantizing", done, Some(total), "bytes"))?;
         let (Some(planned), Some((listed, role))) = (planned.get(position), roles.get(position)) else { continue };
         let piece = match role {
-            Role::AsItIs => copy::piece(source, listed, format, false, &mut warnings)?,
+            Role::AsItIs => {
+                let job = Job { planned: planned.clone(), source, listed, dequantize: false, rounding: None };
+                plan::piece(&job, format, &mut warnings)?
+            }
             Role::Scale => {
                 let scales = match last.take().filter(|(name, _)| *name == listed.name) {
                     Some((_, scales)) => scales,
@@ -272,7 +244,7 @@ pub fn quantize(
                     }
                     None => one(source, listed, options)?.scales,
                 };
-                Piece::Value(Value::Numbers(scales.to_tensor()?))
+                Piece::from(scales.to_tensor()?)
             }
             Role::Group(group_size) => {
                 warn_of_lost(source, listed, &mut warnings)?;
@@ -290,16 +262,17 @@ pub fn quantize(
                     Some(scale) => sink.fill(scale, &one.scales.to_tensor()?)?,
                     None => last = Some((&listed.name, one.scales)),
                 }
-                Piece::Value(Value::Numbers(one.tensor))
+                Piece::from(one.tensor)
             }
         };
-        sink.write(&planned.name, piece)?;
+        sink.write(planned, &piece)?;
         if !matches!(role, Role::Scale) {
             done = done.saturating_add(listed.bytes.unwrap_or(0));
         }
     }
     context.check()?;
-    let written = Written { path: output.to_path_buf(), tensors: planned.len(), size: sink.finish()?, warnings };
+    let (path, size) = (output.to_path_buf(), sink.finish()?);
+    let written = Written { path, shards: Vec::new(), tensors: planned.len(), size, warnings };
     let unchanged = roles.iter().filter(|(_, role)| matches!(role, Role::AsItIs)).count();
     Ok(QuantizeReport::new(written, quantized, unchanged))
 }
@@ -311,7 +284,7 @@ fn warn_of_lost(
 ) -> Result<(), TensorFilesError> {
     if let Some(reader) = source.as_ztensor() {
         let object = reader.object(&listed.name)?;
-        copy::warn_of_lost(&object, warnings)?;
+        plan::warn_of_lost(&object, warnings)?;
     }
     Ok(())
 }

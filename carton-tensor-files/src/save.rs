@@ -10,6 +10,7 @@ use crate::error::TensorFilesError;
 use crate::metadata::Metadata;
 use crate::sink::{Piece, Planned, PlannedKind, Sink};
 use crate::source::Value;
+use crate::text::shown_name;
 use crate::write_options::{OutputFormat, WriteOptions};
 
 /// Writes named tensors, and metadata, to the file at `output`, in the format that its extension names. The file appears under its name when it
@@ -25,29 +26,36 @@ pub fn save(
 ) -> Result<Written, TensorFilesError> {
     let format = OutputFormat::of(output)?;
     if !metadata.is_empty() && matches!(format, OutputFormat::Npz | OutputFormat::Npy) {
-        return Err(TensorFilesError::NoMetadata { path: output.to_path_buf(), format: format.name() });
+        return Err(TensorFilesError::NoMetadata { format: format.name() });
     }
     let kind = |value: &Value| match value {
         Value::Numbers(tensor) => PlannedKind::Numbers(tensor.dtype(), tensor.shape().to_vec()),
         Value::Strings(_) => PlannedKind::Strings,
         Value::Nested(_) => PlannedKind::Nested,
     };
+    let total = tensors.iter().map(|(_, value)| n_bytes(value)).sum();
     let planned: Vec<Planned> =
         tensors.iter().map(|(name, value)| Planned { name: name.clone(), kind: kind(value) }).collect();
     let metadata: Metadata =
         metadata.iter().map(|(key, value)| (key.clone(), Attribute::Text(value.clone()))).collect();
     let mut sink = Sink::create(output, options, &planned, &metadata)?;
-    let total = tensors.iter().map(|(_, value)| n_bytes(value)).sum();
-    let mut tensors: Vec<Option<(String, Value)>> = tensors.into_iter().map(Some).collect();
+    let mut values: Vec<Option<Value>> = tensors.into_iter().map(|(_, value)| Some(value)).collect();
     let mut done = 0;
     for position in sink.order() {
         options.context.advance(&ProgressEvent::new("saving", done, Some(total), "bytes"))?;
-        let Some((name, value)) = tensors.get_mut(position).and_then(Option::take) else { continue };
+        let value = values.get_mut(position).and_then(Option::take);
+        let (Some(planned), Some(value)) = (planned.get(position), value) else { continue };
         done += n_bytes(&value);
-        sink.write(&name, Piece::Value(value))?;
+        let piece = match value {
+            Value::Numbers(tensor) => Piece::from(tensor),
+            Value::Strings(strings) => Piece::Strings(strings),
+            Value::Nested(_) => return Err(TensorFilesError::UnknownKind { name: shown_name(&planned.name) }),
+        };
+        sink.write(planned, &piece)?;
     }
     options.context.check()?;
-    Ok(Written { path: output.to_path_buf(), tensors: planned.len(), size: sink.finish()?, warnings: Vec::new() })
+    let (path, size) = (output.to_path_buf(), sink.finish()?);
+    Ok(Written { path, shards: Vec::new(), tensors: planned.len(), size, warnings: Vec::new() })
 }
 
 fn n_bytes(value: &Value) -> u64 {

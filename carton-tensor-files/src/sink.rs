@@ -6,25 +6,21 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use carton_tensor::DataType;
-use carton_tensor::any_file::{ElementOrder, Entry};
 use carton_tensor::context::CancelToken;
 use carton_tensor::files::{ElementType, PendingFile, RawTensor};
-use carton_tensor::npy::{Array, NpzWriter, write_array};
+use carton_tensor::npy::{Array, NpzWriter, write_array, write_array_with};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
 use carton_tensor::ztensor::{self, Attribute, Object, QuantizedGroup, Version};
+use carton_tensor::{DataType, StringTensor};
 
 use crate::error::{Remedy, TensorFilesError};
-use crate::source::Value;
+use crate::numbers::{Numbers, copy_to};
 use crate::text::shown_name;
 use crate::write_options::{OutputFormat, Temporary, WriteOptions};
 use crate::ztensor_output::ZtensorOutput;
 
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
-
-/// The numbers of quantized blocks that are written at a time.
-const COMPUTED_AT_ONCE: usize = 1 << 20;
 
 /// The remedy for a tensor that version 1.1 of zTensor cannot hold.
 const TOO_NEW: Remedy = Remedy::OrLeaveOut("write version 1.2");
@@ -58,20 +54,24 @@ pub(crate) enum PlannedKind {
 
 /// The contents of one planned tensor.
 pub(crate) enum Piece<'a> {
-    Value(Value),
+    Numbers(Box<dyn Numbers + 'a>),
+    Strings(StringTensor),
     Group(Box<QuantizedGroup>),
-    /// A tensor whose numbers are computed piece by piece.
-    Computed(Entry<'a>),
     /// An object of a zTensor file, to be copied.
     Object(&'a ztensor::Reader, Object<'a>),
+}
+
+impl From<RawTensor> for Piece<'_> {
+    fn from(tensor: RawTensor) -> Self {
+        Self::Numbers(Box::new(tensor))
+    }
 }
 
 /// A file that is being written.
 pub(crate) struct Sink {
     path: PathBuf,
     file: PendingFile,
-    /// Dropped after the file has its name or has been removed.
-    _temporary: Option<Temporary>,
+    temporary: Option<Temporary>,
     writer: Writer,
     ztensor: ZtensorOutput,
     order: Vec<usize>,
@@ -161,7 +161,7 @@ impl Sink {
             OutputFormat::Npy => Writer::Npy(BufWriter::new(output)),
         };
         let cancel_token = cancel_token.clone();
-        Ok(Self { path, file, _temporary: temporary, writer, ztensor, order, cancel_token })
+        Ok(Self { path, file, temporary, writer, ztensor, order, cancel_token })
     }
 
     /// Returns the order in which the tensors have to be written, by their positions among the planned ones.
@@ -170,8 +170,8 @@ impl Sink {
     }
 
     /// Writes the next tensor in the order.
-    pub(crate) fn write(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFilesError> {
-        let result = self.write_piece(name, piece);
+    pub(crate) fn write(&mut self, planned: &Planned, piece: &Piece<'_>) -> Result<(), TensorFilesError> {
+        let result = self.write_piece(planned, piece);
         result.map_err(|error| unwritable(&self.path, &self.cancel_token, error))
     }
 
@@ -191,50 +191,69 @@ impl Sink {
         writer.fill(name, tensor.bytes()).map_err(|error| unwritable(&self.path, &self.cancel_token, error.into()))
     }
 
-    fn write_piece(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFilesError> {
-        let refused = |what: &str| TensorFilesError::CannotHold {
-            format: "this file",
-            name: shown_name(name),
-            what: what.to_owned(),
-            remedy: Remedy::Text("the file that is read changed meanwhile; try again"),
-        };
-        let piece = match (&mut self.writer, piece) {
-            (Writer::Safetensors(writer), Piece::Computed(entry)) => {
-                return entry.visit(ElementOrder::C, COMPUTED_AT_ONCE, |numbers| Ok(writer.write(name, numbers)?));
-            }
-            (_, Piece::Computed(entry)) => Piece::Value(Value::Numbers(entry.dequantize()?)),
-            (_, piece) => piece,
-        };
+    fn write_piece(&mut self, planned: &Planned, piece: &Piece<'_>) -> Result<(), TensorFilesError> {
+        let name = planned.name.as_str();
+        if let (PlannedKind::Numbers(dtype, shape), Piece::Numbers(numbers)) = (&planned.kind, piece)
+            && (*dtype, shape.as_slice()) != (numbers.dtype(), numbers.shape())
+        {
+            return Err(changed(name));
+        }
         match (&mut self.writer, piece) {
-            (Writer::Safetensors(writer), Piece::Value(Value::Numbers(tensor))) => {
-                writer.write(name, tensor.bytes())?;
+            (Writer::Safetensors(writer), Piece::Numbers(numbers)) => {
+                numbers.visit(&mut |piece| Ok(writer.write(name, piece)?))?;
             }
-            (Writer::Ztensor(writer), Piece::Value(Value::Numbers(tensor))) => {
-                self.ztensor.numbers(writer, name, &tensor)?;
+            (Writer::Ztensor(writer), Piece::Numbers(numbers)) => {
+                self.ztensor.numbers(writer, name, numbers.as_ref())?;
             }
-            (Writer::Ztensor(writer), Piece::Group(group)) => self.ztensor.group(writer, name, &group)?,
+            (Writer::Npz(writer), Piece::Numbers(numbers)) => {
+                copy_to(numbers.as_ref(), |copy| writer.add_array_with(name, numbers.dtype(), numbers.shape(), copy))?;
+            }
+            (Writer::Npy(writer), Piece::Numbers(numbers)) => {
+                copy_to(numbers.as_ref(), |copy| write_array_with(writer, numbers.dtype(), numbers.shape(), copy))?;
+            }
+            (Writer::Npz(writer), Piece::Strings(strings)) => {
+                writer.add_array(name, &Array::Strings(strings.clone()))?;
+            }
+            (Writer::Npy(writer), Piece::Strings(strings)) => write_array(writer, &Array::Strings(strings.clone()))?,
+            (Writer::Ztensor(writer), Piece::Group(group)) => self.ztensor.group(writer, name, group)?,
             (Writer::Ztensor(writer), Piece::Object(reader, object)) => {
-                self.ztensor.object(writer, reader, &object)?;
+                self.ztensor.object(writer, name, reader, object)?;
             }
-            (Writer::Npz(writer), Piece::Value(value)) => {
-                writer.add_array(name, &array(value).ok_or_else(|| refused("a list of tensors"))?)?;
-            }
-            (Writer::Npy(writer), Piece::Value(value)) => {
-                write_array(writer, &array(value).ok_or_else(|| refused("a list of tensors"))?)?;
-            }
-            _ => return Err(refused("which is something else than was planned")),
+            _ => return Err(changed(name)),
         }
         Ok(())
     }
 
-    /// Completes the file and gives it its name. Returns its size in bytes.
+    /// Completes the file, and gives it its name. Returns its size in bytes.
     pub(crate) fn finish(self) -> Result<u64, TensorFilesError> {
-        let Self { path, file, writer, cancel_token, _temporary, .. } = self;
-        let failed = |source| TensorFilesError::Io { action: "write", path: path.clone(), source };
+        let complete = self.complete()?;
+        complete.cancel_token.begin_publishing()?;
+        complete.publish()
+    }
+
+    /// Completes the file, which has no name yet.
+    pub(crate) fn complete(self) -> Result<Complete, TensorFilesError> {
+        let Self { path, file, writer, cancel_token, temporary, .. } = self;
         writer.finish().map_err(|error| unwritable(&path, &cancel_token, error))?;
-        let length = file.file().metadata().map_err(failed)?.len();
-        cancel_token.begin_publishing()?;
-        file.publish().map_err(failed)?;
+        Ok(Complete { path, file, cancel_token, _temporary: temporary })
+    }
+}
+
+/// A file that is complete, and has no name yet.
+pub(crate) struct Complete {
+    path: PathBuf,
+    file: PendingFile,
+    cancel_token: CancelToken,
+    /// Dropped after the file has its name or has been removed.
+    _temporary: Option<Temporary>,
+}
+
+impl Complete {
+    /// Gives the file its name. Returns its size in bytes.
+    pub(crate) fn publish(self) -> Result<u64, TensorFilesError> {
+        let failed = |source| TensorFilesError::Io { action: "write", path: self.path.clone(), source };
+        let length = self.file.file().metadata().map_err(failed)?.len();
+        self.file.publish().map_err(failed)?;
         Ok(length)
     }
 }
@@ -267,18 +286,14 @@ fn unwritable(path: &Path, cancel_token: &CancelToken, error: TensorFilesError) 
     }
 }
 
-fn array(value: Value) -> Option<Array> {
-    match value {
-        Value::Numbers(tensor) => Some(Array::Numbers(tensor)),
-        Value::Strings(tensor) => Some(Array::Strings(tensor)),
-        Value::Nested(_) => None,
-    }
+fn changed(name: &str) -> TensorFilesError {
+    TensorFilesError::Changed(format!("tensor `{}` is something else than it was", shown_name(name)))
 }
 
 fn check_names(planned: &[Planned]) -> Result<(), TensorFilesError> {
     let mut names = BTreeSet::new();
     match planned.iter().find(|planned| !names.insert(planned.name.as_str())) {
-        Some(twice) => Err(TensorFilesError::TwoOfOneName { name: shown_name(&twice.name) }),
+        Some(twice) => Err(TensorFilesError::ScaleNameTaken { name: shown_name(&twice.name) }),
         None => Ok(()),
     }
 }

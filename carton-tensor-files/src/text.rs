@@ -1,5 +1,7 @@
 //! Names and numbers in messages.
 
+use std::fmt::Display;
+
 /// Formats a name for a line of text: without control characters, and truncated.
 #[must_use]
 pub fn shown_name(name: &str) -> String {
@@ -21,6 +23,6 @@ pub(crate) fn shown_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Strin
 }
 
 /// `1 tensor`, `2 tensors`.
-pub(crate) fn count(number: usize, singular: &str) -> String {
-    if number == 1 { format!("1 {singular}") } else { format!("{number} {singular}s") }
+pub(crate) fn count<N: PartialEq + From<u8> + Display>(number: N, singular: &str) -> String {
+    if number == N::from(1) { format!("1 {singular}") } else { format!("{number} {singular}s") }
 }

@@ -8,6 +8,7 @@ use carton_tensor::ztensor::{
 };
 
 use crate::error::TensorFilesError;
+use crate::numbers::{Numbers, copy_to};
 use crate::write_options::WriteOptions;
 
 /// The options for zTensor files.
@@ -36,14 +37,27 @@ impl ZtensorOutput {
         &self,
         writer: &mut ztensor::Writer<impl Write>,
         name: &str,
-        tensor: &RawTensor,
+        numbers: &dyn Numbers,
     ) -> Result<(), TensorFilesError> {
-        if self.becomes_sparse(tensor) {
-            writer.add_sparse(name, tensor, &Attributes::new(), self.store_as)?;
-        } else {
-            writer.add(name, tensor, self.store_as)?;
+        if self.is_sparse(numbers)? {
+            return Ok(writer.add_sparse(name, &numbers.whole()?, &Attributes::new(), self.store_as)?);
         }
-        Ok(())
+        copy_to(numbers, |copy| {
+            writer.add_with(name, numbers.dtype(), numbers.shape(), self.store_as, |out, _| copy(out))
+        })
+    }
+
+    /// Whether few enough elements are not 0. All are read for that.
+    fn is_sparse(&self, numbers: &dyn Numbers) -> Result<bool, TensorFilesError> {
+        let (Some(limit), dtype) = (self.sparse_below, numbers.dtype()) else { return Ok(false) };
+        let (mut n_stored, mut n_elements) = (0_u64, 0_u64);
+        numbers.visit(&mut |piece| {
+            n_stored += ztensor::count_stored(dtype, piece).unwrap_or(0);
+            n_elements += (piece.len() * 8 / dtype.bits()) as u64;
+            Ok(())
+        })?;
+        // No sparse format holds elements smaller than a byte.
+        Ok(n_elements > 0 && dtype.bits() >= 8 && (n_stored as f64 / n_elements as f64) < limit)
     }
 
     /// Writes a group of integers and scales.
@@ -60,6 +74,7 @@ impl ZtensorOutput {
     pub(crate) fn object(
         &self,
         writer: &mut ztensor::Writer<impl Write>,
+        name: &str,
         reader: &ztensor::Reader,
         object: &Object<'_>,
     ) -> Result<(), TensorFilesError> {
@@ -72,10 +87,10 @@ impl ZtensorOutput {
         if let Some(data) = self.only_data(object) {
             let tensor = reader.clone().checking(Checks { digests: true, bools: false }).read_object(object)?;
             if self.becomes_sparse(&tensor) {
-                return Ok(writer.add_sparse(object.name(), &tensor, &object.attributes()?, store_as(&data)?)?);
+                return Ok(writer.add_sparse(name, &tensor, &object.attributes()?, store_as(&data)?)?);
             }
         }
-        Ok(writer.copy(reader, object, Checks { digests: true, bools: false }, store_as)?)
+        Ok(writer.copy(name, reader, object, Checks { digests: true, bools: false }, store_as)?)
     }
 
     /// Returns the only component of a dense object that may become sparse.

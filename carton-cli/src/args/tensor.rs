@@ -1,12 +1,15 @@
 //! `carton tensor …`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
+use carton_tensor::weights::FloatType;
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
+use carton_tensor_files::Rename;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::elements::ElementsArgs;
-use super::values::{density, named_size, size, tolerance};
+use super::values::{density, key_and_value, named_size, size, tolerance};
 
 /// `carton tensor …`.
 #[derive(Debug, Subcommand)]
@@ -75,9 +78,14 @@ Examples:
 
 const CONVERT_EXAMPLES: &str = "\
 The extension of OUTPUT gives its format: .safetensors, .zt, .npz, or .npy for one tensor. Values that a format cannot hold are
-refused, never rounded.
+refused. No number changes without --dtype or --dequantize.
 
 Examples:
+  carton tensor convert pytorch_model.bin model.safetensors
+  carton tensor convert model.safetensors half.safetensors --dtype bf16 --exclude 'lm_head*'
+  carton tensor convert model-0000?-of-00004.safetensors model.safetensors
+  carton tensor convert model.safetensors sharded/model.safetensors --shard-size 5GB
+  carton tensor convert llama.safetensors blk.safetensors --rename 's/^model\\.layers\\.([0-9]+)/blk.\\1/'
   carton tensor convert model.safetensors.index.json model.zt --zstd 3 --digest sha256
   carton tensor convert model.carton cases.npz
   carton tensor convert weights.zt layer0.safetensors --only 'layers.0.*'
@@ -159,6 +167,34 @@ pub(crate) struct SinkArgs {
     /// float32 matrix becomes smaller below about 0.33.
     #[arg(long, value_name = "DENSITY", value_parser = density)]
     pub(crate) sparse_below: Option<f64>,
+}
+
+/// A type that floats are rounded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FloatChoice {
+    /// bfloat16: the range of float32 with 8 bits of precision.
+    #[value(name = "bf16", alias = "bfloat16")]
+    BFloat16,
+    /// float16: 11 bits of precision, at most 65504.
+    #[value(name = "f16", alias = "float16")]
+    Float16,
+    /// float32.
+    #[value(name = "f32", alias = "float32")]
+    Float32,
+    /// float8_e4m3fn: 4 bits of precision, at most 448, no infinities.
+    #[value(name = "f8_e4m3fn", alias = "float8_e4m3fn")]
+    Float8E4m3Fn,
+}
+
+impl From<FloatChoice> for FloatType {
+    fn from(choice: FloatChoice) -> Self {
+        match choice {
+            FloatChoice::BFloat16 => Self::BFloat16,
+            FloatChoice::Float16 => Self::Float16,
+            FloatChoice::Float32 => Self::Float32,
+            FloatChoice::Float8E4m3Fn => Self::Float8E4m3Fn,
+        }
+    }
 }
 
 /// A version of zTensor.
@@ -285,12 +321,45 @@ pub(crate) struct TensorCatArgs {
 /// `carton tensor convert`.
 #[derive(Args, Debug)]
 pub(crate) struct TensorConvertArgs {
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
+    /// Tensor files, cartons, or one tensor of either: FILE#NAME. The tensors of several are joined
+    #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::FilePath)]
+    pub(crate) sources: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) sink: SinkArgs,
     #[command(flatten)]
     pub(crate) only: OnlyArgs,
+
+    /// Leave out tensors whose name matches; `*` stands for any characters, `?` for one. May be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<String>,
+
+    /// Change names by a substitution like those of `sed -E`, such as 's/^model\.//'. May be given several times
+    #[arg(long, value_name = "s/REGEX/TEXT/", value_parser = Rename::from_str)]
+    pub(crate) rename: Vec<Rename>,
+
+    /// Round floats to this type, to the nearest number; of two, to the even one. Integers stay, and what is quantized already
+    #[arg(long, value_name = "DTYPE")]
+    pub(crate) dtype: Option<FloatChoice>,
+
+    /// Write the largest number of the type in place of numbers beyond it, which are an error otherwise
+    #[arg(long, requires = "dtype")]
+    pub(crate) saturate: bool,
+
+    /// Write files of at most this size, such as `5GB`, and an index of them; for .safetensors
+    ///
+    /// NAME.safetensors becomes NAME-00001-of-00002.safetensors and so on, with NAME.safetensors.index.json, as transformers writes
+    /// checkpoints. If all fits, NAME.safetensors is written. A tensor that is larger has a file of its own.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) shard_size: Option<u64>,
+
+    /// Set a text of the metadata; for .safetensors and .zt. May be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub(crate) metadata: Vec<(String, String)>,
+
+    /// Leave out the metadata of the sources
+    #[arg(long)]
+    pub(crate) no_metadata: bool,
+
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
 

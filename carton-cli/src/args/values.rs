@@ -369,6 +369,12 @@ pub(super) fn density(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Parses a text with its name: `KEY=VALUE`.
+pub(super) fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, such as license=mit")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
 /// Parses a number with its name: `NAME=NUMBER`.
 pub(super) fn named_size(text: &str) -> Result<(String, usize), String> {
     let (name, number) = text.split_once('=').ok_or("expected NAME=NUMBER, such as num_layers=12")?;

@@ -393,11 +393,11 @@ def cache_prune(
 ) -> Pruned: ...
 def cache_remove(wanted: Sequence[str]) -> Pruned: ...
 def tensor_convert(
-    origin: Mapping[str, Any],
+    origins: Sequence[Mapping[str, Any]],
     output: AnyPath,
     storing: Mapping[str, Any],
+    converting: Mapping[str, Any],
     *,
-    groups: str,
     progress: Callable[..., None] | None = None,
 ) -> str: ...
 def tensor_quantize(

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, Literal, Mapping
+from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence
 
 import numpy as np
 
@@ -68,16 +68,18 @@ class Written:
     """The result of `save` and `convert`.
 
     Attributes:
-        path: The file.
-        tensors: The number of tensors in it.
-        size: Its size in bytes.
+        path: The file; of several, their index.
+        tensors: The number of tensors.
+        size: The size of all files in bytes.
         warnings: What was lost or left out, one sentence each.
+        shards: The files of tensors, if there are several.
     """
 
     path: str
     tensors: int
     size: int
     warnings: list[str]
+    shards: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -377,11 +379,18 @@ def save(
 
 
 def convert(
-    place: AnyPath,
+    places: AnyPath | Sequence[AnyPath],
     output: AnyPath,
     *,
     only: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    rename: str | Iterable[str] = (),
+    dtype: Literal["bfloat16", "float16", "float32", "float8_e4m3fn"] | None = None,
+    saturate: bool = False,
     groups: Literal["kept", "numbers", "made"] = "kept",
+    shard_size: int | None = None,
+    metadata: Mapping[str, str] | None = None,
+    keep_metadata: bool = True,
     zstd: int | None = None,
     digest: Literal["sha256", "crc32c"] | None = None,
     version: Literal["1.1", "1.2"] | None = None,
@@ -390,29 +399,56 @@ def convert(
     offline: bool | None = None,
     progress: _Progress = None,
 ) -> Written:
-    """Writes the tensors of a place to a file of another format, one at a time. It changes no bit: what a format cannot hold is refused.
+    """Writes the tensors of a place, or of several, to a file of another format, piece by piece. No bit changes without `dtype` or `groups`:
+    what a format cannot hold is refused.
 
     Args:
-        place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        places: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module. The tensors of several are joined.
         output: The file, as in `save`.
         only: Patterns of the names of the tensors to write; `*` stands for any characters, `?` for one.
+        exclude: Patterns of the names of tensors that are left out.
+        rename: Substitutions in the names like those of `sed -E`: `s/^model\\.//`.
+        dtype: The type that floats are rounded to, to the nearest number. Integers stay, and what is quantized already.
+        saturate: Whether numbers beyond the largest one of `dtype` become that. Otherwise they are an error.
         groups: What happens to the quantized groups of zTensor files: they are `kept`; the float32 `numbers` that they, and blocks of GGUF, represent are
             written; or groups are `made` of each int8 matrix `NAME` and its scale `NAME.scale`.
+        shard_size: The most bytes of tensors in a file, for safetensors: more become several files and their index, as transformers writes them.
+        metadata: Texts by name, in place of those of the same name.
+        keep_metadata: Whether the metadata of the places is written.
         zstd: As in `save`, like `digest`, `version`, `sparse_below` and `progress`.
         max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
         offline: Whether the network may not be used. By default the configuration says so.
 
     Raises:
-        InvalidInputError: The format cannot hold a tensor; no name matches.
+        InvalidInputError: The format cannot hold a tensor; no name matches; two tensors would have one name; a number is beyond `dtype`.
         Error: Any other failure; see its subclasses.
 
         >>> tensors.convert("weights.safetensors", "weights.zt", digest="sha256").tensors
         1
+        >>> tensors.convert("weights.safetensors", "half.safetensors", dtype="float16", rename="s/layer/block/").tensors
+        1
     """
-    origin = _origin(place, only, max_dense, offline)
+    several = [places] if isinstance(places, (str, bytes, os.PathLike)) else list(places)
+    converting = {
+        "groups": groups,
+        "only": _patterns(only),
+        "exclude": _patterns(exclude),
+        "rename": _patterns(rename),
+        "dtype": dtype,
+        "saturate": saturate,
+        "shard_size": shard_size,
+        "metadata": list((metadata or {}).items()),
+        "keep_metadata": keep_metadata,
+    }
     storing = _storing(zstd, digest, version, sparse_below)
     with _progress.reporting(progress) as callback:
-        result = _carton.tensor_convert(origin, os.fspath(output), storing, groups=groups, progress=callback)
+        result = _carton.tensor_convert(
+            [_origin(place, (), max_dense, offline) for place in several],
+            os.fspath(output),
+            storing,
+            converting,
+            progress=callback,
+        )
     return Written(**json.loads(result))
 
 

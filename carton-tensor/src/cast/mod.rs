@@ -6,6 +6,8 @@ use crate::{DataType, Element, NumericTensor, Tensor, TensorError};
 
 mod number;
 
+#[cfg(feature = "weights")]
+pub(crate) use number::to_odd;
 pub use number::{CastProblem, LostNumber, Number, NumberValue, convert_numbers};
 
 /// The reason that a tensor cannot be cast.

@@ -311,7 +311,7 @@ impl RoundAll for bf16 {
 /// Rounding the result to a format at least two bits shorter gives the same as rounding the value once: the odd bit keeps the side of
 /// the midpoint that the value was on, where rounding to the nearest twice can arrive at a neighbour. `half::f16::from_f64` rounds
 /// twice or drops bits, depending on the processor.
-fn to_odd(value: f64) -> f32 {
+pub(crate) fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     if value.is_nan() || f64::from(nearest) == value {
         return nearest;

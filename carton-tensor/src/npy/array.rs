@@ -1,6 +1,6 @@
 //! Arrays as tensors of files.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 #[cfg(feature = "weights")]
@@ -12,7 +12,7 @@ use super::{Size, UNNAMED, check_size, read_elements, read_file};
 #[cfg(feature = "weights")]
 use crate::files::Visit;
 use crate::files::{ElementType, RawTensor, SharedBytes};
-use crate::{StringTensor, Tensor};
+use crate::{StringTensor, Tensor, element_count};
 
 /// An array of an `.npy` file.
 #[derive(Clone, Debug)]
@@ -160,11 +160,59 @@ pub(super) fn visit_bounded(
     check_end(&mut reader, n_bytes)
 }
 
+/// Writes an array of numbers as [`write_array`] does. `write` writes its elements, little-endian and in C order.
+///
+/// # Errors
+/// As [`write_array`]; those of `write`; [`NpyError::Format`] if it writes more or fewer bytes than dtype and shape need.
+pub fn write_array_with(
+    mut writer: impl Write,
+    dtype: ElementType,
+    shape: &[usize],
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), NpyError> {
+    write_with(&mut writer, dtype, shape, write).map_err(|problem| problem.at(UNNAMED))
+}
+
+pub(super) fn write_with(
+    writer: &mut impl Write,
+    dtype: ElementType,
+    shape: &[usize],
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Problem> {
+    writer.write_all(&header::format(descr(dtype)?, shape)?)?;
+    let mut counted = Counted { inner: writer, n_bytes: 0 };
+    write(&mut counted)?;
+    let found = counted.n_bytes;
+    match element_count(shape).and_then(|count| dtype.n_bytes(count)) {
+        Some(expected) if expected as u64 == found => Ok(()),
+        _ => Err(Problem::Format(format!(
+            "its elements have {found} bytes, which shape {shape:?} of {dtype} does not fit"
+        ))),
+    }
+}
+
+/// Counts the bytes that pass through.
+struct Counted<'a, W: Write> {
+    inner: &'a mut W,
+    n_bytes: u64,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n_bytes = self.inner.write(bytes)?;
+        self.n_bytes += n_bytes as u64;
+        Ok(n_bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
 pub(super) fn write(writer: &mut impl Write, array: &Array) -> Result<(), Problem> {
     match array {
         Array::Numbers(tensor) => {
-            writer.write_all(&header::format(descr(tensor.dtype())?, tensor.shape())?)?;
-            Ok(writer.write_all(tensor.bytes())?)
+            write_with(writer, tensor.dtype(), tensor.shape(), |out| out.write_all(tensor.bytes()))
         }
         Array::Strings(tensor) => elements::write_strings(writer, tensor),
     }

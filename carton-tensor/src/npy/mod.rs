@@ -35,7 +35,7 @@ mod header;
 mod npz;
 
 #[cfg(feature = "files")]
-pub use array::{Array, ArrayInfo, array_info, read_array, write_array};
+pub use array::{Array, ArrayInfo, array_info, read_array, write_array, write_array_with};
 #[cfg(feature = "weights")]
 pub(crate) use array::{array_info_of, read_array_of, visit_array_of};
 pub use elements::holds;

@@ -20,6 +20,8 @@ use super::{Array, ArrayInfo};
 use super::{Size, elements, read_bounded};
 use crate::Tensor;
 use crate::content::Content;
+#[cfg(feature = "files")]
+use crate::files::ElementType;
 #[cfg(feature = "weights")]
 use crate::files::Visit;
 use crate::fill::fill;
@@ -375,6 +377,21 @@ impl<W: Write + Seek> NpzWriter<W> {
     #[cfg(feature = "files")]
     pub fn add_array(&mut self, name: &str, array: &Array) -> Result<(), NpyError> {
         self.entry(name, |archive| super::array::write(archive, array))
+    }
+
+    /// Adds an array of numbers, whose elements `write` writes.
+    ///
+    /// # Errors
+    /// As [`write_array_with`](super::write_array_with); [`NpyError::Format`] for a repeated name.
+    #[cfg(feature = "files")]
+    pub fn add_array_with(
+        &mut self,
+        name: &str,
+        dtype: ElementType,
+        shape: &[usize],
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), NpyError> {
+        self.entry(name, |archive| super::array::write_with(archive, dtype, shape, write))
     }
 
     /// Completes the file.

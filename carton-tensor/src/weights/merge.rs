@@ -1,4 +1,4 @@
-//! Joins the tensors of several files into one (spec/weights.md §5). At most one tensor is in memory at a time.
+//! Joins the tensors of several files into one (spec/weights.md §6). At most one tensor is in memory at a time.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -228,7 +228,7 @@ fn write_ztensor(
         };
         match (entry.in_ztensor(), entry.location(), entry.dtype()) {
             (Some((reader, object)), _, _) => {
-                writer.copy(reader, &object, checks, stored_as).map_err(entry_error)?;
+                writer.copy(object.name(), reader, &object, checks, stored_as).map_err(entry_error)?;
             }
             (None, Some((bytes, range)), Some(dtype)) => {
                 let mut source = Source { bytes, range };

@@ -14,6 +14,7 @@ mod pieces;
 mod quantization_error;
 mod quantize;
 mod quantize_groups;
+mod round;
 mod scales;
 mod schemes;
 mod statistics;
@@ -29,8 +30,9 @@ pub use options::{LoadOptions, LoaderStatistics, Placement};
 pub use quantization_error::QuantizationError;
 pub use quantize::{QuantizeOptions, QuantizedTensor, quantize, quantize_all};
 pub use quantize_groups::{QuantizedMatrix, quantize_groups};
+pub use round::{Beyond, FloatType};
 pub use scales::{Granularity, SCALE_SUFFIX, Scales};
-pub use schemes::{Described, quantized_already};
+pub use schemes::{Described, WITHOUT_SCALES, quantized_already};
 pub use statistics::{Statistics, stats, stats_of_all, stats_of_entry};
 pub use validate::{
     Category, Finding, LayerStructure, Validation, check_numerical_stability, validate, validate_dtype_consistency,

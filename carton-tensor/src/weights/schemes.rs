@@ -42,6 +42,8 @@ struct Scheme {
 const GPTQ: &str = "GPTQ or AWQ";
 const BITSANDBYTES: &str = "bitsandbytes";
 const SMALL: &str = "8 bits or fewer";
+/// What [`quantized_already`] calls floats of 8 bits or fewer that have no scales.
+pub const WITHOUT_SCALES: &str = "8 bits or fewer, without scales";
 
 const SCHEMES: [Scheme; 10] = [
     Scheme {
@@ -149,7 +151,7 @@ pub fn quantized_already<'a>(tensors: impl IntoIterator<Item = Described<'a>>) -
             already.insert(name, scheme);
             already.entry(base).or_insert(scheme);
         } else if dtype.is_some_and(|dtype| dtype.is_float() && is_small(dtype)) {
-            already.entry(name).or_insert(SMALL);
+            already.entry(name).or_insert(WITHOUT_SCALES);
         }
     }
     already

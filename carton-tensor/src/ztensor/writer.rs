@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
 
 use minicbor::Encoder;
 
@@ -41,6 +42,9 @@ impl StoreAs {
         Self { digest: Some(algorithm), ..self }
     }
 }
+
+/// The bytes of a component that are copied at a time.
+const COPIED_AT_ONCE: usize = 1 << 20;
 
 /// A component that is to be written: its role, its elements with any number of dimensions, and its storage.
 pub type Part<'a> = (&'a str, &'a RawTensor, StoreAs);
@@ -157,13 +161,29 @@ impl<W: Write> Writer<W> {
         source: &mut dyn Read,
         store_as: StoreAs,
     ) -> Result<(), ZTensorError> {
+        self.add_with(name, dtype, shape, store_as, |out, n_bytes| io::copy(&mut source.take(n_bytes), out).map(drop))
+    }
+
+    /// Writes a dense tensor whose elements `write` writes: as many bytes as dtype and shape need, which is its second argument.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add), also if `write` fails, or writes more or less; [`TooLarge`](ZTensorError::TooLarge).
+    pub fn add_with(
+        &mut self,
+        name: &str,
+        dtype: ElementType,
+        shape: &[usize],
+        store_as: StoreAs,
+        write: impl FnOnce(&mut dyn Write, u64) -> io::Result<()>,
+    ) -> Result<(), ZTensorError> {
         self.check_new(name, shape)?;
         let too_large = || ZTensorError::TooLarge { at: FilePart::object(name) };
         let n_bytes = element_count(shape).and_then(|count| dtype.n_bytes(count)).ok_or_else(too_large)? as u64;
         let spelling = self.spelling(dtype)?;
-        let blob = self.blob(store_as, n_bytes, |out| {
-            let copied = io::copy(&mut source.take(n_bytes), out)?;
-            if copied == n_bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        let blob = self.blob(store_as, Some(n_bytes), |out| {
+            let mut exactly = Exactly { inner: out, left: n_bytes };
+            write(&mut exactly, n_bytes)?;
+            if exactly.left == 0 { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
         })?;
         let component = self.component("data", spelling, n_bytes, &blob);
         self.insert(name, shape, "dense", &[], &[component])
@@ -194,27 +214,27 @@ impl<W: Write> Writer<W> {
         for (&(role, tensor, store_as), spelling) in parts.iter().zip(spellings) {
             let bytes = tensor.bytes();
             let n_bytes = bytes.len() as u64;
-            let blob = self.blob(store_as, n_bytes, |out| out.write_all(bytes))?;
+            let blob = self.blob(store_as, Some(n_bytes), |out| out.write_all(bytes))?;
             components.push(self.component(role, spelling, n_bytes, &blob));
         }
         self.insert(name, shape, format, &attributes, &components)
     }
 
-    /// Copies an object of another file with its attributes and all its components, including those of unknown formats and logical
-    /// types. `store_as` returns the storage of each component: a digest of an algorithm that is not known cannot be made of the bytes that
-    /// are written. One component at a time is in memory. Bytes that components of the
-    /// other file share are written once if they have the same type and storage.
+    /// Copies an object of another file, under this name, with its attributes and all its components, including those of unknown formats and
+    /// logical types. `store_as` returns the storage of each component: a digest of an algorithm that is not known cannot be made of the bytes
+    /// that are written. The components are copied in pieces of a megabyte. Bytes that components of the other file share are written once if
+    /// they have the same type and storage.
     ///
     /// # Errors
     /// Those of [`add`](Self::add), of [`Reader::read_component`] with these checks, and of `store_as`.
     pub fn copy(
         &mut self,
+        name: &str,
         reader: &Reader,
         object: &Object<'_>,
         checks: Checks,
         store_as: impl Fn(&Component<'_>) -> Result<StoreAs, ZTensorError>,
     ) -> Result<(), ZTensorError> {
-        let name = object.name();
         self.check_new(name, object.shape())?;
         let attributes = object.attributes()?;
         let attributes =
@@ -255,9 +275,28 @@ impl<W: Write> Writer<W> {
             }
             return Ok(copied);
         }
-        let bytes = reader.read_component(component, checks)?;
-        let n_bytes = bytes.len() as u64;
-        let blob = self.blob(store_as, n_bytes, |out| out.write_all(&bytes))?;
+        let mut n_bytes = 0;
+        let mut failure = None;
+        let blob = self.blob(store_as, None, |out| {
+            let visited = reader.visit_component(component, checks, COPIED_AT_ONCE, &mut |piece| {
+                n_bytes += piece.len() as u64;
+                match out.write_all(piece) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        failure = Some(error.into());
+                        ControlFlow::Break(())
+                    }
+                }
+            });
+            if let Err(error) = visited {
+                failure.get_or_insert(error);
+            }
+            if failure.is_none() { Ok(()) } else { Err(io::Error::other("the source cannot be copied")) }
+        });
+        let blob = match (blob, failure) {
+            (_, Some(failure)) => return Err(failure),
+            (blob, None) => blob?,
+        };
         let copied = Copied { blob, n_bytes, digest };
         if reader.manifest().shares_blobs {
             self.copied.insert(from, copied);
@@ -321,11 +360,11 @@ impl<W: Write> Writer<W> {
         Ok((storage, Some(unknown)))
     }
 
-    /// Writes a blob of `n_bytes` bytes, and compresses and hashes it on the way.
+    /// Writes a blob, of `n_bytes` bytes where that is known, and compresses and hashes it on the way.
     fn blob(
         &mut self,
         store_as: StoreAs,
-        n_bytes: u64,
+        n_bytes: Option<u64>,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Blob, ZTensorError> {
         self.is_broken = true;
@@ -348,7 +387,7 @@ impl<W: Write> Writer<W> {
         };
         let length = out.n_bytes;
         let digest = out.hasher.map(Hasher::finish);
-        debug_assert!(encoding == Encoding::Zstd || length == n_bytes);
+        debug_assert!(encoding == Encoding::Zstd || n_bytes.is_none_or(|n_bytes| n_bytes == length));
         self.offset = offset + length;
         self.is_broken = false;
         Ok(Blob { offset, length, encoding, digest })
@@ -486,6 +525,27 @@ impl<W: Write> Write for Counted<'_, W> {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(bytes.get(..n_bytes).unwrap_or_default());
         }
+        Ok(n_bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Refuses more than a number of bytes.
+struct Exactly<'a> {
+    inner: &'a mut dyn Write,
+    left: u64,
+}
+
+impl Write for Exactly<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.left {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the tensor has more bytes than its shape says"));
+        }
+        let n_bytes = self.inner.write(bytes)?;
+        self.left -= n_bytes as u64;
         Ok(n_bytes)
     }
 

@@ -49,7 +49,7 @@ fn ranges(reader: &Reader) -> Vec<(String, std::ops::Range<u64>)> {
 fn copy(reader: &Reader, checks: Checks, store_as: StoreAs) -> Result<Reader, ZTensorError> {
     let mut writer = Writer::new(Vec::new())?;
     for object in reader.objects() {
-        writer.copy(reader, &object, checks, |_| Ok(store_as))?;
+        writer.copy(object.name(), reader, &object, checks, |_| Ok(store_as))?;
     }
     Reader::new(writer.finish()?.into())
 }
@@ -95,7 +95,7 @@ fn copies_keep_shared_blobs() {
     let mut writer = Writer::new(Vec::new()).unwrap();
     for (reader, name) in [(&original, "embed"), (&other, "other"), (&original.clone(), "head")] {
         let object = reader.object(name).unwrap();
-        writer.copy(reader, &object, Checks::ALL, |_| Ok(StoreAs::RAW)).unwrap();
+        writer.copy(object.name(), reader, &object, Checks::ALL, |_| Ok(StoreAs::RAW)).unwrap();
     }
     let copied = Reader::new(writer.finish().unwrap().into()).unwrap();
     assert_eq!(&**copied.read("other").unwrap().bytes(), [9; 8]);
@@ -178,7 +178,7 @@ fn peers_read_shared_bytes_and_the_tag() {
     let mut writer = Writer::with_version(Vec::new(), carton_tensor::ztensor::Version::V1_1).unwrap();
     for name in ["embed", "head"] {
         let object = reader.object(name).unwrap();
-        writer.copy(&reader, &object, Checks::ALL, |_| Ok(StoreAs::RAW.zstd(3))).unwrap();
+        writer.copy(object.name(), &reader, &object, Checks::ALL, |_| Ok(StoreAs::RAW.zstd(3))).unwrap();
     }
     let copied = writer.finish().unwrap();
     let two = ranges(&Reader::new(copied.clone().into()).unwrap());

@@ -1,9 +1,9 @@
 //! `carton tensor convert`: writes tensors to a file of another format.
 
-use carton_tensor_files::{ConvertOptions, GroupHandling, Written, convert};
+use carton_tensor_files::{ConvertOptions, GroupHandling, Rounding, Written, convert};
 
 use super::Context;
-use crate::args::TensorConvertArgs;
+use crate::args::{SourceArgs, TensorConvertArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::Output;
@@ -11,18 +11,29 @@ use crate::text::{byte_size, count, one_line};
 
 pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?.verifying(true);
+    let mut sources = Vec::with_capacity(arguments.sources.len());
+    for source in arguments.sources {
+        let source = super::open_source(SourceArgs { source }, context).await?;
+        sources.push(source.with_max_dense(arguments.dense.max_dense).verifying(true));
+    }
     let mut options = ConvertOptions::default();
     options.groups = match (arguments.dequantize, arguments.quantized_groups) {
         (true, _) => GroupHandling::Numbers,
         (_, true) => GroupHandling::Made,
         _ => GroupHandling::Kept,
     };
+    options.selection.only = arguments.only.only;
+    options.selection.exclude = arguments.exclude;
+    options.selection.rename = arguments.rename;
+    options.rounding = arguments.dtype.map(|dtype| Rounding { to: dtype.into(), saturate: arguments.saturate });
+    options.shard_size = arguments.shard_size;
+    options.metadata.set = arguments.metadata;
+    options.metadata.leave_out = arguments.no_metadata;
     options.write = super::write_options(&arguments.sink);
     let (path, progress) = (arguments.sink.output, output.progress().clone());
     let written = interrupt::blocking(move |token| {
         options.write = options.write.context(progress.context(token));
-        Ok(convert(&source, &path, &options)?)
+        Ok(convert(&sources.iter().collect::<Vec<_>>(), &path, &options)?)
     })
     .await?;
     report(&written, output)
@@ -39,7 +50,11 @@ fn report(written: &Written, output: &Output) -> Result<Exit, Failure> {
     } else {
         let path = written.path.display().to_string();
         let (tensors, size) = (count(written.tensors, "tensor"), byte_size(written.size));
-        output.text(&format!("wrote {} ({tensors}, {size})\n", one_line(&path)))?;
+        let files = match written.shards.len() {
+            0 => String::new(),
+            files => format!(" and {}", count(files, "file")),
+        };
+        output.text(&format!("wrote {}{files} ({tensors}, {size})\n", one_line(&path)))?;
     }
     Ok(Exit::Ok)
 }

@@ -11,7 +11,7 @@ mod values;
 pub use coo::Coo;
 pub use csr::Csr;
 pub use error::SparseError;
-pub use values::{MAX_DENSE, density};
+pub use values::{MAX_DENSE, count_stored, density};
 
 use std::io::Write;
 

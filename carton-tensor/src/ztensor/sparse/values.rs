@@ -28,6 +28,13 @@ pub fn density(tensor: &RawTensor) -> Option<f64> {
     (n_elements > 0).then(|| n_stored(tensor.bytes(), size) as f64 / n_elements as f64)
 }
 
+/// Counts the elements among `bytes` that a sparse form stores, as [`density`] does. `None` for elements smaller than a byte.
+#[must_use]
+pub fn count_stored(dtype: ElementType, bytes: &[u8]) -> Option<u64> {
+    let size = element_size(dtype, &FilePart::object("")).ok()?;
+    Some(n_stored(bytes, size) as u64)
+}
+
 /// Counts the elements whose bytes are not all zero.
 fn n_stored(bytes: &[u8], size: usize) -> usize {
     bytes.chunks_exact(size).filter(|element| is_stored(element)).count()

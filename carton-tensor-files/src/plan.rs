@@ -1,37 +1,51 @@
-//! What all files made of others have in common: which tensors are written, in which form, and what is lost of them.
+//! What all files made of others have in common: in which form tensors are written, and what is lost of them.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use carton_tensor::element_count;
 use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{Format, Object, Version};
 
 use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
-use crate::metadata::Metadata;
-use crate::sink::{Piece, PlannedKind};
-use crate::source::TensorSource;
+use crate::numbers::{EntryNumbers, Numbers};
+use crate::rounded::{Rounded, Rounding};
+use crate::sink::{Piece, Planned, PlannedKind};
+use crate::source::{TensorSource, Value};
 use crate::tensor_info::TensorInfo;
-use crate::text::{count, shown_name, shown_names};
+use crate::text::shown_name;
 use crate::write_options::{OutputFormat, WriteOptions};
 
-/// Returns the tensors to write. Lists of tensors in a carton are left out, because their elements have names of their own.
-pub(crate) fn expanded<'a>(source: &'a TensorSource, warnings: &mut Vec<String>) -> Vec<&'a TensorInfo> {
-    let is_list = |listed: &&TensorInfo| listed.format == TensorLayout::Nested;
-    let lists: Vec<&str> = source.tensors().iter().filter(is_list).map(|listed| listed.name.as_str()).collect();
-    // A single list is refused later, with a hint.
-    if lists.is_empty() || source.tensors().len() == 1 {
-        return source.tensors().iter().collect();
-    }
-    warnings.push(format!("tensors are written, and lists of them are not: `{}`", lists.join("`, `")));
-    source.tensors().iter().filter(|listed| !is_list(listed)).collect()
+/// A tensor that is to be written, and where it comes from.
+pub(crate) struct Job<'a> {
+    pub(crate) planned: Planned,
+    pub(crate) source: &'a TensorSource,
+    pub(crate) listed: &'a TensorInfo,
+    /// Whether the numbers of quantized tensors are written.
+    pub(crate) dequantize: bool,
+    /// How its numbers are rounded, if they are.
+    pub(crate) rounding: Option<Rounding>,
 }
 
-/// Refuses to overwrite the source.
-pub(crate) fn check_output(source: &TensorSource, output: &Path) -> Result<(), TensorFilesError> {
+impl Job<'_> {
+    /// The bytes that are written, as far as they are known.
+    pub(crate) fn n_bytes(&self) -> u64 {
+        match &self.planned.kind {
+            PlannedKind::Numbers(dtype, shape) => {
+                element_count(shape).and_then(|count| dtype.n_bytes(count)).map_or(0, |n_bytes| n_bytes as u64)
+            }
+            _ => self.listed.bytes.unwrap_or(0),
+        }
+    }
+}
+
+/// Refuses to overwrite a source.
+pub(crate) fn check_output(sources: &[&TensorSource], output: &Path) -> Result<(), TensorFilesError> {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
     let existing = identity(output);
-    if existing.is_some() && source.paths().iter().any(|file| identity(file) == existing) {
+    let is_source = |file: &PathBuf| identity(file) == existing;
+    if existing.is_some() && sources.iter().any(|source| source.paths().iter().any(is_source)) {
         return Err(TensorFilesError::OutputIsSource { path: output.to_path_buf() });
     }
     Ok(())
@@ -68,28 +82,41 @@ pub(crate) fn kind(listed: &TensorInfo, format: OutputFormat, dequantize: bool) 
     }
 }
 
-/// Reads a tensor as it will be written.
+/// Returns the contents of a tensor, as they will be written.
 pub(crate) fn piece<'a>(
-    source: &'a TensorSource,
-    listed: &TensorInfo,
+    job: &Job<'a>,
     format: OutputFormat,
-    dequantize: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Piece<'a>, TensorFilesError> {
-    let Some(reader) = source.as_ztensor() else {
-        // The numbers of blocks take several times the bytes of the file.
-        return Ok(match source.entry(&listed.name)?.filter(|_| listed.format == TensorLayout::Ggml) {
-            Some(entry) => Piece::Computed(entry),
-            None => Piece::Value(source.read(&listed.name)?),
-        });
-    };
-    let object = reader.object(&listed.name)?;
-    let becomes_dense = dequantize && object.format() == Format::QuantizedGroup;
-    if format == OutputFormat::Ztensor && !becomes_dense {
-        return Ok(Piece::Object(reader, object));
+    let (source, listed) = (job.source, job.listed);
+    if let Some(reader) = source.as_ztensor() {
+        let object = reader.object(&listed.name)?;
+        let becomes_dense = job.dequantize && object.format() == Format::QuantizedGroup;
+        if format == OutputFormat::Ztensor && !becomes_dense && job.rounding.is_none() {
+            return Ok(Piece::Object(reader, object));
+        }
+        warn_of_lost(&object, warnings)?;
     }
-    warn_of_lost(&object, warnings)?;
-    Ok(Piece::Value(source.read(&listed.name)?))
+    let numbers: Box<dyn Numbers + 'a> = match (source.entry(&listed.name)?, stored_type(listed)) {
+        (Some(entry), Some(dtype)) => Box::new(EntryNumbers::new(entry, dtype)),
+        _ => match source.read(&listed.name)? {
+            Value::Numbers(tensor) => Box::new(tensor),
+            Value::Strings(strings) => return Ok(Piece::Strings(strings)),
+            Value::Nested(_) => return Err(TensorFilesError::UnknownKind { name: shown_name(&listed.name) }),
+        },
+    };
+    Ok(Piece::Numbers(match job.rounding {
+        Some(rounding) => Box::new(Rounded::new(&listed.name, numbers, rounding)),
+        None => numbers,
+    }))
+}
+
+/// The type of the numbers that reading a tensor of a file gives.
+fn stored_type(listed: &TensorInfo) -> Option<ElementType> {
+    match listed.format {
+        TensorLayout::QuantizedGroup | TensorLayout::Ggml => Some(ElementType::Float32),
+        _ => listed.element_type,
+    }
 }
 
 /// Warns about attributes and components that are lost because only the tensor of an object is written.
@@ -121,29 +148,4 @@ pub(crate) fn warn_of_version(options: &WriteOptions, listed: &[&TensorInfo], wa
             shown_name(&listed.name)
         ));
     }
-}
-
-/// Returns the metadata of the source, as far as the new format can hold it.
-pub(crate) fn metadata(
-    source: &TensorSource,
-    format: OutputFormat,
-    warnings: &mut Vec<String>,
-) -> Result<Metadata, TensorFilesError> {
-    let mut metadata = source.metadata()?;
-    let all = metadata.len();
-    let long = source.long_arrays();
-    if !long.is_empty() {
-        let names = shown_names(long.iter().map(|(key, _)| key.as_str()));
-        warnings.push(format!("not written, because they are long: the arrays {names} of the metadata"));
-    }
-    match format {
-        OutputFormat::Ztensor => {}
-        OutputFormat::Safetensors => metadata.retain(|(_, value)| value.as_text().is_some()),
-        OutputFormat::Npz | OutputFormat::Npy => metadata.clear(),
-    }
-    if metadata.len() < all {
-        let lost = count(all - metadata.len(), "attribute");
-        warnings.push(format!("not written, because the format cannot hold it: {lost} of the file that is read"));
-    }
-    Ok(metadata)
 }
