@@ -1,12 +1,14 @@
 //! Writes float tensors as int8, each with its scale or the scales of its channels, or as quantized groups (spec/weights.md §2).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::rc::Rc;
 
 use carton_tensor::context::ProgressEvent;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::weights::{
-    self, Filter, Granularity, QuantizationError, QuantizedMatrix, QuantizedTensor, SCALE_SUFFIX, Scales,
+    self, Filter, Granularity, LoadOptions, QuantizationError, QuantizedMatrix, Quantizer, SCALE_SUFFIX,
 };
 use carton_tensor::ztensor::QuantizedGroup;
 use serde::Serialize;
@@ -15,6 +17,7 @@ use crate::already::{left_as_they_are, quantized_already};
 use crate::convert::Written;
 use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
+use crate::numbers::{Numbers, VisitPiece};
 use crate::plan::{self, Job};
 use crate::selection::Selection;
 use crate::sink::{Piece, Planned, PlannedKind, Sink};
@@ -58,6 +61,16 @@ impl Default for QuantizeOptions {
             measure: false,
             only: Vec::new(),
         }
+    }
+}
+
+impl QuantizeOptions {
+    /// How numbers are quantized.
+    fn numbers(&self) -> weights::QuantizeOptions {
+        let mut options = weights::QuantizeOptions::default();
+        options.granularity = self.granularity;
+        options.measure = self.measure;
+        options
     }
 }
 
@@ -113,14 +126,15 @@ impl From<QuantizationError> for Loss {
 }
 
 impl QuantizedInfo {
-    fn new(name: &str, tensor: &QuantizedTensor) -> Self {
-        Self {
+    fn new(name: &str, quantizer: &Quantizer<'_>, error: Option<QuantizationError>) -> Result<Self, TensorFilesError> {
+        let scales = quantizer.scales()?;
+        Ok(Self {
             name: name.to_owned(),
-            scale: tensor.scales.of_tensor(),
-            scales: tensor.scales.as_slice().len(),
-            non_finite: tensor.n_non_finite,
-            error: tensor.error.map(Loss::from),
-        }
+            scale: scales.of_tensor(),
+            scales: scales.as_slice().len(),
+            non_finite: quantizer.n_non_finite(),
+            error: error.map(Loss::from),
+        })
     }
 
     fn of_group(name: &str, matrix: &QuantizedMatrix) -> Self {
@@ -175,10 +189,6 @@ pub fn quantize(
         true => Filter::ALL,
         false => Filter::any_glob(&settings.only)?,
     };
-    let mut options = weights::QuantizeOptions::default();
-    options.granularity = settings.granularity;
-    options.measure = settings.measure;
-    let options = &options;
     plan::check_output(&[source], output)?;
     let format = OutputFormat::of(output)?;
     if settings.group_size.is_some() {
@@ -198,7 +208,7 @@ pub fn quantize(
                 roles.push((listed, Role::Group(group_size)));
                 continue;
             }
-            let (scale, scale_shape) = (format!("{name}{SCALE_SUFFIX}"), options.granularity.scale_shape(&shape));
+            let (scale, scale_shape) = (format!("{name}{SCALE_SUFFIX}"), settings.granularity.scale_shape(&shape));
             planned.push(Planned { name, kind: PlannedKind::Numbers(ElementType::Int8, shape) });
             roles.push((listed, Role::Integers));
             planned.push(Planned { name: scale, kind: PlannedKind::Numbers(ElementType::Float64, scale_shape) });
@@ -222,53 +232,38 @@ pub fn quantize(
     let mut sink = Sink::create(output, &settings.write, &planned, &metadata)?;
     let total = source.total();
     let (mut done, mut quantized) = (0_u64, Vec::new());
-    // The scales of the tensor whose integers were written last. In a zTensor file they come next.
-    let mut last: Option<(&str, Scales)> = None;
-    // The names of scales for which space was reserved, by the names of their tensors.
-    let mut reserved: BTreeMap<&str, &str> = BTreeMap::new();
+    // The scales of a tensor are next to its integers in a zTensor file, and before all integers in a safetensors file.
+    let mut quantizers: BTreeMap<&str, Rc<Quantizer<'_>>> = BTreeMap::new();
     for position in sink.order() {
         context.advance(&ProgressEvent::new("quantizing", done, Some(total), "bytes"))?;
         let (Some(planned), Some((listed, role))) = (planned.get(position), roles.get(position)) else { continue };
-        let piece = match role {
+        match role {
             Role::AsItIs => {
                 let job = Job { planned: planned.clone(), source, listed, dequantize: false, rounding: None };
-                plan::piece(&job, format, &mut warnings)?
+                sink.write(planned, &plan::piece(&job, format, &mut warnings)?)?;
             }
             Role::Scale => {
-                let scales = match last.take().filter(|(name, _)| *name == listed.name) {
-                    Some((_, scales)) => scales,
-                    // A safetensors file has them before the integers. They are filled in when the integers are written.
-                    None if sink.reserve(&planned.name)? => {
-                        reserved.insert(listed.name.as_str(), planned.name.as_str());
-                        continue;
-                    }
-                    None => one(source, listed, options)?.scales,
-                };
-                Piece::from(scales.to_tensor()?)
+                let scales = quantizer(&mut quantizers, source, listed, settings)?.scales()?;
+                sink.write(planned, &Piece::from(scales.to_tensor()?))?;
+                continue;
             }
             Role::Group(group_size) => {
                 warn_of_lost(source, listed, &mut warnings)?;
-                let matrix = weights::quantize_groups(&read(source, listed)?, *group_size, options);
+                let matrix = weights::quantize_groups(&read(source, listed)?, *group_size, &settings.numbers());
                 let matrix = matrix.map_err(|error| TensorFilesError::not_in_groups(&listed.name, error))?;
                 quantized.push(QuantizedInfo::of_group(&listed.name, &matrix));
-                let group = QuantizedGroup::from_integers(&matrix.integers, 8, Some(*group_size), matrix.scales);
-                Piece::Group(Box::new(group?))
+                let group = QuantizedGroup::from_integers(&matrix.integers, 8, Some(*group_size), matrix.scales)?;
+                sink.write(planned, &Piece::Group(Box::new(group)))?;
             }
             Role::Integers => {
                 warn_of_lost(source, listed, &mut warnings)?;
-                let one = one(source, listed, options)?;
-                quantized.push(QuantizedInfo::new(&listed.name, &one));
-                match reserved.remove(listed.name.as_str()) {
-                    Some(scale) => sink.fill(scale, &one.scales.to_tensor()?)?,
-                    None => last = Some((&listed.name, one.scales)),
-                }
-                Piece::from(one.tensor)
+                let quantizer = quantizer(&mut quantizers, source, listed, settings)?;
+                let integers = Rc::new(QuantizedNumbers { quantizer: Rc::clone(&quantizer), error: Cell::new(None) });
+                sink.write(planned, &Piece::Numbers(Box::new(Rc::clone(&integers))))?;
+                quantized.push(QuantizedInfo::new(&listed.name, &quantizer, integers.error.get())?);
             }
-        };
-        sink.write(planned, &piece)?;
-        if !matches!(role, Role::Scale) {
-            done = done.saturating_add(listed.bytes.unwrap_or(0));
         }
+        done = done.saturating_add(listed.bytes.unwrap_or(0));
     }
     context.check()?;
     let (path, size) = (output.to_path_buf(), sink.finish()?);
@@ -294,12 +289,43 @@ fn read(source: &TensorSource, listed: &TensorInfo) -> Result<RawTensor, TensorF
     source.read(&listed.name)?.into_numbers().ok_or_else(unknown)
 }
 
-fn one(
-    source: &TensorSource,
-    listed: &TensorInfo,
-    options: &weights::QuantizeOptions,
-) -> Result<QuantizedTensor, TensorFilesError> {
-    let quantized = weights::quantize_all([&read(source, listed)?], options)?;
-    let unknown = || TensorFilesError::UnknownKind { name: shown_name(&listed.name) };
-    quantized.into_iter().next().ok_or_else(unknown)
+/// The scales of a tensor, which are found when the first of its two tensors is written.
+fn quantizer<'m, 'a>(
+    quantizers: &'m mut BTreeMap<&'a str, Rc<Quantizer<'a>>>,
+    source: &'a TensorSource,
+    listed: &'a TensorInfo,
+    settings: &QuantizeOptions,
+) -> Result<Rc<Quantizer<'a>>, TensorFilesError> {
+    if let Some(quantizer) = quantizers.remove(listed.name.as_str()) {
+        return Ok(quantizer);
+    }
+    let load = LoadOptions::default().context(settings.write.context.clone());
+    let quantizer = Rc::new(match source.entry(&listed.name)? {
+        Some(entry) => Quantizer::of_entry(entry, &settings.numbers(), &load)?,
+        None => Quantizer::of_tensor(&read(source, listed)?, &settings.numbers(), &load)?,
+    });
+    quantizers.insert(&listed.name, Rc::clone(&quantizer));
+    Ok(quantizer)
+}
+
+/// The integers of a quantized tensor.
+struct QuantizedNumbers<'a> {
+    quantizer: Rc<Quantizer<'a>>,
+    /// What was lost, once it is known.
+    error: Cell<Option<QuantizationError>>,
+}
+
+impl Numbers for Rc<QuantizedNumbers<'_>> {
+    fn dtype(&self) -> ElementType {
+        ElementType::Int8
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.quantizer.shape()
+    }
+
+    fn visit(&self, visit: &mut VisitPiece<'_>) -> Result<(), TensorFilesError> {
+        self.error.set(self.quantizer.visit(visit)?);
+        Ok(())
+    }
 }

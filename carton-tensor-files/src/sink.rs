@@ -175,22 +175,6 @@ impl Sink {
         result.map_err(|error| unwritable(&self.path, &self.cancel_token, error))
     }
 
-    /// Reserves space for the next tensor, a numeric one, to be [filled](Self::fill) later. Returns `false` if the format can only be
-    /// written in order.
-    pub(crate) fn reserve(&mut self, name: &str) -> Result<bool, TensorFilesError> {
-        let Writer::Safetensors(writer) = &mut self.writer else { return Ok(false) };
-        writer.reserve(name).map(|()| true).map_err(|error| unwritable(&self.path, &self.cancel_token, error.into()))
-    }
-
-    /// Writes a tensor for which space was reserved.
-    pub(crate) fn fill(&mut self, name: &str, tensor: &RawTensor) -> Result<(), TensorFilesError> {
-        let Writer::Safetensors(writer) = &mut self.writer else {
-            let source = io::Error::other("no space was reserved in it");
-            return Err(TensorFilesError::Io { action: "write", path: self.path.clone(), source });
-        };
-        writer.fill(name, tensor.bytes()).map_err(|error| unwritable(&self.path, &self.cancel_token, error.into()))
-    }
-
     fn write_piece(&mut self, planned: &Planned, piece: &Piece<'_>) -> Result<(), TensorFilesError> {
         let name = planned.name.as_str();
         if let (PlannedKind::Numbers(dtype, shape), Piece::Numbers(numbers)) = (&planned.kind, piece)

@@ -417,6 +417,16 @@ impl<'a> Entry<'a> {
         Ok(visited?)
     }
 
+    /// Whether [`visit`](Self::visit) in C order has the whole tensor in memory.
+    pub(crate) fn is_decoded_whole(&self) -> bool {
+        match &self.source {
+            Source::Safetensors(..) | Source::Gguf(..) => false,
+            Source::ZTensor(..) => !self.data().is_some_and(|data| data.unknown_type().is_none()),
+            Source::Torch(reader, tensor) => !matches!(reader.location(tensor), Ok(Some(_))),
+            Source::Array(array) => array.info.dtype.is_none() || !array.info.is_c_order,
+        }
+    }
+
     fn visit_pieces(&self, order: ElementOrder, n_elements: usize, visit: Visit<'_>) -> Result<(), TensorFileError> {
         match &self.source {
             Source::Safetensors(reader, tensor) => {

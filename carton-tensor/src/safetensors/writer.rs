@@ -1,7 +1,6 @@
 //! Writes a file from beginning to end. Keeps none of the data in memory.
 
-use std::collections::BTreeSet;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 
 use super::{HeaderError, Layout, Metadata, SafetensorsError};
 use crate::files::RawTensor;
@@ -51,8 +50,6 @@ pub struct Writer<W> {
     position: usize,
     /// The bytes of this tensor that have been written.
     n_written: u64,
-    /// The positions of reserved tensors that are not yet filled.
-    reserved: BTreeSet<usize>,
 }
 
 impl<W: Write> Writer<W> {
@@ -62,7 +59,7 @@ impl<W: Write> Writer<W> {
     /// [`SafetensorsError::Io`].
     pub fn new(mut output: W, layout: Layout) -> Result<Self, SafetensorsError> {
         output.write_all(layout.header_bytes()).map_err(io_error)?;
-        Ok(Self { output, layout, position: 0, n_written: 0, reserved: BTreeSet::new() })
+        Ok(Self { output, layout, position: 0, n_written: 0 })
     }
 
     /// The layout of the file.
@@ -118,10 +115,6 @@ impl<W: Write> Writer<W> {
             }
             self.advance();
         }
-        if let Some(tensor) = self.reserved.first().and_then(|position| self.layout.header().at(*position)) {
-            let name = tensor.name.escape_debug();
-            return Err(unexpected(format!("the end, although tensor `{name}` was reserved and not filled")));
-        }
         self.output.flush().map_err(io_error)?;
         Ok(self.output)
     }
@@ -138,57 +131,6 @@ impl<W: Write> Writer<W> {
     }
 }
 
-impl<W: Write + Seek> Writer<W> {
-    /// Skips the tensor `name`, which must come next, and leaves room for it. [`fill`](Self::fill) writes it later. This allows a
-    /// tensor that is computed together with a later one to be before it in the file.
-    ///
-    /// # Errors
-    /// [`SafetensorsError::Unexpected`] if another tensor comes next, or if some of it has been written already;
-    /// [`SafetensorsError::Io`].
-    pub fn reserve(&mut self, name: &str) -> Result<(), SafetensorsError> {
-        // Writing no bytes returns the error if another tensor comes next.
-        self.write(name, &[])?;
-        let Some((_, missing)) = self.next().filter(|(next, missing)| *next == name && *missing > 0) else {
-            return Ok(());
-        };
-        if self.n_written > 0 {
-            return Err(unexpected(format!("tensor `{}` to reserve, which has begun", name.escape_debug())));
-        }
-        self.seek_by(i128::from(missing))?;
-        self.reserved.insert(self.position);
-        self.advance();
-        Ok(())
-    }
-
-    /// Writes all of a [reserved](Self::reserve) tensor.
-    ///
-    /// # Errors
-    /// [`SafetensorsError::Unexpected`] if the tensor is not reserved, or has another number of bytes; [`SafetensorsError::Io`].
-    pub fn fill(&mut self, name: &str, bytes: &[u8]) -> Result<(), SafetensorsError> {
-        let header = self.layout.header();
-        let find = |position: &&usize| header.at(**position).is_some_and(|tensor| tensor.name == name);
-        let found = self.reserved.iter().find(find).and_then(|&position| Some((position, header.at(position)?.range)));
-        let Some((position, range)) = found.filter(|(_, range)| range.end - range.start == bytes.len() as u64) else {
-            let (name, given) = (name.escape_debug(), bytes.len());
-            return Err(unexpected(format!(
-                "{given} bytes of tensor `{name}`, for which no room of that size was reserved"
-            )));
-        };
-        let ends = header.iter().next_back().map_or(range.end, |last| last.range.end);
-        let here = header.at(self.position).map_or(ends, |next| next.range.start + self.n_written);
-        self.seek_by(i128::from(range.start) - i128::from(here))?;
-        self.output.write_all(bytes).map_err(io_error)?;
-        self.seek_by(i128::from(here) - i128::from(range.end))?;
-        self.reserved.remove(&position);
-        Ok(())
-    }
-
-    fn seek_by(&mut self, distance: i128) -> Result<(), SafetensorsError> {
-        let distance = i64::try_from(distance).map_err(|_| io_error(io::ErrorKind::FileTooLarge.into()))?;
-        self.output.seek(SeekFrom::Current(distance)).map(drop).map_err(io_error)
-    }
-}
-
 impl From<HeaderError> for SafetensorsError {
     /// Wraps a rule that prevents tensors from being written.
     fn from(source: HeaderError) -> Self {
@@ -202,60 +144,4 @@ fn unexpected(problem: String) -> SafetensorsError {
 
 fn io_error(source: io::Error) -> SafetensorsError {
     SafetensorsError::Io { place: "safetensors output".to_owned(), source }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use std::io::Cursor;
-
-    use super::*;
-    use crate::files::ElementType::{Float64, Int8};
-    use crate::safetensors::Reader;
-
-    fn writer() -> Writer<Cursor<Vec<u8>>> {
-        let tensors =
-            [("a", Float64, vec![]), ("b", Float64, vec![2]), ("none", Float64, vec![0]), ("x", Int8, vec![3])];
-        let layout =
-            Layout::new(tensors.iter().map(|(name, dtype, shape)| (*name, *dtype, shape)), &Metadata::default());
-        Writer::new(Cursor::new(Vec::new()), layout.unwrap()).unwrap()
-    }
-
-    #[test]
-    fn tensors_that_are_passed_over_are_filled_in() {
-        let number = |value: f64| value.to_le_bytes();
-        let mut expected = writer();
-        expected.write("a", &number(1.0)).unwrap();
-        expected.write("b", &[number(2.0), number(3.0)].concat()).unwrap();
-        expected.write("x", &[1, 2, 3]).unwrap();
-        let expected = expected.finish().unwrap().into_inner();
-        assert!(Reader::new(expected.clone(), "expected").is_ok());
-
-        let mut found = writer();
-        found.reserve("a").unwrap();
-        found.reserve("b").unwrap();
-        found.reserve("none").unwrap();
-        found.write("x", &[1]).unwrap();
-        found.fill("b", &[number(2.0), number(3.0)].concat()).unwrap();
-        found.write("x", &[2, 3]).unwrap();
-        found.fill("a", &number(1.0)).unwrap();
-        assert_eq!(found.finish().unwrap().into_inner(), expected);
-    }
-
-    #[test]
-    fn tensors_are_filled_in_once_and_whole() {
-        let told = |result: Result<(), SafetensorsError>| result.unwrap_err().to_string();
-        let mut found = writer();
-        assert!(told(found.reserve("b")).contains("tensor `b` when 8 bytes of `a` were expected"));
-        found.write("a", &[0; 4]).unwrap();
-        assert!(told(found.reserve("a")).contains("which has begun"));
-        found.write("a", &[0; 4]).unwrap();
-        assert!(told(found.fill("a", &[0; 8])).contains("no room of that size was reserved"));
-        found.reserve("b").unwrap();
-        assert!(told(found.fill("b", &[0; 8])).contains("no room of that size was reserved"));
-        found.write("x", &[1, 2, 3]).unwrap();
-        let unfilled = found.finish().map(drop);
-        assert!(told(unfilled).contains("tensor `b` was reserved and not filled"));
-    }
 }

@@ -155,15 +155,15 @@ const WHOLE: u64 = 16 << 20;
 
 /// The result of the first pass for a channel or a part of one: the largest magnitude, and how many numbers are not finite. Float64
 /// holds float32 numbers exactly.
-type ChannelMaximum = Largest<f64>;
+pub(super) type ChannelMaximum = Largest<f64>;
 
 /// Elements of a tensor, from position `start` on.
 #[derive(Clone, Copy)]
-struct Elements<'a> {
-    dtype: ElementType,
-    channels: Option<Channels>,
-    start: usize,
-    bytes: &'a [u8],
+pub(super) struct Elements<'a> {
+    pub(super) dtype: ElementType,
+    pub(super) channels: Option<Channels>,
+    pub(super) start: usize,
+    pub(super) bytes: &'a [u8],
 }
 
 /// Quantizes in two passes. The first pass completely quantizes small tensors, and finds the largest magnitudes in the pieces of large
@@ -332,15 +332,19 @@ enum Looked {
 }
 
 impl Elements<'_> {
-    fn first_channel(&self) -> usize {
+    /// The number of elements.
+    pub(super) fn count(&self) -> usize {
+        self.bytes.len() * 8 / self.dtype.bits()
+    }
+
+    pub(super) fn first_channel(&self) -> usize {
         self.channels.map_or(0, |channels| self.start / channels.length)
     }
 
     /// Returns the bytes of each part of a channel, and the positions of its elements within these elements. Requires that each channel
     /// is a whole number of bytes.
     fn parts(&self) -> impl Iterator<Item = (&[u8], std::ops::Range<usize>)> {
-        let bits = self.dtype.bits();
-        let n_elements = self.bytes.len() * 8 / bits;
+        let (bits, n_elements) = (self.dtype.bits(), self.count());
         let whole = self.channels.is_none().then_some((0, 0..n_elements));
         let parts = self.channels.map(|channels| channels.parts(self.start, n_elements));
         whole.into_iter().chain(parts.into_iter().flatten()).map(move |(_, elements)| {
@@ -350,12 +354,12 @@ impl Elements<'_> {
     }
 }
 
-fn n_scales(channels: Option<Channels>) -> usize {
+pub(super) fn n_scales(channels: Option<Channels>) -> usize {
     channels.map_or(1, |channels| channels.count)
 }
 
 /// Whether each channel is a whole number of bytes.
-fn is_cut_at_bytes(dtype: ElementType, channels: Option<Channels>) -> bool {
+pub(super) fn is_cut_at_bytes(dtype: ElementType, channels: Option<Channels>) -> bool {
     dtype.bits() >= 8 || channels.is_none_or(|channels| (channels.length % 8 * dtype.bits()).is_multiple_of(8))
 }
 
@@ -381,7 +385,7 @@ fn at_once(
 }
 
 /// Returns the largest magnitudes of the channels.
-fn find(level: Level, elements: Elements<'_>) -> Result<Vec<ChannelMaximum>, WeightsError> {
+pub(super) fn find(level: Level, elements: Elements<'_>) -> Result<Vec<ChannelMaximum>, WeightsError> {
     let dtype = elements.dtype;
     with_encoding!(dtype, S => {
         Ok(elements.parts().map(|(bytes, _)| {
@@ -391,7 +395,11 @@ fn find(level: Level, elements: Elements<'_>) -> Result<Vec<ChannelMaximum>, Wei
     }, Err(WeightsError::Complex { dtype }))
 }
 
-fn scales_of(dtype: ElementType, channels: Option<Channels>, found: &[ChannelMaximum]) -> Result<Scales, WeightsError> {
+pub(super) fn scales_of(
+    dtype: ElementType,
+    channels: Option<Channels>,
+    found: &[ChannelMaximum],
+) -> Result<Scales, WeightsError> {
     let scales: Vec<f64> = with_encoding!(
         dtype,
         S => found.iter().map(|&found| scale::<S>(found).as_f64()).collect(),
@@ -409,7 +417,7 @@ fn scale<S: Source>(found: ChannelMaximum) -> Scale<S::Wide> {
 
 /// Writes the integers of elements, given the largest magnitudes of all channels. Returns the error of the quantization, which is 0
 /// unless measuring is enabled.
-fn write(
+pub(super) fn write(
     level: Level,
     elements: Elements<'_>,
     found: &[ChannelMaximum],
