@@ -20,9 +20,12 @@ impl From<TensorFilesError> for Failure {
                 };
                 Self::usage(format!("--{option} is for .zt files: `{}` would be {format}", path.display()))
             }
-            error @ (UnknownOutput { .. } | OutputIsSource { .. } | Pattern(_) | OneFits { .. } | NotOne { .. }) => {
-                Self::usage(error)
-            }
+            error @ (UnknownOutput { .. }
+            | OutputIsSource { .. }
+            | Pattern(_)
+            | OneFits { .. }
+            | NotOne { .. }
+            | TensorFilesError::Slice(_)) => Self::usage(error),
             // A file that cannot be used is no wrong argument.
             error @ TensorFilesError::Description(DescriptionError::Io { .. } | DescriptionError::File { .. }) => {
                 Self::new(error)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use carton_core::{ErrorKind, StringTensor};
 use carton_tensor::context::{CancelToken, Context};
 use carton_tensor::difference::DifferenceOptions;
-use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
+use carton_tensor::files::{ElementType, RawTensor, SharedBytes, Slice};
 use carton_tensor::weights::{FloatType, Granularity};
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use carton_tensor_files::{
@@ -15,7 +15,7 @@ use carton_tensor_files::{
     quantize, save, validate, verify,
 };
 use numpy::PyReadonlyArray1;
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use serde::Serialize;
 
@@ -93,6 +93,20 @@ impl TensorFile {
             Value::Strings(tensor) => Ok((None, tensor.shape().to_vec(), tensors::value(py, tensor.into())?)),
             Value::Nested(tensor) => Ok((None, Vec::new(), tensors::value(py, tensor.into())?)),
         }
+    }
+
+    /// The dtype's name, the shape, and the bytes of a part of a tensor, in NumPy's notation, as an array of `uint8`.
+    fn read_slice<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        text: &str,
+    ) -> PyResult<(String, Vec<usize>, Bound<'py, PyAny>)> {
+        let shape = self.info(name)?.shape.clone().unwrap_or_default();
+        let slice = Slice::parse(text, &shape).map_err(|error| PyIndexError::new_err(error.to_string()))?;
+        let part = py.detach(|| self.0.read_slice(name, &slice)).map_err(|error| error.raise(py))?;
+        let array = memory::bytes_array(py, part.bytes())?;
+        Ok((part.dtype().to_string(), part.shape().to_vec(), array))
     }
 }
 

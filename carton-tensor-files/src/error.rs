@@ -9,7 +9,7 @@ use carton_core::ErrorKind;
 use carton_tensor::any_file;
 use carton_tensor::content::Content;
 use carton_tensor::context::Cancelled;
-use carton_tensor::files::ElementType;
+use carton_tensor::files::{ElementType, SliceError};
 use carton_tensor::npy::NpyError;
 use carton_tensor::safetensors::SafetensorsError;
 use carton_tensor::weights::{DescriptionError, WeightsError};
@@ -281,6 +281,9 @@ pub enum TensorFilesError {
     /// A NumPy file cannot be written.
     #[error(transparent)]
     Npy(#[from] NpyError),
+    /// A text describes no part of a tensor.
+    #[error(transparent)]
+    Slice(#[from] SliceError),
     /// An operation on tensors failed.
     #[error(transparent)]
     Weights(WeightsError),

@@ -75,7 +75,7 @@ pub(crate) fn write_index(
 mod tests {
     use super::*;
 
-    // The expected shards are those of `huggingface_hub` 1.22: split_state_dict_into_shards_factory with tensors of these sizes.
+    // The expected shards are those of `huggingface_hub` 2.4.0: split_state_dict_into_shards_factory with tensors of these sizes.
     #[test]
     fn shards_are_those_of_the_hub() {
         let check = |sizes: &[u64], limit, expected: &[&[usize]]| {

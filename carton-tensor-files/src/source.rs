@@ -9,7 +9,7 @@ use carton_core::Package;
 use carton_core::tensor::FileBytes;
 use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileFormat};
 use carton_tensor::context::Context;
-use carton_tensor::files::RawTensor;
+use carton_tensor::files::{RawTensor, Slice};
 use carton_tensor::npy::Array;
 use carton_tensor::weights::{self, Filter, LoadOptions, Statistics};
 use carton_tensor::ztensor::{self, Checks};
@@ -249,6 +249,20 @@ impl TensorSource {
                 Tensor::Nested(tensor) => Value::Nested(tensor),
                 _ => return Err(TensorFilesError::UnknownKind { name: shown_name(name) }),
             }),
+        }
+    }
+
+    /// Reads a part of a tensor of numbers; see [`Entry::read_slice`]. A tensor of a carton is read whole.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); the tensor has no numbers, or another shape than the slice was made for.
+    pub fn read_slice(&self, name: &str, slice: &Slice) -> Result<RawTensor, TensorFilesError> {
+        match &self.opened {
+            Opened::File(file, _) => Ok(entry(file, name)?.read_slice(slice)?),
+            Opened::Carton(_) => {
+                let unknown = || TensorFilesError::UnknownKind { name: shown_name(name) };
+                Ok(self.read(name)?.into_numbers().ok_or_else(unknown)?.slice(slice)?)
+            }
         }
     }
 

@@ -25,9 +25,10 @@ asked for. Arrays of objects are refused, because reading them runs code.
 from __future__ import annotations
 
 import json
+import operator
 import os
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Sequence
 
 import numpy as np
@@ -47,6 +48,7 @@ __all__ = [
     "TensorDifference",
     "TensorFile",
     "TensorForm",
+    "TensorSlice",
     "TensorsDifference",
     "Validation",
     "Verification",
@@ -263,13 +265,18 @@ class TensorFile(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         dtype, shape, array = self._open().read(name)
-        if dtype is None:
-            return array
-        typed = array.view(_numpy_dtype(dtype, name)).reshape(shape)
-        if not typed.flags.aligned:
-            typed = typed.copy()
-            typed.flags.writeable = False
-        return typed
+        return array if dtype is None else _typed(name, dtype, shape, array)
+
+    def get_slice(self, name: str) -> TensorSlice:
+        """A tensor of numbers of which parts are read when they are indexed: of a file at a URL, no more than those are fetched.
+
+        Raises:
+            KeyError: There is no tensor of this name.
+
+            >>> tensors.open("weights.safetensors").get_slice("layer.weight")[:2, -1].shape
+            (2,)
+        """
+        return TensorSlice(self._open(), name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -301,6 +308,54 @@ class TensorFile(Mapping[str, np.ndarray]):
 
     def __repr__(self) -> str:
         return f"<carton.tensors.TensorFile of {len(self)} tensors>"
+
+
+class TensorSlice:
+    """A tensor of a file that is not read yet. Indexing it reads the part, as an array."""
+
+    def __init__(self, file: _carton._TensorFile, name: str) -> None:
+        self._file = file
+        self._name = name
+        self.dtype, shape, _ = file.describe(name)
+        self.shape = tuple(shape)
+
+    def __getitem__(self, index: int | slice | EllipsisType | tuple[int | slice | EllipsisType, ...]) -> np.ndarray:
+        """Reads a part: indices and slices with positive steps, as for NumPy's arrays, and at most one `...`.
+
+        Raises:
+            IndexError: The tensor has no such index, or another number of dimensions.
+            IntegrityError: The data is damaged.
+        """
+        parts = index if isinstance(index, tuple) else (index,)
+        if parts.count(...) > 1:
+            raise IndexError("an index can only have one `...`")
+        if ... in parts:
+            at = parts.index(...)
+            whole = (slice(None),) * (len(self.shape) - len(parts) + 1)
+            parts = parts[:at] + whole + parts[at + 1 :]
+        text = ",".join(_slice_text(part) for part in parts)
+        dtype, shape, array = self._file.read_slice(self._name, text)
+        return _typed(self._name, dtype, shape, array)
+
+    def __repr__(self) -> str:
+        return f"<carton.tensors.TensorSlice of `{self._name}`: {self.dtype} {list(self.shape)}>"
+
+
+def _slice_text(part: int | slice | EllipsisType) -> str:
+    def number(value: Any) -> str:
+        return "" if value is None else str(operator.index(value))
+
+    if isinstance(part, slice):
+        return f"{number(part.start)}:{number(part.stop)}:{number(part.step)}"
+    return number(part)
+
+
+def _typed(name: str, dtype: str, shape: Sequence[int], array: np.ndarray) -> np.ndarray:
+    typed = array.view(_numpy_dtype(dtype, name)).reshape(shape)
+    if not typed.flags.aligned:
+        typed = typed.copy()
+        typed.flags.writeable = False
+    return typed
 
 
 def _numpy_dtype(name: str, tensor: str) -> np.dtype:

@@ -427,7 +427,12 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn visit_pieces(&self, order: ElementOrder, n_elements: usize, visit: Visit<'_>) -> Result<(), TensorFileError> {
+    pub(super) fn visit_pieces(
+        &self,
+        order: ElementOrder,
+        n_elements: usize,
+        visit: Visit<'_>,
+    ) -> Result<(), TensorFileError> {
         match &self.source {
             Source::Safetensors(reader, tensor) => {
                 let failed = |source| SafetensorsError::Io { place: reader.place().to_owned(), source };
@@ -576,7 +581,7 @@ impl<'a> Entry<'a> {
         Ok(tensor.into())
     }
 
-    fn no_tensor(&self, found: &str) -> TensorFileError {
+    pub(super) fn no_tensor(&self, found: &str) -> TensorFileError {
         TensorFileError::NoTensor {
             place: self.file.place().to_owned(),
             name: self.name().escape_debug().to_string(),

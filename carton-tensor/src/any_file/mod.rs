@@ -16,6 +16,7 @@ use crate::ztensor::{self, Attribute, Checks, MAX_DENSE, ZTensorError};
 mod entry;
 mod error;
 mod format;
+mod part;
 
 pub use entry::{ElementOrder, Entry};
 pub use error::TensorFileError;

@@ -11,6 +11,7 @@ mod file_reader;
 mod pending;
 mod raw_tensor;
 mod shared_bytes;
+mod slice;
 #[cfg(feature = "ztensor")]
 mod visit;
 mod widening;
@@ -22,5 +23,8 @@ pub(crate) use file_reader::FileReader;
 pub use pending::PendingFile;
 pub use raw_tensor::{FileElement, RawTensor, RawTensorError};
 pub use shared_bytes::SharedBytes;
+#[cfg(feature = "weights")]
+pub(crate) use slice::byte_range;
+pub use slice::{Slice, SliceError};
 #[cfg(feature = "ztensor")]
 pub(crate) use visit::Visit;

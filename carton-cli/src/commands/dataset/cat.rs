@@ -4,11 +4,11 @@ use carton_dataset::{Dataset, DatasetError};
 use carton_tensor::files::RawTensor;
 use carton_tensor::safetensors::dtype_name;
 
-use carton_tensor_files::Value;
+use carton_tensor_files::{TensorFilesError, Value};
 
 use super::{Context, failure};
 use crate::args::DatasetCatArgs;
-use crate::commands::elements::{cut, print};
+use crate::commands::elements::{part_of, print};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 
@@ -29,7 +29,8 @@ pub(super) async fn run(arguments: DatasetCatArgs, context: &Context<'_>) -> Res
         let tensor = find(&dataset, &key, shard.as_deref())?;
         // The dtype as safetensors spells it, like in the index and in `ls`.
         let dtype = dtype_name(tensor.dtype());
-        let value = cut(Value::Numbers(tensor), &elements)?;
+        let part = part_of(&elements, tensor.shape(), |slice| tensor.slice(slice).map_err(TensorFilesError::from))?;
+        let value = Value::Numbers(part.unwrap_or(tensor));
         Ok((key, dtype, value, elements))
     })
     .await?;

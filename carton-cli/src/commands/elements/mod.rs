@@ -1,10 +1,8 @@
 //! Prints the elements of a tensor for every `cat` command, whatever the tensor's source.
 
-mod slice;
-
 use std::io::{self, Write};
 
-use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
+use carton_tensor::files::{ElementType, RawTensor, SharedBytes, Slice, SliceError};
 use carton_tensor::npy::{Array, NpyError, write_array};
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
 use carton_tensor_files::{Remedy, TensorFilesError, Value, is_in_numpy, shown_name};
@@ -17,47 +15,46 @@ use crate::output::{Output, Role, ignore_broken_pipe, standard_output};
 use crate::tensors::{JsonTensor, json_rows, summary};
 use crate::text::{one_line, printable};
 
-/// A slice cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot use the slice `{slice}`: {reason}")]
-pub(super) struct SliceError {
-    slice: String,
-    reason: String,
-}
-
-impl From<SliceError> for Failure {
-    fn from(error: SliceError) -> Self {
-        Self::usage(error)
+/// Returns the requested part of a tensor of numbers of this shape, of which `read` reads a slice: a slice, and of that the first elements. `None` if the
+/// whole tensor is requested.
+pub(super) fn part_of<E>(
+    elements: &ElementsArgs,
+    shape: &[usize],
+    read: impl FnOnce(&Slice) -> Result<RawTensor, E>,
+) -> Result<Option<RawTensor>, Failure>
+where
+    Failure: From<E>,
+{
+    let (slice, first) = (elements.slice.as_deref(), elements.first);
+    let part = match (slice, first) {
+        (Some(text), _) => read(&Slice::parse(text, shape).map_err(unusable)?)?,
+        (None, Some(first)) => read(&Slice::first(first, shape))?,
+        (None, None) => return Ok(None),
+    };
+    match first.filter(|_| slice.is_some()) {
+        Some(first) => part.slice(&Slice::first(first, part.shape())).map(Some).map_err(unusable),
+        None => Ok(Some(part)),
     }
 }
 
-/// Returns the requested part of a tensor: a slice, and of that the first elements.
-pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failure> {
-    let (slice, first) = (elements.slice.as_deref(), elements.first);
-    let (Value::Numbers(tensor), true) = (&value, slice.is_some() || first.is_some()) else {
-        return match (&value, slice, first) {
-            (_, None, None) => Ok(value),
-            (Value::Strings(strings), None, Some(first)) => Ok(Value::Strings(first_strings(strings, first))),
-            _ => Err(SliceError {
-                slice: slice.unwrap_or_default().to_owned(),
-                reason: "only tensors of numbers are sliced".to_owned(),
-            }
-            .into()),
-        };
-    };
-    let part = match slice {
-        Some(slice) => slice::slice(tensor, slice)?,
-        None => tensor.clone(),
-    };
-    let Some(first) = first else { return Ok(Value::Numbers(part)) };
-    let part = slice::first(&part, first).ok_or_else(|| SliceError {
-        slice: format!("--first {first}"),
-        reason: format!("so many numbers of {} do not end between bytes", part.dtype()),
-    });
-    Ok(Value::Numbers(part?))
+/// Returns the requested part of what is no tensor of numbers: the first strings.
+pub(super) fn part_of_others(value: Value, elements: &ElementsArgs) -> Result<Value, Failure> {
+    match (value, elements.slice.as_deref(), elements.first) {
+        (value, None, None) => Ok(value),
+        (Value::Strings(strings), None, Some(first)) => Ok(Value::Strings(first_strings(&strings, first))),
+        (_, slice, _) => {
+            let reason = "only tensors of numbers are sliced".to_owned();
+            Err(unusable(SliceError { slice: slice.unwrap_or_default().to_owned(), reason }))
+        }
+    }
 }
 
-/// Prints the part of a tensor that [`cut`] returned: as text, one element per line, as an .npy file, or as JSON.
+/// A slice that cannot be used is a wrong argument.
+fn unusable(error: SliceError) -> Failure {
+    Failure::usage(error)
+}
+
+/// Prints a part of a tensor: as text, one element per line, as an .npy file, or as JSON.
 ///
 /// `dtype` is the type as `ls` shows it, if known: a file may name a type that differs from the type in which its numbers are stored.
 pub(super) fn print(

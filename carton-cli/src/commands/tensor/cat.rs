@@ -1,10 +1,10 @@
 //! `carton tensor cat`: prints the elements of a tensor.
 
-use carton_tensor_files::{TensorFilesError, TensorLayout};
+use carton_tensor_files::{TensorFilesError, TensorLayout, Value};
 
 use super::Context;
 use crate::args::TensorCatArgs;
-use crate::commands::elements::{cut, print};
+use crate::commands::elements::{part_of, part_of_others, print};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::text::one_line;
@@ -22,7 +22,16 @@ pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Resu
     };
     let source = super::with_digests(source, digests, context);
     let (listed, value, elements) = interrupt::blocking(move |_| {
-        let value = cut(source.read(&listed.name)?, &elements)?;
+        let is_numbers = listed.element_type.is_some() || listed.format == TensorLayout::Ggml;
+        let part = match listed.shape.as_deref().filter(|_| is_numbers) {
+            Some(shape) => part_of(&elements, shape, |slice| source.read_slice(&listed.name, slice))?,
+            None => None,
+        };
+        let value = match part {
+            Some(part) => Value::Numbers(part),
+            None if is_numbers => source.read(&listed.name)?,
+            None => part_of_others(source.read(&listed.name)?, &elements)?,
+        };
         Ok((listed, value, elements))
     })
     .await?;

@@ -79,6 +79,16 @@ fn large_tensors_are_read_in_pieces() {
         "tensor stats x.npy",
         "tensor validate zstd.zt --model x.toml",
         "tensor validate raw.zt --model x.toml",
+        "tensor convert raw.zt a.safetensors",
+        "tensor convert zstd.zt b.npy",
+        "tensor convert x.npy c.zt --zstd 1 --digest sha256",
+        "tensor convert zstd.zt d.zt",
+        "tensor convert raw.zt e.safetensors --dtype f32 --saturate",
+        "tensor quantize raw.zt f.safetensors --per-channel",
+        "tensor quantize zstd.zt g.zt --report",
+        "tensor diff zstd.zt raw.zt --read-all",
+        "tensor cat x.npy --slice 0:2",
+        "tensor cat zstd.zt --slice=-1,:8",
     ] {
         let peak = peak(&sandbox, command);
         assert!(peak < LIMIT, "carton {command}: {} MB for a tensor of {} MB", peak >> 20, N_BYTES >> 20);

@@ -3,6 +3,7 @@
 mod cartons;
 mod cat;
 mod convert;
+mod convert_options;
 mod diff;
 mod elsewhere;
 mod full_size;
