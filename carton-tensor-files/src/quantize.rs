@@ -290,8 +290,8 @@ fn read(source: &TensorSource, listed: &TensorInfo) -> Result<RawTensor, TensorF
 }
 
 /// The scales of a tensor, which are found when the first of its two tensors is written.
-fn quantizer<'m, 'a>(
-    quantizers: &'m mut BTreeMap<&'a str, Rc<Quantizer<'a>>>,
+fn quantizer<'a>(
+    quantizers: &mut BTreeMap<&'a str, Rc<Quantizer<'a>>>,
     source: &'a TensorSource,
     listed: &'a TensorInfo,
     settings: &QuantizeOptions,

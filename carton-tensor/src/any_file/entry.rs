@@ -421,7 +421,7 @@ impl<'a> Entry<'a> {
     pub(crate) fn is_decoded_whole(&self) -> bool {
         match &self.source {
             Source::Safetensors(..) | Source::Gguf(..) => false,
-            Source::ZTensor(..) => !self.data().is_some_and(|data| data.unknown_type().is_none()),
+            Source::ZTensor(..) => self.data().is_none_or(|data| data.unknown_type().is_some()),
             Source::Torch(reader, tensor) => !matches!(reader.location(tensor), Ok(Some(_))),
             Source::Array(array) => array.info.dtype.is_none() || !array.info.is_c_order,
         }
